@@ -1,0 +1,50 @@
+"""The shape of a Transformer (paper §3.1, Table 3). The defaults are the paper's base model."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+PAD_ID = 0
+"""Token id of padding, everywhere in the project."""
+UNKNOWN_ID = 1
+BEGIN_ID = 2
+"""First decoder input (the target is shifted right by one, §3.1)."""
+END_ID = 3
+"""Ends every source and every target sentence."""
+
+
+@dataclass(frozen=True)
+class TransformerConfig:
+    """Sizes of the model.
+
+    `d_k` and `d_v` are free of `d_model / n_heads` (Table 3 rows B vary `d_k` alone).
+    Raises ValueError where a size is not positive, `d_model` is odd or `dropout` is outside [0, 1).
+    """
+
+    vocabulary_size: int = 37_000
+    n_layers: int = 6
+    d_model: int = 512
+    d_ff: int = 2048
+    n_heads: int = 8
+    d_k: int = 64
+    d_v: int = 64
+    dropout: float = 0.1
+    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    max_positions: int = 1024
+    """Rows of the learned position table; sinusoids have no limit."""
+
+    def __post_init__(self) -> None:
+        for name in ("vocabulary_size", "n_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v", "max_positions"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if self.d_model % 2:
+            raise ValueError(f"d_model is {self.d_model}; sinusoids come in pairs, so it must be even")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout is {self.dropout}; it must be at least 0 and below 1")
+        if self.positions not in ("sinusoidal", "learned"):
+            raise ValueError(f"positions is {self.positions!r}; it must be 'sinusoidal' or 'learned'")
+
+
+BASE = TransformerConfig()
+"""Paper §3, the base model."""
+BIG = TransformerConfig(d_model=1024, d_ff=4096, n_heads=16, dropout=0.3)
+"""Table 3, last row."""

@@ -1,0 +1,113 @@
+"""One update of the weights (paper §5.3, §5.4): gradients of micro-batches summed, divided once, Adam.
+
+    step = TrainingStep(Transformer(BASE), OptimizerConfig(), compute_dtype("cpu"))
+    for source_BS, target_BT in micro_batches:
+        sums = step.accumulate(source_BS, target_BT, seed)
+    step.gradients()                     # all-reduce these between workers, sums as they are
+    norm = step.apply(update=1, n_tokens=total)
+
+Shapes: B batch, S source length, T target length (END_ID included).
+"""
+
+from copy import deepcopy
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from model.config import BEGIN_ID
+from model.loss import LossSums, smoothed_cross_entropy
+from model.schedule import learning_rate
+from model.transformer import Transformer
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """Adam, its schedule and label smoothing; the defaults are the paper's (§5.3, §5.4)."""
+
+    beta_1: float = 0.9
+    beta_2: float = 0.98
+    epsilon: float = 1e-9
+    warmup_steps: int = 4000
+    learning_rate_scale: float = 1.0
+    label_smoothing: float = 0.1
+
+
+def compute_dtype(device: str) -> torch.dtype:
+    """bfloat16 where the processor multiplies it natively (AMX, AVX512-BF16, recent GPUs), else float32."""
+    if device.startswith("cuda"):
+        return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float32
+    capabilities = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
+    native = capabilities.get("amx_bf16") or capabilities.get("avx512_bf16")
+    return torch.bfloat16 if native else torch.float32
+
+
+def shift_right(target_BT: Tensor) -> Tensor:
+    """Decoder inputs: BEGIN_ID, then the target without its last column (§3.1)."""
+    begin_B1 = torch.full_like(target_BT[:, :1], BEGIN_ID)
+    return torch.cat((begin_B1, target_BT[:, :-1]), dim=1)
+
+
+class TrainingStep:
+    """Holds the float32 masters, their Adam state and, where `dtype` is lower, a shadow model that computes in it.
+
+    `master` is what checkpoints save; `model` is what computes: the same module in float32.
+    """
+
+    def __init__(self, master: Transformer, config: OptimizerConfig, dtype: torch.dtype) -> None:
+        self.master, self.config = master.float(), config
+        self.model = master if dtype == torch.float32 else deepcopy(master).to(dtype)
+        self._masters = list(self.master.parameters())
+        self._shadows = list(self.model.parameters())
+        for parameter in self._masters:
+            parameter.grad = torch.zeros_like(parameter)
+        self.adam = torch.optim.Adam(
+            self._masters, lr=0.0, betas=(config.beta_1, config.beta_2), eps=config.epsilon, fused=True
+        )
+
+    def refresh(self) -> None:
+        """Copies the masters into the shadow; call after loading weights."""
+        if self.model is not self.master:
+            with torch.no_grad():
+                torch._foreach_copy_(self._shadows, self._masters)
+
+    def loss(self, source_BS: Tensor, target_BT: Tensor) -> LossSums:
+        """Forward pass of one batch. Token ids, PAD_ID where padding; `target_BT` ends each sentence with END_ID."""
+        hidden_BTD = self.model(source_BS, shift_right(target_BT))
+        smoothing = self.config.label_smoothing
+        return smoothed_cross_entropy(
+            hidden_BTD.flatten(0, 1), self.model.embedding.weight, target_BT.flatten(), smoothing
+        )
+
+    def accumulate(self, source_BS: Tensor, target_BT: Tensor, seed: int) -> LossSums:
+        """Forward and backward of one micro-batch, added to the gradients. `seed` alone decides its dropout."""
+        torch.manual_seed(seed)
+        self.model.train()
+        sums = self.loss(source_BS, target_BT)
+        sums.loss.backward()
+        if self.model is not self.master:
+            # bfloat16 has 8 bits of mantissa: micro-batches are summed in float32.
+            torch._foreach_add_(self.gradients(), [p.grad.float() for p in self._shadows if p.grad is not None])
+            for parameter in self._shadows:
+                parameter.grad = None
+        return LossSums(sums.loss.detach(), sums.nll, sums.n_tokens)
+
+    def gradients(self) -> list[Tensor]:
+        """The summed gradients, float32, in the order of the parameters; views to be reduced in place."""
+        return [parameter.grad for parameter in self._masters if parameter.grad is not None]
+
+    def apply(self, update: int, n_tokens: int | Tensor) -> Tensor:
+        """Divides the gradients by the global number of target tokens and takes Adam's step number `update` (from 1).
+
+        Returns the norm of the divided gradient. Gradients are zero afterwards.
+        """
+        gradients = self.gradients()
+        torch._foreach_div_(gradients, float(n_tokens))
+        norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+        rate = learning_rate(update, self.master.config.d_model, self.config.warmup_steps, self.config.learning_rate_scale)
+        for group in self.adam.param_groups:
+            group["lr"] = rate
+        self.adam.step()
+        torch._foreach_zero_(gradients)
+        self.refresh()
+        return norm

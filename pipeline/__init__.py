@@ -1,0 +1,1 @@
+"""The stages: each one function from typed artifacts and settings to one typed artifact (paper §5)."""

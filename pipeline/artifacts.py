@@ -1,0 +1,226 @@
+"""The store, and the typed things that lie in it.
+
+An artifact is a folder that is written aside and published by one rename, with a `manifest.json` beside its files.
+A published folder is never changed. Every artifact can be opened by hand: text, Arrow, safetensors, JSON.
+
+    Corpus -> Vocabulary -> EncodedDataset -> TrainingRun -> Checkpoint -> Hypotheses -> Scores
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pipeline.errors import UserError
+
+Result = TypeVar("Result")
+MANIFEST = "manifest.json"
+
+
+def map_here(function: Callable[..., Result], calls: Iterable[Sequence[Any]]) -> Iterator[Result]:
+    """`function` over argument lists, one after the other, in this process: what workflows replace by Ray tasks."""
+    return (function(*arguments) for arguments in calls)
+
+
+def ignore(event: dict[str, Any]) -> None:
+    """Drops an event."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What surrounds a stage while it runs."""
+
+    folder: Path
+    """Where it writes: empty at the start, except that training finds here what an interrupted run left."""
+    emit: Callable[[dict[str, Any]], None] = ignore
+    """Takes events: {"done": 3, "total": 10, "unit": "shards"} for progress, {"metrics": {...}, "step": n} for figures."""
+    map: Callable[..., Iterable[Any]] = map_here
+    """`map(function, argument_lists)` -> results in order; `function` must be importable (it may run elsewhere)."""
+
+    def progress(self, done: float, total: float, unit: str, **more: Any) -> None:
+        """Says how far the stage is."""
+        self.emit({"done": done, "total": total, "unit": unit, **more})
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A folder of known content."""
+
+    folder: Path
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "folder", Path(self.folder))
+
+    def read_json(self, name: str) -> Any:
+        """A JSON file of the folder. Raises UserError where it is missing or broken."""
+        path = self.folder / name
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise UserError(f"{path} is missing: {self.folder} is not a {type(self).__name__}") from None
+        except ValueError as error:
+            raise UserError(f"{path} is not valid JSON ({error}); remove {self.folder} and make it again") from None
+
+    def write_json(self, name: str, value: Any) -> None:
+        """Writes a JSON file into the folder."""
+        (self.folder / name).write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """Inputs, settings, library versions, times, figures and hashes, as published."""
+        manifest: dict[str, Any] = self.read_json(MANIFEST)
+        return manifest
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Aligned text files, one sentence a line."""
+
+    source: Path
+    target: Path
+    pairs: int
+
+
+@dataclass(frozen=True)
+class Corpus(Artifact):
+    """Aligned UTF-8 text: `corpus.json` and `<split>/<number>.<language>`.
+
+    corpus.json: {"source": "en", "target": "de", "splits": {"train": [pairs of shard 0, ...], "dev": [...], ...},
+    "report": {...}}. Splits other than `train` and `dev` are test sets, the first the main one.
+    """
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """Source and target, e.g. ("en", "de")."""
+        described = self.read_json("corpus.json")
+        return described["source"], described["target"]
+
+    @property
+    def splits(self) -> list[str]:
+        """Names, in order."""
+        return list(self.read_json("corpus.json")["splits"])
+
+    @property
+    def test_sets(self) -> list[str]:
+        """Names, the main one first."""
+        return [name for name in self.splits if name not in ("train", "dev")]
+
+    def shards(self, split: str) -> list[Shard]:
+        """The aligned files of a split. Raises UserError where there is no such split."""
+        described = self.read_json("corpus.json")
+        if split not in described["splits"]:
+            raise UserError(f"{self.folder} has no split {split!r}; it has {', '.join(described['splits'])}")
+        source, target = described["source"], described["target"]
+        return [
+            Shard(self.shard_path(split, i, source), self.shard_path(split, i, target), pairs)
+            for i, pairs in enumerate(described["splits"][split])
+        ]
+
+    def shard_path(self, split: str, number: int, language: str) -> Path:
+        """Where a shard's side lies."""
+        return self.folder / split / f"{number:05d}.{language}"
+
+    def describe(self, languages: tuple[str, str], splits: dict[str, list[int]], report: dict[str, Any]) -> None:
+        """Writes corpus.json: pairs of each shard of each split, and what is to be told of how it was made."""
+        described = {"source": languages[0], "target": languages[1], "splits": splits, "report": report}
+        self.write_json("corpus.json", described)
+
+
+@dataclass(frozen=True)
+class Vocabulary(Artifact):
+    """A joint sentencepiece model, `joint.model` (ids: model.config), with `joint.vocab` to read."""
+
+    @property
+    def path(self) -> Path:
+        """The sentencepiece model."""
+        return self.folder / "joint.model"
+
+
+@dataclass(frozen=True)
+class EncodedDataset(Artifact):
+    """Token ids as Arrow IPC files `<split>/<number>.arrow`, and `dataset.json`; read by `pipeline.encoding`."""
+
+
+@dataclass(frozen=True)
+class TrainingRun(Artifact):
+    """A finished training: `run.json`, `metrics.jsonl`, `checkpoints/<update>/`, `joint.model`."""
+
+
+@dataclass(frozen=True)
+class Checkpoint(Artifact):
+    """Weights that translate: `model.safetensors`, `model.json` (the configuration) and `joint.model`."""
+
+
+@dataclass(frozen=True)
+class Hypotheses(Artifact):
+    """Translations of the test sets, one sentence a line: `<test set>.<language>`, and `decoding.json`."""
+
+
+@dataclass(frozen=True)
+class Scores(Artifact):
+    """`scores.json`: for each test set both BLEU scores with their signatures."""
+
+
+@dataclass
+class Published:
+    """What `publish` hands to its body."""
+
+    folder: Path
+    figures: dict[str, Any] = field(default_factory=dict)
+    """Goes into the manifest."""
+
+
+def file_sha256(path: Path) -> str:
+    """Hexadecimal sha256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def publish(target: Path, manifest: dict[str, Any], resume: bool = False) -> Iterator[Published]:
+    """Gives a folder to write into and, if the body succeeds, renames it to `target` in one act.
+
+    `manifest` is written with times, the body's figures and each file's sha256 added. The folder aside is
+    `<parent>/.making/<name>`; what an interrupted body left there is removed first, unless `resume`. After an error it
+    is removed too, unless `resume`. Raises UserError where `target` exists or the disk is full.
+    """
+    if target.exists():
+        raise UserError(f"{target} exists already; remove it or choose another folder")
+    aside = target.parent / ".making" / target.name
+    if aside.exists() and not resume:
+        shutil.rmtree(aside)
+    started = time.time()
+    try:
+        aside.mkdir(parents=True, exist_ok=True)
+        published = Published(aside)
+        yield published
+        files = sorted(path for path in aside.rglob("*") if path.is_file() and path.name != MANIFEST)
+        complete = {
+            **manifest,
+            "started": started,
+            "seconds": time.time() - started,
+            "figures": published.figures,
+            "files": {
+                str(path.relative_to(aside)): {"bytes": path.stat().st_size, "sha256": file_sha256(path)}
+                for path in files
+            },
+        }
+        Artifact(aside).write_json(MANIFEST, complete)
+        os.rename(aside, target)
+    except BaseException as error:
+        if not resume:
+            shutil.rmtree(aside, ignore_errors=True)
+        if isinstance(error, OSError) and error.errno in (28, 122):  # ENOSPC, EDQUOT
+            free_gb = shutil.disk_usage(target.parent).free / 1e9
+            raise UserError(
+                f"the disk of {target.parent} is full ({free_gb:.2f} GB free) while making {target.name}; "
+                "free some space and run the same command again"
+            ) from error
+        raise
+

@@ -1,0 +1,1 @@
+"""Where text comes from: each module gives the same `Corpus`."""

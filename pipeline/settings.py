@@ -1,0 +1,114 @@
+"""Settings of the stages: frozen, validated, defaults = the paper's base model on WMT14 (paper §5).
+
+A field marked `layout()` says how a stage is carried out, not what comes out: it is left out of the stage's fingerprint,
+so changing it recomputes nothing.
+"""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from model.config import TransformerConfig
+from model.training_step import OptimizerConfig
+
+
+def layout(default: Any, **constraints: Any) -> Any:
+    """A field that has no part in a stage's identity."""
+    return Field(default, json_schema_extra={"layout": True}, **constraints)
+
+
+class Settings(BaseModel):
+    """Base of all settings: frozen, unknown fields refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def identity(self) -> dict[str, Any]:
+        """The fields that decide what comes out, as JSON values."""
+        fields = type(self).model_fields
+        extra = {name: field.json_schema_extra for name, field in fields.items()}
+        hidden = {name for name, value in extra.items() if isinstance(value, dict) and value.get("layout")}
+        return self.model_dump(mode="json", exclude=hidden)
+
+
+class CleaningSettings(Settings):
+    """Which training pairs are dropped. Lengths are words between white space."""
+
+    max_words: int = Field(250, ge=1)
+    max_ratio: float = Field(9.0, ge=1)
+    """Longer side over shorter side, in words."""
+    shard_pairs: int = Field(100_000, ge=1)
+    """Pairs a shard of the cleaned corpus."""
+
+
+class VocabularySettings(Settings):
+    """Joint byte-pair encoding (§5.1)."""
+
+    size: int = Field(37_000, ge=8)
+    """Pieces, the four special ones included."""
+    sample_pairs: int = Field(2_000_000, ge=1)
+    """At most so many pairs, taken evenly over the training shards, are read to train it."""
+
+
+class EncodingSettings(Settings):
+    """Text to token ids."""
+
+    max_tokens: int = Field(256, ge=2)
+    """Training pairs with a longer side (its end mark counted) are left out and counted; dev and test are kept whole."""
+
+
+class TrainingSettings(Settings):
+    """One training (§5.2 to §5.4)."""
+
+    model: TransformerConfig = TransformerConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    updates: int = Field(100_000, ge=1)
+    budget_tokens: int = Field(25_000, ge=1)
+    """Source tokens, and target tokens, of one update (§5.1)."""
+    micro_batches: int = Field(8, ge=1)
+    """Parts an update is cut into: the paper's GPUs. More workers than this are of no use."""
+    seed: int = Field(1, ge=0)
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """auto: bfloat16 where the processor multiplies it natively."""
+    checkpoint_updates: int = Field(0, ge=0)
+    """Updates between checkpoints; 0: by minutes alone."""
+    checkpoint_minutes: float = Field(10.0, ge=0)
+    """Minutes between checkpoints (§6.1: 10); 0: by updates alone."""
+    keep_checkpoints: int = Field(5, ge=1)
+    validation_updates: int = Field(1000, ge=1)
+    """Updates between measurements of the loss on the dev set."""
+    log_updates: int = layout(50, ge=1)
+    """Updates between two lines of metrics."""
+    workers: int = layout(1, ge=1)
+    """Training processes; the batches do not depend on it."""
+    threads: int = layout(1, ge=1)
+    """CPU threads of each worker."""
+    gpu: bool = layout(False)
+    """One GPU a worker, with nccl."""
+
+    @model_validator(mode="after")
+    def _some_checkpoint(self) -> "TrainingSettings":
+        if not self.checkpoint_updates and not self.checkpoint_minutes:
+            raise ValueError("checkpoint_updates and checkpoint_minutes are both 0; set one of them")
+        return self
+
+
+class AveragingSettings(Settings):
+    """Averaging of checkpoints (§6.1)."""
+
+    last: int = Field(5, ge=1)
+
+
+class DecodingSettings(Settings):
+    """Beam search (§6.1)."""
+
+    beam_size: int = Field(4, ge=1)
+    length_penalty: float = Field(0.6, ge=0)
+    """α of ((5 + |y|) / 6)^α (Wu et al. 2016)."""
+    max_extra_tokens: int = Field(50, ge=1)
+    """The output has at most as many tokens as the input plus this."""
+    batch_tokens: int = layout(4096, ge=1)
+    """Source tokens decoded at once, beams not counted."""
+    workers: int = layout(1, ge=1)
+    """Ray actors over shards of the test set."""
+    threads: int = layout(1, ge=1)
+    gpu: bool = layout(False)
