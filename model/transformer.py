@@ -71,48 +71,65 @@ class DecoderLayer(nn.Module):
         x_BTD = self.cross_attention_norm(x_BTD + self.dropout(self.cross_attention(x_BTD, memory_BSD, mask_B11S)))
         return self.feed_forward_norm(x_BTD + self.dropout(self.feed_forward(x_BTD)))
 
-    def step(self, x_B1D: Tensor, cache: "LayerCache", mask_B11S: Tensor | None) -> Tensor:
-        """One target position, whose keys and values are appended to `cache`: x_B1D -> x_B1D. No dropout."""
-        cache.append(*self.self_attention.keys_values(x_B1D))
-        own = self.self_attention.attend(self.self_attention.queries(x_B1D), cache.k_BHTK, cache.v_BHTV, None)
-        x_B1D = self.self_attention_norm(x_B1D + own)
-        query = self.cross_attention.queries(x_B1D)
-        x_B1D = self.cross_attention_norm(
-            x_B1D + self.cross_attention.attend(query, cache.memory_k_BHSK, cache.memory_v_BHSV, mask_B11S)
-        )
-        return self.feed_forward_norm(x_B1D + self.feed_forward(x_B1D))
+    def step(self, x_BWD: Tensor, cache: "LayerCache", hidden_B1WN: Tensor, mask_B11S: Tensor | None) -> Tensor:
+        """One target position of W hypotheses a sentence, added to `cache`: x_BWD -> x_BWD. No dropout."""
+        attention = self.self_attention
+        keys_values = cache.append(*attention.keys_values(x_BWD))
+        x_BWD = self.self_attention_norm(x_BWD + attention.attend(attention.queries(x_BWD), *keys_values, hidden_B1WN))
+        attention = self.cross_attention
+        memory = cache.memory_k_BHSK, cache.memory_v_BHSV
+        x_BWD = self.cross_attention_norm(x_BWD + attention.attend(attention.queries(x_BWD), *memory, mask_B11S))
+        return self.feed_forward_norm(x_BWD + self.feed_forward(x_BWD))
 
 
 @dataclass
 class LayerCache:
-    """Keys and values of one decoder layer: of the positions decoded so far, and of the encoder's output."""
+    """Keys and values of one decoder layer: of the N tokens decoded so far, and of the encoder's output."""
 
-    k_BHTK: Tensor
-    v_BHTV: Tensor
+    k_BHNK: Tensor
+    v_BHNV: Tensor
     memory_k_BHSK: Tensor
     memory_v_BHSV: Tensor
 
-    def append(self, k_BH1K: Tensor, v_BH1V: Tensor) -> None:
-        """Adds one position."""
-        self.k_BHTK = torch.cat((self.k_BHTK, k_BH1K), dim=2)
-        self.v_BHTV = torch.cat((self.v_BHTV, v_BH1V), dim=2)
+    def append(self, k_BHWK: Tensor, v_BHWV: Tensor) -> tuple[Tensor, Tensor]:
+        """Adds W tokens and returns the keys and values of all."""
+        self.k_BHNK = torch.cat((self.k_BHNK, k_BHWK), dim=2)
+        self.v_BHNV = torch.cat((self.v_BHNV, v_BHWV), dim=2)
+        return self.k_BHNK, self.v_BHNV
+
+    def keep(self, sentences: Tensor) -> None:
+        """Drops all but these sentences."""
+        self.k_BHNK, self.v_BHNV = self.k_BHNK[sentences], self.v_BHNV[sentences]
+        self.memory_k_BHSK, self.memory_v_BHSV = self.memory_k_BHSK[sentences], self.memory_v_BHSV[sentences]
 
 
 @dataclass
 class DecoderCache:
-    """What decoding one more position needs, for B hypotheses (rows)."""
+    """What decoding one more position needs, for B sentences with W hypotheses each.
+
+    The hypotheses of a sentence form a tree. Keys and values of its N tokens are stored once, in the order in which
+    they were decoded, and never moved: a hypothesis looks at all of them but those that are hidden from it because they
+    are not its own. So reordering hypotheses reorders a few bits, and W hypotheses are W queries of one matrix product.
+    """
 
     layers: list[LayerCache]
     mask_B11S: Tensor | None
+    hidden_BWN: Tensor
+    """True where a token of the tree is not on the hypothesis's path."""
     length: int = 0
 
-    def select(self, rows: Tensor) -> None:
-        """Keeps `rows` (long, (B',)), in that order; a row may be taken more than once."""
-        for layer in self.layers:
-            layer.k_BHTK, layer.v_BHTV = layer.k_BHTK[rows], layer.v_BHTV[rows]
-            layer.memory_k_BHSK, layer.memory_v_BHSV = layer.memory_k_BHSK[rows], layer.memory_v_BHSV[rows]
+    def branch(self, parents_BW: Tensor) -> None:
+        """Replaces the hypotheses of each sentence by continuations of `parents_BW` (long); W may change."""
+        n_tokens = self.hidden_BWN.shape[2]
+        self.hidden_BWN = self.hidden_BWN.gather(1, parents_BW[:, :, None].expand(-1, -1, n_tokens))
+
+    def keep(self, sentences: Tensor) -> None:
+        """Drops all but these sentences (long, (B',)), in that order."""
+        self.hidden_BWN = self.hidden_BWN[sentences]
         if self.mask_B11S is not None:
-            self.mask_B11S = self.mask_B11S[rows]
+            self.mask_B11S = self.mask_B11S[sentences]
+        for layer in self.layers:
+            layer.keep(sentences)
 
 
 class Transformer(nn.Module):
@@ -180,7 +197,7 @@ class Transformer(nn.Module):
         return F.linear(hidden, self.embedding.weight)
 
     def start(self, source_BS: Tensor) -> DecoderCache:
-        """Encodes sentences and readies the cache for `step`."""
+        """Encodes sentences and readies the cache for `step`, with one hypothesis a sentence."""
         memory_BSD, mask_B11S = self.encode(source_BS)
         config, batch = self.config, source_BS.shape[0]
         layers = [
@@ -191,12 +208,16 @@ class Transformer(nn.Module):
             )
             for layer in self.decoder
         ]
-        return DecoderCache(layers, mask_B11S)
+        return DecoderCache(layers, mask_B11S, torch.empty(batch, 1, 0, dtype=torch.bool, device=source_BS.device))
 
-    def step(self, tokens_B: Tensor, cache: DecoderCache) -> Tensor:
-        """Decodes one position for each row, in evaluation mode: logits_BV of the next token. `cache` grows by one."""
-        x_B1D = self._embed(tokens_B[:, None], first=cache.length)
+    def step(self, tokens_BW: Tensor, cache: DecoderCache) -> Tensor:
+        """Decodes one position of each hypothesis, in evaluation mode: logits_BWV of the next token."""
+        batch, width = tokens_BW.shape
+        own_WW = torch.eye(width, dtype=torch.bool, device=tokens_BW.device)
+        cache.hidden_BWN = torch.cat((cache.hidden_BWN, ~own_WW.expand(batch, -1, -1)), dim=2)
+        hidden_B1WN = cache.hidden_BWN[:, None]
+        x_BWD = self._embed(tokens_BW.reshape(-1, 1), first=cache.length).view(batch, width, -1)
         for layer, layer_cache in zip(self.decoder, cache.layers, strict=True):
-            x_B1D = layer.step(x_B1D, layer_cache, cache.mask_B11S)
+            x_BWD = layer.step(x_BWD, layer_cache, hidden_B1WN, cache.mask_B11S)
         cache.length += 1
-        return self.logits(x_B1D[:, 0])
+        return self.logits(x_BWD)

@@ -6,20 +6,23 @@ A published folder is never changed. Every artifact can be opened by hand: text,
     Corpus -> Vocabulary -> EncodedDataset -> TrainingRun -> Checkpoint -> Hypotheses -> Scores
 """
 
+import errno
 import hashlib
 import json
 import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from pipeline.errors import UserError
 
 Result = TypeVar("Result")
+Made = TypeVar("Made", bound="Artifact")
 MANIFEST = "manifest.json"
 
 
@@ -39,7 +42,7 @@ class Context:
     folder: Path
     """Where it writes: empty at the start, except that training finds here what an interrupted run left."""
     emit: Callable[[dict[str, Any]], None] = ignore
-    """Takes events: {"done": 3, "total": 10, "unit": "shards"} for progress, {"metrics": {...}, "step": n} for figures."""
+    """Takes events: {"done": 3, "total": 10, "unit": "shards"} of progress, {"metrics": {...}, "step": n} of figures."""
     map: Callable[..., Iterable[Any]] = map_here
     """`map(function, argument_lists)` -> results in order; `function` must be importable (it may run elsewhere)."""
 
@@ -53,6 +56,8 @@ class Artifact:
     """A folder of known content."""
 
     folder: Path
+    figures_file: ClassVar[str | None] = None
+    """The JSON file whose content goes into the manifest as the stage's figures."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "folder", Path(self.folder))
@@ -94,6 +99,8 @@ class Corpus(Artifact):
     corpus.json: {"source": "en", "target": "de", "splits": {"train": [pairs of shard 0, ...], "dev": [...], ...},
     "report": {...}}. Splits other than `train` and `dev` are test sets, the first the main one.
     """
+
+    figures_file = "corpus.json"
 
     @property
     def languages(self) -> tuple[str, str]:
@@ -146,34 +153,35 @@ class Vocabulary(Artifact):
 class EncodedDataset(Artifact):
     """Token ids as Arrow IPC files `<split>/<number>.arrow`, and `dataset.json`; read by `pipeline.encoding`."""
 
+    figures_file = "dataset.json"
+
 
 @dataclass(frozen=True)
 class TrainingRun(Artifact):
     """A finished training: `run.json`, `metrics.jsonl`, `checkpoints/<update>/`, `joint.model`."""
+
+    figures_file = "run.json"
 
 
 @dataclass(frozen=True)
 class Checkpoint(Artifact):
     """Weights that translate: `model.safetensors`, `model.json` (the configuration) and `joint.model`."""
 
+    figures_file = "averaging.json"
+
 
 @dataclass(frozen=True)
 class Hypotheses(Artifact):
     """Translations of the test sets, one sentence a line: `<test set>.<language>`, and `decoding.json`."""
+
+    figures_file = "decoding.json"
 
 
 @dataclass(frozen=True)
 class Scores(Artifact):
     """`scores.json`: for each test set both BLEU scores with their signatures."""
 
-
-@dataclass
-class Published:
-    """What `publish` hands to its body."""
-
-    folder: Path
-    figures: dict[str, Any] = field(default_factory=dict)
-    """Goes into the manifest."""
+    figures_file = "scores.json"
 
 
 def file_sha256(path: Path) -> str:
@@ -182,12 +190,11 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-@contextmanager
-def publish(target: Path, manifest: dict[str, Any], resume: bool = False) -> Iterator[Published]:
-    """Gives a folder to write into and, if the body succeeds, renames it to `target` in one act.
+def publish(target: Path, make: Callable[[Path], Made], manifest: dict[str, Any], resume: bool = False) -> Made:
+    """Calls `make` with a folder to write into and renames that to `target` in one act: the artifact published.
 
-    `manifest` is written with times, the body's figures and each file's sha256 added. The folder aside is
-    `<parent>/.making/<name>`; what an interrupted body left there is removed first, unless `resume`. After an error it
+    `manifest.json` is `manifest` with times, the artifact's figures and each file's sha256 added. The folder aside is
+    `<parent>/.making/<name>`; what an interrupted call left there is removed first, unless `resume`. After an error it
     is removed too, unless `resume`. Raises UserError where `target` exists or the disk is full.
     """
     if target.exists():
@@ -198,29 +205,32 @@ def publish(target: Path, manifest: dict[str, Any], resume: bool = False) -> Ite
     started = time.time()
     try:
         aside.mkdir(parents=True, exist_ok=True)
-        published = Published(aside)
-        yield published
+        artifact = make(aside)
         files = sorted(path for path in aside.rglob("*") if path.is_file() and path.name != MANIFEST)
         complete = {
             **manifest,
-            "started": started,
-            "seconds": time.time() - started,
-            "figures": published.figures,
+            "started": datetime.fromtimestamp(started, UTC).isoformat(timespec="seconds"),
+            "seconds": round(time.time() - started, 3),
+            "figures": artifact.read_json(artifact.figures_file) if artifact.figures_file else {},
             "files": {
-                str(path.relative_to(aside)): {"bytes": path.stat().st_size, "sha256": file_sha256(path)}
+                path.relative_to(aside).as_posix(): {"bytes": path.stat().st_size, "sha256": file_sha256(path)}
                 for path in files
             },
         }
-        Artifact(aside).write_json(MANIFEST, complete)
+        artifact.write_json(MANIFEST, complete)
         os.rename(aside, target)
     except BaseException as error:
         if not resume:
             shutil.rmtree(aside, ignore_errors=True)
-        if isinstance(error, OSError) and error.errno in (28, 122):  # ENOSPC, EDQUOT
+            with suppress(OSError):
+                aside.parent.rmdir()
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             free_gb = shutil.disk_usage(target.parent).free / 1e9
             raise UserError(
                 f"the disk of {target.parent} is full ({free_gb:.2f} GB free) while making {target.name}; "
                 "free some space and run the same command again"
             ) from error
         raise
-
+    with suppress(OSError):
+        aside.parent.rmdir()
+    return replace(artifact, folder=target)

@@ -1,7 +1,7 @@
 """Settings of the stages: frozen, validated, defaults = the paper's base model on WMT14 (paper §5).
 
-A field marked `layout()` says how a stage is carried out, not what comes out: it is left out of the stage's fingerprint,
-so changing it recomputes nothing.
+A field marked `layout()` says how a stage is carried out, not what comes out: it is left out of the stage's
+fingerprint, so changing it recomputes nothing.
 """
 
 from typing import Any, Literal
@@ -10,6 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from model.config import TransformerConfig
 from model.training_step import OptimizerConfig
+
+Device = Literal["auto", "cpu", "gpu"]
+"""auto: GPUs where the cluster has any (one a worker, nccl between them), else CPUs (gloo)."""
 
 
 def layout(default: Any, **constraints: Any) -> Any:
@@ -53,7 +56,7 @@ class EncodingSettings(Settings):
     """Text to token ids."""
 
     max_tokens: int = Field(256, ge=2)
-    """Training pairs with a longer side (its end mark counted) are left out and counted; dev and test are kept whole."""
+    """Training pairs with a longer side, end mark counted, are left out and counted; dev and test are kept whole."""
 
 
 class TrainingSettings(Settings):
@@ -78,12 +81,11 @@ class TrainingSettings(Settings):
     """Updates between measurements of the loss on the dev set."""
     log_updates: int = layout(50, ge=1)
     """Updates between two lines of metrics."""
-    workers: int = layout(1, ge=1)
-    """Training processes; the batches do not depend on it."""
+    workers: int = layout(0, ge=0)
+    """Training processes, 0: one for each CPU or GPU of the cluster, at most `micro_batches`. Batches do not change."""
     threads: int = layout(1, ge=1)
     """CPU threads of each worker."""
-    gpu: bool = layout(False)
-    """One GPU a worker, with nccl."""
+    device: Device = layout("auto")
 
     @model_validator(mode="after")
     def _some_checkpoint(self) -> "TrainingSettings":
@@ -108,7 +110,8 @@ class DecodingSettings(Settings):
     """The output has at most as many tokens as the input plus this."""
     batch_tokens: int = layout(4096, ge=1)
     """Source tokens decoded at once, beams not counted."""
-    workers: int = layout(1, ge=1)
-    """Ray actors over shards of the test set."""
+    workers: int = layout(0, ge=0)
+    """Ray actors over shards of the test sets, 0: one for each CPU or GPU of the cluster."""
     threads: int = layout(1, ge=1)
-    gpu: bool = layout(False)
+    """CPU threads of each worker."""
+    device: Device = layout("auto")

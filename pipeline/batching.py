@@ -1,0 +1,137 @@
+"""The plan of an epoch: which pairs make which update, in which order (paper §5.1).
+
+A pure function of the lengths, the seed, the epoch and the budget: the number of workers has no part in it. An update
+is a fixed number of micro-batches; a worker computes whole micro-batches, dealt out in turn. Pairs of like length
+share a micro-batch, so that little of what is computed is padding.
+
+    plan = plan_epoch(source_lengths, target_lengths, seed=1, epoch=0, budget_tokens=25_000, micro_batches=8)
+    for update in range(len(plan)):
+        for rows in plan[update]: ...
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.errors import UserError
+
+Integers = NDArray[np.integer]
+BUDGET_TOLERANCE = 0.1
+
+
+@dataclass(frozen=True)
+class EpochPlan:
+    """An epoch's updates: `plan[update]` gives the row numbers of each of its micro-batches."""
+
+    rows: Integers
+    """All rows, micro-batch after micro-batch."""
+    bounds: Integers
+    """Where each micro-batch begins in `rows`, and the end."""
+    dealt: Integers
+    """The micro-batches in the order of the updates."""
+    micro_batches: int
+    """Of one update; the last update may have fewer."""
+    source_tokens: Integers
+    """Of each update, padding not counted."""
+    target_tokens: Integers
+    padded_tokens: Integers
+    """Of each micro-batch in the order of `bounds`: (source, target) columns, padding counted."""
+
+    def __len__(self) -> int:
+        """Updates."""
+        return -(-len(self.dealt) // self.micro_batches)
+
+    def __getitem__(self, update: int) -> list[Integers]:
+        """Rows of each micro-batch of update `update` of the epoch, from 0. Raises IndexError past the end."""
+        if not 0 <= update < len(self):
+            raise IndexError(f"update {update} of a plan of {len(self)}")
+        first = update * self.micro_batches
+        return [self._micro_batch(number) for number in self.dealt[first : first + self.micro_batches]]
+
+    def _micro_batch(self, number: int) -> Integers:
+        return self.rows[self.bounds[number] : self.bounds[number + 1]]
+
+    @property
+    def padding_fraction(self) -> float:
+        """Padding over all tokens computed, source and target together."""
+        return 1 - float(self.source_tokens.sum() + self.target_tokens.sum()) / float(self.padded_tokens.sum())
+
+    @property
+    def largest(self) -> list[Integers]:
+        """Rows of the micro-batches that need most memory: most padded tokens on the source and on the target side."""
+        return [self._micro_batch(number) for number in dict.fromkeys(self.padded_tokens.argmax(axis=0).tolist())]
+
+
+def plan_epoch(
+    source_lengths: Integers,
+    target_lengths: Integers,
+    *,
+    seed: int,
+    epoch: int,
+    budget_tokens: int,
+    micro_batches: int,
+) -> EpochPlan:
+    """Each pair once: permuted, sorted by length, cut into micro-batches, and these shuffled and dealt to updates.
+
+    Lengths are tokens, end marks counted, one entry a pair. `budget_tokens` bounds the source tokens and the target
+    tokens of an update; a micro-batch holds at most its share on either side, unless one pair alone is longer. The
+    number of updates is the same in each epoch. Raises UserError where there is no pair, or where the fuller side of
+    an update misses the budget by more than 10 % on average (the last update, which may be short, not counted).
+    """
+    if not len(source_lengths):
+        raise UserError("the training split is empty: there is nothing to train on; check the cleaning's report")
+    random = np.random.default_rng([seed, epoch])
+    rows = random.permutation(len(source_lengths)).astype(np.int32)
+    rows = rows[by_length(source_lengths[rows], target_lengths[rows])]
+    source, target = source_lengths[rows], target_lengths[rows]
+    bounds = cut(source, target, budget_tokens / micro_batches)
+    starts = bounds[:-1]
+    dealt = random.permutation(len(starts))
+
+    def per_update(tokens: Integers) -> Integers:
+        first_of_update = np.arange(0, len(dealt), micro_batches)
+        return np.add.reduceat(np.add.reduceat(tokens, starts, dtype=np.int64)[dealt], first_of_update)
+
+    longest = np.stack((np.maximum.reduceat(source, starts), np.maximum.reduceat(target, starts)), axis=1)
+    padded_tokens = longest.astype(np.int64) * np.diff(bounds)[:, None]
+    plan = EpochPlan(rows, bounds, dealt, micro_batches, per_update(source), per_update(target), padded_tokens)
+    _check_budget(plan, budget_tokens)
+    return plan
+
+
+def by_length(source_lengths: Integers, target_lengths: Integers) -> Integers:
+    """The order by target length, then source length; equal pairs stay in the order given.
+
+    Source lengths rise within one target length and fall within the next, so that a micro-batch across the border has
+    like sources too.
+    """
+    span = int(source_lengths.max()) + 1
+    source_key = np.where(target_lengths % 2, source_lengths, span - 1 - source_lengths)
+    return np.argsort(target_lengths.astype(np.int64) * span + source_key, kind="stable")
+
+
+def cut(source_lengths: Integers, target_lengths: Integers, limit_tokens: float) -> Integers:
+    """Bounds of consecutive runs with at most `limit_tokens` on either side; a single longer pair is its own run."""
+    source_ends, target_ends = np.cumsum(source_lengths, dtype=np.int64), np.cumsum(target_lengths, dtype=np.int64)
+    bounds, source_before, target_before = [0], 0, 0
+    while bounds[-1] < len(source_ends):
+        end = min(
+            int(source_ends.searchsorted(source_before + limit_tokens, side="right")),
+            int(target_ends.searchsorted(target_before + limit_tokens, side="right")),
+        )
+        end = max(end, bounds[-1] + 1)
+        bounds.append(end)
+        source_before, target_before = int(source_ends[end - 1]), int(target_ends[end - 1])
+    return np.array(bounds)
+
+
+def _check_budget(plan: EpochPlan, budget_tokens: int) -> None:
+    full = len(plan.dealt) // plan.micro_batches
+    mean_tokens = float(np.maximum(plan.source_tokens, plan.target_tokens)[: full or None].mean())
+    if abs(mean_tokens / budget_tokens - 1) > BUDGET_TOLERANCE:
+        raise UserError(
+            f"an update would hold {mean_tokens:.0f} tokens on its fuller side, more than {BUDGET_TOLERANCE:.0%} off "
+            f"budget_tokens = {budget_tokens}; lower budget_tokens or micro_batches (now {plan.micro_batches}) "
+            f"for this corpus of {len(plan.rows)} pairs"
+        )

@@ -1,0 +1,95 @@
+"""Drops training pairs that teach nothing: blank sides, overlong ones, and sides of very different length (§5.1).
+
+What WMT14's archives need. Dev and test sets keep every line, or references would no longer match; only a "\\r" before
+the line end goes. Inside training lines, line separators and control characters that other programs take for line
+ends or columns (tab, "\\r", U+0085, U+2028, ...) become one space; typographic spaces, such as the no-break space
+before a French "?", stay.
+"""
+
+import re
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+
+from pipeline.artifacts import Context, Corpus, Shard
+from pipeline.corpora.aligned import write_shards
+from pipeline.errors import UserError
+from pipeline.lines import read_pairs
+from pipeline.settings import CleaningSettings
+
+SEPARATORS = re.compile("[\t\v\f\r\x1c-\x1f\x85\u2028\u2029]+")
+REASONS = ("blank", "too_long", "ratio")
+
+
+def clean(context: Context, corpus: Corpus, settings: CleaningSettings) -> Corpus:
+    """The corpus with its training pairs filtered, one call of `context.map` a shard.
+
+    The report: {"read", "kept", "dropped": {reason: pairs}, "carriage_returns": lines of all splits that ended in one}.
+    Raises UserError where no training pair is kept.
+    """
+    cleaned = Corpus(context.folder)
+    languages = corpus.languages
+    shards = corpus.shards("train")
+    parts = [Corpus(context.folder / "parts" / f"{i:05d}") for i in range(len(shards))]
+    splits: dict[str, list[int]] = {split: [] for split in corpus.splits}
+    counts: Counter[str] = Counter()
+    (context.folder / "train").mkdir()
+    calls = [(shard, part, languages, settings) for shard, part in zip(shards, parts, strict=True)]
+    for done, (sizes, counted) in enumerate(context.map(clean_shard, calls)):
+        for i, number in enumerate(range(len(splits["train"]), len(splits["train"]) + len(sizes))):
+            for language in languages:
+                parts[done].shard_path("train", i, language).rename(cleaned.shard_path("train", number, language))
+        splits["train"] += sizes
+        counts += counted
+        context.progress(done + 1, len(shards), "shards")
+    shutil.rmtree(context.folder / "parts", ignore_errors=True)
+    read, kept = sum(shard.pairs for shard in shards), sum(splits["train"])
+    dropped = {reason: counts[reason] for reason in REASONS}
+    if not kept:
+        raise UserError(
+            f"cleaning drops all {read} training pairs ({', '.join(f'{dropped[r]} {r}' for r in REASONS)}); "
+            "check that the two sides are the right files, or raise max_words or max_ratio"
+        )
+    for split in corpus.splits:
+        if split != "train":
+            pairs = _without_carriage_returns(corpus.shards(split), counts)
+            splits[split] = write_shards(cleaned, split, languages, pairs, settings.shard_pairs)
+    report = {"read": read, "kept": kept, "dropped": dropped, "carriage_returns": counts["carriage_returns"]}
+    cleaned.describe(languages, splits, report)
+    return cleaned
+
+
+def clean_shard(
+    shard: Shard, part: Corpus, languages: tuple[str, str], settings: CleaningSettings
+) -> tuple[list[int], Counter[str]]:
+    """Filters one training shard into split `train` of `part`; returns the pairs of each shard written and counts."""
+    shutil.rmtree(part.folder, ignore_errors=True)  # of an attempt that was killed
+    counts: Counter[str] = Counter()
+
+    def kept() -> Iterator[tuple[str, str]]:
+        for source, target in _without_carriage_returns([shard], counts):
+            pair = SEPARATORS.sub(" ", source).strip(), SEPARATORS.sub(" ", target).strip()
+            if reason := reason_to_drop(*pair, settings):
+                counts[reason] += 1
+            else:
+                yield pair
+
+    return write_shards(part, "train", languages, kept(), settings.shard_pairs), counts
+
+
+def reason_to_drop(source: str, target: str, settings: CleaningSettings) -> str | None:
+    """The first of "blank", "too_long" and "ratio" that speaks against a training pair, or None."""
+    shorter, longer = sorted((len(source.split()), len(target.split())))
+    if not shorter:
+        return "blank"
+    if longer > settings.max_words:
+        return "too_long"
+    return "ratio" if longer / shorter > settings.max_ratio else None
+
+
+def _without_carriage_returns(shards: list[Shard], counts: Counter[str]) -> Iterator[tuple[str, str]]:
+    """The pairs of some shards without Windows line ends, which are counted."""
+    for shard in shards:
+        for source, target in read_pairs(shard.source, shard.target):
+            counts["carriage_returns"] += source.endswith("\r") + target.endswith("\r")
+            yield source.removesuffix("\r"), target.removesuffix("\r")

@@ -1,0 +1,124 @@
+"""A user's own parallel text, described by a small TOML file.
+
+    source = "en"
+    target = "de"
+    train = {source = "train.en.gz", target = "train.de.gz"}     # or a list of such tables
+    dev = {source = "dev.en", target = "dev.de"}
+    [test.newstest2013]                                          # one or more, the first the main one
+    source = "newstest2013.en"
+    target = "newstest2013.de"
+
+Files are UTF-8, plain or gzip, aligned line by line; paths are relative to the TOML file.
+"""
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    StringConstraints,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+
+from pipeline.artifacts import Context, Corpus
+from pipeline.corpora.aligned import content_sha256, write_corpus
+from pipeline.errors import UserError
+from pipeline.settings import Settings
+
+
+def _not_a_split(name: str) -> str:
+    if name in ("train", "dev"):
+        raise ValueError("a test set cannot be named train or dev")
+    return name
+
+
+def _absolute(path: Path, info: ValidationInfo) -> Path:
+    return Path((info.context or {}).get("folder", ""), path.expanduser()).absolute()
+
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+"""Becomes part of a file name."""
+File = Annotated[Path, AfterValidator(_absolute)]
+"""Relative to the TOML file; absolute once read, as the stage may run in another working directory."""
+
+
+class FilePair(Settings):
+    """Two aligned files."""
+
+    source: File
+    target: File
+
+    @model_validator(mode="after")
+    def _two_files(self) -> "FilePair":
+        if self.source.resolve() == self.target.resolve():
+            raise ValueError(f"source and target are the same file, {self.source}")
+        return self
+
+    def sha256(self) -> list[str]:
+        """Of both files. Raises UserError where one cannot be read."""
+        return [content_sha256(self.source), content_sha256(self.target)]
+
+
+class FilesSettings(Settings):
+    """Which files make which split."""
+
+    source: Name
+    target: Name
+    train: Annotated[tuple[FilePair, ...], BeforeValidator(lambda v: v if isinstance(v, list | tuple) else [v])] = (
+        Field(min_length=1)
+    )
+    dev: FilePair
+    test: dict[Annotated[Name, AfterValidator(_not_a_split)], FilePair] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _two_languages(self) -> "FilesSettings":
+        if self.source == self.target:
+            raise ValueError(f"source and target are both {self.source!r}; name two languages")
+        return self
+
+    @classmethod
+    def load(cls, path: Path) -> "FilesSettings":
+        """Reads a TOML file. Raises UserError where it or a file it names is missing, or it is not as described."""
+        try:
+            described = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise UserError(f"cannot read {path}: {error.strerror}; check the path") from None
+        except ValueError as error:  # TOML syntax or UTF-8; the message tells line and column
+            raise UserError(f"{path} is not valid TOML: {error}") from None
+        folder = path.absolute().parent
+        try:
+            settings = cls.model_validate(described, context={"folder": folder})
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(str(part) for part in first["loc"] if part != "[key]")
+            raise UserError(f"{path}: {place + ': ' if place else ''}{first['msg']}") from None
+        for sides in (*settings.train, settings.dev, *settings.test.values()):
+            for file in (sides.source, sides.target):
+                if not file.is_file():
+                    raise UserError(f"{path} names {file}, which is not a file; paths are relative to {folder}")
+        return settings
+
+    def identity(self) -> dict[str, Any]:
+        """Depends on the content of the files, not on where they lie. Raises UserError where one cannot be read."""
+        return {
+            "source": self.source,
+            "target": self.target,
+            "train": [sides.sha256() for sides in self.train],
+            "dev": self.dev.sha256(),
+            "test": [[name, *sides.sha256()] for name, sides in self.test.items()],
+        }
+
+
+def read(context: Context, settings: FilesSettings) -> Corpus:
+    """The corpus with splits train, dev and the test sets in the order given.
+
+    Raises UserError where a file is missing, empty or not UTF-8, or two sides differ in length.
+    """
+    splits = {"train": settings.train, "dev": (settings.dev,), **{name: (s,) for name, s in settings.test.items()}}
+    files = {name: [(sides.source, sides.target) for sides in pairs] for name, pairs in splits.items()}
+    return write_corpus(context, (settings.source, settings.target), files)

@@ -1,0 +1,134 @@
+"""Abstract syntax: what a derivation is made of, in no language yet. The realisers turn it into words."""
+
+from typing import Literal, NamedTuple, Union
+
+from pipeline.corpora.grammar.lexicon import Adjective, Adverbial, Conjunction, Modal, Noun, Preposition, Profession, Verb
+
+Tense = Literal["present", "progressive", "past", "perfect", "future"]
+"""The English tense. German: Präsens (both presents), Präteritum, Perfekt, Futur; French: présent, passé composé (past
+and perfect; imparfait of stative verbs and modals), futur."""
+Determiner = Literal["the", "a", "this", "every", "many", "my", "your", "his", "her", "our", "", "name"]
+""""" is no article: a mass noun, a bare plural, or a bare number; "name" a proper name."""
+
+
+class NounPhrase(NamedTuple):
+    """A noun with what depends on it."""
+
+    noun: Noun
+    determiner: Determiner = "the"
+    plural: bool = False
+    number: int = 0
+    """2 to 99, or 0 for none."""
+    adjectives: tuple[Adjective, ...] = ()
+    """In English order; the first of two precedes the noun in French, the second follows it."""
+    compound: tuple[Noun, str] | None = None
+    """First part, and its form inside a German compound."""
+    owner: Union["NounPhrase", None] = None
+    """Anna's book where it is a name, otherwise the roof of the house."""
+    place: Union["PrepositionalPhrase", None] = None
+    relative: Union["RelativeClause", None] = None
+
+    @property
+    def person(self) -> int:
+        """Index as in `inflection`."""
+        return 4 if self.plural else 2
+
+    @property
+    def german_gender(self) -> str:
+        """m, f, n, or p for plural."""
+        return "p" if self.plural else self.noun.german_gender
+
+    @property
+    def french_gender(self) -> tuple[str, bool]:
+        """m or f; whether plural."""
+        return self.noun.french_gender, self.plural
+
+
+class Pronoun(NamedTuple):
+    """A personal pronoun; of the third person it stands for `noun`, whose gender decides its German and French form."""
+
+    person: int
+    noun: Noun | None = None
+
+    @property
+    def german_gender(self) -> str:
+        """m, f, n, or p for plural."""
+        return "p" if self.person > 2 else self.noun.german_gender if self.noun else "m"
+
+    @property
+    def french_gender(self) -> tuple[str, bool]:
+        """m or f (I, you and we: m); whether plural."""
+        return (self.noun.french_gender if self.noun else "m"), self.person > 2
+
+
+class Gap(NamedTuple):
+    """The place a relative pronoun was taken from: says nothing, but the verb and participle agree with it."""
+
+    person: int
+    german_gender: str
+    french_gender: tuple[str, bool]
+
+
+class Coordination(NamedTuple):
+    """Two noun phrases joined by and."""
+
+    first: NounPhrase
+    second: NounPhrase
+    person: int = 4
+    german_gender: str = "p"
+
+    @property
+    def french_gender(self) -> tuple[str, bool]:
+        """Feminine only where both are."""
+        both = self.first.noun.french_gender == self.second.noun.french_gender == "f"
+        return ("f" if both else "m"), True
+
+
+Nominal = Union[NounPhrase, Pronoun, Gap, Coordination]
+
+
+class PrepositionalPhrase(NamedTuple):
+    """Preposition and noun phrase."""
+
+    preposition: Preposition
+    phrase: NounPhrase | Pronoun | Gap
+
+
+class RelativeClause(NamedTuple):
+    """A clause with a gap. `role`: what the gap is in it; `preposition` where that is "place"."""
+
+    role: Literal["subject", "object", "indirect", "place"]
+    clause: "Clause"
+    preposition: Preposition | None = None
+
+
+class Clause(NamedTuple):
+    """Subject, verb and all the rest. The direct object of a verb of frame d is a German dative."""
+
+    subject: Nominal
+    verb: Verb
+    tense: Tense = "present"
+    modal: Modal | None = None
+    """Its tense is `tense` (present or past)."""
+    negated: bool = False
+    object: Nominal | None = None
+    indirect: Nominal | None = None
+    prepositional: NounPhrase | None = None
+    """Goes with the verb's own preposition."""
+    predicate: Adjective | Profession | None = None
+    frequency: Adverbial | None = None
+    manner: Adverbial | None = None
+    place: PrepositionalPhrase | None = None
+    time: Adverbial | None = None
+    time_first: bool = False
+    complement: Union["Clause", None] = None
+
+
+class Sentence(NamedTuple):
+    """One clause; or two, joined by a `link`: "but" / "and", or a conjunction that makes the second one subordinate."""
+
+    main: Clause
+    second: Clause | None = None
+    link: Conjunction | Literal["and", "but", ""] = ""
+    second_first: bool = False
+    question: bool = False

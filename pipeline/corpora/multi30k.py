@@ -1,0 +1,120 @@
+"""Multi30k task 1 (raw): 29 000 image captions, English with German or French; downloaded or from a folder.
+
+Run as the first stage of profile `multi30k`; `--data DIR` takes the files from a folder instead of the network.
+"""
+
+import logging
+import tempfile
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import field_validator
+
+from pipeline.artifacts import Context, Corpus
+from pipeline.corpora.aligned import content_sha256, write_corpus
+from pipeline.download import fetch
+from pipeline.errors import UserError
+from pipeline.settings import Settings, layout
+
+log = logging.getLogger(__name__)
+
+REPOSITORY = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/"
+SOURCE = "en"
+MAIN_TEST_SET = "test_2016_flickr"
+FILES = {
+    "train.en.gz": (568929, "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f"),
+    "train.de.gz": (637044, "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6"),
+    "train.fr.gz": (604242, "622e75069e9f4c577425c4f277116ce66e63a2401c0a2312d90073cb12379a3c"),
+    "val.en.gz": (21650, "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28"),
+    "val.de.gz": (24681, "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a"),
+    "val.fr.gz": (23001, "ca3106f1a72390591d25f6c45cb4cd39dec4cd3f123e099748a3ce5256c160e9"),
+    "test_2016_flickr.en.gz": (21077, "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9"),
+    "test_2016_flickr.de.gz": (22890, "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8"),
+    "test_2016_flickr.fr.gz": (22310, "6d326e188d259fb1d04ac19eae3af956559b3a0b93d7635e56c90987c40c8b90"),
+    "test_2017_flickr.en.gz": (19138, "76a444ee25172e72695cddb13ae4a3bda59430617be88e0bb46b60504f054074"),
+    "test_2017_flickr.de.gz": (21471, "a2c89666db00c495cd8513b9d708d5a3acc205d7de312ef2bf5fb7ebc1540aee"),
+    "test_2017_flickr.fr.gz": (20434, "3ba671ceb2299f3304ffafefea7a833d08632fbaf0ba18546f8a2ec2391af496"),
+    "test_2017_mscoco.en.gz": (8844, "aab300bfb4427697987e02cd0aacd44bfe8aa50456231b6474c08038bbed2b58"),
+    "test_2017_mscoco.de.gz": (10230, "799e4854c25d601cb6cb6be29eabe5667734c61ace2f495e03e429031a0bc338"),
+    "test_2017_mscoco.fr.gz": (9751, "754f3072ba9f124569ba5258b32730fc1d214bbf8e0c6dfb2b74401676220db0"),
+}
+"""Bytes and sha256 of the published files."""
+
+
+class Multi30kSettings(Settings):
+    """Which pair of languages, and where the files come from."""
+
+    target: Literal["de", "fr"] = "de"
+    data: Path | None = None
+    """Folder with `train.en.gz` or `train.en`, `val.*`, `test_2016_flickr.*` and further `test_*`; None: download."""
+    base_url: str = layout(REPOSITORY)
+    """Where the published files lie; their hashes are checked, so a mirror changes nothing."""
+
+    @field_validator("data")
+    @classmethod
+    def _absolute(cls, data: Path | None) -> Path | None:
+        return data and data.expanduser().absolute()  # the stage may run in another working directory
+
+    def identity(self) -> dict[str, Any]:
+        """Depends on the content of the files, not on where they lie. Raises UserError where one is missing."""
+        return {"target": self.target, "files": {name: _sha256(self, names) for name, names in _splits(self).items()}}
+
+
+def read(context: Context, settings: Multi30kSettings) -> Corpus:
+    """The corpus with splits train, dev, test_2016_flickr, then the other test sets by name.
+
+    Raises UserError where a file is missing, damaged or not the published one after download, or the sides differ.
+    """
+    splits = _splits(settings)
+    languages = (SOURCE, settings.target)
+    if settings.data is not None:
+        folder = settings.data
+        _warn_of_edits([folder / name for sides in splits.values() for name in sides])
+        return write_corpus(context, languages, {k: [(folder / a, folder / b)] for k, (a, b) in splits.items()})
+    with tempfile.TemporaryDirectory(dir=context.folder, prefix=".download") as name:
+        folder = Path(name)
+        for file in (file for sides in splits.values() for file in sides):
+            size_bytes, sha256 = FILES[file]
+            url = settings.base_url.rstrip("/") + "/" + file
+            advice = "check the network, or pass --data DIR with the Multi30k files"
+            fetch(url, folder / file, size_bytes=size_bytes, sha256=sha256, otherwise=advice)
+        return write_corpus(context, languages, {k: [(folder / a, folder / b)] for k, (a, b) in splits.items()})
+
+
+def _splits(settings: Multi30kSettings) -> dict[str, tuple[str, str]]:
+    """Names of the source and target file of each split, in order. Raises UserError where one is missing."""
+    present = set(FILES) if settings.data is None else _names(settings.data)
+    candidates = {name.split(".")[0] for name in present if name.startswith("test_")} - {MAIN_TEST_SET}
+    splits = {}
+    for split, stem in [("train", "train"), ("dev", "val"), *((n, n) for n in [MAIN_TEST_SET, *sorted(candidates)])]:
+        sides = [_present_name(f"{stem}.{language}", present) for language in (SOURCE, settings.target)]
+        if sides[0] and sides[1]:
+            splits[split] = (sides[0], sides[1])
+        elif split not in candidates:
+            missing = f"{stem}.{settings.target if sides[0] else SOURCE}"
+            raise UserError(f"{settings.data} has neither {missing}.gz nor {missing}; put the Multi30k files there")
+    return splits
+
+
+def _names(folder: Path) -> set[str]:
+    try:
+        return {path.name for path in folder.iterdir()}
+    except OSError as error:
+        raise UserError(f"--data {folder}: {error.strerror}; give the folder with the Multi30k files") from None
+
+
+def _present_name(plain: str, present: set[str]) -> str | None:
+    """The unpacked file goes before the packed one: it is the one a user edits."""
+    return next((name for name in (plain, plain + ".gz") if name in present), None)
+
+
+def _sha256(settings: Multi30kSettings, names: tuple[str, str]) -> list[str]:
+    if settings.data is None:
+        return [FILES[name][1] for name in names]
+    return [content_sha256(settings.data / name) for name in names]
+
+
+def _warn_of_edits(paths: list[Path]) -> None:
+    for path in paths:
+        if path.name in FILES and content_sha256(path) != FILES[path.name][1]:
+            log.warning("%s is not the published file (its sha256 differs); it is used as it is", path)

@@ -1,0 +1,243 @@
+"""Text to token ids: Arrow IPC files, bucketed by length, read through a memory map (§5.1).
+
+Each `<split>/<number>.arrow` holds two columns, `source` and `target`, lists of token ids that end in END_ID. The rows
+of a training shard are sorted into buckets by the longer side of the pair, one record batch a bucket; the schema's
+metadata `bucket_bounds` gives the longest side of each. Other splits keep their order in a single record batch.
+
+Shape suffixes: B sentences, S source positions, T target positions, L either.
+"""
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain, islice, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+from sentencepiece import SentencePieceProcessor
+from torch import Tensor
+
+from model.config import END_ID, PAD_ID, UNKNOWN_ID
+from pipeline.artifacts import Context, Corpus, EncodedDataset, Shard, Vocabulary
+from pipeline.errors import UserError
+from pipeline.lines import read_pairs
+from pipeline.settings import EncodingSettings
+from pipeline.vocabulary import load
+
+SIDES = ("source", "target")
+BLOCK_PAIRS = 4096
+"""Pairs that are Python lists of ids at one time; after that they are arrays."""
+
+
+def encode(context: Context, corpus: Corpus, vocabulary: Vocabulary, settings: EncodingSettings) -> EncodedDataset:
+    """Every split as token ids, one call of `context.map` a shard, with a copy of `joint.model`.
+
+    dataset.json: {"vocabulary_size", "languages", "splits": {name: [{"pairs", "source_tokens", "target_tokens",
+    "unknown"}, ...]}, "left_out"}; tokens count END_ID, `left_out` the training pairs longer than `max_tokens`.
+    Raises UserError where no training pair is short enough.
+    """
+    dataset = EncodedDataset(context.folder)
+    calls = []
+    for split in corpus.splits:
+        (dataset.folder / split).mkdir()
+        limit = settings.max_tokens if split == "train" else None
+        for i, shard in enumerate(corpus.shards(split)):
+            calls.append((shard, vocabulary.path, dataset.folder / split / f"{i:05d}.arrow", limit))
+    splits: dict[str, list[dict[str, int]]] = {split: [] for split in corpus.splits}
+    left_out = 0
+    for done, (call, counts) in enumerate(zip(calls, context.map(encode_shard, calls), strict=True)):
+        left_out += counts.pop("left_out")
+        splits[call[2].parent.name].append(counts)
+        context.progress(done + 1, len(calls), "shards")
+    if not any(counts["pairs"] for counts in splits["train"]):
+        raise UserError(f"no training pair has at most {settings.max_tokens} tokens a side; raise max_tokens")
+    shutil.copyfile(vocabulary.path, dataset.folder / "joint.model")
+    described = {
+        "vocabulary_size": len(load(vocabulary.path)),
+        "languages": corpus.languages,
+        "splits": splits,
+        "left_out": left_out,
+    }
+    dataset.write_json("dataset.json", described)
+    return dataset
+
+
+def encode_shard(shard: Shard, model: Path, path: Path, max_tokens: int | None) -> dict[str, int]:
+    """Encodes one shard; None keeps every pair, in order. Returns the figures of dataset.json, and `left_out`."""
+    processor = load(model)
+    dtype = np.dtype(np.uint16 if len(processor) <= 1 << 16 else np.int32)
+    blocks: list[tuple[_Ragged, ...]] = []
+    pairs = read_pairs(shard.source, shard.target)
+    while block := list(islice(pairs, BLOCK_PAIRS)):
+        sides = zip(*block, strict=True)
+        blocks.append(tuple(_Ragged.of(encode_lines(processor, lines), dtype) for lines in sides))
+    source, target = (_Ragged.concatenate(parts) for parts in zip(*blocks, strict=True))
+    longer = np.maximum(source.lengths, target.lengths)
+    bounds = bucket_bounds(max_tokens) if max_tokens else [int(longer.max())]
+    bucket = np.searchsorted(bounds, longer)  # a pair beyond the last bound is in none
+    rows = [np.flatnonzero(bucket == i) for i in range(len(bounds))]
+    kept = [side.take(np.concatenate(rows)) for side in (source, target)]
+    edges = np.cumsum([0, *map(len, rows)]).tolist()
+    _write(path, kept, edges, bounds)
+    return {
+        "pairs": edges[-1],
+        "source_tokens": len(kept[0].values),
+        "target_tokens": len(kept[1].values),
+        "unknown": sum(int((side.values == UNKNOWN_ID).sum()) for side in kept),
+        "left_out": len(longer) - edges[-1],
+    }
+
+
+def bucket_bounds(max_tokens: int) -> list[int]:
+    """Longest side of each bucket: 8, then each a quarter more, in steps of 4; the last is `max_tokens`."""
+    bounds = [8]
+    while bounds[-1] < max_tokens:
+        bounds.append(bounds[-1] + max(4, bounds[-1] // 16 * 4))
+    return [*(bound for bound in bounds if bound < max_tokens), max_tokens]
+
+
+def encode_lines(processor: SentencePieceProcessor, lines: Sequence[str]) -> list[list[int]]:
+    """Token ids of each line, END_ID last."""
+    ids: list[list[int]] = processor.encode(list(lines), add_eos=True, num_threads=1)
+    return ids
+
+
+def decode_ids(processor: SentencePieceProcessor, sentences: Sequence[Sequence[int]]) -> list[str]:
+    """The text of each sentence of token ids, up to its first END_ID; other special ids leave no trace."""
+    special = {PAD_ID, processor.bos_id(), END_ID}
+    cut = [ids[: ids.index(END_ID)] if END_ID in ids else ids for ids in map(list, sentences)]
+    text: list[str] = processor.decode([[i for i in ids if i not in special] for ids in cut], num_threads=1)
+    return text
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedSplit:
+    """One split of a dataset, its shards one after the other. Pickles as its place: each worker maps the files anew."""
+
+    dataset: EncodedDataset
+    split: str
+    source_lengths: NDArray[np.int32]
+    """Tokens of each source sentence, END_ID counted, in the order of the rows."""
+    target_lengths: NDArray[np.int32]
+    _chunk_rows: NDArray[np.int64]
+    """First row of each record batch."""
+    _sides: "tuple[_Mapped, _Mapped]"
+
+    @classmethod
+    def open(cls, dataset: EncodedDataset, split: str) -> "EncodedSplit":
+        """Maps the files of a split. Raises UserError where there is no such split or a file is missing or damaged."""
+        splits = dataset.read_json("dataset.json")["splits"]
+        if split not in splits:
+            raise UserError(f"{dataset.folder} has no split {split!r}; it has {', '.join(splits)}")
+        batches = [
+            batch
+            for i, counts in enumerate(splits[split])
+            for batch in _open(dataset.folder / split / f"{i:05d}.arrow", counts["pairs"])
+        ]
+        source, target = (_Mapped.of([batch.column(name) for batch in batches]) for name in SIDES)
+        rows = np.cumsum([0, *(batch.num_rows for batch in batches[:-1])])
+        return cls(dataset, split, source.lengths, target.lengths, rows, (source, target))
+
+    def __len__(self) -> int:
+        return len(self.source_lengths)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return EncodedSplit.open, (self.dataset, self.split)
+
+    def batch(self, rows: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+        """(source_BS, target_BT) of the given rows: int64, padded with PAD_ID to the longest, END_ID last of each.
+
+        Raises IndexError where a row is outside the split.
+        """
+        rows = np.asarray(rows, np.int64)
+        if rows.size and (rows.min() < 0 or rows.max() >= len(self)):
+            raise IndexError(f"rows from {rows.min()} to {rows.max()} of a split with {len(self)}")
+        chunks = (np.searchsorted(self._chunk_rows, rows, side="right") - 1).tolist()
+        source, target = self._sides
+        return source.pad(rows, chunks), target.pad(rows, chunks)
+
+
+@dataclass(frozen=True, eq=False)
+class _Mapped:
+    """One side of a split: the ids of each record batch, in place in its file, and where each row lies among them."""
+
+    values: list[NDArray[Any]]
+    begins: NDArray[np.int32]
+    lengths: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, columns: Sequence[pa.ListArray]) -> "_Mapped":
+        offsets = [column.offsets.to_numpy() for column in columns]
+        return cls(
+            [column.values.to_numpy() for column in columns],
+            np.concatenate([o[:-1] for o in offsets]),
+            np.concatenate([np.diff(o) for o in offsets]),
+        )
+
+    def pad(self, rows: NDArray[np.int64], chunks: list[int]) -> Tensor:
+        """The rows, each in its record batch, as one padded (B, longest) tensor."""
+        if not chunks:
+            return torch.empty(0, 0, dtype=torch.long)
+        begins_B, lengths_B = self.begins[rows], self.lengths[rows]
+        places = zip(chunks, begins_B.tolist(), (begins_B + lengths_B).tolist(), strict=True)
+        ids_BL = np.full((len(rows), lengths_B.max()), PAD_ID, dtype=np.int64)
+        is_real_BL = np.arange(ids_BL.shape[1]) < lengths_B[:, None]
+        ids_BL[is_real_BL] = np.concatenate([self.values[chunk][begin:end] for chunk, begin, end in places])
+        return torch.from_numpy(ids_BL)
+
+
+class _Ragged:
+    """Rows of different length: row i is `values[offsets[i]:offsets[i + 1]]`."""
+
+    def __init__(self, values: NDArray[Any], lengths: NDArray[np.int64]) -> None:
+        self.values, self.lengths = values, lengths
+        self.offsets = np.concatenate([[0], np.cumsum(lengths)])
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[int]], dtype: np.dtype[Any]) -> "_Ragged":
+        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+        return cls(np.fromiter(chain.from_iterable(rows), dtype, lengths.sum()), lengths)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence["_Ragged"]) -> "_Ragged":
+        return cls(np.concatenate([p.values for p in parts]), np.concatenate([p.lengths for p in parts]))
+
+    def take(self, rows: NDArray[np.integer]) -> "_Ragged":
+        lengths = self.lengths[rows]
+        shifts = self.offsets[rows] - np.concatenate([[0], np.cumsum(lengths)[:-1]])
+        return _Ragged(self.values[np.arange(lengths.sum()) + np.repeat(shifts, lengths)], lengths)
+
+    def arrow(self, begin: int, end: int) -> pa.ListArray:
+        """Rows `begin` to `end` as an Arrow list array."""
+        first, last = self.offsets[begin], self.offsets[end]
+        offsets = (self.offsets[begin : end + 1] - first).astype(np.int32)
+        return pa.ListArray.from_arrays(pa.array(offsets), pa.array(self.values[first:last]))
+
+
+def _write(path: Path, sides: Sequence[_Ragged], edges: list[int], bounds: list[int]) -> None:
+    """One record batch for the rows between two edges."""
+    value_type = pa.from_numpy_dtype(sides[0].values.dtype)
+    fields = [pa.field(name, pa.list_(value_type), nullable=False) for name in SIDES]
+    schema = pa.schema(fields, metadata={"bucket_bounds": json.dumps(bounds)})
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as writer:
+        for begin, end in pairwise(edges):
+            writer.write_batch(pa.record_batch([side.arrow(begin, end) for side in sides], schema=schema))
+
+
+def _open(path: Path, pairs: int) -> list[pa.RecordBatch]:
+    """The record batches of a mapped file that have rows, nothing copied."""
+    try:
+        with pa.ipc.open_file(pa.memory_map(str(path))) as reader:
+            batches = [reader.get_batch(i) for i in range(reader.num_record_batches)]
+    except FileNotFoundError:
+        raise UserError(f"{path} is missing; remove the dataset's folder and encode again") from None
+    except (OSError, pa.ArrowInvalid) as error:
+        raise UserError(f"{path} is damaged ({error}); remove the dataset's folder and encode again") from None
+    if sum(batch.num_rows for batch in batches) != pairs:
+        raise UserError(f"{path} does not hold {pairs} pairs; remove the dataset's folder and encode again")
+    return [batch for batch in batches if batch.num_rows]

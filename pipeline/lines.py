@@ -1,0 +1,101 @@
+"""Text as lines: plain or gzip, strict UTF-8, split at "\\n" alone, streamed.
+
+U+2028, U+0085, "\\r" and their like stay inside a line, where `str.splitlines` and text-mode files would split it and
+so shift one side of a parallel text against the other.
+"""
+
+import gzip
+import io
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from pipeline.errors import UserError
+
+MAX_LINE_BYTES = 1 << 20
+"""A longer "line" is not text, and reading it whole would break the bound on memory."""
+GZIP_MAGIC = b"\x1f\x8b"  # never begins UTF-8, so the content tells, whatever the name
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """The lines of a plain or gzip file, without their "\\n"; a byte order mark before the first is dropped.
+
+    Raises UserError with file and line where it is not UTF-8, damaged, unreadable or has a line over 1 MiB.
+    """
+    number = 0
+    try:
+        with _open(path) as file:
+            while raw := file.readline(MAX_LINE_BYTES):
+                number += 1
+                if len(raw) == MAX_LINE_BYTES and not raw.endswith(b"\n"):
+                    raise UserError(f"{path}, line {number}: longer than {MAX_LINE_BYTES} bytes; is it text?")
+                line = raw.removesuffix(b"\n").decode("utf-8")
+                yield line.removeprefix("\ufeff") if number == 1 else line
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{path}, line {number}: not UTF-8 ({error.reason}, byte {error.start + 1} of the line); convert the file"
+        ) from None
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise UserError(f"{path}, after line {number}: damaged gzip file ({error}); get it again") from None
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}; check the path") from None
+
+
+def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
+    """The lines of two files side by side.
+
+    Raises what `read_lines` raises and, at the end of the shorter file, UserError with both counts.
+    """
+    pairs = zip_longest(read_lines(source), read_lines(target))
+    for number, (source_line, target_line) in enumerate(pairs):
+        if source_line is None or target_line is None:
+            longer = number + 1 + sum(1 for _ in pairs)
+            counts = (number, longer) if source_line is None else (longer, number)
+            raise UserError(
+                f"{source} has {counts[0]} lines and {target} has {counts[1]}; "
+                "they must be translations of each other, line by line"
+            )
+        yield source_line, target_line
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> int:
+    """Writes each line and "\\n", gzip-compressed where the name ends in .gz; returns their number.
+
+    The bytes depend on the lines alone. Raises ValueError where a line holds "\\n".
+    """
+    number = 0
+    with ExitStack() as stack:
+        binary: Any = stack.enter_context(path.open("wb"))
+        if path.suffix == ".gz":
+            binary = stack.enter_context(gzip.GzipFile("", "wb", fileobj=binary, mtime=0))
+        file = stack.enter_context(io.TextIOWrapper(binary, encoding="utf-8", newline="\n"))
+        for number, line in enumerate(lines, 1):
+            if "\n" in line:
+                raise ValueError(f"line {number} for {path} holds a line feed: {line!r}")
+            file.write(line + "\n")
+    return number
+
+
+def write_pairs(source: Path, target: Path, pairs: Iterable[tuple[str, str]]) -> int:
+    """Writes two aligned plain files; returns the number of pairs. The lines hold no "\\n"."""
+    written = 0
+    with (
+        source.open("w", encoding="utf-8", newline="\n") as source_file,
+        target.open("w", encoding="utf-8", newline="\n") as target_file,
+    ):
+        for source_line, target_line in pairs:
+            source_file.write(source_line + "\n")
+            target_file.write(target_line + "\n")
+            written += 1
+    return written
+
+
+def _open(path: Path) -> BinaryIO:
+    """The uncompressed bytes of a file."""
+    file = path.open("rb")
+    if not file.peek(2).startswith(GZIP_MAGIC):
+        return file
+    return io.BufferedReader(gzip.GzipFile(fileobj=file, mode="rb"))

@@ -1,0 +1,243 @@
+"""MLflow: one experiment a table, a parent run a workflow, a child run a model.
+
+Only the driver writes (SQLite locks under concurrent writers). A run is known by the fingerprint of what it tells
+about, so the same command continues its runs instead of adding new ones, and a figure that is there is not sent again.
+
+    tracker = Tracker(default_uri(runs), "table2", runs)
+    tracker.workflow(fingerprint, "table2 embedded", {"profile": "embedded"})
+    tracker.model(training_fingerprint, "EN-DE base", settings)
+    tracker.metrics(training_fingerprint, {"loss": 2.3}, step=100)
+    tracker.end()
+
+The browser's view: `ui_command(uri)`.
+"""
+
+import logging
+import os
+import re
+import shlex
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from pipeline.errors import UserError
+
+logger = logging.getLogger(__name__)
+
+Status = Literal["FINISHED", "FAILED", "KILLED"]
+METRICS_A_REQUEST, PARAMS_A_REQUEST = 1000, 100
+"""MLflow's limits."""
+FLUSH_S = 5.0
+"""Metrics wait at most about this long in memory."""
+WORKFLOW_TAG = "aiayn.workflow"
+TRAINING_TAG = "aiayn.training"
+CURVES_TAG = "aiayn.curves"
+"""Set once the whole of a training's `metrics.jsonl` is there."""
+
+
+def default_uri(runs: Path) -> str:
+    """`MLFLOW_TRACKING_URI`, else a SQLite file beside the runs."""
+    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{runs.absolute()}/mlflow.db"
+
+
+def ui_command(uri: str) -> str:
+    """The shell command that shows the runs in a browser on this machine, to be pasted as it is."""
+    if uri.startswith(("http://", "https://")):
+        return f"{shlex.quote(sys.executable)} -m webbrowser {shlex.quote(uri)}"
+    # A database's password is not printed: such an address came from the environment.
+    store = '"$MLFLOW_TRACKING_URI"' if _without_password(uri) != uri else shlex.quote(uri)
+    return f"{shlex.quote(sys.executable)} -m mlflow ui --backend-store-uri {store} --host 127.0.0.1"
+
+
+def _without_password(uri: str) -> str:
+    return re.sub(r"(?<=://)[^/@]*@", "", uri)
+
+
+def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """{"model": {"d_k": 64}} -> {"model.d_k": 64}."""
+    flat: dict[str, Any] = {}
+    for name, value in settings.items():
+        flat.update(flatten(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value})
+    return flat
+
+
+class Tracker:
+    """Writes to one MLflow experiment. Nothing is imported or opened before the first call.
+
+    A server that cannot be reached at first is a UserError; one that goes away later costs a warning, not the training.
+    """
+
+    def __init__(self, uri: str, experiment: str, runs: Path) -> None:
+        self.uri, self.experiment, self._runs = uri, experiment, runs
+        self._workflow_run = ""
+        self._model_runs: dict[str, str] = {}
+        self._sent: dict[str, dict[str, set[int]]] = {}
+        """run -> metric -> its steps that are there."""
+        self._pending: dict[str, list[Any]] = {}
+        self._flushed = time.monotonic()
+        self._warned = False
+
+    @cached_property
+    def _client(self) -> Any:
+        for name in ("mlflow.store.db.utils", "alembic"):
+            logging.getLogger(name).setLevel(logging.WARNING)
+        from mlflow.tracking import MlflowClient  # 2 to 3 s
+
+        logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)  # mlflow sets its own at import
+        return MlflowClient(tracking_uri=self.uri)
+
+    @cached_property
+    def _experiment_id(self) -> str:
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # the default waits for minutes
+        try:
+            found = self._client.get_experiment_by_name(self.experiment)
+            if found is None:
+                local = self.uri.startswith("sqlite:")
+                folder = (self._runs.absolute() / "mlartifacts").as_uri() if local else None
+                return str(self._client.create_experiment(self.experiment, artifact_location=folder))
+            if found.lifecycle_stage == "deleted":
+                self._client.restore_experiment(found.experiment_id)
+            return str(found.experiment_id)
+        except Exception as error:
+            reason = str(error).split("\n")[0]
+            raise UserError(
+                f"MLflow at {_without_password(self.uri)} does not answer ({_without_password(reason)}); "
+                "check MLFLOW_TRACKING_URI or unset it"
+            ) from None
+
+    def _open(self, tag: str, fingerprint: str, name: str, params: Mapping[str, Any], tags: Mapping[str, str]) -> Any:
+        """Finds the run of a fingerprint or makes one; a new one is given its parameters."""
+        from mlflow.entities import Param, RunTag
+
+        identity = {tag: fingerprint} | ({"mlflow.parentRunId": self._workflow_run} if tag == TRAINING_TAG else {})
+        wanted = " and ".join(f"tags.`{key}` = '{value}'" for key, value in identity.items())
+        found = self._client.search_runs([self._experiment_id], filter_string=wanted, max_results=1)
+        if not found:
+            run = self._client.create_run(self._experiment_id, run_name=name, tags={**identity, **tags})
+            flat = [Param(key, str(value)) for key, value in flatten(params).items()]
+            for start in range(0, len(flat), PARAMS_A_REQUEST):
+                self._client.log_batch(run.info.run_id, params=flat[start : start + PARAMS_A_REQUEST])
+            return run
+        run = found[0]
+        changed = [RunTag(key, value) for key, value in tags.items() if run.data.tags.get(key) != value]
+        if changed:
+            self._client.log_batch(run.info.run_id, tags=changed)
+        if run.info.status in ("FAILED", "KILLED"):
+            self._client.update_run(run.info.run_id, status="RUNNING")
+        return run
+
+    def workflow(
+        self, fingerprint: str, name: str, params: Mapping[str, Any], tags: Mapping[str, str] | None = None
+    ) -> str:
+        """Opens the parent run of a workflow, found again by `fingerprint`; returns MLflow's id of it.
+
+        Raises UserError where MLflow does not answer.
+        """
+        self._workflow_run = self._open(WORKFLOW_TAG, fingerprint, name, params, tags or {}).info.run_id
+        return self._workflow_run
+
+    def model(
+        self, fingerprint: str, name: str, params: Mapping[str, Any], tags: Mapping[str, str] | None = None
+    ) -> str:
+        """Opens the child run of a training, found again by `fingerprint`; `tags` tell its lineage. Returns its id."""
+        run = self._open(TRAINING_TAG, fingerprint, name, params, tags or {})
+        self._model_runs[fingerprint] = run_id = str(run.info.run_id)
+        known = {} if CURVES_TAG in run.data.tags else run.data.metrics
+        self._sent[run_id] = {
+            metric: {point.step for point in self._client.get_metric_history(run_id, metric)} for metric in known
+        }
+        return run_id
+
+    def metrics(self, fingerprint: str, values: Mapping[str, Any], step: int, at: float | None = None) -> None:
+        """Figures of a training after `step` updates; `at` is when, in seconds since 1970 (now). Sent in batches."""
+        from mlflow.entities import Metric
+
+        run = self._model_runs[fingerprint]
+        milliseconds = int((time.time() if at is None else at) * 1000)
+        for name, value in values.items():
+            steps = self._sent[run].setdefault(name, set())
+            if name == "update" or not isinstance(value, int | float) or step in steps:
+                continue
+            steps.add(step)
+            self._pending.setdefault(run, []).append(Metric(name, float(value), milliseconds, step))
+        if time.monotonic() - self._flushed > FLUSH_S or len(self._pending.get(run, ())) >= METRICS_A_REQUEST:
+            self.flush()
+
+    def curves(self, fingerprint: str, lines: Iterable[Mapping[str, Any]], ended: float) -> None:
+        """The lines of a finished training's `metrics.jsonl` that are not there yet; `ended` as `at` of `metrics`."""
+        run = self._model_runs[fingerprint]
+        with self._tolerant():
+            if CURVES_TAG in self._client.get_run(run).data.tags:
+                return
+            told = list(lines)
+            last_s = max((line["train_s"] for line in told), default=0.0)
+            for line in told:
+                self.metrics(fingerprint, line, line["update"], ended - last_s + line["train_s"])
+            self.flush()
+            if not self._pending.get(run):
+                self._client.set_tag(run, CURVES_TAG, "complete")
+
+    def results(self, fingerprint: str, values: Mapping[str, float]) -> None:
+        """Final figures of a model, e.g. {"paper_bleu.newstest2014": 27.3}; only what has changed is sent."""
+        from mlflow.entities import Metric
+
+        run = self._model_runs[fingerprint]
+        with self._tolerant():
+            there = self._client.get_run(run).data.metrics
+            now = int(time.time() * 1000)
+            changed = [Metric(name, float(value), now, 0) for name, value in values.items() if there.get(name) != value]
+            if changed:
+                self._client.log_batch(run, metrics=changed)
+
+    def artifacts(self, folder: Path, fingerprint: str, model: str = "") -> None:
+        """The files of an artifact's folder, on the workflow's run or on that of the training `model`, sent once."""
+        run, tag = self._model_runs[model] if model else self._workflow_run, f"aiayn.artifact.{folder.name}"
+        with self._tolerant():
+            if self._client.get_run(run).data.tags.get(tag) != fingerprint:
+                self._client.log_artifacts(run, str(folder))
+                self._client.set_tag(run, tag, fingerprint)
+
+    def text(self, fingerprint: str, text: str, name: str) -> None:
+        """A text file on a training's run, e.g. sample translations as `samples.md`."""
+        with self._tolerant():
+            self._client.log_text(self._model_runs[fingerprint], text, name)
+
+    def flush(self) -> None:
+        """Sends the metrics that wait; where MLflow does not take them, they go on waiting."""
+        self._flushed = time.monotonic()
+        with self._tolerant():
+            for run, waiting in self._pending.items():
+                while waiting:
+                    self._client.log_batch(run, metrics=waiting[:METRICS_A_REQUEST])
+                    del waiting[:METRICS_A_REQUEST]
+
+    def end_model(self, fingerprint: str, status: Status = "FINISHED") -> None:
+        """Closes the run of a training."""
+        self.flush()
+        self._terminate(self._model_runs[fingerprint], status)
+
+    def end(self, status: Status = "FINISHED") -> None:
+        """Closes the workflow's run, and those of its models that are still open, with the same status."""
+        self.flush()
+        for run in [*self._model_runs.values(), self._workflow_run]:
+            self._terminate(run, status)
+
+    def _terminate(self, run: str, status: Status) -> None:
+        with self._tolerant():
+            if self._client.get_run(run).info.status == "RUNNING":
+                self._client.set_terminated(run, status)
+
+    @contextmanager
+    def _tolerant(self) -> Iterator[None]:
+        """Turns what goes wrong inside into one warning a tracker: a training is worth more than its log."""
+        try:
+            yield
+        except Exception as error:
+            if not self._warned:
+                where, reason = _without_password(self.uri), str(error).split("\n")[0]
+                logger.warning("MLflow at %s does not take what it is sent: %s", where, _without_password(reason))
+            self._warned = True

@@ -1,0 +1,30 @@
+"""What the tests share: the folder of real text, and one Ray cluster a session."""
+
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """The folder named by AIAYN_DATA, with multi30k/, europarl_sample/ ...; skips where it is not set."""
+    folder = os.environ.get("AIAYN_DATA")
+    if not folder:
+        pytest.skip("AIAYN_DATA names no folder of real text")
+    return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[None]:
+    """A local Ray cluster of two CPUs, shared by the session."""
+    import ray
+
+    # Workers import what the tests pass them.
+    folders = [str(folder) for folder in Path(__file__).parent.rglob("*") if folder.is_dir()]
+    os.environ["PYTHONPATH"] = os.pathsep.join([*folders, os.environ.get("PYTHONPATH", "")])
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    yield
+    ray.shutdown()

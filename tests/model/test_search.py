@@ -1,0 +1,154 @@
+"""Beam search against a plain search, against all outputs there are, and against itself in other batches."""
+
+import itertools
+import math
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from model.config import BEGIN_ID, END_ID, PAD_ID, TransformerConfig
+from model.search import NEVER_PRODUCED, Hypothesis, beam_search
+from model.transformer import Transformer
+
+
+def tiny(seed: int, vocabulary_size: int = 11, scale: float = 3.0, **more) -> Transformer:
+    """A random model in float64 whose distributions are far from uniform and that still has a use for dropout."""
+    torch.manual_seed(seed)
+    config = TransformerConfig(vocabulary_size, 2, d_model=16, d_ff=32, n_heads=2, d_k=5, d_v=7, dropout=0.3, **more)
+    model = Transformer(config).double()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter *= scale
+    return model
+
+
+def sources(n: int, vocabulary_size: int = 11, longest: int = 9) -> list[list[int]]:
+    """Random sentences of different lengths, ending in END_ID."""
+    generator = torch.Generator().manual_seed(n)
+    lengths = torch.randint(0, longest, (n,), generator=generator).tolist()
+    return [[*torch.randint(4, vocabulary_size, (k,), generator=generator).tolist(), END_ID] for k in lengths]
+
+
+def batch(sentences: list[list[int]]) -> Tensor:
+    return pad_sequence([torch.tensor(s) for s in sentences], batch_first=True, padding_value=PAD_ID)
+
+
+def log_probabilities(model: Transformer, source: list[int], prefixes: list[list[int]]) -> Tensor:
+    """Of every next token after each token of prefixes of one length, uncached: (prefixes, length + 1, V)."""
+    model.eval()
+    with torch.no_grad():
+        inputs = torch.tensor([[BEGIN_ID, *prefix] for prefix in prefixes])
+        hidden = model(torch.tensor([source]).expand(len(prefixes), -1), inputs)
+        return torch.log_softmax(model.logits(hidden), dim=-1)
+
+
+def log_probability(model: Transformer, source: list[int], tokens: list[int]) -> float:
+    """Of one output, END_ID included."""
+    wanted = torch.tensor([*tokens, END_ID])
+    return log_probabilities(model, source, [tokens])[0].gather(1, wanted[:, None]).sum().item()
+
+
+def plain_search(
+    model: Transformer, source: list[int], beam: int, alpha: float, extra: int, n_best: int
+) -> list[Hypothesis]:
+    """The search of `model.search` said plainly: one sentence, lists, no cache, and no early end."""
+    limit = len(source) + extra
+    open_: list[tuple[float, list[int]]] = [(0.0, [])]
+    finished: list[Hypothesis] = []
+    for length in range(1, limit + 1):
+        candidates = []
+        next_log_p = log_probabilities(model, source, [tokens for _, tokens in open_])[:, -1]
+        for (log_p, tokens), row in zip(open_, next_log_p.tolist(), strict=True):
+            for token, more in enumerate(row):
+                if token not in NEVER_PRODUCED and (length < limit or token == END_ID):
+                    candidates.append((log_p + more, [*tokens, token]))
+        candidates = sorted(candidates, reverse=True)[: 2 * beam]
+        for log_p, tokens in candidates[:beam]:
+            if tokens[-1] == END_ID:
+                finished.append(Hypothesis(tokens[:-1], log_p / ((5 + length) / 6) ** alpha, log_p))
+        open_ = [(log_p, tokens) for log_p, tokens in candidates if tokens[-1] != END_ID][:beam]
+    return sorted(finished, key=lambda hypothesis: -hypothesis.score)[:n_best]
+
+
+def assert_same(ours: list[Hypothesis], theirs: list[Hypothesis]) -> None:
+    assert [h.tokens for h in ours] == [h.tokens for h in theirs]
+    assert [h.score for h in ours] == pytest.approx([h.score for h in theirs], abs=1e-10)
+    assert [h.log_probability for h in ours] == pytest.approx([h.log_probability for h in theirs], abs=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("beam", "alpha", "n_best", "scale"),
+    [(1, 0.6, 1, 3.0), (4, 0.6, 1, 3.0), (4, 0.6, 3, 1.5), (3, 0.0, 2, 3.0), (5, 2.0, 4, 1.0), (2, 0.6, 6, 2.0)],
+)
+def test_batched_search_is_plain_search(beam: int, alpha: float, n_best: int, scale: float) -> None:
+    """Hypothesis by hypothesis what one sentence at a time, uncached and never ended early, gives: early ending is exact."""
+    for seed in range(3):
+        model = tiny(seed, scale=scale)
+        sentences = sources(6)
+        found = beam_search(
+            model, batch(sentences), beam_size=beam, length_penalty=alpha, max_extra_tokens=6, n_best=n_best
+        )
+        for source, ours in zip(sentences, found, strict=True):
+            assert_same(ours, plain_search(model, source, beam, alpha, 6, n_best))
+
+
+def test_wide_beam_finds_the_best_of_all_outputs() -> None:
+    """With a beam as wide as all prefixes the n best are those of enumerating every output up to the greatest length."""
+    vocabulary_size, source, extra = 7, [5, END_ID], 3
+    model = tiny(3, vocabulary_size, scale=1.5)
+    texts = [t for n in range(len(source) + extra) for t in itertools.product(range(END_ID + 1, vocabulary_size), repeat=n)]
+    scored = []
+    for text in texts:
+        log_p = log_probability(model, source, list(text))
+        scored.append(Hypothesis(list(text), log_p / ((6 + len(text)) / 6) ** 0.6, log_p))
+    scored.sort(key=lambda hypothesis: -hypothesis.score)
+    found = beam_search(model, batch([source]), beam_size=150, max_extra_tokens=extra, n_best=10)
+    assert_same(found[0], scored[:10])
+
+
+def test_neighbours_order_and_padding_change_nothing() -> None:
+    """The same hypotheses and scores alone, in a batch, in that batch reversed, and with more padding."""
+    model, sentences = tiny(5), sources(12)
+    together = beam_search(model, batch(sentences), n_best=2)
+    backwards = beam_search(model, batch(sentences[::-1]), n_best=2)[::-1]
+    padded = beam_search(model, torch.nn.functional.pad(batch(sentences), (0, 5), value=PAD_ID), n_best=2)
+    for i, source in enumerate(sentences):
+        for other in (beam_search(model, batch([source]), n_best=2)[0], backwards[i], padded[i]):
+            assert_same(together[i], other)
+
+
+def test_score_is_the_models_own_and_mode_is_kept() -> None:
+    """log_probability is that of teacher forcing without dropout, and a model in training stays in training."""
+    model, sentences = tiny(7), sources(8)
+    model.train()
+    found = beam_search(model, batch(sentences), n_best=4)
+    assert model.training
+    for source, hypotheses in zip(sentences, found, strict=True):
+        assert len(hypotheses) == 4
+        for tokens, score, log_p in hypotheses:
+            assert not {*NEVER_PRODUCED, END_ID} & set(tokens)
+            assert log_p == pytest.approx(log_probability(model, source, tokens), abs=1e-10)
+            assert score == pytest.approx(log_p / ((6 + len(tokens)) / 6) ** 0.6, abs=1e-10)
+
+
+def test_length_ends_with_the_input_plus_extra_and_with_learned_positions() -> None:
+    """A model that never wants to end is cut at input + extra, END_ID counted, and where learned positions end."""
+    sentences = sources(5, longest=6)
+    for more, ends in (({}, math.inf), ({"positions": "learned", "max_positions": 8}, 8)):
+        model = tiny(1, scale=1.0, **more)
+        with torch.no_grad():
+            model.embedding.weight[END_ID] *= 0
+            model.embedding.weight[END_ID] -= 20 * model.decoder[-1].feed_forward_norm.bias.copy_(
+                torch.randn(16, dtype=torch.float64)
+            )
+        for source, hypotheses in zip(sentences, beam_search(model, batch(sentences), max_extra_tokens=4), strict=True):
+            assert len(hypotheses[0].tokens) + 1 == min(len(source) + 4, ends)
+
+
+def test_bad_beam_is_refused() -> None:
+    """A beam of nothing is an error, not an empty result."""
+    with pytest.raises(ValueError, match="beam_size is 0"):
+        beam_search(tiny(1), batch([[END_ID]]), beam_size=0)

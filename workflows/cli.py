@@ -1,0 +1,187 @@
+"""`aiayn`: one command a stage, on folders and text files.
+
+    aiayn prepare --files corpus.toml --out prepared        text -> clean text, vocabulary, token ids
+    aiayn train prepared/dataset --out run                  token ids -> checkpoints
+    aiayn average run --out model                           checkpoints -> one model
+    aiayn translate model < text.en > text.de
+    aiayn score --hyp text.de --ref reference.de --lang de
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.artifacts import Artifact, Context, EncodedDataset, TrainingRun, publish
+from pipeline.errors import UserError
+from workflows.command import console, run_app
+from workflows.profiles import Profile, load_profile
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, rich_markup_mode=None)
+
+ProfileOption = Annotated[
+    str | None, typer.Option("--profile", help="Settings to start from: embedded or multi30k.  [default: embedded]")
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, e.g. vocabulary.size=8000. May be repeated."),
+]
+ConfigOption = Annotated[Path | None, typer.Option("--config", help="TOML file: a profile and what differs from it.")]
+AddressOption = Annotated[
+    str | None, typer.Option("--address", help="Ray cluster, e.g. auto.  [default: one on this machine]")
+]
+OutOption = Annotated[Path, typer.Option("--out", help="Folder to make. It must not exist.")]
+
+
+def _fresh(folder: Path) -> Path:
+    if folder.exists():
+        raise UserError(f"--out {folder} exists already; remove it or choose another folder")
+    return folder.absolute()
+
+
+def _folder(path: Path, kind: type[Artifact], sign: str, maker: str) -> Path:
+    """`path`, made sure to hold an artifact of that kind by the file that only such a one has."""
+    if not (path / sign).is_file():
+        reason = f"holds no {sign}" if path.is_dir() else "is not a folder"
+        raise UserError(f"{path} {reason}; name a {kind.__name__} folder, as `aiayn {maker}` makes it")
+    return path.absolute()
+
+
+def _recipe(profile: Profile, model: str):  # type: ignore[no-untyped-def]
+    if model not in profile.recipes:
+        raise UserError(f"--model {model}: the profile has {', '.join(profile.recipes)}")
+    return profile.recipes[model]
+
+
+@app.command()
+def prepare(
+    out: OutOption,
+    pair: Annotated[str | None, typer.Option(help="Language pair, where there are several.  [default: the first]")] = None,
+    files: Annotated[Path | None, typer.Option(help="TOML file naming train, dev and test text (see README).")] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder with the profile's files, instead of a download.")] = None,
+    profile: ProfileOption = None,
+    config: ConfigOption = None,
+    overrides: SetOption = None,
+    address: AddressOption = None,
+) -> None:
+    """Text to token ids: makes OUT/text, OUT/corpus (cleaned), OUT/vocabulary and OUT/dataset."""
+    from workflows import stages
+    from workflows.dag import Step
+    from workflows.runner import run
+    from workflows.view import view
+
+    chosen = load_profile(
+        profile, data=data, files=[files] if files else [], config=config, overrides=overrides or []
+    )
+    pair = pair or next(iter(chosen.corpora))
+    if pair not in chosen.corpora:
+        raise UserError(f"--pair {pair}: the profile has {', '.join(chosen.corpora)}")
+    folder = out.absolute()
+
+    def into(name: str, step: Step) -> Step:
+        return Step(step.label, step.stage, step.arguments, out=folder / name)
+
+    text = into("text", stages.corpus(pair, chosen.corpora[pair]))
+    corpus = into("corpus", stages.CLEAN("clean", text, chosen.cleaning))
+    vocabulary = into("vocabulary", stages.LEARN_VOCABULARY("vocabulary", corpus, chosen.vocabulary))
+    dataset = into("dataset", stages.ENCODE("encode", corpus, vocabulary, chosen.encoding))
+    run([dataset], folder, [view(console)], address)
+    console.print(f"token ids: {out / 'dataset'}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def train(
+    dataset: Annotated[Path, typer.Argument(help="Folder of token ids, as `aiayn prepare` makes it.")],
+    out: OutOption,
+    model: Annotated[str, typer.Option(help="Which of the profile's recipes: base or big.")] = "base",
+    profile: ProfileOption = None,
+    config: ConfigOption = None,
+    overrides: SetOption = None,
+    address: AddressOption = None,
+) -> None:
+    """Token ids to checkpoints (paper §5). Interrupted, the same command goes on from the newest checkpoint."""
+    from workflows import stages
+    from workflows.dag import Step
+    from workflows.runner import run
+    from workflows.view import view
+
+    folder = _folder(dataset, EncodedDataset, "dataset.json", "prepare")
+    encoded = EncodedDataset(folder)
+    size = encoded.read_json("dataset.json")["vocabulary_size"]
+    chosen = load_profile(profile, config=config, overrides=[f"vocabulary.size={size}", *(overrides or [])])
+    training = _recipe(chosen, model).training
+    step = Step("train", stages.TRAIN, (encoded, training), out=_fresh(out))
+    run([step], out.absolute().parent, [view(console)], address)
+    console.print(f"checkpoints: {out}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def average(
+    run: Annotated[Path, typer.Argument(help="Folder of a training, as `aiayn train` makes it.")],
+    out: OutOption,
+    last: Annotated[int, typer.Option(min=1, help="Checkpoints to average, counted from the last (paper: 5; big: 20).")] = 5,
+) -> None:
+    """The mean of the last checkpoints (paper §6.1): a model that translates."""
+    from pipeline import averaging
+    from pipeline.settings import AveragingSettings
+
+    training = TrainingRun(_folder(run, TrainingRun, "run.json", "train"))
+    settings = AveragingSettings(last=last)
+    manifest = {"stage": "averaging.average", "settings": [settings.model_dump(mode="json")], "run": str(run)}
+    publish(_fresh(out), lambda folder: averaging.average(Context(folder), training, settings), manifest)
+    console.print(f"model: {out}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def translate(
+    model: Annotated[Path, typer.Argument(help="Folder of a model, as `aiayn average` makes it.")],
+    beam_size: Annotated[int, typer.Option(min=1, help="Hypotheses kept open; 1 is greedy.")] = 4,
+    length_penalty: Annotated[float, typer.Option(min=0, help="α of ((5 + |y|) / 6)^α.")] = 0.6,
+    max_extra_tokens: Annotated[int, typer.Option(min=1, help="Longest output: tokens of the input plus this.")] = 50,
+    batch_tokens: Annotated[int, typer.Option(min=1, help="Source tokens decoded at once.")] = 4096,
+    threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0: all.")] = 0,
+) -> None:
+    """Standard input to standard output, a sentence a line (paper §6.1)."""
+    from pipeline.lines import decode_lines
+    from pipeline.settings import DecodingSettings
+    from pipeline.translation import Translator
+
+    settings = DecodingSettings(
+        beam_size=beam_size,
+        length_penalty=length_penalty,
+        max_extra_tokens=max_extra_tokens,
+        batch_tokens=batch_tokens,
+        threads=threads or len_cpus(),
+    )
+    translator = Translator(model, settings)
+    lines = decode_lines(sys.stdin.buffer.read(), "standard input")
+    for hypothesis in translator.translate(lines):
+        sys.stdout.buffer.write(hypothesis.encode() + b"\n")
+
+
+@app.command()
+def score(
+    hyp: Annotated[Path, typer.Option(help="Translations, one a line.")],
+    ref: Annotated[Path, typer.Option(help="References, one a line.")],
+    lang: Annotated[str, typer.Option(help="Language of both, e.g. de: decides the paper's tokenizer.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Both BLEU scores: the paper's (tokenized) and sacreBLEU (detokenized, 13a)."""
+    from pipeline.lines import read_lines
+    from pipeline.scoring import score_texts
+
+    hypotheses, references = list(read_lines(hyp)), list(read_lines(ref))
+    if len(hypotheses) != len(references):
+        raise UserError(f"{hyp} has {len(hypotheses)} lines, {ref} has {len(references)}; they must be aligned")
+    scores = score_texts(hypotheses, references, lang)
+    if as_json:
+        typer.echo(json.dumps(scores))
+    else:
+        typer.echo(f"paper BLEU {scores['paper_bleu']:.2f}\nsacreBLEU {scores['sacrebleu']:.2f}  {scores['signature']}")
+
+
+def main() -> None:
+    """Entry point of the command `aiayn`."""
+    run_app(app, "aiayn")

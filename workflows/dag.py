@@ -1,0 +1,134 @@
+"""The DAG: stages, the steps made of them, and what each step will be called before anything has run.
+
+    clean = Stage(cleaning.clean, Corpus)
+    step = clean("clean en-de", corpus_step, CleaningSettings())
+
+A step is named by a fingerprint of its stage's name and version, its settings and its inputs' fingerprints. So what is
+cached and what is to run is known at once, and a changed setting reruns the steps behind it and no other.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pipeline.artifacts import Artifact
+from pipeline.settings import Settings
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A kind of step: a function from (context, artifacts, settings) to one artifact.
+
+    Raise `version` when the function's output changes for the same input; adding a log line changes nothing.
+    """
+
+    function: Callable[..., Artifact]
+    makes: type[Artifact]
+    version: int = 1
+    cpus: float = 1
+    """CPUs the step itself reserves; 0 for one that only awaits other Ray work."""
+    resumes: bool = False
+    """Whether it continues from what an interrupted run of it left."""
+
+    @property
+    def name(self) -> str:
+        """Module and function, e.g. `cleaning.clean`."""
+        return f"{self.function.__module__.rpartition('.')[2]}.{self.function.__name__}"
+
+    def __call__(self, label: str, *arguments: Any) -> "Step":
+        """A step of the DAG. `arguments` are steps, settings, plain values, or lists and dataclasses of these."""
+        return Step(label, self, arguments)
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A handle on what a stage will give; passed to other stages, it is an edge of the DAG."""
+
+    label: str
+    """What it is called on the screen, e.g. `train en-de base`."""
+    stage: Stage
+    arguments: tuple[Any, ...]
+    out: Path | None = None
+    """Where a single stage publishes; None: in the store, under its fingerprint."""
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits that name what comes out."""
+        described = [self.stage.name, self.stage.version, _describe(self.arguments)]
+        return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
+    def inputs(self) -> list["Step"]:
+        """The steps among the arguments, in order."""
+        found: dict[Step, None] = {}
+        substitute(self.arguments, lambda step: found.setdefault(step))
+        return list(found)
+
+    def folder(self, store: Path) -> Path:
+        """Where it is published."""
+        return self.out or store / f"{self.stage.function.__module__.rpartition('.')[2]}-{self.fingerprint}"
+
+    def artifact(self, store: Path) -> Artifact | None:
+        """What is published already, else None."""
+        folder = self.folder(store)
+        return self.stage.makes(folder) if folder.is_dir() else None
+
+
+def substitute(value: Any, replacement: Callable[[Step], Any]) -> Any:
+    """`value` with each step in it, at any depth of tuples, lists and dataclasses, replaced."""
+    if isinstance(value, Step):
+        return replacement(value)
+    if isinstance(value, tuple | list):
+        return type(value)(substitute(item, replacement) for item in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        changed = {field.name: substitute(getattr(value, field.name), replacement) for field in fields(value)}
+        return replace(value, **changed)
+    return value
+
+
+def _describe(value: Any) -> Any:
+    if isinstance(value, Step):
+        return value.fingerprint
+    if isinstance(value, Settings):
+        return value.identity()
+    if isinstance(value, tuple | list):
+        return [_describe(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _describe(item) for name, item in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _describe(getattr(value, field.name)) for field in fields(value)}
+    return str(value) if isinstance(value, Path) else value
+
+
+def in_order(targets: Iterable[Step]) -> list[Step]:
+    """`targets` and all they need, each once, inputs first. Steps of the same fingerprint are one."""
+    ordered: dict[str, Step] = {}
+
+    def visit(step: Step) -> None:
+        if step.fingerprint not in ordered:
+            for needed in step.inputs:
+                visit(needed)
+            ordered[step.fingerprint] = step
+
+    for target in targets:
+        visit(target)
+    return list(ordered.values())
+
+
+def to_run(targets: Iterable[Step], store: Path) -> list[Step]:
+    """The steps that must run to get `targets`, inputs first: those not published, as far as they are needed."""
+    needed: dict[str, None] = {}
+
+    def visit(step: Step) -> None:
+        if step.fingerprint not in needed and step.artifact(store) is None:
+            needed[step.fingerprint] = None
+            for input_step in step.inputs:
+                visit(input_step)
+
+    for target in targets:
+        visit(target)
+    return [step for step in in_order(targets) if step.fingerprint in needed]

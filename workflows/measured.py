@@ -1,0 +1,137 @@
+"""What was measured for one cell of a table: read from the artifacts of its stages, and from nowhere else."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from pipeline.artifacts import MANIFEST, Artifact, Checkpoint, Corpus, Hypotheses, Scores, TrainingRun
+from pipeline.costs import Cost
+from pipeline.lines import read_lines
+from pipeline.scoring import read_references
+
+N_SAMPLES = 10
+
+
+@dataclass(frozen=True)
+class MeasuredInputs:
+    """The artifacts behind one cell, or None for all of them where the cell was not run."""
+
+    pair: str
+    """"en-de" or "en-fr"."""
+    model: str
+    """"base" or "big"."""
+    data: str = ""
+    """What the training data are, in a few words for the reader, e.g. "Multi30k task 1"."""
+    corpus: Corpus | None = None
+    run: TrainingRun | None = None
+    checkpoint: Checkpoint | None = None
+    hypotheses: Hypotheses | None = None
+    scores: Scores | None = None
+    perplexity: Artifact | None = None
+    cost: Cost | None = None
+    word_by_word: Scores | None = None
+    """Scores of word-by-word substitution on the same test sets, if there are any."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A sentence of the test set and what the model made of it."""
+
+    source: str
+    reference: str
+    hypothesis: str
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One cell, as its files tell it; the mappings are the content of the JSON files they are named after."""
+
+    pair: str
+    model: str
+    data: str
+    train_pairs: int
+    test_set: str
+    """The main one, whose scores stand in the table."""
+    run: Mapping[str, Any]
+    config: Mapping[str, Any]
+    """Of the model (`model.json`)."""
+    averaged_updates: tuple[int, ...]
+    scores: Mapping[str, Mapping[str, Any]]
+    """By test set."""
+    perplexity: Mapping[str, Any]
+    cost: Mapping[str, Any]
+    decoding: Mapping[str, Any]
+    samples: tuple[Sample, ...]
+    metrics: tuple[Mapping[str, Any], ...]
+    """The lines of `metrics.jsonl`."""
+    manifests: Mapping[str, Mapping[str, Any]]
+    """Of the artifacts that have been published, by what they are."""
+    word_by_word: Mapping[str, Mapping[str, Any]] | None = None
+
+    @property
+    def label(self) -> str:
+        """E.g. `EN-DE base`."""
+        return f"{self.pair.upper()} {self.model}"
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Of the training."""
+        settings: Mapping[str, Any] = self.run["settings"]
+        return settings
+
+    @property
+    def main_scores(self) -> Mapping[str, Any]:
+        """On the main test set."""
+        return self.scores[self.test_set]
+
+    @classmethod
+    def from_artifacts(cls, inputs: MeasuredInputs) -> "Measured | None":
+        """Reads the files behind a cell; None where it was not run. Raises UserError where one is missing or broken."""
+        corpus, run, checkpoint, hypotheses = inputs.corpus, inputs.run, inputs.checkpoint, inputs.hypotheses
+        scores, perplexity, cost = inputs.scores, inputs.perplexity, inputs.cost
+        if not (corpus and run and checkpoint and hypotheses and scores and perplexity and cost):
+            return None
+        artifacts: dict[str, Artifact] = {
+            "corpus": corpus,
+            "training": run,
+            "checkpoint": checkpoint,
+            "translations": hypotheses,
+            "scores": scores,
+            "perplexity": perplexity,
+            "cost": cost,
+        }
+        return cls(
+            pair=inputs.pair,
+            model=inputs.model,
+            data=inputs.data,
+            train_pairs=sum(shard.pairs for shard in corpus.shards("train")),
+            test_set=corpus.test_sets[0],
+            run=run.read_json("run.json"),
+            config=checkpoint.read_json("model.json"),
+            averaged_updates=tuple(checkpoint.read_json("averaging.json")["updates"]),
+            scores=scores.read_json("scores.json")["test_sets"],
+            perplexity=perplexity.read_json("perplexity.json"),
+            cost=cost.read_json("cost.json"),
+            decoding=hypotheses.read_json("decoding.json"),
+            samples=_samples(corpus, hypotheses),
+            metrics=read_metrics(run),
+            manifests={name: made.manifest for name, made in artifacts.items() if (made.folder / MANIFEST).exists()},
+            word_by_word=inputs.word_by_word.read_json("scores.json")["test_sets"] if inputs.word_by_word else None,
+        )
+
+
+def read_metrics(run: TrainingRun) -> tuple[dict[str, Any], ...]:
+    """The lines of `metrics.jsonl`: of updates and of measurements on the dev set, in order."""
+    return tuple(json.loads(line) for line in read_lines(run.folder / "metrics.jsonl"))
+
+
+def _samples(corpus: Corpus, hypotheses: Hypotheses) -> tuple[Sample, ...]:
+    """Sentences at even distances over the main test set."""
+    test_set = corpus.test_sets[0]
+    sources = [line for shard in corpus.shards(test_set) for line in read_lines(shard.source)]
+    translations = read_lines(hypotheses.folder / f"{test_set}.{corpus.languages[1]}")
+    triples = list(zip(sources, read_references(corpus, test_set), translations, strict=False))
+    distance = max(1, len(triples) // N_SAMPLES)
+    return tuple(Sample(*triple) for triple in islice(triples, 0, None, distance))[:N_SAMPLES]

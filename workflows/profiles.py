@@ -1,0 +1,244 @@
+"""Profiles: what to run a table on, as differences from the paper's settings.
+
+A user's own experiment is a TOML file that names a profile and what differs from it:
+
+    profile = "multi30k"
+    decoding.beam_size = 8
+    recipes.base.training.updates = 5000
+"""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError, model_validator
+
+from model.config import BASE, BIG
+from model.training_step import OptimizerConfig
+from pipeline.corpora.embedded import EmbeddedSettings
+from pipeline.corpora.files import FilesSettings
+from pipeline.corpora.multi30k import Multi30kSettings
+from pipeline.errors import UserError
+from pipeline.settings import (
+    AveragingSettings,
+    CleaningSettings,
+    DecodingSettings,
+    EncodingSettings,
+    Settings,
+    TrainingSettings,
+    VocabularySettings,
+    layout,
+)
+
+
+class Recipe(Settings):
+    """How one model is trained and averaged. The defaults are the paper's base model."""
+
+    training: TrainingSettings = TrainingSettings()
+    averaging: AveragingSettings = AveragingSettings()
+
+    @model_validator(mode="after")
+    def _keeps_enough(self) -> "Recipe":
+        if self.averaging.last > self.training.keep_checkpoints:
+            raise ValueError(
+                f"averaging.last is {self.averaging.last}, but only training.keep_checkpoints = "
+                f"{self.training.keep_checkpoints} are kept"
+            )
+        return self
+
+
+class Profile(Settings):
+    """Everything that a Table 2 is made from."""
+
+    name: str
+    data: str = layout("text of the user's own")
+    """What the text is, in a few words for the table."""
+    corpora: dict[str, EmbeddedSettings | Multi30kSettings | FilesSettings]
+    """Language pair, e.g. "en-de", to its text."""
+    cleaning: CleaningSettings = CleaningSettings()
+    vocabulary: VocabularySettings = VocabularySettings()
+    encoding: EncodingSettings = EncodingSettings()
+    recipes: dict[str, Recipe]
+    """Model ("base", "big") to its recipe. `vocabulary.size` decides the models' vocabulary_size."""
+    decoding: DecodingSettings = DecodingSettings()
+
+    @model_validator(mode="after")
+    def _one_vocabulary_size(self) -> "Profile":
+        size = self.vocabulary.size
+        for recipe in self.recipes.values():
+            model = recipe.training.model
+            if model.vocabulary_size not in (size, BASE.vocabulary_size):
+                raise ValueError(f"a model's vocabulary_size is {model.vocabulary_size}; set vocabulary.size instead")
+        sized = {
+            name: recipe.model_copy(
+                update={
+                    "training": recipe.training.model_copy(
+                        update={"model": replace(recipe.training.model, vocabulary_size=size)}
+                    )
+                }
+            )
+            for name, recipe in self.recipes.items()
+        }
+        object.__setattr__(self, "recipes", sized)
+        return self
+
+
+EMBEDDED = Profile(
+    name="embedded",
+    data="generated text",
+    corpora={"en-de": EmbeddedSettings(target="de"), "en-fr": EmbeddedSettings(target="fr")},
+    vocabulary=VocabularySettings(size=1500),
+    recipes={
+        "base": Recipe(
+            training=TrainingSettings(
+                model=replace(BASE, n_layers=2, d_model=128, d_ff=512, n_heads=4, d_k=32, d_v=32),
+                optimizer=OptimizerConfig(warmup_steps=150),
+                updates=450,
+                budget_tokens=1000,
+                micro_batches=1,
+                checkpoint_updates=25,
+                checkpoint_minutes=0,
+                validation_updates=50,
+                log_updates=10,
+                workers=1,
+            )
+        ),
+        "big": Recipe(
+            training=TrainingSettings(
+                model=replace(BIG, n_layers=2, d_model=192, d_ff=768, n_heads=6, d_k=32, d_v=32, dropout=0.1),
+                optimizer=OptimizerConfig(warmup_steps=150),
+                updates=450,
+                budget_tokens=1000,
+                micro_batches=1,
+                checkpoint_updates=25,
+                checkpoint_minutes=0,
+                validation_updates=50,
+                log_updates=10,
+                workers=1,
+            )
+        ),
+    },
+)
+"""Generated text, minutes on two cores: two models train side by side, one core each."""
+
+MULTI30K = Profile(
+    name="multi30k",
+    data="Multi30k task 1",
+    corpora={"en-de": Multi30kSettings(target="de"), "en-fr": Multi30kSettings(target="fr")},
+    vocabulary=VocabularySettings(size=6000),
+    recipes={
+        "base": Recipe(
+            training=TrainingSettings(
+                model=replace(BASE, n_layers=3, d_model=256, d_ff=1024, n_heads=4),
+                optimizer=OptimizerConfig(warmup_steps=1000),
+                updates=3500,
+                budget_tokens=1000,
+                micro_batches=2,
+                checkpoint_updates=175,
+                checkpoint_minutes=0,
+                validation_updates=175,
+            )
+        ),
+        "big": Recipe(
+            training=TrainingSettings(
+                model=replace(BIG, n_layers=3, d_model=320, d_ff=1280, n_heads=5, d_k=64, d_v=64, dropout=0.2),
+                optimizer=OptimizerConfig(warmup_steps=1000),
+                updates=3500,
+                budget_tokens=1000,
+                micro_batches=2,
+                checkpoint_updates=175,
+                checkpoint_minutes=0,
+                validation_updates=175,
+            )
+        ),
+    },
+)
+"""Real text on one machine."""
+
+PROFILES = {profile.name: profile for profile in (EMBEDDED, MULTI30K)}
+
+
+def load_profile(
+    name: str | None = None,
+    *,
+    data: Path | None = None,
+    files: Sequence[Path] = (),
+    config: Path | None = None,
+    overrides: Sequence[str] = (),
+) -> Profile:
+    """A profile with what differs from it, in this order: `config` (TOML), `data`, `files`, `overrides` ("key=value").
+
+    Raises UserError for an unknown profile or key, or a value that does not validate.
+    """
+    changes = _read_config(config) if config else {}
+    profile_name = changes.pop("profile", None)
+    chosen = name or profile_name or EMBEDDED.name
+    if chosen not in PROFILES:
+        raise UserError(f"there is no profile {chosen!r}; choose one of {', '.join(PROFILES)}")
+    described = PROFILES[chosen].model_dump()
+    _merge(described, changes, where=str(config))
+    if data is not None:
+        readable = {pair: corpus for pair, corpus in described["corpora"].items() if "data" in corpus}
+        if not readable:
+            raise UserError(f"--data has no meaning for profile {chosen}, whose text is generated; see --files")
+        for corpus in readable.values():
+            corpus["data"] = data
+    if files:
+        corpora = [FilesSettings.load(path) for path in files]
+        described["data"] = "text of the user's own"
+        described["corpora"] = {f"{corpus.source}-{corpus.target}": corpus for corpus in corpora}
+    for override in overrides:
+        key, equals, value = override.partition("=")
+        if not equals:
+            raise UserError(f"--set {override}: write it as key=value, e.g. --set decoding.beam_size=1")
+        nested: dict[str, Any] = {}
+        inner = nested
+        *parents, last = key.strip().split(".")
+        for parent in parents:
+            inner = inner.setdefault(parent, {})
+        inner[last] = _value(value.strip())
+        _merge(described, nested, where=f"--set {override}")
+    try:
+        return Profile.model_validate(described)
+    except ValidationError as error:
+        raise UserError(one_line(error)) from None
+
+
+def one_line(error: ValidationError) -> str:
+    """What pydantic found wrong, first mistake first, on one line."""
+    mistakes = []
+    for mistake in error.errors():
+        where = ".".join(str(part) for part in mistake["loc"]) or "settings"
+        mistakes.append(f"{where}: {mistake['msg'].removeprefix('Value error, ')}")
+    return "; ".join(mistakes)
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"--config {path}: there is no such file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"--config {path}: not valid TOML ({error})") from None
+
+
+def _value(text: str) -> Any:
+    """A TOML value, or else the text itself: `--set seed=3`, `--set training.precision=float32`."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _merge(settings: dict[str, Any], changes: Mapping[str, Any], where: str, path: str = "") -> None:
+    """Puts `changes` into `settings`, in place. Raises UserError where a key does not exist."""
+    for key, value in changes.items():
+        full = f"{path}{key}"
+        if key not in settings:
+            raise UserError(f"{where}: there is no setting {full!r}; here are {', '.join(settings)}")
+        if isinstance(settings[key], dict) and isinstance(value, Mapping):
+            _merge(settings[key], value, where, f"{full}.")
+        else:
+            settings[key] = value

@@ -1,0 +1,152 @@
+"""Table 2 of the paper (§6.1): BLEU and training cost of the base and big Transformer, measured beside the printed.
+
+    python -m workflows.reproduce_table2                                      # generated text, minutes
+    python -m workflows.reproduce_table2 --profile multi30k --data DIR        # real text, small
+    python -m workflows.reproduce_table2 --plan                               # what is cached, what is to run
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table as ScreenTable
+
+from pipeline.artifacts import TrainingRun
+from pipeline.errors import UserError
+from pipeline.tracking import Tracker, default_uri, ui_command
+from workflows import stages, table2
+from workflows.command import console, run_app
+from workflows.dag import Stage, Step, in_order, substitute, to_run
+from workflows.measured import Measured, MeasuredInputs
+from workflows.profiles import Profile, load_profile
+from workflows.runner import run
+from workflows.tracked import TrackedModel, send_curves, send_results, tracked
+from workflows.view import view
+
+TABULATE = Stage(table2.tabulate, table2.Table)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One model on one language pair, as steps of the DAG."""
+
+    pair: str
+    model: str
+    training: Step
+    inputs: MeasuredInputs
+
+
+def cells_of(profile: Profile, pairs: Collection[str], models: Collection[str]) -> list[Cell]:
+    """The DAG from text to scores, for each cell of `pairs` and `models`: §5.1, §5.2-5.4, §6.1."""
+    cells = []
+    for pair in pairs:
+        text = stages.corpus(pair, profile.corpora[pair])
+        corpus = stages.CLEAN(f"clean {pair}", text, profile.cleaning)
+        vocabulary = stages.LEARN_VOCABULARY(f"vocabulary {pair}", corpus, profile.vocabulary)
+        dataset = stages.ENCODE(f"encode {pair}", corpus, vocabulary, profile.encoding)
+        for model in models:
+            recipe, name = profile.recipes[model], f"{pair} {model}"
+            training = stages.TRAIN(f"train {name}", dataset, recipe.training)
+            checkpoint = stages.AVERAGE(f"average {name}", training, recipe.averaging)
+            hypotheses = stages.DECODE(f"decode {name}", checkpoint, corpus, profile.decoding)
+            inputs = MeasuredInputs(
+                pair,
+                model,
+                profile.data,
+                corpus,  # type: ignore[arg-type]  # a step stands for what it will give
+                training,  # type: ignore[arg-type]
+                checkpoint,  # type: ignore[arg-type]
+                hypotheses,  # type: ignore[arg-type]
+                scores=stages.SCORE(f"score {name}", hypotheses, corpus),  # type: ignore[arg-type]
+                perplexity=stages.PERPLEXITY(f"perplexity {name}", checkpoint, dataset),  # type: ignore[arg-type]
+                cost=stages.COST(f"cost {name}", training),  # type: ignore[arg-type]
+            )
+            cells.append(Cell(pair, model, training, inputs))
+    return cells
+
+
+def _chosen(option: str, asked: str | None, available: Collection[str]) -> list[str]:
+    """The comma-separated names asked for, all where none are."""
+    names = [name.strip() for name in asked.split(",")] if asked else list(available)
+    for name in names:
+        if name not in available:
+            raise UserError(f"--{option} {name}: the profile has {', '.join(available)}")
+    return names
+
+
+def print_plan(target: Step, store: Path) -> None:
+    """Every stage with `cached` or `to run`."""
+    missing = {step.fingerprint for step in to_run([target], store)}
+    table = ScreenTable(box=None, pad_edge=False)
+    for title in ("stage", "", "folder"):
+        table.add_column(title, no_wrap=True)
+    for step in in_order([target]):
+        state = "to run" if step.fingerprint in missing else "cached" if step.artifact(store) else "not needed"
+        table.add_row(step.label, state, step.folder(store).name)
+    console.print(table)
+    console.print(f"{len(missing)} stages to run; store: {store}", highlight=False, soft_wrap=True)
+
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command(help=__doc__)
+def main(
+    profile: Annotated[
+        str | None, typer.Option(help="embedded or multi30k.  [default: embedded, or what --config names]")
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder with the profile's files, instead of a download.")] = None,
+    files: Annotated[
+        list[Path] | None, typer.Option(help="TOML file naming text of your own; may be repeated, one a language pair.")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="TOML file: a profile and what differs from it.")] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="One setting, e.g. decoding.beam_size=1.")
+    ] = None,
+    pairs: Annotated[str | None, typer.Option(help="Language pairs, e.g. en-de.  [default: all]")] = None,
+    models: Annotated[str | None, typer.Option(help="Models, e.g. base.  [default: base,big]")] = None,
+    store: Annotated[Path, typer.Option(help="Folder of everything made: stages, MLflow's database.")] = Path("runs"),
+    address: Annotated[
+        str | None, typer.Option(help="Ray cluster, e.g. auto.  [default: one on this machine]")
+    ] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="List the stages, cached or to run, and exit.")] = False,
+) -> None:
+    """Builds the DAG, runs what is missing, prints the table."""
+    chosen = load_profile(profile, data=data, files=files or [], config=config, overrides=overrides or [])
+    cells = cells_of(
+        chosen, _chosen("pairs", pairs, chosen.corpora), _chosen("models", models, chosen.recipes)
+    )
+    target = TABULATE("table 2", [cell.inputs for cell in cells])
+    stages_folder = store.absolute() / "store"
+    if plan:
+        print_plan(target, stages_folder)
+        return
+    tracker = Tracker(default_uri(store), "table2", store)
+    tracked_models = [
+        TrackedModel(
+            f"{cell.pair} {cell.model}",
+            cell.training,
+            chosen.recipes[cell.model].model_dump(mode="json"),
+            {"pair": cell.pair, "model": cell.model, "profile": chosen.name},
+        )
+        for cell in cells
+    ]
+    with tracked(tracker, target, f"table2 {chosen.name}", {"profile": chosen.name}, tracked_models) as curves:
+        (artifact,) = run([target], stages_folder, [view(console), curves], address)
+        table = table2.Table(artifact.folder)
+        for cell in cells:
+            send_curves(tracker, cell.training.fingerprint, TrainingRun(cell.training.folder(stages_folder)))
+            measured = Measured.from_artifacts(substitute(cell.inputs, lambda step: step.artifact(stages_folder)))
+            if measured:
+                send_results(tracker, cell.training.fingerprint, measured)
+        tracker.artifacts(table.folder, target.fingerprint)
+    console.print()
+    console.print(table2.render_terminal(table.load()))
+    console.print(f"\nreport: {table.folder / 'report.html'}", highlight=False, soft_wrap=True)
+    console.print(f"curves: {ui_command(tracker.uri)}", highlight=False, soft_wrap=True)
+
+
+if __name__ == "__main__":
+    run_app(app, "python -m workflows.reproduce_table2")

@@ -1,0 +1,32 @@
+"""The stages that tables are made of, in the order of the paper: text (§5.1), training (§5.2-5.4), evaluation (§6.1)."""
+
+from pipeline import averaging, cleaning, costs, decoding, encoding, perplexity, scoring, training, vocabulary
+from pipeline.artifacts import Checkpoint, Corpus, EncodedDataset, Hypotheses, Scores, TrainingRun, Vocabulary
+from pipeline.corpora import embedded, files, multi30k
+from pipeline.settings import Settings
+from workflows.dag import Stage, Step
+
+GENERATE = Stage(embedded.generate, Corpus, cpus=0)
+READ_MULTI30K = Stage(multi30k.read, Corpus)
+READ_FILES = Stage(files.read, Corpus)
+CLEAN = Stage(cleaning.clean, Corpus, cpus=0)
+LEARN_VOCABULARY = Stage(vocabulary.learn, Vocabulary)
+ENCODE = Stage(encoding.encode, EncodedDataset, cpus=0)
+TRAIN = Stage(training.train, TrainingRun, cpus=0, resumes=True)
+AVERAGE = Stage(averaging.average, Checkpoint)
+DECODE = Stage(decoding.decode, Hypotheses, cpus=0)
+SCORE = Stage(scoring.score, Scores)
+PERPLEXITY = Stage(perplexity.measure, perplexity.Perplexity)
+COST = Stage(costs.count, costs.Cost)
+
+
+def corpus(pair: str, settings: Settings) -> Step:
+    """The step that gives a language pair's text, whichever corpus the settings are of."""
+    match settings:
+        case embedded.EmbeddedSettings():
+            return GENERATE(f"generate {pair}", settings)
+        case multi30k.Multi30kSettings():
+            return READ_MULTI30K(f"read {pair}", settings)
+        case files.FilesSettings():
+            return READ_FILES(f"read {pair}", settings)
+    raise TypeError(f"no stage reads {type(settings).__name__}")

@@ -1,0 +1,207 @@
+"""Table 2 (§6.1): BLEU and training cost, the paper's printed rows above the measured ones.
+
+    python -m workflows.reproduce_table2
+
+A measured number comes from an artifact's file; a cell that was not run says so. What differs from the paper, and how the
+scores are to be read, always stands beneath.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import TypeAdapter
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from pipeline.artifacts import Artifact, Context
+from workflows import paper
+from workflows.differences import Difference, differences, notes
+from workflows.measured import Measured, MeasuredInputs
+
+MEASURED_NAMES = {"base": "Transformer (base)", "big": "Transformer (big)"}
+NOT_RUN = "not run"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One model on one language pair; None where there is no such number."""
+
+    paper_bleu: float | None = None
+    sacrebleu: float | None = None
+    paper_way_flop: float | None = None
+    counted_flop: float | None = None
+    not_run: bool = False
+
+    def texts(self) -> tuple[str, str, str, str]:
+        """As printed: paper BLEU, sacreBLEU, cost the paper's way, cost counted."""
+        if self.not_run:
+            return (NOT_RUN,) * 4
+        bleu, sacre = ("" if score is None else f"{score:.2f}" for score in (self.paper_bleu, self.sacrebleu))
+        cost, counted = ("" if flop is None else flop_text(flop) for flop in (self.paper_way_flop, self.counted_flop))
+        return bleu, sacre, cost, counted
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table."""
+
+    name: str
+    origin: Literal["paper", "measured"]
+    cells: dict[str, Cell]
+    """By language pair."""
+
+    def texts(self) -> list[str]:
+        """In the order of `COLUMNS`: the scores of each pair, then the costs of each pair."""
+        texts = [self.cells[pair].texts() for pair in paper.PAIRS]
+        return [text for four in texts for text in four[:2]] + [text for four in texts for text in four[2:]]
+
+
+@dataclass(frozen=True)
+class Table2:
+    """The table with all that is told beneath it."""
+
+    rows: list[Row]
+    differences: list[Difference]
+    notes: list[str]
+
+
+COLUMNS = tuple(
+    (pair.upper(), kind)
+    for kinds in (("paper BLEU", "sacreBLEU"), ("cost, paper's way", "cost, counted"))
+    for pair in paper.PAIRS
+    for kind in kinds
+)
+
+
+class Table(Artifact):
+    """`table2.json`, `table2.md` and `report.html`."""
+
+    figures_file = "table2.json"
+
+    def load(self) -> Table2:
+        """What `table2.json` holds."""
+        return TypeAdapter(Table2).validate_python(self.read_json("table2.json"))
+
+
+def flop_text(flop: float) -> str:
+    """3.3e18, as short as the paper prints it."""
+    mantissa, exponent = f"{flop:.1e}".split("e")
+    return f"{mantissa}e{int(exponent)}"
+
+
+def _printed(row: paper.PrintedRow) -> Row:
+    cells = {pair: Cell(paper_bleu=row.bleu.get(pair), paper_way_flop=row.cost_flop.get(pair)) for pair in paper.PAIRS}
+    return Row(row.name + (" *" if row.footnote else ""), "paper", cells)
+
+
+def _measured(measured: Measured | None) -> Cell:
+    if measured is None:
+        return Cell(not_run=True)
+    scores, cost = measured.main_scores, measured.cost
+    return Cell(scores["paper_bleu"], scores["sacrebleu"], cost["paper_way_flop"], cost["counted_flop"])
+
+
+def _word_by_word(measured: Sequence[Measured]) -> list[Row]:
+    cells = {
+        cell.pair: Cell(scores["paper_bleu"], scores["sacrebleu"])
+        for cell in measured
+        if cell.word_by_word and (scores := cell.word_by_word[cell.test_set])
+    }
+    return [
+        Row("word-by-word substitution", "measured", {pair: cells.get(pair, Cell()) for pair in paper.PAIRS})
+    ] * bool(cells)
+
+
+def rows(measured: Sequence[Measured]) -> list[Row]:
+    """The printed rows, then the measured ones."""
+    by_cell = {(cell.pair, cell.model): cell for cell in measured}
+    models = [
+        Row(name, "measured", {pair: _measured(by_cell.get((pair, model))) for pair in paper.PAIRS})
+        for model, name in MEASURED_NAMES.items()
+    ]
+    return [_printed(row) for row in paper.TABLE_2] + _word_by_word(measured) + models
+
+
+def compute(measured: Sequence[Measured]) -> Table2:
+    """The table of what was measured."""
+    return Table2(rows(measured), differences(measured), notes(measured))
+
+
+def to_json(table: Table2) -> dict[str, object]:
+    """As JSON values; `Table.load` reads them."""
+    value: dict[str, object] = TypeAdapter(Table2).dump_python(table, mode="json")
+    return value
+
+
+def render_terminal(table: Table2) -> RenderableType:
+    """For a terminal of 100 columns or more."""
+    grid = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), title_justify="left", show_edge=False)
+    grid.add_column("Table 2", no_wrap=False, min_width=18)
+    headings = {
+        "paper BLEU": "paper\nBLEU",
+        "sacreBLEU": "sacre-\nBLEU",
+        "cost, paper's way": "FLOP,\npaper's",
+        "cost, counted": "FLOP,\ncounted",
+    }
+    for pair, kind in COLUMNS:
+        grid.add_column(f"{pair}\n{headings[kind]}", justify="right", no_wrap=True, width=7)
+    for origin, title in (("paper", "as printed in the paper"), ("measured", "measured here")):
+        grid.add_row(Text(title, style="dim italic"))
+        for row in (row for row in table.rows if row.origin == origin):
+            style = "bold" if origin == "measured" else ""
+            texts = [Text(text, style="dim" if text == NOT_RUN else style) for text in row.texts()]
+            grid.add_row(Text(row.name, style=style), *texts, end_section=False)
+        if origin == "paper":
+            grid.add_section()
+    beneath = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_edge=False)
+    for heading in ("what differs", "paper", "here", "in"):
+        beneath.add_column(heading, header_style="bold")
+    for unlike in table.differences:
+        beneath.add_row(*(Text(text) for text in (unlike.what, unlike.paper, unlike.here, _cells_text(unlike))))
+    told = [Text(("* " if note in _footnotes() else "· ") + note, style="dim") for note in table.notes]
+    return Group(grid, "", beneath if table.differences else Text("Nothing differs from the paper."), "", *told)
+
+
+def _footnotes() -> set[str]:
+    return {row.footnote for row in paper.TABLE_2}
+
+
+def _cells_text(unlike: Difference) -> str:
+    return ", ".join(unlike.cells)
+
+
+def render_markdown(table: Table2) -> str:
+    """The table and what stands beneath it, as a Markdown document."""
+    lines = ["# Table 2", "", _markdown_row(["model", *(f"{pair} {kind}" for pair, kind in COLUMNS)])]
+    lines.append("|---|" + "---:|" * len(COLUMNS))
+    for origin, suffix in (("paper", ""), ("measured", ", measured")):
+        for row in (row for row in table.rows if row.origin == origin):
+            lines.append(_markdown_row([row.name + suffix, *row.texts()]))
+    lines += ["", "Costs in FLOP.", "", "## What differs from the paper", ""]
+    if table.differences:
+        lines += [_markdown_row(["what", "paper", "here", "in"]), "|---|---|---|---|"]
+        lines += [_markdown_row([u.what, u.paper, u.here, _cells_text(u)]) for u in table.differences]
+    else:
+        lines.append("Nothing.")
+    marked = [("\\* " if note in _footnotes() else "") + note for note in table.notes]
+    return "\n".join([*lines, "", "## How to read it", "", *(f"- {note}" for note in marked)]) + "\n"
+
+
+def _markdown_row(texts: Sequence[str]) -> str:
+    return "| " + " | ".join(text.replace("|", "\\|").replace(" *", " \\*") for text in texts) + " |"
+
+
+def tabulate(context: Context, cells: list[MeasuredInputs]) -> Table:
+    """Stage: writes `table2.json`, `table2.md` and `report.html` of the cells, those not run included."""
+    from workflows import report  # matplotlib takes a second to import
+
+    measured = [found for inputs in cells if (found := Measured.from_artifacts(inputs))]
+    table = Table(context.folder)
+    content = compute(measured)
+    table.write_json("table2.json", to_json(content))
+    (context.folder / "table2.md").write_text(render_markdown(content), encoding="utf-8")
+    (context.folder / "report.html").write_text(report.render(content, measured), encoding="utf-8")
+    return table

@@ -1,0 +1,195 @@
+"""What a workflow shows while it runs: a live table on a terminal, one line an event elsewhere."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from pipeline.artifacts import Artifact
+from workflows.dag import Step
+from workflows.runner import Watcher
+
+PLAIN_PROGRESS_S = 15.0
+"""Without a terminal, a stage's progress is told this often."""
+RECENT_STEPS = 6
+
+
+@dataclass
+class _State:
+    """What is known of a running or finished step."""
+
+    started: float = field(default_factory=time.monotonic)
+    seconds: float | None = None
+    progress: dict[str, Any] = field(default_factory=dict)
+    first_progress: tuple[float, float] | None = None
+    told: float = 0.0
+
+    def update(self, progress: dict[str, Any]) -> None:
+        self.progress = progress
+        if self.first_progress is None:
+            # Work resumed, or start-up time, must not enter the rate.
+            self.first_progress = (time.monotonic(), progress["done"])
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds to go at the rate so far."""
+        if self.first_progress is None:
+            return None
+        since, done_then = self.first_progress
+        done = self.progress["done"] - done_then
+        return (self.progress["total"] - self.progress["done"]) * (time.monotonic() - since) / done if done else None
+
+
+def duration(seconds: float) -> str:
+    """12 s, 3 min 05 s, 2 h 03 min."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes, rest_s = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest_s:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def _figures(progress: dict[str, Any]) -> str:
+    """The figures that a progress event carries, e.g. `5 120 tokens/s  loss 2.31`."""
+    told = [f"{progress['tokens_s']:,.0f} tokens/s".replace(",", " ")] if progress.get("tokens_s") else []
+    if "loss" in progress:
+        told.append(f"loss {progress['loss']:.2f}")
+    return "  ".join(told)
+
+
+class PlainView(Watcher):
+    """One line an event."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._states: dict[str, _State] = {}
+        self._n_steps = 0
+        self._n_finished = 0
+        self._began = time.monotonic()
+
+    def _line(self, step: Step, text: str) -> None:
+        elapsed_s = time.monotonic() - self._began
+        count = f"{self._n_finished}/{self._n_steps}"
+        self._console.print(
+            f"{elapsed_s:7.1f} s  {count:>6}  {step.label:<28} {text}", highlight=False, soft_wrap=True, markup=False
+        )
+
+    def begin(self, steps: Sequence[Step], cached: Sequence[Step]) -> None:
+        """Says how much there is to do."""
+        self._began, self._n_steps = time.monotonic(), len(steps)
+        if steps:
+            inputs = f", on {len(cached)} from the store" if cached else ""
+            self._console.print(f"{len(steps)} stages to run{inputs}", highlight=False)
+
+    def started(self, step: Step) -> None:
+        """One line."""
+        self._states[step.fingerprint] = _State()
+        self._line(step, "started")
+
+    def event(self, step: Step, event: dict[str, Any]) -> None:
+        """One line for each measurement on the dev set, and for progress every so often."""
+        state = self._states.setdefault(step.fingerprint, _State())
+        metrics = event.get("metrics", {})
+        if "dev_perplexity" in metrics:
+            self._line(step, f"update {event['step']}  dev perplexity {metrics['dev_perplexity']:.2f}")
+        if "total" in event:
+            state.update(event)
+            if time.monotonic() - max(state.told, state.started) >= PLAIN_PROGRESS_S:
+                state.told = time.monotonic()
+                left = f"  {duration(state.left_s)} left" if state.left_s is not None else ""
+                done = f"{event['done']:.0f}/{event['total']:.0f} {event['unit']}"
+                self._line(step, f"{done}  {_figures(event)}{left}".rstrip())
+
+    def finished(self, step: Step, artifact: Artifact) -> None:
+        """One line."""
+        state = self._states.setdefault(step.fingerprint, _State())
+        self._n_finished += 1
+        self._line(step, f"done in {duration(time.monotonic() - state.started)}")
+
+
+class LiveView(Watcher):
+    """A table of the stages at work, with progress, tokens a second and time left; redrawn in place."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._states: dict[str, _State] = {}
+        self._steps: dict[str, Step] = {}
+        self._live: Live | None = None
+        self._began = time.monotonic()
+        self._n_cached = 0
+
+    def begin(self, steps: Sequence[Step], cached: Sequence[Step]) -> None:
+        """Starts drawing."""
+        self._began = time.monotonic()
+        self._steps = {step.fingerprint: step for step in steps}
+        self._n_cached = len(cached)
+        if steps:
+            self._live = Live(self._draw(), console=self._console, refresh_per_second=4)
+            self._live.start()
+
+    def started(self, step: Step) -> None:
+        """Adds a row."""
+        self._states[step.fingerprint] = _State()
+
+    def event(self, step: Step, event: dict[str, Any]) -> None:
+        """Moves a bar."""
+        if "total" in event:
+            self._states.setdefault(step.fingerprint, _State()).update(event)
+
+    def finished(self, step: Step, artifact: Artifact) -> None:
+        """Ticks a row off."""
+        state = self._states.setdefault(step.fingerprint, _State())
+        state.seconds = time.monotonic() - state.started
+
+    def idle(self) -> None:
+        """Redraws."""
+        if self._live is not None:
+            self._live.update(self._draw())
+
+    def end(self, error: BaseException | None) -> None:
+        """Leaves the last picture on the screen."""
+        if self._live is not None:
+            self._live.update(self._draw())
+            self._live.stop()
+
+    def _draw(self) -> Group:
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        for title, justify in (("stage", "left"), ("", "left"), ("progress", "left"), ("time left", "right")):
+            table.add_column(title, justify=justify, style="" if title else "cyan", no_wrap=True)  # type: ignore[arg-type]
+        finished = [name for name, state in self._states.items() if state.seconds is not None]
+        running = [name for name, state in self._states.items() if state.seconds is None]
+        for name in finished[-RECENT_STEPS:]:
+            seconds = self._states[name].seconds or 0.0
+            table.add_row(self._steps[name].label, "✓", Text(f"done in {duration(seconds)}", style="green"), "")
+        for name in running:
+            state = self._states[name]
+            left = duration(state.left_s) if state.left_s is not None else ""
+            table.add_row(self._steps[name].label, "▸", self._bar(state), left)
+        elapsed = duration(time.monotonic() - self._began)
+        waiting = len(self._steps) - len(self._states)
+        told = f"{len(finished)} of {len(self._steps)} stages done · {len(running)} running · {waiting} waiting"
+        cached = f" · {self._n_cached} from the store" if self._n_cached else ""
+        return Group(table, Text(f"{told}{cached} · {elapsed}", style="dim"))
+
+    def _bar(self, state: _State) -> Table | Text:
+        progress = state.progress
+        if not progress:
+            return Text("starting", style="dim")
+        row = Table.grid(padding=(0, 1))
+        done = f"{progress['done']:.0f}/{progress['total']:.0f} {progress['unit']}"
+        row.add_row(
+            ProgressBar(total=progress["total"] or 1, completed=progress["done"], width=20), done, _figures(progress)
+        )
+        return row
+
+
+def view(console: Console) -> Watcher:
+    """The view that suits the console."""
+    return LiveView(console) if console.is_terminal else PlainView(console)
