@@ -133,7 +133,7 @@ class DecoderCache:
 
 
 class Transformer(nn.Module):
-    """The paper's encoder-decoder; one matrix is source embedding, target embedding and pre-softmax projection (§3.4)."""
+    """The encoder-decoder; one matrix is source embedding, target embedding and pre-softmax projection (§3.4)."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()

@@ -85,7 +85,7 @@ def plan_epoch(
     rows = random.permutation(len(source_lengths)).astype(np.int32)
     rows = rows[by_length(source_lengths[rows], target_lengths[rows])]
     source, target = source_lengths[rows], target_lengths[rows]
-    bounds = cut(source, target, budget_tokens / micro_batches)
+    bounds = cut(source, target, budget_tokens // micro_batches)
     starts = bounds[:-1]
     dealt = random.permutation(len(starts))
 
@@ -111,7 +111,7 @@ def by_length(source_lengths: Integers, target_lengths: Integers) -> Integers:
     return np.argsort(target_lengths.astype(np.int64) * span + source_key, kind="stable")
 
 
-def cut(source_lengths: Integers, target_lengths: Integers, limit_tokens: float) -> Integers:
+def cut(source_lengths: Integers, target_lengths: Integers, limit_tokens: int) -> Integers:
     """Bounds of consecutive runs with at most `limit_tokens` on either side; a single longer pair is its own run."""
     source_ends, target_ends = np.cumsum(source_lengths, dtype=np.int64), np.cumsum(target_lengths, dtype=np.int64)
     bounds, source_before, target_before = [0], 0, 0

@@ -36,6 +36,7 @@ def learn(context: Context, corpus: Corpus, settings: VocabularySettings) -> Voc
             yield from _sample(context, corpus, settings.sample_pairs)
         except UserError as error:  # sentencepiece would make a RuntimeError of it
             broken.append(error)
+            raise
 
     try:
         SentencePieceTrainer.train(
@@ -54,13 +55,13 @@ def learn(context: Context, corpus: Corpus, settings: VocabularySettings) -> Voc
             minloglevel=2,
         )
     except RuntimeError as error:
+        if broken:
+            raise broken[0] from None
         if largest := TOO_LARGE.search(str(error)):
             raise _wrong_size(settings.size, f"at most {largest[1]}") from None
         if smallest := TOO_SMALL.search(str(error)):
             raise _wrong_size(settings.size, f"at least {smallest[1]}, one for each character,") from None
         raise
-    if broken:
-        raise broken[0]
     vocabulary = Vocabulary(context.folder)
     vocabulary.path.write_bytes(model.getvalue())
     processor = load(vocabulary.path)

@@ -185,3 +185,7 @@ def score(
 def main() -> None:
     """Entry point of the command `aiayn`."""
     run_app(app, "aiayn")
+
+
+if __name__ == "__main__":
+    main()

@@ -38,11 +38,12 @@ class Difference:
     paper: str
     here: str
     cells: tuple[str, ...]
+    """Labels, e.g. `EN-DE base`; `all` for every cell that was run."""
 
 
 def rounded(number: float) -> str:
-    """4500000 -> 4.5 M; 25000 -> 25 000."""
-    return f"{number / 1e6:.3g} M" if number >= 1e6 else f"{number:,.0f}".replace(",", " ")
+    """4500000 -> 4.5 M; 25000 -> 25,000."""
+    return f"{number / 1e6:.3g} M" if number >= 1e6 else f"{number:,.0f}"
 
 
 def _fields(names: dict[str, str], printed: Any, measured: Any) -> tuple[str, str]:
@@ -108,7 +109,7 @@ def _averaging(cell: Measured, printed: paper.Experiment) -> tuple[str, str]:
     told = f"last {printed.averaged}, written every {printed.checkpoint_minutes:.0f} minutes"
     if len(updates) == printed.averaged and minutes == printed.checkpoint_minutes:
         return told, ""
-    listed = ", ".join(map(str, updates[:2])) + (f", … {updates[-1]}" if len(updates) > 2 else "")
+    listed = ", ".join(map(str, updates)) if len(updates) < 4 else f"{updates[0]}, … {updates[-1]}"
     return told, f"last {len(updates)} (updates {listed})" if len(updates) > 1 else "none"
 
 
@@ -148,7 +149,9 @@ def differences(cells: Sequence[Measured]) -> list[Difference]:
             printed, here = aspect(cell, paper.experiment(cell.pair, cell.model))
             if here:
                 together.setdefault((printed, here), []).append(cell.label)
-        found += [Difference(what, printed, here, tuple(names)) for (printed, here), names in together.items()]
+        for (printed, here), names in together.items():
+            everywhere = len(names) == len(cells) > 1
+            found.append(Difference(what, printed, here, ("all",) if everywhere else tuple(names)))
     return found
 
 

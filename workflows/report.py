@@ -33,7 +33,7 @@ def _drawing(
     tall: bool = True,
 ) -> Markup:
     """An SVG with one line a curve, in the order of `COLORS`, that takes the page's text colour."""
-    style = {
+    style: Any = {
         "svg.fonttype": "none",
         "svg.hashsalt": title + x_label,
         "font.family": "sans-serif",
@@ -125,7 +125,7 @@ def _settings(cell: Measured) -> dict[str, str]:
         "tokens an update": f"{rounded(run['source_tokens'] / updates)} source, "
         f"{rounded(run['target_tokens'] / updates)} target; {100 * run['padding_fraction']:.1f} % padding",
         "seed": str(cell.settings["seed"]),
-        "training time": f"{duration(run['train_s'])}, {rounded(run['target_tokens'] / run['train_s'])} target tokens a second",
+        "training time": f"{duration(run['train_s'])}, {rounded(run['target_tokens'] / run['train_s'])} tokens/s",
         "hardware": f"{cell.cost['devices']} × {cell.cost['device_name']}, {run['dtype']}",
         "averaged checkpoints": ", ".join(rounded(n) for n in cell.averaged_updates),
         "dev perplexity": f"{cell.perplexity['dev_perplexity']:.3f} a piece",

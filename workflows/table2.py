@@ -2,8 +2,8 @@
 
     python -m workflows.reproduce_table2
 
-A measured number comes from an artifact's file; a cell that was not run says so. What differs from the paper, and how the
-scores are to be read, always stands beneath.
+A measured number comes from an artifact's file; a cell that was not run says so. What differs from the paper, and how
+the scores are to be read, always stands beneath.
 """
 
 from collections.abc import Sequence
@@ -34,11 +34,17 @@ class Cell:
     paper_way_flop: float | None = None
     counted_flop: float | None = None
     not_run: bool = False
+    printed_bleu: str = ""
+    """Paper BLEU with the digits that the paper prints."""
 
     def texts(self) -> tuple[str, str, str, str]:
         """As printed: paper BLEU, sacreBLEU, cost the paper's way, cost counted."""
         if self.not_run:
             return (NOT_RUN,) * 4
+        if self.printed_bleu:
+            # A figure space where the paper prints one decimal keeps the points of the column aligned.
+            bleu = self.printed_bleu + "\u2007" * (self.printed_bleu[-2] == ".")
+            return bleu, "", "" if self.paper_way_flop is None else flop_text(self.paper_way_flop), ""
         bleu, sacre = ("" if score is None else f"{score:.2f}" for score in (self.paper_bleu, self.sacrebleu))
         cost, counted = ("" if flop is None else flop_text(flop) for flop in (self.paper_way_flop, self.counted_flop))
         return bleu, sacre, cost, counted
@@ -93,7 +99,10 @@ def flop_text(flop: float) -> str:
 
 
 def _printed(row: paper.PrintedRow) -> Row:
-    cells = {pair: Cell(paper_bleu=row.bleu.get(pair), paper_way_flop=row.cost_flop.get(pair)) for pair in paper.PAIRS}
+    cells: dict[str, Cell] = {}
+    for pair in paper.PAIRS:
+        bleu = row.bleu.get(pair, "")
+        cells[pair] = Cell(float(bleu) if bleu else None, paper_way_flop=row.cost_flop.get(pair), printed_bleu=bleu)
     return Row(row.name + (" *" if row.footnote else ""), "paper", cells)
 
 
@@ -156,13 +165,17 @@ def render_terminal(table: Table2) -> RenderableType:
             grid.add_row(Text(row.name, style=style), *texts, end_section=False)
         if origin == "paper":
             grid.add_section()
-    beneath = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_edge=False)
+    beneath = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("what differs", "paper", "here", "in"):
         beneath.add_column(heading, header_style="bold")
+    said = ""
     for unlike in table.differences:
-        beneath.add_row(*(Text(text) for text in (unlike.what, unlike.paper, unlike.here, _cells_text(unlike))))
-    told = [Text(("* " if note in _footnotes() else "· ") + note, style="dim") for note in table.notes]
-    return Group(grid, "", beneath if table.differences else Text("Nothing differs from the paper."), "", *told)
+        what, said = "" if unlike.what == said else unlike.what, unlike.what
+        beneath.add_row(*(Text(text) for text in (what, unlike.paper, unlike.here, _cells_text(unlike))))
+    told = RichTable.grid(padding=(0, 1))
+    for note in table.notes:
+        told.add_row(*(Text(text, style="dim") for text in ("*" if note in _footnotes() else "·", note)))
+    return Group(grid, "", beneath if table.differences else Text("Nothing differs from the paper."), "", told)
 
 
 def _footnotes() -> set[str]:

@@ -84,7 +84,7 @@ def assert_same(ours: list[Hypothesis], theirs: list[Hypothesis]) -> None:
     [(1, 0.6, 1, 3.0), (4, 0.6, 1, 3.0), (4, 0.6, 3, 1.5), (3, 0.0, 2, 3.0), (5, 2.0, 4, 1.0), (2, 0.6, 6, 2.0)],
 )
 def test_batched_search_is_plain_search(beam: int, alpha: float, n_best: int, scale: float) -> None:
-    """Hypothesis by hypothesis what one sentence at a time, uncached and never ended early, gives: early ending is exact."""
+    """Hypothesis by hypothesis what one sentence at a time, uncached and never ended early, gives."""
     for seed in range(3):
         model = tiny(seed, scale=scale)
         sentences = sources(6)
@@ -96,10 +96,11 @@ def test_batched_search_is_plain_search(beam: int, alpha: float, n_best: int, sc
 
 
 def test_wide_beam_finds_the_best_of_all_outputs() -> None:
-    """With a beam as wide as all prefixes the n best are those of enumerating every output up to the greatest length."""
+    """With a beam as wide as all prefixes the n best are those of enumerating every output."""
     vocabulary_size, source, extra = 7, [5, END_ID], 3
     model = tiny(3, vocabulary_size, scale=1.5)
-    texts = [t for n in range(len(source) + extra) for t in itertools.product(range(END_ID + 1, vocabulary_size), repeat=n)]
+    words, limit = range(END_ID + 1, vocabulary_size), len(source) + extra
+    texts = [text for length in range(limit) for text in itertools.product(words, repeat=length)]
     scored = []
     for text in texts:
         log_p = log_probability(model, source, list(text))

@@ -14,8 +14,16 @@ from pipeline.settings import DecodingSettings, TrainingSettings
 from workflows.measured import MeasuredInputs
 
 ENGLISH = ["The old house stands on the hill.", "A well-known man reads <b>two</b> books.", "She sleeps & dreams."]
-GERMAN = ["Das alte Haus steht auf dem Hügel.", "Ein gut-bekannter Mann liest „zwei“ Bücher.", "Sie schläft und träumt."]
-TRANSLATED = ["Das alte Haus steht auf dem Berg.", "Ein gut-bekannter Mann liest zwei <b>Bücher</b>.", "Sie schläft und träumt."]
+GERMAN = [
+    "Das alte Haus steht auf dem Hügel.",
+    "Ein gut-bekannter Mann liest „zwei“ Bücher.",
+    "Sie schläft und träumt.",
+]
+TRANSLATED = [
+    "Das alte Haus steht auf dem Berg.",
+    "Ein gut-bekannter Mann liest zwei <b>Bücher</b>.",
+    "Sie schläft und träumt.",
+]
 
 
 @pytest.fixture
@@ -34,7 +42,9 @@ def cell(tmp_path: Path) -> Callable[..., MeasuredInputs]:
             (corpus.folder / split).mkdir()
             for language, lines in zip(languages, (ENGLISH, GERMAN), strict=True):
                 write_lines(corpus.shard_path(split, 0, language), lines)
-        corpus.describe((languages[0], languages[1]), {split: [3] for split in ("train", "dev", "test_a", "test_b")}, {})
+        corpus.describe(
+            (languages[0], languages[1]), {split: [3] for split in ("train", "dev", "test_a", "test_b")}, {}
+        )
 
         config = TransformerConfig(vocabulary_size=800, n_layers=2, d_model=128, d_ff=512)
         run = TrainingRun(folder(pair, model, "run"))

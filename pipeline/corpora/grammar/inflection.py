@@ -168,7 +168,7 @@ def french_verb(parts: list[str], etre: bool = False, reflexive: bool = False, i
     return FrenchVerb(
         infinitive,
         (first, second, third, we, they),
-        (past + "ais", past + "ais", past + "ait", past + "ions", past + "aient"),
+        (past + "ais", past + "ais", past + "ait", past.removesuffix("e") + "ions", past + "aient"),
         (future + "ai", future + "as", future + "a", future + "ons", future + "ont"),
         participle,
         etre,

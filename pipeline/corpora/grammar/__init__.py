@@ -1,0 +1,56 @@
+"""A synchronous grammar: one derivation is an English sentence, its German and French translation and its English tree.
+
+    >>> derivation = derive(seed=1, number=0)
+    >>> derivation.english, derivation.german, derivation.french, derivation.tree
+
+`words` lists the lemmas, `inflection` and `lexicon` form their words, `rules` draws abstract syntax (`syntax`), and
+`english`, `german` and `french` realise it.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from random import Random
+
+from pipeline.corpora.grammar import english, french, german
+from pipeline.corpora.grammar.rules import draw
+from pipeline.corpora.grammar.syntax import Sentence
+from pipeline.corpora.grammar.word_by_word import word_by_word
+
+__all__ = ["Derivation", "derive", "word_by_word"]
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """A sentence in abstract syntax, realised on demand."""
+
+    sentence: Sentence
+
+    @cached_property
+    def tree(self) -> str:
+        """Penn-style bracketed English tree, one line; its leaves are `tokens`."""
+        return english.tree(self.sentence)
+
+    @property
+    def tokens(self) -> list[str]:
+        """English words and punctuation, as the Penn Treebank cuts them."""
+        return english.tokens(self.tree)
+
+    @property
+    def english(self) -> str:
+        """The English sentence."""
+        return english.detokenised(self.tokens)
+
+    @property
+    def german(self) -> str:
+        """Its German translation."""
+        return german.text(self.sentence)
+
+    @property
+    def french(self) -> str:
+        """Its French translation."""
+        return french.text(self.sentence)
+
+
+def derive(seed: int, number: int) -> Derivation:
+    """Derivation `number` of the stream `seed`: a pure function of the two."""
+    return Derivation(draw(Random((seed << 48) + number)))

@@ -1,0 +1,249 @@
+"""French: agreement, place of the adjective, clitic pronouns, participle agreement, elision and contraction.
+
+Words stay apart until the sentence is joined: there le and je elide, ce and vieux change before a vowel, de le is du.
+"""
+
+from pipeline.corpora.grammar.lexicon import Profession, lexicon
+from pipeline.corpora.grammar.syntax import (
+    Clause,
+    Coordination,
+    Gap,
+    Nominal,
+    NounPhrase,
+    PrepositionalPhrase,
+    Pronoun,
+    RelativeClause,
+    Sentence,
+)
+
+SUBJECTS = ("je", "tu", "il", "nous", "ils")
+DIRECT = ("me", "te", "le", "nous", "les")
+INDIRECT = ("me", "te", "lui", "nous", "leur")
+STRESSED = ("moi", "toi", "lui", "nous", "eux")
+REFLEXIVE = ("me", "te", "se", "nous", "se")
+DETERMINERS = {
+    "the": ("le", "la", "les"),
+    "a": ("un", "une", ""),
+    "this": ("ce", "cette", "ces"),
+    "every": ("chaque", "chaque", ""),
+    "my": ("mon", "ma", "mes"),
+    "your": ("ton", "ta", "tes"),
+    "his": ("son", "sa", "ses"),
+    "her": ("son", "sa", "ses"),
+    "our": ("notre", "notre", "nos"),
+}
+BEFORE_VOWEL = {
+    **{word: word[:-1] + "'" for word in ("le", "la", "je", "me", "te", "se", "ne", "de", "que")},
+    **{"ce": "cet", "ma": "mon", "ta": "ton", "sa": "son"},
+}
+CONTRACTIONS = {("de", "le"): "du", ("de", "les"): "des", ("à", "le"): "au", ("à", "les"): "aux"}
+ASPIRATED = frozenset(["haut", "haute", "hauts", "hautes", "huit", "onze"])
+TENS = "_ _ vingt trente quarante cinquante soixante soixante quatre-vingt quatre-vingt".split()
+UNITS = (
+    "_ un deux trois quatre cinq six sept huit neuf dix onze douze treize quatorze quinze seize dix-sept dix-huit "
+    "dix-neuf"
+).split()
+
+
+def number(value: int, feminine: bool = False) -> list[str]:
+    """deux ... quatre-vingt-dix-neuf; un agrees."""
+    one = "une" if feminine else "un"
+    if value < 20:
+        return [UNITS[value]]
+    tens, rest = TENS[value // 10], value % (20 if value >= 60 else 10)
+    if rest == 0:
+        return [tens + ("s" if value == 80 else "")]
+    if rest in (1, 11) and value < 80:
+        return [tens, "et", one if rest == 1 else "onze"]
+    return [f"{tens}-{one if rest == 1 else UNITS[rest]}"]
+
+
+def text(sentence: Sentence) -> str:
+    """The French sentence."""
+    main, second, link = sentence.main, sentence.second, sentence.link
+    words = _clause(main)
+    if sentence.question:
+        words = ["est-ce", "que", *words]
+    elif second is not None:
+        following = _clause(second)
+        if isinstance(link, str):
+            words = [*words, ",", {"and": "et", "but": "mais"}[link], *following]
+        elif sentence.second_first:
+            words = [*link.french.split(), *following, ",", *words]
+        else:
+            words = [*words, *link.french.split(), *following]
+    joined = _joined(words) + (" ?" if sentence.question else ".")
+    return joined[0].upper() + joined[1:]
+
+
+def _joined(words: list[str]) -> str:
+    out: list[str] = []
+    following = ""
+    for word in reversed(words):
+        vowel = following[:1] in "aeiouhyéèêàâôœ" and following not in ASPIRATED and following != ""
+        if vowel and word in BEFORE_VOWEL:
+            word = BEFORE_VOWEL[word]
+        elif "*" in word:  # vieux*vieil
+            word = word.split("*")[vowel]
+        elif word == "si" and following in ("il", "ils"):
+            word = "s'"
+        contracted = CONTRACTIONS.get((word, following))
+        if contracted:
+            out[-1] = word = contracted
+        else:
+            out.append(word)
+        following = word
+    return " ".join(reversed(out)).replace("' ", "'").replace(" ,", ",")
+
+
+def _clause(clause: Clause) -> list[str]:
+    subject, verb, tense, person = clause.subject, clause.verb.french, clause.tense, clause.subject.person
+    words = [clause.time.french, ","] if clause.time and clause.time_first else []
+    words += _nominal(subject)
+    clitics = [REFLEXIVE[person]] if verb.reflexive else []
+    agreement = None
+    if isinstance(clause.indirect, Pronoun):
+        clitics.append(INDIRECT[clause.indirect.person])
+    if isinstance(clause.object, Pronoun):
+        if verb.indirect:
+            clitics.append(INDIRECT[clause.object.person])
+        else:
+            agreement = clause.object.french_gender
+            third = clause.object.person == 2
+            clitics.append("la" if third and agreement[0] == "f" else DIRECT[clause.object.person])
+    elif isinstance(clause.object, Gap) and not verb.indirect:
+        agreement = clause.object.french_gender
+    rest = []
+    if clause.modal:
+        modal = clause.modal.french
+        finite = (modal.imperfect if tense == "past" else modal.present)[person]
+        rest = [*clitics, verb.infinitive]
+        clitics = []
+    elif tense == "future":
+        finite = verb.future[person]
+    elif tense == "perfect" or (tense == "past" and not clause.verb.stative):
+        auxiliary = lexicon().be.french if verb.etre else lexicon().avoir
+        finite = auxiliary.present[person]
+        rest = [_agreeing(verb.participle, subject.french_gender if verb.etre else agreement)]
+    else:
+        finite = (verb.imperfect if tense == "past" else verb.present)[person]
+    words += ["ne", *clitics, finite, "pas"] if clause.negated else [*clitics, finite]
+    if clause.frequency:
+        words.append(clause.frequency.french)
+    return words + rest + _complements(clause)
+
+
+def _agreeing(participle: str, agreement: tuple[str, bool] | None) -> str:
+    if agreement is None:
+        return participle
+    feminine = "e" if agreement[0] == "f" else ""
+    plural = "s" if agreement[1] and not (participle.endswith("s") and not feminine) else ""
+    return ("du" if participle == "dû" and feminine + plural else participle) + feminine + plural
+
+
+def _complements(clause: Clause) -> list[str]:
+    """All that follows the verb."""
+    verb, subject = clause.verb, clause.subject
+    words = [clause.manner.french] if clause.manner else []
+    if clause.object and not isinstance(clause.object, Pronoun | Gap):
+        words += [*(["à"] if verb.french.indirect else []), *_nominal(clause.object)]
+    if clause.indirect and not isinstance(clause.indirect, Pronoun | Gap):
+        words += ["à", *_nominal(clause.indirect)]
+    if clause.prepositional and verb.preposition:
+        words += [*verb.preposition.french, *_nominal(clause.prepositional)]
+    gender, plural = subject.french_gender
+    if isinstance(clause.predicate, Profession):
+        words.append(clause.predicate.french[gender == "f"])
+    elif clause.predicate:
+        words.append(clause.predicate.french[(gender == "f") + 2 * plural])
+    if clause.place and not isinstance(clause.place.phrase, Gap):
+        words += _prepositional(clause.place)
+    if clause.time and not clause.time_first:
+        words.append(clause.time.french)
+    if clause.complement:
+        words += ["que", *_clause(clause.complement)]
+    return words
+
+
+def _prepositional(place: PrepositionalPhrase) -> list[str]:
+    phrase = place.phrase
+    if isinstance(phrase, Pronoun):
+        feminine = phrase.french_gender[0] == "f" and phrase.person in (2, 4)
+        stressed = ("elle" if phrase.person == 2 else "elles") if feminine else STRESSED[phrase.person]
+        return [*place.preposition.french, stressed]
+    return [*place.preposition.french, *_nominal(phrase)]
+
+
+def _nominal(nominal: Nominal) -> list[str]:
+    """Words of a noun phrase, or of a pronoun as subject."""
+    if isinstance(nominal, NounPhrase):
+        return _noun_phrase(nominal)
+    if isinstance(nominal, Pronoun):
+        feminine = nominal.french_gender[0] == "f" and nominal.person in (2, 4)
+        return [("elle" if nominal.person == 2 else "elles") if feminine else SUBJECTS[nominal.person]]
+    if isinstance(nominal, Coordination):
+        return [*_noun_phrase(nominal.first), "et", *_noun_phrase(nominal.second)]
+    return []
+
+
+def _noun_phrase(phrase: NounPhrase) -> list[str]:
+    noun, owner, plural = phrase.noun, phrase.owner, phrase.plural
+    feminine = noun.french_gender == "f"
+    form = feminine + 2 * plural
+    before, after = [], []
+    for adjective in phrase.adjectives:
+        word = adjective.french[form]
+        if not adjective.precedes:
+            after.append(word)
+        elif adjective.before_vowel and form == 0:
+            before.append(f"{word}*{adjective.before_vowel}")
+        else:
+            before.append(word)
+    words = [*_determiner(phrase, feminine, bool(before)), *before, noun.french[plural], *after]
+    if phrase.compound:
+        first = phrase.compound[0]
+        words += ["de", "la" if first.french_gender == "f" else "le", first.french[0]]
+    if owner is not None:
+        words += ["de", *_noun_phrase(owner)]
+    if phrase.place:
+        words += _prepositional(phrase.place)
+    if phrase.relative:
+        words += _relative(phrase, phrase.relative)
+    return words
+
+
+def _determiner(phrase: NounPhrase, feminine: bool, adjective_follows: bool) -> list[str]:
+    determiner, plural = phrase.determiner, phrase.plural
+    figures = number(phrase.number, feminine) if phrase.number else []
+    if determiner == "name":
+        return []
+    if determiner == "many":
+        return ["beaucoup", "de"]
+    if phrase.owner is not None and phrase.owner.determiner == "name":
+        determiner = "the"
+    if determiner == "":
+        if figures:
+            return figures
+        if plural:
+            return ["de" if adjective_follows else "des"]
+        return ["de", "la" if feminine else "le"]
+    return [DETERMINERS[determiner][2 if plural else feminine], *figures]
+
+
+def _relative(head: NounPhrase, relative: RelativeClause) -> list[str]:
+    clause = relative.clause
+    if relative.preposition or relative.role == "indirect":
+        preposition = relative.preposition.french if relative.preposition else ["à"]
+        return [*preposition, *_which(head), *_clause(clause)]
+    if relative.role == "object" and clause.verb.french.indirect:
+        return ["à", *_which(head), *_clause(clause)]
+    return ["qui" if relative.role == "subject" else "que", *_clause(clause)]
+
+
+def _which(head: NounPhrase) -> list[str]:
+    if head.noun.kind == "P":
+        return ["qui"]
+    feminine = head.noun.french_gender == "f"
+    if head.plural:
+        return ["lesquelles" if feminine else "lesquels"]
+    return ["laquelle" if feminine else "lequel"]

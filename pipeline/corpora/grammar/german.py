@@ -1,0 +1,208 @@
+"""German: case, agreement and declension; verb second in main clauses, last in others; the bracket of split verbs.
+
+A clause is: (front) finite verb | middle field | rest of the verb; in subordinate clauses the finite verb comes last.
+Commas are tokens of their own until the sentence is joined.
+"""
+
+from pipeline.corpora.grammar.inflection import (
+    A_ENDINGS,
+    ACCUSATIVE,
+    DATIVE,
+    GENITIVE,
+    MIXED_ENDINGS,
+    NOMINATIVE,
+    STRONG_ENDINGS,
+    THE,
+    THIS_ENDINGS,
+    WEAK_ENDINGS,
+)
+from pipeline.corpora.grammar.lexicon import Profession, lexicon
+from pipeline.corpora.grammar.syntax import (
+    Clause,
+    Coordination,
+    Gap,
+    Nominal,
+    NounPhrase,
+    PrepositionalPhrase,
+    Pronoun,
+    RelativeClause,
+    Sentence,
+)
+
+PRONOUNS = (
+    ("ich", "du", "", "wir", "sie"),
+    ("mich", "dich", "", "uns", "sie"),
+    ("mir", "dir", "", "uns", "ihnen"),
+)
+THIRD = {"m": ("er", "ihn", "ihm"), "f": ("sie", "sie", "ihr"), "n": ("es", "es", "ihm")}
+POSSESSIVES = {"a": "ein", "my": "mein", "your": "dein", "his": "sein", "her": "ihr", "our": "unser"}
+WHICH = {**THE, "p": ("die", "die", "denen", "deren")}
+CONTRACTIONS = {"in dem": "im", "in das": "ins", "zu dem": "zum", "zu der": "zur", "von dem": "vom", "an das": "ans"}
+TENS = "_ _ zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig".split()
+UNITS = (
+    "_ ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn sechzehn siebzehn "
+    "achtzehn neunzehn"
+).split()
+
+
+def number(value: int) -> str:
+    """zwei ... neunundneunzig."""
+    if value < 20:
+        return UNITS[value]
+    return (f"{UNITS[value % 10]}und" if value % 10 else "") + TENS[value // 10]
+
+
+def text(sentence: Sentence) -> str:
+    """The German sentence."""
+    main, second, link = sentence.main, sentence.second, sentence.link
+    if second is None:
+        words = _clause(main, "inverted" if sentence.question else "second")
+    elif isinstance(link, str):
+        joint = {"and": "und", "but": "aber"}[link]
+        words = [*_clause(main, "second"), ",", joint, *_clause(second, "second")]
+    else:
+        subordinate = [link.german[second.tense == "past"], *_clause(second, "last")]
+        if sentence.second_first:
+            words = [*subordinate, ",", *_clause(main, "inverted")]
+        else:
+            words = [*_clause(main, "second"), ",", *subordinate]
+    return _joined(words, "?" if sentence.question else ".")
+
+
+def _joined(words: list[str], end: str) -> str:
+    joined = " ".join(words).replace(" , ,", " ,").replace(" ,", ",").rstrip(",") + end
+    return joined[0].upper() + joined[1:]
+
+
+def _clause(clause: Clause, order: str) -> list[str]:
+    """Words of a clause; `order` of the finite verb: second, inverted (something else stands in front), last."""
+    finite, bracket, last = _verbs(clause)
+    middle: list[str] = []
+    tail: list[str] = []
+    fronted = order == "second"
+    front: list[str] = []
+    if clause.time and clause.time_first:
+        front = [clause.time.german]
+    elif fronted:
+        front = _nominal(clause.subject, NOMINATIVE)
+    if not (fronted and not clause.time_first):
+        middle += _nominal(clause.subject, NOMINATIVE)
+    indirect = clause.indirect
+    first_case = DATIVE if clause.verb.frame == "d" else ACCUSATIVE
+    if isinstance(clause.object, Pronoun):
+        middle += _nominal(clause.object, first_case)
+    if isinstance(indirect, Pronoun):
+        middle += _nominal(indirect, DATIVE)
+    if clause.time and not clause.time_first:
+        middle.append(clause.time.german)
+    if clause.frequency:
+        middle.append(clause.frequency.german)
+    if indirect and not isinstance(indirect, Pronoun):
+        middle += _nominal(indirect, DATIVE)
+    if isinstance(clause.object, NounPhrase):
+        core, tail = _noun_phrase(clause.object, first_case)
+        final = not (clause.negated or clause.manner or clause.place)
+        middle += core if final else core + tail
+        tail = tail if final else []
+    elif clause.object and not isinstance(clause.object, Pronoun):
+        middle += _nominal(clause.object, first_case)
+    if clause.negated:
+        middle.append("nicht")
+    if clause.manner:
+        middle.append(clause.manner.german)
+    if clause.prepositional and clause.verb.preposition:
+        middle += _prepositional(PrepositionalPhrase(clause.verb.preposition, clause.prepositional))
+    if isinstance(clause.predicate, Profession):
+        middle.append(clause.predicate.german[clause.subject.german_gender == "f"])
+    elif clause.predicate:
+        middle.append(clause.predicate.german)
+    if clause.place and not isinstance(clause.place.phrase, Gap):
+        middle += _prepositional(clause.place)
+    words = [*middle, *last] if order == "last" else [*front, finite, *middle, *bracket]
+    words += tail
+    if clause.complement:
+        words += [",", "dass", *_clause(clause.complement, "last")]
+    return words
+
+
+def _verbs(clause: Clause) -> tuple[str, list[str], list[str]]:
+    """The finite verb, the rest of the verb where they are apart, and both together at the end of a clause."""
+    verb, person, tense = clause.verb.german, clause.subject.person, clause.tense
+    if clause.modal:
+        modal = clause.modal.german
+        finite, rest = (modal.past if tense == "past" else modal.present)[person], verb.infinitive
+    elif tense == "future":
+        finite, rest = lexicon().become.german.present[person], verb.infinitive
+    elif tense == "perfect":
+        auxiliary = lexicon().be.german if verb.sein else lexicon().haben
+        finite, rest = auxiliary.present[person], verb.participle
+    else:
+        finite = (verb.past if tense == "past" else verb.present)[person]
+        return finite, [verb.prefix] if verb.prefix else [], [verb.prefix + finite]
+    return finite, [rest], [rest, finite]
+
+
+def _nominal(nominal: Nominal, case: int) -> list[str]:
+    if isinstance(nominal, NounPhrase):
+        core, tail = _noun_phrase(nominal, case)
+        return core + tail
+    if isinstance(nominal, Pronoun):
+        return [PRONOUNS[case][nominal.person] or THIRD[nominal.german_gender][case]]
+    if isinstance(nominal, Coordination):
+        return [*_nominal(nominal.first, case), "und", *_nominal(nominal.second, case)]
+    return []
+
+
+def _noun_phrase(phrase: NounPhrase, case: int) -> tuple[list[str], list[str]]:
+    """Its words, and its relative clause between commas."""
+    noun, owner, gender = phrase.noun, phrase.owner, phrase.german_gender
+    named = owner is not None and owner.determiner == "name"
+    words, endings = _determiner(phrase, gender, case)
+    if owner is not None and named:
+        words, endings = [owner.noun.german[0][GENITIVE]], STRONG_ENDINGS
+    if phrase.number:
+        words.append(number(phrase.number))
+    words += [adjective.german_stem + endings[gender][case] for adjective in phrase.adjectives]
+    word = noun.german[phrase.plural][case]
+    words.append(phrase.compound[1] + word.lower() if phrase.compound else word)
+    if owner is not None and not named:
+        words += _nominal(owner, GENITIVE)
+    if phrase.place:
+        words += _prepositional(phrase.place)
+    return words, _relative(gender, phrase.relative) if phrase.relative else []
+
+
+def _determiner(phrase: NounPhrase, gender: str, case: int) -> tuple[list[str], dict[str, tuple[str, str, str, str]]]:
+    """The determiner, and the endings of the adjectives after it."""
+    determiner = phrase.determiner
+    if determiner == "the":
+        return [THE[gender][case]], WEAK_ENDINGS
+    if determiner in ("", "name"):
+        return [], STRONG_ENDINGS
+    if determiner == "many":
+        return ["viel" + STRONG_ENDINGS[gender][case]], STRONG_ENDINGS
+    if determiner in ("this", "every"):
+        return [("dies" if determiner == "this" else "jed") + THIS_ENDINGS[gender][case]], WEAK_ENDINGS
+    return [POSSESSIVES[determiner] + A_ENDINGS[gender][case]], MIXED_ENDINGS
+
+
+def _prepositional(place: PrepositionalPhrase) -> list[str]:
+    preposition, phrase = place.preposition, place.phrase
+    words = _nominal(phrase, preposition.german_case)
+    if isinstance(phrase, NounPhrase) and phrase.determiner == "the" and words:
+        contracted = CONTRACTIONS.get(f"{preposition.german} {words[0]}")
+        if contracted and not (phrase.owner and phrase.owner.determiner == "name"):
+            return [contracted, *words[1:]]
+    return [preposition.german, *words]
+
+
+def _relative(gender: str, relative: RelativeClause) -> list[str]:
+    """, der den Hund sieht,"""
+    clause = relative.clause
+    if relative.preposition:
+        opening = [relative.preposition.german, WHICH[gender][relative.preposition.german_case]]
+    elif relative.role == "object":
+        opening = [WHICH[gender][DATIVE if clause.verb.frame == "d" else ACCUSATIVE]]
+    else:
+        opening = [WHICH[gender][NOMINATIVE if relative.role == "subject" else DATIVE]]
+    return [",", *opening, *_clause(clause, "last"), ","]

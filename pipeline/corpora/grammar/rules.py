@@ -1,0 +1,320 @@
+"""The rules of the grammar: which sentences there are, and how often. Everything is drawn from one random stream.
+
+A rule draws what the sentence means (its abstract syntax) and never asks how a language says it. What English leaves
+open is not drawn, so that the English sentence decides its translation: `it` and `they` always stand for the object of
+the clause before (its subject where it has no object); `you` is one person, du and tu.
+"""
+
+from random import Random
+
+from pipeline.corpora.grammar.lexicon import Lexicon, Noun, Preposition, Verb, Zipf, lexicon
+from pipeline.corpora.grammar.syntax import (
+    Clause,
+    Coordination,
+    Determiner,
+    Gap,
+    Nominal,
+    NounPhrase,
+    PrepositionalPhrase,
+    Pronoun,
+    RelativeClause,
+    Sentence,
+    Tense,
+)
+
+DEPTH_DECAY = 0.35
+"""A relative clause inside another is so many times as likely: the depth is unbounded, and falls geometrically."""
+RELATIVE = 0.07
+TENSES: Zipf[Tense] = Zipf(["present", "present", "past", "past", "perfect", "future", "progressive"])
+FRAMES = Zipf(["t", "t", "b", "t", "t", "i", "m", "t", "g", "c", "d", "p", "l", "t"])
+DETERMINERS: Zipf[Determiner] = Zipf(["the", "the", "the", "a", "my", "this", "the", "his", "her", "your", "our"])
+NO_PROGRESSIVE = frozenset(["be", "see", "hear", "find", "forget", "know", "say", "believe", "hope"])
+LETTERS = {"present": "p", "progressive": "p", "past": "h", "perfect": "", "future": "f"}
+"""Of tenses, as in the tables of times and conjunctions."""
+
+
+class Rules:
+    """The rules over one random stream."""
+
+    def __init__(self, random: Random, words: Lexicon) -> None:
+        self.random = random
+        self.words = words
+
+    def chance(self, probability: float) -> bool:
+        """True so often."""
+        return self.random.random() < probability
+
+    def sentence(self) -> Sentence:
+        """A whole sentence."""
+        kind = self.random.random()
+        if kind < 0.66:
+            return Sentence(self.clause(fronting=True))
+        if kind < 0.72:
+            return Sentence(self.clause(question=True), question=True)
+        if kind < 0.86:
+            return self.with_pronoun()
+        return self.subordination()
+
+    def subordination(self) -> Sentence:
+        """The dog runs because the cat sleeps; when the cat sleeps, the dog runs."""
+        tense: Tense = "past" if self.chance(0.4) else "present"
+        conjunction = self.words.conjunctions[LETTERS[tense]].pick(self.random)
+        second = self.clause(tense, short=True)
+        return Sentence(self.clause(tense, short=True), second, conjunction, self.chance(0.4))
+
+    def with_pronoun(self) -> Sentence:
+        """The lamp is old, but I like it: what the pronoun stands for decides its form."""
+        tense: Tense = "past" if self.chance(0.4) else "present"
+        main = self.clause(tense, short=True, frame="b" if self.chance(0.35) else "t", full=True)
+        meant = main.object or main.subject
+        if not isinstance(meant, NounPhrase) or meant.noun.sex == "n" and not meant.plural or meant.determiner == "":
+            return Sentence(main)
+        pronoun = Pronoun(4 if meant.plural else 2, meant.noun)
+        if self.chance(0.5):
+            second = self.clause(tense, frame="b", subject=pronoun, short=True)
+        else:
+            verbs = [verb for verb in self.words.verbs if verb.frame == "t" and meant.noun.kind in verb.objects]
+            if not verbs:
+                return Sentence(main)
+            subject = self.speaker() if self.chance(0.6) else self.noun_phrase("P", short=True)
+            if isinstance(subject, NounPhrase) and meant.noun.kind in "PA":
+                subject = self.speaker()
+            second = self.clause(tense, subject=subject, verb=Zipf(verbs).pick(self.random), object_=pronoun, short=True)
+        if self.chance(0.6):
+            return Sentence(main, second, "but" if self.chance(0.6) else "and")
+        return Sentence(main, second, self.words.conjunctions[LETTERS[tense]].lemmas[0])
+
+    def speaker(self) -> Pronoun:
+        """I, you or we."""
+        return Pronoun((0, 3, 1)[min(int(self.random.random() * 3.5), 2) if self.chance(0.5) else 0])
+
+    def clause(
+        self,
+        tense: Tense | None = None,
+        *,
+        frame: str | None = None,
+        verb: Verb | None = None,
+        subject: Nominal | None = None,
+        object_: Nominal | None = None,
+        kinds: str = "P",
+        fronting: bool = False,
+        question: bool = False,
+        short: bool = False,
+        full: bool = False,
+        depth: int = 0,
+    ) -> Clause:
+        """A clause, what is given kept. `kinds`: of a subject to be drawn; `short`: few additions; `full`: no pronouns."""
+        random, words = self.random, self.words
+        if verb is None:
+            frame = frame or FRAMES.pick(random)
+            if frame == "c" and (depth or short):
+                frame = "t"
+            verb = self.copula() if frame == "b" else words.verbs_of[frame].pick(random)
+        frame = verb.frame
+        tense = tense or TENSES.pick(random)
+        if tense == "progressive" and (verb.stative or verb.english.base in NO_PROGRESSIVE):
+            tense = "present"
+        if tense == "perfect" and verb.stative:
+            tense = "past"
+        if subject is None:
+            subject = self.subject(verb, full, question, short, depth)
+        modal = None
+        if tense in ("present", "past") and not verb.stative and frame not in "cb" and self.chance(0.12):
+            modal = words.modals.pick(random)
+        clause = Clause(subject, verb, tense, modal)
+        added: dict[str, object] = {}
+        if frame == "b":
+            added["predicate"] = self.predicate(subject)
+        elif frame in "tdg":
+            added["object"] = object_ or self.object(verb, full, short, depth)
+        if frame == "g":
+            pronoun = self.chance(0.35) and isinstance(subject, NounPhrase)
+            added["indirect"] = self.speaker() if pronoun else self.noun_phrase("P", short=True)
+        elif frame == "p":
+            added["prepositional"] = self.noun_phrase(verb.objects, short=short, depth=depth)
+        elif frame == "c":
+            inner: Tense = "past" if tense in ("past", "perfect") else "present"
+            added["complement"] = self.clause(inner, short=True, depth=depth + 1)
+            return clause._replace(**added)  # type: ignore[arg-type]
+        free = 0.4 if short else 1.0
+        final = added.get("object")
+        definite = not isinstance(final, NounPhrase) or final.determiner not in ("a", "", "many")
+        if modal is None and definite and tense in ("present", "past") and self.chance(0.06):
+            added["negated"] = True
+        elif self.chance(0.07 * free):
+            added["frequency"] = words.frequencies.pick(random)
+        elif frame in "tim" and not verb.stative and self.chance(0.06 * free):
+            added["manner"] = words.manners.pick(random)
+        added["place"] = self.place(frame, free)
+        letter = LETTERS[tense] if modal is None or tense == "past" else "p"
+        if letter and self.chance(0.16 * free) and "frequency" not in added:
+            added["time"] = words.times[letter].pick(random)
+            added["time_first"] = fronting and self.chance(0.6)
+        return clause._replace(**added)  # type: ignore[arg-type]
+
+    def copula(self) -> Verb:
+        """be, at times become."""
+        return self.words.become if self.chance(0.1) else self.words.be
+
+    def subject(self, verb: Verb, full: bool, question: bool, short: bool, depth: int) -> Nominal:
+        """Who does it."""
+        if verb.frame == "b" and self.chance(0.55):
+            return self.noun_phrase("TPLCDBARSVN" if self.chance(0.5) else "TDCR", depth=depth, short=short)
+        kinds = "A" if "A" in verb.subjects and self.chance(0.35) else "P"
+        if not full and kinds == "P":
+            chance = self.random.random()
+            if chance < 0.2:
+                return self.speaker()
+            if chance < 0.3:
+                return Pronoun(2, self.words.noun_of["man" if self.chance(0.5) else "woman"])
+            if chance < 0.38:
+                return NounPhrase(self.words.names.pick(self.random), "name")
+            if chance < 0.41 and not short and not question:
+                return Coordination(self.noun_phrase("P", plain=True), self.noun_phrase("P", plain=True))
+        return self.noun_phrase(kinds, depth=depth, short=short)
+
+    def object(self, verb: Verb, full: bool, short: bool, depth: int) -> Nominal:
+        """What it is done to."""
+        if verb.objects in ("M", "K") or (verb.objects == "FM" and self.chance(0.3)):
+            return self.noun_phrase("K" if verb.objects == "K" else "M", short=short)
+        if "P" in verb.objects and not full and self.chance(0.08):
+            return self.speaker()
+        kinds = verb.objects.replace("M", "")
+        return self.noun_phrase(kinds, depth=depth, short=short or verb.frame == "g", bare=True)
+
+    def predicate(self, subject: Nominal) -> object:
+        """old, or a teacher."""
+        noun = subject.noun if isinstance(subject, NounPhrase | Pronoun) else None
+        kind = noun.kind if noun else "P"
+        singular = subject.person in (0, 1, 2)
+        if kind in ("P", "name") and singular and (noun is None or noun.sex in ("m", "f")) and self.chance(0.15):
+            if noun is None or noun.german_gender != "n":
+                return self.words.professions.pick(self.random)
+        return self.words.adjectives_of["P" if kind == "name" else kind].pick(self.random)
+
+    def place(self, frame: str, free: float) -> PrepositionalPhrase | None:
+        """in the garden; into the garden with verbs of motion."""
+        words, chance = self.words, self.random.random()
+        if frame == "m":
+            return self.prepositional("to" if chance < 0.6 else "into")
+        if frame == "l":
+            return self.prepositional("in" if chance < 0.8 else "next to")
+        if frame in "bpcg" or chance > 0.2 * free:
+            return None
+        chance = self.random.random()
+        if chance < 0.25:
+            who: NounPhrase | Pronoun = self.noun_phrase("P", short=True, plain=True)
+            return PrepositionalPhrase(words.prepositions["with" if chance < 0.18 else "without" if chance < 0.2 else "for"], who)
+        return self.prepositional("in" if chance < 0.75 else "behind" if chance < 0.85 else "next to")
+
+    def prepositional(self, name: str) -> PrepositionalPhrase:
+        """A place, with the nouns that go with the preposition."""
+        preposition = self.words.prepositions[name]
+        return PrepositionalPhrase(preposition, self.noun_phrase(preposition.kinds, plain=True))
+
+    def noun_phrase(
+        self, kinds: str, *, depth: int = 0, short: bool = False, plain: bool = False, bare: bool = False
+    ) -> NounPhrase:
+        """A noun of the kinds and what goes with it. `plain`: article and adjective at most; `bare`: books, three books."""
+        random, words = self.random, self.words
+        noun = words.nouns_of(kinds).pick(random)
+        kind = noun.kind
+        mass = kind in "MK"
+        determiner = DETERMINERS.pick(random)
+        plural, number = not mass and self.chance(0.1 if plain else 0.22), 0
+        if mass:
+            determiner = "" if self.chance(0.6) or determiner == "a" else determiner
+        elif plural:
+            if determiner == "a":
+                determiner = "" if bare else "the"
+            if self.chance(0.25):
+                number = self.number()
+                determiner = "" if self.chance(0.6) else determiner
+            elif bare and self.chance(0.2):
+                determiner = "many" if self.chance(0.4) else ""
+        elif self.chance(0.03) and not plain:
+            determiner = "every"
+        phrase = NounPhrase(noun, determiner, plural, number)
+        if self.chance(0.15 if plain else 0.35):
+            phrase = phrase._replace(adjectives=self.adjectives(kind))
+        if plain or mass:
+            return phrase
+        if noun.english[0] in words.compounds and self.chance(0.4):
+            first = words.compounds[noun.english[0]]
+            return phrase._replace(compound=first[int(random.random() * len(first))])
+        if short:
+            return phrase
+        return self.extended(phrase, depth)
+
+    def number(self) -> int:
+        """Mostly two to ten, at times up to ninety-nine."""
+        return 2 + int(self.random.random() * (9 if self.chance(0.8) else 98))
+
+    def adjectives(self, kind: str) -> tuple:
+        """One adjective; or two, the second of which follows the noun in French."""
+        words = self.words
+        first = words.adjectives_of[kind].pick(self.random)
+        if first.precedes and self.chance(0.12) and words.colours_of[kind].lemmas:
+            return first, words.colours_of[kind].pick(self.random)
+        return (first,)
+
+    def extended(self, phrase: NounPhrase, depth: int) -> NounPhrase:
+        """With an owner, a place or a relative clause."""
+        kind, chance = phrase.noun.kind, self.random.random()
+        decay = DEPTH_DECAY**depth
+        if chance < RELATIVE * decay and phrase.determiner not in ("", "many", "every"):
+            return phrase._replace(relative=self.relative(phrase, depth))
+        if chance > 1 - 0.06 * decay:
+            if kind in "TDRCVA" or kind == "P" and phrase.noun.english[0] in ("friend", "teacher", "doctor", "neighbour"):
+                name = self.chance(0.6)
+                owner = NounPhrase(self.words.names.pick(self.random), "name") if name else self.noun_phrase("P", plain=True)
+            elif kind == "B":
+                owner = self.noun_phrase("L", plain=True)
+            else:
+                return phrase
+            if owner.determiner == "" or phrase.determiner != "the":
+                return phrase
+            return phrase._replace(owner=owner)
+        return phrase
+
+    def relative(self, head: NounPhrase, depth: int) -> RelativeClause:
+        """who sleeps; that I see; with whom I work; in which we live."""
+        kind, random, words = head.noun.kind, self.random, self.words
+        gap = Gap(head.person, head.german_gender, head.french_gender)
+        tense: Tense = ("present", "past", "perfect")[int(random.random() * 2.5)]  # type: ignore[assignment]
+        chance = random.random()
+        if kind in "PA" and chance < 0.55:
+            frame = FRAMES.pick(random)
+            while frame == "c" or kind not in words.verbs_of.get(frame, words.verbs_of["t"]).lemmas[0].subjects:
+                frame = "t"
+                break
+            fitting = [verb for verb in words.verbs_of["t" if frame == "b" else frame].lemmas if kind in verb.subjects]
+            verb = Zipf(fitting).pick(random) if fitting else words.verbs_of["i"].lemmas[0]
+            return RelativeClause("subject", self.clause(tense, verb=verb, subject=gap, short=True, depth=depth + 1))
+        subject = self.speaker() if self.chance(0.4) else self.noun_phrase("P", short=self.chance(0.5), depth=depth + 1)
+        if kind == "P" and chance < 0.65:
+            clause = self.clause(tense, frame="g", subject=subject, short=True, depth=depth + 1)
+            return RelativeClause("indirect", clause._replace(indirect=gap))
+        preposition: Preposition | None = None
+        if kind == "P" and chance < 0.72:
+            preposition, frame = words.prepositions["with"], "i"
+        elif kind == "L" and chance < 0.5:
+            preposition, frame = words.prepositions["in"], "l" if chance < 0.25 else "i"
+        if preposition:
+            clause = self.clause(tense, frame=frame, subject=subject, short=True, depth=depth + 1)
+            placed = PrepositionalPhrase(preposition, gap)
+            return RelativeClause("place", clause._replace(place=placed, negated=False), preposition)
+        verbs = [verb for verb in words.verbs if verb.frame in "td" and kind in verb.objects]
+        verb = Zipf(verbs).pick(random)
+        clause = self.clause(tense, verb=verb, subject=subject, object_=gap, short=True, depth=depth + 1)
+        return RelativeClause("object", clause)
+
+
+def draw(random: Random) -> Sentence:
+    """A sentence."""
+    return Rules(random, lexicon()).sentence()
+
+
+def meant_by(noun: Noun) -> Pronoun:
+    """The pronoun for a noun."""
+    return Pronoun(2, noun)

@@ -1,0 +1,144 @@
+"""Decoding of the test sets by Ray actors (§6.1), each holding the model once.
+
+The sentences of all test sets are dealt out in chunks to whichever actor is free, so a slow or late one delays nothing.
+A dead actor is started again and its chunk redone. The layout decides the time taken, not the translations.
+"""
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import ray
+import torch
+from ray.exceptions import RayTaskError
+
+from pipeline.artifacts import Checkpoint, Context, Corpus, Hypotheses
+from pipeline.errors import UserError
+from pipeline.lines import read_lines, write_lines
+from pipeline.settings import DecodingSettings
+from pipeline.translation import Translation, Translator
+
+logger = logging.getLogger(__name__)
+
+CHUNK_SENTENCES = 500
+"""At most; enough to fill batches of one length, few enough that a dead actor costs little."""
+RESTARTS = 3
+"""Of one actor, and of one chunk."""
+PATIENCE_S = 60
+"""Without any news for so long, say what is being waited for."""
+
+
+class Chunk(NamedTuple):
+    """Neighbouring sentences of one test set."""
+
+    test_set: str
+    first: int
+    lines: list[str]
+
+
+class DecodingWorker:
+    """A translator in a process of its own, loaded by the first call so that a bad checkpoint is that call's error."""
+
+    def __init__(self, checkpoint_folder: Path, settings: DecodingSettings) -> None:
+        self._arguments = checkpoint_folder, settings, "cuda" if settings.gpu else "cpu"
+        torch.set_num_threads(settings.threads)
+
+    @cached_property
+    def _translator(self) -> Translator:
+        return Translator(*self._arguments)
+
+    def translate(self, lines: Sequence[str]) -> tuple[list[Translation], float]:
+        """The translations and the seconds they took; no lines: just gets ready."""
+        translator = self._translator
+        started = time.perf_counter()
+        return translator.translations(lines), time.perf_counter() - started
+
+
+def decode(context: Context, checkpoint: Checkpoint, corpus: Corpus, settings: DecodingSettings) -> Hypotheses:
+    """Translates the test sets of a corpus: `<test set>.<language>`, one sentence a line, and `decoding.json`.
+
+    decoding.json: {"test_sets": {name: {"sentences", "seconds", "tokens"}}, "settings"}; seconds are summed over
+    workers, without loading; tokens are those decoded, END_ID counted. Raises UserError where the checkpoint is no
+    good, the corpus has no test set, or the cluster has no GPU and `settings.gpu` asks for one.
+    """
+    if not corpus.test_sets:
+        raise UserError(f"{corpus.folder} has no test set, only {', '.join(corpus.splits)}; nothing to decode")
+    sources = {
+        name: list(chain.from_iterable(read_lines(shard.source) for shard in corpus.shards(name)))
+        for name in corpus.test_sets
+    }
+    translations: dict[str, list[Translation]] = {name: [Translation("", 0)] * len(sources[name]) for name in sources}
+    seconds = dict.fromkeys(sources, 0.0)
+    total = sum(len(lines) for lines in sources.values())
+    done = 0
+    for chunk, (translated, chunk_s) in _on_actors(_chunks(sources, total, settings.workers), checkpoint, settings):
+        translations[chunk.test_set][chunk.first : chunk.first + len(chunk.lines)] = translated
+        seconds[chunk.test_set] += chunk_s
+        done += len(chunk.lines)
+        context.progress(done, total, "sentences")
+    hypotheses = Hypotheses(context.folder)
+    language = corpus.languages[1]
+    figures: dict[str, dict[str, Any]] = {}
+    for name, lines in translations.items():
+        write_lines(context.folder / f"{name}.{language}", (line.text for line in lines))
+        tokens = sum(line.n_tokens for line in lines)
+        figures[name] = {"sentences": len(lines), "seconds": seconds[name], "tokens": tokens}
+    hypotheses.write_json("decoding.json", {"test_sets": figures, "settings": settings.model_dump(mode="json")})
+    return hypotheses
+
+
+def _chunks(sources: dict[str, list[str]], total: int, workers: int) -> list[Chunk]:
+    """About four a worker, so that they end together."""
+    size = max(1, min(CHUNK_SENTENCES, -(-total // (4 * workers))) if workers > 1 else CHUNK_SENTENCES)
+    return [
+        Chunk(name, first, lines[first : first + size])
+        for name, lines in sources.items()
+        for first in range(0, len(lines), size)
+    ]
+
+
+def _on_actors(
+    chunks: list[Chunk], checkpoint: Checkpoint, settings: DecodingSettings
+) -> Iterator[tuple[Chunk, tuple[list[Translation], float]]]:
+    """Each chunk with what `translate` gives for it, as they come; the actors live until the last."""
+    if settings.gpu and not ray.cluster_resources().get("GPU"):
+        raise UserError("gpu is set, but the Ray cluster has no GPU; unset it or join a node that has one")
+    actor_class = ray.remote(DecodingWorker).options(
+        num_cpus=settings.threads,
+        num_gpus=1 if settings.gpu else 0,
+        max_restarts=RESTARTS,
+        max_task_retries=RESTARTS,
+    )
+    waiting = list(reversed(chunks))
+    actors = [actor_class.remote(checkpoint.folder, settings) for _ in range(min(settings.workers, len(chunks)))]
+    # An actor the cluster has no room for yet gets no chunk before it answers.
+    running: dict[Any, tuple[Any, Chunk | None]] = {actor.translate.remote([]): (actor, None) for actor in actors}
+    unfinished = len(chunks)
+    try:
+        while unfinished:
+            ready, _ = ray.wait(list(running), timeout=PATIENCE_S)
+            if not ready:
+                logger.warning(
+                    "no news from %d decoding workers for %d s; each needs %d CPUs%s",
+                    *(len(running), PATIENCE_S, settings.threads, " and a GPU" if settings.gpu else ""),
+                )
+            for reference in ready:
+                actor, chunk = running.pop(reference)
+                result = ray.get(reference)
+                if chunk is not None:
+                    unfinished -= 1
+                    yield chunk, result
+                if waiting:
+                    chunk = waiting.pop()
+                    running[actor.translate.remote(chunk.lines)] = actor, chunk
+    except RayTaskError as error:
+        if isinstance(error.cause, UserError):
+            raise error.cause from None
+        raise
+    finally:
+        for actor in actors:
+            ray.kill(actor)

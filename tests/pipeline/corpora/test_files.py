@@ -1,0 +1,125 @@
+"""pipeline.corpora.files: a user's own text from a TOML file, and the ways such a file is wrong."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pipeline.artifacts import Context
+from pipeline.corpora import aligned
+from pipeline.corpora.files import FilesSettings, read
+from pipeline.errors import UserError
+from pipeline.lines import read_lines, write_lines
+
+TOML = """\
+source = "en"
+target = "de"
+train = [{source = "train.en.gz", target = "train.de.gz"}, {source = "more.en", target = "more.de"}]
+dev = {source = "dev.en", target = "dev.de"}
+[test.second]
+source = "dev.en"
+target = "dev.de"
+[test.a]
+source = "more.en"
+target = "more.de"
+"""
+HEAD = 'source = "en"\ntarget = "de"\n'
+SPLITS = 'train = {source = "more.en", target = "more.de"}\ndev = {source = "dev.en", target = "dev.de"}\n'
+TEST = '[test.t]\nsource = "dev.en"\ntarget = "dev.de"\n'
+
+
+@pytest.fixture
+def folder(tmp_path: Path, data: Path) -> Path:
+    """Excerpts of Europarl and newstest2013, and `corpus.toml`."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    for language in ("en", "de"):
+        europarl = list(read_lines(data / "europarl_sample" / f"train.{language}.gz"))
+        write_lines(folder / f"train.{language}.gz", europarl[:250])
+        write_lines(folder / f"more.{language}", europarl[250:270])
+        news = list(read_lines(data / "newstest2013" / f"newstest2013.{language}.gz"))
+        write_lines(folder / f"dev.{language}", ["", *news[:30]])
+    (folder / "corpus.toml").write_text(TOML)
+    return folder
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Context:
+    """An empty stage folder."""
+    (tmp_path / "stage").mkdir()
+    return Context(tmp_path / "stage")
+
+
+def test_text_is_copied_aligned_into_shards(folder: Path, here: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several training files follow one another over bounded shards; blank dev lines stay, test sets in order."""
+    monkeypatch.setattr(aligned, "SHARD_PAIRS", 100)
+    corpus = read(here, FilesSettings.load(folder / "corpus.toml"))
+    assert corpus.splits == ["train", "dev", "second", "a"]
+    assert corpus.test_sets == ["second", "a"]
+    assert [shard.pairs for shard in corpus.shards("train")] == [100, 100, 70]
+    for side, language in (("source", "en"), ("target", "de")):
+        copied = [line for shard in corpus.shards("train") for line in read_lines(getattr(shard, side))]
+        assert copied == [
+            *read_lines(folder / f"train.{language}.gz"),
+            *read_lines(folder / f"more.{language}"),
+        ]
+    assert list(read_lines(corpus.shards("dev")[0].source)) == list(read_lines(folder / "dev.en"))
+
+
+def test_identity_follows_content_not_place(folder: Path, tmp_path: Path) -> None:
+    """Moved files keep their fingerprint; a changed byte or another order of test sets changes it."""
+    original = FilesSettings.load(folder / "corpus.toml").identity()
+    moved = Path(shutil.copytree(folder, tmp_path / "moved"))
+    assert FilesSettings.load(moved / "corpus.toml").identity() == original
+    first, second, third = TOML.partition("[test.second]")[0], TOML.partition("[test.second]")[2], "[test.second]"
+    head, _, tail = second.partition("[test.a]")
+    (moved / "corpus.toml").write_text(f"{first}[test.a]{tail}{third}{head}")
+    assert FilesSettings.load(moved / "corpus.toml").identity() != original
+    (folder / "more.de").write_bytes((folder / "more.de").read_bytes().replace(b"e", b"x", 1))
+    assert FilesSettings.load(folder / "corpus.toml").identity() != original
+
+
+@pytest.mark.parametrize(
+    ("toml", "message"),
+    [
+        ("source = \n", r"not valid TOML: .*line 1"),
+        (HEAD + SPLITS, r"corpus.toml: test: Field required"),
+        (HEAD + "speed = 3\n" + SPLITS + TEST, r"corpus.toml: speed: Extra inputs are not permitted"),
+        (HEAD + SPLITS.replace("dev =", "[dev]\nx =") + TEST, r"corpus.toml: dev.source: Field required"),
+        (HEAD + SPLITS + TEST.replace("[test.t]", "[test.train]"), r"a test set cannot be named train or dev"),
+        (HEAD + SPLITS + TEST.replace("[test.t]", '[test."../t"]'), r"test\.\.\./t: String should match"),
+        (HEAD.replace("de", "en") + SPLITS + TEST, r"source and target are both 'en'"),
+        (HEAD + SPLITS.replace("dev.de", "./dev.en") + TEST, r"dev: .*are the same file"),
+        (HEAD + SPLITS.replace("more.de", "nothing.de") + TEST, r"names .*nothing.de, which is not a file"),
+        (HEAD + SPLITS.replace('"more.de"', "3") + TEST, r"train.0.target: Input is not a valid path"),
+    ],
+    ids=["syntax", "no test", "extra", "no source", "split", "name", "languages", "same file", "no file", "type"],
+)
+def test_a_wrong_description_is_told_in_one_line(folder: Path, toml: str, message: str) -> None:
+    """The file and the key are named."""
+    (folder / "corpus.toml").write_text(toml)
+    with pytest.raises(UserError, match=message) as caught:
+        FilesSettings.load(folder / "corpus.toml")
+    assert "corpus.toml" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_description_is_told(tmp_path: Path) -> None:
+    """The path is named."""
+    with pytest.raises(UserError, match=r"cannot read .*none.toml: No such file"):
+        FilesSettings.load(tmp_path / "none.toml")
+
+
+def test_unequal_sides_stop_the_stage(folder: Path, here: Context) -> None:
+    """A lost line is found before anything is trained on shifted pairs."""
+    write_lines(folder / "more.de", list(read_lines(folder / "more.de"))[:-1])
+    with pytest.raises(UserError, match=r"more.en has 20 lines and .*more.de has 19"):
+        read(here, FilesSettings.load(folder / "corpus.toml"))
+
+
+def test_empty_files_stop_the_stage(folder: Path, here: Context) -> None:
+    """A split without a pair is named."""
+    for language in ("en", "de"):
+        (folder / f"dev.{language}").write_bytes(b"")
+    with pytest.raises(UserError, match=r"dev.en and .*dev.de are empty: 'dev' needs"):
+        read(here, FilesSettings.load(folder / "corpus.toml"))

@@ -1,0 +1,150 @@
+"""pipeline.corpora.multi30k on the published files, from a folder and from a server on loopback."""
+
+import functools
+import gzip
+import logging
+import shutil
+import threading
+from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from pipeline.artifacts import Context
+from pipeline.corpora import multi30k
+from pipeline.corpora.multi30k import FILES, Multi30kSettings, read
+from pipeline.errors import UserError
+from pipeline.lines import read_lines, write_lines
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Serves a folder without a log."""
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Says nothing."""
+
+
+@pytest.fixture
+def served(tmp_path: Path, data: Path) -> Iterator[tuple[Path, str]]:
+    """A folder with the published files there are, and its address."""
+    folder = tmp_path / "served"
+    shutil.copytree(data / "multi30k", folder, copy_function=shutil.copyfile)
+    folder.chmod(0o755)
+    with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder))) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield folder, f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Context:
+    """An empty stage folder."""
+    (tmp_path / "stage").mkdir()
+    return Context(tmp_path / "stage")
+
+
+@pytest.mark.parametrize("target", ["de", "fr"])
+def test_the_folder_becomes_a_corpus(here: Context, data: Path, target: str) -> None:
+    """Sizes are the published ones, the main test set comes first and text is copied as it is."""
+    corpus = read(here, Multi30kSettings(target=target, data=data / "multi30k"))
+    assert corpus.languages == ("en", target)
+    assert {split: sum(s.pairs for s in corpus.shards(split)) for split in corpus.splits} == {
+        "train": 29000,
+        "dev": 1014,
+        "test_2016_flickr": 1000,
+    }
+    original = gzip.decompress((data / "multi30k" / f"val.{target}.gz").read_bytes())
+    assert corpus.shards("dev")[0].target.read_bytes() == original
+
+
+def test_identity_follows_content_not_place(tmp_path: Path, data: Path) -> None:
+    """A copy elsewhere has the same fingerprint, an edited line another; languages differ."""
+    copy = tmp_path / "copy"
+    shutil.copytree(data / "multi30k", copy, copy_function=shutil.copyfile)
+    original = Multi30kSettings(data=data / "multi30k").identity()
+    assert Multi30kSettings(data=copy).identity() == original
+    assert Multi30kSettings(target="fr", data=copy).identity() != original
+    write_lines(copy / "val.en.gz", ["edited", *list(read_lines(copy / "val.en.gz"))[1:]])
+    assert Multi30kSettings(data=copy).identity() != original
+
+
+def test_the_identity_of_a_download_needs_no_network() -> None:
+    """It comes from the table of hashes and is the same for every mirror."""
+    settings = Multi30kSettings(base_url="http://127.0.0.1:1")
+    assert settings.identity() == Multi30kSettings().identity()
+    assert settings.identity()["files"]["train"] == [FILES["train.en.gz"][1], FILES["train.de.gz"][1]]
+    assert list(settings.identity()["files"])[2:] == ["test_2016_flickr", "test_2017_flickr", "test_2017_mscoco"]
+
+
+def test_edited_files_and_more_test_sets_are_used(
+    here: Context, served: tuple[Path, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """An unpacked file goes before the packed one, an edited packed one is warned of, half a test set skipped."""
+    folder, _ = served
+    write_lines(folder / "train.en", read_lines(folder / "train.en.gz"))
+    write_lines(folder / "val.en.gz", ["edited", *list(read_lines(folder / "val.en.gz"))[1:]])
+    for name in ("test_b.en", "test_b.de", "test_a.en", "test_a.de", "test_half.en"):
+        write_lines(folder / name, ["a sentence"])
+    with caplog.at_level(logging.WARNING):
+        corpus = read(here, Multi30kSettings(data=folder))
+    assert corpus.splits == ["train", "dev", "test_2016_flickr", "test_a", "test_b"]
+    assert next(read_lines(corpus.shards("dev")[0].source)) == "edited"
+    assert [record.args[0].name for record in caplog.records] == ["val.en.gz"]
+
+
+def test_download_checks_and_reads(here: Context, served: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """From a server comes the same corpus as from the folder, and no download stays in the artifact."""
+    folder, url = served
+    for name in list(FILES):  # the 2017 files are not among the tests' data
+        if not (folder / name).exists():
+            monkeypatch.delitem(FILES, name)
+    corpus = read(here, Multi30kSettings(base_url=url))
+    assert list(read_lines(corpus.shards("train")[0].source)) == list(read_lines(folder / "train.en.gz"))
+    assert sorted(path.name for path in here.folder.iterdir()) == ["corpus.json", "dev", "test_2016_flickr", "train"]
+
+
+def test_a_tampered_download_is_refused(here: Context, served: tuple[Path, str]) -> None:
+    """One changed byte stops the stage before anything is read."""
+    folder, url = served
+    content = bytearray((folder / "train.en.gz").read_bytes())
+    content[5000] ^= 1
+    (folder / "train.en.gz").write_bytes(content)
+    with pytest.raises(UserError, match=r"train.en.gz: it is not the file expected"):
+        read(here, Multi30kSettings(base_url=url))
+    assert list(here.folder.iterdir()) == []
+
+
+def test_without_a_network_the_way_out_is_named(here: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one line says --data DIR."""
+    monkeypatch.setattr(multi30k, "fetch", functools.partial(multi30k.fetch, pause_s=0.001))
+    with pytest.raises(UserError, match=r"cannot download http://127.0.0.1:1/train.en.gz: .*pass --data DIR"):
+        read(here, Multi30kSettings(base_url="http://127.0.0.1:1/"))
+
+
+@pytest.mark.parametrize(
+    ("remove", "message"),
+    [
+        ("*", "neither train.en.gz nor train.en"),
+        ("*.de.gz", "neither train.de.gz"),
+        ("test_2016*", "neither test_2016"),
+    ],
+)
+def test_missing_files_are_named(served: tuple[Path, str], remove: str, message: str) -> None:
+    """The first missing file is told before the stage starts."""
+    for path in served[0].glob(remove):
+        path.unlink()
+    with pytest.raises(UserError, match=message):
+        Multi30kSettings(data=served[0]).identity()
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    """The option is in the message."""
+    with pytest.raises(UserError, match=f"--data {tmp_path}/nowhere: No such file"):
+        Multi30kSettings(data=tmp_path / "nowhere").identity()
+
+
+def test_a_relative_folder_holds_in_other_working_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stage may run in a process with another working directory."""
+    monkeypatch.chdir(tmp_path)
+    assert Multi30kSettings(data="data").data == tmp_path / "data"

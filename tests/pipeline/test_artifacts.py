@@ -1,0 +1,92 @@
+"""The store: what is published is whole, and stays as it was published."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.artifacts import Artifact, Corpus, file_sha256, publish
+from pipeline.errors import UserError
+
+
+def _write(folder: Path) -> Artifact:
+    (folder / "part").mkdir(exist_ok=True)
+    (folder / "part" / "text.txt").write_text("ja\n")
+    return Artifact(folder)
+
+
+def test_publish_renames_a_whole_folder_with_its_manifest(tmp_path: Path) -> None:
+    """The artifact lies at its name, with hashes that are those of its files, and nothing is left aside."""
+    artifact = publish(tmp_path / "a", _write, {"stage": "test"})
+    assert artifact.folder == tmp_path / "a"
+    manifest = artifact.manifest
+    assert manifest["stage"] == "test"
+    assert manifest["files"] == {"part/text.txt": {"bytes": 3, "sha256": file_sha256(tmp_path / "a/part/text.txt")}}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a"]
+    with pytest.raises(UserError, match="exists already"):
+        publish(tmp_path / "a", _write, {})
+
+
+def test_a_failed_stage_leaves_nothing_unless_it_resumes(tmp_path: Path) -> None:
+    """An ordinary stage starts anew; one that resumes finds its files, and another try completes them."""
+
+    def fail(folder: Path) -> Artifact:
+        _write(folder)
+        raise RuntimeError("lost")
+
+    with pytest.raises(RuntimeError):
+        publish(tmp_path / "a", fail, {})
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(RuntimeError):
+        publish(tmp_path / "a", fail, {}, resume=True)
+    assert not (tmp_path / "a").exists()
+    resumed = publish(tmp_path / "a", lambda folder: Artifact(folder), {}, resume=True)
+    assert (resumed.folder / "part" / "text.txt").read_text() == "ja\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not Path("/bin/mount").exists(), reason="needs the right to mount a disk")
+def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
+    """On a real file system of 64 KB the message says which disk and what to do, and no folder is left."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("this machine does not let us mount a disk")
+    try:
+
+        def fill(folder: Path) -> Artifact:
+            (folder / "big").write_bytes(bytes(1 << 20))
+            return Artifact(folder)
+
+        with pytest.raises(UserError, match=r"the disk of .* is full .*free some space"):
+            publish(disk / "a", fill, {})
+        assert list(disk.iterdir()) == []
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_folder_of_another_kind_or_broken_json_is_one_line(tmp_path: Path) -> None:
+    """Opening what is no corpus names the file and what to do."""
+    with pytest.raises(UserError, match=r"corpus.json is missing: .* is not a Corpus"):
+        _ = Corpus(tmp_path).splits
+    (tmp_path / "corpus.json").write_text("{")
+    with pytest.raises(UserError, match="not valid JSON"):
+        _ = Corpus(tmp_path).splits
+
+
+def test_a_killed_stage_is_not_published(tmp_path: Path) -> None:
+    """SIGKILL in the middle of writing leaves no folder under the final name; the next call succeeds."""
+    script = (
+        "import os, signal, sys; from pathlib import Path; from pipeline.artifacts import Artifact, publish\n"
+        "def make(folder):\n"
+        "    (folder / 'half').write_text('x'); os.kill(os.getpid(), signal.SIGKILL)\n"
+        "publish(Path(sys.argv[1]), make, {})"
+    )
+    killed = subprocess.run([sys.executable, "-c", script, str(tmp_path / "a")])
+    assert killed.returncode == -9
+    assert not (tmp_path / "a").exists()
+    artifact = publish(tmp_path / "a", _write, {})
+    assert sorted(json.loads((artifact.folder / "manifest.json").read_text())["files"]) == ["part/text.txt"]

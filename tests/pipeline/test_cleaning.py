@@ -1,0 +1,112 @@
+"""pipeline.cleaning: what is dropped, what is kept and how it is counted."""
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.artifacts import Context, Corpus, map_here
+from pipeline.cleaning import clean, reason_to_drop
+from pipeline.corpora.aligned import write_shards
+from pipeline.errors import UserError
+from pipeline.lines import read_lines, read_pairs
+from pipeline.settings import CleaningSettings
+
+BAD = [
+    ("", "leer"),
+    ("blank", " \u2028\t"),
+    ("word " * 251, "Wort " * 251),
+    ("one", "eins zwei drei vier fünf sechs sieben acht neun zehn"),
+]
+
+
+def map_processes(function: Callable[..., Any], calls: Iterable[Sequence[Any]]) -> Iterable[Any]:
+    """`map_here` over two other processes."""
+    with ProcessPoolExecutor(2) as pool:
+        yield from pool.map(function, *zip(*calls, strict=True))
+
+
+def corpus_of(folder: Path, train: list[tuple[str, str]], other: list[tuple[str, str]], shard_pairs: int) -> Corpus:
+    """A corpus over some pairs."""
+    corpus, languages = Corpus(folder), ("en", "de")
+    splits = {"train": write_shards(corpus, "train", languages, train, shard_pairs)}
+    splits |= {split: write_shards(corpus, split, languages, other, shard_pairs) for split in ("dev", "news")}
+    corpus.describe(languages, splits, {})
+    return corpus
+
+
+def pairs_of(corpus: Corpus, split: str) -> list[tuple[str, str]]:
+    """All pairs of a split."""
+    return [pair for shard in corpus.shards(split) for pair in read_pairs(shard.source, shard.target)]
+
+
+@pytest.fixture
+def europarl(data: Path) -> list[tuple[str, str]]:
+    """120 real pairs."""
+    sides = [read_lines(data / "europarl_sample" / f"train.{language}.gz") for language in ("en", "de")]
+    pairs = [pair for _, *pair in zip(range(120), *sides, strict=False)]
+    return [(source, target) for source, target in pairs if source.strip() and target.strip()]
+
+
+@pytest.mark.parametrize("map_calls", [map_here, map_processes])
+def test_bad_pairs_go_and_are_counted(tmp_path: Path, europarl: list[tuple[str, str]], map_calls: Any) -> None:
+    """Of real text with four bad pairs the four are dropped, in whatever process a shard is cleaned."""
+    (tmp_path / "stage").mkdir()
+    corpus = corpus_of(tmp_path / "corpus", europarl[:30] + BAD + europarl[30:], europarl[:5], shard_pairs=50)
+    cleaned = clean(Context(tmp_path / "stage", map=map_calls), corpus, CleaningSettings(shard_pairs=20))
+    assert pairs_of(cleaned, "train") == [(source.strip(), target.strip()) for source, target in europarl]
+    assert cleaned.read_json("corpus.json")["report"] == {
+        "read": len(europarl) + 4,
+        "kept": len(europarl),
+        "dropped": {"blank": 2, "too_long": 1, "ratio": 1},
+        "carriage_returns": 0,
+    }
+    assert max(shard.pairs for shard in cleaned.shards("train")) == 20
+    assert sorted(path.name for path in cleaned.folder.iterdir()) == ["corpus.json", "dev", "news", "train"]
+
+
+def test_dev_and_test_keep_every_line(tmp_path: Path) -> None:
+    """Blank, overlong and lopsided pairs stay, byte for byte but for Windows line ends."""
+    (tmp_path / "stage").mkdir()
+    corpus = corpus_of(tmp_path / "corpus", [("a", "b")], [*BAD, (" x\u2028y\r", "z\r")], shard_pairs=3)
+    cleaned = clean(Context(tmp_path / "stage"), corpus, CleaningSettings())
+    for split in ("dev", "news"):
+        assert pairs_of(cleaned, split) == [*BAD, (" x\u2028y", "z")]
+    assert cleaned.read_json("corpus.json")["report"]["carriage_returns"] == 4
+
+
+def test_separators_inside_training_lines_become_spaces(tmp_path: Path) -> None:
+    """No other program can split the lines again; the French no-break space stays."""
+    (tmp_path / "stage").mkdir()
+    corpus = corpus_of(tmp_path / "corpus", [("a\u2028b\x85\tc\r", "Quoi\u00a0? \x0c\x1c oui\r")], [("a", "b")], 5)
+    cleaned = clean(Context(tmp_path / "stage"), corpus, CleaningSettings())
+    assert pairs_of(cleaned, "train") == [("a b c", "Quoi\u00a0?   oui")]
+    assert cleaned.read_json("corpus.json")["report"]["carriage_returns"] == 2
+
+
+@pytest.mark.parametrize(
+    ("source_words", "target_words", "reason"),
+    [
+        (4, 4, None),
+        (5, 5, "too_long"),
+        (1, 2, None),
+        (1, 3, "ratio"),
+        (3, 1, "ratio"),
+        (0, 0, "blank"),
+        (0, 9, "blank"),
+    ],
+)
+def test_limits_are_the_last_values_allowed(source_words: int, target_words: int, reason: str | None) -> None:
+    """max_words 4 keeps 4 words and max_ratio 2 keeps 1 to 2, on either side."""
+    settings = CleaningSettings(max_words=4, max_ratio=2)
+    assert reason_to_drop("w " * source_words, "w " * target_words, settings) == reason
+
+
+def test_nothing_left_is_a_user_error(tmp_path: Path) -> None:
+    """The line says how many pairs went for which reason."""
+    (tmp_path / "stage").mkdir()
+    corpus = corpus_of(tmp_path / "corpus", BAD, [("a", "b")], shard_pairs=3)
+    with pytest.raises(UserError, match=r"drops all 4 training pairs \(2 blank, 1 too_long, 1 ratio"):
+        clean(Context(tmp_path / "stage"), corpus, CleaningSettings())

@@ -1,0 +1,210 @@
+"""pipeline.encoding: the ids in the files are those of the text, and `batch` gives them back."""
+
+import json
+import pickle
+import tracemalloc
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from model.config import BEGIN_ID, END_ID, PAD_ID, UNKNOWN_ID
+from pipeline.artifacts import Context, Corpus, EncodedDataset, Vocabulary
+from pipeline.corpora.aligned import write_shards
+from pipeline.encoding import EncodedSplit, bucket_bounds, decode_ids, encode, encode_lines
+from pipeline.errors import UserError
+from pipeline.lines import read_lines, read_pairs
+from pipeline.settings import EncodingSettings, VocabularySettings
+from pipeline.vocabulary import learn, load
+
+
+class Prepared(NamedTuple):
+    """The artifacts the tests look at."""
+
+    corpus: Corpus
+    vocabulary: Vocabulary
+    dataset: EncodedDataset
+    train: EncodedSplit
+
+
+MAX_TOKENS = 30
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Prepared:
+    """1500 training pairs of Multi30k in three shards, 100 dev pairs with a blank line, encoded with 800 pieces."""
+    folder = tmp_path_factory.mktemp("encoding")
+    for name in ("vocabulary", "dataset"):
+        (folder / name).mkdir()
+    corpus, languages = Corpus(folder / "corpus"), ("en", "de")
+
+    def pairs(stem: str, n: int) -> Iterator[tuple[str, str]]:
+        sides = [list(read_lines(data / "multi30k" / f"{stem}.{language}.gz"))[:n] for language in languages]
+        return zip(*sides, strict=True)
+
+    splits = {
+        "train": write_shards(corpus, "train", languages, pairs("train", 1500), 600),
+        "dev": write_shards(corpus, "dev", languages, [("", "日"), *pairs("val", 99)], 600),
+    }
+    corpus.describe(languages, splits, {})
+    vocabulary = learn(Context(folder / "vocabulary"), corpus, VocabularySettings(size=800))
+    dataset = encode(Context(folder / "dataset"), corpus, vocabulary, EncodingSettings(max_tokens=MAX_TOKENS))
+    return Prepared(corpus, vocabulary, dataset, EncodedSplit.open(dataset, "train"))
+
+
+def rows_of(split: EncodedSplit) -> list[tuple[list[int], list[int]]]:
+    """Ids of every row without padding, read through `batch` one row at a time."""
+    return [tuple(side[0].tolist() for side in split.batch(np.array([row]))) for row in range(len(split))]
+
+
+def expected(prepared: Prepared, split: str) -> list[tuple[list[int], list[int]]]:
+    """Ids of every pair of the text, straight from sentencepiece."""
+    processor = load(prepared.vocabulary.path)
+    pairs = [pair for shard in prepared.corpus.shards(split) for pair in read_pairs(shard.source, shard.target)]
+    return [tuple([*processor.encode(side), END_ID] for side in pair) for pair in pairs]
+
+
+def test_training_rows_are_the_short_pairs(prepared: Prepared) -> None:
+    """Pairs stay pairs, none is lost or doubled, and those with a side over max_tokens are left out and counted."""
+    short = [pair for pair in expected(prepared, "train") if max(map(len, pair)) <= MAX_TOKENS]
+    assert 0 < len(short) < 1500
+    assert sorted(rows_of(prepared.train)) == sorted(short)
+    described = prepared.dataset.read_json("dataset.json")
+    assert described["left_out"] == 1500 - len(short)
+    assert sum(shard["pairs"] for shard in described["splits"]["train"]) == len(short)
+    assert sum(shard["source_tokens"] for shard in described["splits"]["train"]) == sum(len(s) for s, _ in short)
+    assert sum(shard["target_tokens"] for shard in described["splits"]["train"]) == sum(len(t) for _, t in short)
+    assert described["vocabulary_size"] == 800
+    assert described["languages"] == ["en", "de"]
+
+
+def test_dev_rows_keep_their_order_and_all_of_them(prepared: Prepared) -> None:
+    """Row i is line i, overlong and blank ones included; an unseen character is counted as unknown."""
+    rows = expected(prepared, "dev")
+    assert max(len(side) for pair in rows for side in pair) > MAX_TOKENS
+    assert rows_of(EncodedSplit.open(prepared.dataset, "dev")) == rows
+    unknown = sum(side.count(UNKNOWN_ID) for pair in rows for side in pair)
+    assert unknown >= 1
+    assert prepared.dataset.read_json("dataset.json")["splits"]["dev"][0]["unknown"] == unknown
+
+
+def test_files_are_arrow_with_a_batch_a_bucket(prepared: Prepared) -> None:
+    """Any Arrow reader finds the two columns, and each record batch keeps within the bounds that the schema names."""
+    with pa.ipc.open_file(prepared.dataset.folder / "train" / "00000.arrow") as reader:
+        bounds = [0, *json.loads(reader.schema.metadata[b"bucket_bounds"])]
+        assert reader.schema.names == ["source", "target"]
+        assert reader.num_record_batches == len(bounds) - 1
+        for i in range(reader.num_record_batches):
+            columns = reader.get_batch(i).to_pydict()
+            longer = [max(map(len, pair)) for pair in zip(*columns.values(), strict=True)]
+            assert all(bounds[i] < length <= bounds[i + 1] for length in longer)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_batch_is_plain_padding(prepared: Prepared, draw: st.DataObject) -> None:
+    """For any rows, in any order and doubled, a batch is what a loop over sentences pads."""
+    rows = draw.draw(st.lists(st.integers(0, len(prepared.train) - 1), max_size=20))
+    for side, lengths, ids in zip(
+        prepared.train.batch(np.array(rows, dtype=np.int64)),
+        (prepared.train.source_lengths, prepared.train.target_lengths),
+        zip(*(rows_cached(prepared)[row] for row in rows), strict=True) if rows else ([], []),
+        strict=True,
+    ):
+        longest = max(map(len, ids), default=0)
+        assert side.tolist() == [sentence + [PAD_ID] * (longest - len(sentence)) for sentence in ids]
+        assert lengths[rows].tolist() == [len(sentence) for sentence in ids]
+
+
+_ROWS: dict[Path, list[tuple[list[int], list[int]]]] = {}
+
+
+def rows_cached(prepared: Prepared) -> list[tuple[list[int], list[int]]]:
+    """All rows by pyarrow alone, read once."""
+    folder = prepared.dataset.folder
+    if folder not in _ROWS:
+        tables = [pa.ipc.open_file(path).read_all() for path in sorted((folder / "train").glob("*.arrow"))]
+        columns = pa.concat_tables(tables).to_pydict()
+        _ROWS[folder] = list(zip(columns["source"], columns["target"], strict=True))
+    return _ROWS[folder]
+
+
+def test_rows_outside_are_refused(prepared: Prepared) -> None:
+    """A negative row does not silently mean one from the end."""
+    for row in (-1, len(prepared.train)):
+        with pytest.raises(IndexError, match=f"of a split with {len(prepared.train)}"):
+            prepared.train.batch(np.array([0, row]))
+
+
+def test_a_split_pickles_as_its_place(prepared: Prepared) -> None:
+    """What goes to a worker is a path, not the tokens, and gives the same batches there."""
+    pickled = pickle.dumps(prepared.train)
+    assert len(pickled) < 1000
+    rows = np.array([5, 700, 1])
+    for here, there in zip(prepared.train.batch(rows), pickle.loads(pickled).batch(rows), strict=True):
+        assert here.equal(there)
+
+
+def test_opening_maps_instead_of_reading(prepared: Prepared) -> None:
+    """Only offsets and lengths are in memory: opening takes less than the tokens would."""
+    tracemalloc.start()
+    try:
+        split = EncodedSplit.open(prepared.dataset, "train")
+        assert tracemalloc.get_traced_memory()[0] < 40 * len(split) + 40_000
+    finally:
+        tracemalloc.stop()
+    values = split._sides[0].values[0]
+    assert not values.flags.owndata
+    assert not values.flags.writeable
+
+
+def test_damage_is_told_in_one_line(prepared: Prepared, tmp_path: Path) -> None:
+    """A missing, cut or swapped file, and a split that is not there, are named."""
+    dataset = EncodedDataset(tmp_path)
+    (tmp_path / "dataset.json").write_text(json.dumps({"splits": {"train": [{"pairs": 3}]}}))
+    with pytest.raises(UserError, match="no split 'test'; it has train"):
+        EncodedSplit.open(dataset, "test")
+    with pytest.raises(UserError, match=r"00000.arrow is missing"):
+        EncodedSplit.open(dataset, "train")
+    (tmp_path / "train").mkdir()
+    whole = (prepared.dataset.folder / "train" / "00000.arrow").read_bytes()
+    for content, message in ((whole[:-100], "is damaged"), (b"", "is damaged"), (whole, "does not hold 3 pairs")):
+        (tmp_path / "train" / "00000.arrow").write_bytes(content)
+        with pytest.raises(UserError, match=message):
+            EncodedSplit.open(dataset, "train")
+
+
+def test_nothing_short_enough_is_a_user_error(prepared: Prepared, tmp_path: Path) -> None:
+    """The option to raise is named."""
+    with pytest.raises(UserError, match="no training pair has at most 2 tokens a side; raise max_tokens"):
+        encode(Context(tmp_path), prepared.corpus, prepared.vocabulary, EncodingSettings(max_tokens=2))
+
+
+def test_the_dataset_stands_alone(prepared: Prepared) -> None:
+    """Its copy of the vocabulary is the vocabulary."""
+    assert (prepared.dataset.folder / "joint.model").read_bytes() == prepared.vocabulary.path.read_bytes()
+
+
+def test_ids_decode_up_to_the_end_mark(prepared: Prepared) -> None:
+    """Text comes back from ids that are padded, begun or run on after their end."""
+    processor = load(prepared.vocabulary.path)
+    lines = ["Two young men are outside.", "Zwei Männer stehen am Herd."]
+    ids = encode_lines(processor, lines)
+    assert all(sentence[-1] == END_ID for sentence in ids)
+    assert decode_ids(processor, ids) == lines
+    assert decode_ids(processor, [[BEGIN_ID, *sentence, 77, PAD_ID] for sentence in ids]) == lines
+    assert decode_ids(processor, [ids[0][:-1], [END_ID], []]) == [lines[0], "", ""]
+
+
+@given(st.integers(2, 5000))
+def test_bucket_bounds_rise_to_the_limit(max_tokens: int) -> None:
+    """Every length up to the limit has a bucket at most a half longer, or 8."""
+    bounds = bucket_bounds(max_tokens)
+    assert bounds[-1] == max_tokens
+    assert all(a < b <= max(8, a * 1.5) for a, b in pairwise(bounds))

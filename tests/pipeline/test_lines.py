@@ -1,0 +1,105 @@
+"""pipeline.lines: what counts as a line, and what is said of files that are not text."""
+
+import gzip
+import os
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pipeline.errors import UserError
+from pipeline.lines import read_lines, read_pairs, write_lines, write_pairs
+
+LINE = st.text(st.characters(exclude_characters="\n", codec="utf-8"))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(LINE), st.sampled_from(["lines", "lines.gz"]))
+def test_any_lines_come_back(tmp_path: Path, lines: list[str], name: str) -> None:
+    """Whatever a line holds but a line feed, U+2028, U+0085, form feed or "\\r", it is read as it was written."""
+    if lines and lines[0].startswith("\ufeff"):
+        lines[0] = "x" + lines[0]
+    assert write_lines(tmp_path / name, lines) == len(lines)
+    assert list(read_lines(tmp_path / name)) == lines
+
+
+def test_only_line_feeds_split(tmp_path: Path) -> None:
+    """The separators that `str.splitlines` knows stay inside; a last line needs no end; a byte order mark goes."""
+    path = tmp_path / "x"
+    path.write_bytes("\ufeffa\u2028b\x85c\r\n\n\x0bd\re".encode())
+    assert list(read_lines(path)) == ["a\u2028b\x85c\r", "", "\x0bd\re"]
+
+
+def test_gzip_is_told_by_content(tmp_path: Path) -> None:
+    """A packed file is unpacked whatever its name."""
+    (tmp_path / "x.en").write_bytes(gzip.compress(b"a\nb\n"))
+    assert list(read_lines(tmp_path / "x.en")) == ["a", "b"]
+
+
+def test_the_same_lines_give_the_same_gzip_bytes(tmp_path: Path) -> None:
+    """Neither the time nor the name is in the file, so hashes of content hold."""
+    for name in ("a.gz", "b.gz"):
+        write_lines(tmp_path / name, ["one", "zwei"])
+    assert (tmp_path / "a.gz").read_bytes() == (tmp_path / "b.gz").read_bytes()
+
+
+def test_a_line_feed_inside_a_line_is_refused(tmp_path: Path) -> None:
+    """Writing it would shift all lines after it against the other side."""
+    with pytest.raises(ValueError, match="line 2"):
+        write_lines(tmp_path / "x", ["a", "b\nc"])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"good\nb\xffd\n", r"x, line 2: not UTF-8 \(invalid start byte, byte 2 of the line\)"),
+        (b"\xed\xa0\x80\n", "line 1: not UTF-8"),
+        (b"a" * (1 << 20) + b"b\n", "line 1: longer than 1048576 bytes"),
+        (gzip.compress(os.urandom(200_000).hex().encode())[:-50_000], "damaged gzip file"),
+        (gzip.compress(b"a\n")[:-8] + b"\0" * 8, "damaged gzip file"),
+    ],
+    ids=["latin-1", "surrogate", "no line ends", "cut gzip", "wrong checksum"],
+)
+def test_what_is_not_text_is_named_with_file_and_line(tmp_path: Path, content: bytes, message: str) -> None:
+    """Bad input gets one line that says where it is."""
+    (tmp_path / "x").write_bytes(content)
+    with pytest.raises(UserError, match=message) as caught:
+        list(read_lines(tmp_path / "x"))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_a_user_error(tmp_path: Path) -> None:
+    """So is a folder in place of a file."""
+    for path in (tmp_path / "nothing", tmp_path):
+        with pytest.raises(UserError, match=f"cannot read {path}: "):
+            list(read_lines(path))
+
+
+@pytest.mark.parametrize(("n_source", "n_target"), [(3, 5), (5, 3), (0, 1)])
+def test_unequal_sides_tell_both_counts(tmp_path: Path, n_source: int, n_target: int) -> None:
+    """The message counts both files to their end."""
+    source, target = tmp_path / "s", tmp_path / "t"
+    write_lines(source, ["a"] * n_source)
+    write_lines(target, ["b"] * n_target)
+    with pytest.raises(UserError, match=f"s has {n_source} lines and .*t has {n_target};"):
+        list(read_pairs(source, target))
+
+
+def test_pairs_come_back(tmp_path: Path) -> None:
+    """Blank lines and separators keep the sides aligned."""
+    pairs = [("a", "b"), ("", "\u2028"), ("c\r", "")]
+    assert write_pairs(tmp_path / "s", tmp_path / "t", pairs) == 3
+    assert list(read_pairs(tmp_path / "s", tmp_path / "t")) == pairs
+
+
+def test_reading_streams(tmp_path: Path) -> None:
+    """Memory does not grow with the file: 20 MB are read within 1 MB."""
+    write_lines(tmp_path / "x.gz", ("a line of text " * 10 for _ in range(140_000)))
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in read_lines(tmp_path / "x.gz")) == 140_000
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()

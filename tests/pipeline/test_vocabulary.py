@@ -1,0 +1,105 @@
+"""pipeline.vocabulary: exact size, fixed ids, the same bytes twice, and text that survives."""
+
+from pathlib import Path
+
+import pytest
+
+from model.config import BEGIN_ID, END_ID, PAD_ID, UNKNOWN_ID
+from pipeline.artifacts import Context, Corpus, Vocabulary
+from pipeline.corpora.aligned import write_shards
+from pipeline.errors import UserError
+from pipeline.lines import read_lines
+from pipeline.settings import VocabularySettings
+from pipeline.vocabulary import learn, load
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Corpus:
+    """2000 pairs of Multi30k in three shards."""
+    corpus = Corpus(tmp_path_factory.mktemp("corpus"))
+    sides = [list(read_lines(data / "multi30k" / f"train.{language}.gz"))[:2000] for language in ("en", "de")]
+    sizes = write_shards(corpus, "train", ("en", "de"), zip(*sides, strict=True), 800)
+    corpus.describe(("en", "de"), {"train": sizes}, {})
+    return corpus
+
+
+def learn_in(folder: Path, corpus: Corpus, **settings: int) -> Vocabulary:
+    """`learn` into a new folder."""
+    folder.mkdir()
+    return learn(Context(folder), corpus, VocabularySettings(**settings))
+
+
+def test_the_same_corpus_gives_the_same_bytes(tmp_path: Path, corpus: Corpus) -> None:
+    """Twice, in two folders: neither chance nor place is in the model, and the size is what was asked for."""
+    first, second = (learn_in(tmp_path / name, corpus, size=1000) for name in ("a", "b"))
+    assert first.path.read_bytes() == second.path.read_bytes()
+    processor = load(first.path)
+    assert len(processor) == 1000
+    assert len(list(read_lines(first.folder / "joint.vocab"))) == 1000
+    assert [processor.id_to_piece(i) for i in (PAD_ID, UNKNOWN_ID, BEGIN_ID, END_ID)] == [
+        "<pad>",
+        "<unk>",
+        "<s>",
+        "</s>",
+    ]
+
+
+def test_text_survives(tmp_path: Path, corpus: Corpus) -> None:
+    """Every training line comes back character by character, but for doubled and outer spaces."""
+    processor = load(learn_in(tmp_path / "v", corpus, size=600).path)
+    for shard in corpus.shards("train"):
+        for side in (shard.source, shard.target):
+            for line in read_lines(side):
+                assert processor.decode(processor.encode(line)) == " ".join(line.split(" ")).strip().replace("  ", " ")
+
+
+def test_characters_are_not_normalised(tmp_path: Path) -> None:
+    """Ligatures, full-width letters and quotes are learned as they are, since references hold them so."""
+    odd = "ﬁn „Ｗort“ \u00a0½ x² …"
+    corpus = Corpus(tmp_path / "corpus")
+    corpus.describe(("en", "de"), {"train": write_shards(corpus, "train", ("en", "de"), [(odd, "a b c")] * 3, 9)}, {})
+    processor = load(learn_in(tmp_path / "v", corpus, size=39).path)
+    assert processor.decode(processor.encode(odd)) == odd
+
+
+def test_a_sample_is_spread_over_all_shards(tmp_path: Path) -> None:
+    """Of 1000 pairs, 10 are every hundredth: exactly the words of those are learned."""
+    corpus = Corpus(tmp_path / "corpus")
+    pairs = [(chr(0x4E00 + i), chr(0x6000 + i)) for i in range(1000)]
+    corpus.describe(("zh", "ja"), {"train": write_shards(corpus, "train", ("zh", "ja"), pairs, 300)}, {})
+    processor = load(learn_in(tmp_path / "v", corpus, size=25, sample_pairs=10).path)
+    characters = {piece for i in range(4, 25) if (piece := processor.id_to_piece(i)) != "▁"}
+    assert characters == {side for i in range(99, 1000, 100) for side in pairs[i]}
+
+
+def test_impossible_sizes_name_the_nearest_possible(tmp_path: Path, corpus: Corpus) -> None:
+    """The numbers named are right: they work, and one beyond does not."""
+    with pytest.raises(UserError, match=r"allows at most \d+ pieces, not 90000") as caught:
+        learn_in(tmp_path / "large", corpus, size=90_000)
+    largest = int(str(caught.value).split("at most ")[1].split()[0])
+    with pytest.raises(UserError, match=r"allows at least \d+, one for each character, pieces, not 8") as caught:
+        learn_in(tmp_path / "small", corpus, size=8)
+    smallest = int(str(caught.value).split("at least ")[1].split(",")[0])
+    for name, size in (("most", largest), ("least", smallest)):
+        assert len(load(learn_in(tmp_path / name, corpus, size=size).path)) == size
+    for name, size in (("more", largest + 1), ("less", smallest - 1)):
+        with pytest.raises(UserError, match="training text allows"):
+            learn_in(tmp_path / name, corpus, size=size)
+
+
+def test_a_broken_shard_is_told_with_its_line(tmp_path: Path) -> None:
+    """An error while text is fed to the trainer reaches the user as it was said."""
+    corpus = Corpus(tmp_path / "corpus")
+    sizes = write_shards(corpus, "train", ("en", "de"), [("a b", "c d")] * 5, 9)
+    corpus.describe(("en", "de"), {"train": sizes}, {})
+    corpus.shards("train")[0].target.write_bytes(b"c\n\xff\n")
+    with pytest.raises(UserError, match=r"00000.de, line 2: not UTF-8"):
+        learn_in(tmp_path / "v", corpus, size=12)
+
+
+def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
+    """A missing file and a text file give one line."""
+    (tmp_path / "text").write_text("not a model")
+    for name in ("none", "text"):
+        with pytest.raises(UserError, match=f"{name} is missing or no sentencepiece model"):
+            load(tmp_path / name)

@@ -1,0 +1,62 @@
+"""Profiles and what users change in them."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import UserError
+from workflows.profiles import EMBEDDED, MULTI30K, PROFILES, load_profile
+
+
+def test_changes_reach_the_setting_they_name(tmp_path: Path) -> None:
+    """A TOML file, then --set, each on top of the one before; what is not named stays the profile's."""
+    config = tmp_path / "mine.toml"
+    config.write_text('profile = "multi30k"\ndecoding.beam_size = 8\n[recipes.base.training]\nupdates = 7\nseed = 3\n')
+    profile = load_profile(
+        config=config, data=tmp_path, overrides=["recipes.base.training.seed=5", "vocabulary.size = 4000"]
+    )
+    assert profile.name == "multi30k"
+    assert profile.decoding.beam_size == 8
+    training = profile.recipes["base"].training
+    assert (training.updates, training.seed, training.model.vocabulary_size) == (7, 5, 4000)
+    assert profile.recipes["big"].training.updates == MULTI30K.recipes["big"].training.updates
+    assert {corpus.data for corpus in profile.corpora.values()} == {tmp_path}  # type: ignore[union-attr]
+
+
+def test_a_profile_without_changes_is_the_profile() -> None:
+    """Going through validation loses nothing."""
+    assert load_profile() == EMBEDDED
+    for name, profile in PROFILES.items():
+        assert load_profile(name) == profile
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["decoding.beam=1"], r"no setting 'decoding.beam'; here are beam_size, "),
+        (["decoding.beam_size"], "write it as key=value"),
+        (["decoding.beam_size=0"], "decoding.beam_size: .*greater than or equal to 1"),
+        (["decoding.beam_size=four"], "decoding.beam_size: .*integer"),
+        (["recipes.base.averaging.last=50"], "only training.keep_checkpoints = 5 are kept"),
+        (["recipes.base.training.model.n_heads=0"], "n_heads is 0; it must be at least 1"),
+        (["recipes.base.training.model.vocabulary_size=9"], "set vocabulary.size instead"),
+    ],
+)
+def test_a_wrong_setting_is_one_line(overrides: list[str], message: str) -> None:
+    """The message names the setting and what it may be."""
+    with pytest.raises(UserError, match=message) as caught:
+        load_profile(overrides=overrides)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_wrong_profile_config_or_data_is_one_line(tmp_path: Path) -> None:
+    """Unknown names, missing and broken files, an option without effect."""
+    with pytest.raises(UserError, match="no profile 'wmt'; choose one of embedded, multi30k"):
+        load_profile("wmt")
+    with pytest.raises(UserError, match="there is no such file"):
+        load_profile(config=tmp_path / "none.toml")
+    (tmp_path / "bad.toml").write_text("profile = ")
+    with pytest.raises(UserError, match="not valid TOML"):
+        load_profile(config=tmp_path / "bad.toml")
+    with pytest.raises(UserError, match="--data has no meaning"):
+        load_profile("embedded", data=tmp_path)
