@@ -3,10 +3,11 @@
     best = beam_search(model, source_BS)[0][0].tokens
 
 A hypothesis y is scored log P(y | x) / ((5 + |y|) / 6)^α, where |y| counts END_ID, as the authors' own code does. At
-each position the 2·beam best continuations of the open hypotheses of a sentence are taken: those that end and stand among
-the first `beam` are finished, the best `beam` of the others stay open. At the greatest length the only continuation is
-END_ID, whose probability counts, so a score is always the model's own of a complete output. PAD_ID, BEGIN_ID and
-UNKNOWN_ID stand for no text and are never produced; the probabilities of the others are not raised for that.
+each position the 2·beam best continuations of the open hypotheses of a sentence are taken: those that end and stand
+among the first `beam` are finished, the best `beam` of the others stay open. At the greatest length the only
+continuation is END_ID, whose probability counts, so a score is always the model's own of a complete output. PAD_ID,
+BEGIN_ID and UNKNOWN_ID stand for no text and are never produced; the probabilities of the others are not raised for
+that.
 
 Shapes: B sentences still open, S source length, W hypotheses of a sentence, V vocabulary, C candidates, N finished
 hypotheses kept, T tokens decoded.

@@ -104,7 +104,9 @@ class TrainingStep:
         gradients = self.gradients()
         torch._foreach_div_(gradients, float(n_tokens))
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
-        rate = learning_rate(update, self.master.config.d_model, self.config.warmup_steps, self.config.learning_rate_scale)
+        rate = learning_rate(
+            update, self.master.config.d_model, self.config.warmup_steps, self.config.learning_rate_scale
+        )
         for group in self.adam.param_groups:
             group["lr"] = rate
         self.adam.step()

@@ -147,6 +147,7 @@ class Transformer(nn.Module):
         if config.positions == "learned":
             self.positions = nn.Embedding(config.max_positions, config.d_model)
             nn.init.normal_(self.positions.weight, std=config.d_model**-0.5)
+        self._sinusoids_LD: Tensor
         self.register_buffer("_sinusoids_LD", sinusoids(256, config.d_model), persistent=False)
 
     def _embed(self, tokens_BL: Tensor, first: int = 0) -> Tensor:

@@ -16,13 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import safetensors.torch
-import torch
 from torch import Tensor
 
-from model.config import TransformerConfig
 from model.training_step import TrainingStep
-from model.transformer import Transformer
-from pipeline.artifacts import Artifact, Checkpoint, file_sha256
+from pipeline.artifacts import Artifact, file_sha256
 from pipeline.errors import UserError
 
 CHECKSUMS = "checksums.json"
@@ -61,7 +58,7 @@ def save(folder: Path, step: TrainingStep, state: TrainingState, keep: int) -> P
     shutil.rmtree(aside, ignore_errors=True)
     try:
         aside.mkdir(parents=True)
-        write_weights(aside, step.master.state_dict(), step.master.config)
+        write_weights(aside, step.master.state_dict(), asdict(step.master.config))
         safetensors.torch.save_file(_optimizer_tensors(step), aside / "optimizer.safetensors")
         Artifact(aside).write_json("state.json", asdict(state))
         Artifact(aside).write_json(CHECKSUMS, {path.name: file_sha256(path) for path in sorted(aside.iterdir())})
@@ -135,25 +132,11 @@ def restore(checkpoint: Path, step: TrainingStep) -> None:
     step.refresh()
 
 
-def write_weights(folder: Path, weights: dict[str, Tensor], config: TransformerConfig) -> None:
-    """`model.safetensors` and `model.json`."""
+def write_weights(folder: Path, weights: dict[str, Tensor], config: dict[str, Any]) -> None:
+    """`model.safetensors` and, from the fields of a TransformerConfig, `model.json`."""
     tensors = {name: weight.detach().cpu().contiguous() for name, weight in weights.items()}
     safetensors.torch.save_file(tensors, folder / "model.safetensors")
-    Artifact(folder).write_json("model.json", asdict(config))
-
-
-def load_model(checkpoint: Checkpoint) -> Transformer:
-    """The model of a checkpoint, float32, on the CPU, in evaluation mode. Raises UserError where the files disagree."""
-    config = TransformerConfig(**checkpoint.read_json("model.json"))
-    with torch.device("meta"):
-        model = Transformer(config)
-    path = checkpoint.folder / "model.safetensors"
-    try:
-        model = model.to_empty(device="cpu")
-        model.load_state_dict(safetensors.torch.load_file(path))
-    except (OSError, RuntimeError, safetensors.SafetensorError) as error:
-        raise UserError(f"{path} does not hold the weights of {checkpoint.folder / 'model.json'}: {error}") from None
-    return model.eval()
+    Artifact(folder).write_json("model.json", config)
 
 
 def _optimizer_tensors(step: TrainingStep) -> dict[str, Tensor]:

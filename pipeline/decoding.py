@@ -43,8 +43,8 @@ class Chunk(NamedTuple):
 class DecodingWorker:
     """A translator in a process of its own, loaded by the first call so that a bad checkpoint is that call's error."""
 
-    def __init__(self, checkpoint_folder: Path, settings: DecodingSettings) -> None:
-        self._arguments = checkpoint_folder, settings, "cuda" if settings.gpu else "cpu"
+    def __init__(self, checkpoint_folder: Path, settings: DecodingSettings, device: str) -> None:
+        self._arguments = checkpoint_folder, settings, device
         torch.set_num_threads(settings.threads)
 
     @cached_property
@@ -63,7 +63,7 @@ def decode(context: Context, checkpoint: Checkpoint, corpus: Corpus, settings: D
 
     decoding.json: {"test_sets": {name: {"sentences", "seconds", "tokens"}}, "settings"}; seconds are summed over
     workers, without loading; tokens are those decoded, END_ID counted. Raises UserError where the checkpoint is no
-    good, the corpus has no test set, or the cluster has no GPU and `settings.gpu` asks for one.
+    good, the corpus has no test set, or the cluster has no GPU and `settings.device` asks for one.
     """
     if not corpus.test_sets:
         raise UserError(f"{corpus.folder} has no test set, only {', '.join(corpus.splits)}; nothing to decode")
@@ -75,7 +75,7 @@ def decode(context: Context, checkpoint: Checkpoint, corpus: Corpus, settings: D
     seconds = dict.fromkeys(sources, 0.0)
     total = sum(len(lines) for lines in sources.values())
     done = 0
-    for chunk, (translated, chunk_s) in _on_actors(_chunks(sources, total, settings.workers), checkpoint, settings):
+    for chunk, (translated, chunk_s) in _on_actors(sources, checkpoint, settings):
         translations[chunk.test_set][chunk.first : chunk.first + len(chunk.lines)] = translated
         seconds[chunk.test_set] += chunk_s
         done += len(chunk.lines)
@@ -91,9 +91,21 @@ def decode(context: Context, checkpoint: Checkpoint, corpus: Corpus, settings: D
     return hypotheses
 
 
-def _chunks(sources: dict[str, list[str]], total: int, workers: int) -> list[Chunk]:
+def _layout(settings: DecodingSettings) -> tuple[str, int]:
+    """The torch device, and the number of actors that the cluster has room for unless the settings say one."""
+    resources = ray.cluster_resources()
+    n_gpus, n_cpus = int(resources.get("GPU", 0)), int(resources.get("CPU", 0))
+    if settings.device == "gpu" and not n_gpus:
+        raise UserError("device is gpu, but the Ray cluster has none; set device to cpu or join a node that has one")
+    if settings.device != "cpu" and n_gpus:
+        return "cuda", settings.workers or n_gpus
+    return "cpu", settings.workers or max(1, n_cpus // settings.threads)
+
+
+def _chunks(sources: dict[str, list[str]], workers: int) -> list[Chunk]:
     """About four a worker, so that they end together."""
-    size = max(1, min(CHUNK_SENTENCES, -(-total // (4 * workers))) if workers > 1 else CHUNK_SENTENCES)
+    total = sum(len(lines) for lines in sources.values())
+    size = max(1, min(CHUNK_SENTENCES, total // (4 * workers) if workers > 1 else total))
     return [
         Chunk(name, first, lines[first : first + size])
         for name, lines in sources.items()
@@ -102,19 +114,20 @@ def _chunks(sources: dict[str, list[str]], total: int, workers: int) -> list[Chu
 
 
 def _on_actors(
-    chunks: list[Chunk], checkpoint: Checkpoint, settings: DecodingSettings
+    sources: dict[str, list[str]], checkpoint: Checkpoint, settings: DecodingSettings
 ) -> Iterator[tuple[Chunk, tuple[list[Translation], float]]]:
     """Each chunk with what `translate` gives for it, as they come; the actors live until the last."""
-    if settings.gpu and not ray.cluster_resources().get("GPU"):
-        raise UserError("gpu is set, but the Ray cluster has no GPU; unset it or join a node that has one")
-    actor_class = ray.remote(DecodingWorker).options(
+    device, workers = _layout(settings)
+    chunks = _chunks(sources, workers)
+    actor_class: Any = ray.remote(DecodingWorker)
+    options = actor_class.options(
         num_cpus=settings.threads,
-        num_gpus=1 if settings.gpu else 0,
+        num_gpus=1 if device == "cuda" else 0,
         max_restarts=RESTARTS,
         max_task_retries=RESTARTS,
     )
     waiting = list(reversed(chunks))
-    actors = [actor_class.remote(checkpoint.folder, settings) for _ in range(min(settings.workers, len(chunks)))]
+    actors = [options.remote(checkpoint.folder, settings, device) for _ in range(min(workers, len(chunks)))]
     # An actor the cluster has no room for yet gets no chunk before it answers.
     running: dict[Any, tuple[Any, Chunk | None]] = {actor.translate.remote([]): (actor, None) for actor in actors}
     unfinished = len(chunks)
@@ -124,7 +137,7 @@ def _on_actors(
             if not ready:
                 logger.warning(
                     "no news from %d decoding workers for %d s; each needs %d CPUs%s",
-                    *(len(running), PATIENCE_S, settings.threads, " and a GPU" if settings.gpu else ""),
+                    *(len(running), PATIENCE_S, settings.threads, " and a GPU" if device == "cuda" else ""),
                 )
             for reference in ready:
                 actor, chunk = running.pop(reference)

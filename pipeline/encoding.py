@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from sentencepiece import SentencePieceProcessor
 from torch import Tensor
 
-from model.config import END_ID, PAD_ID, UNKNOWN_ID
+from model.config import BEGIN_ID, END_ID, PAD_ID, UNKNOWN_ID
 from pipeline.artifacts import Context, Corpus, EncodedDataset, Shard, Vocabulary
 from pipeline.errors import UserError
 from pipeline.lines import read_pairs
@@ -109,7 +109,7 @@ def encode_lines(processor: SentencePieceProcessor, lines: Sequence[str]) -> lis
 
 def decode_ids(processor: SentencePieceProcessor, sentences: Sequence[Sequence[int]]) -> list[str]:
     """The text of each sentence of token ids, up to its first END_ID; other special ids leave no trace."""
-    special = {PAD_ID, processor.bos_id(), END_ID}
+    special = {PAD_ID, BEGIN_ID, END_ID}
     cut = [ids[: ids.index(END_ID)] if END_ID in ids else ids for ids in map(list, sentences)]
     text: list[str] = processor.decode([[i for i in ids if i not in special] for ids in cut], num_threads=1)
     return text

@@ -10,10 +10,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib import rc_context
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
 
 from workflows.differences import DECODING_NAMES, MODEL_NAMES, OPTIMIZER_NAMES, rounded
 from workflows.measured import Measured
-from workflows.table2 import COLUMNS, NOT_RUN, Table2
+from workflows.table2 import COLUMNS, FOOTNOTES, NOT_RUN, Table2
 from workflows.view import duration
 
 COLORS = ("#2f6fd0", "#d1731c", "#1f9a78", "#a05ec0")
@@ -57,8 +58,9 @@ def _drawing(
             )
         if log and any(curves):
             axes.set_yscale("log")
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             axes.yaxis.set_major_formatter("{x:g}")
-            axes.yaxis.set_minor_formatter("{x:g}" if _narrow(curves) else "")
+            axes.yaxis.set_minor_locator(NullLocator())
         axes.set_xlim(left=0)
         axes.set_xlabel(x_label)
         axes.set_title(title, loc="left", fontsize=10, fontweight="bold")
@@ -75,12 +77,6 @@ def _drawing(
     )
     svg = svg.replace('version="1.1"', "", 1)
     return Markup(svg)
-
-
-def _narrow(curves: Sequence[Sequence[Point]]) -> bool:
-    """Whether all values lie within one power of ten, where the major ticks alone would say nothing."""
-    values = [y for curve in curves for _, y in curve]
-    return bool(values) and max(values) < 10 * min(values)
 
 
 def _points(cell: Measured, x: Callable[[Mapping[str, Any]], float], y: str) -> list[Point]:
@@ -150,6 +146,7 @@ def render(table: Table2, cells: Sequence[Measured]) -> str:
         table=table,
         columns=COLUMNS,
         not_run=NOT_RUN,
+        footnotes=FOOTNOTES,
         cells=cells,
         colors=dict(zip((cell.label for cell in cells), COLORS, strict=False)),
         drawings=_drawings(cells) if cells else [],

@@ -23,6 +23,8 @@ from workflows.measured import Measured, MeasuredInputs
 
 MEASURED_NAMES = {"base": "Transformer (base)", "big": "Transformer (big)"}
 NOT_RUN = "not run"
+FOOTNOTES = frozenset(row.footnote for row in paper.TABLE_2 if row.footnote)
+"""The notes that an asterisk beside a row's name refers to."""
 
 
 @dataclass(frozen=True)
@@ -174,12 +176,8 @@ def render_terminal(table: Table2) -> RenderableType:
         beneath.add_row(*(Text(text) for text in (what, unlike.paper, unlike.here, _cells_text(unlike))))
     told = RichTable.grid(padding=(0, 1))
     for note in table.notes:
-        told.add_row(*(Text(text, style="dim") for text in ("*" if note in _footnotes() else "·", note)))
+        told.add_row(*(Text(text, style="dim") for text in ("*" if note in FOOTNOTES else "·", note)))
     return Group(grid, "", beneath if table.differences else Text("Nothing differs from the paper."), "", told)
-
-
-def _footnotes() -> set[str]:
-    return {row.footnote for row in paper.TABLE_2}
 
 
 def _cells_text(unlike: Difference) -> str:
@@ -199,7 +197,7 @@ def render_markdown(table: Table2) -> str:
         lines += [_markdown_row([u.what, u.paper, u.here, _cells_text(u)]) for u in table.differences]
     else:
         lines.append("Nothing.")
-    marked = [("\\* " if note in _footnotes() else "") + note for note in table.notes]
+    marked = [("\\* " if note in FOOTNOTES else "") + note for note in table.notes]
     return "\n".join([*lines, "", "## How to read it", "", *(f"- {note}" for note in marked)]) + "\n"
 
 

@@ -66,19 +66,23 @@ def read(context: Context, settings: Multi30kSettings) -> Corpus:
     Raises UserError where a file is missing, damaged or not the published one after download, or the sides differ.
     """
     splits = _splits(settings)
-    languages = (SOURCE, settings.target)
-    if settings.data is not None:
-        folder = settings.data
-        _warn_of_edits([folder / name for sides in splits.values() for name in sides])
-        return write_corpus(context, languages, {k: [(folder / a, folder / b)] for k, (a, b) in splits.items()})
-    with tempfile.TemporaryDirectory(dir=context.folder, prefix=".download") as name:
-        folder = Path(name)
-        for file in (file for sides in splits.values() for file in sides):
-            size_bytes, sha256 = FILES[file]
-            url = settings.base_url.rstrip("/") + "/" + file
-            advice = "check the network, or pass --data DIR with the Multi30k files"
-            fetch(url, folder / file, size_bytes=size_bytes, sha256=sha256, otherwise=advice)
-        return write_corpus(context, languages, {k: [(folder / a, folder / b)] for k, (a, b) in splits.items()})
+    names = [name for sides in splits.values() for name in sides]
+    with tempfile.TemporaryDirectory(dir=context.folder, prefix=".download") as downloads:
+        folder = settings.data or Path(downloads)
+        if settings.data is None:
+            _download(names, folder, settings.base_url)
+        else:
+            _warn_of_edits([folder / name for name in names])
+        files = {split: [(folder / source, folder / target)] for split, (source, target) in splits.items()}
+        return write_corpus(context, (SOURCE, settings.target), files)
+
+
+def _download(names: list[str], folder: Path, base_url: str) -> None:
+    for name in names:
+        size_bytes, sha256 = FILES[name]
+        url = base_url.rstrip("/") + "/" + name
+        advice = "check the network, or pass --data DIR with the Multi30k files"
+        fetch(url, folder / name, size_bytes=size_bytes, sha256=sha256, otherwise=advice)
 
 
 def _splits(settings: Multi30kSettings) -> dict[str, tuple[str, str]]:

@@ -102,6 +102,7 @@ def test_a_server_without_ranges_starts_again(server: Server, tmp_path: Path) ->
     server.ranges = False
     (tmp_path / "file.part").write_bytes(CONTENT[:1000])
     get(server.url, tmp_path / "file")
+    assert server.asked == ["bytes=1000-"]
     assert (tmp_path / "file").read_bytes() == CONTENT
 
 

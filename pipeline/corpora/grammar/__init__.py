@@ -35,7 +35,7 @@ class Derivation:
         """English words and punctuation, as the Penn Treebank cuts them."""
         return english.tokens(self.tree)
 
-    @property
+    @cached_property
     def english(self) -> str:
         """The English sentence."""
         return english.detokenised(self.tokens)
@@ -52,5 +52,5 @@ class Derivation:
 
 
 def derive(seed: int, number: int) -> Derivation:
-    """Derivation `number` of the stream `seed`: a pure function of the two."""
-    return Derivation(draw(Random((seed << 48) + number)))
+    """Derivation `number` of the stream `seed`: a pure function of the two (`number` below 2**64)."""
+    return Derivation(draw(Random((seed << 64) + number)))

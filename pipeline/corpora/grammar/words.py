@@ -45,7 +45,7 @@ A | bird | Vogel m Vögel | oiseau m
 A | cow | Kuh f Kühe | vache f
 A | mouse mice | Maus f Mäuse | souris f souris
 A | bear | Bär m Bären weak | ours m ours
-A | sheep sheep | Schaf n Schafe | mouton m
+A | pig | Schwein n Schweine | cochon m
 A | duck | Ente f Enten | canard m
 A | lion | Löwe m Löwen weak | lion m
 A | rabbit | Kaninchen n Kaninchen | lapin m

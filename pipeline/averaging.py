@@ -1,0 +1,43 @@
+"""Averaging the last checkpoints of a training into the one that translates (paper §6.1).
+
+    checkpoint = average(Context(folder), run, AveragingSettings(last=5))
+"""
+
+import logging
+import shutil
+
+import safetensors.torch
+
+from model.averaging import average as mean_weights
+from pipeline.artifacts import Artifact, Checkpoint, Context, TrainingRun
+from pipeline.checkpoints import find_damage, write_weights
+from pipeline.errors import UserError
+from pipeline.settings import AveragingSettings
+
+log = logging.getLogger(__name__)
+
+
+def average(context: Context, run: TrainingRun, settings: AveragingSettings) -> Checkpoint:
+    """The mean of the last `settings.last` checkpoints, with `averaging.json` {"updates": [of each of them]}.
+
+    Raises UserError where the run kept fewer, or where one of them is damaged.
+    """
+    kept: list[int] = run.read_json("run.json")["checkpoints"]
+    if settings.last > len(kept):
+        raise UserError(
+            f"last = {settings.last} checkpoints cannot be averaged: {run.folder} kept {len(kept)}; "
+            "lower last, or train with more keep_checkpoints and a smaller checkpoint_updates or checkpoint_minutes"
+        )
+    updates = sorted(set(kept))[-settings.last :]
+    folders = [run.folder / "checkpoints" / f"{update:08d}" for update in updates]
+    for folder in folders:
+        damage = find_damage(folder)
+        if damage:
+            raise UserError(f"checkpoint {folder} is damaged ({damage}); remove {run.folder} and train again")
+    log.info("averaging the checkpoints of updates %s", ", ".join(map(str, updates)))
+    weights = mean_weights(safetensors.torch.load_file(folder / "model.safetensors") for folder in folders)
+    checkpoint = Checkpoint(context.folder)
+    write_weights(checkpoint.folder, weights, Artifact(folders[-1]).read_json("model.json"))
+    shutil.copyfile(run.folder / "joint.model", checkpoint.folder / "joint.model")
+    checkpoint.write_json("averaging.json", {"updates": updates})
+    return checkpoint

@@ -1,0 +1,145 @@
+"""Both BLEU scores against hand-worked lines, other programs and real text."""
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sacrebleu.metrics import BLEU
+
+from pipeline import scoring
+from pipeline.artifacts import Context, Corpus, Hypotheses
+from pipeline.errors import UserError
+from pipeline.lines import read_lines, write_lines
+from pipeline.scoring import ascii_punctuation, moses_tokens, paper_bleu, paper_tokens, sacre_bleu, split_compounds
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("„Ja“, sagte “er” und ‚sie‘ – 10…", '"Ja", sagte "er" und \'sie\' – 10...'),
+        ("«Oui», dit-il : l’été ‹là›", "\"Oui\", dit-il : l'été 'là'"),
+        ("（１％），", "(1%),"),
+        ("Ende。Neu", "Ende. Neu"),
+    ],
+)
+def test_quotes_and_punctuation_become_ascii(text: str, wanted: str) -> None:
+    """Step 1 maps every quotation mark, also the lower ones that Moses forgets, and leaves dashes and letters alone."""
+    assert ascii_punctuation(text) == wanted
+
+
+def test_moses_tokens_are_not_escaped() -> None:
+    """Step 2 separates punctuation but keeps abbreviations and the characters that Moses would write as entities."""
+    assert moses_tokens('Dr. Ey & "Co" kosten 3,50 <b>.', "de") == 'Dr. Ey & " Co " kosten 3,50 < b > .'
+
+
+@pytest.mark.parametrize(
+    ("tokens", "wanted"),
+    [
+        ("a-b-c", "a ##AT##-##AT## b-c"),
+        ("rich-text-format", "rich ##AT##-##AT## text ##AT##-##AT## format"),
+        ("a - b -c d-", "a - b -c d-"),
+        ("a-b-c-d", "a ##AT##-##AT## b-c ##AT##-##AT## d"),
+    ],
+)
+def test_compounds_split_left_to_right_without_overlap(tokens: str, wanted: str) -> None:
+    """Step 3 is the paper's one regular expression, its odd treatment of one-letter parts included."""
+    assert split_compounds(tokens) == wanted
+
+
+def test_steps_come_in_the_order_of_the_authors() -> None:
+    """Splitting before tokenizing would tear ## and @ apart; a quote that stays unicode would differ from an ASCII one."""
+    assert paper_tokens("„Rich-Text“-Format", "de") == '" Rich ##AT##-##AT## Text " -Format'
+    assert paper_tokens("l’arc-en-ciel", "fr") == "l' arc-en-ciel"
+
+
+def test_paper_bleu_by_hand() -> None:
+    """Precisions 4/5, 3/4, 2/3, 1/2 and equal lengths."""
+    wanted = 100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** (1 / 4)
+    assert paper_bleu(["a b c d x"], ["a b c d y"], "en") == pytest.approx(wanted)
+    shorter = 100 * math.exp(1 - 5 / 4)
+    assert paper_bleu(["a b c d"], ["a b c d y"], "en") == pytest.approx(shorter)
+
+
+def test_paper_bleu_is_unsmoothed_cased_and_blind_to_quotes() -> None:
+    """As multi-bleu.perl: no four words in common give 0; case counts; the style of quotation marks does not."""
+    assert paper_bleu(["a b c x"], ["a b c y"], "en") == 0
+    assert paper_bleu(["x"], ["y"], "de") == 0
+    assert paper_bleu(["das alte Haus steht da"], ["Das alte Haus steht da"], "de") < 100
+    assert paper_bleu(['"Ja", sagte der alte Mann'], ["„Ja“, sagte der alte Mann"], "de") == pytest.approx(100)
+    assert sacre_bleu(['"Ja", sagte der alte Mann'], ["„Ja“, sagte der alte Mann"])[0] < 100
+
+
+def test_compound_split_is_for_german_alone() -> None:
+    """The same lines score higher as German, where the parts of a compound count, than as French."""
+    lines = ["a b ab-cd e f"], ["a b ab-xx e f"]
+    assert paper_bleu(*lines, "de") > paper_bleu(*lines, "fr") == 0
+
+
+def test_sacre_bleu_is_sacrebleu_s_own(data: Path, tmp_path: Path) -> None:
+    """On real German, score and signature equal those of the sacrebleu command."""
+    references = list(read_lines(data / "multi30k" / "test_2016_flickr.de.gz"))[:300]
+    hypotheses = [" ".join(line.split(" ")[::-1][:2] + line.split(" ")[2:]) for line in references]
+    write_lines(tmp_path / "hypotheses", hypotheses)
+    write_lines(tmp_path / "references", references)
+    command = [sys.executable, "-m", "sacrebleu", str(tmp_path / "references"), "-i", str(tmp_path / "hypotheses")]
+    printed = json.loads(subprocess.run([*command, "-w", "6"], capture_output=True, check=True, text=True).stdout)
+    score, signature = sacre_bleu(hypotheses, references)
+    assert score == pytest.approx(printed["score"], abs=1e-6)
+    assert 0 < score < 100
+    assert signature == printed["signature"]
+    assert "tok:13a" in signature
+
+
+def test_paper_bleu_on_real_text(data: Path) -> None:
+    """A line is worth 100 to itself; on real text paper BLEU is BLEU of the tokens of all three steps, not of fewer."""
+    references = list(read_lines(data / "newstest2013" / "newstest2013.de.gz"))[:400]
+    hypotheses = [line.replace("der", "die") for line in references]
+    assert paper_bleu(references, references, "de") == pytest.approx(100)
+    score = paper_bleu(hypotheses, references, "de")
+    plain = BLEU(tokenize="none", smooth_method="none", force=True)
+    unsplit = [[moses_tokens(line, "de") for line in side] for side in (hypotheses, references)]
+    assert 0 < score < 100
+    assert score != pytest.approx(plain.corpus_score(unsplit[0], [unsplit[1]]).score, abs=1e-3)
+
+
+def test_language_without_rules_is_scored_as_english(caplog: pytest.LogCaptureFixture) -> None:
+    """An unknown language warns and works."""
+    assert paper_bleu(["a don't b c d"], ["a don't b c d"], "x1") == pytest.approx(100)
+    assert "'x1'" in caplog.text
+
+
+@pytest.mark.parametrize("scorer", [sacre_bleu, lambda *sides: paper_bleu(*sides, "de")])
+def test_unequal_line_counts_are_told(scorer) -> None:  # type: ignore[no-untyped-def]
+    """Both numbers stand in the message, and nothing to score is an error too."""
+    with pytest.raises(UserError, match="2 hypotheses but 3 references"):
+        scorer(["a", "b"], ["a", "b", "c"])
+    with pytest.raises(UserError, match="nothing to score"):
+        scorer([], [])
+
+
+def test_stage_scores_every_test_set(tmp_path: Path) -> None:
+    """scores.json has both scores of each test set, over shards and over lines that only str.splitlines would cut."""
+    corpus, hypotheses = Corpus(tmp_path / "corpus"), Hypotheses(tmp_path / "hypotheses")
+    lines = ["Ein Mann\u2028 geht nach Hause.", "Sie\x85 schläft heute lange.", "Wir gehen jetzt los."]
+    for split, shards in {"flickr": [lines[:2], lines[2:]], "coco": [lines]}.items():
+        (corpus.folder / split).mkdir(parents=True)
+        for i, shard in enumerate(shards):
+            write_lines(corpus.shard_path(split, i, "de"), shard)
+    corpus.describe(("en", "de"), {"train": [1], "dev": [1], "flickr": [2, 1], "coco": [3]}, {})
+    hypotheses.folder.mkdir()
+    write_lines(hypotheses.folder / "flickr.de", lines)
+    write_lines(hypotheses.folder / "coco.de", lines[::-1])
+    (tmp_path / "scores").mkdir()
+    written = scoring.score(Context(tmp_path / "scores"), hypotheses, corpus).read_json("scores.json")
+    assert written["language"] == "de"
+    assert list(written["test_sets"]) == ["flickr", "coco"]
+    assert written["test_sets"]["flickr"]["paper_bleu"] == pytest.approx(100)
+    assert written["test_sets"]["flickr"]["sentences"] == 3
+    assert written["test_sets"]["coco"]["sacrebleu"] < 50
+
+    write_lines(hypotheses.folder / "coco.de", lines[:2])
+    with pytest.raises(UserError, match=r"coco.*2 hypotheses but 3 references"):
+        scoring.score(Context(tmp_path / "scores"), hypotheses, corpus)

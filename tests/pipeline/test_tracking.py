@@ -1,0 +1,140 @@
+"""MLflow on a real SQLite store: runs found again, nothing sent twice, statuses, artifacts."""
+
+import sqlite3
+import time
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import UserError
+from pipeline.tracking import Tracker, default_uri, flatten, ui_command
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder whose SQLite store is made once: its schema takes seconds."""
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture
+def uri(runs: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The default address."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    return default_uri(runs)
+
+
+LINES = [{"update": n, "epoch": 1, "loss": 5 - n / 100, "train_s": n / 10} for n in range(1, 301)]
+
+
+def test_second_run_continues_and_sends_nothing_twice(runs: Path, uri: str) -> None:
+    """Half a curve by events, a kill, then the whole file: one parent, one child, each point once, all finished."""
+    first = Tracker(uri, "table2", runs)
+    parent = first.workflow("f1", "table2 embedded", {"profile": "embedded"}, {"git": "abc"})
+    child = first.model("t1", "EN-DE base", {"model": {"d_k": 64, "d_v": 64}}, {"aiayn.corpus": "c1"})
+    for line in LINES[:150]:
+        first.metrics("t1", line, line["update"])
+    first.end("KILLED")
+
+    second = Tracker(uri, "table2", runs)
+    assert second.workflow("f1", "table2 embedded", {"profile": "embedded"}) == parent
+    assert second.model("t1", "EN-DE base", {}) == child
+    assert second._client.get_run(parent).info.status == "RUNNING"
+    second.curves("t1", LINES, ended=time.time())
+    for score in (20.0, 20.0, 27.3):
+        second.results("t1", {"paper_bleu.newstest2014": score})
+    second.end_model("t1")
+    second.end()
+
+    client = second._client
+    run = client.get_run(child)
+    assert run.data.params == {"model.d_k": "64", "model.d_v": "64"}
+    assert run.data.tags["mlflow.parentRunId"] == parent
+    assert run.data.tags["aiayn.training"] == "t1"
+    assert run.data.tags["aiayn.corpus"] == "c1"
+    assert sorted(point.step for point in client.get_metric_history(child, "loss")) == [n["update"] for n in LINES]
+    assert [p.value for p in client.get_metric_history(child, "paper_bleu.newstest2014")] == [20.0, 27.3]
+    assert {client.get_run(name).info.status for name in (parent, child)} == {"FINISHED"}
+    assert len(client.search_runs([second._experiment_id])) == 2
+
+
+def test_cached_training_under_a_new_workflow_gets_its_curves(runs: Path, uri: str) -> None:
+    """Another workflow with the same training has a child of its own, filled from the file, at the times it tells."""
+    tracker = Tracker(uri, "other table", runs)
+    tracker.workflow("f2", "beam 8", {})
+    child = tracker.model("t1", "EN-DE base", {})
+    tracker.curves("t1", LINES, ended=1_000_000.0)
+    tracker.end()
+    points = tracker._client.get_metric_history(child, "loss")
+    assert len(points) == len(LINES)
+    assert max(point.timestamp for point in points) == 1_000_000_000
+    assert points[0].timestamp == 1_000_000_000 - 29_900
+
+
+def test_long_curves_go_in_several_requests(runs: Path, uri: str) -> None:
+    """More figures than MLflow takes at once all arrive."""
+    tracker = Tracker(uri, "long", runs)
+    tracker.workflow("f3", "long", {f"p{n}": n for n in range(250)})
+    child = tracker.model("t3", "long", {})
+    tracker.curves("t3", [{"update": n, "loss": 1.0, "train_s": 0.0} for n in range(2500)], ended=1.0)
+    with sqlite3.connect(runs / "mlflow.db") as database:
+        sent = database.execute("select count(*) from metrics where run_uuid = ? and key = 'loss'", (child,)).fetchone()
+    assert sent == (2500,)
+    tracker.end("FAILED")
+    assert tracker._client.get_run(child).info.status == "FAILED"
+
+
+def test_artifacts_lie_beside_the_runs_and_go_once(runs: Path, uri: str, tmp_path: Path) -> None:
+    """The table's files are there to read, and are sent again only when their fingerprint changes."""
+    (tmp_path / "table2.md").write_text("first", encoding="utf-8")
+    tracker = Tracker(uri, "artifacts", runs)
+    parent = tracker.workflow("f4", "artifacts", {})
+    tracker.model("t4", "EN-DE base", {})
+    tracker.text("t4", "a translation", "samples.md")
+    for text, fingerprint in (("first", "x"), ("second", "x"), ("third", "y")):
+        (tmp_path / "table2.md").write_text(text, encoding="utf-8")
+        tracker.artifacts(tmp_path, fingerprint)
+        if fingerprint == "x":
+            assert [file.read_text() for file in (runs / "mlartifacts" / parent).rglob("table2.md")] == ["first"]
+    assert [file.read_text() for file in (runs / "mlartifacts" / parent).rglob("table2.md")] == ["third"]
+    assert [file.read_text() for file in (runs / "mlartifacts").rglob("samples.md")] == ["a translation"]
+
+
+def test_figures_that_cannot_be_sent_cost_a_warning(runs: Path, uri: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A locked database stops neither training nor later figures: they wait and arrive with the next flush."""
+    tracker = Tracker(uri, "locked", runs)
+    tracker.workflow("f5", "locked", {})
+    child = tracker.model("t5", "EN-DE base", {})
+    with sqlite3.connect(runs / "mlflow.db") as database:
+        database.execute("alter table metrics rename to hidden")
+    tracker.metrics("t5", {"loss": 2.0}, 1)
+    tracker.flush()
+    assert "does not take" in caplog.text
+    with sqlite3.connect(runs / "mlflow.db") as database:
+        database.execute("alter table hidden rename to metrics")
+    tracker.flush()
+    assert [point.value for point in tracker._client.get_metric_history(child, "loss")] == [2.0]
+
+
+def test_unreachable_server_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the start a wrong address is the user's to mend; a password in it is not repeated."""
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    tracker = Tracker("http://me:secret@127.0.0.1:9", "table2", tmp_path)
+    with pytest.raises(UserError, match="MLFLOW_TRACKING_URI") as caught:
+        tracker.workflow("f1", "x", {})
+    assert "secret" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_address_and_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment decides; the command can be pasted and binds to this machine alone."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://tracking:5000")
+    assert default_uri(tmp_path) == "http://tracking:5000"
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    command = ui_command(default_uri(tmp_path / "my runs"))
+    assert f"--backend-store-uri 'sqlite:///{tmp_path}/my runs/mlflow.db' --host 127.0.0.1" in command
+    assert "secret" not in ui_command("postgresql://me:secret@db/mlflow")
+
+
+def test_flatten() -> None:
+    """Nested settings become dotted names."""
+    assert flatten({"a": {"b": {"c": 1}}, "d": [2]}) == {"a.b.c": 1, "d": [2]}

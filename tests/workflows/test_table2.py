@@ -1,0 +1,124 @@
+"""Table 2 from artifacts: what is printed, what is measured, what was not run, and what stands beneath."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from pipeline.artifacts import Context
+from pipeline.errors import UserError
+from workflows import paper, table2
+from workflows.measured import Measured, MeasuredInputs
+from workflows.table2 import Table2
+
+Cell = Callable[..., MeasuredInputs]
+
+
+def measure(inputs: MeasuredInputs) -> Measured:
+    """The cell, which was run."""
+    measured = Measured.from_artifacts(inputs)
+    assert measured is not None
+    return measured
+
+
+@pytest.fixture
+def table(cell: Cell) -> Table2:
+    """EN-DE base was run, nothing else."""
+    return table2.compute([measure(cell("en-de", "base"))])
+
+
+def test_measured_cells_come_from_files_and_the_rest_says_not_run(cell: Cell) -> None:
+    """The row has the very numbers of scores.json and cost.json; three of the four measured cells were not run."""
+    inputs = cell("en-de", "base")
+    base, big = table2.rows([measure(inputs)])[-2:]
+    assert inputs.scores is not None
+    scores = inputs.scores.read_json("scores.json")["test_sets"]["test_a"]
+    assert base.name == "Transformer (base)"
+    assert base.cells["en-de"].paper_bleu == scores["paper_bleu"] != scores["sacrebleu"]
+    assert base.texts()[:2] == [f"{scores['paper_bleu']:.2f}", f"{scores['sacrebleu']:.2f}"]
+    assert base.texts()[4:6] == ["1.0e13", "3.1e12"]  # 100 s × 2 devices × 5e10, and as counted
+    assert big.texts() == ["not run"] * 8
+    assert base.texts()[2:4] == ["not run"] * 2
+
+
+def test_printed_rows_have_the_paper_s_digits() -> None:
+    """The literature's ten rows stand in the paper's order with its digits, and never in the sacreBLEU column."""
+    rows = [row for row in table2.rows([]) if row.origin == "paper"]
+    assert len(rows) == len(paper.TABLE_2) == 10
+    texts = {row.name: [text.rstrip("\u2007") for text in row.texts()] for row in rows}
+    assert texts["GNMT + RL ensemble"] == ["26.30", "", "41.16", "", "1.8e20", "", "1.1e21", ""]
+    assert texts["ByteNet"] == ["23.75", "", "", "", "", "", "", ""]
+    assert texts["Transformer (big) *"] == ["28.4", "", "41.8", "", "2.3e19", "", "2.3e19", ""]
+
+
+def test_terminal_fits_a_hundred_columns_and_tells_the_differences(table: Table2) -> None:
+    """No line is wider than 100 or cut off; signature, footnote, sustained rate and differences are all told."""
+    console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(table2.render_terminal(table))
+    text = console.export_text()
+    assert max(map(len, text.split("\n"))) <= 100
+    assert "…" not in text
+    assert " ".join(text.split()).count("not run") == 12
+    for told in ("tok:13a", "41.0", "0.05 TFLOPS", "what differs", "N 2, d_model 128, d_ff 512", "test_b"):
+        assert told in text
+
+
+def test_differences_name_each_aspect_and_group_cells(cell: Cell) -> None:
+    """Cells that differ alike are told together; what equals the paper, such as the beam, is not told at all."""
+    told = table2.compute([measure(cell("en-de", "base")), measure(cell("en-de", "big"))]).differences
+    by_aspect = {what: [unlike for unlike in told if unlike.what == what] for what in (unlike.what for unlike in told)}
+    assert [unlike.cells for unlike in by_aspect["vocabulary"]] == [("all",)]
+    assert by_aspect["vocabulary"][0].here == "800 pieces"
+    assert [(unlike.paper, unlike.cells) for unlike in by_aspect["updates"]] == [
+        ("100,000", ("EN-DE base",)),
+        ("300,000", ("EN-DE big",)),
+    ]
+    assert by_aspect["tokens an update"][0].here == "1,950 source and 2,000 target on average"
+    assert by_aspect["averaging"][0].here == "last 2 (updates 300, 400)"
+    assert "P_drop" not in by_aspect["model"][0].here
+    assert "P_drop 0.1" in by_aspect["model"][1].here
+    assert "decoding" not in by_aspect
+    assert "optimizer" not in by_aspect
+
+
+def test_paper_s_devices_need_no_measured_rate(cell: Cell) -> None:
+    """On P100s the rate is the paper's and no note excuses it."""
+    notes = " ".join(table2.compute([measure(cell("en-de", "base", device_name="Tesla P100-SXM2"))]).notes)
+    assert "TFLOPS" not in notes
+
+
+def test_big_french_model_has_the_paper_s_other_dropout() -> None:
+    """§6.1: P_drop 0.1 for EN-FR big, 0.3 for EN-DE big."""
+    assert paper.experiment("en-fr", "big").model.dropout == 0.1
+    assert paper.experiment("en-de", "big").model.dropout == 0.3
+
+
+def test_stage_writes_what_it_reads_back(cell: Cell, tmp_path: Path) -> None:
+    """JSON gives the same table again; the Markdown has one line a row, each with all columns."""
+    (tmp_path / "table").mkdir()
+    made = table2.tabulate(Context(tmp_path / "table"), [cell("en-fr", "base"), MeasuredInputs("en-fr", "big")])
+    markdown = (made.folder / "table2.md").read_text(encoding="utf-8")
+    rows = [line for line in markdown.split("## ")[0].split("\n") if line.startswith("| ")]
+    assert len(rows) == 1 + 10 + 2
+    assert {line.count("|") for line in rows} == {10}
+    assert table2.render_markdown(made.load()) == markdown
+
+
+def test_word_by_word_substitution_has_its_row(cell: Cell) -> None:
+    """Its scores stand above the models, without a training cost."""
+    inputs = cell("en-de", "base")
+    with_baseline = MeasuredInputs(**{**inputs.__dict__, "word_by_word": inputs.scores})
+    row = table2.rows([measure(with_baseline)])[-3]
+    assert row.name == "word-by-word substitution"
+    assert row.texts()[0] == table2.rows([measure(inputs)])[-2].texts()[0]
+    assert row.texts()[2:] == [""] * 6
+
+
+def test_missing_file_is_told(cell: Cell) -> None:
+    """A cell whose run.json is gone says which file."""
+    inputs = cell("en-de", "base")
+    assert inputs.run is not None
+    (inputs.run.folder / "run.json").unlink()
+    with pytest.raises(UserError, match="run.json is missing"):
+        Measured.from_artifacts(inputs)
