@@ -3,7 +3,7 @@
 Shapes: N rows (target positions), D = d_model, V vocabulary, C rows of one chunk.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -38,15 +38,15 @@ def smoothed_cross_entropy(hidden_ND: Tensor, weight_VD: Tensor, targets_N: Tens
 
 class _ChunkedCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(  # type: ignore[override]
-        ctx: torch.autograd.function.FunctionCtx,
+    def forward(
+        ctx: Any,
         hidden_ND: Tensor,
         weight_VD: Tensor,
         targets_N: Tensor,
         smoothing: float,
     ) -> tuple[Tensor, Tensor]:
         vocabulary_size = weight_VD.shape[0]
-        wants_gradient = any(ctx.needs_input_grad)  # type: ignore[attr-defined]
+        wants_gradient = any(ctx.needs_input_grad)
         accumulator = torch.promote_types(hidden_ND.dtype, torch.float32)
         loss = torch.zeros((), dtype=accumulator, device=hidden_ND.device)
         nll = torch.zeros_like(loss)
@@ -74,6 +74,6 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         return loss, nll
 
     @staticmethod
-    def backward(ctx, grad_loss: Tensor, _grad_nll: Tensor):  # type: ignore[no-untyped-def, override]
+    def backward(ctx: Any, grad_loss: Tensor, _grad_nll: Tensor) -> tuple[Tensor | None, ...]:
         grad_hidden_ND, grad_weight_VD = ctx.saved_tensors
         return grad_hidden_ND * grad_loss, grad_weight_VD * grad_loss, None, None

@@ -57,8 +57,8 @@ class TrainingStep:
     def __init__(self, master: Transformer, config: OptimizerConfig, dtype: torch.dtype) -> None:
         self.master, self.config = master.float(), config
         self.model = master if dtype == torch.float32 else deepcopy(master).to(dtype)
-        self._masters = list(self.master.parameters())
-        self._shadows = list(self.model.parameters())
+        self._masters: list[Tensor] = list(self.master.parameters())
+        self._shadows: list[Tensor] = list(self.model.parameters())
         for parameter in self._masters:
             parameter.grad = torch.zeros_like(parameter)
         self.adam = torch.optim.Adam(

@@ -7,7 +7,9 @@ Padding masks are True where padding; attention masks are True where a query may
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -141,7 +143,8 @@ class Transformer(nn.Module):
         self.embedding = nn.Embedding(config.vocabulary_size, config.d_model)
         nn.init.normal_(self.embedding.weight, std=config.d_model**-0.5)  # so that √d_model times it has unit variance
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.n_layers))
-        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.n_layers))
+        decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.n_layers))
+        self.decoder = cast("Sequence[DecoderLayer]", decoder)
         self.dropout = Dropout(config.dropout)
         self.positions: nn.Embedding | None = None
         if config.positions == "learned":

@@ -1,6 +1,6 @@
 """Averaging the last checkpoints of a training into the one that translates (paper §6.1).
 
-    checkpoint = average(Context(folder), run, AveragingSettings(last=5))
+checkpoint = average(Context(folder), run, AveragingSettings(last=5))
 """
 
 import logging

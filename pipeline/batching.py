@@ -10,13 +10,14 @@ share a micro-batch, so that little of what is computed is padding.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import UserError
 
-Integers = NDArray[np.integer]
+Integers = NDArray[Any]
 BUDGET_TOLERANCE = 0.1
 
 

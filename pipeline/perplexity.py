@@ -1,6 +1,6 @@
 """Perplexity of a model on a split: exp of the plain negative log-likelihood per token, never of the smoothed loss.
 
-    measure(Context(folder), checkpoint, dataset).read_json("perplexity.json")
+measure(Context(folder), checkpoint, dataset).read_json("perplexity.json")
 """
 
 import math
@@ -64,7 +64,9 @@ def split_sums(model: Transformer, split: EncodedSplit, smoothing: float, rank: 
                 tokens.to(device) for tokens in split.batch(order[bounds[number] : bounds[number + 1]])
             )
             hidden_BTD = model(source_BS, shift_right(target_BT))
-            batch = smoothed_cross_entropy(hidden_BTD.flatten(0, 1), model.embedding.weight, target_BT.flatten(), smoothing)
+            batch = smoothed_cross_entropy(
+                hidden_BTD.flatten(0, 1), model.embedding.weight, target_BT.flatten(), smoothing
+            )
             sums += torch.stack((batch.loss, batch.nll, batch.n_tokens)).double()
     model.train(was_training)
     return sums

@@ -1,285 +1,315 @@
-"""The training loop of one worker of a group (paper §5): torch and torch.distributed alone.
+"""The training loop of one worker (paper §5): torch and torch.distributed alone, no Ray.
 
-A worker computes whole micro-batches, dealt out in turn: micro-batch i is of rank i % size. Gradients are summed over
-the workers and divided once by the update's number of target tokens. What is random inside a micro-batch is seeded by
-(seed, update, micro-batch), so the number of workers changes nothing but the order of the sum.
+A worker computes whole micro-batches, dealt out in turn. Gradients are summed over the workers and divided once by the
+update's number of target tokens. What is random inside a micro-batch is seeded by (seed, update, micro-batch), so the
+number of workers changes nothing but the order of the sum.
 
-    run(Group(), dataset, TrainingSettings(updates=100), folder)          # one worker, this process
+    run(WorkerGroup(), dataset, TrainingSettings(updates=100), folder)          # one worker, this process
 """
 
 import hashlib
+import json
+import math
+import os
 import platform
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
-from model.flops import training_flop
 from model.schedule import learning_rate
 from model.training_step import TrainingStep, compute_dtype
 from model.transformer import Transformer
 from pipeline.artifacts import EncodedDataset, ignore
-from pipeline.batching import EpochPlan, plan_epoch
 from pipeline.checkpoints import TrainingState, list_folders, load_newest, restore, save
 from pipeline.encoding import EncodedSplit
 from pipeline.errors import UserError
-from pipeline.metrics_file import MetricsFile
 from pipeline.perplexity import check_vocabulary, exp, split_sums
+from pipeline.prefetching import Update, Updates
 from pipeline.settings import TrainingSettings
+from pipeline.worker_group import WorkerGroup
 
-PREFETCH_UPDATES = 2
 PROGRESS_S = 1.0
 MATMUL_S = 0.3
-
-
-@dataclass(frozen=True)
-class Group:
-    """One worker's place among the workers; with more than one, torch.distributed's default group joins them."""
-
-    rank: int = 0
-    size: int = 1
-    device: str = "cpu"
-
-    def sum(self, tensor: Tensor) -> Tensor:
-        """The sum over all workers, in place."""
-        if self.size > 1:
-            dist.all_reduce(tensor)
-        return tensor
-
-    def from_first(self, value: Any) -> Any:
-        """Rank 0's value, at every rank."""
-        box = [value]
-        if self.size > 1:
-            dist.broadcast_object_list(box, device=torch.device(self.device))
-        return box[0]
-
-    @contextmanager
-    def agreed(self) -> Iterator[None]:
-        """A UserError in the body of any worker is raised in all, so that none waits for one that gave up."""
-        message: str | None = None
-        try:
-            yield
-        except UserError as error:
-            message = str(error)
-        messages: list[str | None] = [message]
-        if self.size > 1:
-            messages = [None] * self.size
-            dist.all_gather_object(messages, message)
-        for found in messages:
-            if found is not None:
-                raise UserError(found)
-
-
-class MicroBatch(NamedTuple):
-    """What one forward and backward pass needs."""
-
-    number: int
-    """Its place in the update."""
-    source_BS: Tensor
-    target_BT: Tensor
-
-
-class Update(NamedTuple):
-    """This worker's share of an update, and what the whole of it holds."""
-
-    mine: list[MicroBatch]
-    source_tokens: int
-    target_tokens: int
-    padded_tokens: int
-    flop: float
-    """Counted operations of all its micro-batches."""
+Listener = Callable[[dict[str, Any]], None]
 
 
 def run(
-    group: Group,
+    group: WorkerGroup,
     dataset: EncodedDataset,
     settings: TrainingSettings,
     folder: Path,
-    emit: Callable[[dict[str, Any]], None] = ignore,
-    report: Callable[[dict[str, Any]], None] = ignore,
+    emit: Listener = ignore,
+    report: Listener = ignore,
 ) -> dict[str, Any]:
-    """Trains until `settings.updates`, from the newest good checkpoint under `folder/checkpoints`; gives run.json.
+    """Trains to `settings.updates`, from the newest good checkpoint of `folder/checkpoints`; gives what run.json holds.
 
     Every rank calls it with the same arguments. Rank 0 writes `checkpoints/` and `metrics.jsonl` and emits events;
-    `report` is called by every rank with each line of validation. Raises UserError, at every rank, where the settings
-    do not fit the dataset, an update does not fit the memory, or a loss or gradient is not finite.
+    every rank calls `report` with each line of validation. Raises UserError, at every rank, where the settings do not
+    fit the dataset, an update does not fit the memory, the disk is full, or a loss or gradient is not finite.
     """
-    return _Training(group, dataset, settings, folder, emit, report).run()
+    training = _Training(group, dataset, settings, folder, emit if group.rank == 0 else ignore, report)
+    training.resume()
+    training.train()
+    return training.described()
+
+
+def dropout_seed(seed: int, update: int, micro_batch: int) -> int:
+    """Seeds what is random in a micro-batch; the same on every machine and Python."""
+    digest = hashlib.blake2b(f"{seed} {update} {micro_batch}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest) >> 1
+
+
+def matmul_flop_s(device: str) -> float:
+    """Rate of a float32 product on one device, measured for 0.3 s after one to warm up."""
+    size = 8192 if device.startswith("cuda") else 1024
+    x = torch.randn(size, size, device=device, generator=torch.Generator(device).manual_seed(0))
+
+    def product() -> None:
+        x @ x
+        if device.startswith("cuda"):
+            torch.cuda.synchronize()
+
+    product()
+    products, started_s = 0, time.perf_counter()
+    while time.perf_counter() - started_s < MATMUL_S:
+        product()
+        products += 1
+    return 2 * size**3 * products / (time.perf_counter() - started_s)
+
+
+def device_name(device: str) -> str:
+    """The GPU's name, or the processor's."""
+    if device.startswith("cuda"):
+        return torch.cuda.get_device_name(device)
+    try:
+        lines = Path("/proc/cpuinfo").read_text().split("\n")
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
 
 
 class _Training:
     def __init__(
         self,
-        group: Group,
+        group: WorkerGroup,
         dataset: EncodedDataset,
         settings: TrainingSettings,
         folder: Path,
-        emit: Callable[[dict[str, Any]], None],
-        report: Callable[[dict[str, Any]], None],
+        emit: Listener,
+        report: Listener,
     ) -> None:
-        self.group, self.settings, self.folder = group, settings, folder
-        self.emit = emit if group.rank == 0 else ignore
-        self.report = report
+        self.group, self.settings, self.folder, self.emit, self.report = group, settings, folder, emit, report
         if group.device == "cpu":
             torch.set_num_threads(settings.threads)
+        self.dtype = compute_dtype(group.device) if settings.precision == "auto" else getattr(torch, settings.precision)
         with group.agreed():
             check_vocabulary(dataset, settings.model.vocabulary_size)
-            self.train, self.dev = EncodedSplit.open(dataset, "train"), EncodedSplit.open(dataset, "dev")
-            self._check_lengths()
-            self.plan = self._plan(0)
-            self.step = self._fresh_step()
-            found = None
-            if group.rank == 0:
-                found = load_newest(folder / "checkpoints", self._identity())
-        self.state = TrainingState(identity=self._identity())
-        found = group.from_first(found)
+            self.split, self.dev = EncodedSplit.open(dataset, "train"), EncodedSplit.open(dataset, "dev")
+            self._check_splits()
+            self.updates = Updates(self.split, settings, group)
+        torch.manual_seed(settings.seed)
+        master = Transformer(settings.model).to(group.device)
+        self.step = TrainingStep(master, settings.optimizer, self.dtype)
+        self.gradients = [gradient.view(-1) for gradient in self.step.gradients()]
+        # One buffer to reduce: the gradients, then the loss, the NLL and whether rank 0 wants a checkpoint.
+        sizes = [gradient.numel() for gradient in self.gradients] if group.size > 1 else []
+        self.flat = torch.zeros(sum(sizes) + 3, device=group.device)
+        self.flat_gradients, self.flat_sums = self.flat[:-3].split(sizes), self.flat[-3:]
+
+    def _check_splits(self) -> None:
+        if not len(self.dev):
+            raise UserError(f"{self.dev.dataset.folder} has an empty dev split; training is measured on it")
+        model = self.settings.model
+        splits = [split for split in (self.split, self.dev) if len(split)]
+        longest = max(int(side.max()) for split in splits for side in (split.source_lengths, split.target_lengths))
+        if model.positions == "learned" and longest > model.max_positions:
+            raise UserError(
+                f"a sentence of {longest} tokens, but learned positions end at max_positions = {model.max_positions}; "
+                "raise max_positions or lower the encoding's max_tokens"
+            )
+
+    def _identity(self) -> dict[str, Any]:
+        digest = hashlib.sha256(self.split.source_lengths.tobytes() + self.split.target_lengths.tobytes())
+        return {**self.settings.identity(), "dataset": digest.hexdigest()}
+
+    def resume(self) -> None:
+        """Takes up the newest good checkpoint, of rank 0's choice; cuts the metrics that came after it."""
+        found, identity = None, self._identity()
+        with self.group.agreed():
+            if self.group.rank == 0:
+                found = load_newest(self.folder / "checkpoints", identity)
+        found = self.group.from_first(found)
+        self.state = TrainingState(identity=identity)
         if found:
             checkpoint, self.state = found
             restore(checkpoint, self.step)
-        self.metrics = MetricsFile(folder / "metrics.jsonl") if group.rank == 0 else None
-        if self.metrics:
-            self.metrics.cut(self.state.update)
-        # One buffer for the reduction: the gradients, then [loss, NLL, whether rank 0 wants a checkpoint].
-        gradients = self.step.gradients()
-        sizes = [gradient.numel() for gradient in gradients]
-        self.flat = torch.zeros(sum(sizes) + 3 if group.size > 1 else 3, device=group.device)
-        self.tail = self.flat[-3:]
-        self.views = self.flat[:-3].split(sizes) if group.size > 1 else ()
+        if self.group.rank == 0:
+            cut_metrics(self.folder / "metrics.jsonl", self.state.update)
 
-    def run(self) -> dict[str, Any]:
+    def train(self) -> None:
+        """The updates that are left, with their metrics, validation and checkpoints."""
         settings, state = self.settings, self.state
-        if state.update < settings.updates:
-            self._try_largest()
-            state.matmul_flop_s = state.matmul_flop_s or matmul_flop_s(self.group.device)
-        last_checkpoint_s = last_progress_s = time.monotonic()
-        window = _Window(state)
-        with ThreadPoolExecutor(max_workers=1) as prefetcher:
-            for update in self._prefetched(prefetcher):
-                started_s = time.monotonic()
-                minutes_due = (started_s - last_checkpoint_s) / 60 >= settings.checkpoint_minutes > 0
-                line, minutes_due = self._update(update, minutes_due)
-                state.train_s += time.monotonic() - started_s
-                last = state.update == settings.updates
-                if time.monotonic() - last_progress_s >= PROGRESS_S or last:
-                    last_progress_s = time.monotonic()
-                    shown = {"tokens_s": window.tokens_s(state), "loss": line["loss"]}
-                    self.emit({"done": state.update, "total": settings.updates, "unit": "updates", **shown})
-                if state.update % settings.log_updates == 0 or last:
-                    self._log({**line, "tokens_s": window.tokens_s(state), "train_s": state.train_s})
-                    window = _Window(state)
-                if state.update % settings.validation_updates == 0 or last:
-                    self._validate()
-                every = settings.checkpoint_updates
-                if minutes_due or (every and state.update % every == 0) or last:
-                    self._save()
-                    last_checkpoint_s = time.monotonic()
-        return self._described()
+        if state.update == settings.updates:
+            return
+        self._try_largest()
+        state.matmul_flop_s = state.matmul_flop_s or matmul_flop_s(self.group.device)
+        saved_s = shown_s = time.monotonic()
+        logged_tokens, logged_s = state.target_tokens, state.train_s
+        for update in self.updates.between(state.update, settings.updates):
+            started_s = time.monotonic()
+            minutes_due = 0 < settings.checkpoint_minutes <= (started_s - saved_s) / 60
+            line, minutes_due = self._update(update, minutes_due)
+            now_s = time.monotonic()
+            state.train_s += now_s - started_s
+            last = state.update == settings.updates
+            line["tokens_s"] = (state.target_tokens - logged_tokens) / (state.train_s - logged_s)
+            line["train_s"] = state.train_s
+            if now_s - shown_s >= PROGRESS_S or last:
+                shown_s = now_s
+                shown = {"tokens_s": line["tokens_s"], "loss": line["loss"]}
+                self.emit({"done": state.update, "total": settings.updates, "unit": "updates", **shown})
+            if state.update % settings.log_updates == 0 or last:
+                self._log(line)
+                logged_tokens, logged_s = state.target_tokens, state.train_s
+            if state.update % settings.validation_updates == 0 or last:
+                self._validate()
+            every = settings.checkpoint_updates
+            if minutes_due or (every and state.update % every == 0) or last:
+                self._save()
+                saved_s = time.monotonic()
 
     def _update(self, update: Update, minutes_due: bool) -> tuple[dict[str, Any], bool]:
-        """One update -> its line of metrics, and whether rank 0 wants a checkpoint for the time that has passed."""
-        settings, state, step = self.settings, self.state, self.step
+        """One update -> its line of metrics, and whether rank 0 wants a checkpoint for the minutes that have passed."""
+        settings, state, optimizer = self.settings, self.state, self.settings.optimizer
         number, epoch = state.update + 1, state.epoch
-        self.tail.zero_()
+        self.flat_sums.zero_()
+        self.flat_sums[2] = float(minutes_due and self.group.rank == 0)
         for micro_batch in update.mine:
-            sums = step.accumulate(
-                micro_batch.source_BS.to(self.group.device, non_blocking=True),
-                micro_batch.target_BT.to(self.group.device, non_blocking=True),
-                dropout_seed(settings.seed, number, micro_batch.number),
-            )
-            self.tail[0] += sums.loss
-            self.tail[1] += sums.nll
-        gradients = step.gradients()
-        self.tail[2] = float(minutes_due and self.group.rank == 0)
-        if self.views:
-            torch._foreach_copy_(list(self.views), [gradient.flatten() for gradient in gradients])
+            source_BS, target_BT = self._to_device(micro_batch.source_BS), self._to_device(micro_batch.target_BT)
+            sums = self.step.accumulate(source_BS, target_BT, dropout_seed(settings.seed, number, micro_batch.number))
+            self.flat_sums[:2] += torch.stack((sums.loss, sums.nll))
+        if self.flat_gradients:
+            torch._foreach_copy_(self.flat_gradients, self.gradients)
             self.group.sum(self.flat)
-            torch._foreach_copy_([gradient.view(-1) for gradient in gradients], list(self.views))
-        norm = torch.nn.utils.get_total_norm(gradients)
-        loss, nll, due, summed_norm = torch.cat((self.tail, norm[None])).tolist()
+            torch._foreach_copy_(self.gradients, self.flat_gradients)
+        norm = torch.nn.utils.get_total_norm(self.gradients) / update.target_tokens
+        loss, nll, due, gradient_norm = torch.cat((self.flat_sums, norm[None])).tolist()
         loss, nll = loss / update.target_tokens, nll / update.target_tokens
-        if not np.isfinite([loss, summed_norm]).all():
+        if not (math.isfinite(loss) and math.isfinite(gradient_norm)):
             raise UserError(
                 f"update {number} (epoch {epoch}): the loss is {loss:.4g} and the norm of the gradient "
-                f"{summed_norm:.4g}; nothing was written of it. Lower optimizer.learning_rate_scale (now "
-                f"{settings.optimizer.learning_rate_scale:g}), raise optimizer.warmup_steps (now "
-                f"{settings.optimizer.warmup_steps}) or set precision = float32"
+                f"{gradient_norm:.4g}, and no weight was changed by it; lower optimizer.learning_rate_scale (now "
+                f"{optimizer.learning_rate_scale:g}), raise optimizer.warmup_steps (now {optimizer.warmup_steps}) "
+                "or set precision = float32"
             )
-        gradient_norm = step.apply(number, update.target_tokens)
-        state.update, state.position = number, state.position + 1
-        if state.position == len(self.plan):
-            state.epoch, state.position = epoch + 1, 0
+        self.step.apply(number, update.target_tokens)
+        state.update = number
+        state.epoch, state.position = divmod(number, self.updates.in_epoch)
         state.source_tokens += update.source_tokens
         state.target_tokens += update.target_tokens
         state.padded_tokens += update.padded_tokens
         state.counted_flop += update.flop
-        optimizer = settings.optimizer
+        rate = learning_rate(number, settings.model.d_model, optimizer.warmup_steps, optimizer.learning_rate_scale)
         line = {
             "update": number,
             "epoch": epoch,
             "loss": loss,
             "nll": nll,
             "perplexity": exp(nll),
-            "learning_rate": learning_rate(
-                number, settings.model.d_model, optimizer.warmup_steps, optimizer.learning_rate_scale
-            ),
-            "gradient_norm": float(gradient_norm),
+            "learning_rate": rate,
+            "gradient_norm": gradient_norm,
             "source_tokens": update.source_tokens,
             "target_tokens": update.target_tokens,
         }
         return line, due > 0
 
-    def _prefetched(self, prefetcher: ThreadPoolExecutor) -> Iterator[Update]:
-        """The updates from `state` on; the next ones are built while one is computed."""
-        state = self.state
-        waiting: deque[Future[Update]] = deque()
-        epoch, position = state.epoch, state.position
-        for _ in range(state.update, self.settings.updates):
-            waiting.append(prefetcher.submit(self._build, epoch, position))
-            position += 1
-            if position == len(self.plan):  # every epoch has as many updates as the first
-                epoch, position = epoch + 1, 0
-            if len(waiting) > PREFETCH_UPDATES:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+    def _try_largest(self) -> None:
+        """Forward and backward of the micro-batches that need most memory, so that none fails hours later."""
+        with self.group.agreed():
+            for rows in self.updates.largest:
+                source_BS, target_BT = map(self._to_device, self.split.batch(rows))
+                try:
+                    self.step.accumulate(source_BS, target_BT, seed=0)
+                except (torch.OutOfMemoryError, RuntimeError) as error:
+                    if "memory" not in str(error):
+                        raise
+                    raise UserError(
+                        f"the largest micro-batch, {len(rows)} pairs of {source_BS.shape[1]} and {target_BT.shape[1]} "
+                        f"tokens, does not fit the memory of {self.group.device}; raise micro_batches, or lower "
+                        "budget_tokens or the encoding's max_tokens"
+                    ) from error
+            torch._foreach_zero_(self.gradients)
 
-    def _build(self, epoch: int, position: int) -> Update:
-        if epoch != self.plan_epoch:
-            self.plan = self._plan(epoch)
-        micro_batches = self.plan[position]
-        mine = []
-        padded_tokens, flop = 0, 0
-        for number, rows in enumerate(micro_batches):
-            source_length = int(self.train.source_lengths[rows].max())
-            target_lengths = self.train.target_lengths[rows]
-            shape = len(rows), source_length, int(target_lengths.max())
-            padded_tokens += shape[0] * (shape[1] + shape[2])
-            flop += training_flop(self.settings.model, *shape, int(target_lengths.sum()))
-            if number % self.group.size == self.group.rank:
-                source_BS, target_BT = self.train.batch(rows)
-                if self.group.device != "cpu":
-                    source_BS, target_BT = source_BS.pin_memory(), target_BT.pin_memory()
-                mine.append(MicroBatch(number, source_BS, target_BT))
-        tokens = int(self.plan.source_tokens[position]), int(self.plan.target_tokens[position])
-        return Update(mine, *tokens, padded_tokens, flop)
+    def _to_device(self, tokens: Tensor) -> Tensor:
+        return tokens.to(self.group.device, non_blocking=True)
 
-    def _plan(self, epoch: int) -> EpochPlan:
-        settings = self.settings
-        self.plan_epoch = epoch
-        return plan_epoch(
-            self.train.source_lengths,
-            self.train.target_lengths,
-            seed=settings.seed,
-            epoch=epoch,
-            budget_tokens=settings.budget_tokens,
-            micro_batches=settings.micro_batches,
-        )
+    def _validate(self) -> None:
+        """Loss and perplexity of the dev split, spread over the workers."""
+        smoothing = self.settings.optimizer.label_smoothing
+        sums = self.group.sum(split_sums(self.step.model, self.dev, smoothing, self.group.rank, self.group.size))
+        loss, nll, n_tokens = sums.tolist()
+        nll = nll / n_tokens
+        line = {
+            "update": self.state.update,
+            "dev_loss": loss / n_tokens,
+            "dev_nll": nll,
+            "dev_perplexity": exp(nll),
+            "train_s": self.state.train_s,
+        }
+        self._log(line)
+        self.report(line)
+
+    def _log(self, line: dict[str, Any]) -> None:
+        """A line of metrics.jsonl, and its event."""
+        if self.group.rank == 0:
+            with (self.folder / "metrics.jsonl").open("a", encoding="utf-8", newline="\n") as file:
+                file.write(json.dumps(line) + "\n")
+            figures = {name: value for name, value in line.items() if name != "update"}
+            self.emit({"metrics": figures, "step": line["update"]})
+
+    def _save(self) -> None:
+        with self.group.agreed():
+            if self.group.rank == 0:
+                save(self.folder / "checkpoints", self.step, self.state, self.settings.keep_checkpoints)
+
+    def described(self) -> dict[str, Any]:
+        """What run.json holds."""
+        settings, state = self.settings, self.state
+        return {
+            "settings": settings.model_dump(mode="json"),
+            "updates": state.update,
+            "epochs": state.update / self.updates.in_epoch,
+            "train_s": state.train_s,
+            "source_tokens": state.source_tokens,
+            "target_tokens": state.target_tokens,
+            "padding_fraction": 1 - (state.source_tokens + state.target_tokens) / state.padded_tokens,
+            "workers": self.group.size,
+            "threads": settings.threads,
+            "devices": self.group.size,
+            "device_name": device_name(self.group.device),
+            "dtype": str(self.dtype).removeprefix("torch."),
+            "matmul_flop_s": state.matmul_flop_s,
+            "counted_flop": state.counted_flop,
+            "parameters": sum(parameter.numel() for parameter in self.step.master.parameters()),
+            "checkpoints": [int(folder.name) for folder in list_folders(self.folder / "checkpoints")],
+        }
+
+
+def cut_metrics(path: Path, update: int) -> None:
+    """Keeps the lines of metrics.jsonl up to `update`, so that none stands twice; a half-written one goes too."""
+    if not path.exists():
+        return
+    kept = []
+    for line in path.read_text(encoding="utf-8").split("\n"):
+        try:
+            if json.loads(line)["update"] <= update:
+                kept.append(line + "\n")
+        except ValueError:
+            continue
+    aside = path.with_suffix(".making")
+    aside.write_text("".join(kept), encoding="utf-8", newline="\n")
+    os.replace(aside, path)

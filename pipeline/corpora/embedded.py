@@ -9,13 +9,16 @@ does); those of dev and of test do not.
 """
 
 import hashlib
+from collections.abc import Iterator
+from itertools import count, islice
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from pydantic import Field
 
 from pipeline.artifacts import Context, Corpus
 from pipeline.corpora.grammar import Derivation, derive
+from pipeline.lines import write_pairs
 from pipeline.settings import Settings
 
 Target = Literal["de", "fr", "trees"]
@@ -38,16 +41,6 @@ class EmbeddedSettings(Settings):
     """Training pairs a file, each drawn from its own range of derivations."""
 
 
-class ShardCount(NamedTuple):
-    """What a shard holds."""
-
-    pairs: int
-    source_words: int
-    target_words: int
-    repeated: int
-    """Pairs whose English sentence stands earlier in the shard."""
-
-
 def generate(context: Context, settings: EmbeddedSettings) -> Corpus:
     """Splits train (in shards, made through `context.map`), dev and test, from English to `settings.target`."""
     sizes = {"train": settings.train_pairs, "dev": settings.dev_pairs, "test": settings.test_pairs}
@@ -58,71 +51,67 @@ def generate(context: Context, settings: EmbeddedSettings) -> Corpus:
         for shard, first in enumerate(range(0, sizes[split], shard_pairs)):
             pairs = min(shard_pairs, sizes[split] - first)
             calls.append((str(context.folder), settings.target, settings.seed, split, shard, pairs))
-    total = sum(sizes.values())
     splits: dict[str, list[int]] = {split: [] for split in SPLITS}
-    counts: list[ShardCount] = []
-    for call, count in zip(calls, context.map(write_shard, calls), strict=True):
-        splits[call[3]].append(count.pairs)
-        counts.append(count)
-        context.progress(sum(count.pairs for count in counts), total, "pairs")
-    report = {
-        "source_words": sum(count.source_words for count in counts),
-        "target_words": sum(count.target_words for count in counts),
-        "repeated_in_shard": sum(count.repeated for count in counts),
-    }
+    words = repeated = done = 0
+    for call, shard_report in zip(calls, context.map(write_shard, calls), strict=True):
+        splits[call[3]].append(shard_report["pairs"])
+        done += shard_report["pairs"]
+        words += shard_report["source_words"]
+        repeated += shard_report["repeated"]
+        context.progress(done, sum(sizes.values()), "pairs")
     corpus = Corpus(context.folder)
-    corpus.describe(("en", settings.target), splits, report)
+    corpus.describe(("en", settings.target), splits, {"source_words": words, "repeated_within_shards": repeated})
     return corpus
 
 
 def split_of(english: str) -> Split:
     """The split a sentence belongs to, by its hash alone."""
-    permille = _hash(english) % 1000
+    return _split(_hash(english))
+
+
+def write_shard(folder: str, target: Target, seed: int, split: Split, shard: int, pairs: int) -> dict[str, int]:
+    """Writes one shard of a split of the corpus in `folder`: what it writes depends on its arguments alone.
+
+    Returns its pairs, source_words, and repeated: pairs whose sentence stands earlier in it, none in dev and test.
+    """
+    corpus = Corpus(Path(folder))
+    report = {"source_words": 0, "repeated": 0}
+    derivations = _derivations(seed, split, shard, report)
+    lines = (_sides(derivation, target) for derivation in islice(derivations, pairs))
+    written = write_pairs(corpus.shard_path(split, shard, "en"), corpus.shard_path(split, shard, target), lines)
+    return {"pairs": written, **report}
+
+
+def _derivations(seed: int, split: Split, shard: int, report: dict[str, int]) -> Iterator[Derivation]:
+    """The derivations of a shard, without end; adds to `report`. Remembers 64 bits of each sentence."""
+    seen: set[int] = set()
+    for number in count((SPLITS.index(split) << 60) + (shard << 32)):
+        derivation = derive(seed, number)
+        hashed = _hash(derivation.english)
+        if _split(hashed) != split:
+            continue
+        if hashed in seen:
+            if split != "train":
+                continue
+            report["repeated"] += 1
+        seen.add(hashed)
+        report["source_words"] += derivation.english.count(" ") + 1
+        yield derivation
+
+
+def _hash(english: str) -> int:
+    """64 bits, the same in every process."""
+    return int.from_bytes(hashlib.blake2b(english.encode(), digest_size=8).digest(), "big")
+
+
+def _split(hashed: int) -> Split:
+    permille = hashed % 1000
     if permille < TEST_PERMILLE:
         return "test"
     return "dev" if permille < TEST_PERMILLE + DEV_PERMILLE else "train"
 
 
-def _hash(english: str) -> int:
-    """64 bits, the same in every process."""
-    return int.from_bytes(hashlib.blake2b(english.encode(), digest_size=8).digest())
-
-
-def write_shard(folder: str, target: Target, seed: int, split: Split, shard: int, pairs: int) -> ShardCount:
-    """Writes one shard of a split of the corpus in `folder`: a pure function of its arguments.
-
-    Remembers a hash for each sentence of the shard: in dev and test (one shard each) no sentence occurs twice.
-    """
-    corpus = Corpus(Path(folder))
-    number = (SPLITS.index(split) << 60) + (shard << 32)
-    seen: set[int] = set()
-    written = source_words = target_words = repeated = 0
-    with (
-        corpus.shard_path(split, shard, "en").open("w", encoding="utf-8", newline="\n") as sources,
-        corpus.shard_path(split, shard, target).open("w", encoding="utf-8", newline="\n") as targets,
-    ):
-        while written < pairs:
-            derivation = derive(seed, number)
-            number += 1
-            english = derivation.english
-            if split_of(english) != split:
-                continue
-            key = _hash(english)
-            if key in seen:
-                if split != "train":
-                    continue
-                repeated += 1
-            seen.add(key)
-            source, translation = sides(derivation, target)
-            sources.write(source + "\n")
-            targets.write(translation + "\n")
-            source_words += source.count(" ") + 1
-            target_words += translation.count(" ") + 1
-            written += 1
-    return ShardCount(written, source_words, target_words, repeated)
-
-
-def sides(derivation: Derivation, target: Target) -> tuple[str, str]:
+def _sides(derivation: Derivation, target: Target) -> tuple[str, str]:
     """Source and target line."""
     if target == "trees":
         return " ".join(derivation.tokens), derivation.tree

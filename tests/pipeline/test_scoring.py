@@ -50,7 +50,7 @@ def test_compounds_split_left_to_right_without_overlap(tokens: str, wanted: str)
 
 
 def test_steps_come_in_the_order_of_the_authors() -> None:
-    """Splitting before tokenizing would tear ## and @ apart; a quote that stays unicode would differ from an ASCII one."""
+    """Splitting before tokenizing would tear ## and @ apart; the quote between compounds must be ASCII by then."""
     assert paper_tokens("„Rich-Text“-Format", "de") == '" Rich ##AT##-##AT## Text " -Format'
     assert paper_tokens("l’arc-en-ciel", "fr") == "l' arc-en-ciel"
 

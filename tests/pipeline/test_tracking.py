@@ -100,9 +100,9 @@ def test_artifacts_lie_beside_the_runs_and_go_once(runs: Path, uri: str, tmp_pat
 
 
 def test_figures_that_cannot_be_sent_cost_a_warning(runs: Path, uri: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A locked database stops neither training nor later figures: they wait and arrive with the next flush."""
-    tracker = Tracker(uri, "locked", runs)
-    tracker.workflow("f5", "locked", {})
+    """A store that refuses figures stops neither training nor later figures: they wait for the next flush."""
+    tracker = Tracker(uri, "refused", runs)
+    tracker.workflow("f5", "refused", {})
     child = tracker.model("t5", "EN-DE base", {})
     with sqlite3.connect(runs / "mlflow.db") as database:
         database.execute("alter table metrics rename to hidden")

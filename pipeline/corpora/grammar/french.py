@@ -37,6 +37,7 @@ BEFORE_VOWEL = {
     **{"ce": "cet", "ma": "mon", "ta": "ton", "sa": "son"},
 }
 CONTRACTIONS = {("de", "le"): "du", ("de", "les"): "des", ("à", "le"): "au", ("à", "les"): "aux"}
+VOWELS = frozenset("aeiouhéèêàâôœ")
 ASPIRATED = frozenset(["haut", "haute", "hauts", "hautes", "huit", "onze"])
 TENS = "_ _ vingt trente quarante cinquante soixante soixante quatre-vingt quatre-vingt".split()
 UNITS = (
@@ -80,7 +81,7 @@ def _joined(words: list[str]) -> str:
     out: list[str] = []
     following = ""
     for word in reversed(words):
-        vowel = following[:1] in "aeiouhyéèêàâôœ" and following not in ASPIRATED and following != ""
+        vowel = following[:1].lower() in VOWELS and following not in ASPIRATED
         if vowel and word in BEFORE_VOWEL:
             word = BEFORE_VOWEL[word]
         elif "*" in word:  # vieux*vieil

@@ -242,9 +242,9 @@ class Lexicon:
         self.prepositions = {row[0]: _preposition(row) for row in rows(words.PREPOSITIONS)}
         times = [Adverbial(english, german, french, tenses) for tenses, english, german, french in rows(words.TIMES)]
         self.times = {letter: Zipf([time for time in times if letter in time.tenses]) for letter in "phf"}
-        self.all_times = times
         self.frequencies = Zipf([Adverbial(*row) for row in rows(words.FREQUENCIES)])
         self.manners = Zipf([Adverbial(*row) for row in rows(words.MANNERS)])
+        self.adverbials = [*times, *self.frequencies.lemmas, *self.manners.lemmas]
         self.professions = Zipf(
             [
                 Profession(english, (german.split()[0], german.split()[1]), (french.split()[0], french.split()[1]))

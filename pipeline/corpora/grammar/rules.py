@@ -7,7 +7,7 @@ the clause before (its subject where it has no object); `you` is one person, du 
 
 from random import Random
 
-from pipeline.corpora.grammar.lexicon import Lexicon, Noun, Preposition, Verb, Zipf, lexicon
+from pipeline.corpora.grammar.lexicon import Lexicon, Preposition, Verb, Zipf, lexicon
 from pipeline.corpora.grammar.syntax import (
     Clause,
     Coordination,
@@ -29,6 +29,8 @@ TENSES: Zipf[Tense] = Zipf(["present", "present", "past", "past", "perfect", "fu
 FRAMES = Zipf(["t", "t", "b", "t", "t", "i", "m", "t", "g", "c", "d", "p", "l", "t"])
 DETERMINERS: Zipf[Determiner] = Zipf(["the", "the", "the", "a", "my", "this", "the", "his", "her", "your", "our"])
 NO_PROGRESSIVE = frozenset(["be", "see", "hear", "find", "forget", "know", "say", "believe", "hope"])
+SOCIABLE = frozenset(["work", "sing", "dance", "play", "laugh"])
+"""Intransitive verbs of what is done with others."""
 LETTERS = {"present": "p", "progressive": "p", "past": "h", "perfect": "", "future": "f"}
 """Of tenses, as in the tables of times and conjunctions."""
 
@@ -118,6 +120,8 @@ class Rules:
             tense = "past"
         if subject is None:
             subject = self.subject(verb, full, question, short, depth)
+        if tense == "past" and verb.english.past == verb.english.base and subject.person != 2:
+            tense = "present"  # I read, I put on: English does not tell
         modal = None
         if tense in ("present", "past") and not verb.stative and frame not in "cb" and self.chance(0.12):
             modal = words.modals.pick(random)
@@ -137,19 +141,23 @@ class Rules:
             added["complement"] = self.clause(inner, short=True, depth=depth + 1)
             return clause._replace(**added)  # type: ignore[arg-type]
         free = 0.4 if short else 1.0
-        final = added.get("object")
+        final = added.get("object") or added.get("prepositional")
+        # What follows a relative clause would belong to it.
+        closed = isinstance(final, NounPhrase) and final.relative is not None
         definite = not isinstance(final, NounPhrase) or final.determiner not in ("a", "", "many")
-        if modal is None and definite and tense in ("present", "past") and self.chance(0.06):
+        if modal is None and definite and not question and tense in ("present", "past") and self.chance(0.06):
             added["negated"] = True
         elif self.chance(0.07 * free):
             added["frequency"] = words.frequencies.pick(random)
-        elif frame in "tim" and not verb.stative and self.chance(0.06 * free):
+        elif frame in "tim" and not closed and not verb.stative and self.chance(0.06 * free):
             added["manner"] = words.manners.pick(random)
-        added["place"] = self.place(frame, free)
+        if not closed and (frame != "i" or not verb.german.sein):
+            added["place"] = self.place(verb, free)
         letter = LETTERS[tense] if modal is None or tense == "past" else "p"
         if letter and self.chance(0.16 * free) and "frequency" not in added:
-            added["time"] = words.times[letter].pick(random)
             added["time_first"] = fronting and self.chance(0.6)
+            if added["time_first"] or not closed:
+                added["time"] = words.times[letter].pick(random)
         return clause._replace(**added)  # type: ignore[arg-type]
 
     def copula(self) -> Verb:
@@ -192,9 +200,9 @@ class Rules:
                 return self.words.professions.pick(self.random)
         return self.words.adjectives_of["P" if kind == "name" else kind].pick(self.random)
 
-    def place(self, frame: str, free: float) -> PrepositionalPhrase | None:
-        """in the garden; into the garden with verbs of motion."""
-        words, chance = self.words, self.random.random()
+    def place(self, verb: Verb, free: float) -> PrepositionalPhrase | None:
+        """in the garden; into the garden with verbs of motion; with the teacher."""
+        words, frame, chance = self.words, verb.frame, self.random.random()
         if frame == "m":
             return self.prepositional("to" if chance < 0.6 else "into")
         if frame == "l":
@@ -202,9 +210,9 @@ class Rules:
         if frame in "bpcg" or chance > 0.2 * free:
             return None
         chance = self.random.random()
-        if chance < 0.25:
-            who: NounPhrase | Pronoun = self.noun_phrase("P", short=True, plain=True)
-            return PrepositionalPhrase(words.prepositions["with" if chance < 0.18 else "without" if chance < 0.2 else "for"], who)
+        if chance < 0.25 and (frame == "t" or verb.english.base in SOCIABLE):
+            with_whom = words.prepositions["with" if chance < 0.18 else "without" if chance < 0.2 else "for"]
+            return PrepositionalPhrase(with_whom, self.noun_phrase("P", plain=True))
         return self.prepositional("in" if chance < 0.75 else "behind" if chance < 0.85 else "next to")
 
     def prepositional(self, name: str) -> PrepositionalPhrase:
@@ -262,7 +270,7 @@ class Rules:
         """With an owner, a place or a relative clause."""
         kind, chance = phrase.noun.kind, self.random.random()
         decay = DEPTH_DECAY**depth
-        if chance < RELATIVE * decay and phrase.determiner not in ("", "many", "every"):
+        if chance < RELATIVE * decay and phrase.determiner in ("the", "a", "this"):
             return phrase._replace(relative=self.relative(phrase, depth))
         if chance > 1 - 0.06 * decay:
             if kind in "TDRCVA" or kind == "P" and phrase.noun.english[0] in ("friend", "teacher", "doctor", "neighbour"):
@@ -297,11 +305,13 @@ class Rules:
             return RelativeClause("indirect", clause._replace(indirect=gap))
         preposition: Preposition | None = None
         if kind == "P" and chance < 0.72:
-            preposition, frame = words.prepositions["with"], "i"
+            preposition, verbs = words.prepositions["with"], [v for v in words.verbs if v.english.base in SOCIABLE]
         elif kind == "L" and chance < 0.5:
-            preposition, frame = words.prepositions["in"], "l" if chance < 0.25 else "i"
+            preposition = words.prepositions["in"]
+            verbs = [v for v in words.verbs if v.frame == "l" or v.english.base in SOCIABLE or v.english.base == "sleep"]
         if preposition:
-            clause = self.clause(tense, frame=frame, subject=subject, short=True, depth=depth + 1)
+            verb = Zipf(verbs).pick(random)
+            clause = self.clause(tense, verb=verb, subject=subject, short=True, depth=depth + 1)
             placed = PrepositionalPhrase(preposition, gap)
             return RelativeClause("place", clause._replace(place=placed, negated=False), preposition)
         verbs = [verb for verb in words.verbs if verb.frame in "td" and kind in verb.objects]
@@ -313,8 +323,3 @@ class Rules:
 def draw(random: Random) -> Sentence:
     """A sentence."""
     return Rules(random, lexicon()).sentence()
-
-
-def meant_by(noun: Noun) -> Pronoun:
-    """The pronoun for a noun."""
-    return Pronoun(2, noun)

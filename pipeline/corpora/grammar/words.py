@@ -274,8 +274,8 @@ g P RTV | lend lent | leihen leiht lieh geliehen | prêter
 g P TF | offer | an+bieten bietet bot geboten | offrir offre offre offrons offrent offert offrir
 c P - | know knew known | wissen weiß wusste gewusst | savoir sais sait savons savent su saur | s
 c P - | say said | sagen | dire dis dit disons disent dit dir
-c P - | believe | glauben | croire crois croit croyons croient cru croir
-c P - | hope | hoffen | espérer=espèr~espérer
+c P - | believe | glauben | croire crois croit croyons croient cru croir | s
+c P - | hope | hoffen | espérer=espèr~espérer | s
 """
 
 BE = "b PA - | be was been | sein ist war gewesen sein | être suis/es est sommes sont été ser | s"

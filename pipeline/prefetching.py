@@ -1,0 +1,97 @@
+"""Updates of a training in order, read from the dataset by one thread while another is computed.
+
+Shapes: B pairs, S source positions, T target positions.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
+
+from torch import Tensor
+
+from model.flops import training_flop
+from pipeline.batching import EpochPlan, plan_epoch
+from pipeline.encoding import EncodedSplit
+from pipeline.settings import TrainingSettings
+from pipeline.worker_group import WorkerGroup
+
+AHEAD_UPDATES = 2
+
+
+class MicroBatch(NamedTuple):
+    """What one forward and backward pass needs."""
+
+    number: int
+    """Its place in the update."""
+    source_BS: Tensor
+    target_BT: Tensor
+
+
+class Update(NamedTuple):
+    """A worker's share of an update, and what the whole of it holds."""
+
+    mine: list[MicroBatch]
+    source_tokens: int
+    target_tokens: int
+    padded_tokens: int
+    """Source and target together, padding counted."""
+    flop: float
+    """Counted operations, forward and backward."""
+
+
+class Updates:
+    """The updates of a split: micro-batch i of each is read by rank i % size alone.
+
+    Raises UserError where the plan misses the token budget (`pipeline.batching`).
+    """
+
+    def __init__(self, split: EncodedSplit, settings: TrainingSettings, group: WorkerGroup) -> None:
+        self.split, self.settings, self.group = split, settings, group
+        self._epoch, self._plan = 0, self._plan_of(0)
+        self.in_epoch = len(self._plan)
+        """Updates of an epoch, the same in each."""
+        self.largest = self._plan.largest
+
+    def between(self, first: int, last: int) -> Iterator[Update]:
+        """Updates `first` to `last` - 1 of the training, counted from 0; the next two are read ahead."""
+        waiting: deque[Future[Update]] = deque()
+        with ThreadPoolExecutor(max_workers=1) as reader:
+            try:
+                for update in range(first, last):
+                    waiting.append(reader.submit(self._read, *divmod(update, self.in_epoch)))
+                    if len(waiting) > AHEAD_UPDATES:
+                        yield waiting.popleft().result()
+                while waiting:
+                    yield waiting.popleft().result()
+            finally:
+                reader.shutdown(cancel_futures=True)
+
+    def _read(self, epoch: int, position: int) -> Update:
+        if epoch != self._epoch:
+            self._epoch, self._plan = epoch, self._plan_of(epoch)
+        mine, padded_tokens, flop = [], 0, 0
+        for number, rows in enumerate(self._plan[position]):
+            target_lengths = self.split.target_lengths[rows]
+            source_length, target_length = int(self.split.source_lengths[rows].max()), int(target_lengths.max())
+            padded_tokens += len(rows) * (source_length + target_length)
+            flop += training_flop(
+                self.settings.model, len(rows), source_length, target_length, int(target_lengths.sum())
+            )
+            if number % self.group.size == self.group.rank:
+                source_BS, target_BT = self.split.batch(rows)
+                if self.group.device != "cpu":
+                    source_BS, target_BT = source_BS.pin_memory(), target_BT.pin_memory()
+                mine.append(MicroBatch(number, source_BS, target_BT))
+        source_tokens, target_tokens = self._plan.source_tokens[position], self._plan.target_tokens[position]
+        return Update(mine, int(source_tokens), int(target_tokens), padded_tokens, flop)
+
+    def _plan_of(self, epoch: int) -> EpochPlan:
+        return plan_epoch(
+            self.split.source_lengths,
+            self.split.target_lengths,
+            seed=self.settings.seed,
+            epoch=epoch,
+            budget_tokens=self.settings.budget_tokens,
+            micro_batches=self.settings.micro_batches,
+        )

@@ -1,0 +1,121 @@
+"""Training on a Ray cluster (paper §5): a group of workers by Ray Train V2, each in `pipeline.training_loop`.
+
+    run = train(Context(folder), dataset, TrainingSettings(workers=2))
+
+The checkpoints in the stage's folder are the one thing to go on from: a worker that dies, a driver that is killed, and
+the same command started again all continue from the newest good one there. On several nodes the folder lies on storage
+that all of them share.
+"""
+
+import logging
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import ray
+import ray.train
+import ray.train.torch
+from ray.train import FailureConfig, LoggingConfig, RunConfig, ScalingConfig
+from ray.train.torch import TorchConfig, TorchTrainer
+
+from pipeline.artifacts import Context, EncodedDataset, TrainingRun
+from pipeline.errors import UserError
+from pipeline.settings import TrainingSettings
+from pipeline.training_loop import Listener, run
+from pipeline.worker_group import WorkerGroup
+
+log = logging.getLogger(__name__)
+
+MAX_FAILURES = 3
+"""Deaths of workers after which the training gives up; a UserError is never tried again."""
+
+
+def train(context: Context, dataset: EncodedDataset, settings: TrainingSettings) -> TrainingRun:
+    """Trains a model, continuing what an interrupted call left in `context.folder`.
+
+    Needs a Ray connection. Each worker reserves `settings.threads` CPUs and, on GPUs, one GPU, and waits until they are
+    free. Raises UserError where the cluster's nodes can never hold the workers, and as `training_loop.run` does.
+    """
+    training_run, dataset = TrainingRun(context.folder.resolve()), EncodedDataset(dataset.folder.resolve())
+    on_gpus, workers = layout_of(settings)
+    ray_folder = training_run.folder / "ray"
+    loop: Any = partial(_work, dataset, settings, training_run.folder, on_gpus, context.emit)
+    trainer = TorchTrainer(
+        loop,
+        torch_config=TorchConfig(backend="nccl" if on_gpus else "gloo"),
+        scaling_config=ScalingConfig(
+            num_workers=workers, use_gpu=on_gpus, resources_per_worker=_resources(settings, on_gpus)
+        ),
+        run_config=RunConfig(  # type: ignore[call-arg]  # mypy reads the signature of Train V1
+            name="training",
+            storage_path=str(ray_folder),
+            failure_config=FailureConfig(max_failures=MAX_FAILURES),
+            logging_config=LoggingConfig(log_level="ERROR"),
+        ),
+    )
+    with _own_interrupts():
+        result: Any = trainer.fit()
+    outcome = result.return_value
+    if outcome["user_error"]:
+        raise UserError(outcome["user_error"])
+    training_run.write_json("run.json", outcome["run"])
+    shutil.copyfile(dataset.folder / "joint.model", training_run.folder / "joint.model")
+    shutil.rmtree(ray_folder, ignore_errors=True)
+    return training_run
+
+
+def layout_of(settings: TrainingSettings) -> tuple[bool, int]:
+    """Whether the workers have GPUs, and their number: that of the settings, or as many as the idle nodes would hold.
+
+    More than one a micro-batch are never taken. Raises UserError where the nodes cannot hold the workers: Ray would
+    wait for them for ever.
+    """
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    has_gpus = any(node.get("GPU", 0) >= 1 for node in nodes)
+    if settings.device == "gpu" and not has_gpus:
+        raise UserError("device is gpu, but the Ray cluster has none; set device to cpu or join a node that has one")
+    on_gpus = has_gpus and settings.device != "cpu"
+    per_worker = _resources(settings, on_gpus)
+    room = sum(min(int(node.get(name, 0) // wanted) for name, wanted in per_worker.items()) for node in nodes)
+    workers = min(settings.workers or max(room, 1), settings.micro_batches)
+    if workers < settings.workers:
+        log.warning("workers is %d, but an update has %d micro-batches: so many train", settings.workers, workers)
+    if room < workers:
+        wanted = " and ".join(f"{number} {name}" for name, number in per_worker.items())
+        raise UserError(
+            f"{workers} training workers with {wanted} each do not fit the Ray cluster: its nodes, {len(nodes)} in "
+            f"number, have room for {room}; lower workers or threads, or join more nodes"
+        )
+    return on_gpus, workers
+
+
+def _resources(settings: TrainingSettings, on_gpus: bool) -> dict[str, float]:
+    return {"CPU": settings.threads, **({"GPU": 1} if on_gpus else {})}
+
+
+def _work(
+    dataset: EncodedDataset, settings: TrainingSettings, folder: Path, on_gpus: bool, emit: Listener
+) -> dict[str, Any]:
+    """One worker. A UserError is returned, not raised: to Ray it would be a failure to try again."""
+    worker = ray.train.get_context()
+    device = str(ray.train.torch.get_device()) if on_gpus else "cpu"
+    group = WorkerGroup(worker.get_world_rank(), worker.get_world_size(), device)
+    try:
+        return {"user_error": None, "run": run(group, dataset, settings, folder, emit, ray.train.report)}
+    except UserError as error:
+        return {"user_error": str(error), "run": None}
+
+
+@contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Puts the SIGINT handler back: Ray Train leaves its own, which would outlive the training."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is not before:
+            signal.signal(signal.SIGINT, before)

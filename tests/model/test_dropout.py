@@ -1,0 +1,40 @@
+"""Dropout's probability and scale."""
+
+import pytest
+import torch
+
+from model.dropout import Dropout
+
+
+@pytest.mark.parametrize("p", [0.1, 0.3])
+def test_drops_with_probability_p_and_keeps_the_mean(p: float) -> None:
+    """Of a million elements p are 0 within 5 standard deviations, the rest exactly scaled, and gradients likewise."""
+    torch.manual_seed(0)
+    x = torch.ones(1000, 1001, requires_grad=True)
+    dropped = Dropout(p).train()(x)
+    share = (dropped == 0).double().mean().item()
+    assert abs(share - p) < 5 * (p * (1 - p) / x.numel()) ** 0.5
+    kept = dropped[dropped != 0]
+    assert torch.equal(kept, kept[0].expand_as(kept))
+    assert dropped.double().mean().item() == pytest.approx(1, abs=3e-3)
+    dropped.sum().backward()
+    assert torch.equal(x.grad, dropped)
+
+
+def test_draws_are_independent_and_seeded() -> None:
+    """The seed alone decides; neighbours, rows and calls are uncorrelated."""
+    dropout, x = Dropout(0.3).train(), torch.ones(999, 1001)
+    torch.manual_seed(1)
+    first, second = dropout(x), dropout(x)
+    torch.manual_seed(1)
+    assert torch.equal(dropout(x), first)
+    kept = (first != 0).double() - 0.7
+    for other in (kept.roll(1, 0), kept.roll(1, 1), kept.roll(4, 1), (second != 0).double() - 0.7):
+        assert abs((kept * other).mean().item()) < 5 * 0.21 / x.numel() ** 0.5
+
+
+def test_evaluation_and_p_0_change_nothing() -> None:
+    """The same tensor comes back."""
+    x = torch.randn(3, 4)
+    assert Dropout(0.5).eval()(x) is x
+    assert Dropout(0.0).train()(x) is x

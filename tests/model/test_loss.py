@@ -1,0 +1,59 @@
+"""Label smoothing against the distribution written out, chunk borders included."""
+
+import pytest
+import torch
+
+from model import loss
+from model.config import PAD_ID
+from model.loss import smoothed_cross_entropy
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.4])
+@pytest.mark.parametrize("chunk_rows", [3, 1024])
+def test_value_and_gradient_of_the_explicit_distribution(
+    monkeypatch: pytest.MonkeyPatch, smoothing: float, chunk_rows: int
+) -> None:
+    """-Σ q log p with q = (1 - ε)·[k = target] + ε/V over rows that are not padding; gradients by autograd; a factor passes."""
+    monkeypatch.setattr(loss, "CHUNK_ROWS", chunk_rows)
+    torch.manual_seed(0)
+    targets_N = torch.tensor([4, 5, PAD_ID, 8, 6, 4, PAD_ID, 1, 3, 8, PAD_ID])
+    hidden_ND = torch.randn(11, 5, dtype=torch.float64, requires_grad=True)
+    weight_VD = torch.randn(9, 5, dtype=torch.float64, requires_grad=True)
+
+    log_p_NV = torch.log_softmax(hidden_ND @ weight_VD.T, dim=-1)[targets_N != PAD_ID]
+    real_N = targets_N[targets_N != PAD_ID]
+    q_NV = (1 - smoothing) * torch.nn.functional.one_hot(real_N, 9) + smoothing / 9
+    expected = -(q_NV * log_p_NV).sum()
+    expected_grads = torch.autograd.grad(2.5 * expected, (hidden_ND, weight_VD))
+
+    sums = smoothed_cross_entropy(hidden_ND, weight_VD, targets_N, smoothing)
+    grads = torch.autograd.grad(2.5 * sums.loss, (hidden_ND, weight_VD))
+    torch.testing.assert_close(sums.loss, expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(sums.nll, -log_p_NV.gather(1, real_N[:, None]).sum(), rtol=1e-12, atol=1e-12)
+    assert sums.n_tokens == 8
+    torch.testing.assert_close(grads, expected_grads, rtol=1e-12, atol=1e-12)
+
+
+def test_sums_of_parts_are_the_sum_of_the_whole() -> None:
+    """Loss, nll, tokens and gradients of two parts of unequal size add up: never a mean of means."""
+    torch.manual_seed(1)
+    hidden_ND, weight_VD = torch.randn(7, 4, dtype=torch.float64), torch.randn(6, 4, dtype=torch.float64)
+    targets_N = torch.tensor([3, 4, 5, PAD_ID, 1, 2, 3])
+    weight_VD.requires_grad_()
+    whole = smoothed_cross_entropy(hidden_ND, weight_VD, targets_N, 0.1)
+    parts = [
+        smoothed_cross_entropy(hidden_ND[rows], weight_VD, targets_N[rows], 0.1) for rows in (slice(2), slice(2, 7))
+    ]
+    for name in ("loss", "nll", "n_tokens"):
+        torch.testing.assert_close(getattr(whole, name), sum(getattr(part, name) for part in parts))
+    (grad,) = torch.autograd.grad(whole.loss, weight_VD)
+    halves = [torch.autograd.grad(part.loss, weight_VD)[0] for part in parts]
+    torch.testing.assert_close(grad, halves[0] + halves[1])
+
+
+def test_perplexity_is_of_the_nll_not_of_the_smoothed_loss() -> None:
+    """A certain model has nll 0 and still pays for smoothing."""
+    hidden_ND, weight_VD = 50 * torch.eye(6), torch.eye(6)
+    sums = smoothed_cross_entropy(hidden_ND[1:], weight_VD, torch.arange(1, 6), 0.1)
+    assert sums.nll.item() == pytest.approx(0, abs=1e-6)
+    assert sums.loss.item() == pytest.approx(5 * 0.1 / 6 * 5 * 50, rel=1e-4)

@@ -1,0 +1,115 @@
+"""One update: micro-batches add up, Adam is the paper's, a bfloat16 shadow stays close."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from model.config import END_ID, PAD_ID, TransformerConfig
+from model.schedule import learning_rate
+from model.training_step import OptimizerConfig, TrainingStep, shift_right
+from model.transformer import Transformer
+
+TINY = TransformerConfig(50, n_layers=2, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8, dropout=0.0)
+FAST = OptimizerConfig(warmup_steps=10)
+
+
+def sentences(n: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Random pairs of 2 to 9 tokens, padded."""
+    torch.manual_seed(seed)
+    sides = []
+    for _ in range(2):
+        rows = [
+            torch.cat((torch.randint(4, 50, (k,)), torch.tensor([END_ID]))) for k in torch.randint(1, 9, (n,)).tolist()
+        ]
+        sides.append(torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD_ID))
+    return sides[0], sides[1]
+
+
+def new_step(config: TransformerConfig = TINY, dtype: torch.dtype = torch.float32) -> TrainingStep:
+    torch.manual_seed(0)
+    return TrainingStep(Transformer(config), FAST, dtype)
+
+
+def test_micro_batches_are_one_big_batch() -> None:
+    """Gradients of parts of 1, 3 and 8 sentences with their own padding sum to those of 12 at once, and so do the sums."""
+    source_BS, target_BT = sentences(12)
+    whole, parts = new_step(), new_step()
+    expected = whole.accumulate(source_BS, target_BT, seed=1)
+    sums = []
+    for rows in (slice(0, 1), slice(1, 4), slice(4, 12)):
+        source, target = source_BS[rows], target_BT[rows]
+        width = int((target != PAD_ID).sum(1).max())
+        sums.append(parts.accumulate(source, F.pad(target[:, :width], (0, 2), value=PAD_ID), seed=2))
+    for name in ("loss", "nll", "n_tokens"):
+        torch.testing.assert_close(sum(getattr(s, name) for s in sums), getattr(expected, name), rtol=1e-6, atol=0)
+    for mine, theirs in zip(parts.gradients(), whole.gradients(), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=2e-5)
+
+
+def test_update_is_adam_on_the_mean_gradient() -> None:
+    """Two updates equal Adam written out, with eq. 3's rates; the norm returned is that of the mean gradient."""
+    step = new_step()
+    first = [p.detach().clone() for p in step.master.parameters()]
+    m, v = [torch.zeros_like(p) for p in first], [torch.zeros_like(p) for p in first]
+    for update in (1, 2):
+        sums = step.accumulate(*sentences(5, seed=update), seed=1)
+        n_tokens = int(sums.n_tokens)
+        gradients = [g / n_tokens for g in step.gradients()]
+        norm = step.apply(update, n_tokens)
+        assert norm.item() == pytest.approx(torch.cat([g.flatten() for g in gradients]).norm().item(), rel=1e-5)
+        rate = learning_rate(update, 16, 10)
+        for i, g in enumerate(gradients):
+            m[i], v[i] = 0.9 * m[i] + 0.1 * g, 0.98 * v[i] + 0.02 * g * g
+            first[i] -= rate * (m[i] / (1 - 0.9**update)) / ((v[i] / (1 - 0.98**update)).sqrt() + 1e-9)
+        assert all(not g.any() for g in step.gradients())
+    for mine, theirs in zip(step.master.parameters(), first, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-3, atol=2e-6)
+
+
+def test_dropout_is_the_seeds_alone() -> None:
+    """The same micro-batch and seed give the same gradient whatever was drawn before; another seed another one."""
+    steps = [new_step(replace(TINY, dropout=0.3)) for _ in range(3)]
+    for step, seed, before in zip(steps, (7, 7, 8), (0, 1, 2), strict=True):
+        torch.manual_seed(before)
+        step.accumulate(*sentences(4), seed=seed)
+    same, again, other = (torch.cat([g.flatten() for g in step.gradients()]) for step in steps)
+    assert torch.equal(same, again)
+    assert not torch.allclose(same, other)
+
+
+def test_bfloat16_shadow_stays_close_to_float32() -> None:
+    """Gradients point the same way (cosine above 0.99, norm within 3 %) and 30 updates lose the same within 2 %."""
+    exact, shadow = new_step(), new_step(dtype=torch.bfloat16)
+    assert next(shadow.model.parameters()).dtype == torch.bfloat16
+    assert next(shadow.master.parameters()).dtype == torch.float32
+    batch = sentences(40)
+    for update in range(1, 31):
+        sums = [step.accumulate(*batch, seed=update) for step in (exact, shadow)]
+        g, h = (torch.cat([x.flatten() for x in step.gradients()]) for step in (exact, shadow))
+        if update == 1:
+            first = sums[0].loss.item()
+            assert F.cosine_similarity(g, h, dim=0) > 0.99
+            assert abs(h.norm() / g.norm() - 1) < 0.03
+        for step in (exact, shadow):
+            step.apply(update, int(sums[0].n_tokens))
+    assert sums[0].loss.item() < 0.8 * first
+    assert abs(sums[1].loss.item() / sums[0].loss.item() - 1) < 0.02
+
+
+def test_refresh_brings_loaded_weights_into_the_shadow() -> None:
+    """The shadow is the masters rounded, after an update and after `refresh`."""
+    step = new_step(dtype=torch.bfloat16)
+    with torch.no_grad():
+        for parameter in step.master.parameters():
+            parameter += 1
+    step.refresh()
+    for master, shadow in zip(step.master.parameters(), step.model.parameters(), strict=True):
+        assert torch.equal(master.bfloat16(), shadow)
+
+
+def test_inputs_are_the_target_shifted_right() -> None:
+    """BEGIN_ID first, the last column gone."""
+    assert shift_right(torch.tensor([[7, 8, 3], [9, 3, 0]])).tolist() == [[2, 7, 8], [2, 9, 3]]

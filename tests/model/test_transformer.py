@@ -1,0 +1,248 @@
+"""The model against torch's reference modules, against itself with other neighbours, and against Table 3's sizes."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from model.attention import MultiHeadAttention
+from model.config import BASE, BIG, END_ID, PAD_ID, TransformerConfig
+from model.dropout import Dropout
+from model.loss import smoothed_cross_entropy
+from model.positions import sinusoids
+from model.training_step import shift_right
+from model.transformer import FeedForward, Transformer
+
+TINY = TransformerConfig(23, n_layers=2, d_model=12, d_ff=20, n_heads=3, d_k=4, d_v=4, dropout=0.0)
+SOURCE_BS = torch.tensor([[5, 9, 7, 4, END_ID], [11, 6, END_ID, PAD_ID, PAD_ID], [8, END_ID, PAD_ID, PAD_ID, PAD_ID]])
+TARGET_BT = torch.tensor([[6, END_ID, PAD_ID, PAD_ID], [7, 12, 4, END_ID], [9, 9, END_ID, PAD_ID]])
+
+
+def random_model(config: TransformerConfig, seed: int = 0) -> Transformer:
+    """Float64, with every parameter random, also those that begin at 0 or 1."""
+    torch.manual_seed(seed)
+    model = Transformer(config).double()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.3 * torch.randn_like(parameter)
+    return model
+
+
+def logits(model: Transformer, source_BS: Tensor, target_BT: Tensor) -> Tensor:
+    return model.logits(model(source_BS, shift_right(target_BT)))
+
+
+def copied(reference: nn.MultiheadAttention, ours: MultiHeadAttention) -> dict[nn.Parameter, nn.Parameter]:
+    """Gives the reference our weights and its biases 0; tells which parameters correspond."""
+    with torch.no_grad():
+        reference.in_proj_weight.copy_(torch.cat((ours.w_q.weight, ours.w_kv.weight)))
+        reference.out_proj.weight.copy_(ours.w_o.weight)
+        reference.in_proj_bias.zero_()
+        reference.out_proj.bias.zero_()
+    return {ours.w_o.weight: reference.out_proj.weight}
+
+
+def test_equals_torchs_reference_modules() -> None:
+    """Loss and every gradient are those of nn.Transformer{Encoder,Decoder}Layer and F.cross_entropy, padding included."""
+    ours = random_model(TINY)
+    sizes = {"d_model": 12, "nhead": 3, "dim_feedforward": 20, "dropout": 0.0, "batch_first": True, "norm_first": False}
+    encoder = [nn.TransformerEncoderLayer(**sizes).double() for _ in range(2)]
+    decoder = [nn.TransformerDecoderLayer(**sizes).double() for _ in range(2)]
+    embedding_VD = nn.Parameter(ours.embedding.weight.detach().clone())
+    same: dict[nn.Parameter, nn.Parameter] = {ours.embedding.weight: embedding_VD}
+    attentions: list[tuple[MultiHeadAttention, nn.MultiheadAttention]] = []
+    for own, reference in (*zip(ours.encoder, encoder, strict=True), *zip(ours.decoder, decoder, strict=True)):
+        if isinstance(reference, nn.TransformerEncoderLayer):
+            attentions.append((own.attention, reference.self_attn))
+            norms = [(own.attention_norm, reference.norm1), (own.feed_forward_norm, reference.norm2)]
+        else:
+            attentions.append((own.self_attention, reference.self_attn))
+            attentions.append((own.cross_attention, reference.multihead_attn))
+            norms = [(own.self_attention_norm, reference.norm1), (own.cross_attention_norm, reference.norm2)]
+            norms.append((own.feed_forward_norm, reference.norm3))
+        linears = [(own.feed_forward.w_1, reference.linear1), (own.feed_forward.w_2, reference.linear2)]
+        for mine, theirs in (*norms, *linears):
+            theirs.load_state_dict(mine.state_dict())
+            same |= {mine.weight: theirs.weight, mine.bias: theirs.bias}
+    for own, reference in attentions:
+        same |= copied(reference, own)
+
+    def embed(tokens_BL: Tensor) -> Tensor:
+        positions_LD = sinusoids(tokens_BL.shape[1], 12).double()
+        return F.embedding(tokens_BL, embedding_VD) * math.sqrt(12) + positions_LD
+
+    padding_BS = SOURCE_BS == PAD_ID
+    memory_BSD = embed(SOURCE_BS)
+    for layer in encoder:
+        memory_BSD = layer(memory_BSD, src_key_padding_mask=padding_BS)
+    x_BTD = embed(shift_right(TARGET_BT))
+    causal_TT = nn.Transformer.generate_square_subsequent_mask(TARGET_BT.shape[1], dtype=torch.float64)
+    for layer in decoder:
+        x_BTD = layer(x_BTD, memory_BSD, tgt_mask=causal_TT, memory_key_padding_mask=padding_BS)
+    expected = F.cross_entropy(
+        (x_BTD @ embedding_VD.T).flatten(0, 1),
+        TARGET_BT.flatten(),
+        ignore_index=PAD_ID,
+        reduction="sum",
+        label_smoothing=0.1,
+    )
+    expected.backward()
+
+    hidden_BTD = ours(SOURCE_BS, shift_right(TARGET_BT))
+    sums = smoothed_cross_entropy(hidden_BTD.flatten(0, 1), ours.embedding.weight, TARGET_BT.flatten(), 0.1)
+    sums.loss.backward()
+    torch.testing.assert_close(hidden_BTD, x_BTD, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(sums.loss, expected, rtol=1e-10, atol=1e-10)
+    for mine, theirs in same.items():
+        torch.testing.assert_close(mine.grad, theirs.grad, rtol=1e-10, atol=1e-10)
+    for own, reference in attentions:
+        both = torch.cat((own.w_q.weight.grad, own.w_kv.weight.grad))
+        torch.testing.assert_close(both, reference.in_proj_weight.grad, rtol=1e-10, atol=1e-10)
+    assert len(same) + 2 * len(attentions) == len(list(ours.parameters()))
+
+
+def test_attention_of_free_sizes_is_equation_1_head_by_head() -> None:
+    """With d_k and d_v unequal and unlike d_model / h, each head is softmax(QKᵀ/√d_k)V and the heads are joined by W_O."""
+    torch.manual_seed(0)
+    attention = MultiHeadAttention(d_model=10, n_heads=3, d_k=2, d_v=5).double()
+    x_BLD, memory_BMD = torch.randn(2, 4, 10, dtype=torch.float64), torch.randn(2, 6, 10, dtype=torch.float64)
+    mask_B11M = torch.tensor([[False] * 6, [False] * 4 + [True] * 2])[:, None, None]
+    w_k, w_v = attention.w_kv.weight.split([6, 15])
+    heads = []
+    for head in range(3):
+        q = x_BLD @ attention.w_q.weight[2 * head : 2 * head + 2].T
+        k = memory_BMD @ w_k[2 * head : 2 * head + 2].T
+        v = memory_BMD @ w_v[5 * head : 5 * head + 5].T
+        scores = (q @ k.mT / math.sqrt(2)).masked_fill(mask_B11M[:, 0], -math.inf)
+        heads.append(torch.softmax(scores, dim=-1) @ v)
+    expected = torch.cat(heads, dim=-1) @ attention.w_o.weight.T
+    torch.testing.assert_close(attention(x_BLD, memory_BMD, mask_B11M), expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+def test_what_must_not_matter_changes_no_logit(positions: Any) -> None:
+    """More padding, other later target tokens and other neighbours leave the logits of real positions as they are."""
+    model = random_model(replace(TINY, d_k=5, d_v=3, positions=positions))
+    expected = logits(model, SOURCE_BS, TARGET_BT)
+    wider = logits(model, F.pad(SOURCE_BS, (0, 4), value=PAD_ID), F.pad(TARGET_BT, (0, 3), value=PAD_ID))
+    torch.testing.assert_close(wider[:, :4], expected, rtol=1e-12, atol=1e-12)
+
+    later = TARGET_BT.clone()
+    later[:, 2:] = 13
+    torch.testing.assert_close(logits(model, SOURCE_BS, later)[:, :3], expected[:, :3], rtol=1e-12, atol=1e-12)
+    assert not torch.allclose(logits(model, SOURCE_BS, later)[:, 3], expected[:, 3])
+
+    for i, n_source in enumerate((5, 3, 2)):
+        alone = logits(model, SOURCE_BS[i : i + 1, :n_source], TARGET_BT[i : i + 1])
+        torch.testing.assert_close(alone[0], expected[i], rtol=1e-12, atol=1e-12)
+    other = SOURCE_BS.clone()
+    other[0] = torch.tensor([17, 17, 17, 17, 17])
+    torch.testing.assert_close(logits(model, other, TARGET_BT)[1:], expected[1:], rtol=1e-12, atol=1e-12)
+    assert not torch.allclose(logits(model, other, TARGET_BT)[0], expected[0])
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+def test_cached_decoding_is_uncached_decoding(positions: Any) -> None:
+    """Steps over a tree of hypotheses that branches, dies out, changes width and loses a sentence give forward's logits."""
+    torch.manual_seed(3)
+    model = random_model(replace(TINY, d_k=5, d_v=3, positions=positions)).eval()
+    source_BS, tokens_BWT = SOURCE_BS, torch.full((3, 1, 1), 2)
+    with torch.no_grad():
+        cache = model.start(source_BS)
+        for step, width in enumerate((1, 4, 3, 3, 5, 2)):
+            stepped_BWV = model.step(tokens_BWT[:, :, -1], cache)
+            for row_S, tokens_WT, stepped_WV in zip(source_BS, tokens_BWT, stepped_BWV, strict=True):
+                hidden_WTD = model(row_S.expand(len(tokens_WT), -1), tokens_WT)
+                torch.testing.assert_close(model.logits(hidden_WTD[:, -1]), stepped_WV, rtol=1e-10, atol=1e-10)
+            if step == 2:
+                kept = torch.tensor([2, 0])
+                cache.keep(kept)
+                source_BS, tokens_BWT = source_BS[kept], tokens_BWT[kept]
+            batch = len(source_BS)
+            parents_BW = torch.randint(tokens_BWT.shape[1], (batch, width))
+            cache.branch(parents_BW)
+            grown = tokens_BWT.gather(1, parents_BW[:, :, None].expand(-1, -1, tokens_BWT.shape[2]))
+            tokens_BWT = torch.cat((grown, torch.randint(4, 23, (batch, width, 1))), dim=2)
+
+
+def test_learned_positions_end_where_the_table_ends() -> None:
+    """A longer sentence is refused by name; sinusoids have no such limit."""
+    long_BS = torch.full((1, 300), 7)
+    with pytest.raises(ValueError, match="300 tokens, but the learned positions end at 299"):
+        Transformer(replace(TINY, positions="learned", max_positions=299)).encode(long_BS)
+    assert Transformer(TINY).encode(long_BS)[0].shape == (1, 300, 12)
+
+
+def test_dropout_stands_where_the_paper_puts_it() -> None:
+    """§5.4: on the output of each sub-layer before it is added, and on embeddings plus positions; nothing else is random."""
+    model = random_model(replace(TINY, dropout=0.4)).train()
+    inputs_BT = shift_right(TARGET_BT)
+    seen: list[tuple[Tensor, Tensor]] = []
+    sublayers: list[Tensor] = []
+    hooks = [
+        m.register_forward_hook(lambda _m, x, y: seen.append((x[0], y))) for m in model.modules() if type(m) is Dropout
+    ]
+    for module in model.modules():
+        if isinstance(module, FeedForward | MultiHeadAttention):
+            hooks.append(module.register_forward_hook(lambda _m, _x, y: sublayers.append(y)))
+    model(SOURCE_BS, inputs_BT)
+    source_BSD = model.embedding(SOURCE_BS) * math.sqrt(12) + sinusoids(5, 12)
+    target_BTD = model.embedding(inputs_BT) * math.sqrt(12) + sinusoids(4, 12)
+    expected = [source_BSD, *sublayers[:4], target_BTD, *sublayers[4:]]
+    assert len(seen) == len(expected) == 2 + 2 * 2 + 2 * 3
+    for (given, _), wanted in zip(seen, expected, strict=True):
+        torch.testing.assert_close(given, wanted, rtol=1e-12, atol=1e-12)
+    for hook in hooks:
+        hook.remove()
+
+    # All of a sub-layer's output dropped: what is left is LayerNorm(x), twice.
+    layer = model.encoder[0]
+    x_BSD = torch.randn(2, 3, 12, dtype=torch.float64)
+    hook = layer.dropout.register_forward_hook(lambda _m, _x, y: torch.zeros_like(y))
+    torch.testing.assert_close(layer(x_BSD, None), layer.feed_forward_norm(layer.attention_norm(x_BSD)))
+    hook.remove()
+
+    # Without its Dropout modules a model in training is the model in evaluation.
+    for module in model.modules():
+        if type(module) is Dropout:
+            module.p = 0.0
+    trained = model(SOURCE_BS, inputs_BT)
+    assert torch.equal(trained, model.eval()(SOURCE_BS, inputs_BT))
+
+
+@pytest.mark.parametrize(
+    ("change", "millions"),
+    [
+        ({"d_k": 16}, 58),
+        ({"d_k": 32}, 60),
+        ({"n_layers": 2}, 36),
+        ({"n_layers": 4}, 50),
+        ({"n_layers": 8}, 80),
+        ({"d_ff": 1024}, 53),
+        ({"d_ff": 4096}, 90),
+        ({"d_model": 256, "d_k": 32, "d_v": 32}, 28),
+        ({"d_model": 1024, "d_k": 128, "d_v": 128}, 168),
+        ({"d_model": 1024, "d_ff": 4096, "n_heads": 16}, 213),
+    ],
+)
+def test_parameter_counts_differ_from_base_as_in_table_3(change: dict[str, int], millions: int) -> None:
+    """Within 1 million, both being rounded; within 3 % where d_model and so the unprinted vocabulary size counts."""
+    difference = (count(replace(BASE, **change)) - count(BASE)) / 1e6
+    bound = 0.03 * abs(millions - 65) if "d_model" in change else 1.0
+    assert abs(difference - (millions - 65)) < bound
+
+
+def count(config: TransformerConfig) -> int:
+    with torch.device("meta"):
+        shapes = Transformer(replace(config, vocabulary_size=8)).parameters()
+    return sum(p.numel() for p in shapes) + (config.vocabulary_size - 8) * config.d_model
+
+
+def test_base_without_embeddings_has_44_1_million_parameters() -> None:
+    """The one count that does not hang on the vocabulary; big is base with its own widths."""
+    assert (count(BASE) - BASE.vocabulary_size * BASE.d_model) / 1e6 == pytest.approx(44.1, abs=0.05)
+    assert replace(BASE, d_model=1024, d_ff=4096, n_heads=16, dropout=0.3) == BIG

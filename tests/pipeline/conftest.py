@@ -1,0 +1,42 @@
+"""What the tests of training, averaging and perplexity share."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_training import PIECES, TINY, train_in_processes
+
+from pipeline.artifacts import Context, Corpus, EncodedDataset
+from pipeline.corpora.aligned import write_shards
+from pipeline.encoding import encode
+from pipeline.lines import read_lines
+from pipeline.settings import EncodingSettings, VocabularySettings
+from pipeline.vocabulary import learn
+
+
+@pytest.fixture(scope="session")
+def dataset(tmp_path_factory: pytest.TempPathFactory, data: Path) -> EncodedDataset:
+    """600 training pairs and 60 dev pairs of Multi30k, encoded with 800 pieces."""
+    folder = tmp_path_factory.mktemp("dataset")
+    for name in ("vocabulary", "encoded"):
+        (folder / name).mkdir()
+    corpus, languages = Corpus(folder / "corpus"), ("en", "de")
+    splits = {}
+    for split, stem, n in (("train", "train", 600), ("dev", "val", 60)):
+        sides = [list(read_lines(data / "multi30k" / f"{stem}.{language}.gz"))[:n] for language in languages]
+        splits[split] = write_shards(corpus, split, languages, zip(*sides, strict=True), 250)
+    corpus.describe(languages, splits, {})
+    vocabulary = learn(Context(folder / "vocabulary"), corpus, VocabularySettings(size=PIECES))
+    return encode(Context(folder / "encoded"), corpus, vocabulary, EncodingSettings(max_tokens=60))
+
+
+@pytest.fixture(scope="session")
+def two_workers(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of TINY trained by two processes without interruption."""
+    return train_in_processes(2, dataset, TINY, tmp_path_factory.mktemp("two_workers"))
+
+
+@pytest.fixture
+def one_thread() -> None:
+    """Computes on one thread, as TINY does."""
+    torch.set_num_threads(1)

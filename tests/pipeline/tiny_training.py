@@ -1,0 +1,84 @@
+"""A training small enough for tests, and what they do around it."""
+
+import json
+import os
+import signal
+import socket
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from model.config import TransformerConfig
+from model.training_step import OptimizerConfig
+from pipeline.artifacts import EncodedDataset
+from pipeline.settings import TrainingSettings
+from pipeline.training_loop import run
+from pipeline.worker_group import WorkerGroup
+
+PIECES = 800
+TINY = TrainingSettings(
+    model=TransformerConfig(
+        vocabulary_size=PIECES, n_layers=1, d_model=32, d_ff=64, n_heads=2, d_k=16, d_v=16, dropout=0.1
+    ),
+    optimizer=OptimizerConfig(warmup_steps=20),
+    updates=8,
+    budget_tokens=2400,
+    micro_batches=8,
+    precision="float32",
+    checkpoint_updates=2,
+    checkpoint_minutes=0,
+    keep_checkpoints=3,
+    validation_updates=4,
+    log_updates=1,
+    workers=2,
+    device="cpu",
+)
+"""The plan of `dataset` has 5 updates an epoch: update 5 ends the first."""
+
+
+def with_fields(**fields: Any) -> TrainingSettings:
+    """TINY with other fields."""
+    return TINY.model_copy(update=fields)
+
+
+def weights(folder: Path, update: int = TINY.updates) -> bytes:
+    """The file of the weights in a checkpoint."""
+    return (folder / "checkpoints" / f"{update:08d}" / "model.safetensors").read_bytes()
+
+
+def metrics(folder: Path) -> list[dict[str, Any]]:
+    """The lines of metrics.jsonl without what depends on the clock."""
+    lines = (folder / "metrics.jsonl").read_text().split("\n")[:-1]
+    return [{key: v for key, v in json.loads(line).items() if key not in ("tokens_s", "train_s")} for line in lines]
+
+
+def curve(folder: Path) -> list[float]:
+    """The training losses, then the dev losses."""
+    lines = metrics(folder)
+    return [line[name] for name in ("loss", "dev_loss") for line in lines if name in line]
+
+
+def work(rank: int, size: int, port: int, dataset: EncodedDataset, settings: TrainingSettings, folder: Path) -> None:
+    """One process of a gloo group that trains."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", world_size=size, rank=rank)
+    run(WorkerGroup(rank, size), dataset, settings, folder)
+    dist.destroy_process_group()
+
+
+def train_in_processes(size: int, dataset: EncodedDataset, settings: TrainingSettings, folder: Path) -> Path:
+    """Trains with `size` processes on this machine; gives the folder."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    torch.multiprocessing.spawn(work, (size, port, dataset, settings, folder), nprocs=size)
+    return folder
+
+
+def kill_once(marker: Path, update: int, event: dict[str, Any]) -> None:
+    """An `emit` that kills its own process at an update, the first time it comes by."""
+    if event.get("step") == update and not marker.exists():
+        marker.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
