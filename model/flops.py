@@ -1,30 +1,41 @@
-"""Floating point operations of training, counted from the sizes of the matrix products.
+"""Floating-point operations of the matrix products, counted from §3's formulas: a product m × k by k × n is 2·m·n·k.
 
-A product of (n, m) and (m, p) is 2·n·m·p operations. Softmax, norms, dropout, embedding look-ups and Adam are not
-counted: at the paper's sizes they are less than 1 % of it. The paper's own estimate (§6.1, footnote 5) goes another
-way, by time and rate, and comes out higher.
+    counted = training_flop(config, source_lengths, target_lengths)     # of these pairs, once through
+
+Exact for unpadded sentences. Not counted: softmax, norms, dropout, embedding look-ups, the optimizer. Attention counts
+every query with every key, as the products do; the causal mask saves nothing. Lengths count END_ID; any sequence of
+ints, array or tensor.
 """
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
 
 from model.config import TransformerConfig
 
 
 def forward_flop(
-    config: TransformerConfig, rows: int, source_length: int, target_length: int, target_tokens: int
+    config: TransformerConfig, source_lengths: Tensor | Iterable[int], target_lengths: Tensor | Iterable[int]
 ) -> int:
-    """One forward pass of a padded batch of `rows` pairs; the logits of `target_tokens` real tokens alone are made."""
-    d_model, heads = config.d_model, config.n_heads * (config.d_k + config.d_v)
-    source, target = rows * source_length, rows * target_length
-    projections = (
-        2 * d_model * heads * (2 * source + 2 * target + source + target)
-    )  # self, self; keys of and queries to the memory
-    attention = 2 * rows * heads * (source_length**2 + target_length**2 + source_length * target_length)
-    feed_forward = 4 * d_model * config.d_ff * (source + target)
-    logits = 2 * target_tokens * d_model * config.vocabulary_size
-    return config.n_layers * (projections + attention + feed_forward) + logits
+    """Of one forward pass over sentence pairs of these lengths, the pre-softmax projection included."""
+    source, target = (torch.as_tensor(lengths, dtype=torch.int64) for lengths in (source_lengths, target_lengths))
+    n_source, n_target = int(source.sum()), int(target.sum())
+    keys = config.n_heads * config.d_k
+    values = config.n_heads * config.d_v
+    queries_output = config.d_model * (keys + values)  # W_Q and W_O, for each position that asks
+    keys_values = config.d_model * (keys + values)  # W_K and W_V, for each position that is looked at
+    feed_forward = 2 * config.d_model * config.d_ff
+    encoder = n_source * (queries_output + keys_values + feed_forward)
+    decoder = n_target * (2 * queries_output + keys_values + feed_forward) + n_source * keys_values
+    # Q Kᵀ and the weighted sum of V: every query with every key of its own sentence.
+    looks = int((source * source).sum() + (target * target).sum() + (source * target).sum())
+    projection = n_target * config.d_model * config.vocabulary_size
+    return 2 * (config.n_layers * (encoder + decoder + looks * (keys + values)) + projection)
 
 
 def training_flop(
-    config: TransformerConfig, rows: int, source_length: int, target_length: int, target_tokens: int
+    config: TransformerConfig, source_lengths: Tensor | Iterable[int], target_lengths: Tensor | Iterable[int]
 ) -> int:
-    """Forward and backward pass; the backward pass makes two products for each one of the forward pass."""
-    return 3 * forward_flop(config, rows, source_length, target_length, target_tokens)
+    """Of forward and backward: each product y = x W has two of its size behind it, for x and for W."""
+    return 3 * forward_flop(config, source_lengths, target_lengths)

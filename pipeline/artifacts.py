@@ -42,7 +42,7 @@ class Context:
     folder: Path
     """Where it writes: empty at the start, except that training finds here what an interrupted run left."""
     emit: Callable[[dict[str, Any]], None] = ignore
-    """Takes events: {"done": 3, "total": 10, "unit": "shards"} of progress, {"metrics": {...}, "step": n} of figures."""
+    """Takes events: {"done": 3, "total": 9, "unit": "shards"} of progress, {"metrics": {...}, "step": n} of figures."""
     map: Callable[..., Iterable[Any]] = map_here
     """`map(function, argument_lists)` -> results in order; `function` must be importable (it may run elsewhere)."""
 

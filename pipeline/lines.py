@@ -25,23 +25,29 @@ def read_lines(path: Path) -> Iterator[str]:
 
     Raises UserError with file and line where it is not UTF-8, damaged, unreadable or has a line over 1 MiB.
     """
-    number = 0
     try:
         with _open(path) as file:
-            while raw := file.readline(MAX_LINE_BYTES):
-                number += 1
-                if len(raw) == MAX_LINE_BYTES and not raw.endswith(b"\n"):
-                    raise UserError(f"{path}, line {number}: longer than {MAX_LINE_BYTES} bytes; is it text?")
-                line = raw.removesuffix(b"\n").decode("utf-8")
-                yield line.removeprefix("\ufeff") if number == 1 else line
-    except UnicodeDecodeError as error:
-        raise UserError(
-            f"{path}, line {number}: not UTF-8 ({error.reason}, byte {error.start + 1} of the line); convert the file"
-        ) from None
+            yield from lines_of(file, str(path))
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise UserError(f"{path}, after line {number}: damaged gzip file ({error}); get it again") from None
+        raise UserError(f"{path}: damaged gzip file ({error}); get it again") from None
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}; check the path") from None
+
+
+def lines_of(file: BinaryIO, name: str) -> Iterator[str]:
+    """As `read_lines`, of an open file of plain bytes, e.g. standard input; `name` is what errors call it."""
+    number = 0
+    try:
+        while raw := file.readline(MAX_LINE_BYTES):
+            number += 1
+            if len(raw) == MAX_LINE_BYTES and not raw.endswith(b"\n"):
+                raise UserError(f"{name}, line {number}: longer than {MAX_LINE_BYTES} bytes; is it text?")
+            line = raw.removesuffix(b"\n").decode("utf-8")
+            yield line.removeprefix("\ufeff") if number == 1 else line
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{name}, line {number}: not UTF-8 ({error.reason}, byte {error.start + 1} of the line); convert the file"
+        ) from None
 
 
 def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:

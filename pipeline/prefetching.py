@@ -72,12 +72,9 @@ class Updates:
             self._epoch, self._plan = epoch, self._plan_of(epoch)
         mine, padded_tokens, flop = [], 0, 0
         for number, rows in enumerate(self._plan[position]):
-            target_lengths = self.split.target_lengths[rows]
-            source_length, target_length = int(self.split.source_lengths[rows].max()), int(target_lengths.max())
-            padded_tokens += len(rows) * (source_length + target_length)
-            flop += training_flop(
-                self.settings.model, len(rows), source_length, target_length, int(target_lengths.sum())
-            )
+            source_lengths, target_lengths = self.split.source_lengths[rows], self.split.target_lengths[rows]
+            padded_tokens += len(rows) * int(source_lengths.max() + target_lengths.max())
+            flop += training_flop(self.settings.model, source_lengths, target_lengths)
             if number % self.group.size == self.group.rank:
                 source_BS, target_BT = self.split.batch(rows)
                 if self.group.device != "cpu":

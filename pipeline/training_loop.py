@@ -114,9 +114,8 @@ class _Training:
         torch.manual_seed(settings.seed)
         master = Transformer(settings.model).to(group.device)
         self.step = TrainingStep(master, settings.optimizer, self.dtype)
-        self.gradients = [gradient.view(-1) for gradient in self.step.gradients()]
         # One buffer to reduce: the gradients, then the loss, the NLL and whether rank 0 wants a checkpoint.
-        sizes = [gradient.numel() for gradient in self.gradients] if group.size > 1 else []
+        sizes = [gradient.numel() for gradient in self.step.gradients()] if group.size > 1 else []
         self.flat = torch.zeros(sum(sizes) + 3, device=group.device)
         self.flat_gradients, self.flat_sums = self.flat[:-3].split(sizes), self.flat[-3:]
 
@@ -157,14 +156,13 @@ class _Training:
             return
         self._try_largest()
         state.matmul_flop_s = state.matmul_flop_s or matmul_flop_s(self.group.device)
-        saved_s = shown_s = time.monotonic()
+        saved_s = shown_s = resumed_s = time.monotonic()
         logged_tokens, logged_s = state.target_tokens, state.train_s
         for update in self.updates.between(state.update, settings.updates):
-            started_s = time.monotonic()
-            minutes_due = 0 < settings.checkpoint_minutes <= (started_s - saved_s) / 60
+            minutes_due = 0 < settings.checkpoint_minutes <= (time.monotonic() - saved_s) / 60
             line, minutes_due = self._update(update, minutes_due)
             now_s = time.monotonic()
-            state.train_s += now_s - started_s
+            state.train_s += now_s - resumed_s
             last = state.update == settings.updates
             line["tokens_s"] = (state.target_tokens - logged_tokens) / (state.train_s - logged_s)
             line["train_s"] = state.train_s
@@ -181,6 +179,7 @@ class _Training:
             if minutes_due or (every and state.update % every == 0) or last:
                 self._save()
                 saved_s = time.monotonic()
+            resumed_s = time.monotonic()
 
     def _update(self, update: Update, minutes_due: bool) -> tuple[dict[str, Any], bool]:
         """One update -> its line of metrics, and whether rank 0 wants a checkpoint for the minutes that have passed."""
@@ -192,11 +191,12 @@ class _Training:
             source_BS, target_BT = self._to_device(micro_batch.source_BS), self._to_device(micro_batch.target_BT)
             sums = self.step.accumulate(source_BS, target_BT, dropout_seed(settings.seed, number, micro_batch.number))
             self.flat_sums[:2] += torch.stack((sums.loss, sums.nll))
+        gradients = [gradient.view(-1) for gradient in self.step.gradients()]
         if self.flat_gradients:
-            torch._foreach_copy_(self.flat_gradients, self.gradients)
+            torch._foreach_copy_(self.flat_gradients, gradients)
             self.group.sum(self.flat)
-            torch._foreach_copy_(self.gradients, self.flat_gradients)
-        norm = torch.nn.utils.get_total_norm(self.gradients) / update.target_tokens
+            torch._foreach_copy_(gradients, self.flat_gradients)
+        norm = torch.nn.utils.get_total_norm(gradients) / update.target_tokens
         loss, nll, due, gradient_norm = torch.cat((self.flat_sums, norm[None])).tolist()
         loss, nll = loss / update.target_tokens, nll / update.target_tokens
         if not (math.isfinite(loss) and math.isfinite(gradient_norm)):
@@ -242,7 +242,7 @@ class _Training:
                         f"tokens, does not fit the memory of {self.group.device}; raise micro_batches, or lower "
                         "budget_tokens or the encoding's max_tokens"
                     ) from error
-            torch._foreach_zero_(self.gradients)
+            torch._foreach_zero_(self.step.gradients())
 
     def _to_device(self, tokens: Tensor) -> Tensor:
         return tokens.to(self.group.device, non_blocking=True)

@@ -1,14 +1,16 @@
 """`aiayn`: one command a stage, on folders and text files.
 
-    aiayn prepare --files corpus.toml --out prepared        text -> clean text, vocabulary, token ids
-    aiayn train prepared/dataset --out run                  token ids -> checkpoints
-    aiayn average run --out model                           checkpoints -> one model
-    aiayn translate model < text.en > text.de
-    aiayn score --hyp text.de --ref reference.de --lang de
+aiayn prepare --files corpus.toml --out prepared        text -> clean text, vocabulary, token ids
+aiayn train prepared/dataset --out run                  token ids -> checkpoints
+aiayn average run --out model                           checkpoints -> one model
+aiayn translate model < text.en > text.de
+aiayn score --hyp text.de --ref reference.de --lang de
 """
 
 import json
+import os
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
@@ -17,9 +19,14 @@ import typer
 from pipeline.artifacts import Artifact, Context, EncodedDataset, TrainingRun, publish
 from pipeline.errors import UserError
 from workflows.command import console, run_app
-from workflows.profiles import Profile, load_profile
+from workflows.profiles import Profile, Recipe, load_profile
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, rich_markup_mode=None)
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, help=__doc__, rich_markup_mode=None, pretty_exceptions_enable=False
+)
+
+CHUNK_LINES = 2000
+"""Lines of standard input translated together: enough to batch by length, few enough to stream."""
 
 ProfileOption = Annotated[
     str | None, typer.Option("--profile", help="Settings to start from: embedded or multi30k.  [default: embedded]")
@@ -45,11 +52,11 @@ def _folder(path: Path, kind: type[Artifact], sign: str, maker: str) -> Path:
     """`path`, made sure to hold an artifact of that kind by the file that only such a one has."""
     if not (path / sign).is_file():
         reason = f"holds no {sign}" if path.is_dir() else "is not a folder"
-        raise UserError(f"{path} {reason}; name a {kind.__name__} folder, as `aiayn {maker}` makes it")
+        raise UserError(f"{path} {reason}; name a {kind.__name__}, as `aiayn {maker}` makes it")
     return path.absolute()
 
 
-def _recipe(profile: Profile, model: str):  # type: ignore[no-untyped-def]
+def _recipe(profile: Profile, model: str) -> Recipe:
     if model not in profile.recipes:
         raise UserError(f"--model {model}: the profile has {', '.join(profile.recipes)}")
     return profile.recipes[model]
@@ -58,7 +65,9 @@ def _recipe(profile: Profile, model: str):  # type: ignore[no-untyped-def]
 @app.command()
 def prepare(
     out: OutOption,
-    pair: Annotated[str | None, typer.Option(help="Language pair, where there are several.  [default: the first]")] = None,
+    pair: Annotated[
+        str | None, typer.Option(help="Language pair, where there are several.  [default: the first]")
+    ] = None,
     files: Annotated[Path | None, typer.Option(help="TOML file naming train, dev and test text (see README).")] = None,
     data: Annotated[Path | None, typer.Option(help="Folder with the profile's files, instead of a download.")] = None,
     profile: ProfileOption = None,
@@ -72,9 +81,7 @@ def prepare(
     from workflows.runner import run
     from workflows.view import view
 
-    chosen = load_profile(
-        profile, data=data, files=[files] if files else [], config=config, overrides=overrides or []
-    )
+    chosen = load_profile(profile, data=data, files=[files] if files else [], config=config, overrides=overrides or [])
     pair = pair or next(iter(chosen.corpora))
     if pair not in chosen.corpora:
         raise UserError(f"--pair {pair}: the profile has {', '.join(chosen.corpora)}")
@@ -121,7 +128,9 @@ def train(
 def average(
     run: Annotated[Path, typer.Argument(help="Folder of a training, as `aiayn train` makes it.")],
     out: OutOption,
-    last: Annotated[int, typer.Option(min=1, help="Checkpoints to average, counted from the last (paper: 5; big: 20).")] = 5,
+    last: Annotated[
+        int, typer.Option(min=1, help="Checkpoints to average, counted from the last (paper: 5; big: 20).")
+    ] = 5,
 ) -> None:
     """The mean of the last checkpoints (paper §6.1): a model that translates."""
     from pipeline import averaging
@@ -144,21 +153,28 @@ def translate(
     threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0: all.")] = 0,
 ) -> None:
     """Standard input to standard output, a sentence a line (paper §6.1)."""
-    from pipeline.lines import decode_lines
+    import torch
+
+    from pipeline.lines import lines_of
     from pipeline.settings import DecodingSettings
     from pipeline.translation import Translator
 
+    if not model.is_dir():
+        raise UserError(f"{model} is not a folder; name a model, as `aiayn average` makes it")
     settings = DecodingSettings(
         beam_size=beam_size,
         length_penalty=length_penalty,
         max_extra_tokens=max_extra_tokens,
         batch_tokens=batch_tokens,
-        threads=threads or len_cpus(),
+        threads=threads or os.cpu_count() or 1,
     )
-    translator = Translator(model, settings)
-    lines = decode_lines(sys.stdin.buffer.read(), "standard input")
-    for hypothesis in translator.translate(lines):
-        sys.stdout.buffer.write(hypothesis.encode() + b"\n")
+    torch.set_num_threads(settings.threads)
+    translator = Translator(model, settings, "cuda" if torch.cuda.is_available() else "cpu")
+    lines = lines_of(sys.stdin.buffer, "standard input")
+    while chunk := list(islice(lines, CHUNK_LINES)):
+        for hypothesis in translator.translate(chunk):
+            sys.stdout.buffer.write(hypothesis.encode() + b"\n")
+        sys.stdout.buffer.flush()
 
 
 @app.command()

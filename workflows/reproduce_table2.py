@@ -1,8 +1,8 @@
 """Table 2 of the paper (§6.1): BLEU and training cost of the base and big Transformer, measured beside the printed.
 
-    python -m workflows.reproduce_table2                                      # generated text, minutes
-    python -m workflows.reproduce_table2 --profile multi30k --data DIR        # real text, small
-    python -m workflows.reproduce_table2 --plan                               # what is cached, what is to run
+python -m workflows.reproduce_table2                                      # generated text, minutes
+python -m workflows.reproduce_table2 --profile multi30k --data DIR        # real text, small
+python -m workflows.reproduce_table2 --plan                               # what is cached, what is to run
 """
 
 from collections.abc import Collection
@@ -89,7 +89,7 @@ def print_plan(target: Step, store: Path) -> None:
     console.print(f"{len(missing)} stages to run; store: {store}", highlight=False, soft_wrap=True)
 
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
 @app.command(help=__doc__)
@@ -108,16 +108,12 @@ def main(
     pairs: Annotated[str | None, typer.Option(help="Language pairs, e.g. en-de.  [default: all]")] = None,
     models: Annotated[str | None, typer.Option(help="Models, e.g. base.  [default: base,big]")] = None,
     store: Annotated[Path, typer.Option(help="Folder of everything made: stages, MLflow's database.")] = Path("runs"),
-    address: Annotated[
-        str | None, typer.Option(help="Ray cluster, e.g. auto.  [default: one on this machine]")
-    ] = None,
+    address: Annotated[str | None, typer.Option(help="Ray cluster, e.g. auto.  [default: one on this machine]")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="List the stages, cached or to run, and exit.")] = False,
 ) -> None:
     """Builds the DAG, runs what is missing, prints the table."""
     chosen = load_profile(profile, data=data, files=files or [], config=config, overrides=overrides or [])
-    cells = cells_of(
-        chosen, _chosen("pairs", pairs, chosen.corpora), _chosen("models", models, chosen.recipes)
-    )
+    cells = cells_of(chosen, _chosen("pairs", pairs, chosen.corpora), _chosen("models", models, chosen.recipes))
     target = TABULATE("table 2", [cell.inputs for cell in cells])
     stages_folder = store.absolute() / "store"
     if plan:

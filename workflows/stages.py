@@ -1,4 +1,4 @@
-"""The stages that tables are made of, in the order of the paper: text (§5.1), training (§5.2-5.4), evaluation (§6.1)."""
+"""The stages that tables are made of, in the paper's order: text (§5.1), training (§5.2-5.4), evaluation (§6.1)."""
 
 from pipeline import averaging, cleaning, costs, decoding, encoding, perplexity, scoring, training, vocabulary
 from pipeline.artifacts import Checkpoint, Corpus, EncodedDataset, Hypotheses, Scores, TrainingRun, Vocabulary

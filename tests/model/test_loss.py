@@ -13,7 +13,7 @@ from model.loss import smoothed_cross_entropy
 def test_value_and_gradient_of_the_explicit_distribution(
     monkeypatch: pytest.MonkeyPatch, smoothing: float, chunk_rows: int
 ) -> None:
-    """-Σ q log p with q = (1 - ε)·[k = target] + ε/V over rows that are not padding; gradients by autograd; a factor passes."""
+    """-Σ q log p with q = (1 - ε)·[k = target] + ε/V over the rows that are not padding, with its gradients."""
     monkeypatch.setattr(loss, "CHUNK_ROWS", chunk_rows)
     torch.manual_seed(0)
     targets_N = torch.tensor([4, 5, PAD_ID, 8, 6, 4, PAD_ID, 1, 3, 8, PAD_ID])
@@ -22,7 +22,7 @@ def test_value_and_gradient_of_the_explicit_distribution(
 
     log_p_NV = torch.log_softmax(hidden_ND @ weight_VD.T, dim=-1)[targets_N != PAD_ID]
     real_N = targets_N[targets_N != PAD_ID]
-    q_NV = (1 - smoothing) * torch.nn.functional.one_hot(real_N, 9) + smoothing / 9
+    q_NV = (1 - smoothing) * torch.nn.functional.one_hot(real_N, 9).double() + smoothing / 9
     expected = -(q_NV * log_p_NV).sum()
     expected_grads = torch.autograd.grad(2.5 * expected, (hidden_ND, weight_VD))
 

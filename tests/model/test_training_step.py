@@ -13,7 +13,7 @@ from model.training_step import OptimizerConfig, TrainingStep, shift_right
 from model.transformer import Transformer
 
 TINY = TransformerConfig(50, n_layers=2, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8, dropout=0.0)
-FAST = OptimizerConfig(warmup_steps=10)
+FAST = OptimizerConfig(warmup_steps=10, learning_rate_scale=0.2)
 
 
 def sentences(n: int, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -34,7 +34,7 @@ def new_step(config: TransformerConfig = TINY, dtype: torch.dtype = torch.float3
 
 
 def test_micro_batches_are_one_big_batch() -> None:
-    """Gradients of parts of 1, 3 and 8 sentences with their own padding sum to those of 12 at once, and so do the sums."""
+    """Gradients and sums of parts of 1, 3 and 8 sentences, padded otherwise, add up to those of 12 at once."""
     source_BS, target_BT = sentences(12)
     whole, parts = new_step(), new_step()
     expected = whole.accumulate(source_BS, target_BT, seed=1)
@@ -60,7 +60,7 @@ def test_update_is_adam_on_the_mean_gradient() -> None:
         gradients = [g / n_tokens for g in step.gradients()]
         norm = step.apply(update, n_tokens)
         assert norm.item() == pytest.approx(torch.cat([g.flatten() for g in gradients]).norm().item(), rel=1e-5)
-        rate = learning_rate(update, 16, 10)
+        rate = learning_rate(update, 16, 10, 0.2)
         for i, g in enumerate(gradients):
             m[i], v[i] = 0.9 * m[i] + 0.1 * g, 0.98 * v[i] + 0.02 * g * g
             first[i] -= rate * (m[i] / (1 - 0.9**update)) / ((v[i] / (1 - 0.98**update)).sqrt() + 1e-9)

@@ -47,7 +47,7 @@ def copied(reference: nn.MultiheadAttention, ours: MultiHeadAttention) -> dict[n
 
 
 def test_equals_torchs_reference_modules() -> None:
-    """Loss and every gradient are those of nn.Transformer{Encoder,Decoder}Layer and F.cross_entropy, padding included."""
+    """Loss and all gradients are those of nn.Transformer{Encoder,Decoder}Layer and F.cross_entropy, with padding."""
     ours = random_model(TINY)
     sizes = {"d_model": 12, "nhead": 3, "dim_feedforward": 20, "dropout": 0.0, "batch_first": True, "norm_first": False}
     encoder = [nn.TransformerEncoderLayer(**sizes).double() for _ in range(2)]
@@ -106,7 +106,7 @@ def test_equals_torchs_reference_modules() -> None:
 
 
 def test_attention_of_free_sizes_is_equation_1_head_by_head() -> None:
-    """With d_k and d_v unequal and unlike d_model / h, each head is softmax(QKᵀ/√d_k)V and the heads are joined by W_O."""
+    """With d_k and d_v unequal and unlike d_model / h, each head is softmax(QKᵀ/√d_k)V; W_O joins them."""
     torch.manual_seed(0)
     attention = MultiHeadAttention(d_model=10, n_heads=3, d_k=2, d_v=5).double()
     x_BLD, memory_BMD = torch.randn(2, 4, 10, dtype=torch.float64), torch.randn(2, 6, 10, dtype=torch.float64)
@@ -147,7 +147,7 @@ def test_what_must_not_matter_changes_no_logit(positions: Any) -> None:
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
 def test_cached_decoding_is_uncached_decoding(positions: Any) -> None:
-    """Steps over a tree of hypotheses that branches, dies out, changes width and loses a sentence give forward's logits."""
+    """Steps over hypotheses that branch, die out, change in number and lose a sentence give forward's logits."""
     torch.manual_seed(3)
     model = random_model(replace(TINY, d_k=5, d_v=3, positions=positions)).eval()
     source_BS, tokens_BWT = SOURCE_BS, torch.full((3, 1, 1), 2)
@@ -178,7 +178,7 @@ def test_learned_positions_end_where_the_table_ends() -> None:
 
 
 def test_dropout_stands_where_the_paper_puts_it() -> None:
-    """§5.4: on the output of each sub-layer before it is added, and on embeddings plus positions; nothing else is random."""
+    """§5.4: on the output of each sub-layer before it is added, and on embeddings plus positions; nowhere else."""
     model = random_model(replace(TINY, dropout=0.4)).train()
     inputs_BT = shift_right(TARGET_BT)
     seen: list[tuple[Tensor, Tensor]] = []

@@ -23,19 +23,19 @@ TINY = TrainingSettings(
         vocabulary_size=PIECES, n_layers=1, d_model=32, d_ff=64, n_heads=2, d_k=16, d_v=16, dropout=0.1
     ),
     optimizer=OptimizerConfig(warmup_steps=20),
-    updates=8,
+    updates=9,
     budget_tokens=2400,
     micro_batches=8,
     precision="float32",
-    checkpoint_updates=2,
+    checkpoint_updates=3,
     checkpoint_minutes=0,
     keep_checkpoints=3,
-    validation_updates=4,
+    validation_updates=3,
     log_updates=1,
     workers=2,
     device="cpu",
 )
-"""The plan of `dataset` has 5 updates an epoch: update 5 ends the first."""
+"""Update 7 ends the first epoch."""
 
 
 def with_fields(**fields: Any) -> TrainingSettings:

@@ -18,7 +18,7 @@ def _run(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
         (["workflows.reproduce_table2", "--pairs", "en-cs"], "--pairs en-cs: the profile has en-de, en-fr"),
         (["workflows.cli", "score", "--hyp", "no.txt", "--ref", "no.txt", "--lang", "de"], "no.txt"),
         (["workflows.cli", "translate", "no-such-model"], "no-such-model"),
-        (["workflows.cli", "train", ".", "--out", "x"], "holds no dataset.json; name a EncodedDataset folder"),
+        (["workflows.cli", "train", ".", "--out", "x"], "holds no dataset.json; name a EncodedDataset"),
         (["workflows.cli", "average", "nowhere", "--out", "x"], "nowhere is not a folder"),
     ],
 )

@@ -22,11 +22,29 @@ from pipeline.corpora.grammar.syntax import (
 SUBJECTS = ("I", "you", "", "we", "they")
 OBJECTS = ("me", "you", "", "us", "them")
 THIRD = {"m": ("he", "him"), "f": ("she", "her")}
-TENS = "_ _ twenty thirty forty fifty sixty seventy eighty ninety".split()
-UNITS = (
-    "_ one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
-    "eighteen nineteen"
-).split()
+TENS = ["_", "_", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+UNITS = [
+    "_",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+    "nineteen",
+]
 ADVERBIAL_TREES = {
     "today": "(NP (NN today))",
     "yesterday": "(NP (NN yesterday))",
@@ -208,7 +226,7 @@ def _preposition(preposition: Preposition) -> str:
 
 
 def _a(following: str) -> str:
-    return "an" if following[0] in "aeio" or following.startswith("um") else "a"
+    return "an" if following[0] in "aeiou" else "a"
 
 
 def _nominal(nominal: Nominal, case: int) -> str:

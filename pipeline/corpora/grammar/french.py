@@ -39,11 +39,29 @@ BEFORE_VOWEL = {
 CONTRACTIONS = {("de", "le"): "du", ("de", "les"): "des", ("à", "le"): "au", ("à", "les"): "aux"}
 VOWELS = frozenset("aeiouhéèêàâôœ")
 ASPIRATED = frozenset(["haut", "haute", "hauts", "hautes", "huit", "onze"])
-TENS = "_ _ vingt trente quarante cinquante soixante soixante quatre-vingt quatre-vingt".split()
-UNITS = (
-    "_ un deux trois quatre cinq six sept huit neuf dix onze douze treize quatorze quinze seize dix-sept dix-huit "
-    "dix-neuf"
-).split()
+TENS = ["_", "_", "vingt", "trente", "quarante", "cinquante", "soixante", "soixante", "quatre-vingt", "quatre-vingt"]
+UNITS = [
+    "_",
+    "un",
+    "deux",
+    "trois",
+    "quatre",
+    "cinq",
+    "six",
+    "sept",
+    "huit",
+    "neuf",
+    "dix",
+    "onze",
+    "douze",
+    "treize",
+    "quatorze",
+    "quinze",
+    "seize",
+    "dix-sept",
+    "dix-huit",
+    "dix-neuf",
+]
 
 
 def number(value: int, feminine: bool = False) -> list[str]:

@@ -38,11 +38,29 @@ THIRD = {"m": ("er", "ihn", "ihm"), "f": ("sie", "sie", "ihr"), "n": ("es", "es"
 POSSESSIVES = {"a": "ein", "my": "mein", "your": "dein", "his": "sein", "her": "ihr", "our": "unser"}
 WHICH = {**THE, "p": ("die", "die", "denen", "deren")}
 CONTRACTIONS = {"in dem": "im", "in das": "ins", "zu dem": "zum", "zu der": "zur", "von dem": "vom", "an das": "ans"}
-TENS = "_ _ zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig".split()
-UNITS = (
-    "_ ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn sechzehn siebzehn "
-    "achtzehn neunzehn"
-).split()
+TENS = ["_", "_", "zwanzig", "dreißig", "vierzig", "fünfzig", "sechzig", "siebzig", "achtzig", "neunzig"]
+UNITS = [
+    "_",
+    "ein",
+    "zwei",
+    "drei",
+    "vier",
+    "fünf",
+    "sechs",
+    "sieben",
+    "acht",
+    "neun",
+    "zehn",
+    "elf",
+    "zwölf",
+    "dreizehn",
+    "vierzehn",
+    "fünfzehn",
+    "sechzehn",
+    "siebzehn",
+    "achtzehn",
+    "neunzehn",
+]
 
 
 def number(value: int) -> str:
@@ -79,14 +97,14 @@ def _clause(clause: Clause, order: str) -> list[str]:
     finite, bracket, last = _verbs(clause)
     middle: list[str] = []
     tail: list[str] = []
-    fronted = order == "second"
+    subject = _nominal(clause.subject, NOMINATIVE)
     front: list[str] = []
     if clause.time and clause.time_first:
-        front = [clause.time.german]
-    elif fronted:
-        front = _nominal(clause.subject, NOMINATIVE)
-    if not (fronted and not clause.time_first):
-        middle += _nominal(clause.subject, NOMINATIVE)
+        front, middle = [clause.time.german], subject
+    elif order == "second":
+        front = subject
+    else:
+        middle = subject
     indirect = clause.indirect
     first_case = DATIVE if clause.verb.frame == "d" else ACCUSATIVE
     if isinstance(clause.object, Pronoun):
@@ -100,10 +118,11 @@ def _clause(clause: Clause, order: str) -> list[str]:
     if indirect and not isinstance(indirect, Pronoun):
         middle += _nominal(indirect, DATIVE)
     if isinstance(clause.object, NounPhrase):
-        core, tail = _noun_phrase(clause.object, first_case)
-        final = not (clause.negated or clause.manner or clause.place)
-        middle += core if final else core + tail
-        tail = tail if final else []
+        core, relative = _noun_phrase(clause.object, first_case)
+        if clause.negated or clause.manner or clause.place:
+            middle += core + relative
+        else:  # last in the middle field: its relative clause follows the verb
+            middle, tail = middle + core, relative
     elif clause.object and not isinstance(clause.object, Pronoun):
         middle += _nominal(clause.object, first_case)
     if clause.negated:
@@ -111,7 +130,9 @@ def _clause(clause: Clause, order: str) -> list[str]:
     if clause.manner:
         middle.append(clause.manner.german)
     if clause.prepositional and clause.verb.preposition:
-        middle += _prepositional(PrepositionalPhrase(clause.verb.preposition, clause.prepositional))
+        words = _prepositional(PrepositionalPhrase(clause.verb.preposition, clause.prepositional))
+        tail = _relative(clause.prepositional.german_gender, clause.prepositional.relative)
+        middle += words[: len(words) - len(tail)]
     if isinstance(clause.predicate, Profession):
         middle.append(clause.predicate.german[clause.subject.german_gender == "f"])
     elif clause.predicate:
@@ -169,7 +190,7 @@ def _noun_phrase(phrase: NounPhrase, case: int) -> tuple[list[str], list[str]]:
         words += _nominal(owner, GENITIVE)
     if phrase.place:
         words += _prepositional(phrase.place)
-    return words, _relative(gender, phrase.relative) if phrase.relative else []
+    return words, _relative(gender, phrase.relative)
 
 
 def _determiner(phrase: NounPhrase, gender: str, case: int) -> tuple[list[str], dict[str, tuple[str, str, str, str]]]:
@@ -187,17 +208,20 @@ def _determiner(phrase: NounPhrase, gender: str, case: int) -> tuple[list[str], 
 
 
 def _prepositional(place: PrepositionalPhrase) -> list[str]:
+    """Preposition and noun phrase; contracted (im, zur) unless a relative clause makes the article a pointer."""
     preposition, phrase = place.preposition, place.phrase
     words = _nominal(phrase, preposition.german_case)
-    if isinstance(phrase, NounPhrase) and phrase.determiner == "the" and words:
+    if isinstance(phrase, NounPhrase) and phrase.determiner == "the" and not phrase.relative:
         contracted = CONTRACTIONS.get(f"{preposition.german} {words[0]}")
-        if contracted and not (phrase.owner and phrase.owner.determiner == "name"):
+        if contracted:
             return [contracted, *words[1:]]
     return [preposition.german, *words]
 
 
-def _relative(gender: str, relative: RelativeClause) -> list[str]:
-    """, der den Hund sieht,"""
+def _relative(gender: str, relative: RelativeClause | None) -> list[str]:
+    """The relative clause between commas, if there is one."""
+    if relative is None:
+        return []
     clause = relative.clause
     if relative.preposition:
         opening = [relative.preposition.german, WHICH[gender][relative.preposition.german_case]]

@@ -1,6 +1,6 @@
 """Forms by rule: nouns, adjectives and verbs of the three languages, from the principal parts in `words`.
 
-Persons are indices: 0 I, 1 you (one), 2 he/she/it, 3 we, 4 they. Cases: 0 nominative, 1 accusative, 2 dative, 3 genitive.
+Persons are indices: 0 I, 1 you (one), 2 he/she/it, 3 we, 4 they. So are cases, nominative to genitive.
 German genders are "m", "f", "n", and "p" for any plural.
 """
 
@@ -112,7 +112,9 @@ def german_noun(word: str, gender: str, plural: str, weak: bool) -> tuple[Four, 
     return singular, (plural, plural, dative, plural)
 
 
-def german_verb(infinitive: str, third: str = "", past: str = "", participle: str = "", sein: bool = False) -> GermanVerb:
+def german_verb(
+    infinitive: str, third: str = "", past: str = "", participle: str = "", sein: bool = False
+) -> GermanVerb:
     """Weak by rule where only the infinitive is given; `an+rufen` marks a separable prefix."""
     prefix, _, simple = infinitive.rpartition("+")
     stem = simple[:-2] if simple.endswith("en") else simple[:-1]
@@ -147,7 +149,10 @@ def french_plural(word: str) -> str:
 
 
 def french_verb(parts: list[str], etre: bool = False, reflexive: bool = False, indirect: bool = False) -> FrenchVerb:
-    """Verbs in -er and those like choisir by rule; `acheter=achèt` gives the stem before silent endings, `~` the future's."""
+    """Verbs in -er and those like choisir by rule.
+
+    `acheter=achèt` gives the stem before silent endings, `envoyer=envoi~enverr` that of the future too.
+    """
     infinitive, _, future = parts[0].partition("~")
     infinitive, _, light = infinitive.partition("=")
     stem = infinitive[:-2]

@@ -31,7 +31,7 @@ class Noun(NamedTuple):
     kind: str
     english: tuple[str, str]
     sex: str
-    """"m" or "f" where English says he or she, "" where it says it."""
+    """m or f where English says he or she, n of a child, "" where it says it."""
     german: tuple[Four, Four]
     german_gender: str
     french: tuple[str, str]
@@ -111,11 +111,11 @@ class Conjunction(NamedTuple):
 
 
 class Zipf(Generic[Lemma]):
-    """Chooses among lemmas, the one of rank r (from 0) with weight 1 / (r + 3)."""
+    """Chooses among lemmas, the one of rank r (from 0) with weight 1 / (r + 2)."""
 
     def __init__(self, lemmas: Sequence[Lemma]) -> None:
         self.lemmas = tuple(lemmas)
-        weights = list(accumulate(1 / (rank + 3) for rank in range(len(self.lemmas))))
+        weights = list(accumulate(1 / (rank + 2) for rank in range(len(self.lemmas))))
         self.cumulative = [weight / weights[-1] for weight in weights[:-1]]
 
     def pick(self, random: Random) -> Lemma:
@@ -166,7 +166,8 @@ def _adjective(kinds: str, english: str, german: str, french: str) -> Adjective:
 def _german_verb(cell: str) -> GermanVerb:
     parts = cell.split()
     sein = parts[-1] == "sein" and len(parts) > 1
-    return german_verb(*(parts[:-1] if sein else parts), sein=sein)
+    infinitive, third, past, participle = [*(parts[:-1] if sein else parts), "", "", ""][:4]
+    return german_verb(infinitive, third, past, participle, sein)
 
 
 def _french_verb(cell: str) -> FrenchVerb:
@@ -183,9 +184,7 @@ def _verb(row: Sequence[str]) -> Verb:
     preposition = None
     if frame == "p":
         preposition = _preposition("|".join(cell.strip() for cell in rest[0].split(";")).split("|"))
-    english_forms = (
-        EnglishVerb("be", "is", "was", "been", "being", "") if forms[0] == "be" else english_verb(*forms)
-    )
+    english_forms = EnglishVerb("be", "is", "was", "been", "being", "") if forms[0] == "be" else english_verb(*forms)
     return Verb(
         frame,
         subjects,
@@ -229,9 +228,7 @@ class Lexicon:
             kind: Zipf([a for a in self.adjectives if kind in a.kinds and not a.precedes]) for kind in self.kinds
         }
         self.verbs = [_verb(row) for row in rows(words.VERBS)]
-        self.verbs_of = {
-            frame: Zipf([verb for verb in self.verbs if verb.frame == frame]) for frame in "tdgilmpc"
-        }
+        self.verbs_of = {frame: Zipf([verb for verb in self.verbs if verb.frame == frame]) for frame in "tdgilmpc"}
         self.be, self.become = (_verb(next(rows(row))) for row in (words.BE, words.BECOME))
         self.modals = Zipf(
             [

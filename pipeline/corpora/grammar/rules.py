@@ -7,7 +7,7 @@ the clause before (its subject where it has no object); `you` is one person, du 
 
 from random import Random
 
-from pipeline.corpora.grammar.lexicon import Lexicon, Preposition, Verb, Zipf, lexicon
+from pipeline.corpora.grammar.lexicon import Adjective, Lexicon, Preposition, Profession, Verb, Zipf, lexicon
 from pipeline.corpora.grammar.syntax import (
     Clause,
     Coordination,
@@ -22,13 +22,15 @@ from pipeline.corpora.grammar.syntax import (
     Tense,
 )
 
-DEPTH_DECAY = 0.35
+DEPTH_DECAY = 0.5
 """A relative clause inside another is so many times as likely: the depth is unbounded, and falls geometrically."""
-RELATIVE = 0.07
+RELATIVE = 0.12
 TENSES: Zipf[Tense] = Zipf(["present", "present", "past", "past", "perfect", "future", "progressive"])
 FRAMES = Zipf(["t", "t", "b", "t", "t", "i", "m", "t", "g", "c", "d", "p", "l", "t"])
 DETERMINERS: Zipf[Determiner] = Zipf(["the", "the", "the", "a", "my", "this", "the", "his", "her", "your", "our"])
 NO_PROGRESSIVE = frozenset(["be", "see", "hear", "find", "forget", "know", "say", "believe", "hope"])
+OWNED = frozenset(["friend", "teacher", "doctor", "neighbour"])
+"""Persons that somebody may have."""
 SOCIABLE = frozenset(["work", "sing", "dance", "play", "laugh"])
 """Intransitive verbs of what is done with others."""
 LETTERS = {"present": "p", "progressive": "p", "past": "h", "perfect": "", "future": "f"}
@@ -69,8 +71,8 @@ class Rules:
         tense: Tense = "past" if self.chance(0.4) else "present"
         main = self.clause(tense, short=True, frame="b" if self.chance(0.35) else "t", full=True)
         meant = main.object or main.subject
-        if not isinstance(meant, NounPhrase) or meant.noun.sex == "n" and not meant.plural or meant.determiner == "":
-            return Sentence(main)
+        if not isinstance(meant, NounPhrase) or meant.determiner == "" or (meant.noun.sex == "n" and not meant.plural):
+            return Sentence(main)  # nothing, or what English may call he, she or it
         pronoun = Pronoun(4 if meant.plural else 2, meant.noun)
         if self.chance(0.5):
             second = self.clause(tense, frame="b", subject=pronoun, short=True)
@@ -81,10 +83,16 @@ class Rules:
             subject = self.speaker() if self.chance(0.6) else self.noun_phrase("P", short=True)
             if isinstance(subject, NounPhrase) and meant.noun.kind in "PA":
                 subject = self.speaker()
-            second = self.clause(tense, subject=subject, verb=Zipf(verbs).pick(self.random), object_=pronoun, short=True)
+            second = self.clause(
+                tense, subject=subject, verb=Zipf(verbs).pick(self.random), object_=pronoun, short=True
+            )
         if self.chance(0.6):
             return Sentence(main, second, "but" if self.chance(0.6) else "and")
         return Sentence(main, second, self.words.conjunctions[LETTERS[tense]].lemmas[0])
+
+    def name(self) -> NounPhrase:
+        """Anna."""
+        return NounPhrase(self.words.names.pick(self.random), "name")
 
     def speaker(self) -> Pronoun:
         """I, you or we."""
@@ -98,14 +106,13 @@ class Rules:
         verb: Verb | None = None,
         subject: Nominal | None = None,
         object_: Nominal | None = None,
-        kinds: str = "P",
         fronting: bool = False,
         question: bool = False,
         short: bool = False,
         full: bool = False,
         depth: int = 0,
     ) -> Clause:
-        """A clause, what is given kept. `kinds`: of a subject to be drawn; `short`: few additions; `full`: no pronouns."""
+        """A clause, what is given kept. `short`: few additions; `full`: no pronouns."""
         random, words = self.random, self.words
         if verb is None:
             frame = frame or FRAMES.pick(random)
@@ -130,7 +137,7 @@ class Rules:
         if frame == "b":
             added["predicate"] = self.predicate(subject)
         elif frame in "tdg":
-            added["object"] = object_ or self.object(verb, full, short, depth)
+            added["object"] = object_ or self.direct_object(verb, full, short, depth)
         if frame == "g":
             pronoun = self.chance(0.35) and isinstance(subject, NounPhrase)
             added["indirect"] = self.speaker() if pronoun else self.noun_phrase("P", short=True)
@@ -176,12 +183,12 @@ class Rules:
             if chance < 0.3:
                 return Pronoun(2, self.words.noun_of["man" if self.chance(0.5) else "woman"])
             if chance < 0.38:
-                return NounPhrase(self.words.names.pick(self.random), "name")
+                return self.name()
             if chance < 0.41 and not short and not question:
                 return Coordination(self.noun_phrase("P", plain=True), self.noun_phrase("P", plain=True))
         return self.noun_phrase(kinds, depth=depth, short=short)
 
-    def object(self, verb: Verb, full: bool, short: bool, depth: int) -> Nominal:
+    def direct_object(self, verb: Verb, full: bool, short: bool, depth: int) -> Nominal:
         """What it is done to."""
         if verb.objects in ("M", "K") or (verb.objects == "FM" and self.chance(0.3)):
             return self.noun_phrase("K" if verb.objects == "K" else "M", short=short)
@@ -190,14 +197,13 @@ class Rules:
         kinds = verb.objects.replace("M", "")
         return self.noun_phrase(kinds, depth=depth, short=short or verb.frame == "g", bare=True)
 
-    def predicate(self, subject: Nominal) -> object:
+    def predicate(self, subject: Nominal) -> Adjective | Profession:
         """old, or a teacher."""
         noun = subject.noun if isinstance(subject, NounPhrase | Pronoun) else None
         kind = noun.kind if noun else "P"
-        singular = subject.person in (0, 1, 2)
-        if kind in ("P", "name") and singular and (noun is None or noun.sex in ("m", "f")) and self.chance(0.15):
-            if noun is None or noun.german_gender != "n":
-                return self.words.professions.pick(self.random)
+        adult = kind in ("P", "name") and (noun is None or noun.german_gender != "n")
+        if adult and subject.person <= 2 and self.chance(0.15):
+            return self.words.professions.pick(self.random)
         return self.words.adjectives_of["P" if kind == "name" else kind].pick(self.random)
 
     def place(self, verb: Verb, free: float) -> PrepositionalPhrase | None:
@@ -223,7 +229,7 @@ class Rules:
     def noun_phrase(
         self, kinds: str, *, depth: int = 0, short: bool = False, plain: bool = False, bare: bool = False
     ) -> NounPhrase:
-        """A noun of the kinds and what goes with it. `plain`: article and adjective at most; `bare`: books, three books."""
+        """A noun and what goes with it. `plain`: article and adjective at most; `bare`: an article may be missing."""
         random, words = self.random, self.words
         noun = words.nouns_of(kinds).pick(random)
         kind = noun.kind
@@ -258,7 +264,7 @@ class Rules:
         """Mostly two to ten, at times up to ninety-nine."""
         return 2 + int(self.random.random() * (9 if self.chance(0.8) else 98))
 
-    def adjectives(self, kind: str) -> tuple:
+    def adjectives(self, kind: str) -> tuple[Adjective, ...]:
         """One adjective; or two, the second of which follows the noun in French."""
         words = self.words
         first = words.adjectives_of[kind].pick(self.random)
@@ -273,9 +279,9 @@ class Rules:
         if chance < RELATIVE * decay and phrase.determiner in ("the", "a", "this"):
             return phrase._replace(relative=self.relative(phrase, depth))
         if chance > 1 - 0.06 * decay:
-            if kind in "TDRCVA" or kind == "P" and phrase.noun.english[0] in ("friend", "teacher", "doctor", "neighbour"):
-                name = self.chance(0.6)
-                owner = NounPhrase(self.words.names.pick(self.random), "name") if name else self.noun_phrase("P", plain=True)
+            if kind in "TDRCVA" or phrase.noun.english[0] in OWNED:
+                named = self.chance(0.6)
+                owner = self.name() if named else self.noun_phrase("P", plain=True)
             elif kind == "B":
                 owner = self.noun_phrase("L", plain=True)
             else:
@@ -289,15 +295,12 @@ class Rules:
         """who sleeps; that I see; with whom I work; in which we live."""
         kind, random, words = head.noun.kind, self.random, self.words
         gap = Gap(head.person, head.german_gender, head.french_gender)
-        tense: Tense = ("present", "past", "perfect")[int(random.random() * 2.5)]  # type: ignore[assignment]
+        tense: Tense = ("present", "past", "perfect")[int(random.random() * 2.5)]
         chance = random.random()
         if kind in "PA" and chance < 0.55:
             frame = FRAMES.pick(random)
-            while frame == "c" or kind not in words.verbs_of.get(frame, words.verbs_of["t"]).lemmas[0].subjects:
-                frame = "t"
-                break
-            fitting = [verb for verb in words.verbs_of["t" if frame == "b" else frame].lemmas if kind in verb.subjects]
-            verb = Zipf(fitting).pick(random) if fitting else words.verbs_of["i"].lemmas[0]
+            frame = "t" if frame in "bc" or (kind == "A" and frame in "glp") else frame
+            verb = Zipf([verb for verb in words.verbs_of[frame].lemmas if kind in verb.subjects]).pick(random)
             return RelativeClause("subject", self.clause(tense, verb=verb, subject=gap, short=True, depth=depth + 1))
         subject = self.speaker() if self.chance(0.4) else self.noun_phrase("P", short=self.chance(0.5), depth=depth + 1)
         if kind == "P" and chance < 0.65:
@@ -308,7 +311,7 @@ class Rules:
             preposition, verbs = words.prepositions["with"], [v for v in words.verbs if v.english.base in SOCIABLE]
         elif kind == "L" and chance < 0.5:
             preposition = words.prepositions["in"]
-            verbs = [v for v in words.verbs if v.frame == "l" or v.english.base in SOCIABLE or v.english.base == "sleep"]
+            verbs = [v for v in words.verbs if v.frame == "l" or v.english.base in SOCIABLE]
         if preposition:
             verb = Zipf(verbs).pick(random)
             clause = self.clause(tense, verb=verb, subject=subject, short=True, depth=depth + 1)

@@ -2,7 +2,16 @@
 
 from typing import Literal, NamedTuple, Union
 
-from pipeline.corpora.grammar.lexicon import Adjective, Adverbial, Conjunction, Modal, Noun, Preposition, Profession, Verb
+from pipeline.corpora.grammar.lexicon import (
+    Adjective,
+    Adverbial,
+    Conjunction,
+    Modal,
+    Noun,
+    Preposition,
+    Profession,
+    Verb,
+)
 
 Tense = Literal["present", "progressive", "past", "perfect", "future"]
 """The English tense. German: Präsens (both presents), Präteritum, Perfekt, Futur; French: présent, passé composé (past
@@ -84,7 +93,7 @@ class Coordination(NamedTuple):
         return ("f" if both else "m"), True
 
 
-Nominal = Union[NounPhrase, Pronoun, Gap, Coordination]
+Nominal = NounPhrase | Pronoun | Gap | Coordination
 
 
 class PrepositionalPhrase(NamedTuple):

@@ -4,23 +4,23 @@ import re
 from functools import cache
 
 from pipeline.corpora.grammar import english, french, german
-from pipeline.corpora.grammar.lexicon import EnglishVerb, Verb, lexicon
+from pipeline.corpora.grammar.lexicon import Verb, lexicon
 
 FUNCTION_WORDS = """
-the die le, a ein un, an ein un, this dieser ce, these diese ces, every jeder chaque, many viele beaucoup, my mein mon,
-your dein ton, his sein son, her ihr son, our unser notre, i ich je, you du tu, he er il, she sie elle, it es il, we wir nous,
-they sie ils, me mich me, him ihn le, us uns nous, them sie les, and und et, but aber mais, that dass que, who der qui,
-whom den que, which dem lequel, of von de, not nicht pas, will werden -, do - -, does - -, did - -, am bin suis,
-is ist est, are sind sont, was war était, were waren étaient, be sein être, has hat a, have haben ai, had hatte avait,
-can kann peut, could konnte pouvait, must muss doit, want wollen vouloir, wants will veut, wanted wollte voulait,
-to zu à, about über de, next neben côté
+the die le, a ein un, an ein un, this dieser ce, these diese ces, every jeder chaque, many viele beaucoup, my mein
+mon, your dein ton, his sein son, her ihr son, our unser notre, i ich je, you du tu, he er il, she sie elle, it es il,
+we wir nous, they sie ils, me mich me, him ihn le, us uns nous, them sie les, and und et, but aber mais, that dass
+que, who der qui, whom den que, which dem lequel, of von de, not nicht pas, will werden -, do - -, does - -, did - -,
+am bin suis, is ist est, are sind sont, was war était, were waren étaient, be sein être, has hat a, have haben ai, had
+hatte avait, can kann peut, could konnte pouvait, must muss doit, want wollen vouloir, wants will veut, wanted wollte
+voulait, to zu à, about über de, next neben côté
 """
 
 
 def word_by_word(sentence: str, language: str) -> str:
     """`sentence` with each word replaced by its usual form in `language` ("de" or "fr"), in English order.
 
-    Words without a counterpart of their own (does, will) vanish; unknown ones stay. Raises KeyError for other languages.
+    Words without a counterpart (does) vanish; unknown ones stay. Raises KeyError for other languages.
     """
     words = dictionary({"de": 0, "fr": 1}[language])
     found = [words.get(word.lower(), word) for word in re.findall(r"[\w-]+|[,.?]", sentence.replace("'s", ""))]
@@ -46,11 +46,10 @@ def dictionary(column: int) -> dict[str, str]:
     for adjective in lemmas.adjectives:
         learn(adjective.english, adjective.german_stem + "e", adjective.french[0])
     for verb in [lemmas.be, lemmas.become, *lemmas.verbs]:
-        for source, targets in _verb_forms(verb):
-            learn(source, *targets)
+        for source, forms in _verb_forms(verb):
+            learn(source, *forms)
     for adverbial in lemmas.adverbials:
-        parts = adverbial.english.split(), adverbial.german.split(), adverbial.french.split()
-        learn(parts[0][-1], parts[1][-1], parts[2][-1])
+        learn(*(phrase.split()[-1] for phrase in (adverbial.english, adverbial.german, adverbial.french)))
     for row in lemmas.prepositions.values():
         learn(row.english, row.german, row.french[0])
     for conjunction in lemmas.conjunctions["p"].lemmas:
@@ -64,12 +63,12 @@ def dictionary(column: int) -> dict[str, str]:
 
 def _verb_forms(verb: Verb) -> list[tuple[str, tuple[str, str]]]:
     """Each English form with the form most like it; the particle with the prefix."""
-    forms: EnglishVerb = verb.english
-    pairs = [
+    forms = verb.english
+    return [
         (forms.third, (verb.german.present[2], verb.french.present[2])),
         (forms.past, (verb.german.past[2], verb.french.participle)),
         (forms.base, (verb.german.infinitive, verb.french.infinitive)),
         (forms.participle, (verb.german.participle, verb.french.participle)),
         (forms.gerund, (verb.german.present[2], verb.french.present[2])),
+        (forms.particle, (verb.german.prefix, "")),
     ]
-    return [*pairs, (forms.particle, (verb.german.prefix, ""))] if forms.particle else pairs

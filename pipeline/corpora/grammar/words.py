@@ -203,8 +203,10 @@ B | high | hoch hoh | haut <
 """
 
 VERBS = """
-# frame subjects objects | english: base [past [participle]] [+particle] | german: [prefix+]infinitive [third past participle] [sein]
-# | french: infinitive [je il nous ils participle future] [être] [se] [à]  || s: stative, so imparfait and no progressive
+# frame subjects objects | english: base [past [participle]] [+particle]
+# | german: [prefix+]infinitive [third past participle] [sein]
+# | french: infinitive [je il nous ils participle future] [être] [se] [à]
+# | s: stative, so imparfait and no progressive; or, frame p, the preposition: english ; german case ; french
 t PA PATDRCFBVNSL | see saw seen | sehen sieht sah gesehen | voir vois voit voyons voient vu verr
 t P PATDRCFLV | like | mögen mag mochte gemocht | aimer | s
 t P RTFCVD | buy bought | kaufen | acheter=achèt
@@ -276,7 +278,7 @@ c P - | know knew known | wissen weiß wusste gewusst | savoir sais sait savons 
 c P - | say said | sagen | dire dis dit disons disent dit dir
 c P - | believe | glauben | croire crois croit croyons croient cru croir | s
 c P - | hope | hoffen | espérer=espèr~espérer | s
-"""
+"""  # noqa: E501
 
 BE = "b PA - | be was been | sein ist war gewesen sein | être suis/es est sommes sont été ser | s"
 BECOME = (

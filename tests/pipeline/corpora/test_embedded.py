@@ -1,0 +1,127 @@
+"""The embedded corpus: disjoint splits, shards that do not depend on one another, bounded memory."""
+
+import subprocess
+import sys
+from itertools import chain
+
+import pytest
+from nltk import Tree
+from pydantic import ValidationError
+
+from pipeline.artifacts import Context
+from pipeline.corpora.embedded import SPLITS, EmbeddedSettings, generate, split_of
+from pipeline.lines import read_pairs
+
+SMALL = EmbeddedSettings(train_pairs=700, dev_pairs=40, test_pairs=60, shard_pairs=300)
+
+
+def made(folder, settings, **context):
+    """A corpus in a new folder."""
+    folder.mkdir()
+    return generate(Context(folder, **context), settings)
+
+
+def lines(corpus, split):
+    """The pairs of a split."""
+    return list(chain.from_iterable(read_pairs(shard.source, shard.target) for shard in corpus.shards(split)))
+
+
+def contents(corpus):
+    """Each file of the folder with its bytes."""
+    files = sorted(path for path in corpus.folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(corpus.folder)): path.read_bytes() for path in files}
+
+
+def test_sizes_shards_and_progress(tmp_path):
+    """As many pairs as asked for, in shards of the size asked for; progress ends at the total."""
+    events = []
+    corpus = made(tmp_path / "corpus", SMALL, emit=events.append)
+    assert corpus.languages == ("en", "de")
+    assert corpus.splits == ["train", "dev", "test"]
+    assert corpus.test_sets == ["test"]
+    assert [shard.pairs for shard in corpus.shards("train")] == [300, 300, 100]
+    assert {split: len(lines(corpus, split)) for split in SPLITS} == {"train": 700, "dev": 40, "test": 60}
+    assert events[-1] == {"done": 800, "total": 800, "unit": "pairs"}
+
+
+def test_splits_are_disjoint_and_decided_by_the_sentence(tmp_path):
+    """No dev or test sentence is in training or twice; another size or seed gives no sentence another split."""
+    corpora = [
+        made(tmp_path / "small", SMALL),
+        made(tmp_path / "other", SMALL.model_copy(update={"seed": 2, "test_pairs": 90})),
+    ]
+    sources = {
+        (number, split): [source for source, _ in lines(corpus, split)]
+        for number, corpus in enumerate(corpora)
+        for split in SPLITS
+    }
+    for (_, split), sentences in sources.items():
+        assert {split_of(sentence) for sentence in sentences} == {split}
+        if split != "train":
+            assert len(set(sentences)) == len(sentences)
+    assert sources[0, "train"] != sources[1, "train"]
+    assert len(set(sources[0, "train"])) > 0.97 * len(sources[0, "train"])
+
+
+def test_shards_do_not_depend_on_one_another(tmp_path):
+    """Made last to first, by arguments that can be pickled, the files are byte for byte the same."""
+
+    def backwards(function, calls):
+        results = [function(*call) for call in reversed(list(calls))]
+        return reversed(results)
+
+    assert contents(made(tmp_path / "a", SMALL)) == contents(made(tmp_path / "b", SMALL, map=backwards))
+
+
+def test_another_process_writes_the_same_shard(tmp_path):
+    """Nothing of a shard comes from hash seeds or from what the process made before."""
+    corpus = made(tmp_path / "here", SMALL)
+    (tmp_path / "there" / "train").mkdir(parents=True)
+    call = f"write_shard({str(tmp_path / 'there')!r}, 'de', 1, 'train', 1, 300)"
+    subprocess.run([sys.executable, "-c", f"from pipeline.corpora.embedded import write_shard; {call}"], check=True)
+    for language in ("en", "de"):
+        there = tmp_path / "there" / "train" / f"00001.{language}"
+        assert there.read_bytes() == corpus.shard_path("train", 1, language).read_bytes()
+
+
+def test_all_targets_share_their_sentences(tmp_path):
+    """German, French and trees are of the same English; the leaves of a tree are the words of its line."""
+    corpora = {
+        target: made(tmp_path / target, SMALL.model_copy(update={"target": target})) for target in ("de", "fr", "trees")
+    }
+    german, french, trees = (lines(corpora[target], "test") for target in ("de", "fr", "trees"))
+    assert [source for source, _ in german] == [source for source, _ in french]
+    for source, tree in trees:
+        assert Tree.fromstring(tree).leaves() == source.split(" ")
+    assert german != french
+    for (source, _), (tokens, _) in zip(german, trees, strict=True):
+        assert source.replace("'", "").split()[0] == tokens.split()[0]
+
+
+def test_settings_are_validated():
+    """Sizes below one and unknown targets are refused."""
+    for wrong in ({"train_pairs": 0}, {"target": "nl"}, {"shard_pairs": 0}, {"sentences": 3}):
+        with pytest.raises(ValidationError):
+            EmbeddedSettings(**wrong)
+
+
+MEASURE = """
+import resource, sys
+from pathlib import Path
+from pipeline.artifacts import Context
+from pipeline.corpora.embedded import EmbeddedSettings, generate
+folder = Path(sys.argv[1])
+folder.mkdir()
+peaks = []
+note = lambda event: peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+generate(Context(folder, note), EmbeddedSettings(train_pairs=int(sys.argv[2]), shard_pairs=2_000))
+print(peaks[1], peaks[-1])
+"""
+
+
+@pytest.mark.parametrize("pairs", [12_000, pytest.param(100_000, marks=pytest.mark.slow)])
+def test_memory_does_not_grow_with_the_corpus(tmp_path, pairs):
+    """The peak of a process after two shards is within 4 MiB of its peak after all."""
+    command = [sys.executable, "-c", MEASURE, str(tmp_path / "corpus"), str(pairs)]
+    early, late = map(int, subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())
+    assert late - early < 4 * 1024

@@ -1,0 +1,88 @@
+"""pipeline.checkpoints: a damaged checkpoint is noticed, another training's is refused."""
+
+import json
+import logging
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_training import TINY, metrics, weights, with_fields
+
+from pipeline.artifacts import EncodedDataset
+from pipeline.checkpoints import find_damage, list_folders, load_newest
+from pipeline.errors import UserError
+from pipeline.training_loop import run
+from pipeline.worker_group import WorkerGroup
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def identity(folder: Path) -> dict[str, Any]:
+    """What the checkpoints of a folder say they are of."""
+    found: dict[str, Any] = json.loads((list_folders(folder)[-1] / "state.json").read_text())["identity"]
+    return found
+
+
+@pytest.fixture
+def trained(two_workers: Path, tmp_path: Path) -> Path:
+    """A copy of a finished training, to be harmed."""
+    shutil.copytree(two_workers, tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+@pytest.mark.parametrize("harm", ["model.safetensors", "optimizer.safetensors", "state.json", "checksums.json"])
+def test_damaged_checkpoint_is_passed_over(harm: str, trained: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """One flipped bit in any file of the newest checkpoint: a warning names the file, the one before is taken."""
+    path = trained / "checkpoints" / f"{TINY.updates:08d}" / harm
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with caplog.at_level(logging.WARNING):
+        found = load_newest(trained / "checkpoints", identity(trained / "checkpoints") if harm != "state.json" else {})
+    assert found is not None
+    assert found[0].name == "00000006"
+    assert found[1].update == 6
+    assert harm in caplog.text
+    assert str(path.parent) in caplog.text
+
+
+def test_damaged_checkpoint_costs_only_its_updates(trained: Path, dataset: EncodedDataset) -> None:
+    """With the newest one cut short, training goes on from the one before and ends with the same curve."""
+    before, path = metrics(trained), trained / "checkpoints" / f"{TINY.updates:08d}" / "optimizer.safetensors"
+    path.write_bytes(path.read_bytes()[:1000])
+    run(WorkerGroup(), dataset, TINY, trained)
+    assert [line["update"] for line in metrics(trained)] == [line["update"] for line in before]
+    assert find_damage(path.parent) is None
+
+
+def test_missing_file_is_damage(trained: Path) -> None:
+    """A checkpoint that lost a file, or its checksums, is damaged."""
+    newest, *_ = reversed(list_folders(trained / "checkpoints"))
+    (newest / "optimizer.safetensors").unlink()
+    assert find_damage(newest) == "optimizer.safetensors is missing"
+    (newest / "checksums.json").unlink()
+    assert find_damage(newest) == "checksums.json is missing"
+
+
+def test_what_a_killed_write_leaves_is_no_checkpoint(trained: Path) -> None:
+    """The folder written aside is not looked at, and the newest checkpoint stays the newest."""
+    aside = trained / "checkpoints" / ".making-00000012"
+    aside.mkdir()
+    (aside / "model.safetensors").write_bytes(b"half")
+    found = load_newest(trained / "checkpoints", identity(trained / "checkpoints"))
+    assert found is not None
+    assert found[1].update == TINY.updates
+
+
+def test_other_settings_are_refused_by_name(trained: Path, dataset: EncodedDataset) -> None:
+    """The line says which setting differs and how; nothing is trained over."""
+    before = weights(trained)
+    with pytest.raises(UserError, match="seed was 1 and is 2"):
+        run(WorkerGroup(), dataset, with_fields(seed=2), trained)
+    assert weights(trained) == before
+
+
+def test_no_checkpoint_is_no_error(tmp_path: Path) -> None:
+    """A new training starts from nothing."""
+    assert load_newest(tmp_path / "checkpoints", {}) is None

@@ -1,0 +1,57 @@
+"""pipeline.training: the stage on a Ray cluster, end to end."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+import ray
+from tiny_training import TINY, kill_once, metrics, weights, with_fields
+
+from pipeline.artifacts import Context, EncodedDataset, TrainingRun
+from pipeline.errors import UserError
+from pipeline.training import layout_of, train
+
+pytestmark = pytest.mark.usefixtures("ray_cluster")
+
+
+def test_killed_worker_ends_in_the_same_bits(two_workers: Path, dataset: EncodedDataset, tmp_path: Path) -> None:
+    """Rank 0 killed by SIGKILL at update 5, in a stage that is itself a Ray task: as two processes left in peace."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    context = Context(folder, partial(kill_once, tmp_path / "killed", 5))
+    stage = ray.remote(num_cpus=0)(train)
+    run: TrainingRun = ray.get(stage.remote(context, dataset, TINY))
+    assert (tmp_path / "killed").exists()
+    assert weights(folder) == weights(two_workers)
+    assert metrics(folder) == metrics(two_workers)
+    described = run.read_json("run.json")
+    assert described["workers"] == described["devices"] == 2
+    assert described["checkpoints"] == [3, 6, 9]
+    assert (folder / "joint.model").read_bytes() == (dataset.folder / "joint.model").read_bytes()
+    assert {path.name for path in folder.iterdir()} == {"run.json", "metrics.jsonl", "checkpoints", "joint.model"}
+
+
+def test_user_error_of_a_worker_reaches_the_caller(dataset: EncodedDataset, tmp_path: Path) -> None:
+    """It is one line, it is tried once, and the checkpoints made before it stay."""
+    optimizer = TINY.optimizer.__class__(learning_rate_scale=1e30)
+    with pytest.raises(UserError, match="update 2 ") as caught:
+        train(Context(tmp_path), dataset, with_fields(optimizer=optimizer, checkpoint_updates=1))
+    assert "\n" not in str(caught.value)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["00000001"]
+
+
+def test_workers_that_never_fit_are_refused() -> None:
+    """Three workers on two CPUs, or a GPU where there is none: a line instead of waiting for ever."""
+    with pytest.raises(UserError, match="room for 2"):
+        layout_of(with_fields(workers=3))
+    with pytest.raises(UserError, match="room for 0"):
+        layout_of(with_fields(workers=0, threads=3))
+    with pytest.raises(UserError, match="device is gpu"):
+        layout_of(with_fields(device="gpu"))
+
+
+def test_workers_left_open_are_those_that_fit() -> None:
+    """One for each CPU, but never more than an update has micro-batches."""
+    assert layout_of(with_fields(workers=0)) == (False, 2)
+    assert layout_of(with_fields(workers=0, micro_batches=1)) == (False, 1)
+    assert layout_of(with_fields(workers=2, micro_batches=1)) == (False, 1)

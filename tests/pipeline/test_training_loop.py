@@ -1,0 +1,174 @@
+"""pipeline.training_loop: the same curve on any layout, and nothing lost by an interruption."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tiny_training import TINY, curve, metrics, train_in_processes, weights, with_fields
+
+from model.config import TransformerConfig
+from model.training_step import TrainingStep
+from model.transformer import Transformer
+from pipeline.artifacts import EncodedDataset
+from pipeline.batching import plan_epoch
+from pipeline.encoding import EncodedSplit
+from pipeline.errors import UserError
+from pipeline.settings import TrainingSettings
+from pipeline.training_loop import cut_metrics, dropout_seed, matmul_flop_s, run
+from pipeline.worker_group import WorkerGroup
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+class StopError(Exception):
+    """Stands for whatever ends a training from outside."""
+
+
+def train_alone(
+    dataset: EncodedDataset, settings: TrainingSettings, folder: Path, stop_at: int | None = None
+) -> dict[str, Any]:
+    """One worker in this process; is stopped after the metrics of update `stop_at`, before its checkpoint."""
+
+    def emit(event: dict[str, Any]) -> None:
+        if stop_at is not None and event.get("step") == stop_at:
+            raise StopError
+
+    return run(WorkerGroup(), dataset, settings, folder, emit)
+
+
+@pytest.fixture(scope="module")
+def alone(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of TINY trained by one worker without interruption."""
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("alone")
+    (folder / "run.json").write_text(json.dumps(train_alone(dataset, TINY, folder)))
+    return folder
+
+
+def test_curve_does_not_depend_on_the_workers(
+    alone: Path, two_workers: Path, dataset: EncodedDataset, tmp_path: Path
+) -> None:
+    """1, 2 and 3 workers, dropout on, give the same losses on both splits but for the rounding of the sums."""
+    three_workers = train_in_processes(3, dataset, TINY, tmp_path)
+    assert len(curve(alone)) == TINY.updates + 3
+    assert curve(two_workers) == pytest.approx(curve(alone), rel=1e-4)
+    assert curve(three_workers) == pytest.approx(curve(alone), rel=1e-4)
+
+
+def test_dropout_has_a_part_in_the_curve(alone: Path, dataset: EncodedDataset, tmp_path: Path) -> None:
+    """Without dropout the losses are others, so the equality of the layouts above is one of the random draws too."""
+    still = with_fields(model=TransformerConfig(**{**TINY.model_dump()["model"], "dropout": 0.0}), updates=2)
+    train_alone(dataset, still, tmp_path)
+    assert abs(curve(tmp_path)[0] / curve(alone)[0] - 1) > 1e-4
+
+
+def test_gradient_is_that_of_one_batch_of_all_pairs(dataset: EncodedDataset, tmp_path: Path) -> None:
+    """The norm reported for update 1 is that of the summed loss of its pairs, over the number of their tokens."""
+    model = TransformerConfig(**{**TINY.model_dump()["model"], "dropout": 0.0})
+    settings = with_fields(model=model, updates=1)
+    train_alone(dataset, settings, tmp_path)
+    split = EncodedSplit.open(dataset, "train")
+    plan = plan_epoch(split.source_lengths, split.target_lengths, seed=1, epoch=0, budget_tokens=2400, micro_batches=8)
+    torch.manual_seed(settings.seed)
+    step = TrainingStep(Transformer(model), settings.optimizer, torch.float32)
+    sums = step.accumulate(*split.batch(np.concatenate(plan[0])), seed=0)
+    line = metrics(tmp_path)[0]
+    assert line["target_tokens"] == int(sums.n_tokens) == plan.target_tokens[0]
+    assert line["loss"] == pytest.approx(float(sums.loss / sums.n_tokens), rel=1e-5)
+    assert line["gradient_norm"] == pytest.approx(float(step.apply(1, sums.n_tokens)), rel=1e-4)
+
+
+@pytest.mark.parametrize("stop_at", [1, 3, 5, 7, 8])
+def test_stopped_and_continued_ends_in_the_same_bits(
+    stop_at: int, alone: Path, dataset: EncodedDataset, tmp_path: Path
+) -> None:
+    """Stopped before the first checkpoint, at one, in an epoch, at its end, and after it: as if it had not been."""
+    with pytest.raises(StopError):
+        train_alone(dataset, TINY, tmp_path, stop_at)
+    (tmp_path / "metrics.jsonl").open("a").write('{"update": 4, "lo')  # as a kill in the middle of a write leaves it
+    described = train_alone(dataset, TINY, tmp_path)
+    assert weights(tmp_path) == weights(alone)
+    assert metrics(tmp_path) == metrics(alone)
+    uninterrupted = json.loads((alone / "run.json").read_text())
+    for name in ("updates", "epochs", "source_tokens", "target_tokens", "counted_flop", "checkpoints"):
+        assert described[name] == uninterrupted[name]
+
+
+def test_continued_by_two_workers_where_one_began(alone: Path, dataset: EncodedDataset, tmp_path: Path) -> None:
+    """A checkpoint says nothing of the layout: another number of workers goes on along the same curve."""
+    with pytest.raises(StopError):
+        train_alone(dataset, TINY, tmp_path, 5)
+    train_in_processes(2, dataset, TINY, tmp_path)
+    assert curve(tmp_path) == pytest.approx(curve(alone), rel=1e-4)
+
+
+def test_continued_when_all_is_done_changes_nothing(alone: Path, dataset: EncodedDataset, tmp_path: Path) -> None:
+    """Killed between the last checkpoint and run.json: the same command describes the same run."""
+    shutil.copytree(alone, tmp_path, dirs_exist_ok=True)
+    assert train_alone(dataset, TINY, tmp_path) == json.loads((alone / "run.json").read_text())
+    assert metrics(tmp_path) == metrics(alone)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_loss_that_is_not_finite_ends_the_training(precision: str, dataset: EncodedDataset, tmp_path: Path) -> None:
+    """A learning rate far too high: one line names the update, the epoch and what to lower; no metrics are written."""
+    optimizer = TINY.optimizer.__class__(learning_rate_scale=1e30)
+    with pytest.raises(UserError, match=r"update 2 \(epoch 0\).*learning_rate_scale \(now 1e\+30\)") as caught:
+        train_alone(dataset, with_fields(optimizer=optimizer, precision=precision), tmp_path)
+    assert "\n" not in str(caught.value)
+    assert [line["update"] for line in metrics(tmp_path)] == [1]
+
+
+def test_settings_that_do_not_fit_the_dataset(dataset: EncodedDataset, tmp_path: Path) -> None:
+    """Another vocabulary, positions that end too early and a budget the corpus cannot fill are refused."""
+    model = TINY.model_dump()["model"]
+    for fields, message in (
+        ({"model": TransformerConfig(**{**model, "vocabulary_size": 900})}, r"vocabulary_size = 900 .* 800 pieces"),
+        ({"model": TransformerConfig(**{**model, "positions": "learned", "max_positions": 9})}, "max_positions = 9"),
+        ({"budget_tokens": 100_000}, "budget_tokens = 100000"),
+    ):
+        with pytest.raises(UserError, match=message):
+            train_alone(dataset, with_fields(**fields), tmp_path)
+
+
+def test_checkpoints_by_minutes_alone(dataset: EncodedDataset, tmp_path: Path) -> None:
+    """A checkpoint is due as soon as the minutes have passed, and at the end; the oldest go."""
+    settings = with_fields(checkpoint_updates=0, checkpoint_minutes=1e-9, updates=3, keep_checkpoints=2)
+    assert train_alone(dataset, settings, tmp_path)["checkpoints"] == [2, 3]
+
+
+def test_run_json_counts_what_was_trained(alone: Path, dataset: EncodedDataset) -> None:
+    """Tokens are those of the plan's updates, and an epoch holds each pair once."""
+    described = json.loads((alone / "run.json").read_text())
+    split = EncodedSplit.open(dataset, "train")
+    lines = [line for line in metrics(alone) if "loss" in line]
+    assert described["target_tokens"] == sum(line["target_tokens"] for line in lines)
+    first_epoch = [line["target_tokens"] for line in lines if line["epoch"] == 0]
+    assert sum(first_epoch) == split.target_lengths.sum()
+    assert 0 < described["padding_fraction"] < 0.1
+    assert described["parameters"] == sum(p.numel() for p in Transformer(TINY.model).parameters())
+
+
+def test_seeds_differ_and_stay() -> None:
+    """Each micro-batch of each update has its own seed, the same in every release: a stored run must continue."""
+    seeds = {dropout_seed(seed, update, part) for seed in (1, 2) for update in range(20) for part in range(20)}
+    assert len(seeds) == 800
+    assert dropout_seed(1, 2, 3) == 926643494850814613
+
+
+def test_matmul_rate_is_that_of_a_processor() -> None:
+    """The measured rate is believable: above 0.1 GFLOP/s, below 1 PFLOP/s."""
+    assert 1e8 < matmul_flop_s("cpu") < 1e15
+
+
+def test_cut_metrics_keeps_lines_up_to_an_update(tmp_path: Path) -> None:
+    """Later lines and a half-written one go; a missing file is no error."""
+    path = tmp_path / "metrics.jsonl"
+    cut_metrics(path, 3)
+    path.write_text('{"update": 3}\n{"update": 4}\n{"update": 3, "dev_loss": 1}\n{"upd')
+    cut_metrics(path, 3)
+    assert path.read_text() == '{"update": 3}\n{"update": 3, "dev_loss": 1}\n'
