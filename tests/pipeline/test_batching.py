@@ -87,7 +87,7 @@ def test_equal_pairs_meet_others_in_the_next_epoch() -> None:
 def test_overlong_pair_is_its_own_micro_batch_and_tried_first() -> None:
     """A pair over the share stands alone, and `largest` names it for the side it is long on."""
     source, target = corpus(3000)
-    source[17], target[23] = 300, 400
+    source[17], target[23] = 500, 600
     plan = plan_of((source, target))
     alone = [rows.tolist() for update in range(len(plan)) for rows in plan[update] if len(rows) == 1]
     assert [17] in alone

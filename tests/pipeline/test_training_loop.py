@@ -49,14 +49,10 @@ def alone(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -> 
     return folder
 
 
-def test_curve_does_not_depend_on_the_workers(
-    alone: Path, two_workers: Path, dataset: EncodedDataset, tmp_path: Path
-) -> None:
-    """1, 2 and 3 workers, dropout on, give the same losses on both splits but for the rounding of the sums."""
-    three_workers = train_in_processes(3, dataset, TINY, tmp_path)
+def test_curve_does_not_depend_on_the_workers(alone: Path, two_workers: Path) -> None:
+    """1 and 2 workers, dropout on, give the same losses on both splits but for the rounding of the sums."""
     assert len(curve(alone)) == TINY.updates + 3
     assert curve(two_workers) == pytest.approx(curve(alone), rel=1e-4)
-    assert curve(three_workers) == pytest.approx(curve(alone), rel=1e-4)
 
 
 def test_dropout_has_a_part_in_the_curve(alone: Path, dataset: EncodedDataset, tmp_path: Path) -> None:
@@ -98,11 +94,11 @@ def test_stopped_and_continued_ends_in_the_same_bits(
         assert described[name] == uninterrupted[name]
 
 
-def test_continued_by_two_workers_where_one_began(alone: Path, dataset: EncodedDataset, tmp_path: Path) -> None:
-    """A checkpoint says nothing of the layout: another number of workers goes on along the same curve."""
+def test_continued_by_three_workers_where_one_began(alone: Path, dataset: EncodedDataset, tmp_path: Path) -> None:
+    """A checkpoint says nothing of the layout: three workers, with unequal shares, go on along the same curve."""
     with pytest.raises(StopError):
         train_alone(dataset, TINY, tmp_path, 5)
-    train_in_processes(2, dataset, TINY, tmp_path)
+    train_in_processes(3, dataset, TINY, tmp_path)
     assert curve(tmp_path) == pytest.approx(curve(alone), rel=1e-4)
 
 

@@ -25,6 +25,7 @@ from pipeline.corpora.grammar.syntax import (
 DEPTH_DECAY = 0.5
 """A relative clause inside another is so many times as likely: the depth is unbounded, and falls geometrically."""
 RELATIVE = 0.12
+"""Share of the noun phrases of an outermost clause that may have a relative clause and do."""
 TENSES: Zipf[Tense] = Zipf(["present", "present", "past", "past", "perfect", "future", "progressive"])
 FRAMES = Zipf(["t", "t", "b", "t", "t", "i", "m", "t", "g", "c", "d", "p", "l", "t"])
 DETERMINERS: Zipf[Determiner] = Zipf(["the", "the", "the", "a", "my", "this", "the", "his", "her", "your", "our"])
@@ -137,7 +138,7 @@ class Rules:
         if frame == "b":
             added["predicate"] = self.predicate(subject)
         elif frame in "tdg":
-            added["object"] = object_ or self.direct_object(verb, full, short, depth)
+            added["object"] = object_ or self.direct_object(verb, full or isinstance(subject, Pronoun), short, depth)
         if frame == "g":
             pronoun = self.chance(0.35) and isinstance(subject, NounPhrase)
             added["indirect"] = self.speaker() if pronoun else self.noun_phrase("P", short=True)
@@ -189,7 +190,7 @@ class Rules:
         return self.noun_phrase(kinds, depth=depth, short=short)
 
     def direct_object(self, verb: Verb, full: bool, short: bool, depth: int) -> Nominal:
-        """What it is done to."""
+        """What it is done to; no pronoun where `full`."""
         if verb.objects in ("M", "K") or (verb.objects == "FM" and self.chance(0.3)):
             return self.noun_phrase("K" if verb.objects == "K" else "M", short=short)
         if "P" in verb.objects and not full and self.chance(0.08):

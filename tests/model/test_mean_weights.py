@@ -1,0 +1,31 @@
+"""model.averaging: the mean of each weight, exact where float32 would not be."""
+
+import pytest
+import torch
+
+from model.averaging import average
+
+
+def test_mean_of_each_weight() -> None:
+    """By hand, shapes and dtype kept."""
+    first = {"w": torch.tensor([1.0, 2.0]), "b": torch.tensor([[4.0]])}
+    second = {"w": torch.tensor([3.0, -2.0]), "b": torch.tensor([[5.0]])}
+    mean = average([first, second])
+    assert mean["w"].tolist() == [2.0, 0.0]
+    assert mean["b"].tolist() == [[4.5]]
+    assert mean["w"].dtype == torch.float32
+
+
+def test_sum_is_in_float64() -> None:
+    """1e8, then 20 times 1, less 1e8: a float32 sum would lose each 1."""
+    weights = [1e8, *[1.0] * 20, -1e8]
+    mean = average({"w": torch.tensor([weight])} for weight in weights)
+    assert mean["w"].item() == pytest.approx(20 / 22)
+
+
+def test_nothing_and_strangers_are_refused() -> None:
+    """No checkpoint, or those of two models, have no mean."""
+    with pytest.raises(ValueError, match="no checkpoint"):
+        average([])
+    with pytest.raises(ValueError, match="different models"):
+        average([{"w": torch.zeros(1)}, {"v": torch.zeros(1)}])

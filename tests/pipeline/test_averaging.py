@@ -1,0 +1,56 @@
+"""pipeline.averaging: which checkpoints are averaged, and what comes out."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tiny_training import weights
+
+from pipeline.artifacts import Context, EncodedDataset, TrainingRun
+from pipeline.averaging import average
+from pipeline.errors import UserError
+from pipeline.settings import AveragingSettings
+from pipeline.translation import load_model
+
+
+@pytest.fixture
+def run(two_workers: Path, dataset: EncodedDataset, tmp_path: Path) -> TrainingRun:
+    """A copy of a training that kept updates 3, 6 and 9."""
+    run = TrainingRun(shutil.copytree(two_workers, tmp_path / "run"))
+    run.write_json("run.json", {"checkpoints": [3, 6, 9]})
+    shutil.copyfile(dataset.folder / "joint.model", run.folder / "joint.model")
+    (tmp_path / "averaged").mkdir()
+    return run
+
+
+def test_mean_of_the_last_two(run: TrainingRun, tmp_path: Path) -> None:
+    """The checkpoint names updates 6 and 9, holds their mean, and is a whole model with its vocabulary."""
+    checkpoint = average(Context(tmp_path / "averaged"), run, AveragingSettings(last=2))
+    assert checkpoint.read_json("averaging.json") == {"updates": [6, 9]}
+    sixth, ninth = (load_file(run.folder / f"checkpoints/{update:08d}/model.safetensors") for update in (6, 9))
+    for name, weight in load_model(checkpoint.folder).state_dict().items():
+        torch.testing.assert_close(weight, (sixth[name] + ninth[name]) / 2)
+        assert not torch.equal(weight, ninth[name])
+    assert (checkpoint.folder / "joint.model").read_bytes() == (run.folder / "joint.model").read_bytes()
+
+
+def test_last_one_is_that_checkpoint(run: TrainingRun, tmp_path: Path) -> None:
+    """Averaging one changes no bit."""
+    checkpoint = average(Context(tmp_path / "averaged"), run, AveragingSettings(last=1))
+    assert (checkpoint.folder / "model.safetensors").read_bytes() == weights(run.folder)
+
+
+def test_more_than_were_kept_is_refused(run: TrainingRun, tmp_path: Path) -> None:
+    """The line says how many there are and what to change."""
+    with pytest.raises(UserError, match=r"last = 4 .* kept 3; .*keep_checkpoints"):
+        average(Context(tmp_path / "averaged"), run, AveragingSettings(last=4))
+
+
+def test_damaged_checkpoint_is_refused(run: TrainingRun, tmp_path: Path) -> None:
+    """A mean with a damaged file in it would be wrong in silence."""
+    path = run.folder / "checkpoints/00000006/model.safetensors"
+    path.write_bytes(path.read_bytes()[:-4] + bytes(4))
+    with pytest.raises(UserError, match=r"00000006 is damaged \(model.safetensors"):
+        average(Context(tmp_path / "averaged"), run, AveragingSettings(last=2))
