@@ -105,7 +105,7 @@ def _work(
     device = str(ray.train.torch.get_device()) if on_gpus else "cpu"
     group = WorkerGroup(worker.get_world_rank(), worker.get_world_size(), device)
     try:
-        return {"user_error": None, "run": run(group, dataset, settings, folder, emit, ray.train.report)}
+        return {"user_error": None, "run": run(group, dataset, settings, folder, emit)}
     except UserError as error:
         return {"user_error": str(error), "run": None}
 

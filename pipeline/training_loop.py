@@ -43,15 +43,14 @@ def run(
     settings: TrainingSettings,
     folder: Path,
     emit: Listener = ignore,
-    report: Listener = ignore,
 ) -> dict[str, Any]:
     """Trains to `settings.updates`, from the newest good checkpoint of `folder/checkpoints`; gives what run.json holds.
 
-    Every rank calls it with the same arguments. Rank 0 writes `checkpoints/` and `metrics.jsonl` and emits events;
-    every rank calls `report` with each line of validation. Raises UserError, at every rank, where the settings do not
-    fit the dataset, an update does not fit the memory, the disk is full, or a loss or gradient is not finite.
+    Every rank calls it with the same arguments. Rank 0 writes `checkpoints/` and `metrics.jsonl` and emits events.
+    Raises UserError, at every rank, where the settings do not fit the dataset, an update does not fit the memory, the
+    disk is full, or a loss or gradient is not finite.
     """
-    training = _Training(group, dataset, settings, folder, emit if group.rank == 0 else ignore, report)
+    training = _Training(group, dataset, settings, folder, emit if group.rank == 0 else ignore)
     training.resume()
     training.train()
     return training.described()
@@ -100,9 +99,8 @@ class _Training:
         settings: TrainingSettings,
         folder: Path,
         emit: Listener,
-        report: Listener,
     ) -> None:
-        self.group, self.settings, self.folder, self.emit, self.report = group, settings, folder, emit, report
+        self.group, self.settings, self.folder, self.emit = group, settings, folder, emit
         if group.device == "cpu":
             torch.set_num_threads(settings.threads)
         self.dtype = compute_dtype(group.device) if settings.precision == "auto" else getattr(torch, settings.precision)
@@ -261,7 +259,6 @@ class _Training:
             "train_s": self.state.train_s,
         }
         self._log(line)
-        self.report(line)
 
     def _log(self, line: dict[str, Any]) -> None:
         """A line of metrics.jsonl, and its event."""

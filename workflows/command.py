@@ -13,7 +13,7 @@ from pipeline.errors import UserError
 
 USER_ERROR, INTERRUPTED = 2, 130
 
-console = Console()
+console = Console(width=None if sys.stdout.isatty() else 120)
 
 
 def run_app(app: typer.Typer, name: str) -> NoReturn:

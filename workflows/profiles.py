@@ -41,10 +41,15 @@ class Recipe(Settings):
 
     @model_validator(mode="after")
     def _keeps_enough(self) -> "Recipe":
-        if self.averaging.last > self.training.keep_checkpoints:
+        last, training = self.averaging.last, self.training
+        if last > training.keep_checkpoints:
             raise ValueError(
-                f"averaging.last is {self.averaging.last}, but only training.keep_checkpoints = "
-                f"{self.training.keep_checkpoints} are kept"
+                f"averaging.last is {last}, but only training.keep_checkpoints = {training.keep_checkpoints} are kept"
+            )
+        if not training.checkpoint_minutes and last > (written := -(-training.updates // training.checkpoint_updates)):
+            raise ValueError(
+                f"averaging.last is {last}, but {training.updates} updates with a checkpoint every "
+                f"{training.checkpoint_updates} write only {written}; lower training.checkpoint_updates"
             )
         return self
 

@@ -14,7 +14,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from workflows.differences import DECODING_NAMES, MODEL_NAMES, OPTIMIZER_NAMES, rounded
 from workflows.measured import Measured
-from workflows.table2 import COLUMNS, FOOTNOTES, NOT_RUN, Table2
+from workflows.table2 import FOOTNOTES, NOT_RUN, Table2
 from workflows.view import duration
 
 COLORS = ("#2f6fd0", "#d1731c", "#1f9a78", "#a05ec0")
@@ -144,7 +144,7 @@ def render(table: Table2, cells: Sequence[Measured]) -> str:
     )
     return environment.get_template("report.html.j2").render(
         table=table,
-        columns=COLUMNS,
+        columns=table.columns,
         not_run=NOT_RUN,
         footnotes=FOOTNOTES,
         cells=cells,

@@ -46,6 +46,7 @@ def cells_of(profile: Profile, pairs: Collection[str], models: Collection[str]) 
         corpus = stages.CLEAN(f"clean {pair}", text, profile.cleaning)
         vocabulary = stages.LEARN_VOCABULARY(f"vocabulary {pair}", corpus, profile.vocabulary)
         dataset = stages.ENCODE(f"encode {pair}", corpus, vocabulary, profile.encoding)
+        substituted = stages.word_by_word(pair, profile.corpora[pair], corpus)
         for model in models:
             recipe, name = profile.recipes[model], f"{pair} {model}"
             training = stages.TRAIN(f"train {name}", dataset, recipe.training)
@@ -62,6 +63,7 @@ def cells_of(profile: Profile, pairs: Collection[str], models: Collection[str]) 
                 scores=stages.SCORE(f"score {name}", hypotheses, corpus),  # type: ignore[arg-type]
                 perplexity=stages.PERPLEXITY(f"perplexity {name}", checkpoint, dataset),  # type: ignore[arg-type]
                 cost=stages.COST(f"cost {name}", training),  # type: ignore[arg-type]
+                word_by_word=substituted,  # type: ignore[arg-type]
             )
             cells.append(Cell(pair, model, training, inputs))
     return cells
@@ -139,7 +141,7 @@ def main(
                 send_results(tracker, cell.training.fingerprint, measured)
         tracker.artifacts(table.folder, target.fingerprint)
     console.print()
-    console.print(table2.render_terminal(table.load()))
+    console.print(table2.render_terminal(table.load(), console.width))
     console.print(f"\nreport: {table.folder / 'report.html'}", highlight=False, soft_wrap=True)
     console.print(f"curves: {ui_command(tracker.uri)}", highlight=False, soft_wrap=True)
 

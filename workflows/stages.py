@@ -9,6 +9,7 @@ from workflows.dag import Stage, Step
 GENERATE = Stage(embedded.generate, Corpus, cpus=0)
 READ_MULTI30K = Stage(multi30k.read, Corpus)
 READ_FILES = Stage(files.read, Corpus)
+SUBSTITUTE = Stage(embedded.substitute, Hypotheses)
 CLEAN = Stage(cleaning.clean, Corpus, cpus=0)
 LEARN_VOCABULARY = Stage(vocabulary.learn, Vocabulary)
 ENCODE = Stage(encoding.encode, EncodedDataset, cpus=0)
@@ -30,3 +31,10 @@ def corpus(pair: str, settings: Settings) -> Step:
         case files.FilesSettings():
             return READ_FILES(f"read {pair}", settings)
     raise TypeError(f"no stage reads {type(settings).__name__}")
+
+
+def word_by_word(pair: str, settings: Settings, corpus: Step) -> Step | None:
+    """The scores of word-by-word substitution, where the corpus comes with the dictionary for it."""
+    if not isinstance(settings, embedded.EmbeddedSettings) or settings.target == "trees":
+        return None
+    return SCORE(f"score {pair} words", SUBSTITUTE(f"substitute {pair} words", corpus), corpus)

@@ -59,11 +59,11 @@ class Row:
     name: str
     origin: Literal["paper", "measured"]
     cells: dict[str, Cell]
-    """By language pair."""
+    """By language pair, in the same order in every row."""
 
     def texts(self) -> list[str]:
-        """In the order of `COLUMNS`: the scores of each pair, then the costs of each pair."""
-        texts = [self.cells[pair].texts() for pair in paper.PAIRS]
+        """In the order of `Table2.columns`: the scores of each pair, then the costs of each pair."""
+        texts = [cell.texts() for cell in self.cells.values()]
         return [text for four in texts for text in four[:2]] + [text for four in texts for text in four[2:]]
 
 
@@ -75,13 +75,11 @@ class Table2:
     differences: list[Difference]
     notes: list[str]
 
-
-COLUMNS = tuple(
-    (pair.upper(), kind)
-    for kinds in (("paper BLEU", "sacreBLEU"), ("cost, paper's way", "cost, counted"))
-    for pair in paper.PAIRS
-    for kind in kinds
-)
+    @property
+    def columns(self) -> list[tuple[str, str]]:
+        """Language pair and kind of figure: the scores of each pair, then the costs of each pair."""
+        kinds = ("paper BLEU", "sacreBLEU"), ("cost, paper's way", "cost, counted")
+        return [(pair.upper(), kind) for half in kinds for pair in self.rows[0].cells for kind in half]
 
 
 class Table(Artifact):
@@ -100,9 +98,9 @@ def flop_text(flop: float) -> str:
     return f"{mantissa}e{int(exponent)}"
 
 
-def _printed(row: paper.PrintedRow) -> Row:
+def _printed(row: paper.PrintedRow, pairs: Sequence[str]) -> Row:
     cells: dict[str, Cell] = {}
-    for pair in paper.PAIRS:
+    for pair in pairs:
         bleu = row.bleu.get(pair, "")
         cells[pair] = Cell(float(bleu) if bleu else None, paper_way_flop=row.cost_flop.get(pair), printed_bleu=bleu)
     return Row(row.name + (" *" if row.footnote else ""), "paper", cells)
@@ -115,25 +113,26 @@ def _measured(measured: Measured | None) -> Cell:
     return Cell(scores["paper_bleu"], scores["sacrebleu"], cost["paper_way_flop"], cost["counted_flop"])
 
 
-def _word_by_word(measured: Sequence[Measured]) -> list[Row]:
+def _word_by_word(measured: Sequence[Measured], pairs: Sequence[str]) -> list[Row]:
     cells = {
         cell.pair: Cell(scores["paper_bleu"], scores["sacrebleu"])
         for cell in measured
         if cell.word_by_word and (scores := cell.word_by_word[cell.test_set])
     }
-    return [
-        Row("word-by-word substitution", "measured", {pair: cells.get(pair, Cell()) for pair in paper.PAIRS})
-    ] * bool(cells)
+    return [Row("word-by-word substitution", "measured", {pair: cells.get(pair, Cell()) for pair in pairs})] * bool(
+        cells
+    )
 
 
 def rows(measured: Sequence[Measured]) -> list[Row]:
-    """The printed rows, then the measured ones."""
+    """The printed rows, then the measured ones. Language pairs that the paper has not come after those it has."""
+    pairs = list(dict.fromkeys([*paper.PAIRS, *(cell.pair for cell in measured)]))
     by_cell = {(cell.pair, cell.model): cell for cell in measured}
     models = [
-        Row(name, "measured", {pair: _measured(by_cell.get((pair, model))) for pair in paper.PAIRS})
+        Row(name, "measured", {pair: _measured(by_cell.get((pair, model))) for pair in pairs})
         for model, name in MEASURED_NAMES.items()
     ]
-    return [_printed(row) for row in paper.TABLE_2] + _word_by_word(measured) + models
+    return [_printed(row, pairs) for row in paper.TABLE_2] + _word_by_word(measured, pairs) + models
 
 
 def compute(measured: Sequence[Measured]) -> Table2:
@@ -147,26 +146,13 @@ def to_json(table: Table2) -> dict[str, object]:
     return value
 
 
-def render_terminal(table: Table2) -> RenderableType:
-    """For a terminal of 100 columns or more."""
-    grid = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), title_justify="left", show_edge=False)
-    grid.add_column("Table 2", no_wrap=False, min_width=18)
-    headings = {
-        "paper BLEU": "paper\nBLEU",
-        "sacreBLEU": "sacre-\nBLEU",
-        "cost, paper's way": "FLOP,\npaper's",
-        "cost, counted": "FLOP,\ncounted",
-    }
-    for pair, kind in COLUMNS:
-        grid.add_column(f"{pair}\n{headings[kind]}", justify="right", no_wrap=True, width=7)
-    for origin, title in (("paper", "as printed in the paper"), ("measured", "measured here")):
-        grid.add_row(Text(title, style="dim italic"))
-        for row in (row for row in table.rows if row.origin == origin):
-            style = "bold" if origin == "measured" else ""
-            texts = [Text(text, style="dim" if text == NOT_RUN else style) for text in row.texts()]
-            grid.add_row(Text(row.name, style=style), *texts, end_section=False)
-        if origin == "paper":
-            grid.add_section()
+def render_terminal(table: Table2, width: int) -> RenderableType:
+    """For a terminal of `width` columns: scores and costs side by side where there is room, else below each other."""
+    n_columns, names_width = len(table.columns), 30
+    halves = [slice(0, n_columns)]
+    if names_width + 8 * n_columns > width:
+        halves = [slice(0, n_columns // 2), slice(n_columns // 2, n_columns)]
+    grids = [part for half in halves for part in (_grid(table, half), "")]
     beneath = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("what differs", "paper", "here", "in"):
         beneath.add_column(heading, header_style="bold")
@@ -177,7 +163,30 @@ def render_terminal(table: Table2) -> RenderableType:
     told = RichTable.grid(padding=(0, 1))
     for note in table.notes:
         told.add_row(*(Text(text, style="dim") for text in ("*" if note in FOOTNOTES else "·", note)))
-    return Group(grid, "", beneath if table.differences else Text("Nothing differs from the paper."), "", told)
+    return Group(*grids, beneath if table.differences else Text("Nothing differs from the paper."), "", told)
+
+
+def _grid(table: Table2, columns: slice) -> RichTable:
+    """The rows of the table, with some of its columns."""
+    grid = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), title_justify="left", show_edge=False)
+    grid.add_column("Table 2", no_wrap=True)
+    headings = {
+        "paper BLEU": "paper\nBLEU",
+        "sacreBLEU": "sacre-\nBLEU",
+        "cost, paper's way": "FLOP,\npaper's",
+        "cost, counted": "FLOP,\ncounted",
+    }
+    for pair, kind in table.columns[columns]:
+        grid.add_column(f"{pair}\n{headings[kind]}", justify="right", no_wrap=True, width=7)
+    for origin, title in (("paper", "as printed in the paper"), ("measured", "measured here")):
+        grid.add_row(Text(title, style="dim italic"))
+        for row in (row for row in table.rows if row.origin == origin):
+            style = "bold" if origin == "measured" else ""
+            texts = [Text(text, style="dim" if text == NOT_RUN else style) for text in row.texts()[columns]]
+            grid.add_row(Text(row.name, style=style), *texts)
+        if origin == "paper":
+            grid.add_section()
+    return grid
 
 
 def _cells_text(unlike: Difference) -> str:
@@ -186,8 +195,8 @@ def _cells_text(unlike: Difference) -> str:
 
 def render_markdown(table: Table2) -> str:
     """The table and what stands beneath it, as a Markdown document."""
-    lines = ["# Table 2", "", _markdown_row(["model", *(f"{pair} {kind}" for pair, kind in COLUMNS)])]
-    lines.append("|---|" + "---:|" * len(COLUMNS))
+    lines = ["# Table 2", "", _markdown_row(["model", *(f"{pair} {kind}" for pair, kind in table.columns)])]
+    lines.append("|---|" + "---:|" * len(table.columns))
     for origin, suffix in (("paper", ""), ("measured", ", measured")):
         for row in (row for row in table.rows if row.origin == origin):
             lines.append(_markdown_row([row.name + suffix, *row.texts()]))

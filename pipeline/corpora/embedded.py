@@ -9,6 +9,7 @@ derivations, so shards can be made anywhere and in any order. A training sentenc
 """
 
 import hashlib
+import time
 from collections.abc import Iterator
 from itertools import count, islice
 from pathlib import Path
@@ -16,9 +17,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from pipeline.artifacts import Context, Corpus
-from pipeline.corpora.grammar import Derivation, derive
-from pipeline.lines import write_pairs
+from pipeline.artifacts import Context, Corpus, Hypotheses
+from pipeline.corpora.grammar import Derivation, derive, word_by_word
+from pipeline.lines import read_lines, write_lines, write_pairs
 from pipeline.settings import Settings
 
 Target = Literal["de", "fr", "trees"]
@@ -62,6 +63,20 @@ def generate(context: Context, settings: EmbeddedSettings) -> Corpus:
     corpus = Corpus(context.folder)
     corpus.describe(("en", settings.target), splits, {"source_words": words, "repeated_within_shards": repeated})
     return corpus
+
+
+def substitute(context: Context, corpus: Corpus) -> Hypotheses:
+    """The test sets translated word by word, from the grammar's own dictionary: what a model must beat by far."""
+    hypotheses, language = Hypotheses(context.folder), corpus.languages[1]
+    figures = {}
+    for name in corpus.test_sets:
+        sources = (line for shard in corpus.shards(name) for line in read_lines(shard.source))
+        started = time.perf_counter()
+        lines = (word_by_word(line, language) for line in sources)
+        sentences = write_lines(context.folder / f"{name}.{language}", lines)
+        figures[name] = {"sentences": sentences, "seconds": time.perf_counter() - started}
+    hypotheses.write_json("decoding.json", {"test_sets": figures, "settings": {}})
+    return hypotheses
 
 
 def split_of(english: str) -> Split:

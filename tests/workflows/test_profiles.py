@@ -11,14 +11,14 @@ from workflows.profiles import EMBEDDED, MULTI30K, PROFILES, load_profile
 def test_changes_reach_the_setting_they_name(tmp_path: Path) -> None:
     """A TOML file, then --set, each on top of the one before; what is not named stays the profile's."""
     config = tmp_path / "mine.toml"
-    config.write_text('profile = "multi30k"\ndecoding.beam_size = 8\n[recipes.base.training]\nupdates = 7\nseed = 3\n')
+    config.write_text('profile = "multi30k"\ndecoding.beam_size = 8\n[recipes.base.training]\nupdates = 1700\nseed = 3\n')
     profile = load_profile(
         config=config, data=tmp_path, overrides=["recipes.base.training.seed=5", "vocabulary.size = 4000"]
     )
     assert profile.name == "multi30k"
     assert profile.decoding.beam_size == 8
     training = profile.recipes["base"].training
-    assert (training.updates, training.seed, training.model.vocabulary_size) == (7, 5, 4000)
+    assert (training.updates, training.seed, training.model.vocabulary_size) == (1700, 5, 4000)
     assert profile.recipes["big"].training.updates == MULTI30K.recipes["big"].training.updates
     assert {corpus.data for corpus in profile.corpora.values()} == {tmp_path}  # type: ignore[union-attr]
 

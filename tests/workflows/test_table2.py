@@ -56,7 +56,7 @@ def test_printed_rows_have_the_paper_s_digits() -> None:
 def test_terminal_fits_a_hundred_columns_and_tells_the_differences(table: Table2) -> None:
     """No line is wider than 100 or cut off; signature, footnote, sustained rate and differences are all told."""
     console = Console(width=100, record=True, file=io.StringIO())
-    console.print(table2.render_terminal(table))
+    console.print(table2.render_terminal(table, console.width))
     text = console.export_text()
     assert max(map(len, text.split("\n"))) <= 100
     assert "…" not in text
