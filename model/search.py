@@ -9,8 +9,8 @@ continuation is END_ID, whose probability counts, so a score is always the model
 BEGIN_ID and UNKNOWN_ID stand for no text and are never produced; the probabilities of the others are not raised for
 that.
 
-Shapes: B sentences still open, S source length, W hypotheses of a sentence, V vocabulary, C candidates, N finished
-hypotheses kept, T tokens decoded.
+Shapes: B sentences still open, S source length, W hypotheses of a sentence, V vocabulary, C candidates of a sentence,
+E of one hypothesis, X all that are compared, N finished hypotheses kept, T tokens decoded.
 """
 
 import math
@@ -144,9 +144,12 @@ class _Search:
             end_only_V = torch.full_like(log_p_BWV[0, 0], -math.inf)
             end_only_V[END_ID] = 0
             log_p_BWV[closing_B] += end_only_V
-        log_p_BX = (self.log_p_BW[:, :, None] + log_p_BWV).flatten(1)
-        log_p_BC, index_BC = log_p_BX.topk(min(n_candidates, width * vocabulary_size), dim=1)
-        return log_p_BC, index_BC // vocabulary_size, index_BC % vocabulary_size
+        # The best of a sentence are among the best of each of its hypotheses, so the sums of all are not needed.
+        n_each = min(n_candidates, vocabulary_size)
+        log_p_BWE, token_BWE = log_p_BWV.topk(n_each, dim=2)
+        log_p_BX = (self.log_p_BW[:, :, None] + log_p_BWE).flatten(1)
+        log_p_BC, index_BC = log_p_BX.topk(min(n_candidates, width * n_each), dim=1)
+        return log_p_BC, index_BC // n_each, token_BWE.flatten(1).gather(1, index_BC)
 
     def release(self, found: list[list[Hypothesis]], length_penalty: float) -> None:
         """Moves sentences whose result is settled into `found`.

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
 import torch
 from safetensors.torch import save_file
 
@@ -201,6 +202,18 @@ def test_killed_actor_loses_nothing(
     folder = run(checkpoint, corpus, tmp_path / "out", settings, kill)
     assert killed
     assert list(read_lines(folder / "second.de")) == Translator(checkpoint.folder, FAST).translate(SENTENCES[::-1] * 6)
+
+
+def test_runs_in_a_task_that_reserves_no_cpu(
+    ray_cluster: None, checkpoint: Checkpoint, corpus: Corpus, tmp_path: Path
+) -> None:
+    """The actors find room beside the task that awaits them, and one more than there are CPUs does no harm."""
+    folder = tmp_path / "out"
+    folder.mkdir()
+    stage = ray.remote(decoding.decode).options(num_cpus=0)
+    settings = FAST.model_copy(update={"workers": 3})
+    ray.get(stage.remote(Context(folder), checkpoint, corpus, settings), timeout=120)
+    assert list(read_lines(folder / "first.de")) == Translator(checkpoint.folder, FAST).translate(SENTENCES)
 
 
 def test_bad_checkpoint_reaches_the_caller_from_an_actor(
