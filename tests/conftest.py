@@ -6,6 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    """Tiny matrices: two threads on two cores shared with Ray's workers only wait for each other."""
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import ValidationError, model_validator
 
-from model.config import BASE, BIG
+from model.config import BASE, BIG, TransformerConfig
 from model.training_step import OptimizerConfig
 from pipeline.corpora.embedded import EmbeddedSettings
 from pipeline.corpora.files import FilesSettings
@@ -90,73 +90,64 @@ class Profile(Settings):
         return self
 
 
+def _small(model: TransformerConfig, optimizer: OptimizerConfig, **training: Any) -> Recipe:
+    """A recipe for minutes on two cores: checkpoints by updates, so that a rerun averages the same ones."""
+    return Recipe(training=TrainingSettings(model=model, optimizer=optimizer, checkpoint_minutes=0, **training))
+
+
+_GENERATED: dict[str, Any] = {
+    "optimizer": OptimizerConfig(warmup_steps=400, learning_rate_scale=0.5),
+    "budget_tokens": 400,
+    "micro_batches": 1,
+    "checkpoint_updates": 40,
+    "validation_updates": 100,
+    "log_updates": 10,
+    "workers": 1,
+}
 EMBEDDED = Profile(
     name="embedded",
     data="generated text",
-    corpora={"en-de": EmbeddedSettings(target="de"), "en-fr": EmbeddedSettings(target="fr")},
+    corpora={
+        "en-de": EmbeddedSettings(target="de", train_pairs=48_000),
+        "en-fr": EmbeddedSettings(target="fr", train_pairs=48_000),
+    },
     vocabulary=VocabularySettings(size=1500),
     recipes={
-        "base": Recipe(
-            training=TrainingSettings(
-                model=replace(BASE, n_layers=2, d_model=128, d_ff=512, n_heads=4, d_k=32, d_v=32),
-                optimizer=OptimizerConfig(warmup_steps=150),
-                updates=450,
-                budget_tokens=1000,
-                micro_batches=1,
-                checkpoint_updates=25,
-                checkpoint_minutes=0,
-                validation_updates=50,
-                log_updates=10,
-                workers=1,
-            )
+        "base": _small(
+            replace(BASE, n_layers=2, d_model=128, d_ff=512, n_heads=4, d_k=32, d_v=32, dropout=0.0),
+            updates=1500,
+            **_GENERATED,
         ),
-        "big": Recipe(
-            training=TrainingSettings(
-                model=replace(BIG, n_layers=2, d_model=192, d_ff=768, n_heads=6, d_k=32, d_v=32, dropout=0.1),
-                optimizer=OptimizerConfig(warmup_steps=150),
-                updates=450,
-                budget_tokens=1000,
-                micro_batches=1,
-                checkpoint_updates=25,
-                checkpoint_minutes=0,
-                validation_updates=50,
-                log_updates=10,
-                workers=1,
-            )
+        "big": _small(
+            replace(BIG, n_layers=2, d_model=192, d_ff=768, n_heads=6, d_k=32, d_v=32, dropout=0.0),
+            updates=1500,
+            **_GENERATED,
         ),
     },
 )
 """Generated text, minutes on two cores: two models train side by side, one core each."""
 
+_MULTI30K: dict[str, Any] = {
+    "optimizer": OptimizerConfig(warmup_steps=1000, learning_rate_scale=0.7),
+    "budget_tokens": 1000,
+    "micro_batches": 1,
+    "checkpoint_updates": 150,
+    "validation_updates": 300,
+    "threads": 2,
+}
 MULTI30K = Profile(
     name="multi30k",
     data="Multi30k task 1",
     corpora={"en-de": Multi30kSettings(target="de"), "en-fr": Multi30kSettings(target="fr")},
     vocabulary=VocabularySettings(size=6000),
     recipes={
-        "base": Recipe(
-            training=TrainingSettings(
-                model=replace(BASE, n_layers=3, d_model=256, d_ff=1024, n_heads=4),
-                optimizer=OptimizerConfig(warmup_steps=1000),
-                updates=3500,
-                budget_tokens=1000,
-                micro_batches=2,
-                checkpoint_updates=175,
-                checkpoint_minutes=0,
-                validation_updates=175,
-            )
+        "base": _small(
+            replace(BASE, n_layers=3, d_model=192, d_ff=768, n_heads=4, d_k=48, d_v=48), updates=4800, **_MULTI30K
         ),
-        "big": Recipe(
-            training=TrainingSettings(
-                model=replace(BIG, n_layers=3, d_model=320, d_ff=1280, n_heads=5, d_k=64, d_v=64, dropout=0.2),
-                optimizer=OptimizerConfig(warmup_steps=1000),
-                updates=3500,
-                budget_tokens=1000,
-                micro_batches=2,
-                checkpoint_updates=175,
-                checkpoint_minutes=0,
-                validation_updates=175,
-            )
+        "big": _small(
+            replace(BIG, n_layers=3, d_model=256, d_ff=1024, n_heads=4, d_k=64, d_v=64, dropout=0.1),
+            updates=3600,
+            **_MULTI30K,
         ),
     },
 )
