@@ -77,6 +77,11 @@ class Artifact:
         (self.folder / name).write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
     @property
+    def summary(self) -> str:
+        """What is to be said of it when it is made, in a few words."""
+        return ""
+
+    @property
     def manifest(self) -> dict[str, Any]:
         """Inputs, settings, library versions, times, figures and hashes, as published."""
         manifest: dict[str, Any] = self.read_json(MANIFEST)
@@ -112,6 +117,14 @@ class Corpus(Artifact):
     def splits(self) -> list[str]:
         """Names, in order."""
         return list(self.read_json("corpus.json")["splits"])
+
+    @property
+    def summary(self) -> str:
+        """Pairs, and how many were dropped for which reason."""
+        described = self.read_json("corpus.json")
+        dropped = {reason: pairs for reason, pairs in described["report"].get("dropped", {}).items() if pairs}
+        reasons = f", dropped {', '.join(f'{pairs} {reason}' for reason, pairs in dropped.items())}" if dropped else ""
+        return f"{sum(described['splits']['train'])} training pairs{reasons}"
 
     @property
     def test_sets(self) -> list[str]:
@@ -162,6 +175,12 @@ class TrainingRun(Artifact):
 
     figures_file = "run.json"
 
+    @property
+    def summary(self) -> str:
+        """Updates and target tokens."""
+        run = self.read_json("run.json")
+        return f"{run['updates']} updates, {run['target_tokens'] / 1e6:.2f} M target tokens"
+
 
 @dataclass(frozen=True)
 class Checkpoint(Artifact):
@@ -182,6 +201,14 @@ class Scores(Artifact):
     """`scores.json`: for each test set both BLEU scores with their signatures."""
 
     figures_file = "scores.json"
+
+    @property
+    def summary(self) -> str:
+        """Both scores of each test set."""
+        test_sets = self.read_json("scores.json")["test_sets"].items()
+        return "; ".join(
+            f"{name}: paper BLEU {s['paper_bleu']:.2f}, sacreBLEU {s['sacrebleu']:.2f}" for name, s in test_sets
+        )
 
 
 def file_sha256(path: Path) -> str:

@@ -39,13 +39,7 @@ ConfigOption = Annotated[Path | None, typer.Option("--config", help="TOML file: 
 AddressOption = Annotated[
     str | None, typer.Option("--address", help="Ray cluster, e.g. auto.  [default: one on this machine]")
 ]
-OutOption = Annotated[Path, typer.Option("--out", help="Folder to make. It must not exist.")]
-
-
-def _fresh(folder: Path) -> Path:
-    if folder.exists():
-        raise UserError(f"--out {folder} exists already; remove it or choose another folder")
-    return folder.absolute()
+OutOption = Annotated[Path, typer.Option("--out", help="Folder to make.")]
 
 
 def _folder(path: Path, kind: type[Artifact], sign: str, maker: str) -> Path:
@@ -119,7 +113,7 @@ def train(
     size = encoded.read_json("dataset.json")["vocabulary_size"]
     chosen = load_profile(profile, config=config, overrides=[f"vocabulary.size={size}", *(overrides or [])])
     training = _recipe(chosen, model).training
-    step = Step("train", stages.TRAIN, (encoded, training), out=_fresh(out))
+    step = Step("train", stages.TRAIN, (encoded, training), out=out.absolute())
     run([step], out.absolute().parent, [view(console)], address)
     console.print(f"checkpoints: {out}", highlight=False, soft_wrap=True)
 
@@ -139,7 +133,7 @@ def average(
     training = TrainingRun(_folder(run, TrainingRun, "run.json", "train"))
     settings = AveragingSettings(last=last)
     manifest = {"stage": "averaging.average", "settings": [settings.model_dump(mode="json")], "run": str(run)}
-    publish(_fresh(out), lambda folder: averaging.average(Context(folder), training, settings), manifest)
+    publish(out.absolute(), lambda folder: averaging.average(Context(folder), training, settings), manifest)
     console.print(f"model: {out}", highlight=False, soft_wrap=True)
 
 

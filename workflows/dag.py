@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.artifacts import Artifact
+from pipeline.errors import UserError
 from pipeline.settings import Settings
 
 
@@ -73,9 +74,14 @@ class Step:
         return self.out or store / f"{self.stage.function.__module__.rpartition('.')[2]}-{self.fingerprint}"
 
     def artifact(self, store: Path) -> Artifact | None:
-        """What is published already, else None."""
+        """What is published already, else None. Raises UserError where `out` holds what other settings made."""
         folder = self.folder(store)
-        return self.stage.makes(folder) if folder.is_dir() else None
+        if not folder.is_dir():
+            return None
+        artifact = self.stage.makes(folder)
+        if self.out and artifact.manifest.get("fingerprint") != self.fingerprint:
+            raise UserError(f"{folder} was made from other text or settings; remove it or choose another folder")
+        return artifact
 
 
 def substitute(value: Any, replacement: Callable[[Step], Any]) -> Any:
@@ -95,6 +101,8 @@ def _describe(value: Any) -> Any:
         return value.fingerprint
     if isinstance(value, Settings):
         return value.identity()
+    if isinstance(value, Artifact):
+        return value.manifest.get("fingerprint", str(value.folder))
     if isinstance(value, tuple | list):
         return [_describe(item) for item in value]
     if isinstance(value, dict):

@@ -119,7 +119,7 @@ EMBEDDED = Profile(
             **_GENERATED,
         ),
         "big": _small(
-            replace(BIG, n_layers=2, d_model=192, d_ff=768, n_heads=6, d_k=32, d_v=32, dropout=0.0),
+            replace(BIG, n_layers=2, d_model=160, d_ff=640, n_heads=5, d_k=32, d_v=32, dropout=0.0),
             updates=1500,
             **_GENERATED,
         ),
@@ -142,11 +142,11 @@ MULTI30K = Profile(
     vocabulary=VocabularySettings(size=6000),
     recipes={
         "base": _small(
-            replace(BASE, n_layers=3, d_model=192, d_ff=768, n_heads=4, d_k=48, d_v=48), updates=4800, **_MULTI30K
+            replace(BASE, n_layers=3, d_model=192, d_ff=768, n_heads=4, d_k=48, d_v=48), updates=4200, **_MULTI30K
         ),
         "big": _small(
             replace(BIG, n_layers=3, d_model=256, d_ff=1024, n_heads=4, d_k=64, d_v=64, dropout=0.1),
-            updates=3600,
+            updates=2600,
             **_MULTI30K,
         ),
     },

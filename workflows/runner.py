@@ -78,10 +78,14 @@ class Poster:
 
 
 def map_on_ray(function: Callable[..., Any], calls: Iterable[Sequence[Any]]) -> Iterator[Any]:
-    """`Context.map` on Ray: one task a call, results in order."""
+    """`Context.map` on Ray: one task a call, results in order. An error is raised as it was in the task."""
     task = ray.remote(num_cpus=1)(function)
     references = [task.remote(*arguments) for arguments in calls]
-    return (ray.get(reference) for reference in references)
+    try:
+        for reference in references:
+            yield ray.get(reference)
+    except ray.exceptions.RayTaskError as error:
+        raise _cause(error) from None
 
 
 def _execute(step: Step, store: Path, board: ActorHandle, *inputs: Artifact) -> Artifact:
@@ -243,10 +247,10 @@ def _cancel(references: Iterable[Any]) -> None:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """The error that a user can mend, however deep Ray has wrapped it; else the error itself."""
+    """What a user can mend (bad input, a full disk), however deep Ray has wrapped it; else the error itself."""
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, UserError) and not isinstance(cause, ray.exceptions.RayTaskError):
+        if isinstance(cause, UserError | OSError) and not isinstance(cause, ray.exceptions.RayTaskError):
             return cause
         cause = getattr(cause, "cause", None) or cause.__cause__
     return error

@@ -28,6 +28,7 @@ class _State:
     seconds: float | None = None
     progress: dict[str, Any] = field(default_factory=dict)
     first_progress: tuple[float, float] | None = None
+    summary: str = ""
     told: float = 0.0
 
     def update(self, progress: dict[str, Any]) -> None:
@@ -111,7 +112,8 @@ class PlainView(Watcher):
         """One line."""
         state = self._states.setdefault(step.fingerprint, _State())
         self._n_finished += 1
-        self._line(step, f"done in {duration(time.monotonic() - state.started)}")
+        summary = f"  {artifact.summary}" if artifact.summary else ""
+        self._line(step, f"done in {duration(time.monotonic() - state.started)}{summary}")
 
 
 class LiveView(Watcher):
@@ -146,7 +148,7 @@ class LiveView(Watcher):
     def finished(self, step: Step, artifact: Artifact) -> None:
         """Ticks a row off."""
         state = self._states.setdefault(step.fingerprint, _State())
-        state.seconds = time.monotonic() - state.started
+        state.seconds, state.summary = time.monotonic() - state.started, artifact.summary
 
     def idle(self) -> None:
         """Redraws."""
@@ -166,8 +168,9 @@ class LiveView(Watcher):
         finished = [name for name, state in self._states.items() if state.seconds is not None]
         running = [name for name, state in self._states.items() if state.seconds is None]
         for name in finished[-RECENT_STEPS:]:
-            seconds = self._states[name].seconds or 0.0
-            table.add_row(self._steps[name].label, "✓", Text(f"done in {duration(seconds)}", style="green"), "")
+            state = self._states[name]
+            done = Text(f"done in {duration(state.seconds or 0)}", style="green").append(f"  {state.summary}", "dim")
+            table.add_row(self._steps[name].label, "✓", done, "")
         for name in running:
             state = self._states[name]
             left = duration(state.left_s) if state.left_s is not None else ""

@@ -11,7 +11,9 @@ from workflows.profiles import EMBEDDED, MULTI30K, PROFILES, load_profile
 def test_changes_reach_the_setting_they_name(tmp_path: Path) -> None:
     """A TOML file, then --set, each on top of the one before; what is not named stays the profile's."""
     config = tmp_path / "mine.toml"
-    config.write_text('profile = "multi30k"\ndecoding.beam_size = 8\n[recipes.base.training]\nupdates = 1700\nseed = 3\n')
+    config.write_text(
+        'profile = "multi30k"\ndecoding.beam_size = 8\n[recipes.base.training]\nupdates = 1700\nseed = 3\n'
+    )
     profile = load_profile(
         config=config, data=tmp_path, overrides=["recipes.base.training.seed=5", "vocabulary.size = 4000"]
     )

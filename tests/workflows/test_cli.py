@@ -1,0 +1,97 @@
+"""`aiayn`, command after command, on a little generated text and real files."""
+
+import gzip
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.corpora import grammar
+from pipeline.errors import UserError
+from workflows import cli
+
+TINY = [
+    "vocabulary.size=300",
+    "recipes.base.training.updates=6",
+    "recipes.base.training.checkpoint_updates=2",
+    "recipes.base.averaging.last=2",
+    "recipes.base.training.model.d_model=32",
+    "recipes.base.training.model.n_layers=1",
+]
+
+
+@pytest.fixture(scope="module")
+def toml(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A user's own corpus: plain and gzip files, described by a TOML file."""
+    folder = tmp_path_factory.mktemp("own")
+    derivations = [grammar.derive(3, number) for number in range(700)]
+    for split, rows in (("train", slice(0, 600)), ("dev", slice(600, 650)), ("test", slice(650, 700))):
+        english = "".join(derivation.english + "\n" for derivation in derivations[rows])
+        german = "".join(derivation.german + "\n" for derivation in derivations[rows])
+        (folder / f"{split}.en.gz").write_bytes(gzip.compress(english.encode()))
+        (folder / f"{split}.de").write_text(german)
+    sides = '{{source = "{0}.en.gz", target = "{0}.de"}}'
+    path = folder / "corpus.toml"
+    path.write_text(
+        'source = "en"\ntarget = "de"\n'
+        + f"train = {sides.format('train')}\ndev = {sides.format('dev')}\ntest.own = {sides.format('test')}\n"
+    )
+    return path
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_text_to_score(
+    toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """prepare, train, average, translate and score work on folders alone; each output can be opened by hand."""
+    cli.prepare(out=tmp_path / "prepared", files=toml, overrides=TINY)
+    assert json.loads((tmp_path / "prepared/corpus/corpus.json").read_text())["report"]["kept"] == 600
+    cli.train(tmp_path / "prepared/dataset", out=tmp_path / "run", overrides=TINY[1:])
+    run = json.loads((tmp_path / "run/run.json").read_text())
+    assert run["checkpoints"] == [2, 4, 6]
+    assert run["settings"]["model"]["vocabulary_size"] == 300
+    cli.train(tmp_path / "prepared/dataset", out=tmp_path / "run", overrides=TINY[1:])  # done: nothing to do
+    with pytest.raises(UserError, match="run was made from other text or settings"):
+        cli.train(
+            tmp_path / "prepared/dataset", out=tmp_path / "run", overrides=[*TINY[1:4], "recipes.base.training.seed=2"]
+        )
+    cli.average(tmp_path / "run", out=tmp_path / "model", last=2)
+    assert json.loads((tmp_path / "model/averaging.json").read_text()) == {"updates": [4, 6]}
+
+    capfd.readouterr()
+    text = "The dog sleeps.\n\nWe bought the hat.\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    cli.translate(tmp_path / "model", beam_size=2, threads=1)
+    lines = capfd.readouterr().out.split("\n")
+    assert len(lines) == 4
+    assert lines[1] == lines[3] == ""
+
+    (tmp_path / "hypothesis").write_text("Das ist ein kleiner Test.\n")
+    cli.score(hyp=tmp_path / "hypothesis", ref=tmp_path / "hypothesis", lang="de", as_json=True)
+    scores = json.loads(capfd.readouterr().out)
+    assert scores["paper_bleu"] == pytest.approx(100)
+    assert scores["sacrebleu"] == pytest.approx(100)
+    assert "tok:13a" in scores["signature"]
+
+
+def test_mistakes_are_one_line(toml: Path, tmp_path: Path, ray_cluster: None) -> None:
+    """A vocabulary larger than the data allows, invalid UTF-8, unequal files, an --out that exists."""
+    with pytest.raises(UserError, match=r"vocabulary"):
+        cli.prepare(out=tmp_path / "a", files=toml, overrides=["vocabulary.size=30000"])
+    assert not (tmp_path / "a/vocabulary").exists()
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(UserError, match="exists already"):
+        cli.average(tmp_path, out=toml.parent, last=1)
+    german = toml.parent / "train.de"
+    whole = german.read_bytes()
+    try:
+        german.write_bytes(whole.replace(b"\n", b"\xff\n", 3).replace(b"\xff\n", b"\n", 2))
+        with pytest.raises(UserError, match=r"train.de, line 3: not UTF-8"):
+            cli.prepare(out=tmp_path / "b", files=toml)
+        german.write_bytes(whole[: whole.rindex(b"\n", 0, -1) + 1])
+        with pytest.raises(UserError, match=r"has 600 lines and .*train.de has 599"):
+            cli.prepare(out=tmp_path / "c", files=toml)
+    finally:
+        german.write_bytes(whole)

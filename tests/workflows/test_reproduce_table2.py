@@ -1,0 +1,96 @@
+"""Table 2 end to end, on little generated text: the real stages, Ray and MLflow."""
+
+import json
+from pathlib import Path
+
+import pytest
+from mlflow.tracking import MlflowClient
+
+from pipeline.tracking import default_uri
+from workflows import reproduce_table2
+from workflows.profiles import load_profile
+
+TINY = [
+    "corpora.en-de.train_pairs=600",
+    "corpora.en-de.dev_pairs=20",
+    "corpora.en-de.test_pairs=24",
+    "vocabulary.size=300",
+    "recipes.base.training.updates=10",
+    "recipes.base.training.checkpoint_updates=2",
+    "recipes.base.training.validation_updates=5",
+    "recipes.base.training.model.d_model=32",
+    "recipes.base.training.model.n_layers=1",
+]
+
+
+def _stages(store: Path) -> dict[str, int]:
+    """Folders of each kind in the store."""
+    kinds = [folder.name.rpartition("-")[0] for folder in (store / "store").iterdir()]
+    return {kind: kinds.count(kind) for kind in kinds}
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_one_cell_then_again_then_another_beam(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The table holds the cell's measured scores; a second call runs nothing; another beam trains nothing anew."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    arguments = {"pairs": "en-de", "models": "base", "store": tmp_path}
+    reproduce_table2.main(overrides=TINY, **arguments)
+    told = capsys.readouterr().out
+    report = Path(told.split("report: ")[1].split("\n")[0])
+    assert "mlflow ui --backend-store-uri sqlite:///" in told
+    assert "<svg" in report.read_text() or "data:image/png" in report.read_text()
+    table = json.loads((report.parent / "table2.json").read_text())
+    (base,) = [row for row in table["rows"] if row["name"] == "Transformer (base)" and row["origin"] == "measured"]
+    (scored,) = [
+        json.loads(path.read_text())
+        for path in (tmp_path / "store").glob("scoring-*/scores.json")
+        if path.parent.name in _scoring_of_models(tmp_path)
+    ]
+    assert base["cells"]["en-de"]["sacrebleu"] == scored["test_sets"]["test"]["sacrebleu"]
+    assert base["cells"]["en-fr"]["not_run"] is True
+    assert _stages(tmp_path)["scoring"] == 2  # the model's and that of word-by-word substitution
+
+    client = MlflowClient(default_uri(tmp_path))
+    (experiment,) = [found for found in client.search_experiments() if found.name == "table2"]
+    runs = client.search_runs([experiment.experiment_id])
+    assert sorted(run.info.run_name for run in runs) == ["en-de base", "table2 embedded"]
+    assert {run.info.status for run in runs} == {"FINISHED"}
+    (child,) = [run for run in runs if "mlflow.parentRunId" in run.data.tags]
+    assert [point.step for point in client.get_metric_history(child.info.run_id, "dev_perplexity")] == [5, 10]
+    assert {"tokens_s", "learning_rate", "gradient_norm", "sacrebleu.test"} <= child.data.metrics.keys()
+
+    before = _stages(tmp_path)
+    reproduce_table2.main(overrides=TINY, **arguments)
+    assert _stages(tmp_path) == before
+    assert len(client.search_runs([experiment.experiment_id])) == 2
+
+    reproduce_table2.main(overrides=[*TINY, "decoding.beam_size=1"], **arguments)
+    after = _stages(tmp_path)
+    changed = {kind for kind in after if after[kind] != before[kind]}
+    assert changed == {"decoding", "scoring", "table2"}
+
+
+def _scoring_of_models(store: Path) -> set[str]:
+    """Scores whose translations came from a model, by their manifests."""
+    manifests = [json.loads(path.read_text()) for path in (store / "store").glob("scoring-*/manifest.json")]
+    return {f"scoring-{manifest['fingerprint']}" for manifest in manifests if "words" not in manifest["label"]}
+
+
+def test_the_plan_lists_every_stage_and_runs_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--plan names the stages of all four cells and makes no folder."""
+    reproduce_table2.main(plan=True, store=tmp_path / "new")
+    told = capsys.readouterr().out
+    for stage in ("generate en-fr", "train en-de big", "decode en-fr base", "table 2"):
+        assert stage in told
+    assert told.count("to run") >= 33
+    assert not (tmp_path / "new").exists()
+
+
+def test_cells_of_a_pair_share_its_text_and_vocabulary() -> None:
+    """Base and big of one pair are trained on one dataset: one fingerprint."""
+    cells = reproduce_table2.cells_of(load_profile(), ["en-de"], ["base", "big"])
+    base, big = (cell.training.inputs[0] for cell in cells)
+    assert base.fingerprint == big.fingerprint
+    assert cells[0].training.fingerprint != cells[1].training.fingerprint

@@ -1,0 +1,70 @@
+"""What is shown while a workflow runs."""
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from tiny_stages import Words, WriteSettings, write
+
+from pipeline.artifacts import Corpus
+from workflows import view
+from workflows.dag import Stage
+from workflows.view import LiveView, PlainView, duration
+
+STEP = Stage(write, Words)("train en-de base", WriteSettings(text="a"))
+PROGRESS = {"done": 50, "total": 200, "unit": "updates", "tokens_s": 5120.4, "loss": 2.314}
+
+
+def _told(watcher: PlainView | LiveView, corpus: Corpus) -> None:
+    watcher.begin([STEP], [])
+    watcher.started(STEP)
+    watcher.event(STEP, {**PROGRESS, "done": 10})
+    watcher.event(STEP, PROGRESS)
+    watcher.event(STEP, {"metrics": {"dev_perplexity": 12.345}, "step": 50})
+    watcher.idle()
+    watcher.finished(STEP, corpus)
+    watcher.end(None)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Corpus:
+    """A described corpus of which cleaning dropped some pairs."""
+    corpus = Corpus(tmp_path)
+    corpus.describe(("en", "de"), {"train": [5, 4]}, {"dropped": {"blank": 2, "too_long": 0, "ratio": 1}})
+    return corpus
+
+
+def test_elsewhere_than_on_a_terminal_one_line_an_event(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start, progress with rate and loss, dev perplexity and the outcome, each on its own line, without control codes."""
+    monkeypatch.setattr(view, "PLAIN_PROGRESS_S", 0.0)
+    file = io.StringIO()
+    console = Console(file=file, width=120)
+    assert isinstance(view.view(console), PlainView)
+    _told(PlainView(console), corpus)
+    text = file.getvalue()
+    assert "\x1b" not in text
+    lines = text.rstrip("\n").split("\n")
+    assert [line for line in lines if "50/200 updates  5 120 tokens/s  loss 2.31" in line and "left" in line]
+    assert [line for line in lines if "update 50  dev perplexity 12.35" in line]
+    assert lines[-1].endswith("9 training pairs, dropped 2 blank, 1 ratio")
+    assert len(lines) == 6
+
+
+def test_on_a_terminal_a_table_that_is_redrawn(corpus: Corpus) -> None:
+    """The running stage has a bar, its rate and the time left; at the end it is ticked off."""
+    file = io.StringIO()
+    console = Console(file=file, width=120, force_terminal=True, legacy_windows=False)
+    assert isinstance(view.view(console), LiveView)
+    _told(LiveView(console), corpus)
+    text = file.getvalue()
+    assert "50/200 updates" in text
+    assert "5 120 tokens/s" in text
+    assert "✓" in text.split("50/200")[-1]
+    assert "1 of 1 stages done" in text
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(12.4, "12 s"), (185, "3 min 05 s"), (7384, "2 h 03 min")])
+def test_durations_are_short(seconds: float, text: str) -> None:
+    """Seconds, minutes or hours, as the size asks."""
+    assert duration(seconds) == text
