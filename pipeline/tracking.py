@@ -98,7 +98,8 @@ class Tracker:
             if found is None:
                 local = self.uri.startswith("sqlite:")
                 folder = (self._runs.absolute() / "mlartifacts").as_uri() if local else None
-                return str(self._client.create_experiment(self.experiment, artifact_location=folder))
+                tags = {"mlflow.experimentKind": "custom_model_development"}  # how the UI shows it
+                return str(self._client.create_experiment(self.experiment, folder, tags))
             if found.lifecycle_stage == "deleted":
                 self._client.restore_experiment(found.experiment_id)
             return str(found.experiment_id)

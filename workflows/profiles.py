@@ -99,8 +99,8 @@ _GENERATED: dict[str, Any] = {
     "optimizer": OptimizerConfig(warmup_steps=400, learning_rate_scale=0.5),
     "budget_tokens": 400,
     "micro_batches": 1,
-    "checkpoint_updates": 40,
-    "validation_updates": 100,
+    "checkpoint_updates": 50,
+    "validation_updates": 150,
     "log_updates": 10,
     "workers": 1,
 }
@@ -115,12 +115,12 @@ EMBEDDED = Profile(
     recipes={
         "base": _small(
             replace(BASE, n_layers=2, d_model=128, d_ff=512, n_heads=4, d_k=32, d_v=32, dropout=0.0),
-            updates=1500,
+            updates=1400,
             **_GENERATED,
         ),
         "big": _small(
             replace(BIG, n_layers=2, d_model=160, d_ff=640, n_heads=5, d_k=32, d_v=32, dropout=0.0),
-            updates=1500,
+            updates=1300,
             **_GENERATED,
         ),
     },
@@ -174,6 +174,8 @@ def load_profile(
     if chosen not in PROFILES:
         raise UserError(f"there is no profile {chosen!r}; choose one of {', '.join(PROFILES)}")
     described = PROFILES[chosen].model_dump()
+    for recipe in described["recipes"].values():
+        recipe["training"]["model"]["vocabulary_size"] = BASE.vocabulary_size  # follows vocabulary.size again
     _merge(described, changes, where=str(config))
     if data is not None:
         readable = {pair: corpus for pair, corpus in described["corpora"].items() if "data" in corpus}

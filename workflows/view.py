@@ -133,7 +133,7 @@ class LiveView(Watcher):
         self._steps = {step.fingerprint: step for step in steps}
         self._n_cached = len(cached)
         if steps:
-            self._live = Live(self._draw(), console=self._console, refresh_per_second=4)
+            self._live = Live(self._draw(), console=self._console, auto_refresh=False)
             self._live.start()
 
     def started(self, step: Step) -> None:
@@ -153,12 +153,12 @@ class LiveView(Watcher):
     def idle(self) -> None:
         """Redraws."""
         if self._live is not None:
-            self._live.update(self._draw())
+            self._live.update(self._draw(), refresh=True)
 
     def end(self, error: BaseException | None) -> None:
         """Leaves the last picture on the screen."""
         if self._live is not None:
-            self._live.update(self._draw())
+            self._live.update(self._draw(), refresh=True)
             self._live.stop()
 
     def _draw(self) -> Group:

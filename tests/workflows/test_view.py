@@ -36,7 +36,7 @@ def corpus(tmp_path: Path) -> Corpus:
 
 
 def test_elsewhere_than_on_a_terminal_one_line_an_event(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Start, progress with rate and loss, dev perplexity and the outcome, each on its own line, without control codes."""
+    """Start, progress with rate and loss, dev perplexity, the outcome: each on its own line, without control codes."""
     monkeypatch.setattr(view, "PLAIN_PROGRESS_S", 0.0)
     file = io.StringIO()
     console = Console(file=file, width=120)
