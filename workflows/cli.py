@@ -16,7 +16,7 @@ from typing import Annotated
 
 import typer
 
-from pipeline.artifacts import Artifact, Context, EncodedDataset, TrainingRun, publish
+from pipeline.artifacts import Context, EncodedDataset, TrainingRun, publish
 from pipeline.errors import UserError
 from workflows.command import console, run_app
 from workflows.profiles import Profile, Recipe, load_profile
@@ -42,11 +42,11 @@ AddressOption = Annotated[
 OutOption = Annotated[Path, typer.Option("--out", help="Folder to make.")]
 
 
-def _folder(path: Path, kind: type[Artifact], sign: str, maker: str) -> Path:
-    """`path`, made sure to hold an artifact of that kind by the file that only such a one has."""
+def _folder(path: Path, sign: str, maker: str) -> Path:
+    """`path`, made sure to be what the command `maker` makes by the file that only such a folder has."""
     if not (path / sign).is_file():
         reason = f"holds no {sign}" if path.is_dir() else "is not a folder"
-        raise UserError(f"{path} {reason}; name a {kind.__name__}, as `aiayn {maker}` makes it")
+        raise UserError(f"{path} {reason}; name a folder that `aiayn {maker}` made")
     return path.absolute()
 
 
@@ -108,7 +108,7 @@ def train(
     from workflows.runner import run
     from workflows.view import view
 
-    folder = _folder(dataset, EncodedDataset, "dataset.json", "prepare")
+    folder = _folder(dataset, "dataset.json", "prepare")
     encoded = EncodedDataset(folder)
     size = encoded.read_json("dataset.json")["vocabulary_size"]
     chosen = load_profile(profile, config=config, overrides=[f"vocabulary.size={size}", *(overrides or [])])
@@ -130,7 +130,7 @@ def average(
     from pipeline import averaging
     from pipeline.settings import AveragingSettings
 
-    training = TrainingRun(_folder(run, TrainingRun, "run.json", "train"))
+    training = TrainingRun(_folder(run, "run.json", "train"))
     settings = AveragingSettings(last=last)
     manifest = {"stage": "averaging.average", "settings": [settings.model_dump(mode="json")], "run": str(run)}
     publish(out.absolute(), lambda folder: averaging.average(Context(folder), training, settings), manifest)
@@ -153,8 +153,6 @@ def translate(
     from pipeline.settings import DecodingSettings
     from pipeline.translation import Translator
 
-    if not model.is_dir():
-        raise UserError(f"{model} is not a folder; name a model, as `aiayn average` makes it")
     settings = DecodingSettings(
         beam_size=beam_size,
         length_penalty=length_penalty,
@@ -163,7 +161,9 @@ def translate(
         threads=threads or os.cpu_count() or 1,
     )
     torch.set_num_threads(settings.threads)
-    translator = Translator(model, settings, "cuda" if torch.cuda.is_available() else "cpu")
+    translator = Translator(
+        _folder(model, "model.safetensors", "average"), settings, "cuda" if torch.cuda.is_available() else "cpu"
+    )
     lines = lines_of(sys.stdin.buffer, "standard input")
     while chunk := list(islice(lines, CHUNK_LINES)):
         for hypothesis in translator.translate(chunk):

@@ -7,6 +7,7 @@ import fcntl
 import logging
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ from workflows.dag import Step, substitute, to_run
 logger = logging.getLogger(__name__)
 
 POLL_S = 0.25
+CONNECT_S = 10
 LIBRARIES = ("torch", "ray", "pyarrow", "sentencepiece", "sacrebleu", "sacremoses")
 
 
@@ -142,6 +144,8 @@ def cluster(address: str | None) -> Iterator[None]:
     if local:
         # Nobody preempts this machine; the watcher would cost each training a process and two seconds of a core.
         os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")
+    else:
+        _check_answers(address)
     try:
         ray.init(
             address=address,
@@ -151,11 +155,25 @@ def cluster(address: str | None) -> Iterator[None]:
             num_cpus=len(os.sched_getaffinity(0)) if local and hasattr(os, "sched_getaffinity") else None,
         )
     except ConnectionError as error:
-        raise UserError(f"no Ray cluster answers at --address {address} ({error})") from None
+        raise UserError(
+            f"no Ray cluster answers at --address {address} ({error}); start one with `ray start`"
+        ) from None
     try:
         yield
     finally:
         ray.shutdown()
+
+
+def _check_answers(address: str) -> None:
+    """Ray itself would try for minutes. Raises UserError where nothing listens at a `host:port`."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdigit():
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
+        except OSError as error:
+            raise UserError(
+                f"no Ray cluster answers at --address {address} ({error}); check that it runs and the port is open"
+            ) from None
 
 
 @contextmanager
