@@ -141,11 +141,11 @@ def cluster(address: str | None) -> Iterator[None]:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_TRAIN_V2_ENABLED", "1")
     local = address is None
-    if local:
+    if address is not None:
+        _check_answers(address)
+    else:
         # Nobody preempts this machine; the watcher would cost each training a process and two seconds of a core.
         os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")
-    else:
-        _check_answers(address)
     try:
         ray.init(
             address=address,
