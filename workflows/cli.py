@@ -18,11 +18,15 @@ import typer
 
 from pipeline.artifacts import Context, EncodedDataset, TrainingRun, publish
 from pipeline.errors import UserError
-from workflows.command import console, run_app
+from workflows.command import console, help_text, run_app
 from workflows.profiles import Profile, Recipe, load_profile
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, help=__doc__, rich_markup_mode=None, pretty_exceptions_enable=False
+    no_args_is_help=True,
+    add_completion=False,
+    help=help_text(__doc__),
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
 )
 
 CHUNK_LINES = 2000

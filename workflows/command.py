@@ -16,6 +16,11 @@ USER_ERROR, INTERRUPTED = 2, 130
 console = Console(width=None if sys.stdout.isatty() else 120)
 
 
+def help_text(docstring: str | None) -> str:
+    """A module's docstring for --help, its indented examples kept line by line."""
+    return (docstring or "").replace("\n\n    ", "\n\n\b\n    ")
+
+
 def run_app(app: typer.Typer, name: str) -> NoReturn:
     """Runs a typer application and exits: 0, or 2 after bad input (one line on standard error), or 130 after ctrl-C."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")

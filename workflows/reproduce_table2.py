@@ -17,7 +17,7 @@ from pipeline.artifacts import TrainingRun
 from pipeline.errors import UserError
 from pipeline.tracking import Tracker, default_uri, ui_command
 from workflows import stages, table2
-from workflows.command import console, run_app
+from workflows.command import console, help_text, run_app
 from workflows.dag import Stage, Step, in_order, substitute, to_run
 from workflows.measured import Measured, MeasuredInputs
 from workflows.profiles import Profile, load_profile
@@ -94,7 +94,7 @@ def print_plan(target: Step, store: Path) -> None:
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
-@app.command(help=__doc__)
+@app.command(help=help_text(__doc__))
 def main(
     profile: Annotated[
         str | None, typer.Option(help="embedded or multi30k.  [default: embedded, or what --config names]")

@@ -120,10 +120,11 @@ def _only_driver(store: Path) -> Iterator[None]:
     store.mkdir(parents=True, exist_ok=True)
     folder = os.open(store, os.O_RDONLY)
     try:
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"another command is working in {store}; wait for it, or choose another folder") from None
         yield
-    except BlockingIOError:
-        raise UserError(f"another command is working in {store}; wait for it, or choose another folder") from None
     finally:
         os.close(folder)
 
