@@ -17,8 +17,8 @@ console = Console(width=None if sys.stdout.isatty() else 120)
 
 
 def help_text(docstring: str | None) -> str:
-    """A module's docstring for --help, its indented examples kept line by line."""
-    return (docstring or "").replace("\n\n    ", "\n\n\b\n    ")
+    """A module's docstring for --help, the lines of the examples behind its first paragraph kept as they are."""
+    return (docstring or "").replace("\n\n", "\n\n\b\n")
 
 
 def run_app(app: typer.Typer, name: str) -> NoReturn:
