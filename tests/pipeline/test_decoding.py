@@ -6,6 +6,7 @@ import os
 import resource
 import shutil
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +170,9 @@ def test_stage_writes_every_test_set_in_order(
         assert described[name]["seconds"] > 0
     assert events[-1] == {"done": 49, "total": 49, "unit": "sentences"}
     assert len(events) > 2
+    deadline_s = time.monotonic() + 30  # Ray ends a process some time after its actor was killed
+    while workers_alive() and time.monotonic() < deadline_s:
+        time.sleep(0.1)
     assert not workers_alive()
 
 
