@@ -133,6 +133,8 @@ def _only_driver(store: Path) -> Iterator[None]:
 def cluster(address: str | None) -> Iterator[None]:
     """A Ray cluster: the one this process has joined, the one at `address`, or one on this machine for the body's time.
 
+    RAY_ADDRESS stands in for an `address` not given, as everywhere in Ray.
+
     Raises UserError where nothing answers at `address`.
     """
     if ray.is_initialized():
@@ -141,6 +143,7 @@ def cluster(address: str | None) -> Iterator[None]:
     # Ray hides GPUs from tasks that ask for none, and warns that this will change; both ways suit us.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_TRAIN_V2_ENABLED", "1")
+    address = address or os.environ.get("RAY_ADDRESS")
     local = address is None
     if address is not None:
         _check_answers(address)
