@@ -244,14 +244,15 @@ def _submit_and_follow(steps: dict[str, Step], store: Path, watchers: Sequence[W
     pending = {reference: steps[fingerprint] for fingerprint, reference in references.items()}
     try:
         while pending:
-            ready, _ = ray.wait(list(pending), timeout=POLL_S)
+            found, _ = ray.wait(list(pending), num_returns=len(pending), timeout=POLL_S)
+            unfinished = {step.fingerprint for step in pending.values()}
             for fingerprint, event in ray.get(board.fetch.remote()):
                 for watcher in watchers:
-                    if "started" in event:
-                        watcher.started(steps[fingerprint])
-                    else:
+                    if "started" not in event:
                         watcher.event(steps[fingerprint], event)
-            for reference in ready:
+                    elif fingerprint in unfinished:  # a post may arrive later than the result
+                        watcher.started(steps[fingerprint])
+            for reference in [reference for reference in pending if reference in found]:  # inputs first
                 artifact = ray.get(reference)
                 for watcher in watchers:
                     watcher.finished(pending[reference], artifact)
