@@ -22,10 +22,11 @@ from workflows.dag import Stage, Step, in_order, substitute, to_run
 from workflows.measured import Measured, MeasuredInputs
 from workflows.profiles import Profile, load_profile
 from workflows.runner import run
+from workflows.tabulating import tabulate
 from workflows.tracked import TrackedModel, send_curves, send_results, tracked
 from workflows.view import view
 
-TABULATE = Stage(table2.tabulate, table2.Table)
+TABULATE = Stage(tabulate, table2.Table)
 
 
 @dataclass(frozen=True)

@@ -242,18 +242,26 @@ def _submit_and_follow(steps: dict[str, Step], store: Path, watchers: Sequence[W
             step, store, board, *inputs
         )
     pending = {reference: steps[fingerprint] for fingerprint, reference in references.items()}
+    waiting = dict(steps)
+
+    def tell_start(step: Step) -> None:
+        """Once, and before the end: a step's post may arrive later than its result."""
+        if waiting.pop(step.fingerprint, None):
+            for watcher in watchers:
+                watcher.started(step)
+
     try:
         while pending:
             found, _ = ray.wait(list(pending), num_returns=len(pending), timeout=POLL_S)
-            unfinished = {step.fingerprint for step in pending.values()}
             for fingerprint, event in ray.get(board.fetch.remote()):
-                for watcher in watchers:
-                    if "started" not in event:
+                if "started" in event:
+                    tell_start(steps[fingerprint])
+                else:
+                    for watcher in watchers:
                         watcher.event(steps[fingerprint], event)
-                    elif fingerprint in unfinished:  # a post may arrive later than the result
-                        watcher.started(steps[fingerprint])
             for reference in [reference for reference in pending if reference in found]:  # inputs first
                 artifact = ray.get(reference)
+                tell_start(pending[reference])
                 for watcher in watchers:
                     watcher.finished(pending[reference], artifact)
                 del pending[reference]

@@ -16,10 +16,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from pipeline.artifacts import Artifact, Context
+from pipeline.artifacts import Artifact
 from workflows import paper
 from workflows.differences import Difference, differences, notes
-from workflows.measured import Measured, MeasuredInputs
+from workflows.measured import Measured
 
 MEASURED_NAMES = {"base": "Transformer (base)", "big": "Transformer (big)"}
 NOT_RUN = "not run"
@@ -212,16 +212,3 @@ def render_markdown(table: Table2) -> str:
 
 def _markdown_row(texts: Sequence[str]) -> str:
     return "| " + " | ".join(text.replace("|", "\\|").replace(" *", " \\*") for text in texts) + " |"
-
-
-def tabulate(context: Context, cells: list[MeasuredInputs]) -> Table:
-    """Stage: writes `table2.json`, `table2.md` and `report.html` of the cells, those not run included."""
-    from workflows import report  # matplotlib takes a second to import
-
-    measured = [found for inputs in cells if (found := Measured.from_artifacts(inputs))]
-    table = Table(context.folder)
-    content = compute(measured)
-    table.write_json("table2.json", to_json(content))
-    (context.folder / "table2.md").write_text(render_markdown(content), encoding="utf-8")
-    (context.folder / "report.html").write_text(report.render(content, measured), encoding="utf-8")
-    return table

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.artifacts import Context
-from workflows import table2
 from workflows.measured import MeasuredInputs
+from workflows.tabulating import tabulate
 
 
 class Reader(HTMLParser):
@@ -47,7 +47,7 @@ class Reader(HTMLParser):
 def report(cell: Callable[..., MeasuredInputs], tmp_path: Path) -> str:
     """The report of two cells."""
     (tmp_path / "table").mkdir()
-    table = table2.tabulate(Context(tmp_path / "table"), [cell("en-de", "base"), cell("en-fr", "big")])
+    table = tabulate(Context(tmp_path / "table"), [cell("en-de", "base"), cell("en-fr", "big")])
     return (table.folder / "report.html").read_text(encoding="utf-8")
 
 

@@ -69,7 +69,7 @@ def test_one_cell_then_again_then_another_beam(
     reproduce_table2.main(overrides=[*TINY, "decoding.beam_size=1"], **arguments)
     after = _stages(tmp_path)
     changed = {kind for kind in after if after[kind] != before[kind]}
-    assert changed == {"decoding", "scoring", "table2"}
+    assert changed == {"decoding", "scoring", "tabulating"}
 
 
 def _scoring_of_models(store: Path) -> set[str]:
