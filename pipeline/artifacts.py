@@ -24,6 +24,8 @@ from pipeline.errors import UserError
 Result = TypeVar("Result")
 Made = TypeVar("Made", bound="Artifact")
 MANIFEST = "manifest.json"
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Numbers of the OSErrors that mean so."""
 
 
 def map_here(function: Callable[..., Result], calls: Iterable[Sequence[Any]]) -> Iterator[Result]:
@@ -251,7 +253,7 @@ def publish(target: Path, make: Callable[[Path], Made], manifest: dict[str, Any]
             shutil.rmtree(aside, ignore_errors=True)
             with suppress(OSError):
                 aside.parent.rmdir()
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if isinstance(error, OSError) and error.errno in DISK_FULL:
             free_gb = shutil.disk_usage(target.parent).free / 1e9
             raise UserError(
                 f"the disk of {target.parent} is full ({free_gb:.2f} GB free) while making {target.name}; "

@@ -19,7 +19,7 @@ import safetensors.torch
 from torch import Tensor
 
 from model.training_step import TrainingStep
-from pipeline.artifacts import Artifact, file_sha256
+from pipeline.artifacts import DISK_FULL, Artifact, file_sha256
 from pipeline.errors import UserError
 
 CHECKSUMS = "checksums.json"
@@ -70,7 +70,7 @@ def save(folder: Path, step: TrainingStep, state: TrainingState, keep: int) -> P
         _flush(folder)
     except OSError as error:
         shutil.rmtree(aside, ignore_errors=True)
-        if error.errno in (28, 122):  # ENOSPC, EDQUOT
+        if error.errno in DISK_FULL:
             raise UserError(
                 f"the disk of {folder} is full: the checkpoint of update {state.update} was not written; "
                 "free some space or lower keep_checkpoints, and run the same command again"
