@@ -51,7 +51,8 @@ def shift_right(target_BT: Tensor) -> Tensor:
 class TrainingStep:
     """Holds the float32 masters, their Adam state and, where `dtype` is lower, a shadow model that computes in it.
 
-    `master` is what checkpoints save; `model` is what computes: the same module in float32.
+    `master` is what checkpoints save; `model` is what computes: the same module in float32. No method waits for the
+    device.
     """
 
     def __init__(self, master: Transformer, config: OptimizerConfig, dtype: torch.dtype) -> None:
@@ -59,11 +60,14 @@ class TrainingStep:
         self.model = master if dtype == torch.float32 else deepcopy(master).to(dtype)
         self._masters: list[Tensor] = list(self.master.parameters())
         self._shadows: list[Tensor] = list(self.model.parameters())
-        for parameter in self._masters:
-            parameter.grad = torch.zeros_like(parameter)
+        self._gradients: list[Tensor] = [torch.zeros_like(parameter) for parameter in self._masters]
+        for parameter, gradient in zip(self._masters, self._gradients, strict=True):
+            parameter.grad = gradient
+        self._nothing_summed = True
         self.adam = torch.optim.Adam(
             self._masters, lr=0.0, betas=(config.beta_1, config.beta_2), eps=config.epsilon, fused=True
         )
+        self._broken = torch.zeros((), device=self._masters[0].device)
 
     def refresh(self) -> None:
         """Copies the masters into the shadow; call after loading weights."""
@@ -86,30 +90,43 @@ class TrainingStep:
         sums = self.loss(source_BS, target_BT)
         sums.loss.backward()
         if self.model is not self.master:
-            # bfloat16 has 8 bits of mantissa: micro-batches are summed in float32.
-            torch._foreach_add_(self.gradients(), [p.grad.float() for p in self._shadows if p.grad is not None])
+            # bfloat16 has 8 bits of mantissa: micro-batches are summed in float32. The first needs no zeros to add to.
+            add = torch._foreach_copy_ if self._nothing_summed else torch._foreach_add_
+            add(self._gradients, [parameter.grad for parameter in self._shadows if parameter.grad is not None])
             for parameter in self._shadows:
                 parameter.grad = None
+        self._nothing_summed = False
         return LossSums(sums.loss.detach(), sums.nll, sums.n_tokens)
 
     def gradients(self) -> list[Tensor]:
-        """The summed gradients, float32, in the order of the parameters; views to be reduced in place."""
-        return [parameter.grad for parameter in self._masters if parameter.grad is not None]
+        """The summed gradients, float32, in the order of the parameters: the buffers themselves, to reduce in place."""
+        if self._nothing_summed:
+            torch._foreach_zero_(self._gradients)
+        return self._gradients
 
-    def apply(self, update: int, n_tokens: int | Tensor) -> Tensor:
+    def discard(self) -> None:
+        """Forgets what has been summed since the last update."""
+        if self.model is self.master:
+            torch._foreach_zero_(self._gradients)
+        self._nothing_summed = True
+
+    def apply(self, update: int, n_tokens: int) -> Tensor:
         """Divides the gradients by the global number of target tokens and takes Adam's step number `update` (from 1).
 
-        Returns the norm of the divided gradient. Gradients are zero afterwards.
+        Returns the norm of the divided gradient. Where that is not finite, neither this call nor a later one changes a
+        weight: the caller may look at the norms whenever it likes. What has been summed is forgotten.
         """
-        gradients = self.gradients()
-        torch._foreach_div_(gradients, float(n_tokens))
-        norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+        norm = torch.nn.utils.get_total_norm(self.gradients()) / n_tokens
+        self._broken = torch.maximum(self._broken, (~norm.isfinite()).float())
+        # Adam's kernel itself divides by one of these and does nothing where the other is 1.
+        divisor = torch.full_like(norm, n_tokens)
+        self.adam.grad_scale, self.adam.found_inf = divisor, self._broken  # type: ignore[attr-defined]
         rate = learning_rate(
             update, self.master.config.d_model, self.config.warmup_steps, self.config.learning_rate_scale
         )
         for group in self.adam.param_groups:
             group["lr"] = rate
         self.adam.step()
-        torch._foreach_zero_(gradients)
+        self.discard()
         self.refresh()
         return norm

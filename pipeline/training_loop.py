@@ -11,11 +11,10 @@ import hashlib
 import json
 import math
 import os
-import platform
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,13 +26,13 @@ from pipeline.artifacts import EncodedDataset, ignore
 from pipeline.checkpoints import TrainingState, list_folders, load_newest, restore, save
 from pipeline.encoding import EncodedSplit
 from pipeline.errors import UserError
+from pipeline.hardware import device_name, matmul_flop_s
 from pipeline.perplexity import check_vocabulary, exp, split_sums
 from pipeline.prefetching import Update, Updates
 from pipeline.settings import TrainingSettings
 from pipeline.worker_group import WorkerGroup
 
 PROGRESS_S = 1.0
-MATMUL_S = 0.3
 Listener = Callable[[dict[str, Any]], None]
 
 
@@ -50,7 +49,7 @@ def run(
     Raises UserError, at every rank, where the settings do not fit the dataset, an update does not fit the memory, the
     disk is full, or a loss or gradient is not finite.
     """
-    training = _Training(group, dataset, settings, folder, emit if group.rank == 0 else ignore)
+    training = Training(group, dataset, settings, folder, emit if group.rank == 0 else ignore)
     training.resume()
     training.train()
     return training.described()
@@ -62,36 +61,20 @@ def dropout_seed(seed: int, update: int, micro_batch: int) -> int:
     return int.from_bytes(digest) >> 1
 
 
-def matmul_flop_s(device: str) -> float:
-    """Rate of a float32 product on one device, measured for 0.3 s after one to warm up."""
-    size = 8192 if device.startswith("cuda") else 1024
-    x = torch.randn(size, size, device=device, generator=torch.Generator(device).manual_seed(0))
+class _Unread(NamedTuple):
+    """An update whose figures the host has not asked the device for."""
 
-    def product() -> None:
-        x @ x
-        if device.startswith("cuda"):
-            torch.cuda.synchronize()
-
-    product()
-    products, started_s = 0, time.perf_counter()
-    while time.perf_counter() - started_s < MATMUL_S:
-        product()
-        products += 1
-    return 2 * size**3 * products / (time.perf_counter() - started_s)
+    number: int
+    epoch: int
+    source_tokens: int
+    target_tokens: int
+    figures: Tensor
+    """Loss, NLL, whether a checkpoint is due by time, norm of the gradient."""
 
 
-def device_name(device: str) -> str:
-    """The GPU's name, or the processor's."""
-    if device.startswith("cuda"):
-        return torch.cuda.get_device_name(device)
-    try:
-        lines = Path("/proc/cpuinfo").read_text().split("\n")
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
+class Training:
+    """One worker's training: `resume`, then `train` to the end or, in parts, to any update before it."""
 
-
-class _Training:
     def __init__(
         self,
         group: WorkerGroup,
@@ -116,6 +99,8 @@ class _Training:
         sizes = [gradient.numel() for gradient in self.step.gradients()] if group.size > 1 else []
         self.flat = torch.zeros(sum(sizes) + 3, device=group.device)
         self.flat_gradients, self.flat_sums = self.flat[:-3].split(sizes), self.flat[-3:]
+        self.unread: list[_Unread] = []
+        self.largest_tried = False
 
     def _check_splits(self) -> None:
         if not len(self.dev):
@@ -147,83 +132,109 @@ class _Training:
         if self.group.rank == 0:
             cut_metrics(self.folder / "metrics.jsonl", self.state.update)
 
-    def train(self) -> None:
-        """The updates that are left, with their metrics, validation and checkpoints."""
+    def train(self, until: int | None = None) -> None:
+        """The updates that are left, or those up to `until`, with their metrics, validation and checkpoints.
+
+        The host waits for the device only where it writes: at logged updates, once a second for the progress shown,
+        and for validation and checkpoints.
+        """
         settings, state = self.settings, self.state
-        if state.update == settings.updates:
+        last = min(until or settings.updates, settings.updates)
+        if state.update >= last:
             return
-        self._try_largest()
-        state.matmul_flop_s = state.matmul_flop_s or matmul_flop_s(self.group.device)
+        if not self.largest_tried:
+            self._try_largest()
+            state.matmul_flop_s = state.matmul_flop_s or matmul_flop_s(self.group.device)
         saved_s = shown_s = resumed_s = time.monotonic()
         logged_tokens, logged_s = state.target_tokens, state.train_s
-        for update in self.updates.between(state.update, settings.updates):
-            minutes_due = 0 < settings.checkpoint_minutes <= (time.monotonic() - saved_s) / 60
-            line, minutes_due = self._update(update, minutes_due)
+        for update in self.updates.between(state.update, last):
+            number = state.update + 1
+            done, logged = number == settings.updates, number % settings.log_updates == 0 or number == last
+            minutes_due = logged and 0 < settings.checkpoint_minutes <= (time.monotonic() - saved_s) / 60
+            self._update(update, minutes_due)
+            every = settings.checkpoint_updates
+            validated = number % settings.validation_updates == 0 or done
+            saved = done or (every > 0 and number % every == 0)
+            shown = time.monotonic() - shown_s >= PROGRESS_S
+            if logged or validated or saved or shown:
+                line, minutes_due = self._read_back()
             now_s = time.monotonic()
             state.train_s += now_s - resumed_s
-            last = state.update == settings.updates
-            line["tokens_s"] = (state.target_tokens - logged_tokens) / (state.train_s - logged_s)
-            line["train_s"] = state.train_s
-            if now_s - shown_s >= PROGRESS_S or last:
+            if logged or shown:
+                line["tokens_s"] = (state.target_tokens - logged_tokens) / (state.train_s - logged_s)
+                line["train_s"] = state.train_s
+            if shown or done:
                 shown_s = now_s
-                shown = {"tokens_s": line["tokens_s"], "loss": line["loss"]}
-                self.emit({"done": state.update, "total": settings.updates, "unit": "updates", **shown})
-            if state.update % settings.log_updates == 0 or last:
+                figures = {"tokens_s": line["tokens_s"], "loss": line["loss"]}
+                self.emit({"done": number, "total": settings.updates, "unit": "updates", **figures})
+            if logged:
                 self._log(line)
                 logged_tokens, logged_s = state.target_tokens, state.train_s
-            if state.update % settings.validation_updates == 0 or last:
+            if validated:
                 self._validate()
-            every = settings.checkpoint_updates
-            if minutes_due or (every and state.update % every == 0) or last:
+            if saved or (logged and minutes_due):
                 self._save()
                 saved_s = time.monotonic()
             resumed_s = time.monotonic()
 
-    def _update(self, update: Update, minutes_due: bool) -> tuple[dict[str, Any], bool]:
-        """One update -> its line of metrics, and whether rank 0 wants a checkpoint for the minutes that have passed."""
-        settings, state, optimizer = self.settings, self.state, self.settings.optimizer
-        number, epoch = state.update + 1, state.epoch
+    def _update(self, update: Update, minutes_due: bool) -> None:
+        """Queues one update on the device: nothing in it waits for a result."""
+        state, number = self.state, self.state.update + 1
         self.flat_sums.zero_()
-        self.flat_sums[2] = float(minutes_due and self.group.rank == 0)
+        if minutes_due and self.group.rank == 0:
+            self.flat_sums[2] = 1
         for micro_batch in update.mine:
             source_BS, target_BT = self._to_device(micro_batch.source_BS), self._to_device(micro_batch.target_BT)
-            sums = self.step.accumulate(source_BS, target_BT, dropout_seed(settings.seed, number, micro_batch.number))
+            seed = dropout_seed(self.settings.seed, number, micro_batch.number)
+            sums = self.step.accumulate(source_BS, target_BT, seed)
             self.flat_sums[:2] += torch.stack((sums.loss, sums.nll))
-        gradients = [gradient.view(-1) for gradient in self.step.gradients()]
         if self.flat_gradients:
+            gradients = [gradient.view(-1) for gradient in self.step.gradients()]
             torch._foreach_copy_(self.flat_gradients, gradients)
             self.group.sum(self.flat)
             torch._foreach_copy_(gradients, self.flat_gradients)
-        norm = torch.nn.utils.get_total_norm(gradients) / update.target_tokens
-        loss, nll, due, gradient_norm = torch.cat((self.flat_sums, norm[None])).tolist()
-        loss, nll = loss / update.target_tokens, nll / update.target_tokens
-        if not (math.isfinite(loss) and math.isfinite(gradient_norm)):
-            raise UserError(
-                f"update {number} (epoch {epoch}): the loss is {loss:.4g} and the norm of the gradient "
-                f"{gradient_norm:.4g}, and no weight was changed by it; lower optimizer.learning_rate_scale (now "
-                f"{optimizer.learning_rate_scale:g}), raise optimizer.warmup_steps (now {optimizer.warmup_steps}) "
-                "or set precision = float32"
-            )
-        self.step.apply(number, update.target_tokens)
+        norm = self.step.apply(number, update.target_tokens)
+        figures = torch.cat((self.flat_sums, norm[None]))
+        self.unread.append(_Unread(number, state.epoch, update.source_tokens, update.target_tokens, figures))
         state.update = number
         state.epoch, state.position = divmod(number, self.updates.in_epoch)
         state.source_tokens += update.source_tokens
         state.target_tokens += update.target_tokens
         state.padded_tokens += update.padded_tokens
         state.counted_flop += update.flop
-        rate = learning_rate(number, settings.model.d_model, optimizer.warmup_steps, optimizer.learning_rate_scale)
+
+    def _read_back(self) -> tuple[dict[str, Any], bool]:
+        """Waits for the device; gives the newest update's line of metrics, and whether a checkpoint is due by time.
+
+        Raises UserError for the first update whose loss or gradient is not finite.
+        """
+        settings, optimizer = self.settings, self.settings.optimizer
+        figures = torch.stack([unread.figures for unread in self.unread]).tolist()
+        for unread, (loss, _, _, norm) in zip(self.unread, figures, strict=True):
+            if not (math.isfinite(loss) and math.isfinite(norm)):
+                raise UserError(
+                    f"update {unread.number} (epoch {unread.epoch}): the loss is {loss / unread.target_tokens:.4g} and "
+                    f"the norm of the gradient {norm:.4g}, and no weight was changed by it; lower "
+                    f"optimizer.learning_rate_scale (now {optimizer.learning_rate_scale:g}), raise "
+                    f"optimizer.warmup_steps (now {optimizer.warmup_steps}) or set precision = float32"
+                )
+        newest, (loss, nll, minutes_due, norm) = self.unread[-1], figures[-1]
+        self.unread.clear()
+        rate = learning_rate(
+            newest.number, settings.model.d_model, optimizer.warmup_steps, optimizer.learning_rate_scale
+        )
         line = {
-            "update": number,
-            "epoch": epoch,
-            "loss": loss,
-            "nll": nll,
-            "perplexity": exp(nll),
+            "update": newest.number,
+            "epoch": newest.epoch,
+            "loss": loss / newest.target_tokens,
+            "nll": nll / newest.target_tokens,
+            "perplexity": exp(nll / newest.target_tokens),
             "learning_rate": rate,
-            "gradient_norm": gradient_norm,
-            "source_tokens": update.source_tokens,
-            "target_tokens": update.target_tokens,
+            "gradient_norm": norm,
+            "source_tokens": newest.source_tokens,
+            "target_tokens": newest.target_tokens,
         }
-        return line, due > 0
+        return line, minutes_due > 0
 
     def _try_largest(self) -> None:
         """Forward and backward of the micro-batches that need most memory, so that none fails hours later."""
@@ -240,7 +251,8 @@ class _Training:
                         f"tokens, does not fit the memory of {self.group.device}; raise micro_batches, or lower "
                         "budget_tokens or the encoding's max_tokens"
                     ) from error
-            torch._foreach_zero_(self.step.gradients())
+            self.step.discard()
+        self.largest_tried = True
 
     def _to_device(self, tokens: Tensor) -> Tensor:
         return tokens.to(self.group.device, non_blocking=True)

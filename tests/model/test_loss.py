@@ -14,7 +14,7 @@ def test_value_and_gradient_of_the_explicit_distribution(
     monkeypatch: pytest.MonkeyPatch, smoothing: float, chunk_rows: int
 ) -> None:
     """-Σ q log p with q = (1 - ε)·[k = target] + ε/V over the rows that are not padding, with its gradients."""
-    monkeypatch.setattr(loss, "CHUNK_ROWS", chunk_rows)
+    monkeypatch.setitem(loss.CHUNK_ROWS, "cpu", chunk_rows)
     torch.manual_seed(0)
     targets_N = torch.tensor([4, 5, PAD_ID, 8, 6, 4, PAD_ID, 1, 3, 8, PAD_ID])
     hidden_ND = torch.randn(11, 5, dtype=torch.float64, requires_grad=True)

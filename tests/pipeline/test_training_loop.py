@@ -18,7 +18,7 @@ from pipeline.batching import plan_epoch
 from pipeline.encoding import EncodedSplit
 from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
-from pipeline.training_loop import cut_metrics, dropout_seed, matmul_flop_s, run
+from pipeline.training_loop import cut_metrics, dropout_seed, run
 from pipeline.worker_group import WorkerGroup
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -75,7 +75,7 @@ def test_gradient_is_that_of_one_batch_of_all_pairs(dataset: EncodedDataset, tmp
     line = metrics(tmp_path)[0]
     assert line["target_tokens"] == int(sums.n_tokens) == plan.target_tokens[0]
     assert line["loss"] == pytest.approx(float(sums.loss / sums.n_tokens), rel=1e-5)
-    assert line["gradient_norm"] == pytest.approx(float(step.apply(1, sums.n_tokens)), rel=1e-4)
+    assert line["gradient_norm"] == pytest.approx(float(step.apply(1, int(sums.n_tokens))), rel=1e-4)
 
 
 @pytest.mark.parametrize("stop_at", [1, 3, 5, 7, 8])
@@ -154,11 +154,6 @@ def test_seeds_differ_and_stay() -> None:
     seeds = {dropout_seed(seed, update, part) for seed in (1, 2) for update in range(20) for part in range(20)}
     assert len(seeds) == 800
     assert dropout_seed(1, 2, 3) == 926643494850814613
-
-
-def test_matmul_rate_is_that_of_a_processor() -> None:
-    """The measured rate is believable: above 0.1 GFLOP/s, below 1 PFLOP/s."""
-    assert 1e8 < matmul_flop_s("cpu") < 1e15
 
 
 def test_cut_metrics_keeps_lines_up_to_an_update(tmp_path: Path) -> None:
