@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from model.config import PAD_ID
+from model.rows import extended, rows_for
 
 CHUNK_ROWS = {"cpu": 1024, "cuda": 8192}
 """Rows whose logits are held at a time."""
@@ -53,10 +55,12 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         targets_N: Tensor,
         smoothing: float,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        vocabulary_size, uniform = weight_VD.shape[0], smoothing / weight_VD.shape[0]
+        n_own, vocabulary_size, uniform = len(targets_N), weight_VD.shape[0], smoothing / weight_VD.shape[0]
+        missing = rows_for(n_own, hidden_ND.device, hidden_ND.dtype) - n_own
+        hidden_ND, targets_N = extended(hidden_ND, n_own + missing), F.pad(targets_N, (0, missing), value=PAD_ID)
         accumulator = torch.promote_types(hidden_ND.dtype, torch.float32)
         weight_D = weight_VD.sum(0, dtype=accumulator)
-        kept_N1 = (targets_N != PAD_ID)[:, None]
+        kept_N = targets_N != PAD_ID
         loss = torch.zeros((), dtype=accumulator, device=hidden_ND.device)
         nll = torch.zeros_like(loss)
         grad_hidden_ND = torch.empty_like(hidden_ND)
@@ -64,25 +68,27 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         n_rows = CHUNK_ROWS.get(hidden_ND.device.type, 1024)
         for first in range(0, hidden_ND.shape[0], n_rows):
             rows = slice(first, first + n_rows)
-            hidden_CD, targets_C1, kept_C1 = hidden_ND[rows], targets_N[rows, None], kept_N1[rows]
+            hidden_CD, targets_C, kept_C = hidden_ND[rows], targets_N[rows], kept_N[rows]
             logits_CV = hidden_CD @ weight_VD.T
-            target_C1 = logits_CV.gather(1, targets_C1).to(accumulator)
+            # Where each row's target lies; scatter_ would copy all logits twice.
+            at_C = torch.arange(len(targets_C), device=targets_C.device) * vocabulary_size + targets_C
+            target_C = logits_CV.take(at_C).to(accumulator)
             p_CV = torch.softmax(logits_CV, dim=-1, out=logits_CV)
-            p_C1 = p_CV.gather(1, targets_C1).to(accumulator)
-            nll_C1 = -p_C1.clamp_min(torch.finfo(torch.float32).tiny).log()
-            mean_C1 = (hidden_CD.to(accumulator) @ weight_D)[:, None] / vocabulary_size
-            loss_C1 = (1 - smoothing) * nll_C1 + smoothing * (target_C1 + nll_C1 - mean_C1)
-            nll += nll_C1.where(kept_C1, 0).sum()
-            loss += loss_C1.where(kept_C1, 0).sum()
+            p_C = p_CV.take(at_C).to(accumulator)
+            nll_C = -p_C.clamp_min(torch.finfo(torch.float32).tiny).log()
+            mean_C = hidden_CD.to(accumulator) @ weight_D / vocabulary_size
+            loss_C = (1 - smoothing) * nll_C + smoothing * (target_C + nll_C - mean_C)
+            nll += nll_C.where(kept_C, 0).sum()
+            loss += loss_C.where(kept_C, 0).sum()
             if grad_weight_VD is not None:
-                p_CV.scatter_(1, targets_C1, (p_C1 - (1 - smoothing)).to(p_CV.dtype))
-                grad_hidden_ND[rows] = (p_CV @ weight_VD - (uniform * weight_D).to(p_CV.dtype)) * kept_C1
-                grad_weight_VD += p_CV.T @ (hidden_CD * kept_C1)
+                p_CV.put_(at_C, (p_C - (1 - smoothing)).to(p_CV.dtype))
+                grad_hidden_ND[rows] = (p_CV @ weight_VD - (uniform * weight_D).to(p_CV.dtype)) * kept_C[:, None]
+                grad_weight_VD += p_CV.T @ (hidden_CD * kept_C[:, None])
         if grad_weight_VD is not None:
-            grad_weight_VD -= uniform * (hidden_ND * kept_N1).sum(0, dtype=accumulator)
-            ctx.save_for_backward(grad_hidden_ND, grad_weight_VD.to(weight_VD.dtype))
+            grad_weight_VD -= uniform * (hidden_ND * kept_N[:, None]).sum(0, dtype=accumulator)
+            ctx.save_for_backward(grad_hidden_ND[:n_own], grad_weight_VD.to(weight_VD.dtype))
         ctx.mark_non_differentiable(nll)
-        return loss, nll, kept_N1.sum()
+        return loss, nll, kept_N.sum()
 
     @staticmethod
     def backward(ctx: Any, grad_loss: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:

@@ -11,6 +11,8 @@ Shapes: B batch, S source length, T target length (END_ID included).
 
 from copy import deepcopy
 from dataclasses import dataclass
+from importlib.util import find_spec
+from shutil import which
 
 import torch
 from torch import Tensor
@@ -42,6 +44,15 @@ def compute_dtype(device: str) -> torch.dtype:
     return torch.bfloat16 if native else torch.float32
 
 
+def compiles(device: str) -> bool:
+    """Whether `torch.compile` pays: on GPUs, where Triton and a C compiler are there to make the kernels.
+
+    On two CPU cores the compiled layers were slower than the plain ones (sizes 3+3 layers, 256; the random bits cost
+    most), after two minutes of compiling.
+    """
+    return device.startswith("cuda") and find_spec("triton") is not None and any(map(which, ("cc", "gcc", "clang")))
+
+
 def shift_right(target_BT: Tensor) -> Tensor:
     """Decoder inputs: BEGIN_ID, then the target without its last column (§3.1)."""
     begin_B1 = torch.full_like(target_BT[:, :1], BEGIN_ID)
@@ -55,9 +66,15 @@ class TrainingStep:
     device.
     """
 
-    def __init__(self, master: Transformer, config: OptimizerConfig, dtype: torch.dtype) -> None:
+    def __init__(
+        self, master: Transformer, config: OptimizerConfig, dtype: torch.dtype, compiled: bool = False
+    ) -> None:
         self.master, self.config = master.float(), config
         self.model = master if dtype == torch.float32 else deepcopy(master).to(dtype)
+        if compiled:
+            # A layer at a time: all share the code of one. Sizes are symbols, so other batches compile nothing more.
+            for layer in (*self.model.encoder, *self.model.decoder):
+                layer.compile(dynamic=True)
         self._masters: list[Tensor] = list(self.master.parameters())
         self._shadows: list[Tensor] = list(self.model.parameters())
         self._gradients: list[Tensor] = [torch.zeros_like(parameter) for parameter in self._masters]

@@ -2,7 +2,8 @@
 
 Post-norm as printed: every sub-layer is LayerNorm(x + Dropout(Sublayer(x))) (§3.1, §5.4).
 
-Shapes: B batch, S source length, T target length, D = d_model, V vocabulary.
+Shapes: B batch, S source length, T target length, D = d_model, V vocabulary; N rows: the B·S or B·T
+positions of a batch, sentence after sentence, and whatever follows them (`model.rows`).
 Padding masks are True where padding; attention masks are True where a query may not look.
 """
 
@@ -19,6 +20,7 @@ from model.attention import MultiHeadAttention
 from model.config import PAD_ID, TransformerConfig
 from model.dropout import Dropout
 from model.positions import sinusoids
+from model.rows import rows_for
 
 
 class FeedForward(nn.Module):
@@ -33,8 +35,8 @@ class FeedForward(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x_BLD -> x_BLD."""
-        return self.w_2(F.relu(self.w_1(x)))
+        """x_ND -> x_ND."""
+        return self.w_2(F.relu(self.w_1(x), inplace=True))
 
 
 class EncoderLayer(nn.Module):
@@ -48,10 +50,11 @@ class EncoderLayer(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(config.d_model)
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, x_BSD: Tensor, mask_B11S: Tensor | None) -> Tensor:
-        """x_BSD -> x_BSD; `mask_B11S` is True at padding, None where the batch has none."""
-        x_BSD = self.attention_norm(x_BSD + self.dropout(self.attention(x_BSD, x_BSD, mask_B11S)))
-        return self.feed_forward_norm(x_BSD + self.dropout(self.feed_forward(x_BSD)))
+    def forward(self, x_ND: Tensor, batch: int, length: int, mask_B11S: Tensor | None) -> Tensor:
+        """x_ND -> x_ND; `mask_B11S` is True at padding, None where the batch has none."""
+        attended_ND = self.attention(x_ND, x_ND, batch, length, length, mask_B11S)
+        x_ND = self.attention_norm(x_ND + self.dropout(attended_ND))
+        return self.feed_forward_norm(x_ND + self.dropout(self.feed_forward(x_ND)))
 
 
 class DecoderLayer(nn.Module):
@@ -67,21 +70,36 @@ class DecoderLayer(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(config.d_model)
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, x_BTD: Tensor, memory_BSD: Tensor, causal_TT: Tensor, mask_B11S: Tensor | None) -> Tensor:
-        """x_BTD -> x_BTD."""
-        x_BTD = self.self_attention_norm(x_BTD + self.dropout(self.self_attention(x_BTD, x_BTD, causal_TT)))
-        x_BTD = self.cross_attention_norm(x_BTD + self.dropout(self.cross_attention(x_BTD, memory_BSD, mask_B11S)))
-        return self.feed_forward_norm(x_BTD + self.dropout(self.feed_forward(x_BTD)))
+    def forward(
+        self,
+        x_ND: Tensor,
+        memory_ND: Tensor,
+        batch: int,
+        length: int,
+        memory_length: int,
+        causal_TT: Tensor,
+        mask_B11S: Tensor | None,
+    ) -> Tensor:
+        """x_ND -> x_ND."""
+        attended_ND = self.self_attention(x_ND, x_ND, batch, length, length, causal_TT)
+        x_ND = self.self_attention_norm(x_ND + self.dropout(attended_ND))
+        attended_ND = self.cross_attention(x_ND, memory_ND, batch, length, memory_length, mask_B11S)
+        x_ND = self.cross_attention_norm(x_ND + self.dropout(attended_ND))
+        return self.feed_forward_norm(x_ND + self.dropout(self.feed_forward(x_ND)))
 
-    def step(self, x_BWD: Tensor, cache: "LayerCache", hidden_B1WN: Tensor, mask_B11S: Tensor | None) -> Tensor:
-        """One target position of W hypotheses a sentence, added to `cache`: x_BWD -> x_BWD. No dropout."""
-        attention = self.self_attention
-        keys_values = cache.append(*attention.keys_values(x_BWD))
-        x_BWD = self.self_attention_norm(x_BWD + attention.attend(attention.queries(x_BWD), *keys_values, hidden_B1WN))
+    def step(
+        self, x_ND: Tensor, batch: int, width: int, cache: "LayerCache", hidden_B1WN: Tensor, mask_B11S: Tensor | None
+    ) -> Tensor:
+        """One target position of `width` hypotheses a sentence, added to `cache`: x_ND -> x_ND. No dropout."""
+        attention, n_rows = self.self_attention, x_ND.shape[0]
+        queries = attention.queries(x_ND, batch, width)
+        keys_values = cache.append(*attention.keys_values(x_ND, batch, width))
+        x_ND = self.self_attention_norm(x_ND + attention.attend(queries, *keys_values, hidden_B1WN, n_rows))
         attention = self.cross_attention
+        queries = attention.queries(x_ND, batch, width)
         memory = cache.memory_k_BHSK, cache.memory_v_BHSV
-        x_BWD = self.cross_attention_norm(x_BWD + attention.attend(attention.queries(x_BWD), *memory, mask_B11S))
-        return self.feed_forward_norm(x_BWD + self.feed_forward(x_BWD))
+        x_ND = self.cross_attention_norm(x_ND + attention.attend(queries, *memory, mask_B11S, n_rows))
+        return self.feed_forward_norm(x_ND + self.feed_forward(x_ND))
 
 
 @dataclass
@@ -153,11 +171,19 @@ class Transformer(nn.Module):
         self._sinusoids_LD: Tensor
         self.register_buffer("_sinusoids_LD", sinusoids(256, config.d_model), persistent=False)
 
-    def _embed(self, tokens_BL: Tensor, first: int = 0) -> Tensor:
-        """Embeddings times √d_model plus positions `first` onwards, with dropout (§3.4, §3.5, §5.4): x_BLD."""
-        last = first + tokens_BL.shape[1]
-        x_BLD = self.embedding(tokens_BL) * math.sqrt(self.config.d_model)
-        return self.dropout(x_BLD + self._positions(last)[first:last].to(x_BLD.dtype))
+    def _embed(self, tokens_BL: Tensor, at: int | None = None) -> Tensor:
+        """Embeddings times √d_model plus positions, with dropout (§3.4, §3.5, §5.4): x_ND.
+
+        Positions count along a row of `tokens_BL`, from 0; or all are `at`.
+        """
+        n_tokens, device = tokens_BL.numel(), tokens_BL.device
+        n_positions = tokens_BL.shape[1] if at is None else at + 1
+        position_L = torch.arange(at or 0, n_positions, device=device)
+        missing = rows_for(n_tokens, device, self.embedding.weight.dtype) - n_tokens
+        tokens_N = F.pad(tokens_BL.flatten(), (0, missing), value=PAD_ID)
+        position_N = F.pad(position_L.expand(tokens_BL.shape).flatten(), (0, missing))
+        x_ND = self.embedding(tokens_N) * math.sqrt(self.config.d_model)
+        return self.dropout(x_ND + F.embedding(position_N, self._positions(n_positions)))
 
     def _positions(self, n_positions: int) -> Tensor:
         if self.positions is not None:
@@ -172,29 +198,32 @@ class Transformer(nn.Module):
         return self._sinusoids_LD
 
     def encode(self, source_BS: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Token ids, PAD_ID where padding -> memory_BSD and its mask_B11S (None where nothing is padded)."""
-        padding_BS = source_BS == PAD_ID
-        mask_B11S = padding_BS[:, None, None, :] if bool(padding_BS.any()) else None
-        x_BSD = self._embed(source_BS)
+        """Token ids, PAD_ID where padding -> memory_ND and its mask_B11S (None where nothing is known to be padded)."""
+        batch, length = source_BS.shape
+        padding_B11S = (source_BS == PAD_ID)[:, None, None]
+        # Asking whether there is padding would make the host wait for a GPU.
+        mask_B11S = padding_B11S if padding_B11S.device.type != "cpu" or bool(padding_B11S.any()) else None
+        x_ND = self._embed(source_BS)
         for layer in self.encoder:
-            x_BSD = layer(x_BSD, mask_B11S)
-        return x_BSD, mask_B11S
+            x_ND = layer(x_ND, batch, length, mask_B11S)
+        return x_ND, mask_B11S
 
-    def decode(self, inputs_BT: Tensor, memory_BSD: Tensor, mask_B11S: Tensor | None) -> Tensor:
+    def decode(self, inputs_BT: Tensor, memory_ND: Tensor, memory_length: int, mask_B11S: Tensor | None) -> Tensor:
         """Decoder inputs (BEGIN_ID, then the target shifted right) -> hidden_BTD, before the pre-softmax projection.
 
         Target padding stands at the end, so the causal mask alone hides it from every real position.
         """
-        length = inputs_BT.shape[1]
+        batch, length = inputs_BT.shape
         causal_TT = torch.ones(length, length, dtype=torch.bool, device=inputs_BT.device).triu(1)
-        x_BTD = self._embed(inputs_BT)
+        x_ND = self._embed(inputs_BT)
         for layer in self.decoder:
-            x_BTD = layer(x_BTD, memory_BSD, causal_TT, mask_B11S)
-        return x_BTD
+            x_ND = layer(x_ND, memory_ND, batch, length, memory_length, causal_TT, mask_B11S)
+        return x_ND[: batch * length].view(batch, length, -1)
 
     def forward(self, source_BS: Tensor, inputs_BT: Tensor) -> Tensor:
         """-> hidden_BTD; `logits` of it gives the scores of the next token."""
-        return self.decode(inputs_BT, *self.encode(source_BS))
+        memory_ND, mask_B11S = self.encode(source_BS)
+        return self.decode(inputs_BT, memory_ND, source_BS.shape[1], mask_B11S)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """hidden (..., D) -> logits (..., V), by the transposed embedding (§3.4)."""
@@ -202,13 +231,13 @@ class Transformer(nn.Module):
 
     def start(self, source_BS: Tensor) -> DecoderCache:
         """Encodes sentences and readies the cache for `step`, with one hypothesis a sentence."""
-        memory_BSD, mask_B11S = self.encode(source_BS)
-        config, batch = self.config, source_BS.shape[0]
+        memory_ND, mask_B11S = self.encode(source_BS)
+        config, (batch, length) = self.config, source_BS.shape
         layers = [
             LayerCache(
-                memory_BSD.new_empty(batch, config.n_heads, 0, config.d_k),
-                memory_BSD.new_empty(batch, config.n_heads, 0, config.d_v),
-                *layer.cross_attention.keys_values(memory_BSD),
+                memory_ND.new_empty(batch, config.n_heads, 0, config.d_k),
+                memory_ND.new_empty(batch, config.n_heads, 0, config.d_v),
+                *layer.cross_attention.keys_values(memory_ND, batch, length),
             )
             for layer in self.decoder
         ]
@@ -220,8 +249,8 @@ class Transformer(nn.Module):
         own_WW = torch.eye(width, dtype=torch.bool, device=tokens_BW.device)
         cache.hidden_BWN = torch.cat((cache.hidden_BWN, ~own_WW.expand(batch, -1, -1)), dim=2)
         hidden_B1WN = cache.hidden_BWN[:, None]
-        x_BWD = self._embed(tokens_BW.reshape(-1, 1), first=cache.length).view(batch, width, -1)
+        x_ND = self._embed(tokens_BW, at=cache.length)
         for layer, layer_cache in zip(self.decoder, cache.layers, strict=True):
-            x_BWD = layer.step(x_BWD, layer_cache, hidden_B1WN, cache.mask_B11S)
+            x_ND = layer.step(x_ND, batch, width, layer_cache, hidden_B1WN, cache.mask_B11S)
         cache.length += 1
-        return self.logits(x_BWD)
+        return self.logits(x_ND)[: batch * width].view(batch, width, -1)

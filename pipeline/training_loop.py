@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from model.schedule import learning_rate
-from model.training_step import TrainingStep, compute_dtype
+from model.training_step import TrainingStep, compiles, compute_dtype
 from model.transformer import Transformer
 from pipeline.artifacts import EncodedDataset, ignore
 from pipeline.checkpoints import TrainingState, list_folders, load_newest, restore, save
@@ -94,7 +94,7 @@ class Training:
             self.updates = Updates(self.split, settings, group)
         torch.manual_seed(settings.seed)
         master = Transformer(settings.model).to(group.device)
-        self.step = TrainingStep(master, settings.optimizer, self.dtype)
+        self.step = TrainingStep(master, settings.optimizer, self.dtype, compiles(group.device))
         # One buffer to reduce: the gradients, then the loss, the NLL and whether rank 0 wants a checkpoint.
         sizes = [gradient.numel() for gradient in self.step.gradients()] if group.size > 1 else []
         self.flat = torch.zeros(sum(sizes) + 3, device=group.device)

@@ -9,16 +9,6 @@ from workflows import paper
 from workflows.measured import Measured
 from workflows.view import duration
 
-MODEL_NAMES = {
-    "n_layers": "N",
-    "d_model": "d_model",
-    "d_ff": "d_ff",
-    "n_heads": "h",
-    "d_k": "d_k",
-    "d_v": "d_v",
-    "dropout": "P_drop",
-    "positions": "positions",
-}
 OPTIMIZER_NAMES = {
     "beta_1": "β1",
     "beta_2": "β2",
@@ -71,7 +61,7 @@ def _vocabulary(cell: Measured, printed: paper.Experiment) -> tuple[str, str]:
 
 
 def _model(cell: Measured, printed: paper.Experiment) -> tuple[str, str]:
-    return _fields(MODEL_NAMES, printed.model, cell.config)
+    return _fields(paper.MODEL_SYMBOLS, printed.model, cell.config)
 
 
 def _optimizer(cell: Measured, printed: paper.Experiment) -> tuple[str, str]:

@@ -5,14 +5,25 @@ rates of footnote 5 stand in `pipeline.costs`, whose formula needs them. All els
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from model.config import BASE, BIG, TransformerConfig
 
 Pair = Literal["en-de", "en-fr"]
 PAIRS: tuple[Pair, ...] = ("en-de", "en-fr")
 ModelName = Literal["base", "big"]
+MODEL_SYMBOLS = {
+    "n_layers": "N",
+    "d_model": "d_model",
+    "d_ff": "d_ff",
+    "n_heads": "h",
+    "d_k": "d_k",
+    "d_v": "d_v",
+    "dropout": "P_drop",
+    "positions": "positions",
+}
+"""Fields of TransformerConfig as Table 3 heads them."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +99,63 @@ def experiment(pair: str, model: str) -> Experiment:
         return Experiment(big, "WMT 2014", pairs, vocabulary_size, 300_000, 20, 1.0, "3.5 days")
     return Experiment(BASE, "WMT 2014", pairs, vocabulary_size, 100_000, 5, 0.4, "12 hours")
 
+
+@dataclass(frozen=True)
+class Variation:
+    """A row of Table 3: EN-DE, newstest2013, beam 4, no averaging of checkpoints. What it leaves out is base's."""
+
+    name: str
+    difference: Mapping[str, Any]
+    """From base: fields of TransformerConfig, and `label_smoothing`."""
+    perplexity: str
+    """Per word-piece, as printed; so is `bleu`."""
+    bleu: str
+    parameters_millions: int | None = None
+    updates: int | None = None
+    """Steps, printed for base and big alone."""
+
+    @property
+    def group(self) -> str:
+        """The letter before the row: A to E; base and big are groups of their own."""
+        return self.name.rstrip("0123456789")
+
+    def model(self, vocabulary_size: int) -> TransformerConfig:
+        """Its Transformer; Table 3 prints no vocabulary size."""
+        sizes = {name: value for name, value in self.difference.items() if name != "label_smoothing"}
+        return replace(BASE, vocabulary_size=vocabulary_size, **sizes)
+
+    @property
+    def label_smoothing(self) -> float:
+        """ε_ls of its training (§5.4)."""
+        smoothing: float = self.difference.get("label_smoothing", Experiment.label_smoothing)
+        return smoothing
+
+
+TABLE_3: tuple[Variation, ...] = (
+    Variation("base", {}, "4.92", "25.8", 65, updates=100_000),
+    Variation("A1", {"n_heads": 1, "d_k": 512, "d_v": 512}, "5.29", "24.9"),
+    Variation("A2", {"n_heads": 4, "d_k": 128, "d_v": 128}, "5.00", "25.5"),
+    Variation("A3", {"n_heads": 16, "d_k": 32, "d_v": 32}, "4.91", "25.8"),
+    Variation("A4", {"n_heads": 32, "d_k": 16, "d_v": 16}, "5.01", "25.4"),
+    Variation("B1", {"d_k": 16}, "5.16", "25.1", 58),
+    Variation("B2", {"d_k": 32}, "5.01", "25.4", 60),
+    Variation("C1", {"n_layers": 2}, "6.11", "23.7", 36),
+    Variation("C2", {"n_layers": 4}, "5.19", "25.3", 50),
+    Variation("C3", {"n_layers": 8}, "4.88", "25.5", 80),
+    Variation("C4", {"d_model": 256, "d_k": 32, "d_v": 32}, "5.75", "24.5", 28),
+    Variation("C5", {"d_model": 1024, "d_k": 128, "d_v": 128}, "4.66", "26.0", 168),
+    Variation("C6", {"d_ff": 1024}, "5.12", "25.4", 53),
+    Variation("C7", {"d_ff": 4096}, "4.75", "26.2", 90),
+    Variation("D1", {"dropout": 0.0}, "5.77", "24.6"),
+    Variation("D2", {"dropout": 0.2}, "4.95", "25.5"),
+    Variation("D3", {"label_smoothing": 0.0}, "4.67", "25.3"),
+    Variation("D4", {"label_smoothing": 0.2}, "5.47", "25.7"),
+    Variation("E", {"positions": "learned"}, "4.92", "25.7"),
+    Variation(
+        "big", {"d_model": 1024, "d_ff": 4096, "n_heads": 16, "dropout": 0.3}, "4.33", "26.4", 213, updates=300_000
+    ),
+)
+"""Table 3 (§6.2), top to bottom."""
 
 SEED_SPREAD_BLEU = 0.3
 """Trainings to a plateau differ by this much, up or down, from seed to seed."""

@@ -12,7 +12,8 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
-from workflows.differences import DECODING_NAMES, MODEL_NAMES, OPTIMIZER_NAMES, rounded
+from workflows import paper
+from workflows.differences import DECODING_NAMES, OPTIMIZER_NAMES, rounded
 from workflows.measured import Measured
 from workflows.table2 import FOOTNOTES, NOT_RUN, Table2
 from workflows.view import duration
@@ -114,7 +115,7 @@ def _settings(cell: Measured) -> dict[str, str]:
     return {
         "data": f"{cell.data or 'own data'}: {rounded(cell.train_pairs)} training pairs",
         "vocabulary": f"{rounded(cell.config['vocabulary_size'])} joint pieces",
-        "model": named(MODEL_NAMES, cell.config),
+        "model": named(paper.MODEL_SYMBOLS, cell.config),
         "parameters": rounded(run["parameters"]),
         "optimizer": f"Adam, {named(OPTIMIZER_NAMES, cell.settings['optimizer'])}",
         "updates": f"{rounded(updates)} ({run['epochs']:.3g} epochs)",

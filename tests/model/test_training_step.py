@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import Tensor
+from torch._dynamo.utils import counters
 from torch.nn import functional as F
 
 from model.config import END_ID, PAD_ID, TransformerConfig
@@ -28,9 +29,11 @@ def sentences(n: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     return sides[0], sides[1]
 
 
-def new_step(config: TransformerConfig = TINY, dtype: torch.dtype = torch.float32) -> TrainingStep:
+def new_step(
+    config: TransformerConfig = TINY, dtype: torch.dtype = torch.float32, compiled: bool = False
+) -> TrainingStep:
     torch.manual_seed(0)
-    return TrainingStep(Transformer(config), FAST, dtype)
+    return TrainingStep(Transformer(config), FAST, dtype, compiled)
 
 
 def test_micro_batches_are_one_big_batch() -> None:
@@ -113,3 +116,20 @@ def test_refresh_brings_loaded_weights_into_the_shadow() -> None:
 def test_inputs_are_the_target_shifted_right() -> None:
     """BEGIN_ID first, the last column gone."""
     assert shift_right(torch.tensor([[7, 8, 3], [9, 3, 0]])).tolist() == [[2, 7, 8], [2, 9, 3]]
+
+
+@pytest.mark.slow
+def test_compiled_layers_are_the_plain_ones() -> None:
+    """Without dropout, loss and gradients are equal, and four shapes of batch compile two layers once each."""
+    plain, compiled = new_step(), new_step(compiled=True)
+    torch._dynamo.reset()
+    counters.clear()
+    for n, source_length, target_length in ((20, 19, 17), (30, 21, 21), (7, 17, 30), (12, 40, 18)):
+        source_BS = torch.randint(4, 50, (n, source_length))
+        source_BS[: n // 2, -1] = PAD_ID
+        batch = source_BS, torch.randint(4, 50, (n, target_length))
+        losses = [step.accumulate(*batch, seed=1).loss for step in (plain, compiled)]
+        torch.testing.assert_close(*losses)
+        for mine, theirs in zip(compiled.gradients(), plain.gradients(), strict=True):
+            torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-4)
+    assert counters["stats"]["unique_graphs"] == 2

@@ -1,0 +1,64 @@
+"""Rows of nothing: where they are added, and that they change nothing."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from model import rows
+from model.config import END_ID, PAD_ID, TransformerConfig
+from model.loss import smoothed_cross_entropy
+from model.rows import extended, rows_for
+from model.training_step import shift_right
+from model.transformer import Transformer
+
+TINY = TransformerConfig(30, n_layers=2, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8, dropout=0.0)
+
+
+def test_only_products_that_are_compiled_get_them() -> None:
+    """A multiple of 64 on CPUs in bfloat16; the number itself elsewhere."""
+    cpu, gpu = torch.device("cpu"), torch.device("cuda")
+    assert [rows_for(n, cpu, torch.bfloat16) for n in (1, 64, 65)] == [64, 64, 128]
+    assert rows_for(65, cpu, torch.float32) == rows_for(65, gpu, torch.bfloat16) == 65
+    x_NX = torch.ones(2, 3)
+    assert extended(x_NX, 2) is x_NX
+    assert extended(x_NX, 4).tolist() == [[1] * 3, [1] * 3, [0] * 3, [0] * 3]
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+def test_they_change_neither_loss_nor_gradient(monkeypatch: pytest.MonkeyPatch, positions: str) -> None:
+    """In float32 with rows of nothing and without: hidden states, loss, every gradient and decoded logits are equal."""
+    torch.manual_seed(0)
+    model = Transformer(replace(TINY, positions=positions))
+    source_BS = torch.tensor([[5, 9, 7, END_ID], [11, END_ID, PAD_ID, PAD_ID], [8, 6, END_ID, PAD_ID]])
+    target_BT = torch.tensor([[6, END_ID, PAD_ID], [7, 12, END_ID], [9, 9, END_ID]])
+    found = []
+    for multiple in (1, 64):
+        monkeypatch.setattr(rows, "MULTIPLE", multiple)
+        wanted = {"model.transformer.rows_for", "model.loss.rows_for"}
+        for name in wanted:
+            monkeypatch.setattr(name, lambda n, device, dtype: rows_for(n, device, torch.bfloat16))
+        model.zero_grad()
+        hidden_BTD = model(source_BS, shift_right(target_BT))
+        sums = smoothed_cross_entropy(hidden_BTD.flatten(0, 1), model.embedding.weight, target_BT.flatten(), 0.1)
+        sums.loss.backward()
+        with torch.no_grad():
+            step_BWV = model.step(torch.tensor([[2], [2], [2]]), model.start(source_BS))
+        gradients = [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
+        found.append([hidden_BTD.detach(), sums.loss.detach(), sums.n_tokens, step_BWV, *gradients])
+    assert len(found[0]) == 4 + len(list(model.parameters()))
+    for plain, with_rows in zip(*found, strict=True):
+        torch.testing.assert_close(with_rows, plain, rtol=1e-5, atol=1e-5)
+
+
+def test_bfloat16_uses_them() -> None:
+    """Every linear layer of a bfloat16 model on a CPU gets a multiple of 64 rows."""
+    seen = []
+    model = Transformer(TINY).bfloat16()
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            module.register_forward_hook(lambda _module, inputs, _output: seen.append(inputs[0].shape[0]))
+    model(torch.full((5, 7), 9), torch.full((5, 6), 9))
+    assert len(seen) == 2 * 5 + 2 * 8
+    assert set(seen) == {64}
