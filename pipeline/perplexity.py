@@ -55,7 +55,7 @@ def split_sums(model: Transformer, split: EncodedSplit, smoothing: float, rank: 
     sums = torch.zeros(3, dtype=torch.float64, device=device)
     if not len(split):
         return sums
-    order = by_length(split.source_lengths, split.target_lengths)
+    order = by_length(split.source_lengths, split.target_lengths, BATCH_TOKENS)
     bounds = cut(split.source_lengths[order], split.target_lengths[order], BATCH_TOKENS)
     model.eval()
     with torch.no_grad():

@@ -24,6 +24,7 @@ from ray.train.torch import TorchConfig, TorchTrainer
 
 from pipeline.artifacts import Context, EncodedDataset, TrainingRun
 from pipeline.errors import UserError
+from pipeline.hardware import KEEP_MEMORY
 from pipeline.settings import TrainingSettings
 from pipeline.training_loop import Listener, run
 from pipeline.worker_group import WorkerGroup
@@ -55,6 +56,7 @@ def train(context: Context, dataset: EncodedDataset, settings: TrainingSettings)
             storage_path=str(ray_folder),
             failure_config=FailureConfig(max_failures=MAX_FAILURES),
             logging_config=LoggingConfig(log_level="ERROR"),
+            worker_runtime_env={"env_vars": KEEP_MEMORY},
         ),
     )
     with _own_interrupts():

@@ -5,6 +5,7 @@ aiayn train prepared/dataset --out run                  token ids -> checkpoints
 aiayn average run --out model                           checkpoints -> one model
 aiayn translate model < text.en > text.de
 aiayn score --hyp text.de --ref reference.de --lang de
+aiayn bench train                                       this machine's training step beside others'
 """
 
 import json
@@ -18,6 +19,7 @@ import typer
 
 from pipeline.artifacts import Context, EncodedDataset, TrainingRun, publish
 from pipeline.errors import UserError
+from workflows import bench
 from workflows.command import console, help_text, run_app
 from workflows.profiles import Profile, Recipe, load_profile
 
@@ -28,6 +30,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+app.add_typer(bench.app, name="bench")
 
 CHUNK_LINES = 2000
 """Lines of standard input translated together: enough to batch by length, few enough to stream."""

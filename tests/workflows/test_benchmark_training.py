@@ -1,0 +1,318 @@
+"""`aiayn bench train`: a benchmark really run, the fairness of its peers, and how it ends."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from model.config import TransformerConfig
+from model.training_step import OptimizerConfig, TrainingStep
+from model.transformer import Transformer
+from pipeline.encoding import EncodedSplit
+from pipeline.errors import UserError
+from workflows import benchmark_training, contenders
+from workflows.benchmark_training import SMALL, Options, Size
+from workflows.contender_in_ray import OursInRay
+from workflows.contender_processes import ContenderError, ContenderProcess
+from workflows.contenders import PlainLoop, Round, Work, Workload
+from workflows.peer_models import Marian, TorchTransformer
+from workflows.synthetic_pairs import LENGTHS, PairLengths, draw_lengths, write_dataset
+from workflows.training_rates import IN_RAY, MARIAN, OURS, TORCH, Rates, figures
+
+ROOT = Path(__file__).parents[2]
+TINY = TransformerConfig(vocabulary_size=300, n_layers=2, d_model=32, d_ff=64, n_heads=2, d_k=16, d_v=16, dropout=0.0)
+BLOCKED = """
+import sys
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("ray", "mlflow", "transformers"):
+            raise ImportError(f"{name} is not to be imported")
+sys.meta_path.insert(0, Blocker())
+"""
+COMMAND = ["-m", "workflows.cli", "bench", "train", "--vocabulary-size=300", "--batch-tokens=400", "--threads=1"]
+
+
+def test_command_without_ray_mlflow_and_transformers(tmp_path: Path) -> None:
+    """The command prints one JSON object whose figures fit one another; a missing peer is null."""
+    (tmp_path / "sitecustomize.py").write_text(BLOCKED)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    command = [sys.executable, *COMMAND, "--updates=1", "--rounds=2", "--device=cpu", "--precision=float32", "--json"]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    result = json.loads(done.stdout)
+    assert (result["size"], result["device"], result["dtype"]) == ("small", "cpu", "float32")
+    ours, peer = result["contenders"]
+    assert ours["target_tokens"] == peer["target_tokens"], "they were given different batches"
+    assert 500 < ours["target_tokens"] <= 800
+    assert result["tokens_s"] == ours["tokens_s"]
+    assert result["ratio_torch"] == pytest.approx(ours["tokens_s"] / peer["tokens_s"])
+    low, high = result["ratio_torch_spread"]
+    assert 0 < low <= high
+    assert result["ratio_best_peer"] is None
+    assert 0 < result["padding_fraction"] < 0.1
+    assert 0 < result["roofline_fraction"] < 1
+    assert result["roofline_fraction"] == pytest.approx(result["counted_flop_s"] / result["matmul_flop_s"])
+    assert 0.1 < result["peak_memory_gb"] < 4
+    assert not list(Path(tmp_path).glob("aiayn-bench-*"))
+
+
+def workload(folder: Path, model: TransformerConfig, lengths: PairLengths, batch_tokens: int = 600) -> Workload:
+    """Everything on one thread in float32."""
+    dataset = write_dataset(folder / "dataset", lengths, model.vocabulary_size)
+    return Workload(model, dataset, folder / "run", batch_tokens, "cpu", "float32", threads=1)
+
+
+def _as_torch(ours: Transformer, peer: TorchTransformer) -> None:
+    """Our weights in torch's module; its attention biases are 0 from the start."""
+
+    def attention(mine: Any, theirs: Any) -> None:
+        theirs.in_proj_weight.copy_(torch.cat((mine.w_q.weight, mine.w_kv.weight)))
+        theirs.out_proj.weight.copy_(mine.w_o.weight)
+
+    def feed_forward(mine: Any, theirs: Any) -> None:
+        theirs.linear1.load_state_dict(mine.w_1.state_dict())
+        theirs.linear2.load_state_dict(mine.w_2.state_dict())
+
+    peer.embedding.weight.copy_(ours.embedding.weight)
+    for mine, theirs in zip(ours.encoder, peer.transformer.encoder.layers, strict=True):
+        attention(mine.attention, theirs.self_attn)
+        feed_forward(mine.feed_forward, theirs)
+        theirs.norm1.load_state_dict(mine.attention_norm.state_dict())
+        theirs.norm2.load_state_dict(mine.feed_forward_norm.state_dict())
+    for mine, theirs in zip(ours.decoder, peer.transformer.decoder.layers, strict=True):
+        attention(mine.self_attention, theirs.self_attn)
+        attention(mine.cross_attention, theirs.multihead_attn)
+        feed_forward(mine.feed_forward, theirs)
+        theirs.norm1.load_state_dict(mine.self_attention_norm.state_dict())
+        theirs.norm2.load_state_dict(mine.cross_attention_norm.state_dict())
+        theirs.norm3.load_state_dict(mine.feed_forward_norm.state_dict())
+
+
+def _as_marian(ours: Transformer, peer: Marian) -> None:
+    """Our weights in MarianMT; its sinusoids stand all sines first, so the dimensions of ours are put in that order."""
+    d_model = ours.config.d_model
+    order = torch.cat((torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)))
+
+    def linear(weight: torch.Tensor, theirs: nn.Linear, bias: torch.Tensor | None, sides: str) -> None:
+        rows = weight[order] if "out" in sides else weight
+        theirs.weight.copy_(rows[:, order] if "in" in sides else rows)
+        if bias is not None:
+            theirs.bias.copy_(bias[order] if "out" in sides else bias)
+        elif theirs.bias is not None:
+            theirs.bias.zero_()
+
+    def norm(mine: Any, theirs: Any) -> None:
+        theirs.weight.copy_(mine.weight[order])
+        theirs.bias.copy_(mine.bias[order])
+
+    def attention(mine: Any, theirs: Any) -> None:
+        keys, values = mine.w_kv.weight.chunk(2)
+        linear(mine.w_q.weight, theirs.q_proj, None, "in")
+        linear(keys, theirs.k_proj, None, "in")
+        linear(values, theirs.v_proj, None, "in")
+        linear(mine.w_o.weight, theirs.out_proj, None, "out")
+
+    def layer(mine: Any, theirs: Any) -> None:
+        linear(mine.feed_forward.w_1.weight, theirs.fc1, mine.feed_forward.w_1.bias, "in")
+        linear(mine.feed_forward.w_2.weight, theirs.fc2, mine.feed_forward.w_2.bias, "out")
+        norm(mine.feed_forward_norm, theirs.final_layer_norm)
+
+    model = peer.marian.model
+    model.shared.weight.copy_(ours.embedding.weight[:, order])
+    assert peer.marian.lm_head.weight is model.shared.weight
+    assert model.decoder.embed_tokens.weight is model.shared.weight
+    for mine, theirs in zip(ours.encoder, model.encoder.layers, strict=True):
+        attention(mine.attention, theirs.self_attn)
+        norm(mine.attention_norm, theirs.self_attn_layer_norm)
+        layer(mine, theirs)
+    for mine, theirs in zip(ours.decoder, model.decoder.layers, strict=True):
+        attention(mine.self_attention, theirs.self_attn)
+        attention(mine.cross_attention, theirs.encoder_attn)
+        norm(mine.self_attention_norm, theirs.self_attn_layer_norm)
+        norm(mine.cross_attention_norm, theirs.encoder_attn_layer_norm)
+        layer(mine, theirs)
+
+
+@pytest.mark.parametrize("name", ["torch", "marian"])
+def test_peers_are_the_same_model(tmp_path: Path, name: str) -> None:
+    """With dropout 0 and copied weights, norms made uneven, a peer's loss and gradient are ours: the work is equal."""
+    if name == "marian":
+        pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    ours = Transformer(TINY)
+    with torch.no_grad():
+        for parameter in ours.parameters():
+            if parameter.dim() == 1:
+                parameter += 0.2 * torch.randn_like(parameter)
+    peer = PlainLoop(
+        workload(tmp_path, TINY, replace(LENGTHS["multi30k"], pairs=500)),
+        TorchTransformer if name == "torch" else Marian,
+        torch.float32,
+    )
+    with torch.no_grad():
+        (_as_torch if name == "torch" else _as_marian)(ours, peer.model)  # type: ignore[arg-type]
+    source_BS, target_BT = peer.updates.split.batch(np.arange(40))
+    step = TrainingStep(ours, OptimizerConfig(), torch.float32)
+    sums = step.accumulate(source_BS, target_BT, seed=0)
+    loss = peer.loss(source_BS, target_BT)
+    loss.backward()
+    assert float(loss.detach()) == pytest.approx(float(sums.loss / sums.n_tokens), abs=1e-5)
+    gradient = ours.encoder[0].feed_forward.w_1.weight.grad
+    assert isinstance(gradient, torch.Tensor)
+    layer = peer.model.transformer.encoder.layers[0] if name == "torch" else peer.model.marian.model.encoder.layers[0]  # type: ignore[union-attr]
+    theirs = (layer.linear1 if name == "torch" else layer.fc1).weight.grad  # type: ignore[union-attr, operator, index]
+    assert float(theirs.norm()) == pytest.approx(float(gradient.norm() / sums.n_tokens), rel=1e-3)
+
+
+def test_loops_learn(tmp_path: Path) -> None:
+    """Our loop and the plain one take the same updates, counted alike, and the plain one's weights move."""
+    given = workload(tmp_path, TINY, replace(LENGTHS["multi30k"], pairs=500))
+    peer, ours = contenders.torch_float32(given), contenders.Ours(given)
+    before = peer.model.embedding.weight.detach().clone()  # type: ignore[union-attr, operator]
+    assert peer.warm_up() == ours.warm_up() == "float32"
+    assert peer.round(3).work == ours.round(3).work
+    assert not torch.equal(before, peer.model.embedding.weight)  # type: ignore[arg-type]
+    assert len((given.run_folder / "metrics.jsonl").read_text().split("\n")) == 3, "a line a part, no more"
+    assert not (given.run_folder / "checkpoints").exists()
+
+
+def _quantiles(source: np.ndarray, target: np.ndarray) -> np.ndarray:
+    return np.stack([np.percentile(side, [1, 5, 10, 25, 50, 75, 90, 95, 99]) for side in (source, target)])
+
+
+def test_lengths_are_those_of_multi30k(data: Path, tmp_path: Path) -> None:
+    """Drawn lengths have the quantiles, the means and the ratios of the real text, encoded with 8 000 pieces."""
+    from pipeline import cleaning, encoding, vocabulary
+    from pipeline.artifacts import Context
+    from pipeline.corpora import multi30k
+    from pipeline.settings import CleaningSettings, EncodingSettings, VocabularySettings
+
+    def context(name: str) -> Context:
+        (tmp_path / name).mkdir()
+        return Context(tmp_path / name)
+
+    corpus = multi30k.read(context("text"), multi30k.Multi30kSettings(data=data / "multi30k"))
+    corpus = cleaning.clean(context("clean"), corpus, CleaningSettings())
+    pieces = vocabulary.learn(context("vocabulary"), corpus, VocabularySettings(size=8000))
+    real = EncodedSplit.open(encoding.encode(context("encoded"), corpus, pieces, EncodingSettings()), "train")
+    drawn = draw_lengths(LENGTHS["multi30k"], 29_000, np.random.default_rng(1))
+    assert np.abs(_quantiles(*drawn) - _quantiles(real.source_lengths, real.target_lengths)).max() <= 1
+    assert drawn.mean(1) == pytest.approx([real.source_lengths.mean(), real.target_lengths.mean()], rel=0.015)
+    spread = [np.percentile(t / s, [5, 50, 95]) for s, t in (drawn, (real.source_lengths, real.target_lengths))]
+    assert spread[0] == pytest.approx(spread[1], abs=0.03)
+
+
+def test_written_pairs(tmp_path: Path) -> None:
+    """Token ids: no special one but END_ID at the end, none beyond the vocabulary, the low ones frequent; seeded."""
+    lengths = replace(LENGTHS["wmt14"], pairs=300)
+    split = EncodedSplit.open(write_dataset(tmp_path / "a", lengths, 300), "train")
+    again = EncodedSplit.open(write_dataset(tmp_path / "b", lengths, 300), "train")
+    assert len(split) == 300
+    source_BS, target_BT = split.batch(np.arange(300))
+    assert torch.equal(target_BT, again.batch(np.arange(300))[1])
+    words = torch.cat([side[side > 3] for side in (source_BS, target_BT)])
+    assert (len(words) + 600) == split.source_lengths.sum() + split.target_lengths.sum()
+    assert int(words.max()) < 300
+    assert float((words == 4).float().mean()) == pytest.approx(np.log(2) / np.log(296), abs=0.01)
+
+
+def test_a_killed_contender_is_told() -> None:
+    """A call to a process that is killed meanwhile ends, as does each later one; leaving the block ends a process."""
+    with ContenderProcess(threading.Event) as waiting:
+        assert waiting.call("is_set") is False
+        threading.Timer(0.2, waiting.process.kill).start()
+        with pytest.raises(ContenderError, match="killed by SIGKILL"):
+            waiting.call("wait")
+        with pytest.raises(ContenderError, match="killed by SIGKILL"):
+            waiting.call("is_set")
+    with ContenderProcess(threading.Event) as idle:
+        pass
+    assert not _is_alive(idle.process.pid)
+
+
+def _rates(name: str, seconds: list[float], failed: str | None = None, dtype: str = "float32") -> Rates:
+    rounds = [Round(Work(900, 1000, 2000, 1e9), second, 0.5) for second in seconds]
+    return Rates(name, dtype, rounds, failed)
+
+
+def test_figures() -> None:
+    """Ratios are of medians, their spread by round; a peer that failed has null for a ratio and is never the best."""
+    ours, slow, fast = _rates(OURS, [1, 2, 4]), _rates(MARIAN, [4, 4, 4]), _rates(MARIAN, [2, 3, 8], dtype="bfloat16")
+    dead, in_ray = _rates(TORCH, [], "out of memory"), _rates(IN_RAY, [1, 2.1, 4])
+    result = figures([ours, dead, slow, fast, _rates(MARIAN, [], "killed"), in_ray], [4e9, 1e9, 2e9], updates=5)
+    assert (result["tokens_s"], result["ratio_torch"], result["best_peer"]) == (500, None, "MarianMT bfloat16")
+    assert result["ratio_in_ray"] == pytest.approx(1.05)
+    assert result["ratio_best_peer"] == pytest.approx(1.5)
+    assert result["ratio_best_peer_spread"] == pytest.approx([1.5, 2])
+    assert result["roofline_fraction"] == pytest.approx(0.25)
+    assert result["padding_fraction"] == pytest.approx(0.05)
+    assert result["contenders"][0]["update_s"] == pytest.approx(7 / 15)
+    json.dumps(result)
+
+
+@pytest.mark.slow
+def test_in_ray_the_same_updates(tmp_path: Path) -> None:
+    """Workers of Ray Train take the updates that our loop takes by itself, round after round."""
+    given = workload(tmp_path, TINY, replace(LENGTHS["multi30k"], pairs=500))
+    alone = contenders.Ours(given)
+    alone.warm_up()
+    with ContenderProcess(OursInRay, given) as in_ray:
+        in_ray.call("warm_up")
+        for n_updates in (2, 3):
+            assert in_ray.call("round", n_updates).work == alone.round(n_updates).work
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _is_alive(pid: int | None) -> bool:
+    with suppress(ProcessLookupError):
+        os.kill(pid or 0, 0)
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    return False
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_ctrl_c_ends_all_processes(tmp_path: Path) -> None:
+    """Ctrl-C, which all processes of a terminal get, ends them at once: status 130, one line, nothing left."""
+    command = [sys.executable, *COMMAND, "--updates=100000"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+    running = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        while len(_children(running.pid)) < 2:  # the first contender, and multiprocessing's tracker
+            assert running.poll() is None
+            time.sleep(0.1)
+        time.sleep(0.5)
+        children = _children(running.pid)
+        os.killpg(running.pid, signal.SIGINT)
+        _, errors = running.communicate(timeout=20)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
+    assert running.returncode == 130
+    assert errors == "stopped\n"
+    assert not any(map(_is_alive, children))
+    assert not list(tmp_path.iterdir())
+
+
+def test_mistakes_are_one_line() -> None:
+    """Names that are not offered, a GPU where there is none, and batches smaller than a sentence."""
+    for options in ({"size": "huge"}, {"device": "tpu"}, {"precision": "float8"}, {"lengths": "long"}):
+        with pytest.raises(UserError, match=r"choose one of"):
+            benchmark_training.train(**options)  # type: ignore[arg-type]
+    if not torch.cuda.is_available():
+        with pytest.raises(UserError, match="no GPU"):
+            benchmark_training.measure(Size("tiny", SMALL, "multi30k", 100, 100, 1), Options(device="gpu"))

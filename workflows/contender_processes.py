@@ -1,0 +1,113 @@
+"""Contenders of a benchmark, each in a process of its own, so that threads, caches and peak memory are each one's own.
+
+    with ContenderProcess(Ours, workload) as ours:
+        ours.call("round", 10)
+
+A contender is any object; its methods are called through a pipe, one at a time, and the other processes wait at their
+pipes meanwhile.
+"""
+
+import multiprocessing
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from pipeline.errors import UserError
+
+OUT_OF_MEMORY = "out of memory"
+
+
+class ContenderError(Exception):
+    """Why a contender can go no further: out of memory, a library missing, or dead; the message says which."""
+
+
+class ContenderProcess:
+    """A process that holds one contender; leaving the `with` block ends it at once."""
+
+    def __init__(self, make: Callable[..., Any], *arguments: Any, environment: Mapping[str, str] | None = None) -> None:
+        """Starts a process that calls `make(*arguments)`, importable both; `call` waits for it.
+
+        `environment` is added to that of this process.
+        """
+        spawn = multiprocessing.get_context("spawn")
+        self._pipe, theirs = spawn.Pipe()
+        self.process = spawn.Process(target=_serve, args=(theirs, make, arguments), daemon=True)
+        # Ctrl-C goes to all processes of the terminal: this one ends the others, without a traceback of each.
+        handler, before = signal.signal(signal.SIGINT, signal.SIG_IGN), dict(os.environ)
+        try:
+            os.environ.update(environment or {})
+            self.process.start()
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+            signal.signal(signal.SIGINT, handler)
+        theirs.close()  # so that a dead process is the end of the pipe
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """What the contender's method returns.
+
+        Raises ContenderError where the process is out of memory, lacks a library or has died, UserError where the
+        method raised it.
+        """
+        try:
+            self._pipe.send((method, arguments))
+            result = self._pipe.recv()
+        except (EOFError, OSError):
+            raise ContenderError(self._death()) from None
+        if isinstance(result, UserError | ContenderError):
+            raise result
+        return result
+
+    def _death(self) -> str:
+        self.process.join(timeout=10)
+        status = self.process.exitcode
+        if status is not None and status < 0:
+            return f"killed by {signal.Signals(-status).name}"
+        return f"died with exit status {status}"
+
+    def __enter__(self) -> "ContenderProcess":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Kills the process."""
+        self.process.kill()
+        self.process.join()
+        self._pipe.close()
+
+
+def peak_memory_gb() -> float:
+    """Most resident memory this process has had so far."""
+    with suppress(OSError):  # Linux; its ru_maxrss is inherited from the process that started this one
+        lines = Path("/proc/self/status").read_text().split("\n")
+        return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) * 1024 / 1e9
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak * (1 if sys.platform == "darwin" else 1024) / 1e9
+
+
+def _serve(pipe: Connection, make: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    """Answers calls until the other end is closed."""
+    contender = None
+    with suppress(EOFError, BrokenPipeError):
+        while True:
+            method, method_arguments = pipe.recv()
+            try:
+                contender = contender or make(*arguments)
+                result = getattr(contender, method)(*method_arguments)
+            except UserError as error:
+                result = error
+            except ImportError as error:
+                result = ContenderError(" ".join(str(error).split()))
+            except (MemoryError, RuntimeError) as error:  # torch raises both where memory is short
+                if isinstance(error, RuntimeError) and "memory" not in str(error):
+                    raise
+                result = ContenderError(OUT_OF_MEMORY)
+            pipe.send(result)

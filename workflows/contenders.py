@@ -1,0 +1,242 @@
+"""The training loops that `aiayn bench train` compares: ours, torch's own Transformer, Hugging Face's MarianMT.
+
+All three take the same batches of the same plan from the same files, read ahead by the same thread. The two others are
+what a good tutorial writes: the model as the library gives it (`workflows.peer_models`), cross entropy with label
+smoothing, Adam (fused, as ours) with the paper's schedule. They compute in float32, MarianMT also under torch.autocast
+in bfloat16.
+
+Shapes: B batch, S source length, T target length, V vocabulary.
+"""
+
+import math
+import operator
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from model.config import PAD_ID, TransformerConfig
+from model.schedule import learning_rate
+from model.training_step import compute_dtype, shift_right
+from pipeline.artifacts import EncodedDataset, ignore
+from pipeline.encoding import EncodedSplit
+from pipeline.hardware import device_name, matmul_flop_s
+from pipeline.prefetching import Updates
+from pipeline.settings import TrainingSettings
+from pipeline.training_loop import Training
+from pipeline.worker_group import WorkerGroup
+from workflows.contender_processes import peak_memory_gb
+from workflows.peer_models import Marian, TorchTransformer
+
+NEVER = 10**9
+"""Updates to what is not to happen while the clock runs."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What every contender is given."""
+
+    model: TransformerConfig
+    dataset: EncodedDataset
+    run_folder: Path
+    """For what our loop writes."""
+    batch_tokens: int
+    device: Literal["cpu", "gpu"]
+    precision: str
+    """Of our step: auto, float32 or bfloat16."""
+    threads: int
+
+    @property
+    def torch_device(self) -> str:
+        """As torch calls it."""
+        return "cuda" if self.device == "gpu" else "cpu"
+
+    @property
+    def settings(self) -> TrainingSettings:
+        """Of the training; nothing but updates and a line of metrics a round."""
+        return TrainingSettings(
+            model=self.model,
+            updates=NEVER,
+            budget_tokens=self.batch_tokens,
+            micro_batches=1,
+            precision=self.precision,
+            checkpoint_updates=NEVER,
+            checkpoint_minutes=0,
+            validation_updates=NEVER,
+            log_updates=NEVER,
+            workers=1,
+            threads=self.threads,
+            device=self.device,
+        )
+
+
+@dataclass(frozen=True)
+class Work:
+    """What some updates hold."""
+
+    source_tokens: int = 0
+    """Not padding."""
+    target_tokens: int = 0
+    """Not padding."""
+    padded_tokens: int = 0
+    """Source and target, padding counted."""
+    flop: float = 0.0
+    """Counted operations of the matrix products that the tokens need, forward and backward."""
+
+    def __add__(self, other: "Work") -> "Work":
+        return Work(*map(operator.add, astuple(self), astuple(other)))
+
+    def __sub__(self, other: "Work") -> "Work":
+        return Work(*map(operator.sub, astuple(self), astuple(other)))
+
+
+class Round(NamedTuple):
+    """One measurement."""
+
+    work: Work
+    seconds: float
+    peak_memory_gb: float
+    """So far: of the process on CPUs, of what torch allocated on a GPU."""
+
+
+class Contender:
+    """A training loop that can be run in parts; `_train` is what differs."""
+
+    dtype: torch.dtype
+
+    def __init__(self, workload: Workload) -> None:
+        self.workload, self.device = workload, workload.torch_device
+        torch.set_num_threads(workload.threads)
+
+    def _train(self, n_updates: int) -> Work:
+        raise NotImplementedError
+
+    def warm_up(self) -> str:
+        """The plan's largest batches, then one update, not timed. Returns the name of the type computed in."""
+        self._train(1)
+        return str(self.dtype).removeprefix("torch.")
+
+    def round(self, n_updates: int) -> Round:
+        """The next updates, with the clock running."""
+        on_gpu = self.device == "cuda"
+        if on_gpu:
+            torch.cuda.synchronize()
+        started_s = time.perf_counter()
+        work = self._train(n_updates)
+        if on_gpu:
+            torch.cuda.synchronize()
+        seconds = time.perf_counter() - started_s
+        return Round(work, seconds, torch.cuda.max_memory_allocated() / 1e9 if on_gpu else peak_memory_gb())
+
+    def matmul_flop_s(self) -> float:
+        """Rate of a large product in the type computed in, with the same threads."""
+        return matmul_flop_s(self.device, self.dtype)
+
+    def bfloat16_is_native(self) -> bool:
+        """Whether autocast to bfloat16 is worth trying."""
+        return compute_dtype(self.device) == torch.bfloat16
+
+    def device_name(self) -> str:
+        """What it runs on."""
+        return device_name(self.device)
+
+
+class Ours(Contender):
+    """`pipeline.training_loop`, whole: it reads, steps, watches the loss and writes its line of metrics."""
+
+    def __init__(self, workload: Workload) -> None:
+        super().__init__(workload)
+        workload.run_folder.mkdir(parents=True, exist_ok=True)
+        group = WorkerGroup(device=self.device)
+        self.training = Training(group, workload.dataset, workload.settings, workload.run_folder, ignore)
+        self.training.resume()
+        self.dtype = self.training.dtype
+
+    def _train(self, n_updates: int) -> Work:
+        before = self._done()
+        self.training.train(until=self.training.state.update + n_updates)
+        return self._done() - before
+
+    def _done(self) -> Work:
+        state = self.training.state
+        return Work(state.source_tokens, state.target_tokens, state.padded_tokens, state.counted_flop)
+
+
+class PlainLoop(Contender):
+    """The loop most people would write around a module that gives logits_BTV of (source_BS, inputs_BT)."""
+
+    def __init__(
+        self, workload: Workload, make_model: Callable[[TransformerConfig], nn.Module], dtype: torch.dtype
+    ) -> None:
+        super().__init__(workload)
+        settings = workload.settings
+        self.dtype, self.done = dtype, 0
+        split = EncodedSplit.open(workload.dataset, "train")
+        self.updates = Updates(split, settings, WorkerGroup(device=self.device))
+        torch.manual_seed(settings.seed)
+        self.model = make_model(workload.model).to(self.device).train()
+        optimizer = settings.optimizer
+        self.criterion = nn.CrossEntropyLoss(ignore_index=PAD_ID, label_smoothing=optimizer.label_smoothing)
+        self.adam = torch.optim.Adam(
+            self.model.parameters(),
+            lr=1.0,
+            betas=(optimizer.beta_1, optimizer.beta_2),
+            eps=optimizer.epsilon,
+            fused=True,
+        )
+        self.schedule = torch.optim.lr_scheduler.LambdaLR(
+            self.adam, lambda update: learning_rate(update + 1, workload.model.d_model, optimizer.warmup_steps)
+        )
+
+    def loss(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
+        """Label-smoothed cross entropy a target token."""
+        lower = self.dtype != torch.float32
+        precision: AbstractContextManager[Any] = torch.autocast(self.device, self.dtype) if lower else nullcontext()
+        with precision:
+            logits_BTV = self.model(source_BS, shift_right(target_BT))
+            loss: Tensor = self.criterion(logits_BTV.flatten(0, 1), target_BT.flatten())
+        return loss
+
+    def warm_up(self) -> str:
+        for rows in self.updates.largest:
+            source_BS, target_BT = self.updates.split.batch(rows)
+            self.loss(source_BS.to(self.device), target_BT.to(self.device)).backward()
+        self.adam.zero_grad()
+        return super().warm_up()
+
+    def _train(self, n_updates: int) -> Work:
+        work, loss = Work(), torch.zeros(())
+        for update in self.updates.between(self.done, self.done + n_updates):
+            (batch,) = update.mine
+            source_BS = batch.source_BS.to(self.device, non_blocking=True)
+            target_BT = batch.target_BT.to(self.device, non_blocking=True)
+            loss = self.loss(source_BS, target_BT)
+            self.adam.zero_grad()
+            loss.backward()
+            self.adam.step()
+            self.schedule.step()
+            work += Work(update.source_tokens, update.target_tokens, update.padded_tokens, update.flop)
+        self.done += n_updates
+        if not math.isfinite(loss.item()):
+            raise ArithmeticError(f"the loss is {loss.item()} after update {self.done}")
+        return work
+
+
+def torch_float32(workload: Workload) -> PlainLoop:
+    """torch.nn.Transformer in float32."""
+    return PlainLoop(workload, TorchTransformer, torch.float32)
+
+
+def marian_float32(workload: Workload) -> PlainLoop:
+    """MarianMT in float32."""
+    return PlainLoop(workload, Marian, torch.float32)
+
+
+def marian_bfloat16(workload: Workload) -> PlainLoop:
+    """MarianMT under torch.autocast in bfloat16."""
+    return PlainLoop(workload, Marian, torch.bfloat16)

@@ -1,0 +1,105 @@
+"""The peers of `aiayn bench train`: other libraries' Transformers, made into the paper's model as far as they allow.
+
+Both have biases in their attention projections, which the paper has not. torch's module drops out attention weights and
+ReLU outputs as well, as in everyone's use of it; MarianMT, like the paper, does not. With dropout 0, biases 0 and
+copied weights both give our loss (tests).
+
+Shapes: B batch, S source length, T target length, L either, D = d_model, V vocabulary.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from model.config import BEGIN_ID, END_ID, PAD_ID, TransformerConfig
+from model.positions import sinusoids
+
+
+class TorchTransformer(nn.Module):
+    """torch.nn.Transformer and what it leaves to its user: embedding, positions, masks, projection (§3.4, §3.5)."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.scale = math.sqrt(config.d_model)
+        self.embedding = nn.Embedding(config.vocabulary_size, config.d_model)
+        self.transformer = nn.Transformer(
+            config.d_model,
+            config.n_heads,
+            config.n_layers,
+            config.n_layers,
+            config.d_ff,
+            config.dropout,
+            batch_first=True,
+            norm_first=False,
+        )
+        # Norms behind the last layers belong to pre-norm; a post-norm layer ends in one.
+        self.transformer.encoder.norm = self.transformer.decoder.norm = None
+        for parameter in self.transformer.parameters():
+            if parameter.dim() > 1:
+                nn.init.xavier_uniform_(parameter)
+        nn.init.normal_(self.embedding.weight, std=1 / self.scale)
+        self.dropout = nn.Dropout(config.dropout)
+        self.positions_LD: Tensor
+        self.register_buffer("positions_LD", sinusoids(config.max_positions, config.d_model))
+
+    def _embed(self, tokens_BL: Tensor) -> Tensor:
+        x_BLD: Tensor = self.dropout(self.embedding(tokens_BL) * self.scale + self.positions_LD[: tokens_BL.shape[1]])
+        return x_BLD
+
+    def forward(self, source_BS: Tensor, inputs_BT: Tensor) -> Tensor:
+        """-> logits_BTV."""
+        length = inputs_BT.shape[1]
+        causal_TT = torch.ones(length, length, dtype=torch.bool, device=inputs_BT.device).triu(1)
+        source_padding_BS = source_BS == PAD_ID
+        hidden_BTD = self.transformer(
+            self._embed(source_BS),
+            self._embed(inputs_BT),
+            tgt_mask=causal_TT,
+            src_key_padding_mask=source_padding_BS,
+            tgt_key_padding_mask=inputs_BT == PAD_ID,
+            memory_key_padding_mask=source_padding_BS,
+            tgt_is_causal=True,
+        )
+        return nn.functional.linear(hidden_BTD, self.embedding.weight)
+
+
+class Marian(nn.Module):
+    """Hugging Face's MarianMTModel, made from a configuration of the same sizes; nothing is downloaded."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        from transformers import MarianConfig, MarianMTModel
+
+        super().__init__()
+        self.marian = MarianMTModel(
+            MarianConfig(
+                vocab_size=config.vocabulary_size,
+                d_model=config.d_model,
+                encoder_layers=config.n_layers,
+                decoder_layers=config.n_layers,
+                encoder_attention_heads=config.n_heads,
+                decoder_attention_heads=config.n_heads,
+                encoder_ffn_dim=config.d_ff,
+                decoder_ffn_dim=config.d_ff,
+                dropout=config.dropout,
+                attention_dropout=0.0,
+                activation_dropout=0.0,
+                activation_function="relu",
+                scale_embedding=True,
+                init_std=config.d_model**-0.5,
+                share_encoder_decoder_embeddings=True,
+                tie_word_embeddings=True,
+                max_position_embeddings=config.max_positions,
+                pad_token_id=PAD_ID,
+                eos_token_id=END_ID,
+                decoder_start_token_id=BEGIN_ID,
+                forced_eos_token_id=END_ID,
+                use_cache=False,
+            )
+        )
+
+    def forward(self, source_BS: Tensor, inputs_BT: Tensor) -> Tensor:
+        """-> logits_BTV."""
+        output = self.marian(input_ids=source_BS, attention_mask=source_BS != PAD_ID, decoder_input_ids=inputs_BT)
+        logits_BTV: Tensor = output.logits
+        return logits_BTV

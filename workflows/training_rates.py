@@ -1,0 +1,119 @@
+"""What `aiayn bench train` makes of its measurements: rates, ratios, the roofline, and the table that shows them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+
+from workflows.command import console
+
+if TYPE_CHECKING:  # it imports torch
+    from workflows.contenders import Round
+
+OURS, IN_RAY, TORCH, MARIAN = "aiayn", "aiayn in Ray Train", "torch.nn.Transformer", "MarianMT"
+
+
+@dataclass
+class Rates:
+    """What was measured of a contender."""
+
+    name: str
+    dtype: str = ""
+    rounds: "list[Round]" = field(default_factory=list)
+    failed: str | None = None
+    """Why there are none."""
+
+    @property
+    def tokens_s_by_round(self) -> list[float]:
+        """Real target tokens a second of each round."""
+        return [done.work.target_tokens / done.seconds for done in self.rounds]
+
+    @property
+    def tokens_s(self) -> float | None:
+        """Their median; None where it failed."""
+        return None if self.failed else median(self.tokens_s_by_round)
+
+    def described(self, updates: int) -> dict[str, Any]:
+        """What --json prints of it."""
+        described: dict[str, Any] = {"name": self.name, "dtype": self.dtype, "failed": self.failed}
+        if not self.failed:
+            seconds = sum(done.seconds for done in self.rounds)
+            described |= {
+                "tokens_s": self.tokens_s,
+                "tokens_s_spread": [min(self.tokens_s_by_round), max(self.tokens_s_by_round)],
+                "target_tokens": sum(done.work.target_tokens for done in self.rounds),
+                "seconds": seconds,
+                "update_s": seconds / len(self.rounds) / updates,
+                "peak_memory_gb": self.rounds[-1].peak_memory_gb,
+            }
+        return described
+
+
+def figures(contenders: Sequence[Rates], matmul_rates: Sequence[float], updates: int) -> dict[str, Any]:
+    """Rates, ratios and the roofline, by the contenders' names."""
+    by_name = {rates.name: rates for rates in contenders}
+    ours = by_name[OURS]
+    peers = [rates for rates in contenders if rates.name == MARIAN and not rates.failed]
+    best = max(peers, key=lambda peer: peer.tokens_s or 0, default=None)
+    flop_s = median(done.work.flop / done.seconds for done in ours.rounds)
+    work = [done.work for done in ours.rounds]
+    real_tokens = sum(done.source_tokens + done.target_tokens for done in work)
+    return {
+        "tokens_s": ours.tokens_s,
+        **_ratio("ratio_torch", ours, by_name.get(TORCH)),
+        **_ratio("ratio_best_peer", ours, best),
+        **_ratio("ratio_in_ray", ours, by_name.get(IN_RAY)),
+        "best_peer": f"{best.name} {best.dtype}" if best else None,
+        "roofline_fraction": flop_s / median(matmul_rates),
+        "counted_flop_s": flop_s,
+        "matmul_flop_s": median(matmul_rates),
+        "padding_fraction": 1 - real_tokens / sum(done.padded_tokens for done in work),
+        "peak_memory_gb": ours.rounds[-1].peak_memory_gb,
+        "contenders": [rates.described(updates) for rates in contenders],
+    }
+
+
+def _ratio(name: str, ours: Rates, peer: Rates | None) -> dict[str, Any]:
+    """Ours over a peer's: of the medians, then least and most over the rounds; None where the peer has no figures."""
+    if not (peer and ours.tokens_s and peer.tokens_s):
+        return {name: None, f"{name}_spread": None}
+    by_round = [mine / theirs for mine, theirs in zip(ours.tokens_s_by_round, peer.tokens_s_by_round, strict=True)]
+    return {name: ours.tokens_s / peer.tokens_s, f"{name}_spread": [min(by_round), max(by_round)]}
+
+
+def print_table(result: dict[str, Any]) -> None:
+    """What `measure` gave, for people."""
+    ours_s = result["tokens_s"]
+    title = (
+        f"{result['size']}, {result['lengths']} lengths, {result['batch_tokens']} tokens a batch, "
+        f"vocabulary {result['vocabulary_size']}, {result['device_name']}"
+    )
+    table = Table(title=title + (f", {result['threads']} threads" if result["device"] == "cpu" else ""))
+    table.add_column("training loop")
+    table.add_column("type")
+    for heading in ("target tokens/s", "spread", "ours is faster by", "s/update", "peak memory, GB"):
+        table.add_column(heading, justify="right")
+    for entry in result["contenders"]:
+        if entry["failed"]:
+            table.add_row(entry["name"], entry["dtype"], entry["failed"], *[""] * 4)
+            continue
+        low, high = entry["tokens_s_spread"]
+        table.add_row(
+            entry["name"],
+            entry["dtype"],
+            f"{entry['tokens_s']:.0f}",
+            f"{low:.0f} to {high:.0f}",
+            f"{ours_s / entry['tokens_s']:.2f}",
+            f"{entry['update_s']:.3g}",
+            f"{entry['peak_memory_gb']:.2f}",
+        )
+    console.print(table)
+    console.print(
+        f"{result['roofline_fraction']:.0%} of the roofline: {result['counted_flop_s'] / 1e9:.1f} GFLOP/s of matrix "
+        f"products that real tokens need, of {result['matmul_flop_s'] / 1e9:.1f} for a large {result['dtype']} "
+        f"product; {result['padding_fraction']:.1%} of the tokens computed are padding",
+        highlight=False,
+        soft_wrap=True,
+    )
