@@ -77,10 +77,6 @@ class TrainingStep:
                 layer.compile(dynamic=True)
         self._masters: list[Tensor] = list(self.master.parameters())
         self._shadows: list[Tensor] = list(self.model.parameters())
-        self._gradients: list[Tensor] = [torch.zeros_like(parameter) for parameter in self._masters]
-        for parameter, gradient in zip(self._masters, self._gradients, strict=True):
-            parameter.grad = gradient
-        self._nothing_summed = True
         self.adam = torch.optim.Adam(
             self._masters, lr=0.0, betas=(config.beta_1, config.beta_2), eps=config.epsilon, fused=True
         )
@@ -107,25 +103,26 @@ class TrainingStep:
         sums = self.loss(source_BS, target_BT)
         sums.loss.backward()
         if self.model is not self.master:
-            # bfloat16 has 8 bits of mantissa: micro-batches are summed in float32. The first needs no zeros to add to.
-            add = torch._foreach_copy_ if self._nothing_summed else torch._foreach_add_
-            add(self._gradients, [parameter.grad for parameter in self._shadows if parameter.grad is not None])
-            for parameter in self._shadows:
-                parameter.grad = None
-        self._nothing_summed = False
+            # bfloat16 has 8 bits of mantissa: micro-batches are summed in float32.
+            for master, shadow in zip(self._masters, self._shadows, strict=True):
+                if shadow.grad is not None:
+                    master.grad = shadow.grad.float() if master.grad is None else master.grad.add_(shadow.grad)
+                    shadow.grad = None
         return LossSums(sums.loss.detach(), sums.nll, sums.n_tokens)
 
     def gradients(self) -> list[Tensor]:
-        """The summed gradients, float32, in the order of the parameters: the buffers themselves, to reduce in place."""
-        if self._nothing_summed:
-            torch._foreach_zero_(self._gradients)
-        return self._gradients
+        """The summed gradients, float32, in the order of the parameters: the tensors themselves, to reduce in place."""
+        gradients = []
+        for parameter in self._masters:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            gradients.append(parameter.grad)
+        return gradients
 
     def discard(self) -> None:
-        """Forgets what has been summed since the last update."""
-        if self.model is self.master:
-            torch._foreach_zero_(self._gradients)
-        self._nothing_summed = True
+        """Forgets what has been summed since the last update. The next gradient is taken, not added to zeros."""
+        for parameter in self._masters:
+            parameter.grad = None
 
     def apply(self, update: int, n_tokens: int) -> Tensor:
         """Divides the gradients by the global number of target tokens and takes Adam's step number `update` (from 1).

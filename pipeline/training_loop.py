@@ -96,7 +96,7 @@ class Training:
         master = Transformer(settings.model).to(group.device)
         self.step = TrainingStep(master, settings.optimizer, self.dtype, compiles(group.device))
         # One buffer to reduce: the gradients, then the loss, the NLL and whether rank 0 wants a checkpoint.
-        sizes = [gradient.numel() for gradient in self.step.gradients()] if group.size > 1 else []
+        sizes = [parameter.numel() for parameter in master.parameters()] if group.size > 1 else []
         self.flat = torch.zeros(sum(sizes) + 3, device=group.device)
         self.flat_gradients, self.flat_sums = self.flat[:-3].split(sizes), self.flat[-3:]
         self.unread: list[_Unread] = []

@@ -142,7 +142,7 @@ MULTI30K = Profile(
     vocabulary=VocabularySettings(size=6000),
     recipes={
         "base": _small(
-            replace(BASE, n_layers=3, d_model=192, d_ff=768, n_heads=4, d_k=48, d_v=48), updates=3600, **_MULTI30K
+            replace(BASE, n_layers=3, d_model=192, d_ff=768, n_heads=4, d_k=48, d_v=48), updates=3300, **_MULTI30K
         ),
         "big": _small(
             replace(BIG, n_layers=3, d_model=256, d_ff=1024, n_heads=4, d_k=64, d_v=64, dropout=0.1),
