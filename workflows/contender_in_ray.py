@@ -24,6 +24,7 @@ class OursInRay(Contender):
         self.dtype = Ours(workload).dtype
         n_gpus = int(workload.device == "gpu")
         ray.init(
+            address="local",
             num_cpus=workload.threads,
             num_gpus=n_gpus,
             include_dashboard=False,

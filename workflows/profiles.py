@@ -128,7 +128,7 @@ EMBEDDED = Profile(
 """Generated text, minutes on two cores: two models train side by side, one core each."""
 
 _MULTI30K: dict[str, Any] = {
-    "optimizer": OptimizerConfig(warmup_steps=300, learning_rate_scale=0.35),
+    "optimizer": OptimizerConfig(warmup_steps=1000, learning_rate_scale=0.7),
     "budget_tokens": 1000,
     "micro_batches": 1,
     "checkpoint_updates": 150,
@@ -142,11 +142,11 @@ MULTI30K = Profile(
     vocabulary=VocabularySettings(size=6000),
     recipes={
         "base": _small(
-            replace(BASE, n_layers=3, d_model=192, d_ff=768, n_heads=4, d_k=48, d_v=48), updates=3300, **_MULTI30K
+            replace(BASE, n_layers=3, d_model=192, d_ff=768, n_heads=4, d_k=48, d_v=48), updates=4200, **_MULTI30K
         ),
         "big": _small(
             replace(BIG, n_layers=3, d_model=256, d_ff=1024, n_heads=4, d_k=64, d_v=64, dropout=0.1),
-            updates=2100,
+            updates=2600,
             **_MULTI30K,
         ),
     },
