@@ -1,4 +1,4 @@
-"""The shape of a Transformer (paper §3.1, Table 3). The defaults are the paper's base model."""
+"""The shape of a Transformer (paper §3.1, Table 3) and its optimizer (§5.3). Defaults are the paper's base model."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -48,3 +48,15 @@ BASE = TransformerConfig()
 """Paper §3, the base model."""
 BIG = TransformerConfig(d_model=1024, d_ff=4096, n_heads=16, dropout=0.3)
 """Table 3, last row."""
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """Adam, its schedule and label smoothing; the defaults are the paper's (§5.3, §5.4)."""
+
+    beta_1: float = 0.9
+    beta_2: float = 0.98
+    epsilon: float = 1e-9
+    warmup_steps: int = 4000
+    learning_rate_scale: float = 1.0
+    label_smoothing: float = 0.1

@@ -10,29 +10,16 @@ Shapes: B batch, S source length, T target length (END_ID included).
 """
 
 from copy import deepcopy
-from dataclasses import dataclass
 from importlib.util import find_spec
 from shutil import which
 
 import torch
 from torch import Tensor
 
-from model.config import BEGIN_ID
+from model.config import BEGIN_ID, OptimizerConfig
 from model.loss import LossSums, smoothed_cross_entropy
 from model.schedule import learning_rate
 from model.transformer import Transformer
-
-
-@dataclass(frozen=True)
-class OptimizerConfig:
-    """Adam, its schedule and label smoothing; the defaults are the paper's (§5.3, §5.4)."""
-
-    beta_1: float = 0.9
-    beta_2: float = 0.98
-    epsilon: float = 1e-9
-    warmup_steps: int = 4000
-    learning_rate_scale: float = 1.0
-    label_smoothing: float = 0.1
 
 
 def compute_dtype(device: str) -> torch.dtype:

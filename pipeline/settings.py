@@ -8,8 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from model.config import TransformerConfig
-from model.training_step import OptimizerConfig
+from model.config import OptimizerConfig, TransformerConfig
 
 Device = Literal["auto", "cpu", "gpu"]
 """auto: GPUs where the cluster has any (one a worker, nccl between them), else CPUs (gloo)."""

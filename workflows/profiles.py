@@ -15,8 +15,7 @@ from typing import Any
 
 from pydantic import ValidationError, model_validator
 
-from model.config import BASE, BIG, TransformerConfig
-from model.training_step import OptimizerConfig
+from model.config import BASE, BIG, OptimizerConfig, TransformerConfig
 from pipeline.corpora.embedded import EmbeddedSettings
 from pipeline.corpora.files import FilesSettings
 from pipeline.corpora.multi30k import Multi30kSettings

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from model.config import BASE, TransformerConfig
+from model.config import BASE, OptimizerConfig, TransformerConfig
 from model.flops import forward_flop, training_flop
-from model.training_step import OptimizerConfig, TrainingStep
+from model.training_step import TrainingStep
 from model.transformer import Transformer
 
 SIZES = TransformerConfig(31, n_layers=3, d_model=12, d_ff=20, n_heads=2, d_k=5, d_v=3)

@@ -8,9 +8,9 @@ from torch import Tensor
 from torch._dynamo.utils import counters
 from torch.nn import functional as F
 
-from model.config import END_ID, PAD_ID, TransformerConfig
+from model.config import END_ID, PAD_ID, OptimizerConfig, TransformerConfig
 from model.schedule import learning_rate
-from model.training_step import OptimizerConfig, TrainingStep, shift_right
+from model.training_step import TrainingStep, shift_right
 from model.transformer import Transformer
 
 TINY = TransformerConfig(50, n_layers=2, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8, dropout=0.0)

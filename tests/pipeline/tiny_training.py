@@ -10,8 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from model.config import TransformerConfig
-from model.training_step import OptimizerConfig
+from model.config import OptimizerConfig, TransformerConfig
 from pipeline.artifacts import EncodedDataset
 from pipeline.settings import TrainingSettings
 from pipeline.training_loop import run

@@ -17,8 +17,8 @@ import pytest
 import torch
 from torch import nn
 
-from model.config import TransformerConfig
-from model.training_step import OptimizerConfig, TrainingStep
+from model.config import OptimizerConfig, TransformerConfig
+from model.training_step import TrainingStep
 from model.transformer import Transformer
 from pipeline.encoding import EncodedSplit
 from pipeline.errors import UserError
