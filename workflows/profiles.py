@@ -114,12 +114,12 @@ EMBEDDED = Profile(
     recipes={
         "base": _small(
             replace(BASE, n_layers=2, d_model=128, d_ff=512, n_heads=4, d_k=32, d_v=32, dropout=0.0),
-            updates=1400,
+            updates=1050,
             **_GENERATED,
         ),
         "big": _small(
             replace(BIG, n_layers=2, d_model=160, d_ff=640, n_heads=5, d_k=32, d_v=32, dropout=0.0),
-            updates=1300,
+            updates=950,
             **_GENERATED,
         ),
     },
