@@ -95,7 +95,7 @@ def _small(model: TransformerConfig, optimizer: OptimizerConfig, **training: Any
 
 
 _GENERATED: dict[str, Any] = {
-    "optimizer": OptimizerConfig(warmup_steps=400, learning_rate_scale=0.5),
+    "optimizer": OptimizerConfig(warmup_steps=200, learning_rate_scale=0.35),
     "budget_tokens": 400,
     "micro_batches": 1,
     "checkpoint_updates": 50,
@@ -114,12 +114,12 @@ EMBEDDED = Profile(
     recipes={
         "base": _small(
             replace(BASE, n_layers=2, d_model=128, d_ff=512, n_heads=4, d_k=32, d_v=32, dropout=0.0),
-            updates=1050,
+            updates=1150,
             **_GENERATED,
         ),
         "big": _small(
             replace(BIG, n_layers=2, d_model=160, d_ff=640, n_heads=5, d_k=32, d_v=32, dropout=0.0),
-            updates=950,
+            updates=1050,
             **_GENERATED,
         ),
     },
