@@ -22,8 +22,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
+from pipeline.artifacts import Checkpoint
 from pipeline.errors import UserError
 
 logger = logging.getLogger(__name__)
@@ -37,6 +39,8 @@ WORKFLOW_TAG = "aiayn.workflow"
 TRAINING_TAG = "aiayn.training"
 CURVES_TAG = "aiayn.curves"
 """Set once the whole of a training's `metrics.jsonl` is there."""
+TRANSLATOR_TAG = "aiayn.translator"
+"""On a model that can be served and on the runs it belongs to: the fingerprint of its checkpoint."""
 
 
 def default_uri(runs: Path) -> str:
@@ -206,6 +210,43 @@ class Tracker:
         """A text file on a training's run, e.g. sample translations as `samples.md`."""
         with self._tolerant():
             self._client.log_text(self._model_runs[fingerprint], text, name)
+
+    def translator(self, fingerprint: str, checkpoint: Checkpoint) -> None:
+        """What a training has come to, as a model that `mlflow models serve` takes (pipeline.served_model).
+
+        It is kept once an experiment; further runs of the same training refer to it.
+        """
+        run = self._model_runs[fingerprint]
+        with self._tolerant():
+            from mlflow.entities import LoggedModelOutput
+
+            there, identity = self._client.get_run(run), checkpoint.manifest["fingerprint"]
+            if there.data.tags.get(TRANSLATOR_TAG) == identity:
+                return
+            made = self._client.search_logged_models([self._experiment_id], f"tags.`{TRANSLATOR_TAG}` = '{identity}'")
+            ready = [model.model_id for model in made if model.status == "READY"]
+            model = ready[0] if ready else self._log_translator(run, there.info.run_name, checkpoint, identity)
+            self._client.log_outputs(run, [LoggedModelOutput(model, step=0)])
+            self._client.set_tag(run, TRANSLATOR_TAG, identity)
+
+    def _log_translator(self, run: str, name: str, checkpoint: Checkpoint, identity: str) -> str:
+        """MLflow's id of a new model. Its own `log_model` writes to the server of the process and tries the model."""
+        from mlflow.models import Model
+
+        from pipeline.served_model import save
+
+        logging.getLogger("mlflow.pyfunc").setLevel(logging.WARNING)  # it tells of each step
+        name = re.sub(r"[/:.%\"']", "-", name)  # which MLflow refuses
+        logged = self._client.create_logged_model(self._experiment_id, name, run, {TRANSLATOR_TAG: identity})
+        try:
+            with TemporaryDirectory() as folder:
+                save(Path(folder), checkpoint, Model(logged.artifact_location, run, model_id=logged.model_id))
+                self._client.log_model_artifacts(logged.model_id, folder)
+        except BaseException:
+            self._client.finalize_logged_model(logged.model_id, "FAILED")
+            raise
+        self._client.finalize_logged_model(logged.model_id, "READY")
+        return str(logged.model_id)
 
     def flush(self) -> None:
         """Sends the metrics that wait; where MLflow does not take them, they go on waiting."""

@@ -2,12 +2,14 @@
 
     translator = Translator(folder, DecodingSettings(), "cpu")
     translator.translate(["Two dogs run .", ""])
+    translator.n_best(["Two dogs run ."], 4)[0][3].score
 
 A checkpoint is `model.safetensors`, `model.json` and `joint.model`. It computes in float32, whatever it was trained in.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from copy import copy
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +19,7 @@ from safetensors.torch import load_file
 from torch.nn.utils.rnn import pad_sequence
 
 from model.config import END_ID, PAD_ID, TransformerConfig
-from model.search import beam_search
+from model.search import Hypothesis, beam_search
 from model.transformer import Transformer
 from pipeline.artifacts import Checkpoint
 from pipeline.encoding import decode_ids, encode_lines
@@ -29,14 +31,21 @@ logger = logging.getLogger(__name__)
 
 LONGEST_TOKENS = 1024
 """A longer source, END_ID counted, is translated in parts: attention takes memory by the square of the length."""
+DECODED_PER_SOURCE_TOKEN = 16
+"""A batch may decode so many times `batch_tokens`: short lines, whose outputs may grow many times as long, would
+otherwise take by far the most memory, the keys and values of all that is decoded."""
 
 
 class Translation(NamedTuple):
-    """The best output for one line."""
+    """One output for one line."""
 
     text: str
     n_tokens: int
     """Tokens decoded, END_ID counted; 0 for a blank line."""
+    score: float = 0.0
+    """log_probability / penalty (model.search), the best of a line being highest; summed over the parts of a line."""
+    log_probability: float = 0.0
+    """Nats, END_ID counted; summed over the parts of a line."""
 
 
 def load_model(folder: Path, device: str = "cpu") -> Transformer:
@@ -81,35 +90,54 @@ class Translator:
         learned = config.positions == "learned"
         self._longest_tokens = min(LONGEST_TOKENS, config.max_positions) if learned else LONGEST_TOKENS
 
+    @property
+    def config(self) -> TransformerConfig:
+        """Of the model."""
+        return self._model.config
+
+    def with_settings(self, settings: DecodingSettings) -> "Translator":
+        """The same model and vocabulary under other settings."""
+        other = copy(self)
+        other.settings = settings
+        return other
+
     def translate(self, lines: Sequence[str]) -> list[str]:
         """One line of text for each line, in order; a blank line gives an empty one."""
         return [translation.text for translation in self.translations(lines)]
 
     def translations(self, lines: Sequence[str]) -> list[Translation]:
-        """As `translate`, with the number of tokens. The result of a line does not depend on the others."""
+        """As `translate`, with the number of tokens and the score."""
+        return [outputs[0] for outputs in self.n_best(lines, 1)]
+
+    def n_best(self, lines: Sequence[str], n: int) -> list[list[Translation]]:
+        """The `n` best outputs of each line, best first; fewer where the search finds fewer, one for a blank line.
+
+        The i-th best of a line that is translated in parts joins the i-th best of each. What comes out for a line does
+        not depend on the others. Raises ValueError where `n` is below 1.
+        """
         parts: list[list[int]] = []
         line_of_part: list[int] = []
         for i, tokens in enumerate(encode_lines(self._vocabulary, lines)):
             if lines[i].strip():
                 cut = self._cut(tokens)
                 if len(cut) > 1:
-                    logger.warning("line %d has %d tokens and is translated in %d parts", i + 1, len(tokens), len(cut))
+                    told = len(tokens), len(cut), lines[i].strip()[:40]
+                    logger.warning("a line of %d tokens is translated in %d parts: %s...", *told)
                 parts += cut
                 line_of_part += [i] * len(cut)
-        outputs: list[list[list[int]]] = [[] for _ in lines]
-        found = self._search(parts)
-        for i, output in zip(line_of_part, found, strict=True):
-            outputs[i].append(output)
+        found: list[list[list[Hypothesis]]] = [[] for _ in lines]
+        for i, hypotheses in zip(line_of_part, self._search(parts, n), strict=True):
+            found[i].append(hypotheses)
         return [
-            Translation(" ".join(decode_ids(self._vocabulary, output)), sum(len(tokens) + 1 for tokens in output))
-            for output in outputs
+            [self._join(of_parts) for of_parts in zip(*by_part, strict=False)] or [Translation("", 0)]
+            for by_part in found
         ]
 
-    def _search(self, sources: list[list[int]]) -> list[list[int]]:
-        """The best output of each source, both token ids; batch by batch, the longest first."""
+    def _search(self, sources: list[list[int]], n: int) -> list[list[Hypothesis]]:
+        """The `n` best outputs of each source (token ids); batch by batch, the longest first."""
         settings = self.settings
-        best: list[list[int]] = [[] for _ in sources]
-        for rows in batches([len(source) for source in sources], settings.batch_tokens):
+        best: list[list[Hypothesis]] = [[] for _ in sources]
+        for rows in batches([len(source) for source in sources], settings):
             source_BS = pad_sequence([torch.tensor(sources[i]) for i in rows], batch_first=True, padding_value=PAD_ID)
             found = beam_search(
                 self._model,
@@ -117,10 +145,20 @@ class Translator:
                 beam_size=settings.beam_size,
                 length_penalty=settings.length_penalty,
                 max_extra_tokens=settings.max_extra_tokens,
+                n_best=n,
             )
             for i, hypotheses in zip(rows, found, strict=True):
-                best[i] = hypotheses[0].tokens
+                best[i] = hypotheses
         return best
+
+    def _join(self, parts: Sequence[Hypothesis]) -> Translation:
+        """One output of a line from those of its parts."""
+        return Translation(
+            " ".join(decode_ids(self._vocabulary, [part.tokens for part in parts])),
+            sum(len(part.tokens) + 1 for part in parts),
+            sum(part.score for part in parts),
+            sum(part.log_probability for part in parts),
+        )
 
     def _cut(self, tokens: list[int]) -> list[list[int]]:
         """Parts of at most the longest length, each ending in END_ID, cut before a word where there is one."""
@@ -134,15 +172,17 @@ class Translator:
         return [*parts, [*tokens, END_ID]]
 
 
-def batches(lengths: Iterable[int], batch_tokens: int) -> Iterator[list[int]]:
-    """Row numbers, the longest first, in batches of at most `batch_tokens` with padding, or of one longer row."""
-    batch: list[int] = []
-    longest = 0
-    for row, length in sorted(enumerate(lengths), key=lambda item: -item[1]):
-        if batch and longest * (len(batch) + 1) > batch_tokens:
-            yield batch
-            batch = []
-        longest = longest if batch else length
-        batch.append(row)
-    if batch:
-        yield batch
+def batches(lengths: Sequence[int], settings: DecodingSettings) -> Iterator[list[int]]:
+    """Row numbers, the longest first, in batches of at most `batch_tokens` source tokens, padding counted.
+
+    If every hypothesis of a batch grew to its greatest length, there would be DECODED_PER_SOURCE_TOKEN times as many
+    tokens at most. A row that is too long for both limits is a batch of its own.
+    """
+    rows = sorted(range(len(lengths)), key=lambda row: -lengths[row])
+    first = 0
+    while first < len(rows):
+        longest = lengths[rows[first]]
+        decoded = settings.beam_size * (longest + settings.max_extra_tokens)
+        n_rows = min(settings.batch_tokens // longest, DECODED_PER_SOURCE_TOKEN * settings.batch_tokens // decoded)
+        yield rows[first : first + max(1, n_rows)]
+        first += max(1, n_rows)

@@ -2,17 +2,14 @@
 
 aiayn bench train                       a training step, in real target tokens a second
 aiayn bench train --size base --json
+aiayn bench decode model --src test.en --ref test.de --lang de     beam search, in sentences a second
 """
 
 import typer
 
-from workflows import benchmark_training
+from workflows import benchmark_decoding, benchmark_training
 from workflows.command import help_text
 
 app = typer.Typer(no_args_is_help=True, help=help_text(__doc__), rich_markup_mode=None)
 app.command("train")(benchmark_training.train)
-
-
-@app.callback()
-def _bench() -> None:
-    """Keeps `train` a command of its own while there is no other."""
+app.command("decode")(benchmark_decoding.decode)

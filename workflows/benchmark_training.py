@@ -17,22 +17,20 @@ Needs neither Ray nor MLflow. MarianMT takes part where `transformers` is instal
 
 import json
 import os
-import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 from model.config import BASE, BIG, TransformerConfig
 from pipeline.errors import UserError
-from workflows.command import INTERRUPTED, console, run_app
-from workflows.contender_processes import ContenderError, ContenderProcess
+from workflows.benchmarks import find_device, is_installed, one_of, watched
+from workflows.command import console, run_app
+from workflows.contender_processes import ContenderProcess, Running
 from workflows.training_rates import IN_RAY, MARIAN, OURS, TORCH, Rates, figures, print_table
 
 if TYPE_CHECKING:  # it imports torch
@@ -87,7 +85,7 @@ def measure(size: Size, options: Options, show: Callable[[str], object] = str) -
     from workflows import contenders
     from workflows.synthetic_pairs import LENGTHS, write_dataset
 
-    device = _device(options.device)
+    device = find_device(options.device)
     updates = options.updates or (size.gpu_updates if device == "gpu" else size.cpu_updates)
     with tempfile.TemporaryDirectory(prefix="aiayn-bench-") as folder, ExitStack() as stack:
         show("writing sentence pairs")
@@ -104,10 +102,11 @@ def measure(size: Size, options: Options, show: Callable[[str], object] = str) -
 
         def start(
             name: str, make: "Callable[[Workload], Contender]", environment: Mapping[str, str] | None = None
-        ) -> _Running:
+        ) -> Running[Rates]:
             show(f"warming up {name}")
             process = ContenderProcess(make, workload, environment=environment)
-            running = _Running(Rates(name), stack.enter_context(process))
+            mend = "lower --batch-tokens or take a smaller --size" if name == OURS else ""
+            running = stack.enter_context(Running(Rates(name), [process], mend))
             running.rates.dtype = running.call("warm_up") or ""
             return running
 
@@ -142,50 +141,6 @@ def measure(size: Size, options: Options, show: Callable[[str], object] = str) -
     return described | figures([running.rates for running in all_running], matmul_rates, updates)
 
 
-@dataclass
-class _Running:
-    """A contender at work."""
-
-    rates: Rates
-    process: ContenderProcess
-
-    def call(self, method: str, *arguments: Any) -> Any:
-        """The method's result; None of a peer that has failed. Raises UserError where ours fails."""
-        if self.rates.failed:
-            return None
-        try:
-            return self.process.call(method, *arguments)
-        except ContenderError as error:
-            if self.rates.name == OURS:
-                raise UserError(f"our training: {error}; lower --batch-tokens or take a smaller --size") from None
-            self.rates.failed = str(error)
-            self.process.end()
-            return None
-
-
-def is_installed(package: str) -> bool:
-    """Whether it can be imported."""
-    try:
-        return find_spec(package) is not None
-    except ImportError:
-        return False
-
-
-def _device(name: str) -> Literal["cpu", "gpu"]:
-    import torch
-
-    has_gpu = torch.cuda.is_available()
-    if name == "gpu" and not has_gpu:
-        raise UserError("--device gpu: torch finds no GPU here; take cpu, or auto")
-    return "gpu" if has_gpu and name != "cpu" else "cpu"
-
-
-def _one_of(option: str, value: str, choices: Sequence[str]) -> str:
-    if value not in choices:
-        raise UserError(f"{option} {value}: choose one of {', '.join(choices)}")
-    return value
-
-
 def train(
     size: Annotated[str, typer.Option(help="small (3+3 layers, 256), base or big (the paper's).")] = "small",
     vocabulary_size: Annotated[
@@ -210,22 +165,17 @@ def train(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """The training step beside torch.nn.Transformer and MarianMT, in real target tokens a second."""
-    chosen = SIZES[_one_of("--size", size, list(SIZES))]
+    chosen = SIZES[one_of("--size", size, list(SIZES))]
     if lengths:
-        chosen = replace(chosen, lengths=_one_of("--lengths", lengths, ("multi30k", "wmt14")))
+        chosen = replace(chosen, lengths=one_of("--lengths", lengths, ("multi30k", "wmt14")))
     if vocabulary_size:
         chosen = replace(chosen, model=replace(chosen.model, vocabulary_size=vocabulary_size))
-    _one_of("--device", device, ("auto", "cpu", "gpu"))
-    _one_of("--precision", precision, ("auto", "float32", "bfloat16"))
+    one_of("--device", device, ("auto", "cpu", "gpu"))
+    one_of("--precision", precision, ("auto", "float32", "bfloat16"))
     if ray and not is_installed("ray"):
         raise UserError("--ray: Ray is not installed; leave the option out, or pip install 'ray[train]'")
     options = Options(batch_tokens, device, precision, threads, rounds, updates, ray)
-    try:
-        with Console(stderr=True).status("starting") as status:
-            result = measure(chosen, options, status.update)
-    except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)
-        raise SystemExit(INTERRUPTED) from None
+    result = watched(lambda show: measure(chosen, options, show))
     if as_json:
         typer.echo(json.dumps(result))
         return

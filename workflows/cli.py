@@ -5,13 +5,13 @@ aiayn train prepared/dataset --out run                  token ids -> checkpoints
 aiayn average run --out model                           checkpoints -> one model
 aiayn translate model < text.en > text.de
 aiayn score --hyp text.de --ref reference.de --lang de
+aiayn export ctranslate2 model --out fast               a model for CTranslate2
 aiayn bench train                                       this machine's training step beside others'
 """
 
 import json
 import os
 import sys
-from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
@@ -19,9 +19,10 @@ import typer
 
 from pipeline.artifacts import Context, EncodedDataset, TrainingRun, publish
 from pipeline.errors import UserError
-from workflows import bench
+from workflows import bench, export
 from workflows.command import console, help_text, run_app
 from workflows.profiles import Profile, Recipe, load_profile
+from workflows.translate import N_BEST_LINE, TranslationWriter, translate_stream, translate_typed
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -30,10 +31,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+app.add_typer(export.app, name="export")
 app.add_typer(bench.app, name="bench")
-
-CHUNK_LINES = 2000
-"""Lines of standard input translated together: enough to batch by length, few enough to stream."""
 
 ProfileOption = Annotated[
     str | None, typer.Option("--profile", help="Settings to start from: embedded or multi30k.  [default: embedded]")
@@ -150,13 +149,19 @@ def translate(
     beam_size: Annotated[int, typer.Option(min=1, help="Hypotheses kept open; 1 is greedy.")] = 4,
     length_penalty: Annotated[float, typer.Option(min=0, help="α of ((5 + |y|) / 6)^α.")] = 0.6,
     max_extra_tokens: Annotated[int, typer.Option(min=1, help="Longest output: tokens of the input plus this.")] = 50,
+    n_best: Annotated[int, typer.Option(min=1, help=f"Translations a sentence; above 1, lines of {N_BEST_LINE}.")] = 1,
+    scores: Annotated[
+        bool,
+        typer.Option("--scores", help="Begin a line with log P / penalty and a tab; an n-best list has both anyway."),
+    ] = False,
     batch_tokens: Annotated[int, typer.Option(min=1, help="Source tokens decoded at once.")] = 4096,
     threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0: all.")] = 0,
 ) -> None:
-    """Standard input to standard output, a sentence a line (paper §6.1)."""
+    """Standard input to standard output, a sentence a line (paper §6.1); on a terminal, as you type."""
+    if n_best > beam_size:
+        raise UserError(f"--n-best {n_best}: the beam finds {beam_size}; ask for fewer or set --beam-size {n_best}")
     import torch
 
-    from pipeline.lines import lines_of
     from pipeline.settings import DecodingSettings
     from pipeline.translation import Translator
 
@@ -171,11 +176,11 @@ def translate(
     translator = Translator(
         _folder(model, "model.safetensors", "average"), settings, "cuda" if torch.cuda.is_available() else "cpu"
     )
-    lines = lines_of(sys.stdin.buffer, "standard input")
-    while chunk := list(islice(lines, CHUNK_LINES)):
-        for hypothesis in translator.translate(chunk):
-            sys.stdout.buffer.write(hypothesis.encode() + b"\n")
-        sys.stdout.buffer.flush()
+    writer = TranslationWriter(translator, n_best, scores)
+    if sys.stdin.isatty():
+        translate_typed(writer, str(model))
+    else:
+        translate_stream(writer)
 
 
 @app.command()

@@ -4,7 +4,7 @@
         ours.call("round", 10)
 
 A contender is any object; its methods are called through a pipe, one at a time, and the other processes wait at their
-pipes meanwhile.
+pipes meanwhile. `Running` is a contender at work, with what becomes of one that fails.
 """
 
 import multiprocessing
@@ -12,11 +12,12 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from pipeline.errors import UserError
 
@@ -24,7 +25,7 @@ OUT_OF_MEMORY = "out of memory"
 
 
 class ContenderError(Exception):
-    """Why a contender can go no further: out of memory, a library missing, or dead; the message says which."""
+    """Why a contender can go no further: out of memory, a library missing, refused, or dead; the message says which."""
 
 
 class ContenderProcess:
@@ -52,11 +53,20 @@ class ContenderProcess:
     def call(self, method: str, *arguments: Any) -> Any:
         """What the contender's method returns.
 
-        Raises ContenderError where the process is out of memory, lacks a library or has died, UserError where the
-        method raised it.
+        Raises ContenderError where the process is out of memory, lacks a library or has died, and both that and
+        UserError where the method raised it.
         """
-        try:
+        self.send(method, *arguments)
+        return self.receive()
+
+    def send(self, method: str, *arguments: Any) -> None:
+        """Begins a call, whose result `receive` waits for; other processes can compute meanwhile."""
+        with suppress(OSError):  # of a dead process, which `receive` tells
             self._pipe.send((method, arguments))
+
+    def receive(self) -> Any:
+        """What the method begun last returns; raises as `call` does."""
+        try:
             result = self._pipe.recv()
         except (EOFError, OSError):
             raise ContenderError(self._death()) from None
@@ -84,6 +94,61 @@ class ContenderProcess:
         self._pipe.close()
 
 
+class Measured(Protocol):
+    """What is known of a contender."""
+
+    name: str
+    failed: str | None
+    """Why it has no figures."""
+
+
+MeasuredT = TypeVar("MeasuredT", bound=Measured)
+
+
+@dataclass
+class Running(Generic[MeasuredT]):
+    """A contender at work, in one process or in several that share its work; leaving the `with` block ends them."""
+
+    rates: MeasuredT
+    processes: Sequence[ContenderProcess]
+    mend: str = ""
+    """What to do where it fails, which then ends the benchmark; empty for a peer, which is left out of what follows."""
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """What the method of the first process returns; None of a peer that has failed.
+
+        Raises UserError where the method raised it, or where a contender fails that is no peer.
+        """
+        return (self.call_each(method, [arguments]) or [None])[0]
+
+    def call_each(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any] | None:
+        """As `call`, in as many processes at once as there are tuples of arguments."""
+        if self.rates.failed:
+            return None
+        processes = self.processes[: len(arguments)]
+        try:
+            for process, given in zip(processes, arguments, strict=True):
+                process.send(method, *given)
+            return [process.receive() for process in processes]
+        except ContenderError as error:
+            if self.mend:
+                raise UserError(f"{self.rates.name}: {error}; {self.mend}") from None
+            self.rates.failed = str(error)
+            self.end()
+            return None
+
+    def __enter__(self) -> "Running[MeasuredT]":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Kills the processes."""
+        for process in self.processes:
+            process.end()
+
+
 def peak_memory_gb() -> float:
     """Most resident memory this process has had so far."""
     with suppress(OSError):  # Linux; its ru_maxrss is inherited from the process that started this one
@@ -102,7 +167,7 @@ def _serve(pipe: Connection, make: Callable[..., Any], arguments: tuple[Any, ...
             try:
                 contender = contender or make(*arguments)
                 result = getattr(contender, method)(*method_arguments)
-            except UserError as error:
+            except (UserError, ContenderError) as error:
                 result = error
             except ImportError as error:
                 result = ContenderError(" ".join(str(error).split()))

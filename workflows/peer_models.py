@@ -1,4 +1,4 @@
-"""The peers of `aiayn bench train`: other libraries' Transformers, made into the paper's model as far as they allow.
+"""The peers of `aiayn bench`: other libraries' Transformers, made into the paper's model as far as they allow.
 
 Both have biases in their attention projections, which the paper has not. torch's module drops out attention weights and
 ReLU outputs as well, as in everyone's use of it; MarianMT, like the paper, does not. With dropout 0, biases 0 and
@@ -8,12 +8,14 @@ Shapes: B batch, S source length, T target length, L either, D = d_model, V voca
 """
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from model.config import BEGIN_ID, END_ID, PAD_ID, TransformerConfig
 from model.positions import sinusoids
+from model.transformer import Transformer
 
 
 class TorchTransformer(nn.Module):
@@ -103,3 +105,56 @@ class Marian(nn.Module):
         output = self.marian(input_ids=source_BS, attention_mask=source_BS != PAD_ID, decoder_input_ids=inputs_BT)
         logits_BTV: Tensor = output.logits
         return logits_BTV
+
+
+@torch.no_grad()
+def copy_weights(ours: Transformer, peer: Marian) -> None:
+    """Our weights into MarianMT, 0 into the biases that the paper has not, so that both compute the same.
+
+    Its sinusoids stand all sines first, so the dimensions of ours are put in that order. Raises ValueError where
+    n_heads · d_k or n_heads · d_v is not d_model, as MarianMT has it.
+    """
+    config = ours.config
+    if not config.n_heads * config.d_k == config.n_heads * config.d_v == config.d_model:
+        raise ValueError(f"MarianMT has d_k = d_v = d_model / n_heads, not {config.d_k} and {config.d_v}")
+    order = torch.cat((torch.arange(0, config.d_model, 2), torch.arange(1, config.d_model, 2)))
+
+    def linear(weight: Tensor, theirs: nn.Linear, bias: Tensor | None, sides: str) -> None:
+        rows = weight[order] if "out" in sides else weight
+        theirs.weight.copy_(rows[:, order] if "in" in sides else rows)
+        if bias is not None:
+            theirs.bias.copy_(bias[order] if "out" in sides else bias)
+        else:
+            theirs.bias.zero_()
+
+    def norm(mine: Any, theirs: Any) -> None:
+        theirs.weight.copy_(mine.weight[order])
+        theirs.bias.copy_(mine.bias[order])
+
+    def attention(mine: Any, theirs: Any) -> None:
+        keys, values = mine.w_kv.weight.chunk(2)
+        linear(mine.w_q.weight, theirs.q_proj, None, "in")
+        linear(keys, theirs.k_proj, None, "in")
+        linear(values, theirs.v_proj, None, "in")
+        linear(mine.w_o.weight, theirs.out_proj, None, "out")
+
+    def feed_forward(mine: Any, theirs: Any) -> None:
+        linear(mine.feed_forward.w_1.weight, theirs.fc1, mine.feed_forward.w_1.bias, "in")
+        linear(mine.feed_forward.w_2.weight, theirs.fc2, mine.feed_forward.w_2.bias, "out")
+        norm(mine.feed_forward_norm, theirs.final_layer_norm)
+
+    model = peer.marian.model
+    model.shared.weight.copy_(ours.embedding.weight[:, order])  # embedding of both sides and projection
+    if ours.positions is not None:
+        for side in (model.encoder, model.decoder):
+            side.embed_positions.weight.copy_(ours.positions.weight[:, order])
+    for mine, theirs in zip(ours.encoder, model.encoder.layers, strict=True):
+        attention(mine.attention, theirs.self_attn)
+        norm(mine.attention_norm, theirs.self_attn_layer_norm)
+        feed_forward(mine, theirs)
+    for mine, theirs in zip(ours.decoder, model.decoder.layers, strict=True):
+        attention(mine.self_attention, theirs.self_attn)
+        norm(mine.self_attention_norm, theirs.self_attn_layer_norm)
+        attention(mine.cross_attention, theirs.encoder_attn)
+        norm(mine.cross_attention_norm, theirs.encoder_attn_layer_norm)
+        feed_forward(mine, theirs)

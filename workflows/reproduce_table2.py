@@ -137,9 +137,11 @@ def main(
         table = table2.Table(artifact.folder)
         for cell in cells:
             send_curves(tracker, cell.training.fingerprint, TrainingRun(cell.training.folder(stages_folder)))
-            measured = Measured.from_artifacts(substitute(cell.inputs, lambda step: step.artifact(stages_folder)))
+            inputs = substitute(cell.inputs, lambda step: step.artifact(stages_folder))
+            measured = Measured.from_artifacts(inputs)
             if measured:
                 send_results(tracker, cell.training.fingerprint, measured)
+                tracker.translator(cell.training.fingerprint, inputs.checkpoint)
         tracker.artifacts(table.folder, target.fingerprint)
     console.print()
     console.print(table2.render_terminal(table.load(), console.width))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
+from workflows.benchmarks import ratio
 from workflows.command import console
 
 if TYPE_CHECKING:  # it imports torch
@@ -76,11 +77,7 @@ def figures(contenders: Sequence[Rates], matmul_rates: Sequence[float], updates:
 
 
 def _ratio(name: str, ours: Rates, peer: Rates | None) -> dict[str, Any]:
-    """Ours over a peer's: of the medians, then least and most over the rounds; None where the peer has no figures."""
-    if not (peer and ours.tokens_s and peer.tokens_s):
-        return {name: None, f"{name}_spread": None}
-    by_round = [mine / theirs for mine, theirs in zip(ours.tokens_s_by_round, peer.tokens_s_by_round, strict=True)]
-    return {name: ours.tokens_s / peer.tokens_s, f"{name}_spread": [min(by_round), max(by_round)]}
+    return ratio(name, ours.tokens_s_by_round, peer.tokens_s_by_round if peer and not peer.failed else [])
 
 
 def print_table(result: dict[str, Any]) -> None:

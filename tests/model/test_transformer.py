@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from model.attention import MultiHeadAttention
 from model.config import END_ID, PAD_ID, TransformerConfig
 from model.dropout import Dropout
+from model.incremental import IncrementalDecoder
 from model.loss import smoothed_cross_entropy
 from model.positions import sinusoids
 from model.training_step import shift_right
@@ -164,9 +165,10 @@ def test_cached_decoding_is_uncached_decoding(positions: Any) -> None:
     model = random_model(replace(TINY, d_k=5, d_v=3, positions=positions)).eval()
     source_BS, tokens_BWT = SOURCE_BS, torch.full((3, 1, 1), 2)
     with torch.no_grad():
-        cache = model.start(source_BS)
+        decoder = IncrementalDecoder(model)
+        cache = decoder.start(source_BS)
         for step, width in enumerate((1, 4, 3, 3, 5, 2)):
-            stepped_BWV = model.step(tokens_BWT[:, :, -1], cache)
+            stepped_BWV = decoder.step(tokens_BWT[:, :, -1], cache)[:, :, :23]
             for row_S, tokens_WT, stepped_WV in zip(source_BS, tokens_BWT, stepped_BWV, strict=True):
                 hidden_WTD = model(row_S.expand(len(tokens_WT), -1), tokens_WT)
                 torch.testing.assert_close(model.logits(hidden_WTD[:, -1]), stepped_WV, rtol=1e-10, atol=1e-10)

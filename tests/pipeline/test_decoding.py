@@ -1,10 +1,7 @@
-"""Translation in one process and by Ray actors, with a real sentencepiece model and random weights."""
+"""Translation by Ray actors, with a real sentencepiece model and random weights."""
 
-import dataclasses
 import json
 import os
-import resource
-import shutil
 import signal
 import time
 from pathlib import Path
@@ -12,139 +9,26 @@ from typing import Any
 
 import pytest
 import ray
-import torch
-from safetensors.torch import save_file
+from tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
 
-from model.config import END_ID, TransformerConfig
-from model.transformer import Transformer
-from pipeline import decoding, vocabulary
+from pipeline import decoding
 from pipeline.artifacts import Checkpoint, Context, Corpus
 from pipeline.errors import UserError
 from pipeline.lines import read_lines
-from pipeline.settings import DecodingSettings, VocabularySettings
-from pipeline.translation import LONGEST_TOKENS, Translator, batches
+from pipeline.settings import DecodingSettings
+from pipeline.translation import Translator
 
-SENTENCES = [
-    "Two dogs run over the grass .",
-    "",
-    "A man in a blue shirt is standing on a ladder cleaning a window .",
-    "A dog .",
-    "   ",
-    "Two men are standing near a large red ladder and the small dog runs over the blue grass .",
-    "The window is red .",
-]
 FAST = DecodingSettings(max_extra_tokens=5)
-
-
-def write_split(corpus: Corpus, split: str, lines: list[str]) -> None:
-    (corpus.folder / split).mkdir()
-    for language in ("en", "de"):
-        text = "".join(line + "\n" for line in lines)
-        corpus.shard_path(split, 0, language).write_text(text, encoding="utf-8", newline="\n")
 
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Corpus:
-    """A training split and two test sets of seven and forty-two lines, two of seven blank."""
-    corpus = Corpus(tmp_path / "corpus")
-    corpus.folder.mkdir()
-    splits = {"train": [s for s in SENTENCES if s.strip()], "first": SENTENCES, "second": SENTENCES[::-1] * 6}
-    for split, lines in splits.items():
-        write_split(corpus, split, lines)
-    corpus.describe(("en", "de"), {split: [len(lines)] for split, lines in splits.items()}, {})
-    return corpus
-
-
-def make_checkpoint(folder: Path, corpus: Corpus, **more: Any) -> Checkpoint:
-    folder.mkdir()
-    learned = vocabulary.learn(Context(folder), corpus, VocabularySettings(size=60))
-    learned.path.rename(folder / "joint.model")
-    torch.manual_seed(1)
-    config = TransformerConfig(60, 1, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8, **more)
-    save_file(Transformer(config).state_dict(), folder / "model.safetensors")
-    Checkpoint(folder).write_json("model.json", dataclasses.asdict(config))
-    return Checkpoint(folder)
+    return make_corpus(tmp_path / "corpus")
 
 
 @pytest.fixture
 def checkpoint(tmp_path: Path, corpus: Corpus) -> Checkpoint:
     return make_checkpoint(tmp_path / "checkpoint", corpus)
-
-
-def test_translation_keeps_order_whatever_the_batches(checkpoint: Checkpoint) -> None:
-    """Lines alone, in small and in large batches give the same lines in the order of the input; blank gives empty."""
-    one = Translator(checkpoint.folder, FAST, "cpu")
-    many = Translator(checkpoint.folder, FAST.model_copy(update={"batch_tokens": 60}), "cpu")
-    together = one.translate(SENTENCES)
-    assert together == many.translate(SENTENCES)
-    assert together == [one.translate([line])[0] for line in SENTENCES]
-    assert [bool(text) for text in together] == [bool(line.strip()) for line in SENTENCES]
-    assert len(set(together)) > 3
-    assert one.translate([]) == []
-
-
-def test_batches_hold_each_row_once_within_the_budget() -> None:
-    """Every row once, the longest first, no batch above the budget with its padding but a single longer row."""
-    lengths = [3, 900, 7, 7, 1, 20, 12, 3, 150, 2]
-    planned = list(batches(lengths, 100))
-    assert sorted(row for batch in planned for row in batch) == list(range(len(lengths)))
-    assert [len(batch) for batch in planned[:2]] == [1, 1]
-    for batch in planned:
-        assert len(batch) == 1 or len(batch) * max(lengths[row] for row in batch) <= 100
-    firsts = [lengths[batch[0]] for batch in planned]
-    assert firsts == sorted(firsts, reverse=True)
-
-
-def test_overlong_line_is_translated_in_parts(tmp_path: Path, corpus: Corpus) -> None:
-    """A line beyond the learned positions is cut before words; its parts are translated as lines and joined."""
-    checkpoint = make_checkpoint(tmp_path / "learned", corpus, positions="learned", max_positions=40)
-    translator = Translator(checkpoint.folder, FAST, "cpu")
-    line = " ".join(sentence for sentence in SENTENCES * 2 if sentence.strip())
-    processor = vocabulary.load(checkpoint.folder / "joint.model")
-    parts = translator._cut([*processor.encode(line), END_ID])
-    assert len(parts) > 3
-    assert max(len(part) for part in parts) <= 40
-    texts = [processor.decode(part[:-1]) for part in parts]
-    assert " ".join(texts) == line
-    assert translator.translate([line, "A dog ."])[0] == " ".join(translator.translate(texts))
-
-
-def test_overlong_line_takes_bounded_memory(checkpoint: Checkpoint) -> None:
-    """Attention over 60 000 tokens at once would take 14 GB a head; in parts the process grows by less than one."""
-    settings = DecodingSettings(beam_size=1, max_extra_tokens=1)
-    translator = Translator(checkpoint.folder, settings, "cpu")
-    with torch.no_grad():  # a model that ends at once, so that the search takes no time
-        translator._model.embedding.weight[END_ID] = 9 * torch.ones(16)
-        translator._model.decoder[-1].feed_forward_norm.bias.fill_(1.0)
-    before_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    n_tokens = translator.translations(["dog " * 20_000])[0].n_tokens
-    assert n_tokens >= len(vocabulary.load(checkpoint.folder / "joint.model").encode("dog " * 20_000)) / LONGEST_TOKENS
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb < 1e6
-
-
-@pytest.mark.parametrize("name", ["model.safetensors", "model.json", "joint.model"])
-@pytest.mark.parametrize("harm", ["missing", "cut", "foreign"])
-def test_bad_checkpoint_is_one_clear_line(
-    checkpoint: Checkpoint, corpus: Corpus, tmp_path: Path, name: str, harm: str
-) -> None:
-    """A file that is missing, cut in half or of another model is a UserError of one line that names the folder."""
-    path = checkpoint.folder / name
-    if harm == "missing":
-        path.unlink()
-    elif harm == "cut":
-        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    elif name == "joint.model":
-        other = Context(tmp_path / "other")
-        other.folder.mkdir()
-        shutil.copyfile(vocabulary.learn(other, corpus, VocabularySettings(size=64)).path, path)
-    elif name == "model.json":
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"d_ff": 64}))
-    else:
-        save_file({"weight": torch.ones(2)}, path)
-    with pytest.raises(UserError) as raised:
-        Translator(checkpoint.folder, FAST, "cpu")
-    assert str(checkpoint.folder) in str(raised.value)
-    assert "\n" not in str(raised.value)
 
 
 def run(checkpoint: Checkpoint, corpus: Corpus, folder: Path, settings: DecodingSettings, emit: Any = None) -> Path:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from process_tree import children, is_alive, wait_for_end
 
 from model.config import OptimizerConfig, TransformerConfig
 from model.training_step import TrainingStep
@@ -27,7 +27,7 @@ from workflows.benchmark_training import SMALL, Options, Size
 from workflows.contender_in_ray import OursInRay
 from workflows.contender_processes import ContenderError, ContenderProcess
 from workflows.contenders import PlainLoop, Round, Work, Workload
-from workflows.peer_models import Marian, TorchTransformer
+from workflows.peer_models import Marian, TorchTransformer, copy_weights
 from workflows.synthetic_pairs import LENGTHS, PairLengths, draw_lengths, write_dataset
 from workflows.training_rates import IN_RAY, MARIAN, OURS, TORCH, Rates, figures
 
@@ -100,69 +100,25 @@ def _as_torch(ours: Transformer, peer: TorchTransformer) -> None:
         theirs.norm3.load_state_dict(mine.feed_forward_norm.state_dict())
 
 
-def _as_marian(ours: Transformer, peer: Marian) -> None:
-    """Our weights in MarianMT; its sinusoids stand all sines first, so the dimensions of ours are put in that order."""
-    d_model = ours.config.d_model
-    order = torch.cat((torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)))
-
-    def linear(weight: torch.Tensor, theirs: nn.Linear, bias: torch.Tensor | None, sides: str) -> None:
-        rows = weight[order] if "out" in sides else weight
-        theirs.weight.copy_(rows[:, order] if "in" in sides else rows)
-        if bias is not None:
-            theirs.bias.copy_(bias[order] if "out" in sides else bias)
-        elif theirs.bias is not None:
-            theirs.bias.zero_()
-
-    def norm(mine: Any, theirs: Any) -> None:
-        theirs.weight.copy_(mine.weight[order])
-        theirs.bias.copy_(mine.bias[order])
-
-    def attention(mine: Any, theirs: Any) -> None:
-        keys, values = mine.w_kv.weight.chunk(2)
-        linear(mine.w_q.weight, theirs.q_proj, None, "in")
-        linear(keys, theirs.k_proj, None, "in")
-        linear(values, theirs.v_proj, None, "in")
-        linear(mine.w_o.weight, theirs.out_proj, None, "out")
-
-    def layer(mine: Any, theirs: Any) -> None:
-        linear(mine.feed_forward.w_1.weight, theirs.fc1, mine.feed_forward.w_1.bias, "in")
-        linear(mine.feed_forward.w_2.weight, theirs.fc2, mine.feed_forward.w_2.bias, "out")
-        norm(mine.feed_forward_norm, theirs.final_layer_norm)
-
-    model = peer.marian.model
-    model.shared.weight.copy_(ours.embedding.weight[:, order])
-    assert peer.marian.lm_head.weight is model.shared.weight
-    assert model.decoder.embed_tokens.weight is model.shared.weight
-    for mine, theirs in zip(ours.encoder, model.encoder.layers, strict=True):
-        attention(mine.attention, theirs.self_attn)
-        norm(mine.attention_norm, theirs.self_attn_layer_norm)
-        layer(mine, theirs)
-    for mine, theirs in zip(ours.decoder, model.decoder.layers, strict=True):
-        attention(mine.self_attention, theirs.self_attn)
-        attention(mine.cross_attention, theirs.encoder_attn)
-        norm(mine.self_attention_norm, theirs.self_attn_layer_norm)
-        norm(mine.cross_attention_norm, theirs.encoder_attn_layer_norm)
-        layer(mine, theirs)
-
-
-@pytest.mark.parametrize("name", ["torch", "marian"])
+@pytest.mark.parametrize("name", ["torch", "marian", "marian, learned positions"])
 def test_peers_are_the_same_model(tmp_path: Path, name: str) -> None:
     """With dropout 0 and copied weights, norms made uneven, a peer's loss and gradient are ours: the work is equal."""
-    if name == "marian":
+    if name != "torch":
         pytest.importorskip("transformers")
     torch.manual_seed(0)
-    ours = Transformer(TINY)
+    config = replace(TINY, positions="learned", max_positions=100) if "learned" in name else TINY
+    ours = Transformer(config)
     with torch.no_grad():
         for parameter in ours.parameters():
             if parameter.dim() == 1:
                 parameter += 0.2 * torch.randn_like(parameter)
     peer = PlainLoop(
-        workload(tmp_path, TINY, replace(LENGTHS["multi30k"], pairs=500)),
+        workload(tmp_path, config, replace(LENGTHS["multi30k"], pairs=500)),
         TorchTransformer if name == "torch" else Marian,
         torch.float32,
     )
     with torch.no_grad():
-        (_as_torch if name == "torch" else _as_marian)(ours, peer.model)  # type: ignore[arg-type]
+        (_as_torch if name == "torch" else copy_weights)(ours, peer.model)  # type: ignore[arg-type]
     source_BS, target_BT = peer.updates.split.batch(np.arange(40))
     step = TrainingStep(ours, OptimizerConfig(), torch.float32)
     sums = step.accumulate(source_BS, target_BT, seed=0)
@@ -174,6 +130,13 @@ def test_peers_are_the_same_model(tmp_path: Path, name: str) -> None:
     layer = peer.model.transformer.encoder.layers[0] if name == "torch" else peer.model.marian.model.encoder.layers[0]  # type: ignore[union-attr]
     theirs = (layer.linear1 if name == "torch" else layer.fc1).weight.grad  # type: ignore[union-attr, operator, index]
     assert float(theirs.norm()) == pytest.approx(float(gradient.norm() / sums.n_tokens), rel=1e-3)
+
+
+def test_marian_has_one_size_of_head() -> None:
+    """A model that MarianMT cannot be is refused, not copied in part."""
+    pytest.importorskip("transformers")
+    with pytest.raises(ValueError, match="d_model / n_heads"):
+        copy_weights(Transformer(replace(TINY, d_k=8)), Marian(TINY))
 
 
 def test_loops_learn(tmp_path: Path) -> None:
@@ -239,7 +202,7 @@ def test_a_killed_contender_is_told() -> None:
             waiting.call("is_set")
     with ContenderProcess(threading.Event) as idle:
         pass
-    assert not _is_alive(idle.process.pid)
+    assert not is_alive(idle.process.pid)
 
 
 def _rates(name: str, seconds: list[float], failed: str | None = None, dtype: str = "float32") -> Rates:
@@ -274,17 +237,6 @@ def test_in_ray_the_same_updates(tmp_path: Path) -> None:
             assert in_ray.call("round", n_updates).work == alone.round(n_updates).work
 
 
-def _children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def _is_alive(pid: int | None) -> bool:
-    with suppress(ProcessLookupError):
-        os.kill(pid or 0, 0)
-        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    return False
-
-
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_ctrl_c_ends_all_processes(tmp_path: Path) -> None:
     """Ctrl-C, which all processes of a terminal get, ends them at once: status 130, one line, nothing left."""
@@ -292,11 +244,11 @@ def test_ctrl_c_ends_all_processes(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
     running = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
     try:
-        while len(_children(running.pid)) < 2:  # the first contender, and multiprocessing's tracker
+        while len(children(running.pid)) < 2:  # the first contender, and multiprocessing's tracker
             assert running.poll() is None
             time.sleep(0.1)
         time.sleep(0.5)
-        children = _children(running.pid)
+        pids = children(running.pid)
         os.killpg(running.pid, signal.SIGINT)
         _, errors = running.communicate(timeout=20)
     finally:
@@ -304,7 +256,7 @@ def test_ctrl_c_ends_all_processes(tmp_path: Path) -> None:
             os.killpg(running.pid, signal.SIGKILL)
     assert running.returncode == 130
     assert errors == "stopped\n"
-    assert not any(map(_is_alive, children))
+    assert wait_for_end(pids, timeout_s=10)
     assert not list(tmp_path.iterdir())
 
 

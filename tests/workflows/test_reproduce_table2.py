@@ -60,6 +60,8 @@ def test_one_cell_then_again_then_another_beam(
     (child,) = [run for run in runs if "mlflow.parentRunId" in run.data.tags]
     assert [point.step for point in client.get_metric_history(child.info.run_id, "dev_perplexity")] == [5, 10]
     assert {"tokens_s", "learning_rate", "gradient_norm", "sacrebleu.test"} <= child.data.metrics.keys()
+    (translator,) = client.search_logged_models([experiment.experiment_id])
+    assert (translator.source_run_id, translator.name) == (child.info.run_id, "en-de base")
 
     before = _stages(tmp_path)
     reproduce_table2.main(overrides=TINY, **arguments)
@@ -70,6 +72,7 @@ def test_one_cell_then_again_then_another_beam(
     after = _stages(tmp_path)
     changed = {kind for kind in after if after[kind] != before[kind]}
     assert changed == {"decoding", "scoring", "tabulating"}
+    assert len(client.search_logged_models([experiment.experiment_id])) == 1  # the same weights
 
 
 def _scoring_of_models(store: Path) -> set[str]:

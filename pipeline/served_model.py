@@ -1,0 +1,83 @@
+"""A trained model in MLflow's format: `mlflow models serve` answers requests with its translations.
+
+    export MLFLOW_TRACKING_URI=sqlite:///$PWD/runs/mlflow.db
+    mlflow models serve -m models:/m-... --env-manager local --port 5001
+    curl http://127.0.0.1:5001/invocations -H 'Content-Type: application/json' \\
+        -d '{"inputs": ["Two dogs run ."], "params": {"beam_size": 8}}'
+    {"predictions": ["Zwei Hunde rennen ."]}
+
+What is kept is the checkpoint as it is, the code of `model/` and `pipeline/`, and the name of this module, whose
+`_load_pyfunc` MLflow calls. So nothing is pickled, and it works where the project is not installed.
+"""
+
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import ValidationError
+
+from pipeline.artifacts import Checkpoint
+from pipeline.settings import DecodingSettings
+from pipeline.translation import Translator
+
+EXAMPLE = ["Two dogs run ."]
+LIBRARIES = ("numpy", "pyarrow", "pydantic", "safetensors", "sentencepiece", "torch")
+"""What translating needs besides MLflow itself."""
+
+
+class ServedTranslator:
+    """What MLflow calls: `predict`, from several threads at once."""
+
+    def __init__(self, checkpoint_folder: Path) -> None:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        self._translator = Translator(checkpoint_folder, DecodingSettings(), device)
+
+    def predict(self, sentences: Any, params: dict[str, Any] | None = None) -> list[str]:
+        """A translation of each row of the data frame's first column; `params` are fields of DecodingSettings.
+
+        Raises MlflowException, which the server answers with status 400, where one of them is out of range or a row
+        holds no text.
+        """
+        from mlflow.exceptions import MlflowException
+
+        lines = sentences.iloc[:, 0].tolist()
+        if not all(isinstance(line, str) for line in lines):
+            raise MlflowException.invalid_parameter_value("every sentence must be a string")
+        try:
+            settings = DecodingSettings(**(params or {}))
+        except ValidationError as error:
+            wrong = "; ".join(f"{detail['loc'][0]}: {detail['msg']}" for detail in error.errors())
+            raise MlflowException.invalid_parameter_value(wrong) from None
+        return self._translator.with_settings(settings).translate(lines)
+
+
+def _load_pyfunc(data_path: str) -> ServedTranslator:
+    """MLflow's way in."""
+    return ServedTranslator(Path(data_path))
+
+
+def save(folder: Path, checkpoint: Checkpoint, description: Any) -> None:
+    """Writes a checkpoint as an MLflow model into a new folder; `description` is its `mlflow.models.Model`."""
+    from mlflow import pyfunc
+    from mlflow.models import ModelSignature
+    from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema
+
+    defaults = DecodingSettings()
+    params = [
+        ParamSpec("beam_size", "long", defaults.beam_size),
+        ParamSpec("length_penalty", "double", defaults.length_penalty),
+        ParamSpec("max_extra_tokens", "long", defaults.max_extra_tokens),
+    ]
+    lines = Schema([ColSpec("string")])
+    root = Path(__file__).parents[1]
+    pyfunc.save_model(
+        folder,
+        loader_module=__name__,
+        data_path=str(checkpoint.folder),
+        code_paths=[str(root / "model"), str(root / "pipeline")],
+        mlflow_model=description,
+        signature=ModelSignature(lines, lines, ParamSchema(params)),
+        input_example=EXAMPLE,
+        pip_requirements=[f"{name}=={version(name).partition('+')[0]}" for name in LIBRARIES],  # PyPI has no "+cpu"
+    )

@@ -1,0 +1,174 @@
+"""A checkpoint and its CTranslate2 model side by side: the same log-probabilities, the same outputs."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
+from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
+
+from model.config import BEGIN_ID, END_ID, PAD_ID, TransformerConfig
+from model.search import beam_search
+from model.transformer import Transformer
+from pipeline import vocabulary
+from pipeline.checkpoints import write_weights
+from pipeline.errors import UserError
+from pipeline.exporting import SAME_SEARCH, SINUSOID_POSITIONS, export_ctranslate2
+
+ctranslate2 = pytest.importorskip("ctranslate2")
+KNOWN = [line for line in SENTENCES if line.strip()]
+LINES = [*KNOWN, "A dög ."]
+"""The last holds a character that the vocabulary lacks."""
+TINY = TransformerConfig(60, n_layers=2, d_model=32, d_ff=48, n_heads=2, d_k=16, d_v=16, dropout=0.0)
+MODELS: dict[str, dict[str, Any]] = {
+    "sinusoids": {},
+    "three layers": {"n_layers": 3},
+    "learned": {"n_layers": 1, "positions": "learned", "max_positions": 257},
+    "small heads": {"d_k": 4, "d_v": 4},
+}
+
+
+def ids(processor: Any, lines: list[str]) -> torch.Tensor:
+    sentences = [torch.tensor([*processor.encode(line), END_ID]) for line in lines]
+    return pad_sequence(sentences, batch_first=True, padding_value=PAD_ID)
+
+
+def shifted(target_BT: torch.Tensor) -> torch.Tensor:
+    return F.pad(target_BT[:, :-1], (1, 0), value=BEGIN_ID)
+
+
+def make_model(folder: Path, **more: Any) -> Transformer:
+    """A checkpoint that half learned to answer each line with another: its outputs are varied, and most of them end."""
+    make_checkpoint(folder, make_corpus(folder.with_name("corpus")))
+    source_BS = ids(vocabulary.load(folder / "joint.model"), KNOWN)
+    target_BT = source_BS.roll(1, dims=0)
+    torch.manual_seed(1)
+    model = Transformer(dataclasses.replace(TINY, **more))
+    adam = torch.optim.Adam(model.parameters(), lr=0.01)
+    loss = torch.tensor(torch.inf)
+    while loss > 0.5:
+        logits_BTV = model.logits(model(source_BS, shifted(target_BT)))
+        loss = F.cross_entropy(logits_BTV.flatten(0, 1), target_BT.flatten(), ignore_index=PAD_ID)
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+    write_weights(folder, model.state_dict(), dataclasses.asdict(model.config))
+    return model.eval()
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Transformer, Path]:
+    """A model and the folder that it was exported to."""
+    folder = tmp_path_factory.mktemp("exported")
+    model = make_model(folder / "checkpoint", **MODELS[request.param])
+    export_ctranslate2(folder / "checkpoint", folder / "out")
+    return model, folder / "out"
+
+
+def translator(folder: Path, **more: Any) -> Any:
+    return ctranslate2.Translator(str(folder), inter_threads=1, intra_threads=1, **more)
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_same_outputs(exported: tuple[Transformer, Path], beam_size: int) -> None:
+    """Pieces in, the pieces of our search out; an output that reached our limit, which theirs lacks, does not count."""
+    model, folder = exported
+    processor = vocabulary.load(folder / "joint.model")
+    source_BS = ids(processor, LINES)
+    ours = [best for (best,) in beam_search(model, source_BS, beam_size=beam_size, length_penalty=0)]
+    pieces = [processor.encode(line, out_type=str) for line in LINES]
+    theirs = translator(folder).translate_batch(pieces, beam_size=beam_size, **SAME_SEARCH)
+    compared = []
+    for source, best, found in zip(pieces, ours, theirs, strict=True):
+        if len(best.tokens) < len(source) + 50:
+            assert [processor.id_to_piece(i) for i in best.tokens] == found.hypotheses[0]
+            compared.append(tuple(best.tokens))
+    assert len(compared) >= 4
+    assert len(set(compared)) > 1
+
+
+def test_same_log_probabilities(exported: tuple[Transformer, Path]) -> None:
+    """Of every token of given outputs, END_ID last, in one batch of unequal lengths."""
+    model, folder = exported
+    processor = vocabulary.load(folder / "joint.model")
+    source_BS, target_BT = ids(processor, LINES), ids(processor, LINES[::-1])
+    with torch.inference_mode():
+        log_p_BTV = model.logits(model(source_BS, shifted(target_BT))).log_softmax(dim=-1)
+    log_p_BT = log_p_BTV.gather(2, target_BT[:, :, None])[:, :, 0]
+    pieces = [[processor.encode(line, out_type=str) for line in side] for side in (LINES, LINES[::-1])]
+    for expected_T, target_T, found in zip(log_p_BT, target_BT, translator(folder).score_batch(*pieces), strict=True):
+        assert found.log_probs == pytest.approx(expected_T[target_T != PAD_ID].tolist(), abs=1e-4)
+
+
+def test_lengths(exported: tuple[Transformer, Path]) -> None:
+    """Positions are those of the model to the last row of the table; with its bounds as options nothing is an error."""
+    model, folder = exported
+    n_positions = SINUSOID_POSITIONS if model.positions is None else model.config.max_positions
+    processor = vocabulary.load(folder / "joint.model")
+    line = " ".join(KNOWN * 20)
+    pieces = processor.encode(line, out_type=str)[: n_positions - 1]
+    target_1T = torch.tensor([[*map(processor.piece_to_id, pieces), END_ID]])
+    with torch.inference_mode():
+        log_p_TV = model.logits(model(target_1T, shifted(target_1T)))[0].log_softmax(dim=-1)
+    expected_T = log_p_TV.gather(1, target_1T[0, :, None])[:, 0]
+    ours = translator(folder)
+    assert ours.score_batch([pieces], [pieces], max_input_length=0)[0].log_probs == pytest.approx(
+        expected_T.tolist(), abs=1e-3
+    )
+    lengths = {"max_input_length": n_positions, "max_decoding_length": n_positions}
+    found = ours.translate_batch([pieces * 2], beam_size=1, suppress_sequences=[["</s>"]], **lengths)
+    assert len(found[0].hypotheses[0]) == n_positions
+    with pytest.raises(RuntimeError, match="position"):
+        ours.translate_batch([pieces * 2], beam_size=1, max_input_length=0)
+
+
+def test_rounded_weights(exported: tuple[Transformer, Path]) -> None:
+    """The same folder loads with 8-bit weights, whose log-probabilities are near, not equal."""
+    _, folder = exported
+    pieces = [vocabulary.load(folder / "joint.model").encode(line, out_type=str) for line in LINES]
+    exact, rounded = (
+        [
+            sum(found.log_probs) / len(found.log_probs)
+            for found in translator(folder, compute_type=name).score_batch(pieces, pieces)
+        ]
+        for name in ("float32", "int8")
+    )
+    assert exact != rounded
+    assert rounded == pytest.approx(exact, rel=0.05)
+
+
+def test_what_ctranslate2_cannot_express(tmp_path: Path) -> None:
+    """Keys and values of different sizes (rows B of Table 3) are refused in one line before anything is written."""
+    folder = tmp_path / "checkpoint"
+    make_checkpoint(folder, make_corpus(tmp_path / "corpus"))
+    config = dataclasses.replace(TINY, d_k=8)
+    write_weights(folder, Transformer(config).state_dict(), dataclasses.asdict(config))
+    with pytest.raises(UserError, match="d_k 8 and d_v 16") as raised:
+        export_ctranslate2(folder, tmp_path / "out")
+    assert "\n" not in str(raised.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path) -> None:
+    """Nothing is written beside other files, nor over a file."""
+    folder = make_checkpoint(tmp_path / "checkpoint", make_corpus(tmp_path / "corpus")).folder
+    before = sorted(path.name for path in folder.iterdir())
+    for out in (folder, folder / "model.json"):
+        with pytest.raises(UserError, match="exists already"):
+            export_ctranslate2(folder, out)
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_files_that_do_not_belong_together(tmp_path: Path) -> None:
+    """A vocabulary of another size is told, and so is a folder without a model."""
+    folder = make_checkpoint(tmp_path / "checkpoint", make_corpus(tmp_path / "corpus")).folder
+    config = dataclasses.replace(TINY, vocabulary_size=61)
+    write_weights(folder, Transformer(config).state_dict(), dataclasses.asdict(config))
+    with pytest.raises(UserError, match="has 60 pieces and the model 61"):
+        export_ctranslate2(folder, tmp_path / "out")
+    with pytest.raises(UserError, match="is missing"):
+        export_ctranslate2(tmp_path / "nowhere", tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,176 @@
+"""Translation in one process, with a real sentencepiece model and random weights."""
+
+import json
+import logging
+import resource
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
+
+from model.config import END_ID
+from model.search import beam_search, penalty
+from pipeline import vocabulary
+from pipeline.artifacts import Checkpoint, Context, Corpus
+from pipeline.errors import UserError
+from pipeline.settings import DecodingSettings, VocabularySettings
+from pipeline.translation import DECODED_PER_SOURCE_TOKEN, LONGEST_TOKENS, Translation, Translator, batches
+
+FAST = DecodingSettings(max_extra_tokens=5)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Corpus:
+    return make_corpus(tmp_path / "corpus")
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path, corpus: Corpus) -> Checkpoint:
+    return make_checkpoint(tmp_path / "checkpoint", corpus)
+
+
+def test_translation_keeps_order_whatever_the_batches(checkpoint: Checkpoint) -> None:
+    """Lines alone, in small and in large batches give the same lines in the order of the input; blank gives empty."""
+    one = Translator(checkpoint.folder, FAST, "cpu")
+    many = Translator(checkpoint.folder, FAST.model_copy(update={"batch_tokens": 60}), "cpu")
+    together = one.translate(SENTENCES)
+    assert together == many.translate(SENTENCES)
+    assert together == [one.translate([line])[0] for line in SENTENCES]
+    assert [bool(text) for text in together] == [bool(line.strip()) for line in SENTENCES]
+    assert len(set(together)) > 3
+    assert one.translate([]) == []
+
+
+def test_n_best_are_the_searchs_own(checkpoint: Checkpoint) -> None:
+    """Each line's outputs are those of a search for it alone: text, tokens and scores; the first is `translate`'s."""
+    translator = Translator(checkpoint.folder, FAST)
+    found = translator.n_best(SENTENCES, 3)
+    processor = vocabulary.load(checkpoint.folder / "joint.model")
+    for line, outputs in zip(SENTENCES, found, strict=True):
+        if not line.strip():
+            assert outputs == [Translation("", 0, 0.0, 0.0)]
+            continue
+        source_1S = torch.tensor([[*processor.encode(line), END_ID]])
+        (alone,) = beam_search(translator._model, source_1S, max_extra_tokens=5, n_best=3)
+        assert len(alone) == 3
+        assert [output.text for output in outputs] == [processor.decode(hypothesis.tokens) for hypothesis in alone]
+        assert [output.n_tokens for output in outputs] == [len(hypothesis.tokens) + 1 for hypothesis in alone]
+        assert [output.score for output in outputs] == pytest.approx([hypothesis.score for hypothesis in alone])
+        for output in outputs:
+            assert output.score == pytest.approx(output.log_probability / penalty(output.n_tokens, 0.6))
+        assert outputs[0].score > outputs[1].score > outputs[2].score
+    assert [outputs[0].text for outputs in found] == translator.translate(SENTENCES)
+    with pytest.raises(ValueError, match="at least 1"):
+        translator.n_best(SENTENCES, 0)
+
+
+def test_other_settings_share_the_model(checkpoint: Checkpoint) -> None:
+    """The same weights under a narrower beam give what a translator made with that beam gives."""
+    translator = Translator(checkpoint.folder, FAST)
+    greedy = FAST.model_copy(update={"beam_size": 1})
+    assert translator.with_settings(greedy).translate(SENTENCES) == Translator(checkpoint.folder, greedy).translate(
+        SENTENCES
+    )
+    assert translator.settings == FAST
+
+
+def test_batches_hold_each_row_once_within_the_budget() -> None:
+    """Every row once, the longest first, no batch above the budget with its padding but a single longer row."""
+    lengths = [3, 900, 7, 7, 1, 20, 12, 3, 150, 2]
+    planned = list(batches(lengths, DecodingSettings(batch_tokens=100, beam_size=1, max_extra_tokens=5)))
+    assert sorted(row for batch in planned for row in batch) == list(range(len(lengths)))
+    assert [len(batch) for batch in planned[:2]] == [1, 1]
+    for batch in planned:
+        assert len(batch) == 1 or len(batch) * max(lengths[row] for row in batch) <= 100
+    firsts = [lengths[batch[0]] for batch in planned]
+    assert firsts == sorted(firsts, reverse=True)
+    assert list(batches([], FAST)) == []
+
+
+@pytest.mark.parametrize("length", [2, 10, 40, LONGEST_TOKENS])
+@pytest.mark.parametrize("beam_size", [1, 4, 20])
+def test_batches_bound_what_is_decoded(length: int, beam_size: int) -> None:
+    """Rows x beam x greatest output, which decides the memory, stays below a multiple of the budget for any length."""
+    settings = DecodingSettings(beam_size=beam_size)
+    full, *_ = batches([length] * 5000, settings)
+    bound = DECODED_PER_SOURCE_TOKEN * settings.batch_tokens
+    assert len(full) == 1 or len(full) * beam_size * (length + settings.max_extra_tokens) <= bound
+    assert len(full) * length <= settings.batch_tokens
+    unbounded = settings.batch_tokens // length * beam_size * (length + settings.max_extra_tokens)
+    assert len(full) == settings.batch_tokens // length or unbounded > bound  # no smaller than it must be
+
+
+def test_overlong_line_is_translated_in_parts(tmp_path: Path, corpus: Corpus) -> None:
+    """A line beyond the learned positions is cut before words; its parts are translated as lines and joined."""
+    checkpoint = make_checkpoint(tmp_path / "learned", corpus, positions="learned", max_positions=40)
+    translator = Translator(checkpoint.folder, FAST, "cpu")
+    line = " ".join(sentence for sentence in SENTENCES * 2 if sentence.strip())
+    processor = vocabulary.load(checkpoint.folder / "joint.model")
+    parts = translator._cut([*processor.encode(line), END_ID])
+    assert len(parts) > 3
+    assert max(len(part) for part in parts) <= 40
+    texts = [processor.decode(part[:-1]) for part in parts]
+    assert " ".join(texts) == line
+    assert translator.translate([line, "A dog ."])[0] == " ".join(translator.translate(texts))
+
+
+def test_n_best_of_an_overlong_line_join_those_of_its_parts(
+    tmp_path: Path, corpus: Corpus, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The second best of a line in parts is made of the second best of each, their log P added; a warning says so."""
+    checkpoint = make_checkpoint(tmp_path / "learned", corpus, positions="learned", max_positions=40)
+    translator = Translator(checkpoint.folder, FAST, "cpu")
+    line = " ".join(sentence for sentence in SENTENCES if sentence.strip())
+    processor = vocabulary.load(checkpoint.folder / "joint.model")
+    texts = [processor.decode(part[:-1]) for part in translator._cut([*processor.encode(line), END_ID])]
+    with caplog.at_level(logging.WARNING):
+        (whole,) = translator.n_best([line], 2)
+    assert f"translated in {len(texts)} parts: Two dogs run over" in caplog.text
+    by_part = translator.n_best(texts, 2)
+    assert len(whole) == 2
+    for rank, output in enumerate(whole):
+        assert output.text == " ".join(outputs[rank].text for outputs in by_part)
+        assert output.n_tokens == sum(outputs[rank].n_tokens for outputs in by_part)
+        assert output.log_probability == pytest.approx(sum(outputs[rank].log_probability for outputs in by_part))
+    assert whole[0].score > whole[1].score
+
+
+def test_overlong_line_takes_bounded_memory(checkpoint: Checkpoint) -> None:
+    """Attention over 60 000 tokens at once would take 14 GB a head; in parts the process grows by less than one."""
+    settings = DecodingSettings(beam_size=1, max_extra_tokens=1)
+    translator = Translator(checkpoint.folder, settings, "cpu")
+    with torch.no_grad():  # a model that ends at once, so that the search takes no time
+        translator._model.embedding.weight[END_ID] = 9 * torch.ones(16)
+        translator._model.decoder[-1].feed_forward_norm.bias.fill_(1.0)
+    before_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    n_tokens = translator.translations(["dog " * 20_000])[0].n_tokens
+    assert n_tokens >= len(vocabulary.load(checkpoint.folder / "joint.model").encode("dog " * 20_000)) / LONGEST_TOKENS
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb < 1e6
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "model.json", "joint.model"])
+@pytest.mark.parametrize("harm", ["missing", "cut", "foreign"])
+def test_bad_checkpoint_is_one_clear_line(
+    checkpoint: Checkpoint, corpus: Corpus, tmp_path: Path, name: str, harm: str
+) -> None:
+    """A file that is missing, cut in half or of another model is a UserError of one line that names the folder."""
+    path = checkpoint.folder / name
+    if harm == "missing":
+        path.unlink()
+    elif harm == "cut":
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    elif name == "joint.model":
+        other = Context(tmp_path / "other")
+        other.folder.mkdir()
+        shutil.copyfile(vocabulary.learn(other, corpus, VocabularySettings(size=64)).path, path)
+    elif name == "model.json":
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"d_ff": 64}))
+    else:
+        save_file({"weight": torch.ones(2)}, path)
+    with pytest.raises(UserError) as raised:
+        Translator(checkpoint.folder, FAST, "cpu")
+    assert str(checkpoint.folder) in str(raised.value)
+    assert "\n" not in str(raised.value)

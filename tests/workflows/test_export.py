@@ -1,0 +1,65 @@
+"""`aiayn export` as a process of its own, and the Python that it prints."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tiny_checkpoint import make_checkpoint, make_corpus
+
+from pipeline.artifacts import Checkpoint
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Checkpoint:
+    return make_checkpoint(tmp_path / "checkpoint", make_corpus(tmp_path / "corpus"))
+
+
+def run(folder: Path, *arguments: str, first: str = "") -> subprocess.CompletedProcess[str]:
+    """`aiayn export` in `folder`, after the Python statement `first`."""
+    root = str(Path(__file__).parents[2])
+    code = f"import sys; sys.path.insert(0, {root!r}); {first}\nfrom workflows.cli import main\nmain()"
+    command = [sys.executable, "-c", code, "export", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_what_is_printed_translates(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    """The folder is published whole, by a relative path with a space and a quote; the lines printed run as they are."""
+    pytest.importorskip("ctranslate2")
+    done = run(tmp_path, "ctranslate2", "checkpoint", "--out", "the model's")
+    assert (done.returncode, done.stderr) == (0, "")
+    where, *lines = done.stdout.splitlines()
+    assert where == "model: the model's; in Python:"
+    assert len(lines) == 3
+    files = {path.name for path in (tmp_path / "the model's").iterdir()}
+    assert files == {"model.bin", "config.json", "shared_vocabulary.json", "joint.model", "manifest.json"}
+    manifest = json.loads((tmp_path / "the model's/manifest.json").read_text())
+    assert set(manifest["files"]) == files - {"manifest.json"}
+    translated = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True
+    )
+    assert translated.stdout.strip()
+    again = run(tmp_path, "ctranslate2", "checkpoint", "--out", "the model's")
+    assert again.returncode == 2
+    assert "exists already" in again.stderr
+
+
+def test_mistakes_are_one_line_and_leave_nothing(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    """A folder that is no model, and CTranslate2 not installed: status 2, what to do, no folder."""
+    pytest.importorskip("ctranslate2")
+    wrong = run(tmp_path, "ctranslate2", "corpus", "--out", "out")
+    absent = run(tmp_path, "ctranslate2", "checkpoint", "--out", "out", first="sys.modules['ctranslate2'] = None")
+    for done, message in ((wrong, "is not a Checkpoint"), (absent, "pip install 'aiayn[ctranslate2]'")):
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+        assert message in done.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"checkpoint", "corpus"}
+
+
+def test_help_imports_no_torch(tmp_path: Path) -> None:
+    """--help works where neither torch nor CTranslate2 can be imported."""
+    blocked = "sys.modules |= {'torch': None, 'ctranslate2': None}"
+    assert "ctranslate2" in run(tmp_path, "--help", first=blocked).stdout
+    done = run(tmp_path, "ctranslate2", "--help", first=blocked)
+    assert done.returncode == 0
+    assert "--out" in done.stdout

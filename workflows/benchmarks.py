@@ -1,0 +1,55 @@
+"""What every command of `aiayn bench` does alike: options, what is shown meanwhile, ctrl-C, ratios."""
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from statistics import median
+from typing import Any, Literal
+
+from rich.console import Console
+
+from pipeline.errors import UserError
+from workflows.command import INTERRUPTED
+
+
+def is_installed(package: str) -> bool:
+    """Whether it can be imported."""
+    try:
+        return find_spec(package) is not None
+    except ImportError:
+        return False
+
+
+def find_device(name: str) -> Literal["cpu", "gpu"]:
+    """The device that --device names, auto being a GPU where torch finds one. Raises UserError where there is none."""
+    import torch
+
+    has_gpu = torch.cuda.is_available()
+    if name == "gpu" and not has_gpu:
+        raise UserError("--device gpu: torch finds no GPU here; take cpu, or auto")
+    return "gpu" if has_gpu and name != "cpu" else "cpu"
+
+
+def one_of(option: str, value: str, choices: Sequence[str]) -> str:
+    """`value`. Raises UserError where it is no choice of `option`."""
+    if value not in choices:
+        raise UserError(f"{option} {value}: choose one of {', '.join(choices)}")
+    return value
+
+
+def watched(measure: Callable[[Callable[[str], object]], dict[str, Any]]) -> dict[str, Any]:
+    """What `measure` gives; on a terminal, the lines it shows stand there meanwhile. Ctrl-C ends the program."""
+    try:
+        with Console(stderr=True).status("starting") as status:
+            return measure(status.update)
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        raise SystemExit(INTERRUPTED) from None
+
+
+def ratio(name: str, ours_by_round: Sequence[float], peers_by_round: Sequence[float]) -> dict[str, Any]:
+    """Our rate over a peer's: of the medians, then least and most over the rounds; None where a side has no rates."""
+    if not (ours_by_round and peers_by_round):
+        return {name: None, f"{name}_spread": None}
+    by_round = [ours / peers for ours, peers in zip(ours_by_round, peers_by_round, strict=True)]
+    return {name: median(ours_by_round) / median(peers_by_round), f"{name}_spread": [min(by_round), max(by_round)]}

@@ -1,0 +1,263 @@
+"""The translators that `aiayn bench decode` compares: ours, CTranslate2, and `generate` of Hugging Face's MarianMT.
+
+All have the same weights, the same vocabulary and the same sentences, and are timed from text to text. The two others
+are run as their users run them: CTranslate2 sorts and batches by itself, `generate` is given sentences of like length.
+Their length penalty is |y|^α, not the paper's ((5 + |y|) / 6)^α; `unpenalized` searches at α = 0, where all three are
+after the same output.
+
+A contender imports what it needs and no more, since the memory of its process is measured.
+
+Shapes: B batch, S source length, T target length.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from model.config import END_ID, PAD_ID
+from pipeline.errors import UserError
+from pipeline.settings import DecodingSettings
+from pipeline.vocabulary import load
+from workflows.contender_processes import ContenderError, peak_memory_gb
+
+if TYPE_CHECKING:  # it imports torch
+    from model.search import Hypothesis
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What every contender is given."""
+
+    checkpoint_folder: Path
+    exported_folder: Path
+    """The same model as CTranslate2 reads it; the first that needs it makes it."""
+    settings: DecodingSettings
+    device: Literal["cpu", "gpu"]
+
+    @property
+    def device_name(self) -> str:
+        """As the libraries call it."""
+        return "cuda" if self.device == "gpu" else "cpu"
+
+    @property
+    def unpenalized(self) -> DecodingSettings:
+        """The settings with length penalty 0."""
+        return self.settings.model_copy(update={"length_penalty": 0.0})
+
+
+class Layout(NamedTuple):
+    """How cores are shared out: sentences over workers, and each worker's matrix products over threads."""
+
+    workers: int
+    threads: int
+
+    def __str__(self) -> str:
+        return f"{self.workers} × {self.threads}"
+
+
+class Output(NamedTuple):
+    """The translation of one sentence."""
+
+    text: str
+    n_tokens: int
+    """END_ID counted."""
+
+
+class Contender:
+    """A translator on `layout.threads` threads: one of the workers, or all of them."""
+
+    SHARES_WORK = False
+    """Whether one process runs all workers of a layout."""
+    BATCH_SIZES: tuple[int | None, ...] = (16, 32, 64)
+    """Sentences searched at once, of which the fastest is taken."""
+
+    def __init__(self, workload: Workload, layout: Layout, dtype: str) -> None:
+        self.workload = workload
+        self.vocabulary = load(workload.checkpoint_folder / "joint.model")
+
+    def translate(self, lines: Sequence[str], batch_size: int | None) -> list[Output]:
+        """A translation of each line, none of them blank."""
+        raise NotImplementedError
+
+    def peak_memory_gb(self) -> float:
+        """Most memory that the process has had so far, a GPU's not counted."""
+        return peak_memory_gb()
+
+
+class Ours(Contender):
+    """`pipeline.translation`, which has its own rule for batches. Raises UserError where the checkpoint is no good."""
+
+    BATCH_SIZES = (None,)
+
+    def __init__(self, workload: Workload, layout: Layout, dtype: str) -> None:
+        super().__init__(workload, layout, dtype)
+        import torch
+
+        from pipeline.translation import Translator
+
+        torch.set_num_threads(layout.threads)
+        self.translator = Translator(workload.checkpoint_folder, workload.settings, workload.device_name)
+
+    def translate(self, lines: Sequence[str], batch_size: int | None) -> list[Output]:
+        return [Output(done.text, done.n_tokens) for done in self.translator.translations(lines)]
+
+    def hypotheses(self, lines: Sequence[str], batch_size: int | None) -> "list[Hypothesis]":
+        """The best output of each line at length penalty 0, as tokens."""
+        import torch
+        from torch.nn.utils.rnn import pad_sequence
+
+        from model.search import beam_search
+        from pipeline.encoding import encode_lines
+        from pipeline.translation import batches, load_model
+
+        settings, device = self.workload.unpenalized, self.workload.device_name
+        model = load_model(self.workload.checkpoint_folder, device)
+        sources = encode_lines(self.vocabulary, lines)
+        best: dict[int, Hypothesis] = {}
+        for rows in batches([len(source) for source in sources], settings):
+            source_BS = pad_sequence([torch.tensor(sources[i]) for i in rows], batch_first=True, padding_value=PAD_ID)
+            found = beam_search(
+                model,
+                source_BS.to(device),
+                beam_size=settings.beam_size,
+                length_penalty=settings.length_penalty,
+                max_extra_tokens=settings.max_extra_tokens,
+            )
+            best |= zip(rows, (hypotheses[0] for hypotheses in found), strict=True)
+        return [best[i] for i in range(len(lines))]
+
+
+class CTranslate2(Contender):
+    """CTranslate2's Translator, one process with all workers, computing in `dtype`: float32, bfloat16, int8, ...
+
+    Raises ContenderError where it refuses the type, the device or the model.
+    """
+
+    SHARES_WORK = True
+
+    def __init__(self, workload: Workload, layout: Layout, dtype: str) -> None:
+        super().__init__(workload, layout, dtype)
+        import ctranslate2
+
+        try:
+            if not workload.exported_folder.exists():
+                from pipeline.exporting import export_ctranslate2
+
+                export_ctranslate2(workload.checkpoint_folder, workload.exported_folder)
+            self.translator = ctranslate2.Translator(
+                str(workload.exported_folder),
+                device=workload.device_name,
+                compute_type=dtype,
+                inter_threads=layout.workers,
+                intra_threads=layout.threads,
+            )
+        except (UserError, ValueError, RuntimeError) as error:
+            raise ContenderError(f"refused: {error}") from None
+
+    def translate(self, lines: Sequence[str], batch_size: int | None) -> list[Output]:
+        outputs = self._search(lines, batch_size, self.workload.settings)
+        texts = self.vocabulary.decode(outputs)
+        return [Output(text, len(pieces) + 1) for text, pieces in zip(texts, outputs, strict=True)]
+
+    def unpenalized(self, lines: Sequence[str], batch_size: int | None) -> list[list[int]]:
+        """The tokens of the best output of each line at length penalty 0, END_ID left out.
+
+        What our search never produces and CTranslate2 may is forbidden here.
+        """
+        never: dict[str, Any] = {
+            "disable_unk": True,
+            "suppress_sequences": [["<pad>"], ["<s>"]],
+            "min_decoding_length": 0,
+        }
+        outputs = self._search(lines, batch_size, self.workload.unpenalized, **never)
+        return [self.vocabulary.piece_to_id(pieces) for pieces in outputs]
+
+    def log_probabilities(self, lines: Sequence[str], outputs: Sequence[Sequence[int]]) -> list[float]:
+        """Of given outputs of the lines, END_ID left out of the tokens and counted in the sum; nats."""
+        targets = [self.vocabulary.id_to_piece(list(output)) for output in outputs]
+        scored = self.translator.score_batch(self._pieces(lines), targets, max_batch_size=32)
+        return [math.fsum(result.log_probs) for result in scored]
+
+    def _search(
+        self, lines: Sequence[str], batch_size: int | None, settings: DecodingSettings, **more: Any
+    ) -> list[list[str]]:
+        sources = self._pieces(lines)
+        longest_tokens = max(map(len, sources), default=0) + 1  # it has one limit for all, and adds END_ID itself
+        found = self.translator.translate_batch(
+            sources,
+            max_batch_size=batch_size or 0,
+            batch_type="examples",
+            beam_size=settings.beam_size,
+            length_penalty=settings.length_penalty,
+            max_decoding_length=longest_tokens + settings.max_extra_tokens,
+            **more,
+        )
+        return [result.hypotheses[0] for result in found]
+
+    def _pieces(self, lines: Sequence[str]) -> list[list[str]]:
+        pieces: list[list[str]] = self.vocabulary.encode(list(lines), out_type=str)
+        return pieces
+
+
+class MarianGenerate(Contender):
+    """`generate` of MarianMTModel with our weights, in `dtype`: float32 or bfloat16.
+
+    Raises ContenderError where MarianMT cannot express the model.
+    """
+
+    def __init__(self, workload: Workload, layout: Layout, dtype: str) -> None:
+        super().__init__(workload, layout, dtype)
+        import torch
+        import transformers
+
+        from pipeline.translation import load_model
+        from workflows.peer_models import Marian, copy_weights
+
+        torch.set_num_threads(layout.threads)
+        transformers.logging.set_verbosity_error()
+        ours = load_model(workload.checkpoint_folder)
+        peer = Marian(ours.config)
+        try:
+            copy_weights(ours, peer)
+        except ValueError as error:
+            raise ContenderError(f"refused: {error}") from None
+        self.model = peer.marian.eval().to(workload.device_name, getattr(torch, dtype))
+
+    def translate(self, lines: Sequence[str], batch_size: int | None) -> list[Output]:
+        from pipeline.encoding import decode_ids
+
+        outputs = self._generate(lines, batch_size, self.workload.settings)
+        texts = decode_ids(self.vocabulary, outputs)
+        return [Output(text, len(tokens) + 1) for text, tokens in zip(texts, outputs, strict=True)]
+
+    def unpenalized(self, lines: Sequence[str], batch_size: int | None) -> list[list[int]]:
+        """The tokens of the best output of each line at length penalty 0, END_ID left out."""
+        return self._generate(lines, batch_size, self.workload.unpenalized)
+
+    def _generate(self, lines: Sequence[str], batch_size: int | None, settings: DecodingSettings) -> list[list[int]]:
+        import torch
+        from torch.nn.utils.rnn import pad_sequence
+
+        from pipeline.encoding import encode_lines
+
+        sources = encode_lines(self.vocabulary, lines)
+        rows = sorted(range(len(sources)), key=lambda row: -len(sources[row]))
+        size = batch_size or len(rows)
+        best: dict[int, list[int]] = {}
+        for first in range(0, len(rows), size):
+            batch = rows[first : first + size]
+            source_BS = pad_sequence([torch.tensor(sources[i]) for i in batch], batch_first=True, padding_value=PAD_ID)
+            output_BT = self.model.generate(
+                source_BS.to(self.model.device),
+                attention_mask=(source_BS != PAD_ID).to(self.model.device),
+                num_beams=settings.beam_size,
+                length_penalty=settings.length_penalty,
+                max_new_tokens=source_BS.shape[1] + settings.max_extra_tokens,
+                do_sample=False,
+                use_cache=True,
+            )
+            for i, tokens in zip(batch, output_BT[:, 1:].tolist(), strict=True):
+                best[i] = tokens[: tokens.index(END_ID)] if END_ID in tokens else tokens
+        return [best[i] for i in range(len(lines))]

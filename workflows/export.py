@@ -1,0 +1,42 @@
+"""A trained model for other programs: `aiayn export`, one command a format.
+
+aiayn export ctranslate2 model --out fast     for CTranslate2: C++, 8-bit weights, no torch
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.artifacts import Artifact, publish
+from workflows.command import console, help_text
+
+app = typer.Typer(no_args_is_help=True, help=help_text(__doc__), rich_markup_mode=None)
+EXAMPLE = """\
+import ctranslate2, sentencepiece
+model, pieces = ctranslate2.Translator({folder!r}), sentencepiece.SentencePieceProcessor(model_file={vocabulary!r})
+print(pieces.decode(model.translate_batch([pieces.encode("Two dogs run .", out_type=str)])[0].hypotheses[0]))"""
+
+
+@app.callback()
+def _export() -> None:
+    """Keeps `ctranslate2` a command of its own while there is no other."""
+
+
+@app.command()
+def ctranslate2(
+    model: Annotated[Path, typer.Argument(help="Folder of a model, as `aiayn average` makes it.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder to make.")],
+) -> None:
+    """A folder that ctranslate2.Translator loads, with the vocabulary; prints Python that translates with it."""
+    from pipeline.exporting import export_ctranslate2
+
+    def make(folder: Path) -> Artifact:
+        export_ctranslate2(model, folder)
+        return Artifact(folder)
+
+    manifest = {"stage": "exporting.export_ctranslate2", "settings": [], "model": str(model)}
+    publish(out.absolute(), make, manifest)
+    console.print(f"model: {out}; in Python:", highlight=False, soft_wrap=True)
+    example = EXAMPLE.format(folder=str(out), vocabulary=str(out / "joint.model"))
+    console.print(example, highlight=False, soft_wrap=True, markup=False)
