@@ -2,7 +2,7 @@
 
     decoder = IncrementalDecoder(model)          # lays the weights out; use it for many batches
     cache = decoder.start(source_BS)
-    logits_BWV = decoder.step(tokens_BW, cache)
+    logits_NV = decoder.logits(decoder.step(tokens_BW, cache).flatten(0, 1))
 
 The hypotheses of a sentence form a tree. Keys and values of its tokens are stored once, in the order in which they were
 decoded, and never moved: a hypothesis looks at all of them but those that are not on its path, which a bias of -inf
@@ -10,8 +10,8 @@ hides. So reordering hypotheses reorders a few numbers, and W hypotheses are W q
 
 What makes it fast on a CPU, each measured for 256 rows (64 sentences of 4 hypotheses, d_model 192) on one AVX-512 core:
 keys lie with their positions innermost (a product with them takes half the time), a mask is added and not filled in (a
-tenth), queries, keys and values are one product, a sentence that is done leaves by one of the last taking its place
-instead of all moving up, and logits are written into memory that is there already (page faults are a tenth of a step).
+tenth), queries, keys and values are one product, and a sentence that is done leaves by one of the last taking its place
+instead of all moving up.
 
 Shapes: B sentences, W hypotheses of each, S source length, M tokens of a sentence's tree, C room for them; D = d_model,
 H heads, K = d_k, V = d_v, and V the vocabulary where it is the last of logits; N rows: hypotheses, sentence after
@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from model.attention import MultiHeadAttention, softmax
-from model.rows import extended
+from model.rows import extended, rows_for
 from model.transformer import DecoderLayer, Transformer
 
 ROOM_STEPS = 16
@@ -106,6 +106,15 @@ def compacted(open_B: Tensor) -> Tensor:
     return order
 
 
+def attention_dtype(x: Tensor) -> torch.dtype:
+    """In what keys and values are kept and attended to: float32 for bfloat16 on a CPU.
+
+    oneDNN compiles a bfloat16 product for every shape it meets, and here each position has its own (5 ms each on one
+    AVX-512 core, where the product itself takes 0.4 to 0.9).
+    """
+    return torch.promote_types(x.dtype, torch.float32) if x.device.type == "cpu" else x.dtype
+
+
 class _Attention:
     """Weights of one attention, as (inputs, outputs) matrices; queries come out divided by √d_k."""
 
@@ -120,12 +129,12 @@ class _Attention:
 
     def attend(self, x_ND: Tensor, q_BHWK: Tensor, k_BHKM: Tensor, v_BHMV: Tensor, bias_B1WM: Tensor | None) -> Tensor:
         """Adds what is attended to to the residual `x_ND`."""
-        scores_BHWM = q_BHWK @ k_BHKM
+        scores_BHWM = q_BHWK.to(k_BHKM.dtype) @ k_BHKM
         if bias_B1WM is not None:
             scores_BHWM += bias_B1WM
         x_BHWV = softmax(scores_BHWM) @ v_BHMV
-        x_NX = extended(x_BHWV.transpose(1, 2).reshape(-1, self.n_heads * self.d_v), x_ND.shape[0])
-        return x_ND.addmm_(x_NX, self.w_o)
+        x_NX = x_BHWV.transpose(1, 2).reshape(-1, self.n_heads * self.d_v).to(x_ND.dtype)
+        return x_ND.addmm_(extended(x_NX, x_ND.shape[0]), self.w_o)
 
 
 class _Layer:
@@ -146,12 +155,13 @@ class _Layer:
 
     def start(self, memory_ND: Tensor, batch: int, length: int) -> LayerCache:
         """The encoder's keys and values, and no others yet."""
-        own, k_v = self.own, self.cross_keys_values(memory_ND, batch, length)
+        own, dtype = self.own, attention_dtype(memory_ND)
+        k_BHSK, v_BHSV = (x.to(dtype) for x in self.cross_keys_values(memory_ND, batch, length))
         return LayerCache(
-            memory_ND.new_empty(batch, own.n_heads, own.d_k, 0),
-            memory_ND.new_empty(batch, own.n_heads, 0, own.d_v),
-            k_v[0].transpose(2, 3).contiguous(),
-            k_v[1].contiguous(),
+            k_BHSK.new_empty(batch, own.n_heads, own.d_k, 0),
+            v_BHSV.new_empty(batch, own.n_heads, 0, own.d_v),
+            k_BHSK.transpose(2, 3).contiguous(),
+            v_BHSV.contiguous(),
         )
 
     def step(self, x_ND: Tensor, batch: int, width: int, cache: LayerCache, state: DecoderCache) -> Tensor:
@@ -175,43 +185,40 @@ class _Layer:
 class IncrementalDecoder:
     """A model's decoder, its weights copied into the layout that decoding wants; later changes are not seen.
 
-    Without dropout, whatever the model's mode. `step` gives the logits of `Transformer.forward` (tests).
+    The model must be in evaluation mode. `step` gives the logits of `Transformer.forward` (tests). Several threads may
+    use one, each with caches of its own.
     """
 
     def __init__(self, model: Transformer) -> None:
         with torch.no_grad():
             self.model, self._layers = model, [_Layer(layer) for layer in model.decoder]
             self._w_vocabulary = model.embedding.weight.t().contiguous()
-        self._logits_NV = torch.empty(0)
 
     def start(self, source_BS: Tensor) -> DecoderCache:
         """Encodes sentences and readies the cache, with one hypothesis a sentence."""
         batch, length = source_BS.shape
         memory_ND, mask_B11S = self.model.encode(source_BS)
-        bias_B11S = None
+        bias_BWM, bias_B11S = memory_ND.new_empty(batch, 1, 0, dtype=attention_dtype(memory_ND)), None
         if mask_B11S is not None:
-            bias_B11S = memory_ND.new_zeros(mask_B11S.shape).masked_fill_(mask_B11S, -math.inf)
+            bias_B11S = bias_BWM.new_zeros(mask_B11S.shape).masked_fill_(mask_B11S, -math.inf)
         layers = [layer.start(memory_ND, batch, length) for layer in self._layers]
-        return DecoderCache(layers, bias_B11S, memory_ND.new_empty(batch, 1, 0))
+        return DecoderCache(layers, bias_B11S, bias_BWM)
 
     def step(self, tokens_BW: Tensor, cache: DecoderCache) -> Tensor:
-        """Decodes one position of each hypothesis: logits_BWV of the next token, overwritten by the next call.
-
-        Behind the vocabulary follow columns of -inf up to a multiple of 64.
-        """
+        """Decodes one position of each hypothesis: hidden_BWD, before the projection to the vocabulary."""
         batch, width = tokens_BW.shape
         cache._add(width)
         x_ND = self.model.embed(tokens_BW, at=cache.length)
         for layer, layer_cache in zip(self._layers, cache.layers, strict=True):
             x_ND = layer.step(x_ND, batch, width, layer_cache, cache)
         cache.length += 1
-        return self._logits(x_ND)[: batch * width].view(batch, width, -1)
+        return x_ND[: batch * width].view(batch, width, -1)
 
-    def _logits(self, x_ND: Tensor) -> Tensor:
-        n_rows, vocabulary_size = x_ND.shape[0], self._w_vocabulary.shape[1]
-        if self._logits_NV.shape[0] < n_rows:
-            n_columns = -(-vocabulary_size // LOGITS_MULTIPLE) * LOGITS_MULTIPLE
-            self._logits_NV = x_ND.new_full((n_rows, n_columns), -math.inf)
-        logits_NV = self._logits_NV[:n_rows]
+    def logits(self, hidden_ND: Tensor) -> Tensor:
+        """logits_NV of the next token; behind the vocabulary follow columns of -inf up to a multiple of 64."""
+        n_rows, vocabulary_size = len(hidden_ND), self._w_vocabulary.shape[1]
+        x_ND = extended(hidden_ND, rows_for(n_rows, hidden_ND.device, hidden_ND.dtype))
+        logits_NV = x_ND.new_empty(len(x_ND), -(-vocabulary_size // LOGITS_MULTIPLE) * LOGITS_MULTIPLE)
         torch.mm(x_ND, self._w_vocabulary, out=logits_NV[:, :vocabulary_size])
-        return logits_NV
+        logits_NV[:, vocabulary_size:] = -math.inf
+        return logits_NV[:n_rows]

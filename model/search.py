@@ -9,8 +9,9 @@ continuation is END_ID, whose probability counts, so a score is always the model
 BEGIN_ID and UNKNOWN_ID stand for no text and are never produced; the probabilities of the others are not raised for
 that.
 
-Shapes: B sentences still open, S source length, W hypotheses of a sentence, V vocabulary, G blocks of Z tokens of it,
-C candidates of a sentence, X all that are compared, N finished hypotheses kept, T tokens decoded.
+Shapes: B sentences still open, S source length, W hypotheses of a sentence, N rows of them (or the finished ones kept),
+D = d_model, V vocabulary, G blocks of Z tokens of it, C candidates of a sentence, X all that are compared, T tokens
+decoded.
 """
 
 import math
@@ -24,6 +25,8 @@ from model.config import BEGIN_ID, END_ID, PAD_ID, UNKNOWN_ID
 from model.incremental import LOGITS_MULTIPLE, DecoderCache, IncrementalDecoder, compacted
 from model.transformer import Transformer
 
+CHUNK_ROWS = {"cpu": 512, "cuda": 8192}
+"""Hypotheses whose logits are made and gone through at once."""
 NEVER_PRODUCED = (PAD_ID, UNKNOWN_ID, BEGIN_ID)
 
 
@@ -118,13 +121,8 @@ class _Search:
 
     def advance(self, decoder: IncrementalDecoder, beam_size: int, length_penalty: float) -> None:
         """Decodes one position: continues, finishes and prunes hypotheses."""
-        log_p_BWV = decoder.step(self.tokens_BWT[:, :, -1], self.cache).to(self.log_p_BW.dtype)
-        torch.log_softmax(log_p_BWV, dim=-1, out=log_p_BWV)  # in place: memory that is new costs page faults
-        log_p_BWV[:, :, NEVER_PRODUCED] = -math.inf
-        closing_B = self.limit_B == self.cache.length
-        if bool(closing_B.any()):
-            log_p_BWV[closing_B] = _end_only(log_p_BWV[closing_B])
-        log_p_BC, parent_BC, token_BC = _best(log_p_BWV, self.log_p_BW, 2 * beam_size)
+        hidden_BWD = decoder.step(self.tokens_BWT[:, :, -1], self.cache)
+        log_p_BC, parent_BC, token_BC = self._continuations(decoder, hidden_BWD, 2 * beam_size)
         ends_BC = token_BC == END_ID
 
         n_tokens = self.cache.length
@@ -141,6 +139,27 @@ class _Search:
         parent_BW = parent_BC.gather(1, kept_BW)
         self.tokens_BWT = _extend(self.tokens_BWT, parent_BW, token_BC.gather(1, kept_BW))
         self.cache.branch(parent_BW)
+
+    def _continuations(self, decoder: IncrementalDecoder, hidden_BWD: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The `n` best of each sentence, descending: log-probability, parent hypothesis and token, all BC.
+
+        Some sentences at a time, so that their logits stay in the processor's cache.
+        """
+        batch, width = self.log_p_BW.shape
+        closing_B = self.limit_B == self.cache.length
+        closing = bool(closing_B.any())
+        parts = []
+        for first in range(0, batch, size := max(1, CHUNK_ROWS[hidden_BWD.device.type] // width)):
+            sentences = slice(first, first + size)
+            logits_NV = decoder.logits(hidden_BWD[sentences].flatten(0, 1)).to(self.log_p_BW.dtype)
+            log_p_NV = torch.log_softmax(logits_NV, dim=-1, out=logits_NV)
+            log_p_NV[:, NEVER_PRODUCED] = -math.inf
+            log_p_BWV = log_p_NV.unflatten(0, (-1, width))
+            if closing:
+                log_p_BWV[closing_B[sentences]] += _end_only(log_p_NV)
+            parts.append(_best(log_p_BWV, self.log_p_BW[sentences], n))
+        log_p_BC, parent_BC, token_BC = (torch.cat(column) for column in zip(*parts, strict=True))
+        return log_p_BC, parent_BC, token_BC
 
     def release(self, found: list[list[Hypothesis]], length_penalty: float) -> None:
         """Moves sentences whose result is settled into `found`.
@@ -186,11 +205,11 @@ def _best(log_p_BWV: Tensor, log_p_BW: Tensor, n_candidates: int) -> tuple[Tenso
     return log_p_BC, block_BC // n_blocks, token_BC.masked_fill_(log_p_BC == -math.inf, END_ID)
 
 
-def _end_only(log_p_BWV: Tensor) -> Tensor:
-    """The same with END_ID the only token that has a probability."""
-    end_only_BWV = torch.full_like(log_p_BWV, -math.inf)
-    end_only_BWV[:, :, END_ID] = log_p_BWV[:, :, END_ID]
-    return end_only_BWV
+def _end_only(log_p_NV: Tensor) -> Tensor:
+    """What leaves END_ID alone when it is added: 0 there, -inf elsewhere, (V,)."""
+    bias_V = torch.full_like(log_p_NV[0], -math.inf)
+    bias_V[END_ID] = 0
+    return bias_V
 
 
 def _select(tokens_BWT: Tensor, rows_BX: Tensor) -> Tensor:

@@ -12,6 +12,8 @@ from model.config import OptimizerConfig, TransformerConfig
 
 Device = Literal["auto", "cpu", "gpu"]
 """auto: GPUs where the cluster has any (one a worker, nccl between them), else CPUs (gloo)."""
+Precision = Literal["auto", "float32", "bfloat16"]
+"""auto: bfloat16 where the processor multiplies it natively."""
 
 
 def layout(default: Any, **constraints: Any) -> Any:
@@ -69,8 +71,7 @@ class TrainingSettings(Settings):
     micro_batches: int = Field(8, ge=1)
     """Parts an update is cut into: the paper's GPUs. More workers than this are of no use."""
     seed: int = Field(1, ge=0)
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """auto: bfloat16 where the processor multiplies it natively."""
+    precision: Precision = "auto"
     checkpoint_updates: int = Field(0, ge=0)
     """Updates between checkpoints; 0: by minutes alone."""
     checkpoint_minutes: float = Field(10.0, ge=0)
@@ -107,6 +108,7 @@ class DecodingSettings(Settings):
     """α of ((5 + |y|) / 6)^α (Wu et al. 2016)."""
     max_extra_tokens: int = Field(50, ge=1)
     """The output has at most as many tokens as the input plus this."""
+    precision: Precision = "auto"
     batch_tokens: int = layout(4096, ge=1)
     """Source tokens decoded at once, beams not counted."""
     workers: int = layout(0, ge=0)

@@ -20,13 +20,13 @@ import torch
 from torch import Tensor
 
 from model.schedule import learning_rate
-from model.training_step import TrainingStep, compiles, compute_dtype
+from model.training_step import TrainingStep, compiles
 from model.transformer import Transformer
 from pipeline.artifacts import EncodedDataset, ignore
 from pipeline.checkpoints import TrainingState, list_folders, load_newest, restore, save
 from pipeline.encoding import EncodedSplit
 from pipeline.errors import UserError
-from pipeline.hardware import device_name, matmul_flop_s
+from pipeline.hardware import device_name, dtype_of, matmul_flop_s
 from pipeline.perplexity import check_vocabulary, exp, split_sums
 from pipeline.prefetching import Update, Updates
 from pipeline.settings import TrainingSettings
@@ -86,7 +86,7 @@ class Training:
         self.group, self.settings, self.folder, self.emit = group, settings, folder, emit
         if group.device == "cpu":
             torch.set_num_threads(settings.threads)
-        self.dtype = compute_dtype(group.device) if settings.precision == "auto" else getattr(torch, settings.precision)
+        self.dtype = dtype_of(settings.precision, group.device)
         with group.agreed():
             check_vocabulary(dataset, settings.model.vocabulary_size)
             self.split, self.dev = EncodedSplit.open(dataset, "train"), EncodedSplit.open(dataset, "dev")

@@ -4,7 +4,8 @@
     translator.translate(["Two dogs run .", ""])
     translator.n_best(["Two dogs run ."], 4)[0][3].score
 
-A checkpoint is `model.safetensors`, `model.json` and `joint.model`. It computes in float32, whatever it was trained in.
+A checkpoint is `model.safetensors`, `model.json` and `joint.model`. It computes in bfloat16 where the processor
+multiplies that natively and in float32 elsewhere, whatever it was trained in, unless `precision` of the settings says.
 """
 
 import logging
@@ -19,11 +20,13 @@ from safetensors.torch import load_file
 from torch.nn.utils.rnn import pad_sequence
 
 from model.config import END_ID, PAD_ID, TransformerConfig
+from model.incremental import IncrementalDecoder
 from model.search import Hypothesis, beam_search
 from model.transformer import Transformer
 from pipeline.artifacts import Checkpoint
 from pipeline.encoding import decode_ids, encode_lines
 from pipeline.errors import UserError
+from pipeline.hardware import dtype_of
 from pipeline.settings import DecodingSettings
 from pipeline.vocabulary import load
 
@@ -79,9 +82,11 @@ class Translator:
 
     def __init__(self, checkpoint_folder: Path, settings: DecodingSettings, device: str = "cpu") -> None:
         self.settings, self.device = settings, device
-        self._model = load_model(Path(checkpoint_folder), device)
+        self.dtype = dtype_of(settings.precision, device)
+        model = load_model(Path(checkpoint_folder), device).to(self.dtype)
+        self._decoder, self.config = IncrementalDecoder(model), model.config
         self._vocabulary = load(Path(checkpoint_folder) / "joint.model")
-        config = self._model.config
+        config = self.config
         if len(self._vocabulary) != config.vocabulary_size:
             raise UserError(
                 f"{checkpoint_folder}: joint.model has {len(self._vocabulary)} pieces and the model "
@@ -90,13 +95,8 @@ class Translator:
         learned = config.positions == "learned"
         self._longest_tokens = min(LONGEST_TOKENS, config.max_positions) if learned else LONGEST_TOKENS
 
-    @property
-    def config(self) -> TransformerConfig:
-        """Of the model."""
-        return self._model.config
-
     def with_settings(self, settings: DecodingSettings) -> "Translator":
-        """The same model and vocabulary under other settings."""
+        """The same model, vocabulary and type under other settings of the search."""
         other = copy(self)
         other.settings = settings
         return other
@@ -126,21 +126,21 @@ class Translator:
                 parts += cut
                 line_of_part += [i] * len(cut)
         found: list[list[list[Hypothesis]]] = [[] for _ in lines]
-        for i, hypotheses in zip(line_of_part, self._search(parts, n), strict=True):
+        for i, hypotheses in zip(line_of_part, self.search(parts, n), strict=True):
             found[i].append(hypotheses)
         return [
             [self._join(of_parts) for of_parts in zip(*by_part, strict=False)] or [Translation("", 0)]
             for by_part in found
         ]
 
-    def _search(self, sources: list[list[int]], n: int) -> list[list[Hypothesis]]:
-        """The `n` best outputs of each source (token ids); batch by batch, the longest first."""
+    def search(self, sources: Sequence[list[int]], n: int = 1) -> list[list[Hypothesis]]:
+        """The `n` best outputs of each source (token ids, END_ID last); batch by batch, the longest first."""
         settings = self.settings
         best: list[list[Hypothesis]] = [[] for _ in sources]
         for rows in batches([len(source) for source in sources], settings):
             source_BS = pad_sequence([torch.tensor(sources[i]) for i in rows], batch_first=True, padding_value=PAD_ID)
             found = beam_search(
-                self._model,
+                self._decoder,
                 source_BS.to(self.device),
                 beam_size=settings.beam_size,
                 length_penalty=settings.length_penalty,

@@ -102,10 +102,7 @@ def measure(model: Path, text: Text, options: Options, show: Callable[[str], obj
     Raises UserError where the checkpoint is no good, a sentence is too long, an option does not fit the machine, or
     our own search fails. A peer that fails is reported as such, with null for its ratio.
     """
-    from torch import bfloat16
-
-    from model.training_step import compute_dtype
-    from pipeline.hardware import device_name
+    from pipeline.hardware import device_name, dtype_of
 
     _check_lengths(model, text, options.settings)
     device, threads = find_device(options.device), options.threads or os.cpu_count() or 1
@@ -122,10 +119,11 @@ def measure(model: Path, text: Text, options: Options, show: Callable[[str], obj
             _translate(running, _evenly(sample, WARM_UP_SENTENCES))
             return running
 
-        ours = enter(OURS, "float32")
+        native = str(dtype_of("auto", workload.device_name)).removeprefix("torch.")
+        ours = enter(OURS, native)
         dtypes = {
             CTRANSLATE2: ["float32", "bfloat16", *(["float16"] if device == "gpu" else []), "int8"],
-            MARIAN: ["float32", *(["bfloat16"] if compute_dtype(workload.device_name) == bfloat16 else [])],
+            MARIAN: ["float32", *([native] if native != "float32" else [])],
         }
         taking_part = [name for package, name in PEERS.items() if is_installed(package)]
         peers = [enter(name, dtype) for name in taking_part for dtype in dtypes[name]]

@@ -98,35 +98,20 @@ class Ours(Contender):
         from pipeline.translation import Translator
 
         torch.set_num_threads(layout.threads)
-        self.translator = Translator(workload.checkpoint_folder, workload.settings, workload.device_name)
+        settings = workload.settings.model_copy(update={"precision": dtype})
+        self.translator = Translator(workload.checkpoint_folder, settings, workload.device_name)
 
     def translate(self, lines: Sequence[str], batch_size: int | None) -> list[Output]:
         return [Output(done.text, done.n_tokens) for done in self.translator.translations(lines)]
 
     def hypotheses(self, lines: Sequence[str], batch_size: int | None) -> "list[Hypothesis]":
-        """The best output of each line at length penalty 0, as tokens."""
-        import torch
-        from torch.nn.utils.rnn import pad_sequence
-
-        from model.search import beam_search
+        """The best output of each line at length penalty 0 in float32, as tokens."""
         from pipeline.encoding import encode_lines
-        from pipeline.translation import batches, load_model
+        from pipeline.translation import Translator
 
-        settings, device = self.workload.unpenalized, self.workload.device_name
-        model = load_model(self.workload.checkpoint_folder, device)
-        sources = encode_lines(self.vocabulary, lines)
-        best: dict[int, Hypothesis] = {}
-        for rows in batches([len(source) for source in sources], settings):
-            source_BS = pad_sequence([torch.tensor(sources[i]) for i in rows], batch_first=True, padding_value=PAD_ID)
-            found = beam_search(
-                model,
-                source_BS.to(device),
-                beam_size=settings.beam_size,
-                length_penalty=settings.length_penalty,
-                max_extra_tokens=settings.max_extra_tokens,
-            )
-            best |= zip(rows, (hypotheses[0] for hypotheses in found), strict=True)
-        return [best[i] for i in range(len(lines))]
+        exact = self.workload.unpenalized.model_copy(update={"precision": "float32"})
+        translator = Translator(self.workload.checkpoint_folder, exact, self.workload.device_name)
+        return [found[0] for found in translator.search(encode_lines(self.vocabulary, lines))]
 
 
 class CTranslate2(Contender):
@@ -157,7 +142,7 @@ class CTranslate2(Contender):
             raise ContenderError(f"refused: {error}") from None
 
     def translate(self, lines: Sequence[str], batch_size: int | None) -> list[Output]:
-        outputs = self._search(lines, batch_size, self.workload.settings)
+        outputs = self._search(lines, batch_size, length_penalty=self.workload.settings.length_penalty)
         texts = self.vocabulary.decode(outputs)
         return [Output(text, len(pieces) + 1) for text, pieces in zip(texts, outputs, strict=True)]
 
@@ -166,12 +151,9 @@ class CTranslate2(Contender):
 
         What our search never produces and CTranslate2 may is forbidden here.
         """
-        never: dict[str, Any] = {
-            "disable_unk": True,
-            "suppress_sequences": [["<pad>"], ["<s>"]],
-            "min_decoding_length": 0,
-        }
-        outputs = self._search(lines, batch_size, self.workload.unpenalized, **never)
+        from pipeline.exporting import SAME_SEARCH
+
+        outputs = self._search(lines, batch_size, **SAME_SEARCH)
         return [self.vocabulary.piece_to_id(pieces) for pieces in outputs]
 
     def log_probabilities(self, lines: Sequence[str], outputs: Sequence[Sequence[int]]) -> list[float]:
@@ -180,19 +162,16 @@ class CTranslate2(Contender):
         scored = self.translator.score_batch(self._pieces(lines), targets, max_batch_size=32)
         return [math.fsum(result.log_probs) for result in scored]
 
-    def _search(
-        self, lines: Sequence[str], batch_size: int | None, settings: DecodingSettings, **more: Any
-    ) -> list[list[str]]:
-        sources = self._pieces(lines)
+    def _search(self, lines: Sequence[str], batch_size: int | None, **how: Any) -> list[list[str]]:
+        sources, settings = self._pieces(lines), self.workload.settings
         longest_tokens = max(map(len, sources), default=0) + 1  # it has one limit for all, and adds END_ID itself
         found = self.translator.translate_batch(
             sources,
             max_batch_size=batch_size or 0,
             batch_type="examples",
             beam_size=settings.beam_size,
-            length_penalty=settings.length_penalty,
             max_decoding_length=longest_tokens + settings.max_extra_tokens,
-            **more,
+            **how,
         )
         return [result.hypotheses[0] for result in found]
 

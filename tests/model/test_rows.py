@@ -37,7 +37,7 @@ def test_they_change_neither_loss_nor_gradient(monkeypatch: pytest.MonkeyPatch, 
     found = []
     for multiple in (1, 64):
         monkeypatch.setattr(rows, "MULTIPLE", multiple)
-        wanted = {"model.transformer.rows_for", "model.loss.rows_for"}
+        wanted = {"model.transformer.rows_for", "model.loss.rows_for", "model.incremental.rows_for"}
         for name in wanted:
             monkeypatch.setattr(name, lambda n, device, dtype: rows_for(n, device, torch.bfloat16))
         model.zero_grad()
@@ -45,12 +45,11 @@ def test_they_change_neither_loss_nor_gradient(monkeypatch: pytest.MonkeyPatch, 
         sums = smoothed_cross_entropy(hidden_BTD.flatten(0, 1), model.embedding.weight, target_BT.flatten(), 0.1)
         sums.loss.backward()
         with torch.no_grad():
-            decoder = IncrementalDecoder(model)
-            step_BWV = decoder.step(torch.tensor([[2], [2], [2]]), decoder.start(source_BS))[
-                :, :, : TINY.vocabulary_size
-            ]
+            decoder = IncrementalDecoder(model.eval())
+            step_31D = decoder.step(torch.tensor([[2], [2], [2]]), decoder.start(source_BS))
+            step_3V = decoder.logits(step_31D[:, 0])[:, : TINY.vocabulary_size]
         gradients = [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
-        found.append([hidden_BTD.detach(), sums.loss.detach(), sums.n_tokens, step_BWV, *gradients])
+        found.append([hidden_BTD.detach(), sums.loss.detach(), sums.n_tokens, step_3V, *gradients])
     assert len(found[0]) == 4 + len(list(model.parameters()))
     for plain, with_rows in zip(*found, strict=True):
         torch.testing.assert_close(with_rows, plain, rtol=1e-5, atol=1e-5)

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -9,7 +10,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from model.config import BEGIN_ID, END_ID, PAD_ID, TransformerConfig
-from model.search import NEVER_PRODUCED, Hypothesis, beam_search
+from model.incremental import IncrementalDecoder, compacted
+from model.search import CHUNK_ROWS, NEVER_PRODUCED, Hypothesis, _best, beam_search
 from model.transformer import Transformer
 
 
@@ -147,6 +149,50 @@ def test_length_ends_with_the_input_plus_extra_and_with_learned_positions() -> N
             )
         for source, hypotheses in zip(sentences, beam_search(model, batch(sentences), max_extra_tokens=4), strict=True):
             assert len(hypotheses[0].tokens) + 1 == min(len(source) + 4, ends)
+
+
+@pytest.mark.parametrize(("n_tokens", "width", "n"), [(640, 4, 8), (128, 3, 6), (64, 1, 40), (64, 2, 200)])
+def test_best_of_blocks_is_best_of_all(n_tokens: int, width: int, n: int) -> None:
+    """Values, parents and tokens are those of one `topk` over all continuations, also where there are fewer than n."""
+    torch.manual_seed(n)
+    log_p_BWV, log_p_BW = torch.randn(5, width, n_tokens).log_softmax(-1), torch.randn(5, width)
+    log_p_BWV[2, 0, 7:] = -math.inf
+    log_p_BW[3, -1] = -math.inf
+    values_BC, index_BC = (log_p_BWV + log_p_BW[:, :, None]).flatten(1).topk(min(n, width * n_tokens), dim=1)
+    log_p_BC, parent_BC, token_BC = _best(log_p_BWV, log_p_BW, n)
+    torch.testing.assert_close(log_p_BC, values_BC)
+    real_BC = values_BC > -math.inf
+    assert torch.equal((parent_BC * n_tokens + token_BC)[real_BC], index_BC[real_BC])
+    assert bool((token_BC[~real_BC] == END_ID).all())
+
+
+def test_parts_of_the_batch_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logits made for a few hypotheses at a time, or for all at once, give the same output."""
+    model, sentences = tiny(9), sources(10)
+    whole = beam_search(model, batch(sentences), n_best=2)
+    monkeypatch.setitem(CHUNK_ROWS, "cpu", 12)
+    for parts, other in zip(beam_search(model, batch(sentences), n_best=2), whole, strict=True):
+        assert_same(parts, other)
+
+
+def test_threads_share_a_decoder() -> None:
+    """Several searches at once with one decoder, as a server has them, find what each finds alone."""
+    decoder, sentences = IncrementalDecoder(tiny(11).eval()), sources(40)
+    parts = [sentences[first::4] for first in range(4)]
+    alone = [beam_search(decoder, batch(part)) for part in parts]
+    with ThreadPoolExecutor(4) as threads:
+        together = list(threads.map(lambda part: beam_search(decoder, batch(part)), parts))
+    for some, others in zip(alone, together, strict=True):
+        for one, other in zip(some, others, strict=True):
+            assert_same(one, other)
+
+
+@pytest.mark.parametrize("open_", [[1, 1, 1], [0, 1, 1, 0, 1], [0, 0, 1], [1, 0, 0], [0, 0]])
+def test_the_last_sentences_take_free_places(open_: list[int]) -> None:
+    """All that are open stay, each once, and those that need not move do not."""
+    kept = compacted(torch.tensor(open_, dtype=torch.bool)).tolist()
+    assert sorted(kept) == [i for i, is_open in enumerate(open_) if is_open]
+    assert all(kept[i] == i for i in range(len(kept)) if open_[i])
 
 
 def test_bad_beam_is_refused() -> None:

@@ -168,7 +168,9 @@ def test_cached_decoding_is_uncached_decoding(positions: Any) -> None:
         decoder = IncrementalDecoder(model)
         cache = decoder.start(source_BS)
         for step, width in enumerate((1, 4, 3, 3, 5, 2)):
-            stepped_BWV = decoder.step(tokens_BWT[:, :, -1], cache)[:, :, :23]
+            stepped_BWV = decoder.logits(decoder.step(tokens_BWT[:, :, -1], cache).flatten(0, 1)).unflatten(
+                0, (len(source_BS), -1)
+            )[:, :, :23]
             for row_S, tokens_WT, stepped_WV in zip(source_BS, tokens_BWT, stepped_BWV, strict=True):
                 hidden_WTD = model(row_S.expand(len(tokens_WT), -1), tokens_WT)
                 torch.testing.assert_close(model.logits(hidden_WTD[:, -1]), stepped_WV, rtol=1e-10, atol=1e-10)

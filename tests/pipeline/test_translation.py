@@ -12,6 +12,7 @@ from safetensors.torch import save_file
 from tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
 
 from model.config import END_ID
+from model.incremental import IncrementalDecoder
 from model.search import beam_search, penalty
 from pipeline import vocabulary
 from pipeline.artifacts import Checkpoint, Context, Corpus
@@ -54,7 +55,7 @@ def test_n_best_are_the_searchs_own(checkpoint: Checkpoint) -> None:
             assert outputs == [Translation("", 0, 0.0, 0.0)]
             continue
         source_1S = torch.tensor([[*processor.encode(line), END_ID]])
-        (alone,) = beam_search(translator._model, source_1S, max_extra_tokens=5, n_best=3)
+        (alone,) = beam_search(translator._decoder, source_1S, max_extra_tokens=5, n_best=3)
         assert len(alone) == 3
         assert [output.text for output in outputs] == [processor.decode(hypothesis.tokens) for hypothesis in alone]
         assert [output.n_tokens for output in outputs] == [len(hypothesis.tokens) + 1 for hypothesis in alone]
@@ -143,8 +144,10 @@ def test_overlong_line_takes_bounded_memory(checkpoint: Checkpoint) -> None:
     settings = DecodingSettings(beam_size=1, max_extra_tokens=1)
     translator = Translator(checkpoint.folder, settings, "cpu")
     with torch.no_grad():  # a model that ends at once, so that the search takes no time
-        translator._model.embedding.weight[END_ID] = 9 * torch.ones(16)
-        translator._model.decoder[-1].feed_forward_norm.bias.fill_(1.0)
+        model = translator._decoder.model
+        model.embedding.weight[END_ID] = 9 * torch.ones(16)
+        model.decoder[-1].feed_forward_norm.bias.fill_(1.0)
+        translator._decoder = IncrementalDecoder(model)
     before_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     n_tokens = translator.translations(["dog " * 20_000])[0].n_tokens
     assert n_tokens >= len(vocabulary.load(checkpoint.folder / "joint.model").encode("dog " * 20_000)) / LONGEST_TOKENS
