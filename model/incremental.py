@@ -28,8 +28,8 @@ from model.attention import MultiHeadAttention, softmax
 from model.rows import extended, rows_for
 from model.transformer import DecoderLayer, Transformer
 
-ROOM_STEPS = 16
-"""Positions that a cache has room for at first; it doubles."""
+FIRST_ROOM = 16
+"""Tokens that a cache has room for at first; it doubles."""
 LOGITS_MULTIPLE = 64
 """The rows of logits end in -inf, up to a multiple of this."""
 
@@ -92,7 +92,7 @@ class DecoderCache:
         self.bias_BWM = torch.cat((self.bias_BWM, own_WW.expand(batch, -1, -1)), dim=2)
         if n_tokens > self.layers[0].v_BHCV.shape[2]:
             for layer in self.layers:
-                layer.grow(max(2 * n_tokens, ROOM_STEPS * width))
+                layer.grow(max(2 * n_tokens, FIRST_ROOM))
 
 
 def compacted(open_B: Tensor) -> Tensor:
@@ -120,7 +120,7 @@ class _Attention:
 
     def __init__(self, attention: MultiHeadAttention) -> None:
         self.n_heads, self.d_k, self.d_v = attention.n_heads, attention.d_k, attention.d_v
-        self.w_q = attention.w_q.weight.t() / math.sqrt(self.d_k)
+        self.w_q = attention.w_q.weight.t().contiguous() / math.sqrt(self.d_k)
         self.w_o = attention.w_o.weight.t().contiguous()
 
     def heads(self, x_NX: Tensor, batch: int, length: int) -> Tensor:
@@ -183,10 +183,10 @@ class _Layer:
 
 
 class IncrementalDecoder:
-    """A model's decoder, its weights copied into the layout that decoding wants; later changes are not seen.
+    """A model's decoder, most of its weights copied into the layout that decoding wants.
 
-    The model must be in evaluation mode. `step` gives the logits of `Transformer.forward` (tests). Several threads may
-    use one, each with caches of its own.
+    When the weights change, make a new one. The model must be in evaluation mode. `step` and `logits` give those of
+    `Transformer.forward` (tests). Several threads may use one, each with caches of its own.
     """
 
     def __init__(self, model: Transformer) -> None:

@@ -127,10 +127,11 @@ class Transformer(nn.Module):
                     f"a sentence of {n_positions} tokens, but the learned positions end at {self.config.max_positions}"
                 )
             return self.positions.weight
-        if n_positions > self._sinusoids_LD.shape[0]:
-            longer_LD = sinusoids(2 * n_positions, self.config.d_model)
-            self._sinusoids_LD = longer_LD.to(self._sinusoids_LD)
-        return self._sinusoids_LD
+        table_LD = self._sinusoids_LD
+        if n_positions > len(table_LD):
+            table_LD = sinusoids(2 * n_positions, self.config.d_model).to(table_LD)
+            self._sinusoids_LD = table_LD  # another thread may put a shorter one here
+        return table_LD
 
     def encode(self, source_BS: Tensor) -> tuple[Tensor, Tensor | None]:
         """Token ids, PAD_ID where padding -> memory_ND and its mask_B11S (None where nothing is known to be padded)."""

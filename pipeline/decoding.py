@@ -1,7 +1,8 @@
 """Decoding of the test sets by Ray actors (§6.1), each holding the model once.
 
 The sentences of all test sets are dealt out in chunks to whichever actor is free, so a slow or late one delays nothing.
-A dead actor is started again and its chunk redone. The layout decides the time taken, not the translations.
+A dead actor is started again and its chunk redone. The layout decides the time taken, not the translations, but for
+the last bits of a sum: in bfloat16 a near tie may fall out otherwise.
 """
 
 import logging
@@ -40,6 +41,15 @@ class Chunk(NamedTuple):
     lines: list[str]
 
 
+class Translated(NamedTuple):
+    """A chunk's translations."""
+
+    translations: list[Translation]
+    seconds: float
+    dtype: str
+    """What it was computed in."""
+
+
 class DecodingWorker:
     """A translator in a process of its own, loaded by the first call so that a bad checkpoint is that call's error."""
 
@@ -51,19 +61,21 @@ class DecodingWorker:
     def _translator(self) -> Translator:
         return Translator(*self._arguments)
 
-    def translate(self, lines: Sequence[str]) -> tuple[list[Translation], float]:
-        """The translations and the seconds they took; no lines: just gets ready."""
+    def translate(self, lines: Sequence[str]) -> Translated:
+        """The translations of lines; no lines: just gets ready."""
         translator = self._translator
         started = time.perf_counter()
-        return translator.translations(lines), time.perf_counter() - started
+        translations, dtype = translator.translations(lines), str(translator.dtype).removeprefix("torch.")
+        return Translated(translations, time.perf_counter() - started, dtype)
 
 
 def decode(context: Context, checkpoint: Checkpoint, corpus: Corpus, settings: DecodingSettings) -> Hypotheses:
     """Translates the test sets of a corpus: `<test set>.<language>`, one sentence a line, and `decoding.json`.
 
-    decoding.json: {"test_sets": {name: {"sentences", "seconds", "tokens"}}, "settings"}; seconds are summed over
-    workers, without loading; tokens are those decoded, END_ID counted. Raises UserError where the checkpoint is no
-    good, the corpus has no test set, or the cluster has no GPU and `settings.device` asks for one.
+    decoding.json: {"test_sets": {name: {"sentences", "seconds", "tokens"}}, "settings", "dtype"}; seconds are summed
+    over workers, without loading; tokens are those decoded, END_ID counted. Raises UserError where the checkpoint is no
+    good, the corpus has no test set, the cluster has no GPU and `settings.device` asks for one, or its nodes would not
+    all compute in the same type.
     """
     if not corpus.test_sets:
         raise UserError(f"{corpus.folder} has no test set, only {', '.join(corpus.splits)}; nothing to decode")
@@ -74,12 +86,16 @@ def decode(context: Context, checkpoint: Checkpoint, corpus: Corpus, settings: D
     translations: dict[str, list[Translation]] = {name: [Translation("", 0)] * len(sources[name]) for name in sources}
     seconds = dict.fromkeys(sources, 0.0)
     total = sum(len(lines) for lines in sources.values())
-    done = 0
-    for chunk, (translated, chunk_s) in _on_actors(sources, checkpoint, settings):
-        translations[chunk.test_set][chunk.first : chunk.first + len(chunk.lines)] = translated
-        seconds[chunk.test_set] += chunk_s
+    done, dtypes = 0, set()
+    for chunk, translated in _on_actors(sources, checkpoint, settings):
+        translations[chunk.test_set][chunk.first : chunk.first + len(chunk.lines)] = translated.translations
+        seconds[chunk.test_set] += translated.seconds
+        dtypes.add(translated.dtype)
         done += len(chunk.lines)
         context.progress(done, total, "sentences")
+    if len(dtypes) > 1:
+        found = " and ".join(sorted(dtypes))
+        raise UserError(f"the cluster's nodes computed in {found}; set decoding.precision to one of them")
     hypotheses = Hypotheses(context.folder)
     language = corpus.languages[1]
     figures: dict[str, dict[str, Any]] = {}
@@ -87,7 +103,8 @@ def decode(context: Context, checkpoint: Checkpoint, corpus: Corpus, settings: D
         write_lines(context.folder / f"{name}.{language}", (line.text for line in lines))
         tokens = sum(line.n_tokens for line in lines)
         figures[name] = {"sentences": len(lines), "seconds": seconds[name], "tokens": tokens}
-    hypotheses.write_json("decoding.json", {"test_sets": figures, "settings": settings.model_dump(mode="json")})
+    described = {"test_sets": figures, "settings": settings.model_dump(mode="json"), "dtype": "".join(dtypes)}
+    hypotheses.write_json("decoding.json", described)
     return hypotheses
 
 
@@ -115,7 +132,7 @@ def _chunks(sources: dict[str, list[str]], workers: int) -> list[Chunk]:
 
 def _on_actors(
     sources: dict[str, list[str]], checkpoint: Checkpoint, settings: DecodingSettings
-) -> Iterator[tuple[Chunk, tuple[list[Translation], float]]]:
+) -> Iterator[tuple[Chunk, Translated]]:
     """Each chunk with what `translate` gives for it, as they come; the actors live until the last."""
     device, workers = _layout(settings)
     chunks = _chunks(sources, workers)

@@ -103,8 +103,8 @@ class AveragingSettings(Settings):
 class DecodingSettings(Settings):
     """Beam search (§6.1)."""
 
-    beam_size: int = Field(4, ge=1)
-    length_penalty: float = Field(0.6, ge=0)
+    beam_size: int = Field(4, ge=1, le=1024)
+    length_penalty: float = Field(0.6, ge=0, le=10)
     """α of ((5 + |y|) / 6)^α (Wu et al. 2016)."""
     max_extra_tokens: int = Field(50, ge=1)
     """The output has at most as many tokens as the input plus this."""

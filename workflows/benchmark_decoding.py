@@ -37,10 +37,11 @@ from pipeline.errors import UserError
 from pipeline.lines import read_lines, read_pairs
 from pipeline.settings import DecodingSettings
 from workflows.benchmarks import find_device, is_installed, one_of, watched
-from workflows.command import console, run_app
+from workflows.command import console, made_by, run_app
 from workflows.contender_processes import ContenderProcess, Running
 from workflows.decoding_contenders import Contender, CTranslate2, Layout, MarianGenerate, Ours, Workload
 from workflows.decoding_rates import CTRANSLATE2, MARIAN, OURS, Rates, Round, figures, print_table
+from workflows.profiles import checked
 
 CONTENDERS: dict[str, type[Contender]] = {OURS: Ours, CTRANSLATE2: CTranslate2, MARIAN: MarianGenerate}
 PEERS = {"ctranslate2": CTRANSLATE2, "transformers": MARIAN}
@@ -87,6 +88,8 @@ def read_text(src: Path, ref: Path | None, language: str | None, sentences: int 
 
     Raises UserError where a file cannot be read, the two have not as many lines, or nothing is left.
     """
+    if language and not ref:
+        raise UserError("--lang needs --ref, the file of references")
     if ref and not language:
         raise UserError("--ref needs --lang, the language of the references, e.g. --lang de")
     pairs = list(read_pairs(src, ref)) if ref else [(line, "") for line in read_lines(src)]
@@ -104,6 +107,7 @@ def measure(model: Path, text: Text, options: Options, show: Callable[[str], obj
     """
     from pipeline.hardware import device_name, dtype_of
 
+    model = made_by("average", model, "model.safetensors")
     _check_lengths(model, text, options.settings)
     device, threads = find_device(options.device), options.threads or os.cpu_count() or 1
     with tempfile.TemporaryDirectory(prefix="aiayn-bench-") as folder, ExitStack() as stack:
@@ -154,8 +158,6 @@ def _check_lengths(model: Path, text: Text, settings: DecodingSettings) -> None:
     """Raises UserError where a sentence and what may come of it exceed the positions that every contender has."""
     from pipeline.vocabulary import load
 
-    if not (model / "model.safetensors").is_file():
-        raise UserError(f"{model} holds no model.safetensors; name a folder that `aiayn average` made")
     fields = Checkpoint(model).read_json("model.json")
     limit = fields.get("max_positions", TransformerConfig.max_positions) - settings.max_extra_tokens
     for source, ids in zip(text.sources, load(model / "joint.model").encode(text.sources), strict=True):
@@ -248,9 +250,9 @@ def decode(
     """Translation beside CTranslate2 and MarianMT's generate, in sentences a second, with the same weights."""
     one_of("--device", device, ("auto", "cpu", "gpu"))
     text = read_text(src, ref, lang, sentences)
-    settings = DecodingSettings(beam_size=beam_size, length_penalty=length_penalty)
+    settings = checked(DecodingSettings, beam_size=beam_size, length_penalty=length_penalty)
     options = Options(settings, device, threads, rounds)
-    result = watched(partial(measure, model.absolute(), text, options))
+    result = watched(partial(measure, model, text, options))
     if as_json:
         typer.echo(json.dumps(result))
         return

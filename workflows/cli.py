@@ -20,8 +20,8 @@ import typer
 from pipeline.artifacts import Context, EncodedDataset, TrainingRun, publish
 from pipeline.errors import UserError
 from workflows import bench, export
-from workflows.command import console, help_text, run_app
-from workflows.profiles import Profile, Recipe, load_profile
+from workflows.command import console, help_text, made_by, run_app
+from workflows.profiles import Profile, Recipe, checked, load_profile
 from workflows.translate import N_BEST_LINE, TranslationWriter, translate_stream, translate_typed
 
 app = typer.Typer(
@@ -46,14 +46,6 @@ AddressOption = Annotated[
     str | None, typer.Option("--address", help="Ray cluster, e.g. auto.  [default: one on this machine]")
 ]
 OutOption = Annotated[Path, typer.Option("--out", help="Folder to make.")]
-
-
-def _folder(path: Path, sign: str, maker: str) -> Path:
-    """`path`, made sure to be what the command `maker` makes by the file that only such a folder has."""
-    if not (path / sign).is_file():
-        reason = f"holds no {sign}" if path.is_dir() else "is not a folder"
-        raise UserError(f"{path} {reason}; name a folder that `aiayn {maker}` made")
-    return path.absolute()
 
 
 def _recipe(profile: Profile, model: str) -> Recipe:
@@ -114,7 +106,7 @@ def train(
     from workflows.runner import run
     from workflows.view import view
 
-    folder = _folder(dataset, "dataset.json", "prepare")
+    folder = made_by("prepare", dataset, "dataset.json")
     encoded = EncodedDataset(folder)
     size = encoded.read_json("dataset.json")["vocabulary_size"]
     chosen = load_profile(profile, config=config, overrides=[f"vocabulary.size={size}", *(overrides or [])])
@@ -136,7 +128,7 @@ def average(
     from pipeline import averaging
     from pipeline.settings import AveragingSettings
 
-    training = TrainingRun(_folder(run, "run.json", "train"))
+    training = TrainingRun(made_by("train", run, "run.json"))
     settings = AveragingSettings(last=last)
     manifest = {"stage": "averaging.average", "settings": [settings.model_dump(mode="json")], "run": str(run)}
     publish(out.absolute(), lambda folder: averaging.average(Context(folder), training, settings), manifest)
@@ -155,6 +147,7 @@ def translate(
         typer.Option("--scores", help="Begin a line with log P / penalty and a tab; an n-best list has both anyway."),
     ] = False,
     batch_tokens: Annotated[int, typer.Option(min=1, help="Source tokens decoded at once.")] = 4096,
+    precision: Annotated[str, typer.Option(help="float32, bfloat16, or auto (bfloat16 where it is native).")] = "auto",
     threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0: all.")] = 0,
 ) -> None:
     """Standard input to standard output, a sentence a line (paper §6.1); on a terminal, as you type."""
@@ -165,16 +158,18 @@ def translate(
     from pipeline.settings import DecodingSettings
     from pipeline.translation import Translator
 
-    settings = DecodingSettings(
+    settings = checked(
+        DecodingSettings,
         beam_size=beam_size,
         length_penalty=length_penalty,
         max_extra_tokens=max_extra_tokens,
         batch_tokens=batch_tokens,
+        precision=precision,
         threads=threads or os.cpu_count() or 1,
     )
     torch.set_num_threads(settings.threads)
     translator = Translator(
-        _folder(model, "model.safetensors", "average"), settings, "cuda" if torch.cuda.is_available() else "cpu"
+        made_by("average", model, "model.safetensors"), settings, "cuda" if torch.cuda.is_available() else "cpu"
     )
     writer = TranslationWriter(translator, n_best, scores)
     if sys.stdin.isatty():

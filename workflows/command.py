@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+from pathlib import Path
 from typing import NoReturn
 
 import typer
@@ -40,6 +41,17 @@ def run_app(app: typer.Typer, name: str) -> NoReturn:
     if status == INTERRUPTED:
         print("stopped; the same command goes on from here", file=sys.stderr)
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def made_by(maker: str, path: Path, sign: str) -> Path:
+    """`path`, made sure to be what the command `maker` makes by the file that only such a folder has.
+
+    Raises UserError where it is not.
+    """
+    if not (path / sign).is_file():
+        reason = f"holds no {sign}" if path.is_dir() else "is not a folder"
+        raise UserError(f"{path} {reason}; name a folder that `aiayn {maker}` made")
+    return path.absolute()
 
 
 def _fail(text: str) -> int:

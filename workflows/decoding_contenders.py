@@ -11,7 +11,8 @@ Shapes: B batch, S source length, T target length.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -20,7 +21,7 @@ from model.config import END_ID, PAD_ID
 from pipeline.errors import UserError
 from pipeline.settings import DecodingSettings
 from pipeline.vocabulary import load
-from workflows.contender_processes import ContenderError, peak_memory_gb
+from workflows.contender_processes import OUT_OF_MEMORY, ContenderError, peak_memory_gb
 
 if TYPE_CHECKING:  # it imports torch
     from model.search import Hypothesis
@@ -159,25 +160,37 @@ class CTranslate2(Contender):
     def log_probabilities(self, lines: Sequence[str], outputs: Sequence[Sequence[int]]) -> list[float]:
         """Of given outputs of the lines, END_ID left out of the tokens and counted in the sum; nats."""
         targets = [self.vocabulary.id_to_piece(list(output)) for output in outputs]
-        scored = self.translator.score_batch(self._pieces(lines), targets, max_batch_size=32)
+        with _refusals():
+            scored = self.translator.score_batch(self._pieces(lines), targets, max_batch_size=32)
         return [math.fsum(result.log_probs) for result in scored]
 
     def _search(self, lines: Sequence[str], batch_size: int | None, **how: Any) -> list[list[str]]:
         sources, settings = self._pieces(lines), self.workload.settings
         longest_tokens = max(map(len, sources), default=0) + 1  # it has one limit for all, and adds END_ID itself
-        found = self.translator.translate_batch(
-            sources,
-            max_batch_size=batch_size or 0,
-            batch_type="examples",
-            beam_size=settings.beam_size,
-            max_decoding_length=longest_tokens + settings.max_extra_tokens,
-            **how,
-        )
+        with _refusals():
+            found = self.translator.translate_batch(
+                sources,
+                max_batch_size=batch_size or 0,
+                batch_type="examples",
+                beam_size=settings.beam_size,
+                max_decoding_length=longest_tokens + settings.max_extra_tokens,
+                **how,
+            )
         return [result.hypotheses[0] for result in found]
 
     def _pieces(self, lines: Sequence[str]) -> list[list[str]]:
         pieces: list[list[str]] = self.vocabulary.encode(list(lines), out_type=str)
         return pieces
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """CTranslate2 looks for a GPU's libraries, and finds them missing, only when it computes."""
+    try:
+        yield
+    except RuntimeError as error:
+        reason = OUT_OF_MEMORY if "memory" in str(error) else f"refused: {error}"
+        raise ContenderError(reason) from None
 
 
 class MarianGenerate(Contender):

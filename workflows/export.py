@@ -1,6 +1,6 @@
 """A trained model for other programs: `aiayn export`, one command a format.
 
-aiayn export ctranslate2 model --out fast     for CTranslate2: C++, 8-bit weights, no torch
+aiayn export ctranslate2 model --out fast     for CTranslate2: C++, no torch, 8-bit weights on request
 """
 
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from pipeline.artifacts import Artifact, publish
-from workflows.command import console, help_text
+from workflows.command import console, help_text, made_by
 
 app = typer.Typer(no_args_is_help=True, help=help_text(__doc__), rich_markup_mode=None)
 EXAMPLE = """\
@@ -31,8 +31,10 @@ def ctranslate2(
     """A folder that ctranslate2.Translator loads, with the vocabulary; prints Python that translates with it."""
     from pipeline.exporting import export_ctranslate2
 
+    checkpoint = made_by("average", model, "model.safetensors")
+
     def make(folder: Path) -> Artifact:
-        export_ctranslate2(model, folder)
+        export_ctranslate2(checkpoint, folder)
         return Artifact(folder)
 
     manifest = {"stage": "exporting.export_ctranslate2", "settings": [], "model": str(model)}

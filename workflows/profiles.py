@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError, model_validator
 
@@ -30,6 +30,8 @@ from pipeline.settings import (
     VocabularySettings,
     layout,
 )
+
+SettingsT = TypeVar("SettingsT", bound=Settings)
 
 
 class Recipe(Settings):
@@ -197,8 +199,13 @@ def load_profile(
             inner = inner.setdefault(parent, {})
         inner[last] = _value(value.strip())
         _merge(described, nested, where=f"--set {override}")
+    return checked(Profile, **described)
+
+
+def checked(settings: type[SettingsT], **values: Any) -> SettingsT:
+    """Settings of the given values. Raises UserError where they do not validate."""
     try:
-        return Profile.model_validate(described)
+        return settings(**values)
     except ValidationError as error:
         raise UserError(one_line(error)) from None
 

@@ -126,7 +126,7 @@ def _settings(cell: Measured) -> dict[str, str]:
         "hardware": f"{cell.cost['devices']} × {cell.cost['device_name']}, {run['dtype']}",
         "averaged checkpoints": ", ".join(rounded(n) for n in cell.averaged_updates),
         "dev perplexity": f"{cell.perplexity['dev_perplexity']:.3f} a piece",
-        "decoding": named(DECODING_NAMES, cell.decoding["settings"]),
+        "decoding": f"{named(DECODING_NAMES, cell.decoding['settings'])}, {cell.decoding['dtype']}",
         **{
             f"BLEU, {name}": f"paper BLEU {scores['paper_bleu']:.2f}, sacreBLEU {scores['sacrebleu']:.2f}"
             for name, scores in cell.scores.items()

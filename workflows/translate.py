@@ -11,6 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from pipeline.lines import lines_of
+from workflows.command import INTERRUPTED
 
 if TYPE_CHECKING:
     from pipeline.translation import Translation, Translator  # imports torch, which --help can do without
@@ -71,9 +72,9 @@ def translate_typed(writer: TranslationWriter, name: str) -> None:
             except UnicodeError:
                 _say("that line is not UTF-8; set the terminal to UTF-8")
     except (EOFError, KeyboardInterrupt) as end:
-        _say("")  # the shell's prompt, or what is said of ctrl-C, begins a line of its own
+        _say("")  # the shell's prompt begins a line of its own
         if isinstance(end, KeyboardInterrupt):
-            raise
+            raise SystemExit(INTERRUPTED) from None
 
 
 def _read_line() -> str:

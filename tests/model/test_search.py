@@ -3,6 +3,7 @@
 import itertools
 import math
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 import torch
@@ -176,12 +177,16 @@ def test_parts_of_the_batch_change_nothing(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_threads_share_a_decoder() -> None:
-    """Several searches at once with one decoder, as a server has them, find what each finds alone."""
-    decoder, sentences = IncrementalDecoder(tiny(11).eval()), sources(40)
+    """Several searches at once with one decoder, as a server has them, find what each finds alone; positions too."""
+    sentences = sources(40)
     parts = [sentences[first::4] for first in range(4)]
-    alone = [beam_search(decoder, batch(part)) for part in parts]
+    parts[0].append([5] * 300 + [END_ID])  # beyond the positions that there are at first
+    parts[1].append([6] * 700 + [END_ID])
+    search = partial(beam_search, beam_size=2, max_extra_tokens=5)
+    alone = [search(tiny(11), batch(part)) for part in parts]
+    decoder = IncrementalDecoder(tiny(11).eval())
     with ThreadPoolExecutor(4) as threads:
-        together = list(threads.map(lambda part: beam_search(decoder, batch(part)), parts))
+        together = list(threads.map(lambda part: search(decoder, batch(part)), parts))
     for some, others in zip(alone, together, strict=True):
         for one, other in zip(some, others, strict=True):
             assert_same(one, other)

@@ -45,7 +45,9 @@ def test_stage_writes_every_test_set_in_order(
     settings = FAST.model_copy(update={"workers": 2})
     folder = run(checkpoint, corpus, tmp_path / "out", settings, events.append)
     translator = Translator(checkpoint.folder, FAST, "cpu")
-    described = json.loads((folder / "decoding.json").read_text())["test_sets"]
+    written = json.loads((folder / "decoding.json").read_text())
+    assert written["dtype"] == str(translator.dtype).removeprefix("torch.")
+    described = written["test_sets"]
     for name, lines in (("first", SENTENCES), ("second", SENTENCES[::-1] * 6)):
         expected = translator.translations(lines)
         assert list(read_lines(folder / f"{name}.de")) == [translation.text for translation in expected]

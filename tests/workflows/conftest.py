@@ -67,7 +67,8 @@ def cell(tmp_path: Path) -> Callable[..., MeasuredInputs]:
         hypotheses = Hypotheses(folder(pair, model, "hypotheses"))
         for name in corpus.test_sets:
             write_lines(hypotheses.folder / f"{name}.{languages[1]}", TRANSLATED)
-        hypotheses.write_json("decoding.json", {"settings": DecodingSettings().model_dump(mode="json")})
+        decoding = {"settings": DecodingSettings().model_dump(mode="json"), "dtype": "float32"}
+        hypotheses.write_json("decoding.json", decoding)
         perplexity = Artifact(folder(pair, model, "perplexity"))
         perplexity.write_json("perplexity.json", {"dev_nll": 2.0, "dev_perplexity": 7.389, "tokens": 60})
         return MeasuredInputs(

@@ -50,7 +50,10 @@ def test_mistakes_are_one_line_and_leave_nothing(checkpoint: Checkpoint, tmp_pat
     pytest.importorskip("ctranslate2")
     wrong = run(tmp_path, "ctranslate2", "corpus", "--out", "out")
     absent = run(tmp_path, "ctranslate2", "checkpoint", "--out", "out", first="sys.modules['ctranslate2'] = None")
-    for done, message in ((wrong, "is not a Checkpoint"), (absent, "pip install 'aiayn[ctranslate2]'")):
+    for done, message in (
+        (wrong, "name a folder that `aiayn average` made"),
+        (absent, "pip install 'aiayn[ctranslate2]'"),
+    ):
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
         assert message in done.stderr
     assert {path.name for path in tmp_path.iterdir()} == {"checkpoint", "corpus"}

@@ -68,6 +68,24 @@ def test_n_best_list_is_moses(checkpoint: Checkpoint, translator: Translator) ->
     assert log_p == pytest.approx([output.log_probability for output in flat], abs=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "told"),
+    [
+        ("--length-penalty", "nan", "length-penalty"),
+        ("--length-penalty", "1000", "length_penalty"),
+        ("--beam-size", "1000000", "beam_size"),
+        ("--precision", "float8", "precision"),
+    ],
+)
+def test_bad_settings_are_one_line(checkpoint: Checkpoint, option: str, value: str, told: str) -> None:
+    """What the search cannot work with is refused by name, with status 2, before anything is read."""
+    refused = piped(checkpoint, "A dog .\n", option, value)
+    assert refused.returncode == 2
+    assert told in refused.stderr.decode()
+    assert refused.stderr.decode().count("\n") == 1
+    assert refused.stdout == b""
+
+
 def test_more_than_the_beam_is_one_line(checkpoint: Checkpoint) -> None:
     """--n-best above --beam-size: status 2, one line, nothing on standard output."""
     refused = piped(checkpoint, "A dog .\n", "--n-best", "4")
