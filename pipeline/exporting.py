@@ -33,8 +33,7 @@ from model.config import BEGIN_ID, END_ID, UNKNOWN_ID
 from model.positions import sinusoids
 from model.transformer import Transformer
 from pipeline.errors import UserError
-from pipeline.translation import LONGEST_TOKENS, load_model
-from pipeline.vocabulary import load
+from pipeline.translation import LONGEST_TOKENS, load_checkpoint
 
 SAME_SEARCH = MappingProxyType(
     {
@@ -61,17 +60,12 @@ def export_ctranslate2(checkpoint_folder: Path, out: Path) -> None:
         from ctranslate2.specs.transformer_spec import TransformerDecoderSpec, TransformerEncoderSpec
     except ImportError:
         raise UserError("CTranslate2 is not installed; pip install 'aiayn[ctranslate2]'") from None
-    model, vocabulary = load_model(checkpoint_folder), load(checkpoint_folder / "joint.model")
+    model, vocabulary = load_checkpoint(checkpoint_folder)
     config = model.config
     if config.d_k != config.d_v:
         raise UserError(
             f"{checkpoint_folder}: CTranslate2 has one size for keys and values, and this model has d_k {config.d_k} "
             f"and d_v {config.d_v}; translate it with `aiayn translate`"
-        )
-    if len(vocabulary) != config.vocabulary_size:
-        raise UserError(
-            f"{checkpoint_folder}: joint.model has {len(vocabulary)} pieces and the model {config.vocabulary_size}; "
-            "choose a checkpoint whose files belong together"
         )
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} exists already; remove it or choose another folder")

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
+from sentencepiece import SentencePieceProcessor
 from torch.nn.utils.rnn import pad_sequence
 
 from model.config import END_ID, PAD_ID, TransformerConfig
@@ -77,23 +78,27 @@ def load_model(folder: Path, device: str = "cpu") -> Transformer:
     return model.to(device).eval()
 
 
+def load_checkpoint(folder: Path, device: str = "cpu") -> tuple[Transformer, SentencePieceProcessor]:
+    """As `load_model`, with the vocabulary. Raises UserError where either is no good or they do not belong together."""
+    model, vocabulary = load_model(folder, device), load(folder / "joint.model")
+    if len(vocabulary) != model.config.vocabulary_size:
+        raise UserError(
+            f"{folder}: joint.model has {len(vocabulary)} pieces and the model {model.config.vocabulary_size}; "
+            "choose a checkpoint whose files belong together"
+        )
+    return model, vocabulary
+
+
 class Translator:
     """A model and its vocabulary, ready to translate. Raises UserError where the checkpoint is no good."""
 
     def __init__(self, checkpoint_folder: Path, settings: DecodingSettings, device: str = "cpu") -> None:
         self.settings, self.device = settings, device
         self.dtype = dtype_of(settings.precision, device)
-        model = load_model(Path(checkpoint_folder), device).to(self.dtype)
-        self._decoder, self.config = IncrementalDecoder(model), model.config
-        self._vocabulary = load(Path(checkpoint_folder) / "joint.model")
-        config = self.config
-        if len(self._vocabulary) != config.vocabulary_size:
-            raise UserError(
-                f"{checkpoint_folder}: joint.model has {len(self._vocabulary)} pieces and the model "
-                f"{config.vocabulary_size}; choose a checkpoint whose files belong together"
-            )
-        learned = config.positions == "learned"
-        self._longest_tokens = min(LONGEST_TOKENS, config.max_positions) if learned else LONGEST_TOKENS
+        model, self._vocabulary = load_checkpoint(Path(checkpoint_folder), device)
+        self._decoder, self.config = IncrementalDecoder(model.to(self.dtype)), model.config
+        learned = self.config.positions == "learned"
+        self._longest_tokens = min(LONGEST_TOKENS, self.config.max_positions) if learned else LONGEST_TOKENS
 
     def with_settings(self, settings: DecodingSettings) -> "Translator":
         """The same model, vocabulary and type under other settings of the search."""

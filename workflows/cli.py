@@ -7,6 +7,7 @@ aiayn translate model < text.en > text.de
 aiayn score --hyp text.de --ref reference.de --lang de
 aiayn export ctranslate2 model --out fast               a model for CTranslate2
 aiayn bench train                                       this machine's training step beside others'
+aiayn bench decode model --src text.en                  its translation beside others'
 """
 
 import json

@@ -1,17 +1,30 @@
-"""What the tests of training, averaging and perplexity share."""
+"""What the tests of training, averaging, perplexity, translation and decoding share."""
 
 from pathlib import Path
 
 import pytest
 import torch
+from tiny_checkpoint import make_checkpoint, make_corpus
 from tiny_training import PIECES, TINY, train_in_processes
 
-from pipeline.artifacts import Context, Corpus, EncodedDataset
+from pipeline.artifacts import Checkpoint, Context, Corpus, EncodedDataset
 from pipeline.corpora.aligned import write_shards
 from pipeline.encoding import encode
 from pipeline.lines import read_lines
 from pipeline.settings import EncodingSettings, VocabularySettings
 from pipeline.vocabulary import learn
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Corpus:
+    """A few sentences in three splits (tiny_checkpoint)."""
+    return make_corpus(tmp_path / "corpus")
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path, corpus: Corpus) -> Checkpoint:
+    """With the vocabulary of `corpus` and random weights."""
+    return make_checkpoint(tmp_path / "checkpoint", corpus)
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import ray
-from tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
+from tiny_checkpoint import SENTENCES
 
 from pipeline import decoding
 from pipeline.artifacts import Checkpoint, Context, Corpus
@@ -19,16 +19,6 @@ from pipeline.settings import DecodingSettings
 from pipeline.translation import Translator
 
 FAST = DecodingSettings(max_extra_tokens=5)
-
-
-@pytest.fixture
-def corpus(tmp_path: Path) -> Corpus:
-    return make_corpus(tmp_path / "corpus")
-
-
-@pytest.fixture
-def checkpoint(tmp_path: Path, corpus: Corpus) -> Checkpoint:
-    return make_checkpoint(tmp_path / "checkpoint", corpus)
 
 
 def run(checkpoint: Checkpoint, corpus: Corpus, folder: Path, settings: DecodingSettings, emit: Any = None) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save_file
-from tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
+from tiny_checkpoint import SENTENCES, make_checkpoint
 
 from model.config import END_ID
 from model.incremental import IncrementalDecoder
@@ -21,16 +21,6 @@ from pipeline.settings import DecodingSettings, VocabularySettings
 from pipeline.translation import DECODED_PER_SOURCE_TOKEN, LONGEST_TOKENS, Translation, Translator, batches
 
 FAST = DecodingSettings(max_extra_tokens=5)
-
-
-@pytest.fixture
-def corpus(tmp_path: Path) -> Corpus:
-    return make_corpus(tmp_path / "corpus")
-
-
-@pytest.fixture
-def checkpoint(tmp_path: Path, corpus: Corpus) -> Checkpoint:
-    return make_checkpoint(tmp_path / "checkpoint", corpus)
 
 
 def test_translation_keeps_order_whatever_the_batches(checkpoint: Checkpoint) -> None:

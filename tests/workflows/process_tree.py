@@ -1,8 +1,10 @@
 """Which processes there are, from /proc: Linux alone."""
 
 import os
+import signal
+import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,6 +12,26 @@ from pathlib import Path
 def children(pid: int) -> list[int]:
     """Of a process, its main thread's."""
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def interrupted(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str, list[int]]:
+    """Ctrl-C for a benchmark at work, sent to all its processes as a terminal does.
+
+    Returns its exit status, its standard error and the processes that it had started.
+    """
+    running = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        while len(children(running.pid)) < 2:  # the first contender, and multiprocessing's tracker
+            assert running.poll() is None
+            time.sleep(0.1)
+        time.sleep(0.5)
+        pids = children(running.pid)
+        os.killpg(running.pid, signal.SIGINT)
+        _, errors = running.communicate(timeout=20)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
+    return running.returncode, errors, pids
 
 
 def wait_for_end(pids: Iterable[int], timeout_s: float) -> bool:

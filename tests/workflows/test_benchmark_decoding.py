@@ -2,17 +2,14 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from process_tree import children, wait_for_end
+from process_tree import interrupted, wait_for_end
 from safetensors.torch import save_file
 from tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
 from torch.nn.utils.rnn import pad_sequence
@@ -174,19 +171,8 @@ def test_ctrl_c_ends_all_processes(model: Path, tmp_path: Path) -> None:
     (tmp_path / "tmp").mkdir()
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path / "tmp")}
     command = [*COMMAND, str(model), f"--src={tmp_path / 'text'}", "--threads=1", "--rounds=1000"]
-    running = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    try:
-        while len(children(running.pid)) < 2:  # the first contender, and multiprocessing's tracker
-            assert running.poll() is None
-            time.sleep(0.1)
-        time.sleep(0.5)
-        pids = children(running.pid)
-        os.killpg(running.pid, signal.SIGINT)
-        _, errors = running.communicate(timeout=20)
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(running.pid, signal.SIGKILL)
-    assert (running.returncode, errors) == (130, "stopped\n")
+    status, errors, pids = interrupted(command, environment)
+    assert (status, errors) == (130, "stopped\n")
     assert wait_for_end(pids, timeout_s=10)
     assert not list((tmp_path / "tmp").iterdir())
 

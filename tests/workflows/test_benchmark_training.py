@@ -2,12 +2,9 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
-import time
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from process_tree import children, is_alive, wait_for_end
+from process_tree import interrupted, is_alive, wait_for_end
 
 from model.config import OptimizerConfig, TransformerConfig
 from model.training_step import TrainingStep
@@ -242,19 +239,8 @@ def test_ctrl_c_ends_all_processes(tmp_path: Path) -> None:
     """Ctrl-C, which all processes of a terminal get, ends them at once: status 130, one line, nothing left."""
     command = [sys.executable, *COMMAND, "--updates=100000"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
-    running = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    try:
-        while len(children(running.pid)) < 2:  # the first contender, and multiprocessing's tracker
-            assert running.poll() is None
-            time.sleep(0.1)
-        time.sleep(0.5)
-        pids = children(running.pid)
-        os.killpg(running.pid, signal.SIGINT)
-        _, errors = running.communicate(timeout=20)
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(running.pid, signal.SIGKILL)
-    assert running.returncode == 130
+    status, errors, pids = interrupted(command, environment)
+    assert status == 130
     assert errors == "stopped\n"
     assert wait_for_end(pids, timeout_s=10)
     assert not list(tmp_path.iterdir())
