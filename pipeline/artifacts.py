@@ -219,6 +219,11 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def making_folder(target: Path) -> Path:
+    """Where an artifact is written before it is published as `target`."""
+    return target.parent / ".making" / target.name
+
+
 def publish(target: Path, make: Callable[[Path], Made], manifest: dict[str, Any], resume: bool = False) -> Made:
     """Calls `make` with a folder to write into and renames that to `target` in one act: the artifact published.
 
@@ -228,7 +233,7 @@ def publish(target: Path, make: Callable[[Path], Made], manifest: dict[str, Any]
     """
     if target.exists():
         raise UserError(f"{target} exists already; remove it or choose another folder")
-    aside = target.parent / ".making" / target.name
+    aside = making_folder(target)
     if aside.exists() and not resume:
         shutil.rmtree(aside)
     started = time.time()

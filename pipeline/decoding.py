@@ -1,6 +1,6 @@
-"""Decoding of the test sets by Ray actors (§6.1), each holding the model once.
+"""Decoding of the test sets, or other splits, by Ray actors (§6.1), each holding the model once.
 
-The sentences of all test sets are dealt out in chunks to whichever actor is free, so a slow or late one delays nothing.
+The sentences of all of them are dealt out in chunks to whichever actor is free, so a slow or late one delays nothing.
 A dead actor is started again and its chunk redone. The layout decides the time taken, not the translations, but for
 the last bits of a sum: in bfloat16 a near tie may fall out otherwise.
 """
@@ -69,19 +69,25 @@ class DecodingWorker:
         return Translated(translations, time.perf_counter() - started, dtype)
 
 
-def decode(context: Context, checkpoint: Checkpoint, corpus: Corpus, settings: DecodingSettings) -> Hypotheses:
-    """Translates the test sets of a corpus: `<test set>.<language>`, one sentence a line, and `decoding.json`.
+def decode(
+    context: Context,
+    checkpoint: Checkpoint,
+    corpus: Corpus,
+    settings: DecodingSettings,
+    splits: Sequence[str] | None = None,
+) -> Hypotheses:
+    """Translates `splits` of a corpus (its test sets): `<split>.<language>`, one sentence a line, and `decoding.json`.
 
     decoding.json: {"test_sets": {name: {"sentences", "seconds", "tokens"}}, "settings", "dtype"}; seconds are summed
     over workers, without loading; tokens are those decoded, END_ID counted. Raises UserError where the checkpoint is no
     good, the corpus has no test set, the cluster has no GPU and `settings.device` asks for one, or its nodes would not
     all compute in the same type.
     """
-    if not corpus.test_sets:
+    splits = corpus.test_sets if splits is None else splits
+    if not splits:
         raise UserError(f"{corpus.folder} has no test set, only {', '.join(corpus.splits)}; nothing to decode")
     sources = {
-        name: list(chain.from_iterable(read_lines(shard.source) for shard in corpus.shards(name)))
-        for name in corpus.test_sets
+        name: list(chain.from_iterable(read_lines(shard.source) for shard in corpus.shards(name))) for name in splits
     }
     translations: dict[str, list[Translation]] = {name: [Translation("", 0)] * len(sources[name]) for name in sources}
     seconds = dict.fromkeys(sources, 0.0)

@@ -114,20 +114,21 @@ def read_references(corpus: Corpus, split: str) -> list[str]:
     return [line for shard in corpus.shards(split) for line in read_lines(shard.target)]
 
 
-def score(context: Context, hypotheses: Hypotheses, corpus: Corpus) -> Scores:
-    """Scores the translations of every test set of `corpus`; writes `scores.json`.
+def score(context: Context, hypotheses: Hypotheses, corpus: Corpus, splits: Sequence[str] | None = None) -> Scores:
+    """Scores the translations of `splits` of `corpus` (its test sets); writes `scores.json`.
 
-    Raises UserError where a test set has no translation or another number of lines.
+    Raises UserError where one has no translation or another number of lines.
     """
     language, test_sets = corpus.languages[1], {}
-    for done, name in enumerate(corpus.test_sets, start=1):
+    splits = corpus.test_sets if splits is None else splits
+    for done, name in enumerate(splits, start=1):
         path = hypotheses.folder / f"{name}.{language}"
         translations, references = list(read_lines(path)), read_references(corpus, name)
         try:
             test_sets[name] = score_texts(translations, references, language)
         except UserError as error:
             raise UserError(f"{path} and test set {name} of {corpus.folder}: {error}") from None
-        context.progress(done, len(corpus.test_sets), "test sets")
+        context.progress(done, len(splits), "test sets")
     scores = Scores(context.folder)
     scores.write_json("scores.json", {"test_sets": test_sets, "language": language})
     return scores

@@ -49,10 +49,11 @@ def run(
     Raises UserError, at every rank, where the settings do not fit the dataset, an update does not fit the memory, the
     disk is full, or a loss or gradient is not finite.
     """
+    began_s = time.monotonic()
     training = Training(group, dataset, settings, folder, emit if group.rank == 0 else ignore)
     training.resume()
     training.train()
-    return training.described()
+    return {**training.described(), "loop_s": time.monotonic() - began_s}
 
 
 def dropout_seed(seed: int, update: int, micro_batch: int) -> int:

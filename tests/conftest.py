@@ -29,6 +29,9 @@ def ray_cluster() -> Iterator[None]:
     """A local Ray cluster of two CPUs, shared by the session."""
     import ray
 
+    from workflows.runner import set_local_variables
+
+    set_local_variables()
     # Workers import what the tests pass them.
     folders = [str(folder) for folder in Path(__file__).parent.rglob("*") if folder.is_dir()]
     os.environ["PYTHONPATH"] = os.pathsep.join([*folders, os.environ.get("PYTHONPATH", "")])

@@ -22,6 +22,7 @@ from pipeline.artifacts import Context, EncodedDataset, TrainingRun, publish
 from pipeline.errors import UserError
 from workflows import bench, export
 from workflows.command import console, help_text, made_by, run_app
+from workflows.options import AddressOption, ConfigOption, DataOption, ProfileOption, SetOption
 from workflows.profiles import Profile, Recipe, checked, load_profile
 from workflows.translate import N_BEST_LINE, TranslationWriter, translate_stream, translate_typed
 
@@ -35,17 +36,6 @@ app = typer.Typer(
 app.add_typer(export.app, name="export")
 app.add_typer(bench.app, name="bench")
 
-ProfileOption = Annotated[
-    str | None, typer.Option("--profile", help="Settings to start from: embedded or multi30k.  [default: embedded]")
-]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, e.g. vocabulary.size=8000. May be repeated."),
-]
-ConfigOption = Annotated[Path | None, typer.Option("--config", help="TOML file: a profile and what differs from it.")]
-AddressOption = Annotated[
-    str | None, typer.Option("--address", help="Ray cluster, e.g. auto.  [default: one on this machine]")
-]
 OutOption = Annotated[Path, typer.Option("--out", help="Folder to make.")]
 
 
@@ -62,7 +52,7 @@ def prepare(
         str | None, typer.Option(help="Language pair, where there are several.  [default: the first]")
     ] = None,
     files: Annotated[Path | None, typer.Option(help="TOML file naming train, dev and test text (see README).")] = None,
-    data: Annotated[Path | None, typer.Option(help="Folder with the profile's files, instead of a download.")] = None,
+    data: DataOption = None,
     profile: ProfileOption = None,
     config: ConfigOption = None,
     overrides: SetOption = None,

@@ -97,7 +97,8 @@ def _duration(cell: Measured, printed: paper.Experiment) -> tuple[str, str]:
 def _averaging(cell: Measured, printed: paper.Experiment) -> tuple[str, str]:
     minutes, updates = cell.settings["checkpoint_minutes"], cell.averaged_updates
     told = f"last {printed.averaged}, written every {printed.checkpoint_minutes:.0f} minutes"
-    if len(updates) == printed.averaged and minutes == printed.checkpoint_minutes:
+    told = told if printed.averaged > 1 else "none"
+    if len(updates) == printed.averaged and (minutes == printed.checkpoint_minutes or printed.averaged == 1):
         return told, ""
     listed = ", ".join(map(str, updates)) if len(updates) < 4 else f"{updates[0]}, … {updates[-1]}"
     return told, f"last {len(updates)} (updates {listed})" if len(updates) > 1 else "none"
@@ -130,13 +131,15 @@ ASPECTS: dict[str, Callable[[Measured, paper.Experiment], tuple[str, str]]] = {
 """Each gives (paper, here); an empty `here` says that nothing differs."""
 
 
-def differences(cells: Sequence[Measured]) -> list[Difference]:
-    """In which aspects the cells differ from the paper, cells that differ alike told together."""
+def differences(
+    cells: Sequence[Measured], experiment: Callable[[str, str], paper.Experiment] = paper.experiment
+) -> list[Difference]:
+    """In which aspects cells differ from the paper's `experiment(pair, model)`; those that differ alike together."""
     found: list[Difference] = []
     for what, aspect in ASPECTS.items():
         together: dict[tuple[str, str], list[str]] = {}
         for cell in cells:
-            printed, here = aspect(cell, paper.experiment(cell.pair, cell.model))
+            printed, here = aspect(cell, experiment(cell.pair, cell.model))
             if here:
                 together.setdefault((printed, here), []).append(cell.label)
         for (printed, here), names in together.items():
@@ -145,16 +148,23 @@ def differences(cells: Sequence[Measured]) -> list[Difference]:
     return found
 
 
-def notes(cells: Sequence[Measured]) -> list[str]:
-    """How the scores and costs are to be read; true of every table, with the signatures and rates of this one."""
+def reading_notes(cells: Sequence[Measured]) -> list[str]:
+    """How the scores are to be read; true of every table, with the signatures of this one."""
     tokenized, detokenized = paper.SAME_CHECKPOINT_BLEU
     signatures = sorted({cell.main_scores["signature"] for cell in cells})
-    told = [
+    return [
         "paper BLEU: tokenized, case-sensitive, as the authors scored; quotes made ASCII, Moses tokens, for German "
         "compounds split at hyphens. Printed rows are of this kind.",
         f"sacreBLEU: detokenized; one and the same checkpoint has been scored {tokenized} by paper BLEU and "
         f"{detokenized} by sacreBLEU, so the two are never to be compared.",
         *(f"sacreBLEU signature: {signature}" for signature in signatures),
+    ]
+
+
+def notes(cells: Sequence[Measured]) -> list[str]:
+    """What stands beneath Table 2: how scores and costs are to be read, with the rates measured."""
+    told = [
+        *reading_notes(cells),
         f"Each measured cell is one training with one seed; trainings differ by ±{paper.SEED_SPREAD_BLEU} BLEU.",
         "Training cost, paper's way: training time × devices × sustained single-precision rate (§6.1). "
         "Counted: the operations of the model's matrix products.",

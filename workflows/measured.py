@@ -21,7 +21,7 @@ class MeasuredInputs:
     pair: str
     """"en-de" or "en-fr"."""
     model: str
-    """"base" or "big"."""
+    """"base" or "big", or a row of Table 3."""
     data: str = ""
     """What the training data are, in a few words for the reader, e.g. "Multi30k task 1"."""
     corpus: Corpus | None = None
@@ -33,6 +33,8 @@ class MeasuredInputs:
     cost: Cost | None = None
     word_by_word: Scores | None = None
     """Scores of word-by-word substitution on the same test sets, if there are any."""
+    split: str = ""
+    """What the scores of the table are of; empty: the main test set."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Measured:
     data: str
     train_pairs: int
     test_set: str
-    """The main one, whose scores stand in the table."""
+    """The one whose scores stand in the table: the main test set, or the dev set."""
     run: Mapping[str, Any]
     config: Mapping[str, Any]
     """Of the model (`model.json`)."""
@@ -93,6 +95,7 @@ class Measured:
         scores, perplexity, cost = inputs.scores, inputs.perplexity, inputs.cost
         if not (corpus and run and checkpoint and hypotheses and scores and perplexity and cost):
             return None
+        split = inputs.split or corpus.test_sets[0]
         artifacts: dict[str, Artifact] = {
             "corpus": corpus,
             "training": run,
@@ -107,7 +110,7 @@ class Measured:
             model=inputs.model,
             data=inputs.data,
             train_pairs=sum(shard.pairs for shard in corpus.shards("train")),
-            test_set=corpus.test_sets[0],
+            test_set=split,
             run=run.read_json("run.json"),
             config=checkpoint.read_json("model.json"),
             averaged_updates=tuple(checkpoint.read_json("averaging.json")["updates"]),
@@ -115,7 +118,7 @@ class Measured:
             perplexity=perplexity.read_json("perplexity.json"),
             cost=cost.read_json("cost.json"),
             decoding=hypotheses.read_json("decoding.json"),
-            samples=_samples(corpus, hypotheses),
+            samples=_samples(corpus, hypotheses, split),
             metrics=read_metrics(run),
             manifests={name: made.manifest for name, made in artifacts.items() if (made.folder / MANIFEST).exists()},
             word_by_word=inputs.word_by_word.read_json("scores.json")["test_sets"] if inputs.word_by_word else None,
@@ -127,11 +130,10 @@ def read_metrics(run: TrainingRun) -> tuple[dict[str, Any], ...]:
     return tuple(json.loads(line) for line in read_lines(run.folder / "metrics.jsonl"))
 
 
-def _samples(corpus: Corpus, hypotheses: Hypotheses) -> tuple[Sample, ...]:
-    """Sentences at even distances over the main test set."""
-    test_set = corpus.test_sets[0]
-    sources = [line for shard in corpus.shards(test_set) for line in read_lines(shard.source)]
-    translations = read_lines(hypotheses.folder / f"{test_set}.{corpus.languages[1]}")
-    triples = list(zip(sources, read_references(corpus, test_set), translations, strict=False))
+def _samples(corpus: Corpus, hypotheses: Hypotheses, split: str) -> tuple[Sample, ...]:
+    """Sentences at even distances over the split."""
+    sources = [line for shard in corpus.shards(split) for line in read_lines(shard.source)]
+    translations = read_lines(hypotheses.folder / f"{split}.{corpus.languages[1]}")
+    triples = list(zip(sources, read_references(corpus, split), translations, strict=False))
     distance = max(1, len(triples) // N_SAMPLES)
     return tuple(Sample(*triple) for triple in islice(triples, 0, None, distance))[:N_SAMPLES]

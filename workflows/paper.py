@@ -24,6 +24,8 @@ MODEL_SYMBOLS = {
     "positions": "positions",
 }
 """Fields of TransformerConfig as Table 3 heads them."""
+SYMBOLS = {**MODEL_SYMBOLS, "label_smoothing": "ε_ls"}
+"""Fields that Table 3 varies."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,11 @@ def experiment(pair: str, model: str) -> Experiment:
     return Experiment(BASE, "WMT 2014", pairs, vocabulary_size, 100_000, 5, 0.4, "12 hours")
 
 
+def group(row: str) -> str:
+    """The letter before a row of Table 3: A to E; base and big are groups of their own."""
+    return row.rstrip("0123456789")
+
+
 @dataclass(frozen=True)
 class Variation:
     """A row of Table 3: EN-DE, newstest2013, beam 4, no averaging of checkpoints. What it leaves out is base's."""
@@ -117,7 +124,7 @@ class Variation:
     @property
     def group(self) -> str:
         """The letter before the row: A to E; base and big are groups of their own."""
-        return self.name.rstrip("0123456789")
+        return group(self.name)
 
     def model(self, vocabulary_size: int) -> TransformerConfig:
         """Its Transformer; Table 3 prints no vocabulary size."""
@@ -156,6 +163,44 @@ TABLE_3: tuple[Variation, ...] = (
     ),
 )
 """Table 3 (§6.2), top to bottom."""
+
+VARIATION_TEST_SET, VARIATION_TEST_SENTENCES = "newstest2013", 3000
+"""What Table 3 is measured on: the development set, without averaging of checkpoints (§6.2)."""
+
+
+def variation_experiment(_pair: str, row: str) -> Experiment:
+    """The paper's experiment behind a row of Table 3; behind its base for a row that the paper has not."""
+    base, named = TABLE_3[0], {variation.name: variation for variation in TABLE_3}
+    variation = named.get(row, base)
+    trained = experiment("en-de", "big" if row == "big" else "base")
+    return replace(
+        trained,
+        model=variation.model(trained.vocabulary_size),
+        label_smoothing=variation.label_smoothing,
+        averaged=1,
+        test_set=VARIATION_TEST_SET,
+        test_sentences=VARIATION_TEST_SENTENCES,
+    )
+
+
+@dataclass(frozen=True)
+class Ordering:
+    """What §6.2 reads from Table 3, as rows of which each is better than the one before."""
+
+    said: str
+    rows: tuple[str, ...]
+
+
+ORDERINGS: tuple[Ordering, ...] = (
+    Ordering("one head is worse than eight", ("A1", "base")),
+    Ordering("too many heads are worse, too", ("A4", "base")),
+    Ordering("a smaller d_k hurts", ("B1", "B2", "base")),
+    Ordering("more layers are better", ("C1", "C2", "base", "C3")),
+    Ordering("a larger d_model is better", ("C4", "base", "C5")),
+    Ordering("a larger d_ff is better", ("C6", "base", "C7")),
+    Ordering("dropout helps", ("D1", "base")),
+    Ordering("the big model is the best", ("base", "big")),
+)
 
 SEED_SPREAD_BLEU = 0.3
 """Trainings to a plateau differ by this much, up or down, from seed to seed."""

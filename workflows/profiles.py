@@ -5,6 +5,7 @@ A user's own experiment is a TOML file that names a profile and what differs fro
     profile = "multi30k"
     decoding.beam_size = 8
     recipes.base.training.updates = 5000
+    grid.rows.F1 = {n_layers = 1, dropout = 0.3}       # a row of one's own for Table 3
 """
 
 import tomllib
@@ -13,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from model.config import BASE, BIG, OptimizerConfig, TransformerConfig
 from pipeline.corpora.embedded import EmbeddedSettings
@@ -32,6 +33,8 @@ from pipeline.settings import (
 )
 
 SettingsT = TypeVar("SettingsT", bound=Settings)
+OPEN = "grid.rows."
+"""Where a user's keys are new ones."""
 
 
 class Recipe(Settings):
@@ -55,8 +58,16 @@ class Recipe(Settings):
         return self
 
 
+class Grid(Settings):
+    """What Table 3 varies: one base, and rows of the user's own beside the paper's. No checkpoints are averaged."""
+
+    training: TrainingSettings = TrainingSettings()
+    rows: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Row to what differs from base, e.g. {"F1": {"n_layers": 1, "label_smoothing": 0.2}}; sizes as they are."""
+
+
 class Profile(Settings):
-    """Everything that a Table 2 is made from."""
+    """Everything that a Table 2 or a Table 3 is made from."""
 
     name: str
     data: str = layout("text of the user's own")
@@ -68,26 +79,23 @@ class Profile(Settings):
     encoding: EncodingSettings = EncodingSettings()
     recipes: dict[str, Recipe]
     """Model ("base", "big") to its recipe. `vocabulary.size` decides the models' vocabulary_size."""
+    grid: Grid = Grid()
+    """Table 3; `vocabulary.size` holds for it too."""
     decoding: DecodingSettings = DecodingSettings()
 
     @model_validator(mode="after")
     def _one_vocabulary_size(self) -> "Profile":
-        size = self.vocabulary.size
-        for recipe in self.recipes.values():
-            model = recipe.training.model
+        def sized(trained: SettingsT) -> SettingsT:
+            """A recipe or grid, its model with the profile's vocabulary."""
+            training: TrainingSettings = trained.training  # type: ignore[attr-defined]
+            size, model = self.vocabulary.size, training.model
             if model.vocabulary_size not in (size, BASE.vocabulary_size):
                 raise ValueError(f"a model's vocabulary_size is {model.vocabulary_size}; set vocabulary.size instead")
-        sized = {
-            name: recipe.model_copy(
-                update={
-                    "training": recipe.training.model_copy(
-                        update={"model": replace(recipe.training.model, vocabulary_size=size)}
-                    )
-                }
-            )
-            for name, recipe in self.recipes.items()
-        }
-        object.__setattr__(self, "recipes", sized)
+            model = replace(model, vocabulary_size=size)
+            return trained.model_copy(update={"training": training.model_copy(update={"model": model})})
+
+        object.__setattr__(self, "recipes", {name: sized(recipe) for name, recipe in self.recipes.items()})
+        object.__setattr__(self, "grid", sized(self.grid))
         return self
 
 
@@ -116,15 +124,23 @@ EMBEDDED = Profile(
     recipes={
         "base": _small(
             replace(BASE, n_layers=2, d_model=128, d_ff=512, n_heads=4, d_k=32, d_v=32, dropout=0.0),
-            updates=1150,
+            updates=1100,
             **_GENERATED,
         ),
         "big": _small(
-            replace(BIG, n_layers=2, d_model=160, d_ff=640, n_heads=5, d_k=32, d_v=32, dropout=0.0),
+            replace(BIG, n_layers=2, d_model=144, d_ff=576, n_heads=4, d_k=36, d_v=36, dropout=0.0),
             updates=1050,
             **_GENERATED,
         ),
     },
+    grid=Grid(
+        training=TrainingSettings(
+            model=replace(BASE, n_layers=3, d_model=96, d_ff=384, n_heads=8, d_k=12, d_v=12),
+            updates=650,
+            checkpoint_minutes=0,
+            **{**_GENERATED, "checkpoint_updates": 130},
+        )
+    ),
 )
 """Generated text, minutes on two cores: two models train side by side, one core each."""
 
@@ -151,6 +167,14 @@ MULTI30K = Profile(
             **_MULTI30K,
         ),
     },
+    grid=Grid(
+        training=TrainingSettings(
+            model=replace(BASE, n_layers=3, d_model=192, d_ff=768, n_heads=8, d_k=24, d_v=24),
+            updates=1200,
+            checkpoint_minutes=0,
+            **{**_MULTI30K, "threads": 1, "workers": 1},
+        )
+    ),
 )
 """Real text on one machine."""
 
@@ -175,8 +199,8 @@ def load_profile(
     if chosen not in PROFILES:
         raise UserError(f"there is no profile {chosen!r}; choose one of {', '.join(PROFILES)}")
     described = PROFILES[chosen].model_dump()
-    for recipe in described["recipes"].values():
-        recipe["training"]["model"]["vocabulary_size"] = BASE.vocabulary_size  # follows vocabulary.size again
+    for trained in [*described["recipes"].values(), described["grid"]]:
+        trained["training"]["model"]["vocabulary_size"] = BASE.vocabulary_size  # follows vocabulary.size again
     _merge(described, changes, where=str(config))
     if data is not None:
         readable = {pair: corpus for pair, corpus in described["corpora"].items() if "data" in corpus}
@@ -240,9 +264,9 @@ def _merge(settings: dict[str, Any], changes: Mapping[str, Any], where: str, pat
     """Puts `changes` into `settings`, in place. Raises UserError where a key does not exist."""
     for key, value in changes.items():
         full = f"{path}{key}"
-        if key not in settings:
+        if key not in settings and not path.startswith(OPEN):
             raise UserError(f"{where}: there is no setting {full!r}; here are {', '.join(settings)}")
-        if isinstance(settings[key], dict) and isinstance(value, Mapping):
+        if isinstance(settings.get(key), dict) and isinstance(value, Mapping):
             _merge(settings[key], value, where, f"{full}.")
         else:
             settings[key] = value

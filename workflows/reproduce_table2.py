@@ -11,20 +11,20 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table as ScreenTable
 
 from pipeline.artifacts import TrainingRun
 from pipeline.errors import UserError
 from pipeline.tracking import Tracker, default_uri, ui_command
 from workflows import stages, table2
 from workflows.command import console, help_text, run_app
-from workflows.dag import Stage, Step, in_order, substitute, to_run
+from workflows.dag import Stage, Step, substitute
 from workflows.measured import Measured, MeasuredInputs
+from workflows.options import AddressOption, ConfigOption, DataOption, PlanOption, ProfileOption, SetOption, StoreOption
 from workflows.profiles import Profile, load_profile
 from workflows.runner import run
 from workflows.tabulating import tabulate
 from workflows.tracked import TrackedModel, send_curves, send_results, tracked
-from workflows.view import view
+from workflows.view import print_plan, view
 
 TABULATE = Stage(tabulate, table2.Table)
 
@@ -43,28 +43,13 @@ def cells_of(profile: Profile, pairs: Collection[str], models: Collection[str]) 
     """The DAG from text to scores, for each cell of `pairs` and `models`: §5.1, §5.2-5.4, §6.1."""
     cells = []
     for pair in pairs:
-        text = stages.corpus(pair, profile.corpora[pair])
-        corpus = stages.CLEAN(f"clean {pair}", text, profile.cleaning)
-        vocabulary = stages.LEARN_VOCABULARY(f"vocabulary {pair}", corpus, profile.vocabulary)
-        dataset = stages.ENCODE(f"encode {pair}", corpus, vocabulary, profile.encoding)
-        substituted = stages.word_by_word(pair, profile.corpora[pair], corpus)
+        text = stages.prepared(profile, pair)
+        substituted = stages.word_by_word(pair, profile.corpora[pair], text.corpus)
         for model in models:
-            recipe, name = profile.recipes[model], f"{pair} {model}"
-            training = stages.TRAIN(f"train {name}", dataset, recipe.training)
-            checkpoint = stages.AVERAGE(f"average {name}", training, recipe.averaging)
-            hypotheses = stages.DECODE(f"decode {name}", checkpoint, corpus, profile.decoding)
-            inputs = MeasuredInputs(
-                pair,
-                model,
-                profile.data,
-                corpus,  # type: ignore[arg-type]  # a step stands for what it will give
-                training,  # type: ignore[arg-type]
-                checkpoint,  # type: ignore[arg-type]
-                hypotheses,  # type: ignore[arg-type]
-                scores=stages.SCORE(f"score {name}", hypotheses, corpus),  # type: ignore[arg-type]
-                perplexity=stages.PERPLEXITY(f"perplexity {name}", checkpoint, dataset),  # type: ignore[arg-type]
-                cost=stages.COST(f"cost {name}", training),  # type: ignore[arg-type]
-                word_by_word=substituted,  # type: ignore[arg-type]
+            recipe = profile.recipes[model]
+            training = stages.TRAIN(f"train {pair} {model}", text.dataset, recipe.training)
+            inputs = stages.evaluated(
+                text, model, training, recipe.averaging, profile.decoding, word_by_word=substituted
             )
             cells.append(Cell(pair, model, training, inputs))
     return cells
@@ -79,40 +64,23 @@ def _chosen(option: str, asked: str | None, available: Collection[str]) -> list[
     return names
 
 
-def print_plan(target: Step, store: Path) -> None:
-    """Every stage with `cached` or `to run`."""
-    missing = {step.fingerprint for step in to_run([target], store)}
-    table = ScreenTable(box=None, pad_edge=False)
-    for title in ("stage", "", "folder"):
-        table.add_column(title, no_wrap=True)
-    for step in in_order([target]):
-        state = "to run" if step.fingerprint in missing else "cached" if step.artifact(store) else "not needed"
-        table.add_row(step.label, state, step.folder(store).name)
-    console.print(table)
-    console.print(f"{len(missing)} stages to run; store: {store}", highlight=False, soft_wrap=True)
-
-
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
 @app.command(help=help_text(__doc__))
 def main(
-    profile: Annotated[
-        str | None, typer.Option(help="embedded or multi30k.  [default: embedded, or what --config names]")
-    ] = None,
-    data: Annotated[Path | None, typer.Option(help="Folder with the profile's files, instead of a download.")] = None,
+    profile: ProfileOption = None,
+    data: DataOption = None,
     files: Annotated[
         list[Path] | None, typer.Option(help="TOML file naming text of your own; may be repeated, one a language pair.")
     ] = None,
-    config: Annotated[Path | None, typer.Option(help="TOML file: a profile and what differs from it.")] = None,
-    overrides: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="One setting, e.g. decoding.beam_size=1.")
-    ] = None,
+    config: ConfigOption = None,
+    overrides: SetOption = None,
     pairs: Annotated[str | None, typer.Option(help="Language pairs, e.g. en-de.  [default: all]")] = None,
     models: Annotated[str | None, typer.Option(help="Models, e.g. base.  [default: base,big]")] = None,
-    store: Annotated[Path, typer.Option(help="Folder of everything made: stages, MLflow's database.")] = Path("runs"),
-    address: Annotated[str | None, typer.Option(help="Ray cluster, e.g. auto.  [default: one on this machine]")] = None,
-    plan: Annotated[bool, typer.Option("--plan", help="List the stages, cached or to run, and exit.")] = False,
+    store: StoreOption = Path("runs"),
+    address: AddressOption = None,
+    plan: PlanOption = False,
 ) -> None:
     """Builds the DAG, runs what is missing, prints the table."""
     chosen = load_profile(profile, data=data, files=files or [], config=config, overrides=overrides or [])
@@ -120,7 +88,7 @@ def main(
     target = TABULATE("table 2", [cell.inputs for cell in cells])
     stages_folder = store.absolute() / "store"
     if plan:
-        print_plan(target, stages_folder)
+        print_plan(console, target, stages_folder)
         return
     tracker = Tracker(default_uri(store), "table2", store)
     tracked_models = [

@@ -11,7 +11,6 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,61 +21,13 @@ from ray.actor import ActorHandle
 from pipeline.artifacts import Artifact, Context, publish
 from pipeline.errors import UserError
 from workflows.dag import Step, substitute, to_run
+from workflows.watching import Poster, Relay, Watcher
 
 logger = logging.getLogger(__name__)
 
 POLL_S = 0.25
 CONNECT_S = 10
 LIBRARIES = ("torch", "ray", "pyarrow", "sentencepiece", "sacrebleu", "sacremoses")
-
-
-class Watcher:
-    """Told of what happens to the steps; called in the driver, one call at a time."""
-
-    def begin(self, steps: Sequence[Step], cached: Sequence[Step]) -> None:
-        """Before anything runs: the steps to run and those found in the store."""
-
-    def started(self, step: Step) -> None:
-        """Work on the step has begun."""
-
-    def event(self, step: Step, event: dict[str, Any]) -> None:
-        """Progress or metrics (pipeline.artifacts.Context.emit)."""
-
-    def finished(self, step: Step, artifact: Artifact) -> None:
-        """The step's artifact is published."""
-
-    def idle(self) -> None:
-        """Called some times a second."""
-
-    def end(self, error: BaseException | None) -> None:
-        """All done, or stopped by `error`."""
-
-
-class Board:
-    """The Ray actor to which steps, wherever they run, post their events, and from which the driver fetches them."""
-
-    def __init__(self) -> None:
-        self._posted: list[tuple[str, dict[str, Any]]] = []
-
-    def post(self, fingerprint: str, event: dict[str, Any]) -> None:
-        """Adds an event of a step."""
-        self._posted.append((fingerprint, event))
-
-    def fetch(self) -> list[tuple[str, dict[str, Any]]]:
-        """All events since the last call."""
-        posted, self._posted = self._posted, []
-        return posted
-
-
-@dataclass(frozen=True)
-class Poster:
-    """`Context.emit` of one step: picklable, so that training workers and actors can post too."""
-
-    board: ActorHandle
-    fingerprint: str
-
-    def __call__(self, event: dict[str, Any]) -> None:
-        self.board.post.remote(self.fingerprint, event)
 
 
 def map_on_ray(function: Callable[..., Any], calls: Iterable[Sequence[Any]]) -> Iterator[Any]:
@@ -111,7 +62,9 @@ def _execute(step: Step, store: Path, board: ActorHandle, *inputs: Artifact) -> 
     def make(folder: Path) -> Artifact:
         return step.stage.function(Context(folder, post, map_on_ray), *arguments)
 
-    return publish(step.folder(store), make, manifest, resume=step.stage.resumes)
+    artifact = publish(step.folder(store), make, manifest, resume=step.stage.resumes)
+    post({"finished": artifact})
+    return artifact
 
 
 @contextmanager
@@ -127,6 +80,20 @@ def _only_driver(store: Path) -> Iterator[None]:
         yield
     finally:
         os.close(folder)
+
+
+def set_local_variables() -> None:
+    """Environment variables for a Ray cluster on this machine alone, where they are not set."""
+    processes = str(max(8, os.cpu_count() or 1))
+    for name, value in {
+        # Nobody preempts this machine; the watcher would cost each training a process and two seconds of a core.
+        "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
+        # By default Ray ends idle processes beyond one a CPU, and the next step imports torch again: 3 s of a core.
+        "RAY_num_workers_soft_limit": processes,
+        # Beyond three times this many processes, most of them asleep, Ray warns on the screen.
+        "RAY_worker_maximum_startup_concurrency": processes,
+    }.items():
+        os.environ.setdefault(name, value)
 
 
 @contextmanager
@@ -148,8 +115,7 @@ def cluster(address: str | None) -> Iterator[None]:
     if address is not None:
         _check_answers(address)
     else:
-        # Nobody preempts this machine; the watcher would cost each training a process and two seconds of a core.
-        os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")
+        set_local_variables()
     try:
         ray.init(
             address=address,
@@ -202,8 +168,17 @@ def run(
     """
     missing = to_run(targets, store)
     if missing:
-        with _only_driver(store), _terminate_like_interrupt():
-            _run_missing(targets, missing, store, watchers, address)
+        with (
+            working(missing, store, watchers, address) as relay,
+            submitted(missing, store, relay.board) as running,
+        ):
+            while running:
+                found, _ = ray.wait(list(running), num_returns=len(running), timeout=POLL_S)
+                relay.fetch()
+                for reference in [reference for reference in running if reference in found]:  # inputs first
+                    relay.finished(running[reference], ray.get(reference))
+                    del running[reference]
+                relay.idle()
     else:
         for watcher in watchers:
             watcher.begin([], [*targets])
@@ -211,73 +186,53 @@ def run(
     return [step.stage.makes(step.folder(store)) for step in targets]
 
 
-def _run_missing(
-    targets: Sequence[Step], missing: list[Step], store: Path, watchers: Sequence[Watcher], address: str | None
-) -> None:
-    steps = {step.fingerprint: step for step in missing}
-    cached: dict[str, Step] = {}
-    for step in missing:
-        cached.update({needed.fingerprint: needed for needed in step.inputs if needed.fingerprint not in steps})
-    for watcher in watchers:
-        watcher.begin(missing, list(cached.values()))
-    failure: BaseException | None = None
-    try:
-        with cluster(address):
-            _submit_and_follow(steps, store, watchers)
-    except BaseException as error:
-        failure = error
-        raise
-    finally:
+@contextmanager
+def working(missing: Sequence[Step], store: Path, watchers: Sequence[Watcher], address: str | None) -> Iterator[Relay]:
+    """All that making the steps `missing` needs: the store for oneself, a Ray cluster, watchers who know what is to be.
+
+    SIGTERM raises KeyboardInterrupt in the body. Raises UserError where another command works in the store.
+    """
+    made = {step.fingerprint for step in missing}
+    needed = {step.fingerprint: step for making in missing for step in making.inputs}
+    cached = [step for fingerprint, step in needed.items() if fingerprint not in made]
+    with _only_driver(store), _terminate_like_interrupt():
         for watcher in watchers:
-            watcher.end(failure)
+            watcher.begin(missing, cached)
+        failure: BaseException | None = None
+        try:
+            with cluster(address):
+                yield Relay(missing, watchers)
+        except BaseException as error:
+            failure = error
+            raise
+        finally:
+            for watcher in watchers:
+                watcher.end(failure)
 
 
-def _submit_and_follow(steps: dict[str, Step], store: Path, watchers: Sequence[Watcher]) -> None:
-    board: Any = ray.remote(num_cpus=0)(Board).remote()
-    execute = ray.remote(_execute)
+@contextmanager
+def submitted(steps: Sequence[Step], store: Path, board: ActorHandle) -> Iterator[dict[Any, Step]]:
+    """The Ray tasks that make `steps`, inputs first; what they need besides is in the store. Reference -> step.
+
+    The body takes out what is done. Whatever it raises cancels the others; a step's error leaves as the step raised it.
+    """
+    # By default a caller that runs in a placement group, as Tune's trials do, would have its tasks in there, too.
+    execute = ray.remote(scheduling_strategy="DEFAULT")(_execute)
     references: dict[str, Any] = {}
-    for step in steps.values():
+    for step in steps:
         inputs = [references.get(needed.fingerprint) or needed.artifact(store) for needed in step.inputs]
         references[step.fingerprint] = execute.options(num_cpus=step.stage.cpus, name=step.label).remote(
             step, store, board, *inputs
         )
-    pending = {reference: steps[fingerprint] for fingerprint, reference in references.items()}
-    waiting = dict(steps)
-
-    def tell_start(step: Step) -> None:
-        """Once, and before the end: a step's post may arrive later than its result."""
-        if waiting.pop(step.fingerprint, None):
-            for watcher in watchers:
-                watcher.started(step)
-
+    running = {references[step.fingerprint]: step for step in steps}
     try:
-        while pending:
-            found, _ = ray.wait(list(pending), num_returns=len(pending), timeout=POLL_S)
-            for fingerprint, event in ray.get(board.fetch.remote()):
-                if "started" in event:
-                    tell_start(steps[fingerprint])
-                else:
-                    for watcher in watchers:
-                        watcher.event(steps[fingerprint], event)
-            for reference in [reference for reference in pending if reference in found]:  # inputs first
-                artifact = ray.get(reference)
-                tell_start(pending[reference])
-                for watcher in watchers:
-                    watcher.finished(pending[reference], artifact)
-                del pending[reference]
-            for watcher in watchers:
-                watcher.idle()
-    except ray.exceptions.RayTaskError as error:
-        _cancel(pending)
-        raise _cause(error) from None
-    except BaseException:
-        _cancel(pending)
+        yield running
+    except BaseException as error:
+        for reference in running:
+            ray.cancel(reference, force=False, recursive=True)
+        if isinstance(error, ray.exceptions.RayTaskError):
+            raise _cause(error) from None
         raise
-
-
-def _cancel(references: Iterable[Any]) -> None:
-    for reference in references:
-        ray.cancel(reference, force=False, recursive=True)
 
 
 def _cause(error: BaseException) -> BaseException:

@@ -1,10 +1,15 @@
 """The stages that tables are made of, in the paper's order: text (§5.1), training (§5.2-5.4), evaluation (§6.1)."""
 
+from dataclasses import dataclass
+from typing import Any
+
 from pipeline import averaging, cleaning, costs, decoding, encoding, perplexity, scoring, training, vocabulary
 from pipeline.artifacts import Checkpoint, Corpus, EncodedDataset, Hypotheses, Scores, TrainingRun, Vocabulary
 from pipeline.corpora import embedded, files, multi30k
-from pipeline.settings import Settings
+from pipeline.settings import AveragingSettings, DecodingSettings, Settings
 from workflows.dag import Stage, Step
+from workflows.measured import MeasuredInputs
+from workflows.profiles import Profile
 
 GENERATE = Stage(embedded.generate, Corpus, cpus=0)
 READ_MULTI30K = Stage(multi30k.read, Corpus)
@@ -19,6 +24,52 @@ DECODE = Stage(decoding.decode, Hypotheses, cpus=0)
 SCORE = Stage(scoring.score, Scores)
 PERPLEXITY = Stage(perplexity.measure, perplexity.Perplexity)
 COST = Stage(costs.count, costs.Cost)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A language pair's text, cleaned, and the same as token ids, as steps of the DAG (§5.1)."""
+
+    pair: str
+    data: str
+    corpus: Step
+    dataset: Step
+
+
+def prepared(profile: Profile, pair: str) -> Prepared:
+    """From text to token ids: what all models of a pair are trained on."""
+    text = corpus(pair, profile.corpora[pair])
+    clean = CLEAN(f"clean {pair}", text, profile.cleaning)
+    learned = LEARN_VOCABULARY(f"vocabulary {pair}", clean, profile.vocabulary)
+    return Prepared(pair, profile.data, clean, ENCODE(f"encode {pair}", clean, learned, profile.encoding))
+
+
+def evaluated(
+    text: Prepared,
+    model: str,
+    training: Step,
+    averaging: AveragingSettings,
+    decoding: DecodingSettings,
+    *,
+    split: str = "",
+    word_by_word: Step | None = None,
+) -> MeasuredInputs:
+    """What is measured of a training (§6.1), on the test sets or on one other `split`, as steps of the DAG."""
+    name = f"{text.pair} {model}"
+    splits = ([split],) if split else ()
+    checkpoint = AVERAGE(f"average {name}", training, averaging)
+    hypotheses = DECODE(f"decode {name}", checkpoint, text.corpus, decoding, *splits)
+    steps: dict[str, Any] = {  # a step stands for what it will give
+        "corpus": text.corpus,
+        "run": training,
+        "checkpoint": checkpoint,
+        "hypotheses": hypotheses,
+        "scores": SCORE(f"score {name}", hypotheses, text.corpus, *splits),
+        "perplexity": PERPLEXITY(f"perplexity {name}", checkpoint, text.dataset),
+        "cost": COST(f"cost {name}", training),
+        "word_by_word": word_by_word,
+    }
+    return MeasuredInputs(text.pair, model, text.data, split=split, **steps)
 
 
 def corpus(pair: str, settings: Settings) -> Step:

@@ -17,7 +17,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from pipeline.artifacts import Artifact
-from workflows import paper
+from workflows import beneath, paper
 from workflows.differences import Difference, differences, notes
 from workflows.measured import Measured
 
@@ -153,17 +153,7 @@ def render_terminal(table: Table2, width: int) -> RenderableType:
     if names_width + 8 * n_columns > width:
         halves = [slice(0, n_columns // 2), slice(n_columns // 2, n_columns)]
     grids = [part for half in halves for part in (_grid(table, half), "")]
-    beneath = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("what differs", "paper", "here", "in"):
-        beneath.add_column(heading, header_style="bold")
-    said = ""
-    for unlike in table.differences:
-        what, said = "" if unlike.what == said else unlike.what, unlike.what
-        beneath.add_row(*(Text(text) for text in (what, unlike.paper, unlike.here, _cells_text(unlike))))
-    told = RichTable.grid(padding=(0, 1))
-    for note in table.notes:
-        told.add_row(*(Text(text, style="dim") for text in ("*" if note in FOOTNOTES else "·", note)))
-    return Group(*grids, beneath if table.differences else Text("Nothing differs from the paper."), "", told)
+    return Group(*grids, beneath.render_terminal(table.differences, table.notes, FOOTNOTES))
 
 
 def _grid(table: Table2, columns: slice) -> RichTable:
@@ -189,26 +179,12 @@ def _grid(table: Table2, columns: slice) -> RichTable:
     return grid
 
 
-def _cells_text(unlike: Difference) -> str:
-    return ", ".join(unlike.cells)
-
-
 def render_markdown(table: Table2) -> str:
     """The table and what stands beneath it, as a Markdown document."""
-    lines = ["# Table 2", "", _markdown_row(["model", *(f"{pair} {kind}" for pair, kind in table.columns)])]
+    lines = ["# Table 2", "", beneath.markdown_row(["model", *(f"{pair} {kind}" for pair, kind in table.columns)])]
     lines.append("|---|" + "---:|" * len(table.columns))
     for origin, suffix in (("paper", ""), ("measured", ", measured")):
         for row in (row for row in table.rows if row.origin == origin):
-            lines.append(_markdown_row([row.name + suffix, *row.texts()]))
-    lines += ["", "Costs in FLOP.", "", "## What differs from the paper", ""]
-    if table.differences:
-        lines += [_markdown_row(["what", "paper", "here", "in"]), "|---|---|---|---|"]
-        lines += [_markdown_row([u.what, u.paper, u.here, _cells_text(u)]) for u in table.differences]
-    else:
-        lines.append("Nothing.")
-    marked = [("\\* " if note in FOOTNOTES else "") + note for note in table.notes]
-    return "\n".join([*lines, "", "## How to read it", "", *(f"- {note}" for note in marked)]) + "\n"
-
-
-def _markdown_row(texts: Sequence[str]) -> str:
-    return "| " + " | ".join(text.replace("|", "\\|").replace(" *", " \\*") for text in texts) + " |"
+            lines.append(beneath.markdown_row([row.name + suffix, *row.texts()]))
+    lines += ["", "Costs in FLOP.", *beneath.render_markdown(table.differences, table.notes, FOOTNOTES)]
+    return "\n".join(lines) + "\n"

@@ -1,191 +1,317 @@
-"""Table 3 (§6.2): how many parameters each variation of the base model has, beside the counts that the paper prints.
+"""Table 3 (§6.2): what each choice of the base model is worth, printed and measured side by side.
 
-    python -m workflows.reproduce_table3 --params
+    python -m workflows.reproduce_table3
 
-The paper prints no vocabulary size, and each row of the embedding adds d_model parameters. So counts are compared as
-differences from base, in which the embedding cancels out wherever d_model stays.
+A measured figure comes from an artifact's file. A row that was not run, failed or was stopped says so. Differences from
+base are those of one table: a printed row's from the printed base, a measured row's from the measured base.
 """
 
-import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from functools import cache
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal
 
-import torch
-from rich import box
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
+from pydantic import TypeAdapter
+from scipy.stats import spearmanr
 
-from model.config import BASE, TransformerConfig
-from model.transformer import Transformer
-from pipeline.errors import UserError
-from workflows.paper import MODEL_SYMBOLS, TABLE_3, Variation
+from model.config import BASE
+from pipeline.artifacts import Artifact
+from workflows import paper
+from workflows.differences import Difference, differences, reading_notes
+from workflows.measured import Measured, MeasuredInputs
 
-ROUNDING = 1_000_000
-"""By so much may two differences of counts differ, of which both counts of one are rounded to a million."""
-SYMBOLS = {**MODEL_SYMBOLS, "label_smoothing": "ε_ls"}
-Verdict = Literal["", "agrees", "does not agree", "depends on the vocabulary"]
+Kind = Literal["perplexity", "bleu"]
+KINDS: tuple[Kind, ...] = ("perplexity", "bleu")
+State = Literal["measured", "not run", "failed", "stopped"]
+SPLIT = "dev"
+"""What is scored."""
+SCALED = ("n_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v")
 
 
 @dataclass(frozen=True)
-class ParameterRow:
-    """The parameters of one row of Table 3, counted and printed; None where the paper prints none."""
+class RowInputs:
+    """A row as it was run: artifacts of its trainings, one a seed, or why it has none."""
 
     name: str
-    difference: dict[str, Any]
+    difference: Mapping[str, Any]
+    """From base, as trained here."""
+    trainings: tuple[MeasuredInputs, ...]
+    state: State = "measured"
+    reason: str = ""
+    """Why it failed or was stopped."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A measured figure: the mean over the seeds and, where there are several, the sample standard deviation."""
+
+    mean: float
+    deviation: float | None = None
+
+    @classmethod
+    def over(cls, values: Sequence[float]) -> "Figure":
+        """Of one value a seed."""
+        return cls(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A row of the paper: figures with its digits, and what they differ from base by."""
+
+    change: str
+    perplexity: str
+    bleu: str
+    parameters_millions: int | None
+    from_base: Mapping[Kind, float]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A row as measured here: perplexity a piece and BLEU on the dev set, of the last checkpoint."""
+
+    perplexity: Figure
+    bleu: Figure
+    """Paper BLEU, as the paper's column."""
+    sacrebleu: Figure
     parameters: int
-    from_base: int
-    printed_millions: int | None
-    printed_from_base_millions: int | None
-    verdict: Verdict
-    agreeing_sizes: tuple[int, int] | None
-    """Smallest and largest vocabulary with which a row of another d_model agrees."""
-
-    def texts(self) -> list[str]:
-        """As shown: row, difference, millions counted and printed, each with its difference from base, verdict."""
-        changed = ", ".join(f"{SYMBOLS[field]} {value}" for field, value in self.difference.items())
-        counted = f"{self.parameters / 1e6:.1f}", f"{self.from_base / 1e6:+.1f}" if self.from_base else "0.0"
-        printed, from_base = self.printed_millions, self.printed_from_base_millions
-        verdict = self.verdict + (f",\nagrees with {_range(self.agreeing_sizes)} pieces" if self.agreeing_sizes else "")
-        return [
-            self.name,
-            changed,
-            *counted,
-            "" if printed is None else str(printed),
-            "" if from_base is None else f"{from_base:+d}",
-            verdict,
-        ]
+    updates: int
+    seeds: tuple[int, ...]
+    train_s: float
+    """Of all its trainings together, as are the next two."""
+    counted_flop: float
+    overhead_s: float | None
+    """Of training stages outside their loops: what Ray takes to start and end them; None where it was not recorded."""
+    from_base: Mapping[Kind, float] | None
+    """None where base was not measured."""
 
 
-def variations(asked: str | None) -> list[Variation]:
-    """The rows of Table 3 named in `asked`, e.g. "A,B1,big", in the paper's order; a letter is a group, None all.
+@dataclass(frozen=True)
+class Row:
+    """A line of the table."""
 
-    Raises UserError for a name that is neither a row nor a group.
-    """
-    if asked is None:
-        return list(TABLE_3)
-    names = {name.strip() for name in asked.split(",")}
-    known = {name: None for row in TABLE_3 for name in (row.group, row.name)}
-    for name in sorted(names - known.keys()):
-        raise UserError(f"--rows {name}: there is no such row in Table 3; choose from {', '.join(known)}")
-    return [row for row in TABLE_3 if {row.name, row.group} & names]
-
-
-@cache
-def count(config: TransformerConfig) -> int:
-    """Parameters of the model, built without memory."""
-    with torch.device("meta"):
-        return sum(parameter.numel() for parameter in Transformer(config).parameters())
+    name: str
+    change: str
+    """From base here, in the paper's symbols."""
+    state: State
+    reason: str
+    printed: Printed | None
+    """None for a row of the user's own."""
+    trained: Trained | None
 
 
-def parameter_rows(
-    vocabulary_size: int = BASE.vocabulary_size, chosen: Sequence[Variation] = TABLE_3
-) -> list[ParameterRow]:
-    """The counts of the rows `chosen`, with so many rows in the embedding."""
-    reference = TABLE_3[0]
-    base = count(reference.model(vocabulary_size))
-    rows = []
-    for row in chosen:
-        config = row.model(vocabulary_size)
-        parameters = count(config)
-        verdict, sizes, printed_from_base = _compare(row, config, parameters - base)
-        rows.append(
-            ParameterRow(
-                row.name,
-                dict(row.difference),
-                parameters,
-                parameters - base,
-                row.parameters_millions,
-                printed_from_base,
-                verdict,
-                sizes,
-            )
-        )
-    return rows
+@dataclass(frozen=True)
+class Ordering:
+    """What §6.2 says of some rows, and whether their figures bear it out; None where one was not measured."""
+
+    said: str
+    rows: tuple[str, ...]
+    """Each better than the one before."""
+    printed: Mapping[Kind, bool]
+    measured: Mapping[Kind, bool | None]
 
 
-def _compare(
-    row: Variation, config: TransformerConfig, from_base: int
-) -> tuple[Verdict, tuple[int, int] | None, int | None]:
-    """Verdict, vocabulary sizes that agree where it hangs on them, and the difference that the paper's counts give."""
-    reference = TABLE_3[0]
-    if row is reference or row.parameters_millions is None or reference.parameters_millions is None:
-        return "", None, None
-    millions = row.parameters_millions - reference.parameters_millions
-    low, high = millions * 1e6 - ROUNDING, millions * 1e6 + ROUNDING
-    if config.d_model == BASE.d_model:
-        return "agrees" if low <= from_base <= high else "does not agree", None, millions
-    sizes = _sizes(config.vocabulary_size, from_base, config.d_model - BASE.d_model, low, high)
-    return "depends on the vocabulary", sizes, millions
+@dataclass(frozen=True)
+class Correlation:
+    """Spearman's rank correlation of measured and printed figures over the rows that have both: three at least."""
+
+    kind: Kind
+    rows: int
+    spearman: float
 
 
-def _sizes(vocabulary_size: int, parameters: int, slope: int, low: float, high: float) -> tuple[int, int]:
-    """Vocabulary sizes for which `parameters`, here counted with `vocabulary_size`, lie from `low` to `high`."""
-    first, last = sorted(vocabulary_size + (bound - parameters) / slope for bound in (low, high))
-    return math.ceil(first), math.floor(last)
+@dataclass(frozen=True)
+class Table3:
+    """The table with all that is told beneath it."""
+
+    rows: list[Row]
+    orderings: list[Ordering]
+    correlations: list[Correlation]
+    differences: list[Difference]
+    notes: list[str]
 
 
-def asked_sizes() -> dict[str, tuple[int, int]]:
-    """For each row with a printed count, the vocabulary sizes for which the counted parameters round to it."""
-    sizes = {}
-    for row in TABLE_3:
-        if (millions := row.parameters_millions) is not None:
-            config = row.model(BASE.vocabulary_size)
-            low, high = (millions - 0.5) * 1e6, (millions + 0.5) * 1e6
-            sizes[row.name] = _sizes(config.vocabulary_size, count(config), config.d_model, low, high)
-    return sizes
+class Table(Artifact):
+    """`table3.json`, `table3.md` and `report.html`."""
+
+    figures_file = "table3.json"
+
+    def load(self) -> Table3:
+        """What `table3.json` holds."""
+        return TypeAdapter(Table3).validate_python(self.read_json("table3.json"))
 
 
-def notes(vocabulary_size: int) -> list[str]:
-    """What must be known to read the counts."""
-    asked = asked_sizes()
-    # The most rows that one size satisfies; their common range begins where the range of one of them begins.
-    together = max(
-        ([name for name, (first, last) in asked.items() if first <= size <= last] for size, _ in asked.values()),
-        key=len,
+def compute(rows: Sequence[RowInputs]) -> tuple[Table3, dict[str, list[Measured]]]:
+    """The table, and by row what was measured of each of its trainings."""
+    measured = {row.name: _measured(row) for row in rows}
+    cells = {name: found for name, found in measured.items() if found}
+    base = cells.get("base")
+    lines = [_row(row, cells.get(row.name), base) for row in rows]
+    return Table3(lines, _orderings(lines), _correlations(lines), _differences(cells), _notes(lines, cells)), cells
+
+
+def to_json(table: Table3) -> dict[str, object]:
+    """As JSON values; `Table.load` reads them."""
+    value: dict[str, object] = TypeAdapter(Table3).dump_python(table, mode="json")
+    return value
+
+
+def symbols(difference: Mapping[str, Any]) -> str:
+    """{"n_heads": 1, "d_k": 512} -> `h 1, d_k 512`."""
+    return ", ".join(f"{paper.SYMBOLS.get(name, name)} {value}" for name, value in difference.items())
+
+
+def value_of(row: Row, kind: Kind, origin: Literal["printed", "measured"]) -> float | None:
+    """Its perplexity or BLEU in one of the two columns."""
+    if origin == "printed":
+        return float(getattr(row.printed, kind)) if row.printed else None
+    return getattr(row.trained, kind).mean if row.trained else None
+
+
+def _measured(row: RowInputs) -> list[Measured]:
+    if row.state != "measured":
+        return []
+    return [found for inputs in row.trainings if (found := Measured.from_artifacts(inputs))]
+
+
+def _row(row: RowInputs, cells: list[Measured] | None, base: list[Measured] | None) -> Row:
+    printed = next((variation for variation in paper.TABLE_3 if variation.name == row.name), None)
+    state: State = row.state if cells or row.state != "measured" else "not run"
+    return Row(
+        row.name,
+        symbols(row.difference),
+        state,
+        row.reason,
+        _printed(printed) if printed else None,
+        _trained(cells, base) if cells else None,
     )
-    common = max(asked[name][0] for name in together), min(asked[name][1] for name in together)
-    others = [f"{name}, which asks for {_range(sizes)}" for name, sizes in asked.items() if name not in together]
-    without_embeddings = count(BASE) - BASE.vocabulary_size * BASE.d_model
-    return [
-        f"Counted in millions, with a vocabulary of {vocabulary_size:,} pieces. The paper prints no vocabulary size "
-        f"beside its counts; without embeddings base has {without_embeddings / 1e6:.1f}.",
-        "So counts compare as differences from base: they agree within 1 million, as the paper's counts are rounded. "
-        "Where d_model changes, they depend on the vocabulary; the sizes with which they agree are told.",
-        f"Taken as they are, the paper's counts fit no one vocabulary: base asks for {_range(asked['base'])} pieces; "
-        f"{_range(common)} fit all counts but that of {' and '.join(others)}.",
-        f"Row E has a learned table of {BASE.max_positions:,} positions, which adds "
-        f"{BASE.max_positions * BASE.d_model / 1e6:.1f}; the paper does not print the length of its own.",
-    ]
 
 
-def _range(sizes: tuple[int, int]) -> str:
-    return f"{sizes[0]:,} to {sizes[1]:,}"
+def _printed(variation: paper.Variation) -> Printed:
+    base = paper.TABLE_3[0]
+    steps = {} if variation.updates in (None, base.updates) else {"updates": variation.updates}
+    from_base: dict[Kind, float] = {
+        "perplexity": round(float(variation.perplexity) - float(base.perplexity), 2),
+        "bleu": round(float(variation.bleu) - float(base.bleu), 2),
+    }
+    change = symbols({**variation.difference, **steps})
+    return Printed(change, variation.perplexity, variation.bleu, variation.parameters_millions, from_base)
 
 
-def to_json(vocabulary_size: int, rows: Sequence[ParameterRow]) -> dict[str, Any]:
-    """All that the table shows, as JSON values."""
+def _figures(cells: Sequence[Measured]) -> dict[Kind, Figure]:
     return {
-        "vocabulary_size": vocabulary_size,
-        "rows": [asdict(row) for row in rows],
-        "sizes_asked_for": asked_sizes(),
-        "notes": notes(vocabulary_size),
+        "perplexity": Figure.over([cell.perplexity["dev_perplexity"] for cell in cells]),
+        "bleu": Figure.over([cell.main_scores["paper_bleu"] for cell in cells]),
     }
 
 
-def render_terminal(vocabulary_size: int, rows: Sequence[ParameterRow]) -> RenderableType:
-    """The counts and, beneath them, how to read them."""
-    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
-    grid.add_column("Table 3", no_wrap=True)
-    grid.add_column("change")
-    for heading in ("here", "from\nbase", "paper", "from\nbase"):
-        grid.add_column(heading, justify="right", no_wrap=True)
-    grid.add_column("difference from base")
-    for row in rows:
-        grid.add_row(*map(Text, row.texts()))
-    told = Table.grid(padding=(0, 1))
-    for note in notes(vocabulary_size):
-        told.add_row("·", Text(note, style="dim"))
-    return Group(grid, "", told)
+def _trained(cells: list[Measured], base: list[Measured] | None) -> Trained:
+    figures, of_base = _figures(cells), _figures(base) if base else None
+    overheads = [_overhead_s(cell) for cell in cells]
+    return Trained(
+        figures["perplexity"],
+        figures["bleu"],
+        Figure.over([cell.main_scores["sacrebleu"] for cell in cells]),
+        cells[0].run["parameters"],
+        cells[0].run["updates"],
+        tuple(cell.settings["seed"] for cell in cells),
+        sum(cell.run["train_s"] for cell in cells),
+        sum(cell.cost["counted_flop"] for cell in cells),
+        None if None in overheads else sum(filter(None, overheads)),
+        {kind: figures[kind].mean - of_base[kind].mean for kind in KINDS} if of_base else None,
+    )
+
+
+def _overhead_s(cell: Measured) -> float | None:
+    """Of the training's stage outside its loop; both clocks are of the session that finished it."""
+    if "loop_s" not in cell.run or "training" not in cell.manifests:
+        return None
+    return float(cell.manifests["training"]["seconds"] - cell.run["loop_s"])
+
+
+def _orderings(rows: Sequence[Row]) -> list[Ordering]:
+    by_name = {row.name: row for row in rows}
+    printed = {variation.name: _printed(variation) for variation in paper.TABLE_3}
+    found = []
+    for ordering in paper.ORDERINGS:
+        if not any(by_name[name].trained for name in ordering.rows if name in by_name and name != "base"):
+            continue
+        measured = {
+            kind: _improves([value_of(by_name[name], kind, "measured") for name in ordering.rows], kind)
+            if all(name in by_name for name in ordering.rows)
+            else None
+            for kind in KINDS
+        }
+        as_printed = {
+            kind: bool(_improves([float(getattr(printed[name], kind)) for name in ordering.rows], kind))
+            for kind in KINDS
+        }
+        found.append(Ordering(ordering.said, ordering.rows, as_printed, measured))
+    return found
+
+
+def _improves(values: Sequence[float | None], kind: Kind) -> bool | None:
+    """Whether each value is better than the one before; None where one is missing."""
+    if any(value is None for value in values):
+        return None
+    sign = -1 if kind == "perplexity" else 1
+    return all(sign * (after - before) > 0 for before, after in pairwise(values))  # type: ignore[operator]
+
+
+def _correlations(rows: Sequence[Row]) -> list[Correlation]:
+    found = []
+    for kind in KINDS:
+        both = [(value_of(row, kind, "printed"), value_of(row, kind, "measured")) for row in rows]
+        pairs = [pair for pair in both if None not in pair]
+        if len(pairs) > 2 and min(len(set(column)) for column in zip(*pairs, strict=True)) > 1:  # else there is none
+            found.append(Correlation(kind, len(pairs), float(spearmanr(*zip(*pairs, strict=True)).statistic)))
+    return found
+
+
+def _differences(cells: Mapping[str, list[Measured]]) -> list[Difference]:
+    """Of base from the paper's; where base was not run, of the first row that was."""
+    name = "base" if "base" in cells else next(iter(cells), None)
+    if name is None:
+        return []
+    printed = paper.variation_experiment("", name)  # the cell's own label may carry its seed
+    return differences([cells[name][0]], lambda _pair, _model: printed)
+
+
+def _notes(rows: Sequence[Row], cells: Mapping[str, list[Measured]]) -> list[str]:
+    measured = [cell for found in cells.values() for cell in found]
+    counts = sorted({len(found) for found in cells.values()})
+    seeds = " to ".join(map(str, dict.fromkeys([*counts[:1], *counts[-1:]])))
+    each = (
+        f"one training with one seed; trainings differ by ±{paper.SEED_SPREAD_BLEU} BLEU in the paper's setting"
+        if not counts or counts[-1] == 1
+        else f"the mean of {seeds} seeds ± their standard deviation; its training time is that of all together"
+    )
+    told = [
+        "Δ: difference from base in the same column. Perplexity is a word-piece's; pieces differ between vocabularies, "
+        "so printed and measured perplexities do not compare, their differences in sign do.",
+        "BLEU is paper BLEU on the development set, of the last checkpoint, as in the paper; sacreBLEU beside.",
+        f"Each measured row is {each}.",
+    ]
+    if "base" in cells:
+        config = cells["base"][0].config
+        ratios = {name: config[name] / getattr(BASE, name) for name in SCALED}
+        if set(ratios.values()) != {1.0}:
+            sizes = ", ".join(f"{paper.SYMBOLS[name]} {config[name]} (× {ratio:g})" for name, ratio in ratios.items())
+            told.append(
+                f"Base has other sizes than the paper's: {sizes}. Rows keep the paper's ratios to base; dropout, label "
+                "smoothing and positions are as printed."
+            )
+    elif cells:
+        told.append("Base was not measured, so no measured row has a difference from it.")
+    overheads = [
+        row.trained.overhead_s / len(row.trained.seeds) for row in rows if row.trained and row.trained.overhead_s
+    ]
+    if overheads:
+        mean_s, most_s = statistics.fmean(overheads), max(overheads)
+        told.append(
+            f"Starting and ending a training took {mean_s:.1f} s on average beside the training itself, "
+            f"{most_s:.1f} s at most."
+        )
+    told += reading_notes(measured)
+    told += [f"{row.name} {'in part' if row.trained else row.state}: {row.reason}" for row in rows if row.reason]
+    return told

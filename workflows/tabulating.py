@@ -1,7 +1,7 @@
-"""The last stage of Table 2: its files, from what was measured."""
+"""The last stages: the files of Tables 2 and 3, from what was measured."""
 
 from pipeline.artifacts import Context
-from workflows import report
+from workflows import report, report_table3, table3, table3_text
 from workflows.measured import Measured, MeasuredInputs
 from workflows.table2 import Table, compute, render_markdown, to_json
 
@@ -14,4 +14,14 @@ def tabulate(context: Context, cells: list[MeasuredInputs]) -> Table:
     table.write_json("table2.json", to_json(content))
     (context.folder / "table2.md").write_text(render_markdown(content), encoding="utf-8")
     (context.folder / "report.html").write_text(report.render(content, measured), encoding="utf-8")
+    return table
+
+
+def tabulate_rows(context: Context, rows: list[table3.RowInputs]) -> table3.Table:
+    """Stage: writes `table3.json`, `table3.md` and `report.html` of the rows of Table 3, those without figures too."""
+    table = table3.Table(context.folder)
+    content, measured = table3.compute(rows)
+    table.write_json("table3.json", table3.to_json(content))
+    (context.folder / "table3.md").write_text(table3_text.render_markdown(content), encoding="utf-8")
+    (context.folder / "report.html").write_text(report_table3.render(content, measured), encoding="utf-8")
     return table

@@ -10,7 +10,7 @@ from pipeline.artifacts import Artifact, TrainingRun
 from pipeline.tracking import Tracker
 from workflows.dag import Step
 from workflows.measured import Measured, read_metrics
-from workflows.runner import Watcher
+from workflows.watching import Watcher
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,7 @@ def send_results(tracker: Tracker, fingerprint: str, measured: Measured) -> None
     }
     values |= {f"final_{name}": value for name, value in measured.perplexity.items() if name != "tokens"}
     values |= {name: measured.cost[name] for name in ("paper_way_flop", "counted_flop", "train_s")}
+    values["parameters"] = measured.run["parameters"]
     tracker.results(fingerprint, values)
     samples = "\n\n".join(
         f"source:     {sample.source}\nreference:  {sample.reference}\nhypothesis: {sample.hypothesis}"

@@ -1,8 +1,9 @@
-"""What a workflow shows while it runs: a live table on a terminal, one line an event elsewhere."""
+"""What a workflow shows: the plan; while it runs, a live table on a terminal, one line an event elsewhere."""
 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console, Group
@@ -12,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.artifacts import Artifact
-from workflows.dag import Step
-from workflows.runner import Watcher
+from workflows.dag import Step, in_order, to_run
+from workflows.watching import Watcher
 
 PLAIN_PROGRESS_S = 15.0
 """Without a terminal, a stage's progress is told this often."""
@@ -84,7 +85,7 @@ class PlainView(Watcher):
 
     def begin(self, steps: Sequence[Step], cached: Sequence[Step]) -> None:
         """Says how much there is to do."""
-        self._began, self._n_steps = time.monotonic(), len(steps)
+        self._began, self._n_steps, self._n_finished = time.monotonic(), len(steps), 0
         if steps:
             inputs = f", on {len(cached)} from the store" if cached else ""
             self._console.print(f"{len(steps)} stages to run{inputs}", highlight=False)
@@ -129,7 +130,7 @@ class LiveView(Watcher):
 
     def begin(self, steps: Sequence[Step], cached: Sequence[Step]) -> None:
         """Starts drawing."""
-        self._began = time.monotonic()
+        self._began, self._states, self._live = time.monotonic(), {}, None
         self._steps = {step.fingerprint: step for step in steps}
         self._n_cached = len(cached)
         if steps:
@@ -196,3 +197,16 @@ class LiveView(Watcher):
 def view(console: Console) -> Watcher:
     """The view that suits the console."""
     return LiveView(console) if console.is_terminal else PlainView(console)
+
+
+def print_plan(console: Console, target: Step, store: Path) -> None:
+    """Every stage with `cached` or `to run`."""
+    missing = {step.fingerprint for step in to_run([target], store)}
+    table = Table(box=None, pad_edge=False)
+    for title in ("stage", "", "folder"):
+        table.add_column(title, no_wrap=True)
+    for step in in_order([target]):
+        state = "to run" if step.fingerprint in missing else "cached" if step.artifact(store) else "not needed"
+        table.add_row(step.label, state, step.folder(store).name)
+    console.print(table)
+    console.print(f"{len(missing)} stages to run; store: {store}", highlight=False, soft_wrap=True)

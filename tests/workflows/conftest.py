@@ -1,8 +1,10 @@
-"""Artifact folders of a small cell of Table 2, as its stages would write them."""
+"""Artifact folders of a small cell of Table 2 or row of Table 3, as its stages would write them."""
 
 import json
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,8 @@ from pipeline.artifacts import Artifact, Checkpoint, Context, Corpus, Hypotheses
 from pipeline.lines import write_lines
 from pipeline.settings import DecodingSettings, TrainingSettings
 from workflows.measured import MeasuredInputs
+from workflows.paper import TABLE_3
+from workflows.table3 import RowInputs
 
 ENGLISH = ["The old house stands on the hill.", "A well-known man reads <b>two</b> books.", "She sleeps & dreams."]
 GERMAN = [
@@ -24,34 +28,49 @@ TRANSLATED = [
     "Ein gut-bekannter Mann liest zwei <b>Bücher</b>.",
     "Sie schläft und träumt.",
 ]
+SPLITS = ("train", "dev", "test_a", "test_b")
+CONFIG = TransformerConfig(vocabulary_size=800, n_layers=2, d_model=128, d_ff=512)
 
 
 @pytest.fixture
 def cell(tmp_path: Path) -> Callable[..., MeasuredInputs]:
-    """`cell("en-de", "base")` -> the artifacts of a small training of that model; costs and scores are computed."""
+    """`cell("en-de", "base")` -> the artifacts of a small training of that model; costs and scores are computed.
+
+    `cell("en-de", "A1", split="dev", seed=2)`: of a row of Table 3, scored on the dev set, nothing averaged.
+    """
 
     def folder(*parts: str) -> Path:
         path = tmp_path.joinpath(*parts)
         path.mkdir(parents=True)
         return path
 
-    def build(pair: str, model: str, device_name: str = "a small CPU") -> MeasuredInputs:
-        languages = pair[:2], pair[3:]
-        corpus = Corpus(folder(pair, model, "corpus"))
-        for split in ("train", "dev", "test_a", "test_b"):
-            (corpus.folder / split).mkdir()
+    def build(
+        pair: str,
+        model: str,
+        device_name: str = "a small CPU",
+        *,
+        split: str = "",
+        seed: int = 1,
+        config: TransformerConfig = CONFIG,
+        parameters: int = 1_400_000,
+        train_s: float = 100.0,
+        dev_perplexity: float = 7.389,
+        translated: Sequence[str] = TRANSLATED,
+    ) -> MeasuredInputs:
+        languages, place, averaged = (pair[:2], pair[3:]), (pair, f"{model}-{seed}"), [400] if split else [300, 400]
+        corpus = Corpus(folder(*place, "corpus"))
+        for name in SPLITS:
+            (corpus.folder / name).mkdir()
             for language, lines in zip(languages, (ENGLISH, GERMAN), strict=True):
-                write_lines(corpus.shard_path(split, 0, language), lines)
-        corpus.describe(
-            (languages[0], languages[1]), {split: [3] for split in ("train", "dev", "test_a", "test_b")}, {}
-        )
+                write_lines(corpus.shard_path(name, 0, language), lines)
+        corpus.describe((languages[0], languages[1]), {name: [3] for name in SPLITS}, {})
 
-        config = TransformerConfig(vocabulary_size=800, n_layers=2, d_model=128, d_ff=512)
-        run = TrainingRun(folder(pair, model, "run"))
-        settings = TrainingSettings(model=config, updates=400, budget_tokens=2000)
-        figures = {"updates": 400, "epochs": 3.5, "train_s": 100.0, "source_tokens": 780_000, "target_tokens": 800_000}
+        run = TrainingRun(folder(*place, "run"))
+        settings = TrainingSettings(model=config, updates=400, budget_tokens=2000, seed=seed)
+        figures = {"updates": 400, "epochs": 3.5, "train_s": train_s, "parameters": parameters}
+        figures |= {"source_tokens": 780_000, "target_tokens": 800_000}
         figures |= {"padding_fraction": 0.04, "workers": 2, "threads": 1, "devices": 2, "device_name": device_name}
-        figures |= {"dtype": "float32", "matmul_flop_s": 5e10, "counted_flop": 3.1e12, "parameters": 1_400_000}
+        figures |= {"dtype": "float32", "matmul_flop_s": 5e10, "counted_flop": 3.1e12}
         run.write_json("run.json", {"settings": settings.model_dump(mode="json"), **figures, "checkpoints": [300, 400]})
         lines = []
         for update in range(50, 401, 50):
@@ -61,16 +80,19 @@ def cell(tmp_path: Path) -> Callable[..., MeasuredInputs]:
             lines.append({**shared, "dev_loss": loss, "dev_nll": loss, "dev_perplexity": 2.718**loss})
         write_lines(run.folder / "metrics.jsonl", map(json.dumps, lines))
 
-        checkpoint = Checkpoint(folder(pair, model, "checkpoint"))
+        checkpoint = Checkpoint(folder(*place, "checkpoint"))
         checkpoint.write_json("model.json", config.__dict__)
-        checkpoint.write_json("averaging.json", {"updates": [300, 400]})
-        hypotheses = Hypotheses(folder(pair, model, "hypotheses"))
-        for name in corpus.test_sets:
-            write_lines(hypotheses.folder / f"{name}.{languages[1]}", TRANSLATED)
+        checkpoint.write_json("averaging.json", {"updates": averaged})
+        hypotheses = Hypotheses(folder(*place, "hypotheses"))
+        scored = [split] if split else corpus.test_sets
+        for name in scored:
+            write_lines(hypotheses.folder / f"{name}.{languages[1]}", translated)
         decoding = {"settings": DecodingSettings().model_dump(mode="json"), "dtype": "float32"}
         hypotheses.write_json("decoding.json", decoding)
-        perplexity = Artifact(folder(pair, model, "perplexity"))
-        perplexity.write_json("perplexity.json", {"dev_nll": 2.0, "dev_perplexity": 7.389, "tokens": 60})
+        perplexity = Artifact(folder(*place, "perplexity"))
+        perplexity.write_json(
+            "perplexity.json", {"dev_nll": math.log(dev_perplexity), "dev_perplexity": dev_perplexity, "tokens": 60}
+        )
         return MeasuredInputs(
             pair,
             model,
@@ -79,9 +101,31 @@ def cell(tmp_path: Path) -> Callable[..., MeasuredInputs]:
             run,
             checkpoint,
             hypotheses,
-            scoring.score(Context(folder(pair, model, "scores")), hypotheses, corpus),
+            scoring.score(Context(folder(*place, "scores")), hypotheses, corpus, scored),
             perplexity,
-            costs.count(Context(folder(pair, model, "cost")), run),
+            costs.count(Context(folder(*place, "cost")), run),
+            split=split,
         )
+
+    return build
+
+
+@pytest.fixture
+def trained_row(cell: Callable[..., MeasuredInputs]) -> Callable[..., RowInputs]:
+    """`trained_row("A1", 5.1, 5.3, errors=(1, 2))` -> a row of Table 3 that was trained with seeds 1 and 2.
+
+    Given are the dev perplexities and how many words of its translations are wrong: the more, the lower its BLEU.
+    """
+    first = GERMAN[0].split()
+
+    def build(name: str, *perplexities: float, errors: Sequence[int] = (1,), **more: Any) -> RowInputs:
+        trainings = []
+        for seed, perplexity in enumerate(perplexities, start=1):
+            wrong = errors[(seed - 1) % len(errors)]
+            translated = [" ".join([*first[: len(first) - wrong], *["falsch"] * wrong]), *GERMAN[1:]]
+            given = {"seed": seed, "dev_perplexity": perplexity, "translated": translated, **more}
+            trainings.append(cell("en-de", name, split="dev", **given))
+        difference = next((variation.difference for variation in TABLE_3 if variation.name == name), {})
+        return RowInputs(name, difference, tuple(trainings))
 
     return build

@@ -11,7 +11,7 @@ from pipeline.artifacts import Artifact
 from pipeline.errors import UserError
 from workflows import runner
 from workflows.dag import Stage, Step
-from workflows.runner import Watcher
+from workflows.watching import Watcher
 
 WRITE, JOIN = Stage(write, Words), Stage(join, Words)
 

@@ -1,166 +1,245 @@
-"""Table 3: its rows as the paper prints them, their parameter counts, and the command that shows these."""
+"""Table 3 from artifacts: figures over seeds, differences from base, and what the paper reads from it."""
 
 import json
-import subprocess
-import sys
-from dataclasses import replace
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
-import torch
 
-from model.config import BASE, BIG
-from model.transformer import Transformer
-from pipeline.errors import UserError
-from workflows import reproduce_table3, table3
-from workflows.command import run_app
-from workflows.paper import TABLE_3, Variation
+from model.config import TransformerConfig
+from workflows import paper, table3
+from workflows.measured import MeasuredInputs
+from workflows.table3 import Figure, Ordering, Row, RowInputs, Table3
 
-BY_NAME = {row.name: row for row in TABLE_3}
-PRINTED_ORDER = "base A1 A2 A3 A4 B1 B2 C1 C2 C3 C4 C5 C6 C7 D1 D2 D3 D4 E big"
+TrainedRow = Callable[..., RowInputs]
 
 
-def test_rows_are_the_paper_s_in_its_order_with_its_digits() -> None:
-    """20 rows; a trailing zero is kept; big is the model of Table 2; base prints 100K steps, big 300K."""
-    assert " ".join(BY_NAME) == PRINTED_ORDER
-    assert (BY_NAME["A2"].perplexity, BY_NAME["C5"].bleu) == ("5.00", "26.0")
-    assert BY_NAME["base"].model(37_000) == BASE
-    assert BY_NAME["big"].model(37_000) == BIG
-    assert {row.name: row.updates for row in TABLE_3 if row.updates} == {"base": 100_000, "big": 300_000}
-    printed = {"base": 65, "B1": 58, "B2": 60, "C1": 36, "C2": 50, "C3": 80, "C4": 28, "C5": 168, "C6": 53, "C7": 90}
-    assert {row.name: row.parameters_millions for row in TABLE_3 if row.parameters_millions} == {**printed, "big": 213}
+def by_name(table: Table3) -> dict[str, Row]:
+    """The table's rows."""
+    return {line.name: line for line in table.rows}
 
 
-def test_a_row_gives_the_model_and_the_label_smoothing_of_its_training() -> None:
-    """D3 and D4 change the smoothing and not the model; every other row is smoothed as base and changes the model."""
-    assert {row.name: row.label_smoothing for row in TABLE_3 if row.label_smoothing != 0.1} == {"D3": 0.0, "D4": 0.2}
-    assert [row.name for row in TABLE_3 if row.model(8000) == replace(BASE, vocabulary_size=8000)] == [
-        "base",
-        "D3",
-        "D4",
-    ]
-    assert BY_NAME["E"].model(8000).positions == "learned"
+def bleu_of(inputs: RowInputs) -> list[float]:
+    """Paper BLEU on the dev set, as the files of a row's trainings have it."""
+    found = []
+    for training in inputs.trainings:
+        assert training.scores is not None
+        found.append(training.scores.read_json("scores.json")["test_sets"]["dev"]["paper_bleu"])
+    return found
 
 
-@pytest.mark.parametrize("row", [row for row in TABLE_3 if row.group == "A"], ids=lambda row: row.name)
-def test_rows_a_keep_the_amount_of_computation(row: Variation) -> None:
-    """Heads times their width stays 512, for keys as for values (§6.2)."""
-    config = row.model(37_000)
-    assert config.n_heads * config.d_k == config.n_heads * config.d_v == 512
+def test_figures_are_those_of_the_files(trained_row: TrainedRow) -> None:
+    """One seed: perplexity and both scores of the dev set, no deviation; parameters, seed and time of run.json."""
+    inputs = trained_row("base", 5.25, parameters=1_234_567, train_s=61.5)
+    trained = table3.compute([inputs])[0].rows[0].trained
+    assert trained is not None
+    assert trained.perplexity == Figure(5.25)
+    assert trained.bleu == Figure(*bleu_of(inputs))
+    assert 0 < trained.bleu.mean != trained.sacrebleu.mean > 0
+    assert (trained.parameters, trained.updates, trained.seeds, trained.train_s) == (1_234_567, 400, (1,), 61.5)
+    assert trained.counted_flop == 3.1e12
+    assert trained.overhead_s is None
 
 
-@pytest.mark.parametrize("row", TABLE_3, ids=lambda row: row.name)
-def test_counts_differ_from_base_as_in_the_paper(row: Variation) -> None:
-    """Within 1 million, both counts being rounded; within 3 % where d_model and so the unprinted vocabulary counts."""
-    (counted,) = table3.parameter_rows(chosen=[row])
-    assert counted.name == row.name
-    if row.parameters_millions is None:
-        assert counted.verdict == ""
-        assert counted.from_base == (1024 * 512 if row.name == "E" else 0)
-        return
-    printed = row.parameters_millions - 65
-    widened = "d_model" in row.difference
-    assert abs(counted.from_base / 1e6 - printed) <= (0.03 * abs(printed) if widened else 1.0)
-    assert counted.verdict == ("" if row.name == "base" else "depends on the vocabulary" if widened else "agrees")
+def test_seeds_give_mean_and_sample_deviation(trained_row: TrainedRow) -> None:
+    """Perplexities 5, 6 and 8: mean 19/3, deviation the root of 14/6; times, seeds and operations are of all three."""
+    inputs = trained_row("A1", 5.0, 6.0, 8.0, errors=(0, 1, 2))
+    trained = table3.compute([inputs])[0].rows[0].trained
+    assert trained is not None
+    assert trained.perplexity.mean == pytest.approx(19 / 3)
+    assert trained.perplexity.deviation == pytest.approx(math.sqrt(14 / 6))
+    first, second, third = bleu_of(inputs)
+    assert first == pytest.approx(100)
+    assert trained.bleu.mean == pytest.approx((first + second + third) / 3)
+    assert (trained.seeds, trained.train_s, trained.counted_flop) == ((1, 2, 3), 300.0, 3 * 3.1e12)
 
 
-def test_base_has_the_parameters_of_the_formula() -> None:
-    """§3 by hand: projections without bias, feed-forward with, a gain and a bias a norm, one embedding."""
-    attention = 4 * 512 * 8 * 64
-    feed_forward = 2 * 512 * 2048 + 2048 + 512
-    norm = 2 * 512
-    encoder_layer = attention + feed_forward + 2 * norm
-    decoder_layer = 2 * attention + feed_forward + 3 * norm
-    assert 6 * (encoder_layer + decoder_layer) + 37_000 * 512 == table3.count(BASE) == 63_045_632
-    assert "without embeddings base has 44.1." in table3.notes(37_000)[0]
+def test_differences_from_base_stay_in_their_column(trained_row: TrainedRow) -> None:
+    """Printed rows differ from the printed base, rounded as printed; measured means from the measured base's."""
+    base, other = trained_row("base", 7.0, 7.5, errors=(1, 2)), trained_row("B1", 8.0, errors=(0,))
+    found = by_name(table3.compute([base, other])[0])["B1"]
+    assert found.printed is not None
+    assert found.trained is not None
+    assert found.trained.from_base is not None
+    assert found.printed.from_base == {"perplexity": 0.24, "bleu": -0.7}  # 5.16 - 4.92, 25.1 - 25.8
+    assert found.trained.from_base["perplexity"] == pytest.approx(0.75)
+    assert found.trained.from_base["bleu"] == pytest.approx(100 - sum(bleu_of(base)) / 2)
 
 
-def test_a_count_is_that_of_the_model_in_memory() -> None:
-    """What is counted without memory is what a training would hold."""
-    for name in ("A1", "E"):
-        small = replace(BY_NAME[name].model(50), n_layers=1, d_model=16, d_ff=24)
-        assert table3.count(small) == sum(parameter.numel() for parameter in Transformer(small).parameters())
-    assert torch.get_default_device() == torch.device("cpu")
+def test_without_a_measured_base_there_are_no_measured_differences(trained_row: TrainedRow) -> None:
+    """The printed ones stand; a note says why the others do not."""
+    table, _ = table3.compute([RowInputs("base", {}, (), "failed", "out of memory"), trained_row("B1", 8.0)])
+    found = by_name(table)["B1"]
+    assert found.printed is not None
+    assert found.trained is not None
+    assert found.trained.from_base is None
+    assert found.printed.from_base["bleu"] == -0.7
+    assert any(note.startswith("Base was not measured") for note in table.notes)
 
 
-@pytest.mark.parametrize("name", ["C4", "C5", "big"])
-def test_told_vocabularies_are_those_with_which_a_wider_row_agrees(name: str) -> None:
-    """Counted anew with the smallest and largest size told the row is within 1 million, one size beyond it is not."""
-    row = BY_NAME[name]
-    (counted,) = table3.parameter_rows(20_000, [row])
-    assert counted.agreeing_sizes is not None
-    assert counted.printed_from_base_millions is not None
-    first, last = counted.agreeing_sizes
-    for size, agrees in ((first - 1, False), (first, True), (last, True), (last + 1, False)):
-        (again,) = table3.parameter_rows(size, [row])
-        assert (abs(again.from_base - counted.printed_from_base_millions * 1e6) <= 1e6) is agrees
-        assert again.agreeing_sizes == counted.agreeing_sizes
-
-
-def test_one_vocabulary_gives_every_printed_count_but_big_s() -> None:
-    """The sizes told beneath the table, tried: the counts round to the paper's, big's to another."""
-    assert "41,004 to 41,208 fit all counts but that of big, which asks for 35,368 to 36,344" in table3.notes(37_000)[2]
-    for size in (41_004, 41_208):
-        rows = [row for row in table3.parameter_rows(size) if row.printed_millions]
-        assert [row.name for row in rows if round(row.parameters / 1e6) != row.printed_millions] == ["big"]
-    (big,) = table3.parameter_rows(36_000, [BY_NAME["big"]])
-    assert round(big.parameters / 1e6) == 213
-
-
-def test_rows_are_chosen_by_name_or_letter() -> None:
-    """In the paper's order, each once; "b" and "C9" name nothing."""
-    assert [row.name for row in table3.variations("big, B,B1,E")] == ["B1", "B2", "E", "big"]
-    assert table3.variations(None) == list(TABLE_3)
-    for asked in ("b", "C9", "A,,B", ""):
-        with pytest.raises(UserError, match="there is no such row in Table 3; choose from base, A, A1"):
-            table3.variations(asked)
-
-
-def test_the_command_shows_every_row_and_imports_neither_ray_nor_mlflow() -> None:
-    """All 20 rows with their changes in the paper's symbols, nothing cut off at 120 columns, no cluster started."""
-    program = (
-        "import sys; from workflows.reproduce_table3 import main; main(params=True); "
-        "print([name for name in ('ray', 'mlflow', 'pyarrow') if name in sys.modules])"
+def test_rows_without_figures_keep_their_state(trained_row: TrainedRow) -> None:
+    """Not run (no trainings, or ones without artifacts), failed and stopped with the reason told beneath."""
+    table, measured = table3.compute(
+        [
+            trained_row("base", 7.0),
+            RowInputs("A1", {"n_heads": 1}, ()),
+            RowInputs("A2", {"n_heads": 4}, (MeasuredInputs("en-de", "A2"),)),
+            RowInputs("C3", {"n_layers": 6}, (), "failed", "out of memory"),
+            RowInputs("D1", {"dropout": 0.0}, trained_row("D1", 9.0).trainings, "stopped", "after update 150"),
+        ]
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.stderr == ""
-    *lines, loaded = done.stdout.rstrip().split("\n")
-    assert loaded == "[]"
-    shown = [" ".join(line.split()) for line in lines]
-    assert " ".join(words.split()[0] for words in shown if words.split(" ")[0] in BY_NAME) == PRINTED_ORDER
-    assert "B1 d_k 16 56.0 -7.1 58 -7 agrees" in shown
-    assert "D3 ε_ls 0.0 63.0 0.0" in shown
-    assert max(map(len, lines)) <= 120
-    assert "…" not in done.stdout
+    assert [line.state for line in table.rows] == ["measured", "not run", "not run", "failed", "stopped"]
+    assert [line.trained is None for line in table.rows] == [False, True, True, True, True]
+    assert table.notes[-2:] == ["C3 failed: out of memory", "D1 stopped: after update 150"]
+    assert list(measured) == ["base"]
 
 
-def test_the_command_prints_one_json_object(capsys: pytest.CaptureFixture[str]) -> None:
-    """The rows asked for, as numbers, with the vocabulary asked for."""
-    reproduce_table3.main(params=True, as_json=True, rows="C1,big", vocabulary_size=36_000)
-    told = json.loads(capsys.readouterr().out)
-    assert told["vocabulary_size"] == 36_000
-    assert [(row["name"], row["printed_millions"], row["verdict"]) for row in told["rows"]] == [
-        ("C1", 36, "agrees"),
-        ("big", 213, "depends on the vocabulary"),
-    ]
-    assert told["rows"][0]["parameters"] == 63_045_632 - 1000 * 512 + told["rows"][0]["from_base"]
+def test_a_row_of_one_s_own_has_nothing_printed(trained_row: TrainedRow) -> None:
+    """It has a difference from base and takes no part in the correlation."""
+    lines = [trained_row(name, value) for name, value in (("base", 7.0), ("A1", 8.0), ("A2", 9.0))]
+    own = RowInputs("F1", {"n_layers": 1, "warmup_steps": 9}, trained_row("F1", 6.5).trainings)
+    table, _ = table3.compute([*lines, own])
+    found = table.rows[-1]
+    assert (found.printed, found.change, found.state) == (None, "N 1, warmup_steps 9", "measured")
+    assert found.trained is not None
+    assert found.trained.from_base is not None
+    assert found.trained.from_base["perplexity"] == pytest.approx(-0.5)
+    assert {correlation.rows for correlation in table.correlations} == {3}
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("perplexities", "spearman"),
     [
-        (["--params", "--rows", "C,F"], "--rows F: there is no such row in Table 3"),
-        (["--params", "--vocabulary-size", "0"], "'--vocabulary-size': Input should be greater than or equal to 1"),
-        ([], "cannot be trained yet; --params counts their parameters"),
-        (["--json"], "cannot be trained yet"),
+        # Printed: base 4.92, C1 6.11, C2 5.19, E 4.92: ranks 1.5, 4, 3, 1.5.
+        ((5.0, 8.0, 7.0, 5.0), 1.0),
+        ((5.0, 8.0, 7.0, 6.0), 4.5 / math.sqrt(4.5 * 5)),  # ranks 1, 4, 3, 2: squares about the mean add to 4.5 and 5
+        ((8.0, 5.0, 7.0, 7.0), -3.75 / 4.5),  # ranks 4, 1, 2.5, 2.5
     ],
 )
-def test_a_mistake_is_one_line_and_status_2(
-    arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Nothing on standard output."""
-    monkeypatch.setattr(sys, "argv", ["reproduce_table3", *arguments])
-    with pytest.raises(SystemExit) as stopped:
-        run_app(reproduce_table3.app, "reproduce_table3")
-    told = capsys.readouterr()
-    assert (stopped.value.code, told.out, told.err.count("\n")) == (2, "", 1)
-    assert message in told.err
+def test_rank_correlation_with_ties(trained_row: TrainedRow, perplexities: Sequence[float], spearman: float) -> None:
+    """Tied rows share the mean of their ranks; the values are worked out by hand."""
+    names = ("base", "C1", "C2", "E")
+    table, _ = table3.compute([trained_row(*figures) for figures in zip(names, perplexities, strict=True)])
+    (found,) = table.correlations  # BLEU is the same in all rows, so their order cannot be compared
+    assert (found.kind, found.rows) == ("perplexity", 4)
+    assert found.spearman == pytest.approx(spearman)
+
+
+def test_two_rows_have_no_rank_correlation(trained_row: TrainedRow) -> None:
+    """Two are always in order or in reverse."""
+    assert table3.compute([trained_row("base", 7.0), trained_row("A1", 8.0)])[0].correlations == []
+
+
+def ordering(table: Table3, *rows: str) -> Ordering | None:
+    """What the paper says of these rows, if the table tells it."""
+    return next((found for found in table.orderings if found.rows == rows), None)
+
+
+def test_orderings_hold_or_not_in_each_column(trained_row: TrainedRow) -> None:
+    """Lower perplexity and higher BLEU are better, strictly; §6.2's "bigger is better" fails for C3's printed BLEU."""
+    figures = (("C1", 9.0, 3), ("C2", 8.0, 2), ("base", 7.0, 1), ("C3", 6.0, 0), ("A1", 6.9, 1), ("D1", 7.0, 2))
+    table, _ = table3.compute([trained_row(name, value, errors=(wrong,)) for name, value, wrong in figures])
+    layers = ordering(table, "C1", "C2", "base", "C3")
+    heads, dropout = ordering(table, "A1", "base"), ordering(table, "D1", "base")
+    assert layers is not None
+    assert heads is not None
+    assert dropout is not None
+    assert layers.printed == {"perplexity": True, "bleu": False}  # 25.8 in base, 25.5 in C3
+    assert layers.measured == {"perplexity": True, "bleu": True}
+    assert heads.printed == {"perplexity": True, "bleu": True}
+    assert heads.measured == {"perplexity": False, "bleu": False}  # 6.9 before 7.0; the same BLEU
+    assert dropout.measured == {"perplexity": False, "bleu": True}
+
+
+def test_an_ordering_with_a_row_missing_is_unknown(trained_row: TrainedRow) -> None:
+    """One that has no row but base measured is not told at all, as no row of it was asked for."""
+    table, _ = table3.compute(
+        [trained_row("base", 7.0), trained_row("C1", 9.0), RowInputs("C2", {"n_layers": 2}, (), "failed", "lost")]
+    )
+    layers = ordering(table, "C1", "C2", "base", "C3")
+    assert layers is not None
+    assert layers.measured == {"perplexity": None, "bleu": None}
+    assert [found.rows for found in table.orderings] == [layers.rows]
+    assert ordering(table3.compute([trained_row("big", 7.0)])[0], "base", "big") is not None
+
+
+def test_what_the_paper_says_holds_in_its_own_figures() -> None:
+    """Every ordering is of rows that exist and holds for the printed perplexities."""
+    printed = {variation.name: float(variation.perplexity) for variation in paper.TABLE_3}
+    for said in paper.ORDERINGS:
+        perplexities = [printed[name] for name in said.rows]
+        assert perplexities == sorted(perplexities, reverse=True)
+
+
+def test_differences_from_the_paper_are_base_s(trained_row: TrainedRow) -> None:
+    """Of the base here against the paper's base on newstest2013; averaging is none in both and so not told."""
+    told = {
+        found.what: found for found in table3.compute([trained_row("A1", 8.0), trained_row("base", 7.0)])[0].differences
+    }
+    assert told["model"].here == "N 2, d_model 128, d_ff 512"
+    assert told["test set"].paper == "newstest2013, 3,000 sentences"
+    assert told["test set"].here == "dev, 3 sentences"
+    assert told["updates"].paper == "100,000"
+    assert "averaging" not in told
+
+
+def test_differences_without_base_are_those_of_the_first_row(trained_row: TrainedRow) -> None:
+    """The paper's big row has 300,000 updates and another dropout, whatever the training is labelled."""
+    config = TransformerConfig(vocabulary_size=800, n_layers=2, n_heads=16, dropout=0.3)
+    (training,) = trained_row("big", 7.0, config=config).trainings
+    labelled = MeasuredInputs(**{**training.__dict__, "model": "big seed 1"})
+    told = {found.what: found for found in table3.compute([RowInputs("big", {}, (labelled,))])[0].differences}
+    assert told["updates"].paper == "300,000"
+    assert told["model"].paper == "N 6, d_model 1024, d_ff 4096"
+    assert told["model"].cells == ("EN-DE big seed 1",)
+
+
+def test_notes_tell_the_ratios_of_base_s_sizes(trained_row: TrainedRow) -> None:
+    """Each size with its ratio to that of the paper's base, equal ones too."""
+    small = TransformerConfig(vocabulary_size=800, n_layers=3, d_model=128, d_ff=512, n_heads=8, d_k=16, d_v=16)
+    notes = " ".join(table3.compute([trained_row("base", 7.0, config=small)])[0].notes)
+    assert "N 3 (× 0.5), d_model 128 (× 0.25), d_ff 512 (× 0.25), h 8 (× 1), d_k 16 (× 0.25)" in notes
+
+
+def test_notes_of_a_base_of_the_paper_s_sizes_name_no_ratio(trained_row: TrainedRow) -> None:
+    """Dropout and vocabulary are no sizes."""
+    table, _ = table3.compute([trained_row("base", 7.0, config=TransformerConfig(vocabulary_size=9, dropout=0.2))])
+    assert not any("×" in note for note in table.notes)
+
+
+def test_notes_tell_how_many_seeds(trained_row: TrainedRow) -> None:
+    """One, several, or not the same number everywhere; a seed that failed is told beside the row's figures."""
+    two = trained_row("A1", 8.0, 9.0)
+    part = RowInputs("A2", {}, trained_row("A2", 8.0).trainings, reason="A2 seed 2: out of memory")
+    single = " ".join(table3.compute([trained_row("base", 7.0)])[0].notes)
+    assert "Each measured row is one training with one seed" in single
+    assert "±0.3 BLEU" in single
+    assert any("the mean of 2 seeds ±" in note for note in table3.compute([two])[0].notes)
+    notes = table3.compute([two, part])[0].notes
+    assert any("the mean of 1 to 2 seeds ±" in note for note in notes)
+    assert notes[-1] == "A2 in part: A2 seed 2: out of memory"
+
+
+def test_what_ray_takes_around_a_training_is_told(trained_row: TrainedRow) -> None:
+    """The stage's seconds less those of its loop, of both seeds together, and a seed's mean in the notes."""
+    inputs = trained_row("base", 7.0, 7.0)
+    for training, seconds in zip(inputs.trainings, (112.0, 116.0), strict=True):
+        assert training.run is not None
+        training.run.write_json("run.json", {**training.run.read_json("run.json"), "loop_s": 101.0})
+        training.run.write_json("manifest.json", {"seconds": seconds})
+    table, _ = table3.compute([inputs])
+    assert table.rows[0].trained is not None
+    assert table.rows[0].trained.overhead_s == pytest.approx(26.0)
+    assert any("took 13.0 s on average" in note for note in table.notes)
+
+
+def test_json_gives_the_same_table_again(trained_row: TrainedRow, tmp_path: Path) -> None:
+    """Through a file, with nothing that JSON does not have."""
+    failed = RowInputs("A1", {"n_heads": 1}, (), "failed", "out of memory")
+    inputs = [trained_row("base", 7.0, 7.5, errors=(1, 2)), failed, trained_row("C1", 9.0), trained_row("E", 7.1)]
+    table, _ = table3.compute(inputs)
+    made = table3.Table(tmp_path)
+    made.write_json("table3.json", table3.to_json(table))
+    assert made.load() == table
+    json.dumps(table3.to_json(table), allow_nan=False)

@@ -1,0 +1,69 @@
+"""A report as tests read it."""
+
+import re
+from html.parser import HTMLParser
+
+
+class Reader(HTMLParser):
+    """Collects text, tags and rows of tables; notes elements that are closed in the wrong order."""
+
+    VOID = frozenset({"meta", "br", "hr", "link", "img", "input", "use", "path"})
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.text = ""
+        self.rows: list[list[str]] = []
+        self.misnested: list[str] = []
+        self._open: list[str] = []
+        self.feed(str(html))  # a Markup would escape what is added to it
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in self.VOID:
+            self._open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        elif tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in self.VOID and self._open.pop() != tag:
+            self.misnested.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+        if {"td", "th"} & set(self._open):
+            self.rows[-1][-1] += data
+
+
+def drawings(html: str) -> list[str]:
+    """The SVG elements."""
+    return re.findall(r"<svg.*?</svg>", html, flags=re.DOTALL)
+
+
+def assert_asks_for_nothing_outside(html: str) -> None:
+    """No script, no address, no file: it reads the same offline and in a mail."""
+    reader = Reader(html)
+    assert reader.misnested == []
+    assert not {"script", "link", "img", "iframe", "object"} & set(reader.tags)
+    assert "http" not in html
+    assert "@import" not in html
+    references = [value or "" for name, value in reader.attributes if name in ("href", "src", "xlink:href")]
+    assert all(value.startswith("#") for value in references)
+    assert all(value.startswith("#") for value in re.findall(r"url\(([^)]*)\)", html))
+
+
+def assert_drawings_do_not_share_names(html: str) -> None:
+    """Clip paths and markers of one drawing are not taken for another's."""
+    found = drawings(html)
+    used = [set(re.findall(r"(?:url\(#|href=\"#)([^)\"]+)", drawing)) for drawing in found]
+    defined = [set(re.findall(r' id="([^"]+)"', drawing)) for drawing in found]
+    assert all(names <= own for names, own in zip(used, defined, strict=True))
+    assert len(set.union(*used)) == sum(map(len, used))

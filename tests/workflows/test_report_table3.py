@@ -1,0 +1,156 @@
+"""Table 3's report: complete, self-contained, safe with text from outside, and right where rows are missing."""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from html_reader import Reader, assert_asks_for_nothing_outside, assert_drawings_do_not_share_names, drawings
+
+from pipeline.artifacts import MANIFEST
+from workflows import report_table3, table3
+from workflows.measured import MeasuredInputs
+from workflows.table3 import RowInputs
+
+Cell = Callable[..., MeasuredInputs]
+RIGHT = [
+    "Das alte Haus steht auf dem Hügel.",
+    "Ein gut-bekannter Mann liest „zwei“ Bücher.",
+    "Sie schläft und träumt.",
+]
+"""Scores 100; what `cell` has otherwise scores less."""
+FINGERPRINT = "5b1e0c9d3a77"
+
+
+def rendered(*rows: RowInputs) -> str:
+    """The report of these rows."""
+    return report_table3.render(*table3.compute(rows))
+
+
+def published(inputs: MeasuredInputs) -> MeasuredInputs:
+    """With the manifest that publishing its training would have written."""
+    assert inputs.run is not None
+    manifest = {"stage": "train", "fingerprint": FINGERPRINT, "libraries": {"torch": "2.13.0"}}
+    manifest |= {"started": "2026-11-21T10:00:00+00:00", "seconds": 103.2}
+    (inputs.run.folder / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+    return inputs
+
+
+@pytest.fixture
+def rows(cell: Cell) -> list[RowInputs]:
+    """Base with two seeds, A1 worse, C1 better, and rows that failed, were stopped, not run, or are a user's own."""
+    base = tuple(
+        cell("en-de", "base", split="dev", seed=seed, dev_perplexity=value) for seed, value in ((1, 7.0), (2, 7.4))
+    )
+    c1 = cell("en-de", "C1", split="dev", dev_perplexity=6.0, translated=RIGHT, parameters=900_000)
+    return [
+        RowInputs("base", {}, base),
+        RowInputs("A1", {"n_heads": 1, "d_k": 128}, (published(cell("en-de", "A1", split="dev", dev_perplexity=9.0)),)),
+        RowInputs("B1", {"d_k": 4}, (), "failed", "no room on <i>node 2</i>"),
+        RowInputs("B2", {"d_k": 8}, (), "stopped", "worse than half of the rows after 200 updates"),
+        RowInputs("C1", {"n_layers": 1}, (c1,)),
+        RowInputs("E", {"positions": "learned"}, (), "not run"),
+        RowInputs("F<b>1", {"dropout": 0.3}, (cell("en-de", "F1", split="dev", dev_perplexity=7.5),)),
+    ]
+
+
+@pytest.fixture
+def report(rows: list[RowInputs]) -> str:
+    """The report of all of them."""
+    return rendered(*rows)
+
+
+def cells_of(report: str, name: str) -> list[str]:
+    """The texts of a row of the table."""
+    return next(row for row in Reader(report).rows if row and row[0] == name)
+
+
+def test_asks_for_nothing_outside(report: str) -> None:
+    """No script, no address, no file; names inside a drawing are its own; markup from outside is shown, not obeyed."""
+    assert_asks_for_nothing_outside(report)
+    assert_drawings_do_not_share_names(report)
+    assert not {"b", "i"} & set(re.findall(r"<(\w+)>", report))
+    assert "F<b>1" in Reader(report).text
+    assert "<i>node 2</i>" in Reader(report).text
+
+
+def test_a_measured_row_stands_beside_the_printed_one(report: str) -> None:
+    """Change here and in the paper, printed figures, measured ones, differences of each from its own base."""
+    texts = [text.replace("\u00a0", " ") for text in cells_of(report, "A1")]
+    assert texts[1] == "h 1, dk 128paper: h 1, dk 512, dv 512"
+    assert texts[2:6] == ["5.29", "+0.37", "9.00", "+1.80"]
+    assert texts[6:8] == ["24.9", "−0.9"]
+    assert texts[11:] == ["", "1.4", "1 min 40 s", "3.1e12"]
+    texts = cells_of(report, "C1")
+    assert texts[2:6] == ["6.11", "+1.19", "6.00", "−1.20"]
+    assert texts[8] == "100.00"
+    assert texts[11:13] == ["36", "0.9"]
+
+
+def test_base_tells_its_sizes_and_the_spread_of_its_seeds(report: str) -> None:
+    """What base is, here and in the paper; mean ± deviation of two seeds, and that times are of both together."""
+    texts = [text.replace("\u00a0", " ") for text in cells_of(report, "base")]
+    assert texts[1].startswith("N 2, dmodel 128, dff 512, h 8, dk 64, dv 64, Pdrop 0.1, εls 0.1paper: N 6, dmodel 512")
+    assert texts[2:6] == ["4.92", "", "7.20±0.28", ""]
+    assert texts[13:] == ["3 min 20 s", "6.2e12"]
+    assert "those of all seeds of a row together" in report
+
+
+def test_rows_without_figures_say_why(report: str, rows: list[RowInputs], cell: Cell) -> None:
+    """Failed, stopped and not run stand in the measured columns, marked as no figures; nothing else claims seeds."""
+    for name, state in (("B1", "failed"), ("B2", "stopped"), ("E", "not run")):
+        assert [text for text in cells_of(report, name)[4:] if text == state] == [state] * 6
+    assert len(re.findall(r'class="number[^"]* absent">', report)) == 18
+    alone = rendered(RowInputs("base", {}, rows[0].trainings[:1]))
+    assert "seeds" not in Reader(alone).text
+    assert 'absent"' not in alone
+
+
+def test_a_row_of_one_s_own_is_in_the_table_alone(report: str) -> None:
+    """It has no printed figures, so the plot has not got it, and the learning curves have it in a group of its own."""
+    assert cells_of(report, "F<b>1")[2:4] == ["", ""]
+    perplexity, bleu, *curves = [Reader(drawing).text.split() for drawing in drawings(report)]
+    for panel in (perplexity, bleu):
+        assert {"A1", "C1"} < set(panel)
+        assert not {"F<b>1", "base", "B1"} & set(panel)
+    assert [{"A1", "C1", "F<b>1"} & set(panel) for panel in curves] == [{"A1"}, {"C1"}, {"F<b>1"}]
+    assert all("base" in panel for panel in curves)
+
+
+def test_what_holds_is_told_in_words(report: str) -> None:
+    """Directions, rank correlation, and of each reading of the paper whether it holds there and here."""
+    text = Reader(report).text
+    # C1 is better than base here and worse in the paper; A1 is worse in perplexity and its BLEU is base's.
+    assert "in the paper’s direction: perplexity 1 of 2, BLEU 0 of 1." in text
+    assert "rank correlation" in text
+    assert ["one head is worse than eight", "A1 → base", "yes", "yes", "yes", "no"] in Reader(report).rows
+    assert ["more layers are better", "C1 → C2 → base → C3", "yes", "unknown", "no", "unknown"] in Reader(report).rows
+
+
+def test_settings_and_origin(report: str) -> None:
+    """Settings of base's first training; the fingerprint of each published training, with the libraries."""
+    reader = Reader(report)
+    assert "EN-DE base, seed 1" in reader.text
+    assert ["seed", "1"] in reader.rows
+    assert ["A1", "1", FINGERPRINT, "2026-11-21T10:00:00+00:00", "1 min 43 s"] in reader.rows
+    assert "torch 2.13.0" in reader.text
+
+
+def test_without_base_there_is_no_plot(rows: list[RowInputs]) -> None:
+    """No differences of measured rows, no plot, no directions; the settings are those of the first row there is."""
+    base = replace(rows[0], trainings=(), state="not run")
+    report = rendered(base, *rows[1:5])
+    assert len(drawings(report)) == 2  # learning curves of A and C
+    assert "direction" not in report
+    assert cells_of(report, "A1")[4:6] == ["9.00", ""]
+    assert "EN-DE A1, seed 1" in report
+
+
+def test_nothing_was_run() -> None:
+    """A table of printed figures alone is still a page."""
+    report = rendered(RowInputs("base", {}, (), "not run"), RowInputs("A1", {"n_heads": 1}, (), "not run"))
+    assert_asks_for_nothing_outside(report)
+    assert drawings(report) == []
+    assert "Nothing was run." in report
+    assert cells_of(report, "A1")[2:5] == ["5.29", "+0.37", "not run"]

@@ -1,0 +1,72 @@
+"""Table 3 end to end, on little generated text: the real stages, Ray Tune and MLflow."""
+
+import json
+from pathlib import Path
+
+import pytest
+from mlflow.tracking import MlflowClient
+
+from pipeline.tracking import default_uri
+from workflows import reproduce_table3
+
+CONFIG = """
+corpora.en-de = {train_pairs = 600, dev_pairs = 20, test_pairs = 20}
+vocabulary.size = 300
+
+[grid.training]
+updates = 8
+checkpoint_updates = 4
+validation_updates = 4
+model = {n_layers = 1, d_model = 32, d_ff = 64, d_k = 16, d_v = 16}
+
+[grid.rows]
+F1 = {learning_rate_scale = 1e30}
+"""
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_rows_of_the_paper_and_of_ones_own_then_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Measured rows stand beside the printed, one of one's own that diverges says why; a second call trains nothing."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    config = tmp_path / "rows.toml"
+    config.write_text(CONFIG)
+    reproduce_table3.main(config=config, asked="base,B1,F", store=tmp_path)
+    told = capsys.readouterr().out
+    folder = Path(told.split("report: ")[1].split("\n")[0]).parent
+    table = json.loads((folder / "table3.json").read_text())
+    rows = {row["name"]: row for row in table["rows"]}
+    assert list(rows) == ["base", "B1", "F1"]
+    assert rows["F1"]["state"] == "failed"
+    assert "lower optimizer.learning_rate_scale" in rows["F1"]["reason"]
+    assert rows["B1"]["change"] == "d_k 4"
+    assert rows["B1"]["printed"]["from_base"] == {"perplexity": 0.24, "bleu": -0.7}
+    base, b1 = (rows[name]["trained"] for name in ("base", "B1"))
+    assert b1["from_base"]["perplexity"] == b1["perplexity"]["mean"] - base["perplexity"]["mean"]
+    assert base["parameters"] - b1["parameters"] == 3 * 32 * 2 * 8 * (16 - 4)  # W_Q and W_K of three attentions
+    assert rows["F1"]["printed"] is None
+    assert 0 < base["overhead_s"] < 120
+    assert {path.name for path in folder.iterdir()} == {"manifest.json", "report.html", "table3.json", "table3.md"}
+
+    client = MlflowClient(default_uri(tmp_path))
+    (experiment,) = [found for found in client.search_experiments() if found.name == "table3"]
+    runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
+    assert runs.keys() == {"base", "B1", "F1", "table3 embedded"}
+    assert runs["B1"].data.params["model.d_k"] == "4"
+    assert runs["B1"].data.metrics["paper_bleu.dev"] == b1["bleu"]["mean"]
+    assert runs["B1"].data.metrics["parameters"] == b1["parameters"]
+
+    trained = {path.name for path in (tmp_path / "store").glob("training-*")}
+    reproduce_table3.main(config=config, asked="base,B1", store=tmp_path)
+    assert {path.name for path in (tmp_path / "store").glob("training-*")} == trained
+    assert "train en-de" not in capsys.readouterr().out
+
+
+def test_the_plan_names_every_row_and_runs_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With two seeds each row is trained twice; nothing is written."""
+    reproduce_table3.main(plan=True, seeds=2, store=tmp_path / "new")
+    told = capsys.readouterr().out
+    for stage in ("train en-de base seed 1", "train en-de big seed 2", "decode en-de D4 seed 1", "table 3"):
+        assert stage in told
+    assert not (tmp_path / "new").exists()

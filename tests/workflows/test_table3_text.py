@@ -1,0 +1,162 @@
+"""Table 3 as text: every row and figure, on terminals of two widths and in Markdown."""
+
+import io
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from workflows import paper, table3, table3_text
+from workflows.profiles import EMBEDDED
+from workflows.table3 import Figure, RowInputs, Table3
+from workflows.variations import rows as rows_of
+
+TrainedRow = Callable[..., RowInputs]
+NAMES = [variation.name for variation in paper.TABLE_3]
+
+
+@pytest.fixture
+def full(trained_row: TrainedRow) -> Table3:
+    """Every row of Table 3 with two seeds on the small base of a profile, but for three that were not finished."""
+    unfinished: dict[str, Any] = {
+        "B2": ("failed", "out of memory"),
+        "C3": ("not run", ""),
+        "D1": ("stopped", "by the scheduler after update 150"),
+    }
+    inputs = []
+    for number, varied in enumerate(rows_of(EMBEDDED.grid)):
+        if varied.name in unfinished:
+            inputs.append(RowInputs(varied.name, varied.difference, (), *unfinished[varied.name]))
+            continue
+        perplexities, wrong = (6 + number / 10, 6.4 + number / 7), (1 + number % 4, 2 + number % 3)
+        trained = trained_row(varied.name, *perplexities, errors=wrong, train_s=700.0 * number)
+        inputs.append(RowInputs(varied.name, varied.difference, trained.trainings))
+    return table3.compute(inputs)[0]
+
+
+def text_of(table: Table3, width: int) -> str:
+    """As a terminal of that width shows it."""
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(table3_text.render_terminal(table, width))
+    return console.export_text()
+
+
+def shown(figure: Figure) -> str:
+    """Mean and deviation."""
+    return f"{figure.mean:.2f}±{figure.deviation:.2f}"
+
+
+def test_wide_terminal_has_all_columns_side_by_side(full: Table3) -> None:
+    """120 columns: a line a row with all its figures, states in the cells of rows without, groups set apart."""
+    text = text_of(full, 120)
+    assert max(map(len, text.split("\n"))) <= 120
+    assert "…" not in text
+    lines = {line.split(" ")[0]: line for line in text.split("\n\n")[0].split("\n") if not line.startswith(" ")}
+    assert [name for name in lines if name in NAMES] == NAMES
+    assert text.split("\n\n")[0].count("─" * 100) == 7  # beneath the headings, between base, A, B, C, D, E and big
+    base, first = full.rows[0].trained, full.rows[1].trained
+    assert base is not None
+    assert first is not None
+    assert first.from_base is not None
+    perplexity, bleu, sacrebleu = shown(first.perplexity), shown(first.bleu), shown(first.sacrebleu)
+    deltas = [f"{first.from_base[kind]:+.2f}" for kind in table3.KINDS]
+    figures = ["5.29", "+0.37", perplexity, deltas[0], "24.9", "-0.9", bleu, deltas[1], sacrebleu, "1.4"]
+    assert lines["A1"].split()[-14:] == [*figures, "23", "min", "20", "s"]
+    scores = ["4.92", shown(base.perplexity), "25.8", shown(base.bleu), shown(base.sacrebleu)]
+    assert lines["base"].split() == ["base", *scores, "65", "1.4", "0", "s"]
+    for name, state in (("B2", "failed"), ("C3", "not run"), ("D1", "stopped")):
+        assert lines[name].count(state) == 5
+
+
+def test_narrow_terminal_has_bleu_beneath_perplexity(full: Table3) -> None:
+    """80 columns: two tables with all rows each, no figure broken."""
+    text = text_of(full, 80)
+    assert max(map(len, text.split("\n"))) <= 80
+    assert "…" not in text
+    first, second = text.split("\n\n")[:2]
+    for part in (first, second):
+        assert [line.split(" ")[0] for line in part.split("\n") if line[:1].isalpha()][-20:] == NAMES
+        assert "d_model 256," in part
+        assert "updates 1950" in part
+    assert "PPL" in first
+    assert "BLEU" not in first
+    for line in full.rows:
+        if line.trained:
+            assert shown(line.trained.perplexity) in first
+            assert shown(line.trained.bleu) in second
+            assert shown(line.trained.sacrebleu) in second
+
+
+@pytest.mark.parametrize("width", [120, 80])
+def test_changes_break_behind_commas(full: Table3, width: int) -> None:
+    """No size stands on another line than its symbol."""
+    first = text_of(full, width).split("\n\n")[0]
+    assert "d_v 128" in first
+    assert re.findall(r"(?:d_k|d_v|d_model|d_ff|P_drop|ε_ls|updates)(?! \d)", first) == []
+
+
+@pytest.mark.parametrize("width", [120, 80])
+def test_beneath_the_table_stand_correlation_orderings_differences_and_notes(full: Table3, width: int) -> None:
+    """In words: nothing of it needs the files."""
+    text = " ".join(text_of(full, width).split())
+    correlations = {found.kind: found.spearman for found in full.correlations}
+    assert f"{correlations['perplexity']:.2f} for perplexity (17 rows)" in text
+    assert f"{correlations['bleu']:.2f} for BLEU (17 rows)" in text
+    for told in (
+        "more layers are better C1 → C2 → base → C3 yes unknown no unknown",
+        "what differs",
+        "newstest2013, 3,000",
+        "tok:13a",
+        "B2 failed: out of memory",
+        "D1 stopped: by the scheduler after update 150",
+    ):
+        assert told in text
+
+
+def test_base_of_the_table_has_no_difference_from_itself(trained_row: TrainedRow) -> None:
+    """Its Δ cells are empty; those of a row equal to it are zero, without a minus sign."""
+    table, _ = table3.compute([trained_row("base", 7.004), trained_row("E", 7.0)])
+    lines = {line.split(" ")[0]: line.split() for line in text_of(table, 120).split("\n")}
+    assert not any(text.startswith(("+", "-")) for text in lines["base"])
+    assert [text for text in lines["E"] if text.startswith(("+", "-"))] == ["+0.00", "+0.00", "-0.1", "+0.00"]
+
+
+def test_names_that_look_like_markup_are_shown(trained_row: TrainedRow) -> None:
+    """A row of the user's own may be named and set as they like."""
+    own = RowInputs("[bold]", {"precision": "[red]"}, trained_row("x", 7.0).trainings)
+    assert "[bold] precision [red]" in " ".join(text_of(table3.compute([own])[0], 120).split())
+
+
+def test_markdown_has_a_line_a_row_with_all_columns(full: Table3) -> None:
+    """The change here and the paper's beside it, then the figures; sentences and tables beneath."""
+    markdown = table3_text.render_markdown(full)
+    head, *beneath = markdown.split("\n## ")
+    lines = [line for line in head.split("\n") if line.startswith("| ")]
+    assert len(lines) == 1 + 20
+    assert {line.count("|") for line in lines} == {16}
+    cells = {line.split(" | ")[0].removeprefix("| "): line.removesuffix(" |").split(" | ") for line in lines}
+    assert cells["A1"][1:5] == ["h 1, d_k 128, d_v 128", "h 1, d_k 512, d_v 512", "5.29", "+0.37"]
+    assert (
+        cells["C3"][3:]
+        == ["4.88", "-0.04", "not run", "", "25.5", "-0.3", "not run", "", "not run", "80"] + ["not run"] * 2
+    )
+    assert cells["big"][2].endswith("updates 300000")
+    assert "Spearman" in head
+    assert [part.split("\n")[0] for part in beneath] == [
+        "What the paper reads from it",
+        "What differs from the paper",
+        "How to read it",
+    ]
+    assert "| more layers are better | C1 → C2 → base → C3 | yes | unknown | no | unknown |" in beneath[0]
+
+
+def test_a_table_of_nothing_is_shown_too() -> None:
+    """No row was run: states and printed figures, no ordering, no correlation, nothing that fails."""
+    table, measured = table3.compute([RowInputs(v.name, v.difference, ()) for v in paper.TABLE_3])
+    assert (measured, table.orderings, table.correlations, table.differences) == ({}, [], [], [])
+    assert text_of(table, 120).count("not run") == 5 * 20
+    assert table3_text.render_markdown(table).count("not run") == 5 * 20
+    base_alone, _ = table3.compute([RowInputs("base", {}, ())])
+    assert "not run" in text_of(base_alone, 120)

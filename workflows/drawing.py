@@ -1,0 +1,104 @@
+"""Drawings of the reports: SVG that stands inside an HTML page and takes its text colour."""
+
+import io
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
+
+COLORS = ("#2f6fd0", "#d1731c", "#1f9a78", "#a05ec0", "#cf4257", "#8d8a1f", "#2b9dba")
+"""Of curves; legible on white and on near-black."""
+INK = "#010203"
+"""Stands for the text colour in the drawings, which is that of the page."""
+WIDTH_IN = 4.4
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A line with a dot at each point where there are few."""
+
+    points: Sequence[Point]
+    label: str
+    color: str
+
+
+def drawing(title: str, against: str, plot: Callable[[Axes], None], *, height_in: float = 2.9) -> Markup:
+    """An SVG of what `plot` does to empty axes. No two drawings of a page may have the same `title` and `against`."""
+    style: Any = {
+        "svg.fonttype": "none",
+        "svg.hashsalt": title + against,
+        "font.family": "sans-serif",
+        "font.size": 9,
+        "text.parse_math": False,
+        **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK),
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.linewidth": 0.6,
+        "axes.grid": True,
+        "grid.color": INK,
+        "grid.alpha": 0.12,
+        "grid.linewidth": 0.6,
+    }
+    with rc_context(style):
+        # At 72 pixels an inch a pixel is a point, as in the SVG.
+        figure = Figure(figsize=(WIDTH_IN, height_in), dpi=72, layout="constrained")
+        axes = figure.subplots()
+        axes.set_xlabel(against)
+        axes.set_title(title, loc="left", fontsize=10, fontweight="bold")
+        plot(axes)
+        file = io.StringIO()
+        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        figure.savefig(file, format="svg", transparent=True, metadata=nothing)
+    svg = file.getvalue()
+    svg = svg[svg.index("<svg") :].replace(INK, "currentColor")
+    svg = re.sub(r' xmlns(:xlink)?="[^"]*"', "", svg)  # HTML needs none; the file names no address
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    label = Markup('<svg role="img" aria-label="{} against {}" viewBox=').format(title, against)
+    svg = re.sub(r"<svg [^>]*viewBox=", lambda _: label, svg, count=1)
+    return Markup(svg.replace('version="1.1"', "", 1))
+
+
+def curves(
+    title: str,
+    against: str,
+    lines: Sequence[Curve],
+    *,
+    log: bool = False,
+    legend: bool = False,
+    y_limits: Point | None = None,
+    height_in: float = 2.9,
+) -> Markup:
+    """One line a curve from x 0 on; `legend` names each label once, what lies outside `y_limits` is cut off."""
+
+    def plot(axes: Axes) -> None:
+        labelled: set[str] = set()
+        for curve in lines:
+            axes.plot(
+                [x for x, _ in curve.points],
+                [y for _, y in curve.points],
+                color=curve.color,
+                linewidth=1.5,
+                label=f"_{curve.label}" if curve.label in labelled else curve.label,
+                marker="o" if len(curve.points) < 15 else None,
+                markersize=3,
+            )
+            labelled.add(curve.label)
+        if log and any(curve.points for curve in lines):
+            axes.set_yscale("log")
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes.yaxis.set_major_formatter("{x:g}")
+            axes.yaxis.set_minor_locator(NullLocator())
+        axes.set_xlim(left=0)
+        if y_limits:
+            axes.set_ylim(y_limits)
+        if legend:
+            axes.legend(frameon=False, ncols=1 + (len(labelled) > 5))
+
+    return drawing(title, against, plot, height_in=height_in)

@@ -1,0 +1,217 @@
+"""The trainings of a grid through Ray Tune: a trial trains one model and measures it, as steps of the DAG.
+
+    unfinished = run_grid(trials, store, layout=profile.grid.training)
+
+Tune decides which models are at work at once, tries again what has failed, and stops bad ones early where asked. What
+is made goes to the store as everywhere: trials share the prepared data, and one that failed or was interrupted goes on
+from its newest checkpoint, in this command or the next.
+"""
+
+import json
+import logging
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+import ray
+from ray import tune
+from ray.actor import ActorHandle
+from ray.tune.schedulers import ASHAScheduler, TrialScheduler
+
+from pipeline.artifacts import making_folder
+from pipeline.errors import UserError
+from pipeline.lines import read_lines
+from pipeline.settings import TrainingSettings
+from pipeline.training import layout_of
+from workflows.dag import Step, to_run
+from workflows.runner import submitted, working
+from workflows.watching import Relay, Watcher
+
+SchedulerName = Literal["fifo", "asha"]
+RETRIES = 2
+"""Of a trial, after Ray Train has given up on its workers; what a user must mend is never tried again."""
+POLL_S = 1.0
+NOTHING: dict[str, float] = {"memory": 1}
+"""What a trial itself reserves, as its steps reserve what they need: one byte, since Tune refuses none at all."""
+QUIET = {
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # ctrl-C is the workflow's
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
+    "RAY_AIR_NEW_OUTPUT": "0",  # the new one prints each error even when told to be silent
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",
+}
+"""Variables that Tune reads."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One model of the grid."""
+
+    name: str
+    training: Step
+    results: tuple[Step, ...]
+    """What is wanted of it; `training` is among what these need."""
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """Why a trial has no results."""
+
+    state: Literal["failed", "stopped"]
+    reason: str
+
+
+def asha(longest_updates: int, rung_updates: int) -> TrialScheduler:
+    """Stops a trial whose dev perplexity is not in the best third of those that came as far.
+
+    Asked at `rung_updates` updates and at 3, 9, ... times as many (Li et al. 2020, "A system for massively parallel
+    hyperparameter tuning").
+    """
+    return ASHAScheduler(
+        time_attr="update",
+        metric="dev_perplexity",
+        mode="min",
+        max_t=longest_updates + 1,  # at this many it would stop a trial before its scores
+        grace_period=min(rung_updates, longest_updates),
+        reduction_factor=3,
+    )
+
+
+def run_grid(
+    trials: Sequence[Trial],
+    store: Path,
+    watchers: Sequence[Watcher] = (),
+    address: str | None = None,
+    *,
+    layout: TrainingSettings,
+    scheduler: TrialScheduler | None = None,
+) -> dict[str, Unfinished]:
+    """Makes the results of `trials`, in their order; says which have none, by name.
+
+    As many are at work at once as the cluster has room for training workers as in `layout`. What the trainings need
+    must be in the store. A trial stopped by the scheduler stays so in later calls that have
+    one, and goes on in calls without. Raises UserError where another command works in the store.
+    """
+    unfinished = {}
+    for trial in trials:
+        remembered = _stopped_file(store, trial)
+        if scheduler and remembered.exists():
+            unfinished[trial.name] = Unfinished(**json.loads(remembered.read_text(encoding="utf-8")))
+    open_trials = {
+        trial.name: trial for trial in trials if trial.name not in unfinished and to_run(trial.results, store)
+    }
+    if not open_trials:
+        return unfinished
+    missing = to_run([step for trial in open_trials.values() for step in trial.results], store)
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # what failed stands in the table
+    with (
+        _environment(QUIET),
+        working(missing, store, watchers, address) as relay,
+        TemporaryDirectory(dir=store, prefix=".tune-", ignore_cleanup_errors=True) as tunes_own,
+    ):
+        trainable = partial(_run_trial, trials=open_trials, store=store, board=relay.board)
+        results = tune.Tuner(
+            tune.with_resources(trainable, NOTHING),
+            param_space={"trial": tune.grid_search(list(open_trials))},
+            tune_config=tune.TuneConfig(
+                max_concurrent_trials=layout_of(layout).at_once, scheduler=scheduler, reuse_actors=scheduler is None
+            ),
+            run_config=tune.RunConfig(
+                name="grid",
+                storage_path=tunes_own,
+                failure_config=tune.FailureConfig(max_failures=RETRIES),
+                callbacks=[_Follower(relay)],
+                verbose=0,
+            ),
+        ).fit()
+        relay.fetch()
+    for result in (results[number] for number in range(len(results))):
+        trial = open_trials[(result.config or {})["trial"]]
+        if to_run(trial.results, store):
+            unfinished[trial.name] = _why(result, store, trial)
+    return unfinished
+
+
+def _why(result: Any, store: Path, trial: Trial) -> Unfinished:
+    metrics = result.metrics or {}
+    if result.error or "failed" in metrics:
+        told = metrics.get("failed") or str(result.error).strip().split("\n")[-1]
+        return Unfinished("failed", told)
+    reason = f"by the scheduler after update {metrics['update']}, dev perplexity {metrics['dev_perplexity']:.2f}"
+    stopped, remembered = Unfinished("stopped", reason), _stopped_file(store, trial)
+    remembered.parent.mkdir(exist_ok=True)
+    remembered.write_text(json.dumps(asdict(stopped)), encoding="utf-8")
+    return stopped
+
+
+def _stopped_file(store: Path, trial: Trial) -> Path:
+    return store / "stopped" / f"{trial.training.fingerprint}.json"
+
+
+def _run_trial(config: dict[str, Any], trials: dict[str, Trial], store: Path, board: ActorHandle) -> None:
+    """A trial, in the process that Tune gives it: submits its steps, reports the dev set's measurements as they come.
+
+    A retried trial reports those before its checkpoint again, so a scheduler sees all of them.
+    """
+    trial = trials[config["trial"]]
+    metrics, reported = making_folder(trial.training.folder(store)) / "metrics.jsonl", 0
+    try:
+        with submitted(to_run(trial.results, store), store, board) as running:
+            while running:
+                found, _ = ray.wait(list(running), num_returns=len(running), timeout=POLL_S)
+                for line in _measurements(metrics, reported):
+                    reported = line["update"]
+                    tune.report({"update": reported, "dev_perplexity": line["dev_perplexity"]})
+                for reference in found:
+                    ray.get(reference)
+                    del running[reference]
+    except UserError as error:
+        tune.report({"failed": str(error)})
+
+
+def _measurements(metrics: Path, after: int) -> Iterator[dict[str, Any]]:
+    """The measurements on the dev set in `metrics.jsonl` that came after an update."""
+    if metrics.exists():
+        for text in read_lines(metrics):
+            line = json.loads(text) if text.endswith("}") else {}  # the last may be half written
+            if "dev_perplexity" in line and line["update"] > after:
+                yield line
+
+
+class _Follower(tune.Callback):
+    """Tells the watchers, in the driver, what the trials' steps post."""
+
+    def __init__(self, relay: Relay) -> None:
+        self._relay, self._fetched_s = relay, 0.0
+
+    def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        """After each turn of Tune's loop, many a second."""
+        if time.monotonic() - self._fetched_s > POLL_S / 2:
+            self._fetched_s = time.monotonic()
+            self._relay.fetch()
+            self._relay.idle()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Tune stores its callbacks; this one holds the screen."""
+        return {}
+
+
+@contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    """Environment variables for the body's time."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

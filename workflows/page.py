@@ -1,0 +1,74 @@
+"""What reports are made of: one HTML file with everything in it, to be read offline, sent by mail or printed."""
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from workflows import paper
+from workflows.differences import DECODING_NAMES, OPTIMIZER_NAMES, rounded
+from workflows.drawing import Point
+from workflows.measured import Measured
+from workflows.view import duration
+
+Against = Literal["updates", "minutes"]
+AGAINST: dict[Against, Callable[[Mapping[str, Any]], float]] = {
+    "updates": lambda line: float(line["update"]),
+    "minutes": lambda line: float(line["train_s"]) / 60,
+}
+"""What learning curves run along, from a line of `metrics.jsonl`."""
+
+
+def render(template: str, **values: object) -> str:
+    """A template of this package as HTML that asks for nothing outside itself; it can name no value that is missing."""
+    environment = Environment(
+        loader=PackageLoader("workflows"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return environment.get_template(template).render(duration=duration, made=made, **values)
+
+
+def learning_curve(cell: Measured, against: Against, figure: str) -> list[Point]:
+    """A figure of `metrics.jsonl`, wherever it was measured."""
+    return [(AGAINST[against](line), line[figure]) for line in cell.metrics if figure in line]
+
+
+def libraries(cells: Iterable[Measured]) -> str:
+    """Name and version of the libraries that the last of the trainings was made with."""
+    manifests = [cell.manifests["training"] for cell in cells if "training" in cell.manifests]
+    named = manifests[-1].get("libraries", {}) if manifests else {}
+    return ", ".join(f"{name} {version}" for name, version in named.items())
+
+
+def settings(cell: Measured) -> dict[str, str]:
+    """What a reader wants to know of one model, in the order of the paper."""
+    run, updates = cell.run, cell.run["updates"]
+
+    def named(names: Mapping[str, str], values: Mapping[str, Any]) -> str:
+        return ", ".join(f"{short} {values[name]}" for name, short in names.items())
+
+    return {
+        "data": f"{cell.data or 'own data'}: {rounded(cell.train_pairs)} training pairs",
+        "vocabulary": f"{rounded(cell.config['vocabulary_size'])} joint pieces",
+        "model": named(paper.MODEL_SYMBOLS, cell.config),
+        "parameters": rounded(run["parameters"]),
+        "optimizer": f"Adam, {named(OPTIMIZER_NAMES, cell.settings['optimizer'])}",
+        "updates": f"{rounded(updates)} ({run['epochs']:.3g} epochs)",
+        "tokens an update": f"{rounded(run['source_tokens'] / updates)} source, "
+        f"{rounded(run['target_tokens'] / updates)} target; {100 * run['padding_fraction']:.1f} % padding",
+        "seed": str(cell.settings["seed"]),
+        "training time": f"{duration(run['train_s'])}, {rounded(run['target_tokens'] / run['train_s'])} tokens/s",
+        "hardware": f"{cell.cost['devices']} × {cell.cost['device_name']}, {run['dtype']}",
+        "averaged checkpoints": ", ".join(rounded(n) for n in cell.averaged_updates),
+        "dev perplexity": f"{cell.perplexity['dev_perplexity']:.3f} a piece",
+        "decoding": f"{named(DECODING_NAMES, cell.decoding['settings'])}, {cell.decoding['dtype']}",
+        **{
+            f"BLEU, {name}": f"paper BLEU {scores['paper_bleu']:.2f}, sacreBLEU {scores['sacrebleu']:.2f}"
+            for name, scores in cell.scores.items()
+        },
+    }

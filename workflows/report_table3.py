@@ -1,0 +1,133 @@
+"""The report of Table 3: one HTML file."""
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+from markupsafe import Markup, escape
+
+from model.config import BASE
+from workflows import page
+from workflows.drawing import COLORS, INK, Curve, curves
+from workflows.measured import Measured
+from workflows.page import learning_curve
+from workflows.paper import SYMBOLS, Experiment, group
+from workflows.plot_table3 import OTHER, SAME, agrees, deltas, plots
+from workflows.table2 import flop_text
+from workflows.table3 import KINDS, Row, Table3, symbols
+from workflows.table3_text import ANSWERS, COLUMNS, KIND_NAMES, ORDER, Column, correlation_text
+
+GROUPS = {
+    "A": "A: number of heads",
+    "B": "B: key size",
+    "C": "C: size of the model",
+    "D": "D: dropout and label smoothing",
+    "E": "E: positions",
+}
+"""What the paper varies under each letter."""
+HEADROOM = 1.5
+"""Learning curves are drawn up to this many times the worst final perplexity; the beginnings lie far above."""
+SUBSCRIPTED = re.compile("|".join(symbol for symbol in SYMBOLS.values() if "_" in symbol))
+
+
+def render(table: Table3, cells: Mapping[str, Sequence[Measured]]) -> str:
+    """The report as HTML that asks for nothing outside itself; `cells` are the trainings measured, by row."""
+    shown = next(iter([cells["base"]] if "base" in cells else cells.values()), [])
+    return page.render(
+        "table3.html.j2",
+        table=table,
+        changes={row.name: _changes(row, cells.get(row.name, [])) for row in table.rows},
+        blocks=_blocks(),
+        not_measured={row.state for row in table.rows} - {"measured"},
+        footnotes=frozenset(),
+        cells=cells,
+        has_seeds=any(len(trainings) > 1 for trainings in cells.values()),
+        plots=plots(table),
+        correlation=correlation_text(table.correlations) if table.correlations else "",
+        directions=_directions(table),
+        kinds=KIND_NAMES,
+        order=ORDER,
+        answers=ANSWERS,
+        colors={"same": SAME, "other": OTHER},
+        drawings=_drawings(cells),
+        settings={f"{cell.label}, seed {cell.settings['seed']}": page.settings(cell) for cell in shown[:1]},
+        libraries=page.libraries(chain.from_iterable(cells.values())),
+        group=group,
+        subscripts=_subscripts,
+        typeset=_typeset,
+    )
+
+
+def _flop(row: Row) -> str:
+    return flop_text(row.trained.counted_flop) if row.trained else row.state
+
+
+def _blocks() -> dict[str, list[Column]]:
+    """The columns of figures, under their common headings."""
+    flop = Column("", "FLOP", _flop, is_measured=True)
+    return {
+        "perplexity": COLUMNS["perplexity"],
+        "BLEU": COLUMNS["bleu"],
+        "parameters / 10⁶": COLUMNS["parameters"],
+        "training": [*COLUMNS["time"], flop],
+    }
+
+
+def _changes(row: Row, trainings: Sequence[Measured]) -> tuple[str, ...]:
+    """What a row changes here, and in the paper where that is not the same; for base, what it is."""
+    here, printed = row.change, row.printed.change if row.printed else ""
+    if row.name == "base" and trainings:
+        cell = trainings[0]
+        here = _symbols({**cell.config, **cell.settings["optimizer"]})
+        printed = _symbols({**vars(BASE), "label_smoothing": Experiment.label_smoothing})
+    told = here, "" if printed == here else printed
+    return tuple(re.sub("(?<!,) ", "\u00a0", change) for change in told)  # lines break behind commas only
+
+
+def _symbols(settings: Mapping[str, Any]) -> str:
+    return symbols({name: settings[name] for name in SYMBOLS if name != "positions"})
+
+
+def _subscripts(text: str) -> Markup:
+    """`d_k 16` with the k below the line."""
+    return Markup(SUBSCRIPTED.sub(lambda symbol: "{}<sub>{}</sub>".format(*symbol[0].split("_")), str(escape(text))))
+
+
+def _typeset(figure: str) -> Markup:
+    """`-0.30` with a minus sign, `4.92±0.11` with the deviation small."""
+    mean, plus_minus, deviation = figure.replace("-", "−").partition("±")
+    return escape(mean) + (Markup("<small>±{}</small>").format(deviation) if plus_minus else "")
+
+
+def _directions(table: Table3) -> list[str]:
+    """How many rows move from base as in the paper, in words; rows that move in one of the two only are left out."""
+    told = []
+    for kind in KINDS:
+        moved = [delta for delta in deltas(table, kind).values() if all(delta)]
+        if moved:
+            told.append(f"{KIND_NAMES[kind]} {sum(map(agrees, moved))} of {len(moved)}")
+    return told
+
+
+def _drawings(cells: Mapping[str, Sequence[Measured]]) -> list[Markup]:
+    """Dev perplexity against updates, a drawing for each group of rows with base in it; one curve a training."""
+    groups: dict[str, list[str]] = {}
+    for name in cells:
+        groups.setdefault(group(name), []).append(name)
+    if len(groups) > 1:
+        groups.pop("base", None)
+    found = []
+    for letter, names in groups.items():
+        colors = dict(zip(names, COLORS * len(names), strict=False)) | {"base": INK}
+        lines = [
+            Curve(points, name, colors[name])
+            for name in dict.fromkeys([*names, "base"])
+            for cell in cells.get(name, [])
+            if (points := learning_curve(cell, "updates", "dev_perplexity"))
+        ]
+        if lines:
+            lowest = min(perplexity for line in lines for _, perplexity in line.points)
+            limits = 0.97 * lowest, HEADROOM * max(line.points[-1][1] for line in lines)
+            found.append(curves(GROUPS.get(letter, letter), "updates", lines, legend=True, y_limits=limits))
+    return found

@@ -1,0 +1,104 @@
+"""The rows of Table 3 as trainings (§6.2): each one base with one thing changed.
+
+The paper's rows are written in sizes of its base. Beside a smaller base they keep their ratio: C4, half of d_model,
+d_k and d_v, is half of them here too. Rates and kinds (dropout, label smoothing, positions) stay as printed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from model.config import BASE
+from pipeline.errors import UserError
+from pipeline.settings import TrainingSettings
+from workflows.paper import SYMBOLS, TABLE_3, Variation, group
+from workflows.profiles import Grid, checked
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row to be trained."""
+
+    name: str
+    difference: dict[str, Any]
+    """From the base trained here, by names of its settings."""
+    training: TrainingSettings
+    printed: Variation | None
+    """None for a row of the user's own."""
+
+
+def rows(grid: Grid, asked: str | None = None) -> list[Row]:
+    """The rows named in `asked`, e.g. "A,B1,big" (a letter is a group; None: all), the paper's before the user's own.
+
+    Raises UserError for a name that is neither a row nor a group, a setting that does not exist, and a size that would
+    not be whole.
+    """
+    printed = {variation.name: variation for variation in TABLE_3}
+    for name in grid.rows.keys() & printed.keys():
+        raise UserError(f"grid.rows.{name} is a row of Table 3; choose another name for your own")
+    rows = []
+    for name in chosen([*printed, *grid.rows], asked):
+        variation = printed.get(name)
+        difference = grid.rows[name] if variation is None else scaled(variation, grid.training)
+        rows.append(Row(name, difference, varied(grid.training, name, difference), variation))
+    return rows
+
+
+def chosen(names: list[str], asked: str | None) -> list[str]:
+    """The rows among `names` that are asked for by name or group, in their own order; None: all.
+
+    Raises UserError for a name that is neither.
+    """
+    if asked is None:
+        return names
+    wanted = {name.strip() for name in asked.split(",")}
+    known = {known: None for name in names for known in (group(name), name)}
+    for name in sorted(wanted - known.keys()):
+        raise UserError(f"--rows {name}: there is no such row in Table 3; choose from {', '.join(known)}")
+    return [name for name in names if {name, group(name)} & wanted]
+
+
+def scaled(variation: Variation, training: TrainingSettings) -> dict[str, Any]:
+    """The difference of a row of Table 3 from a base of other sizes; its steps, where printed, in the ratio to base's.
+
+    Raises UserError where a size would not be whole.
+    """
+    difference = {}
+    for name, value in variation.difference.items():
+        if isinstance(value, int):
+            ratio, ours = Fraction(value, getattr(BASE, name)), getattr(training.model, name)
+            if (ratio * ours).denominator > 1:
+                raise UserError(
+                    f"row {variation.name} has {ratio} of base's {SYMBOLS[name]}, which is {ours} here and would not "
+                    f"stay whole; set grid.training.model.{name} to a multiple of {ratio.denominator}, or choose --rows"
+                )
+            difference[name] = int(ratio * ours)
+        else:
+            difference[name] = value
+    base_updates = TABLE_3[0].updates
+    if variation.updates and base_updates and variation.updates != base_updates:
+        difference["updates"] = training.updates * variation.updates // base_updates
+    return difference
+
+
+def varied(training: TrainingSettings, row: str, difference: Mapping[str, Any]) -> TrainingSettings:
+    """A training with some settings changed: fields of the model, of the optimizer or of the training itself.
+
+    Raises UserError, which names the `row`, for a name that is none of these or a value that does not validate.
+    """
+    described = training.model_dump()
+    settings = {name: value for name, value in described.items() if not isinstance(value, dict)}
+    groups = [described["model"], described["optimizer"], settings]
+    for name, value in difference.items():
+        for group_ in groups:
+            if name in group_ and name != "vocabulary_size":
+                group_[name] = value
+                break
+        else:
+            known = ", ".join(key for group_ in groups for key in group_ if key != "vocabulary_size")
+            raise UserError(f"grid.rows.{row}: there is no setting {name!r} that a row can change; here are {known}")
+    try:
+        return checked(TrainingSettings, **(described | settings))
+    except UserError as error:
+        raise UserError(f"row {row}: {error}") from None
