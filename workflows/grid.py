@@ -10,13 +10,13 @@ from its newest checkpoint, in this command or the next.
 import json
 import logging
 import os
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import ray
@@ -26,7 +26,6 @@ from ray.tune.schedulers import ASHAScheduler, TrialScheduler
 
 from pipeline.artifacts import making_folder
 from pipeline.errors import UserError
-from pipeline.lines import read_lines
 from pipeline.settings import TrainingSettings
 from pipeline.training import layout_of
 from workflows.dag import Step, to_run
@@ -94,9 +93,9 @@ def run_grid(
 ) -> dict[str, Unfinished]:
     """Makes the results of `trials`, in their order; says which have none, by name.
 
-    As many are at work at once as the cluster has room for training workers as in `layout`. What the trainings need
-    must be in the store. A trial stopped by the scheduler stays so in later calls that have
-    one, and goes on in calls without. Raises UserError where another command works in the store.
+    As many are at work at once as the cluster has room for, with training workers as in `layout`. What the trainings
+    need must be in the store. A trial stopped by the scheduler stays so in later calls that have one, and goes on in
+    calls without. Raises UserError where another command works in the store.
     """
     unfinished = {}
     for trial in trials:
@@ -113,7 +112,7 @@ def run_grid(
     with (
         _environment(QUIET),
         working(missing, store, watchers, address) as relay,
-        TemporaryDirectory(dir=store, prefix=".tune-", ignore_cleanup_errors=True) as tunes_own,
+        _emptied(store / ".tune") as tunes_own,
     ):
         trainable = partial(_run_trial, trials=open_trials, store=store, board=relay.board)
         results = tune.Tuner(
@@ -124,7 +123,7 @@ def run_grid(
             ),
             run_config=tune.RunConfig(
                 name="grid",
-                storage_path=tunes_own,
+                storage_path=str(tunes_own),
                 failure_config=tune.FailureConfig(max_failures=RETRIES),
                 callbacks=[_Follower(relay)],
                 verbose=0,
@@ -176,12 +175,14 @@ def _run_trial(config: dict[str, Any], trials: dict[str, Trial], store: Path, bo
 
 
 def _measurements(metrics: Path, after: int) -> Iterator[dict[str, Any]]:
-    """The measurements on the dev set in `metrics.jsonl` that came after an update."""
-    if metrics.exists():
-        for text in read_lines(metrics):
-            line = json.loads(text) if text.endswith("}") else {}  # the last may be half written
-            if "dev_perplexity" in line and line["update"] > after:
-                yield line
+    """The measurements on the dev set in `metrics.jsonl` that came after an update; none once it is published."""
+    try:
+        *written, _ = metrics.read_text(encoding="utf-8").split("\n")  # the last line may be half written
+    except FileNotFoundError:
+        return
+    for line in map(json.loads, written):
+        if "dev_perplexity" in line and line["update"] > after:
+            yield line
 
 
 class _Follower(tune.Callback):
@@ -200,6 +201,16 @@ class _Follower(tune.Callback):
     def __getstate__(self) -> dict[str, Any]:
         """Tune stores its callbacks; this one holds the screen."""
         return {}
+
+
+@contextmanager
+def _emptied(folder: Path) -> Iterator[Path]:
+    """A folder that is gone after the body, and free of what a killed driver left there before."""
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

@@ -20,6 +20,8 @@ MARKER_PT = 5.0
 LABEL_PT = 8.0
 MARGIN = 0.12
 """Beyond the outermost points, as a fraction of their range."""
+LABEL_ROOM = 1.2, 1.3
+"""Kept free around a label, in its widths and heights."""
 LABEL_ROUNDS = 300
 """At most, of moving labels off each other and the points."""
 LINE_PT = 1.0
@@ -80,4 +82,4 @@ def _label(axes: Axes, points: Mapping[str, Point]) -> None:
     texts = [axes.text(*point, name, fontsize=LABEL_PT) for name, point in points.items()]
     xs, ys = zip(*points.values(), strict=True)
     leader = {"arrowstyle": "-", "color": INK, "linewidth": 0.5, "alpha": 0.5}
-    adjust_text(texts, x=xs, y=ys, ax=axes, iter_lim=LABEL_ROUNDS, arrowprops=leader)
+    adjust_text(texts, x=xs, y=ys, ax=axes, expand=LABEL_ROOM, iter_lim=LABEL_ROUNDS, arrowprops=leader)

@@ -63,7 +63,8 @@ def _execute(step: Step, store: Path, board: ActorHandle, *inputs: Artifact) -> 
         return step.stage.function(Context(folder, post, map_on_ray), *arguments)
 
     artifact = publish(step.folder(store), make, manifest, resume=step.stage.resumes)
-    post({"finished": artifact})
+    # Waited for, so that what builds on it cannot be told of before it.
+    ray.get(board.post.remote(step.fingerprint, {"finished": artifact}))
     return artifact
 
 

@@ -78,7 +78,7 @@ def test_narrow_terminal_has_bleu_beneath_perplexity(full: Table3) -> None:
     first, second = text.split("\n\n")[:2]
     for part in (first, second):
         assert [line.split(" ")[0] for line in part.split("\n") if line[:1].isalpha()][-20:] == NAMES
-        assert "d_model 256," in part
+        assert "d_model 192," in part
         assert "updates 1950" in part
     assert "PPL" in first
     assert "BLEU" not in first
@@ -93,7 +93,7 @@ def test_narrow_terminal_has_bleu_beneath_perplexity(full: Table3) -> None:
 def test_changes_break_behind_commas(full: Table3, width: int) -> None:
     """No size stands on another line than its symbol."""
     first = text_of(full, width).split("\n\n")[0]
-    assert "d_v 128" in first
+    assert "d_v 96" in first
     assert re.findall(r"(?:d_k|d_v|d_model|d_ff|P_drop|ε_ls|updates)(?! \d)", first) == []
 
 
@@ -137,7 +137,7 @@ def test_markdown_has_a_line_a_row_with_all_columns(full: Table3) -> None:
     assert len(lines) == 1 + 20
     assert {line.count("|") for line in lines} == {16}
     cells = {line.split(" | ")[0].removeprefix("| "): line.removesuffix(" |").split(" | ") for line in lines}
-    assert cells["A1"][1:5] == ["h 1, d_k 128, d_v 128", "h 1, d_k 512, d_v 512", "5.29", "+0.37"]
+    assert cells["A1"][1:5] == ["h 1, d_k 96, d_v 96", "h 1, d_k 512, d_v 512", "5.29", "+0.37"]
     assert (
         cells["C3"][3:]
         == ["4.88", "-0.04", "not run", "", "25.5", "-0.3", "not run", "", "not run", "80"] + ["not run"] * 2

@@ -42,8 +42,8 @@ def test_sizes_keep_the_paper_s_ratio_to_base(profile: Profile) -> None:
 @pytest.mark.parametrize(
     ("profile", "name", "difference"),
     [
-        (EMBEDDED, "A1", {"n_heads": 1, "d_k": 128, "d_v": 128}),
-        (EMBEDDED, "A4", {"n_heads": 32, "d_k": 4, "d_v": 4}),
+        (EMBEDDED, "A1", {"n_heads": 1, "d_k": 96, "d_v": 96}),
+        (EMBEDDED, "A4", {"n_heads": 32, "d_k": 3, "d_v": 3}),
         (EMBEDDED, "C1", {"n_layers": 1}),
         (MULTI30K, "B1", {"d_k": 6}),
         (MULTI30K, "C4", {"d_model": 96, "d_k": 12, "d_v": 12}),
