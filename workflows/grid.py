@@ -32,7 +32,6 @@ from workflows.dag import Step, to_run
 from workflows.runner import submitted, working
 from workflows.watching import Relay, Watcher
 
-SchedulerName = Literal["fifo", "asha"]
 RETRIES = 2
 """Of a trial, after Ray Train has given up on its workers; what a user must mend is never tried again."""
 POLL_S = 1.0

@@ -6,6 +6,7 @@ rates of footnote 5 stand in `pipeline.costs`, whose formula needs them. All els
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Literal
 
 from model.config import BASE, BIG, TransformerConfig
@@ -102,6 +103,11 @@ def experiment(pair: str, model: str) -> Experiment:
     return Experiment(BASE, "WMT 2014", pairs, vocabulary_size, 100_000, 5, 0.4, "12 hours")
 
 
+def symbols(difference: Mapping[str, Any]) -> str:
+    """{"n_heads": 1, "d_k": 512} -> `h 1, d_k 512`; settings that the paper has no symbol for go by their name."""
+    return ", ".join(f"{SYMBOLS.get(name, name)} {value}" for name, value in difference.items())
+
+
 def group(row: str) -> str:
     """The letter before a row of Table 3: A to E; base and big are groups of their own."""
     return row.rstrip("0123456789")
@@ -120,11 +126,6 @@ class Variation:
     parameters_millions: int | None = None
     updates: int | None = None
     """Steps, printed for base and big alone."""
-
-    @property
-    def group(self) -> str:
-        """The letter before the row: A to E; base and big are groups of their own."""
-        return group(self.name)
 
     def model(self, vocabulary_size: int) -> TransformerConfig:
         """Its Transformer; Table 3 prints no vocabulary size."""
@@ -163,15 +164,16 @@ TABLE_3: tuple[Variation, ...] = (
     ),
 )
 """Table 3 (§6.2), top to bottom."""
+VARIATIONS = MappingProxyType({variation.name: variation for variation in TABLE_3})
+"""The same by name, in its order."""
 
 VARIATION_TEST_SET, VARIATION_TEST_SENTENCES = "newstest2013", 3000
 """What Table 3 is measured on: the development set, without averaging of checkpoints (§6.2)."""
 
 
-def variation_experiment(_pair: str, row: str) -> Experiment:
+def variation_experiment(row: str) -> Experiment:
     """The paper's experiment behind a row of Table 3; behind its base for a row that the paper has not."""
-    base, named = TABLE_3[0], {variation.name: variation for variation in TABLE_3}
-    variation = named.get(row, base)
+    variation = VARIATIONS.get(row, VARIATIONS["base"])
     trained = experiment("en-de", "big" if row == "big" else "base")
     return replace(
         trained,

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from model.config import BASE, TransformerConfig
 from model.transformer import Transformer
-from workflows.paper import SYMBOLS, TABLE_3, Variation
+from workflows.paper import TABLE_3, Variation, symbols
 
 ROUNDING = 1_000_000
 """By so much may two differences of counts differ, of which both counts of one are rounded to a million."""
@@ -43,13 +43,12 @@ class ParameterRow:
 
     def texts(self) -> list[str]:
         """As shown: row, difference, millions counted and printed, each with its difference from base, verdict."""
-        changed = ", ".join(f"{SYMBOLS[field]} {value}" for field, value in self.difference.items())
         counted = f"{self.parameters / 1e6:.1f}", f"{self.from_base / 1e6:+.1f}" if self.from_base else "0.0"
         printed, from_base = self.printed_millions, self.printed_from_base_millions
         verdict = self.verdict + (f",\nagrees with {_range(self.agreeing_sizes)} pieces" if self.agreeing_sizes else "")
         return [
             self.name,
-            changed,
+            symbols(self.difference),
             *counted,
             "" if printed is None else str(printed),
             "" if from_base is None else f"{from_base:+d}",

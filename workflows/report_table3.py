@@ -12,10 +12,10 @@ from workflows import page
 from workflows.drawing import COLORS, INK, Curve, curves
 from workflows.measured import Measured
 from workflows.page import learning_curve
-from workflows.paper import SYMBOLS, Experiment, group
+from workflows.paper import SYMBOLS, Experiment, group, symbols
 from workflows.plot_table3 import OTHER, SAME, agrees, deltas, plots
 from workflows.table2 import flop_text
-from workflows.table3 import KINDS, Row, Table3, symbols
+from workflows.table3 import KINDS, Row, Table3
 from workflows.table3_text import ANSWERS, COLUMNS, KIND_NAMES, ORDER, Column, correlation_text
 
 GROUPS = {

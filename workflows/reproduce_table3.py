@@ -27,7 +27,7 @@ from workflows.dag import Stage, substitute, to_run
 from workflows.grid import Trial, Unfinished, asha, run_grid
 from workflows.measured import Measured, MeasuredInputs
 from workflows.options import AddressOption, ConfigOption, DataOption, PlanOption, ProfileOption, SetOption, StoreOption
-from workflows.paper import TABLE_3
+from workflows.paper import VARIATIONS
 from workflows.profiles import load_profile
 from workflows.runner import cluster, run
 from workflows.table3 import SPLIT, RowInputs
@@ -191,8 +191,8 @@ def reproduce(
 
 def print_counts(asked: str | None, vocabulary_size: int, as_json: bool) -> None:
     """The parameters of the paper's rows, counted beside the printed counts."""
-    names = chosen([variation.name for variation in TABLE_3], asked)
-    counted = parameter_counts.parameter_rows(vocabulary_size, [row for row in TABLE_3 if row.name in names])
+    variations = [VARIATIONS[name] for name in chosen([*VARIATIONS], asked)]
+    counted = parameter_counts.parameter_rows(vocabulary_size, variations)
     if as_json:
         print(json.dumps(parameter_counts.to_json(vocabulary_size, counted), ensure_ascii=False, indent=2))
     else:

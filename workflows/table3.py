@@ -156,11 +156,6 @@ def to_json(table: Table3) -> dict[str, object]:
     return value
 
 
-def symbols(difference: Mapping[str, Any]) -> str:
-    """{"n_heads": 1, "d_k": 512} -> `h 1, d_k 512`."""
-    return ", ".join(f"{paper.SYMBOLS.get(name, name)} {value}" for name, value in difference.items())
-
-
 def value_of(row: Row, kind: Kind, origin: Literal["printed", "measured"]) -> float | None:
     """Its perplexity or BLEU in one of the two columns."""
     if origin == "printed":
@@ -175,11 +170,11 @@ def _measured(row: RowInputs) -> list[Measured]:
 
 
 def _row(row: RowInputs, cells: list[Measured] | None, base: list[Measured] | None) -> Row:
-    printed = next((variation for variation in paper.TABLE_3 if variation.name == row.name), None)
+    printed = paper.VARIATIONS.get(row.name)
     state: State = row.state if cells or row.state != "measured" else "not run"
     return Row(
         row.name,
-        symbols(row.difference),
+        paper.symbols(row.difference),
         state,
         row.reason,
         _printed(printed) if printed else None,
@@ -188,13 +183,13 @@ def _row(row: RowInputs, cells: list[Measured] | None, base: list[Measured] | No
 
 
 def _printed(variation: paper.Variation) -> Printed:
-    base = paper.TABLE_3[0]
+    base = paper.VARIATIONS["base"]
     steps = {} if variation.updates in (None, base.updates) else {"updates": variation.updates}
     from_base: dict[Kind, float] = {
         "perplexity": round(float(variation.perplexity) - float(base.perplexity), 2),
         "bleu": round(float(variation.bleu) - float(base.bleu), 2),
     }
-    change = symbols({**variation.difference, **steps})
+    change = paper.symbols({**variation.difference, **steps})
     return Printed(change, variation.perplexity, variation.bleu, variation.parameters_millions, from_base)
 
 
@@ -231,7 +226,7 @@ def _overhead_s(cell: Measured) -> float | None:
 
 def _orderings(rows: Sequence[Row]) -> list[Ordering]:
     by_name = {row.name: row for row in rows}
-    printed = {variation.name: _printed(variation) for variation in paper.TABLE_3}
+    printed = {name: _printed(variation) for name, variation in paper.VARIATIONS.items()}
     found = []
     for ordering in paper.ORDERINGS:
         if not any(by_name[name].trained for name in ordering.rows if name in by_name and name != "base"):
@@ -273,7 +268,7 @@ def _differences(cells: Mapping[str, list[Measured]]) -> list[Difference]:
     name = "base" if "base" in cells else next(iter(cells), None)
     if name is None:
         return []
-    printed = paper.variation_experiment("", name)  # the cell's own label may carry its seed
+    printed = paper.variation_experiment(name)  # the cell's own label may carry its seed
     return differences([cells[name][0]], lambda _pair, _model: printed)
 
 

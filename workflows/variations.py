@@ -12,7 +12,7 @@ from typing import Any
 from model.config import BASE
 from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
-from workflows.paper import SYMBOLS, TABLE_3, Variation, group
+from workflows.paper import SYMBOLS, VARIATIONS, Variation, group
 from workflows.profiles import Grid, checked
 
 
@@ -34,12 +34,11 @@ def rows(grid: Grid, asked: str | None = None) -> list[Row]:
     Raises UserError for a name that is neither a row nor a group, a setting that does not exist, and a size that would
     not be whole.
     """
-    printed = {variation.name: variation for variation in TABLE_3}
-    for name in grid.rows.keys() & printed.keys():
+    for name in grid.rows.keys() & VARIATIONS.keys():
         raise UserError(f"grid.rows.{name} is a row of Table 3; choose another name for your own")
     rows = []
-    for name in chosen([*printed, *grid.rows], asked):
-        variation = printed.get(name)
+    for name in chosen([*VARIATIONS, *grid.rows], asked):
+        variation = VARIATIONS.get(name)
         difference = grid.rows[name] if variation is None else scaled(variation, grid.training)
         rows.append(Row(name, difference, varied(grid.training, name, difference), variation))
     return rows
@@ -76,7 +75,7 @@ def scaled(variation: Variation, training: TrainingSettings) -> dict[str, Any]:
             difference[name] = int(ratio * ours)
         else:
             difference[name] = value
-    base_updates = TABLE_3[0].updates
+    base_updates = VARIATIONS["base"].updates
     if variation.updates and base_updates and variation.updates != base_updates:
         difference["updates"] = training.updates * variation.updates // base_updates
     return difference
