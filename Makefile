@@ -4,7 +4,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help reproduce test test-slow lint format clean
+.PHONY: help reproduce test test-slow chaos lint format clean
 
 help: ## what there is to make
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -26,6 +26,9 @@ test: .venv/installed-dev lint ## linters and tests
 
 test-slow: .venv/installed-dev ## the tests that take minutes
 	$(BIN)/python -m pytest -m slow
+
+chaos: .venv/installed-dev ## any process killed at random, results compared; AIAYN_CHAOS_SEED, AIAYN_CHAOS_KILLS
+	$(BIN)/python -m pytest -m slow tests/chaos -s
 
 lint: .venv/installed-dev ## ruff and mypy
 	$(BIN)/ruff format --check .

@@ -2,27 +2,32 @@
 
 A checkpoint is a folder `<update:08d>`: `model.safetensors` (float32 masters), `model.json`, `optimizer.safetensors`
 (Adam's moments and step of each weight), `state.json` (where the training is, its counters and its identity) and
-`checksums.json` (sha256 of each file). It is written aside, flushed to the disk and renamed. A damaged one is passed
-over, with a warning, for the one before.
+`checksums.json` (sha256 of each file). It is written aside, flushed to the disk and renamed, all that while training
+goes on with the next updates. A damaged one is passed over, with a warning, for the one before.
 """
 
 import json
 import logging
 import os
+import re
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import safetensors.torch
+from safetensors import SafetensorError
 from torch import Tensor
 
 from model.training_step import TrainingStep
 from pipeline.artifacts import DISK_FULL, Artifact, file_sha256
 from pipeline.errors import UserError
 
+Tensors = dict[str, Tensor]
 CHECKSUMS = "checksums.json"
+ASIDE = ".making-"
 log = logging.getLogger(__name__)
 
 
@@ -49,36 +54,67 @@ class TrainingState:
     """Settings and dataset that the training is of."""
 
 
-def save(folder: Path, step: TrainingStep, state: TrainingState, keep: int) -> Path:
-    """Publishes a checkpoint under `folder` and removes all but the newest `keep`. Returns its folder.
+class CheckpointWriter:
+    """Publishes checkpoints under `folder` in a thread of its own, and removes all but the newest `keep`.
 
-    Raises UserError where the disk is full.
+    As a context manager it waits, at the end, for the one being written. One is written at a time.
     """
-    target, aside = folder / f"{state.update:08d}", folder / f".making-{state.update:08d}"
-    shutil.rmtree(aside, ignore_errors=True)
-    try:
-        aside.mkdir(parents=True)
-        write_weights(aside, step.master.state_dict(), asdict(step.master.config))
-        safetensors.torch.save_file(_optimizer_tensors(step), aside / "optimizer.safetensors")
-        Artifact(aside).write_json("state.json", asdict(state))
-        Artifact(aside).write_json(CHECKSUMS, {path.name: file_sha256(path) for path in sorted(aside.iterdir())})
-        for path in aside.iterdir():
-            _flush(path)
-        if target.exists():  # a damaged one of the same update
-            shutil.rmtree(target)
-        os.rename(aside, target)
-        _flush(folder)
-    except OSError as error:
-        shutil.rmtree(aside, ignore_errors=True)
-        if error.errno in DISK_FULL:
-            raise UserError(
-                f"the disk of {folder} is full: the checkpoint of update {state.update} was not written; "
-                "free some space or lower keep_checkpoints, and run the same command again"
-            ) from error
-        raise
-    for old in list_folders(folder)[:-keep]:
-        shutil.rmtree(old)
-    return target
+
+    def __init__(self, folder: Path, keep: int) -> None:
+        self.folder, self.keep = folder, keep
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
+        self._writing: Future[None] | None = None
+
+    def begin(self, step: TrainingStep, state: TrainingState) -> None:
+        """Copies what belongs to a checkpoint, which later updates then do not change, and begins to write it.
+
+        Waits for the one before. Raises UserError where the disk was too full for that one.
+        """
+        self.wait()
+        weights = {name: _copied(weight) for name, weight in step.master.state_dict().items()}
+        moments = {name: _copied(tensor) for name, tensor in _optimizer_tensors(step).items()}
+        described = asdict(step.master.config), asdict(state)
+        self._writing = self._thread.submit(self._write, weights, moments, *described)
+
+    def wait(self) -> None:
+        """Until the checkpoint begun last is published. Raises UserError where the disk is too full for it."""
+        writing, self._writing = self._writing, None
+        if writing:
+            writing.result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._thread.shutdown()
+
+    def _write(self, weights: Tensors, moments: Tensors, config: dict[str, Any], state: dict[str, Any]) -> None:
+        update = state["update"]
+        target, aside = self.folder / f"{update:08d}", self.folder / f"{ASIDE}{update:08d}"
+        for left in self.folder.glob(f"{ASIDE}*"):  # by a process that was killed
+            shutil.rmtree(left)
+        try:
+            aside.mkdir(parents=True)
+            write_weights(aside, weights, config)
+            _write_tensors(aside / "optimizer.safetensors", moments)
+            Artifact(aside).write_json("state.json", state)
+            Artifact(aside).write_json(CHECKSUMS, {path.name: file_sha256(path) for path in sorted(aside.iterdir())})
+            for path in aside.iterdir():
+                _flush(path)
+            if target.exists():  # a damaged one of the same update
+                shutil.rmtree(target)
+            os.rename(aside, target)
+            _flush(self.folder)
+        except OSError as error:
+            shutil.rmtree(aside, ignore_errors=True)
+            if error.errno in DISK_FULL:
+                raise UserError(
+                    f"the disk of {self.folder} is full: the checkpoint of update {update} was not written; "
+                    "free some space or lower keep_checkpoints, and run the same command again"
+                ) from error
+            raise
+        for old in list_folders(self.folder)[: -self.keep]:
+            shutil.rmtree(old)
 
 
 def list_folders(folder: Path) -> list[Path]:
@@ -132,17 +168,31 @@ def restore(checkpoint: Path, step: TrainingStep) -> None:
     step.refresh()
 
 
-def write_weights(folder: Path, weights: dict[str, Tensor], config: dict[str, Any]) -> None:
+def write_weights(folder: Path, weights: Tensors, config: dict[str, Any]) -> None:
     """`model.safetensors` and, from the fields of a TransformerConfig, `model.json`."""
     tensors = {name: weight.detach().cpu().contiguous() for name, weight in weights.items()}
-    safetensors.torch.save_file(tensors, folder / "model.safetensors")
+    _write_tensors(folder / "model.safetensors", tensors)
     Artifact(folder).write_json("model.json", config)
 
 
-def _optimizer_tensors(step: TrainingStep) -> dict[str, Tensor]:
+def _write_tensors(path: Path, tensors: Tensors) -> None:
+    try:
+        safetensors.torch.save_file(tensors, path)
+    except SafetensorError as error:  # its way to say OSError
+        if number := re.search(r"os error (\d+)", str(error)):
+            raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
+        raise
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    """On the CPU and never the tensor itself."""
+    return tensor.detach().to("cpu", copy=True).contiguous()
+
+
+def _optimizer_tensors(step: TrainingStep) -> Tensors:
     adam_state = step.adam.state_dict()["state"]
     return {
-        f"{name}.{key}": tensor.detach().cpu().contiguous()
+        f"{name}.{key}": tensor
         for number, (name, _) in enumerate(step.master.named_parameters())
         for key, tensor in adam_state[number].items()
     }

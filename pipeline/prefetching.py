@@ -32,6 +32,8 @@ class Update(NamedTuple):
     """A worker's share of an update, and what the whole of it holds."""
 
     mine: list[MicroBatch]
+    micro_batches: int
+    """Of all workers."""
     source_tokens: int
     target_tokens: int
     padded_tokens: int
@@ -71,7 +73,8 @@ class Updates:
         if epoch != self._epoch:
             self._epoch, self._plan = epoch, self._plan_of(epoch)
         mine, padded_tokens, flop = [], 0, 0
-        for number, rows in enumerate(self._plan[position]):
+        parts = self._plan[position]
+        for number, rows in enumerate(parts):
             source_lengths, target_lengths = self.split.source_lengths[rows], self.split.target_lengths[rows]
             padded_tokens += len(rows) * int(source_lengths.max() + target_lengths.max())
             flop += training_flop(self.settings.model, source_lengths, target_lengths)
@@ -81,7 +84,7 @@ class Updates:
                     source_BS, target_BT = source_BS.pin_memory(), target_BT.pin_memory()
                 mine.append(MicroBatch(number, source_BS, target_BT))
         source_tokens, target_tokens = self._plan.source_tokens[position], self._plan.target_tokens[position]
-        return Update(mine, int(source_tokens), int(target_tokens), padded_tokens, flop)
+        return Update(mine, len(parts), int(source_tokens), int(target_tokens), padded_tokens, flop)
 
     def _plan_of(self, epoch: int) -> EpochPlan:
         return plan_epoch(

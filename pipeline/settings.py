@@ -4,9 +4,9 @@ A field marked `layout()` says how a stage is carried out, not what comes out: i
 fingerprint, so changing it recomputes nothing.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, model_validator
 
 from model.config import OptimizerConfig, TransformerConfig
 
@@ -19,6 +19,22 @@ Precision = Literal["auto", "float32", "bfloat16"]
 def layout(default: Any, **constraints: Any) -> Any:
     """A field that has no part in a stage's identity."""
     return Field(default, json_schema_extra={"layout": True}, **constraints)
+
+
+def _number_of_workers(value: Any) -> int | tuple[int, int]:
+    bounds = value if isinstance(value, list | tuple) else str(value).split(":")
+    match [int(bound) if str(bound).isdecimal() else -1 for bound in bounds]:
+        case [number] if number >= 0:
+            return number
+        case [fewest, most] if 1 <= fewest <= most:
+            return fewest, most
+    raise ValueError(
+        f"{value} is no number of workers; write 4, or 2:8 for 2 to 8, or 0 for as many as there is room for"
+    )
+
+
+Workers = Annotated[int | tuple[int, int], PlainValidator(_number_of_workers)]
+"""A number, or the fewest and the most: (2, 8), as text "2:8"."""
 
 
 class Settings(BaseModel):
@@ -72,6 +88,8 @@ class TrainingSettings(Settings):
     """Parts an update is cut into: the paper's GPUs. More workers than this are of no use."""
     seed: int = Field(1, ge=0)
     precision: Precision = "auto"
+    exact_reduction: bool = False
+    """Add the micro-batches' gradients in one fixed order: the same bits whatever the number of workers."""
     checkpoint_updates: int = Field(0, ge=0)
     """Updates between checkpoints; 0: by minutes alone."""
     checkpoint_minutes: float = Field(10.0, ge=0)
@@ -81,8 +99,9 @@ class TrainingSettings(Settings):
     """Updates between measurements of the loss on the dev set."""
     log_updates: int = layout(50, ge=1)
     """Updates between two lines of metrics."""
-    workers: int = layout(0, ge=0)
-    """Training processes, 0: one for each CPU or GPU of the cluster, at most `micro_batches`. Batches do not change."""
+    workers: Workers = layout(0)
+    """Training processes, 0: one for each CPU or GPU of the cluster, at most `micro_batches`. "2:8": as many as there
+    is room for at any time, from 2 to 8. Batches do not change."""
     threads: int = layout(1, ge=1)
     """CPU threads of each worker."""
     device: Device = layout("auto")

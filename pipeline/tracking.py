@@ -1,7 +1,8 @@
 """MLflow: one experiment a table, a parent run a workflow, a child run a model.
 
-Only the driver writes (SQLite locks under concurrent writers). A run is known by the fingerprint of what it tells
-about, so the same command continues its runs instead of adding new ones, and a figure that is there is not sent again.
+Only drivers write (SQLite locks under many writers); several may share a SQLite file. A run is known by the fingerprint
+of what it tells about, so the same command continues its runs instead of adding new ones, and a figure that is there is
+not sent again.
 
     tracker = Tracker(default_uri(runs), "table2", runs)
     tracker.workflow(fingerprint, "table2 embedded", {"profile": "embedded"})
@@ -27,6 +28,7 @@ from typing import Any, Literal
 
 from pipeline.artifacts import Checkpoint
 from pipeline.errors import UserError
+from pipeline.locks import guarded
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +63,23 @@ def _without_password(uri: str) -> str:
     return re.sub(r"(?<=://)[^/@]*@", "", uri)
 
 
+def _silence() -> None:
+    """MLflow tells of each table; it sets its own levels at import."""
+    for name in ("mlflow.store.db.utils", "alembic"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def _make_tables(database: Path) -> None:
+    """MLflow's, in a SQLite file that is written aside: from tables half made by a killed process it cannot go on."""
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+    _silence()
+    aside = database.with_name(f".making-{database.name}")
+    aside.unlink(missing_ok=True)
+    SqlAlchemyStore(f"sqlite:///{aside}", "./mlruns").engine.dispose()
+    os.replace(aside, database)
+
+
 def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """{"model": {"d_k": 64}} -> {"model.d_k": 64}."""
     flat: dict[str, Any] = {}
@@ -87,11 +106,9 @@ class Tracker:
 
     @cached_property
     def _client(self) -> Any:
-        for name in ("mlflow.store.db.utils", "alembic"):
-            logging.getLogger(name).setLevel(logging.WARNING)
         from mlflow.tracking import MlflowClient  # 2 to 3 s
 
-        logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)  # mlflow sets its own at import
+        _silence()
         return MlflowClient(tracking_uri=self.uri)
 
     @cached_property
@@ -113,6 +130,18 @@ class Tracker:
                 f"MLflow at {_without_password(self.uri)} does not answer ({_without_password(reason)}); "
                 "check MLFLOW_TRACKING_URI or unset it"
             ) from None
+
+    @contextmanager
+    def _one_at_a_time(self) -> Iterator[None]:
+        """Commands that share a SQLite file make its tables, and look for runs and make them, one after the other."""
+        if not self.uri.startswith("sqlite:///"):
+            yield
+            return
+        database = Path(self.uri.removeprefix("sqlite:///")).absolute()
+        with guarded(database.parent / ".locks"):
+            if not database.exists():
+                _make_tables(database)
+            yield
 
     def _open(self, tag: str, fingerprint: str, name: str, params: Mapping[str, Any], tags: Mapping[str, str]) -> Any:
         """Finds the run of a fingerprint or makes one; a new one is given its parameters."""
@@ -142,14 +171,16 @@ class Tracker:
 
         Raises UserError where MLflow does not answer.
         """
-        self._workflow_run = self._open(WORKFLOW_TAG, fingerprint, name, params, tags or {}).info.run_id
+        with self._one_at_a_time():
+            self._workflow_run = self._open(WORKFLOW_TAG, fingerprint, name, params, tags or {}).info.run_id
         return self._workflow_run
 
     def model(
         self, fingerprint: str, name: str, params: Mapping[str, Any], tags: Mapping[str, str] | None = None
     ) -> str:
         """Opens the child run of a training, found again by `fingerprint`; `tags` tell its lineage. Returns its id."""
-        run = self._open(TRAINING_TAG, fingerprint, name, params, tags or {})
+        with self._one_at_a_time():
+            run = self._open(TRAINING_TAG, fingerprint, name, params, tags or {})
         self._model_runs[fingerprint] = run_id = str(run.info.run_id)
         known = {} if CURVES_TAG in run.data.tags else run.data.metrics
         self._sent[run_id] = {

@@ -8,9 +8,10 @@ that all of them share.
 """
 
 import logging
+import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -33,7 +34,9 @@ from pipeline.worker_group import WorkerGroup
 log = logging.getLogger(__name__)
 
 MAX_FAILURES = 3
-"""Deaths of workers after which the training gives up; a UserError is never tried again."""
+"""Deaths of workers after which the training gives up. Machines taken away do not count, a UserError is no death."""
+REGROW_S = 30.0
+"""Between looks whether the cluster has room for more workers, where their number may change."""
 
 
 def train(context: Context, dataset: EncodedDataset, settings: TrainingSettings) -> TrainingRun:
@@ -43,16 +46,19 @@ def train(context: Context, dataset: EncodedDataset, settings: TrainingSettings)
     free. Raises UserError where the cluster's nodes can never hold the workers, and as `training_loop.run` does.
     """
     training_run, dataset = TrainingRun(context.folder.resolve()), EncodedDataset(dataset.folder.resolve())
-    on_gpus, workers, _ = layout_of(settings)
+    on_gpus, fewest, most, _ = layout_of(settings)
     ray_folder = training_run.folder / "ray"
     loop: Any = partial(_work, dataset, settings, training_run.folder, on_gpus, context.emit)
     trainer = _Trainer(
         loop,
         torch_config=TorchConfig(backend="nccl" if on_gpus else "gloo"),
-        scaling_config=ScalingConfig(
-            num_workers=workers, use_gpu=on_gpus, resources_per_worker=_resources(settings, on_gpus)
+        scaling_config=ScalingConfig(  # type: ignore[call-arg]  # mypy reads the signatures of Train V1
+            num_workers=(fewest, most) if fewest < most else most,  # type: ignore[arg-type]
+            use_gpu=on_gpus,
+            resources_per_worker=_resources(settings, on_gpus),
+            elastic_resize_monitor_interval_s=REGROW_S,
         ),
-        run_config=RunConfig(  # type: ignore[call-arg]  # mypy reads the signature of Train V1
+        run_config=RunConfig(  # type: ignore[call-arg]
             name="training",
             storage_path=str(ray_folder),
             failure_config=FailureConfig(max_failures=MAX_FAILURES),
@@ -61,7 +67,7 @@ def train(context: Context, dataset: EncodedDataset, settings: TrainingSettings)
         ),
     )
     with _own_interrupts():
-        result: Any = trainer.fit()
+        result: Any = _fit(trainer)
     outcome = result.return_value
     if outcome["user_error"]:
         raise UserError(outcome["user_error"])
@@ -69,6 +75,16 @@ def train(context: Context, dataset: EncodedDataset, settings: TrainingSettings)
     shutil.copyfile(dataset.folder / "joint.model", training_run.folder / "joint.model")
     shutil.rmtree(ray_folder, ignore_errors=True)
     return training_run
+
+
+def _fit(trainer: TorchTrainer) -> Any:
+    """The trainer's result. Ray Train sees to its workers; where its own controller dies, it is begun anew here."""
+    for _ in range(MAX_FAILURES):
+        try:
+            return trainer.fit()
+        except ray.exceptions.ActorDiedError as error:
+            log.warning("Ray Train's controller died and is started again (%s)", str(error).split("\n")[0])
+    return trainer.fit()
 
 
 class _Trainer(TorchTrainer):
@@ -83,7 +99,9 @@ class Layout(NamedTuple):
     """How a training lies on the cluster."""
 
     on_gpus: bool
-    workers: int
+    fewest: int
+    most: int
+    """Workers; as many as `fewest` unless the number may change while it trains."""
     at_once: int
     """So many such trainings have room beside each other."""
 
@@ -91,8 +109,8 @@ class Layout(NamedTuple):
 def layout_of(settings: TrainingSettings) -> Layout:
     """Whether the workers have GPUs, and their number: that of the settings, or as many as the idle nodes would hold.
 
-    More than one a micro-batch are never taken. Raises UserError where the nodes cannot hold the workers: Ray would
-    wait for them for ever.
+    More than one a micro-batch are never taken. Raises UserError where the nodes cannot hold the fewest that there may
+    be: Ray would wait for them for ever.
     """
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     has_gpus = any(node.get("GPU", 0) >= 1 for node in nodes)
@@ -101,16 +119,18 @@ def layout_of(settings: TrainingSettings) -> Layout:
     on_gpus = has_gpus and settings.device != "cpu"
     per_worker = _resources(settings, on_gpus)
     room = sum(min(int(node.get(name, 0) // wanted) for name, wanted in per_worker.items()) for node in nodes)
-    workers = min(settings.workers or max(room, 1), settings.micro_batches)
-    if workers < settings.workers:
-        log.warning("workers is %d, but an update has %d micro-batches: so many train", settings.workers, workers)
-    if room < workers:
+    asked = settings.workers or max(room, 1)
+    bounds = asked if isinstance(asked, tuple) else (asked, asked)
+    fewest, most = (min(bound, settings.micro_batches) for bound in bounds)
+    if settings.workers and most < bounds[1]:
+        log.warning("workers is %d, but an update has %d micro-batches: so many train", bounds[1], most)
+    if room < fewest:
         wanted = " and ".join(f"{number} {name}" for name, number in per_worker.items())
         raise UserError(
-            f"{workers} training workers with {wanted} each do not fit the Ray cluster: its nodes, {len(nodes)} in "
+            f"{fewest} training workers with {wanted} each do not fit the Ray cluster: its nodes, {len(nodes)} in "
             f"number, have room for {room}; lower workers or threads, or join more nodes"
         )
-    return Layout(on_gpus, workers, room // workers)
+    return Layout(on_gpus, fewest, most, room // fewest)
 
 
 def _resources(settings: TrainingSettings, on_gpus: bool) -> dict[str, float]:
@@ -125,9 +145,16 @@ def _work(
     device = str(ray.train.torch.get_device()) if on_gpus else "cpu"
     group = WorkerGroup(worker.get_world_rank(), worker.get_world_size(), device)
     try:
-        return {"user_error": None, "run": run(group, dataset, settings, folder, emit)}
+        return {"user_error": None, "run": run(group, dataset, settings, folder, emit, _is_leaving())}
     except UserError as error:
         return {"user_error": str(error), "run": None}
+
+
+def _is_leaving() -> Callable[[], bool]:
+    """Asks Ray Train whether a node of these workers is about to be taken away (all of them must ask)."""
+    if os.environ.get("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER") == "0":
+        return lambda: False
+    return lambda: ray.train.get_preemption_info() is not None
 
 
 @contextmanager

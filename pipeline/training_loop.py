@@ -23,12 +23,13 @@ from model.schedule import learning_rate
 from model.training_step import TrainingStep, compiles
 from model.transformer import Transformer
 from pipeline.artifacts import EncodedDataset, ignore
-from pipeline.checkpoints import TrainingState, list_folders, load_newest, restore, save
+from pipeline.checkpoints import CheckpointWriter, TrainingState, list_folders, load_newest, restore
 from pipeline.encoding import EncodedSplit
 from pipeline.errors import UserError
 from pipeline.hardware import device_name, dtype_of, matmul_flop_s
 from pipeline.perplexity import check_vocabulary, exp, split_sums
-from pipeline.prefetching import Update, Updates
+from pipeline.prefetching import MicroBatch, Update, Updates
+from pipeline.reduction import Reduction
 from pipeline.settings import TrainingSettings
 from pipeline.worker_group import WorkerGroup
 
@@ -42,17 +43,21 @@ def run(
     settings: TrainingSettings,
     folder: Path,
     emit: Listener = ignore,
+    is_leaving: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
     """Trains to `settings.updates`, from the newest good checkpoint of `folder/checkpoints`; gives what run.json holds.
 
     Every rank calls it with the same arguments. Rank 0 writes `checkpoints/` and `metrics.jsonl` and emits events.
-    Raises UserError, at every rank, where the settings do not fit the dataset, an update does not fit the memory, the
-    disk is full, or a loss or gradient is not finite.
+    `is_leaving`, asked at every logged update, the same at all ranks, says that a machine is about to be taken away: a
+    checkpoint is written at once, and training goes on while it may. Raises UserError, at every rank, where the
+    settings do not fit the dataset, an update does not fit the memory, the disk is full, or a loss or gradient is not
+    finite.
     """
     began_s = time.monotonic()
-    training = Training(group, dataset, settings, folder, emit if group.rank == 0 else ignore)
-    training.resume()
-    training.train()
+    training = Training(group, dataset, settings, folder, emit if group.rank == 0 else ignore, is_leaving)
+    with training.writer:
+        training.resume()
+        training.train()
     return {**training.described(), "loop_s": time.monotonic() - began_s}
 
 
@@ -82,9 +87,12 @@ class Training:
         dataset: EncodedDataset,
         settings: TrainingSettings,
         folder: Path,
-        emit: Listener,
+        emit: Listener = ignore,
+        is_leaving: Callable[[], bool] = lambda: False,
     ) -> None:
-        self.group, self.settings, self.folder, self.emit = group, settings, folder, emit
+        self.group, self.settings, self.folder = group, settings, folder
+        self.emit, self.is_leaving, self.left = emit, is_leaving, False
+        self.writer = CheckpointWriter(folder / "checkpoints", settings.keep_checkpoints)
         if group.device == "cpu":
             torch.set_num_threads(settings.threads)
         self.dtype = dtype_of(settings.precision, group.device)
@@ -96,11 +104,9 @@ class Training:
         torch.manual_seed(settings.seed)
         master = Transformer(settings.model).to(group.device)
         self.step = TrainingStep(master, settings.optimizer, self.dtype, compiles(group.device))
-        # One buffer to reduce: the gradients, then the loss, the NLL and whether rank 0 wants a checkpoint.
-        sizes = [parameter.numel() for parameter in master.parameters()] if group.size > 1 else []
-        self.flat = torch.zeros(sum(sizes) + 3, device=group.device)
-        self.flat_gradients, self.flat_sums = self.flat[:-3].split(sizes), self.flat[-3:]
+        self.reduction = Reduction(group, self.step, n_figures=3, exact=settings.exact_reduction)
         self.unread: list[_Unread] = []
+        self.checkpoint_s = 0.0
         self.largest_tried = False
 
     def _check_splits(self) -> None:
@@ -173,29 +179,28 @@ class Training:
                 logged_tokens, logged_s = state.target_tokens, state.train_s
             if validated:
                 self._validate()
-            if saved or (logged and minutes_due):
-                self._save()
+            leaving = logged and not self.left and self.is_leaving()
+            if saved or leaving or (logged and minutes_due):
+                self._save(settled=done or leaving)
                 saved_s = time.monotonic()
+            self.left = self.left or leaving
             resumed_s = time.monotonic()
 
     def _update(self, update: Update, minutes_due: bool) -> None:
         """Queues one update on the device: nothing in it waits for a result."""
         state, number = self.state, self.state.update + 1
-        self.flat_sums.zero_()
-        if minutes_due and self.group.rank == 0:
-            self.flat_sums[2] = 1
-        for micro_batch in update.mine:
-            source_BS, target_BT = self._to_device(micro_batch.source_BS), self._to_device(micro_batch.target_BT)
-            seed = dropout_seed(self.settings.seed, number, micro_batch.number)
-            sums = self.step.accumulate(source_BS, target_BT, seed)
-            self.flat_sums[:2] += torch.stack((sums.loss, sums.nll))
-        if self.flat_gradients:
-            gradients = [gradient.view(-1) for gradient in self.step.gradients()]
-            torch._foreach_copy_(self.flat_gradients, gradients)
-            self.group.sum(self.flat)
-            torch._foreach_copy_(gradients, self.flat_gradients)
+
+        def accumulate(batch: MicroBatch) -> Tensor:
+            source_BS, target_BT = self._to_device(batch.source_BS), self._to_device(batch.target_BT)
+            sums = self.step.accumulate(source_BS, target_BT, dropout_seed(self.settings.seed, number, batch.number))
+            return torch.stack((sums.loss, sums.nll, torch.zeros_like(sums.loss)))
+
+        wish = torch.zeros(3, device=self.group.device)
+        if minutes_due:
+            wish[2] = 1
+        sums = self.reduction.sum(update.micro_batches, update.mine, accumulate, wish)
         norm = self.step.apply(number, update.target_tokens)
-        figures = torch.cat((self.flat_sums, norm[None]))
+        figures = torch.cat((sums, norm[None]))
         self.unread.append(_Unread(number, state.epoch, update.source_tokens, update.target_tokens, figures))
         state.update = number
         state.epoch, state.position = divmod(number, self.updates.in_epoch)
@@ -232,6 +237,7 @@ class Training:
             "perplexity": exp(nll / newest.target_tokens),
             "learning_rate": rate,
             "gradient_norm": norm,
+            "workers": self.group.size,
             "source_tokens": newest.source_tokens,
             "target_tokens": newest.target_tokens,
         }
@@ -281,10 +287,15 @@ class Training:
             figures = {name: value for name, value in line.items() if name != "update"}
             self.emit({"metrics": figures, "step": line["update"]})
 
-    def _save(self) -> None:
+    def _save(self, settled: bool) -> None:
+        """Hands a checkpoint to the writer; `settled`: and waits until it lies on the disk."""
+        began_s = time.monotonic()
         with self.group.agreed():
             if self.group.rank == 0:
-                save(self.folder / "checkpoints", self.step, self.state, self.settings.keep_checkpoints)
+                self.writer.begin(self.step, self.state)
+                if settled:
+                    self.writer.wait()
+        self.checkpoint_s += time.monotonic() - began_s
 
     def described(self) -> dict[str, Any]:
         """What run.json holds."""
@@ -294,6 +305,7 @@ class Training:
             "updates": state.update,
             "epochs": state.update / self.updates.in_epoch,
             "train_s": state.train_s,
+            "checkpoint_s": self.checkpoint_s,
             "source_tokens": state.source_tokens,
             "target_tokens": state.target_tokens,
             "padding_fraction": 1 - (state.source_tokens + state.target_tokens) / state.padded_tokens,

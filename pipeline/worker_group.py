@@ -28,6 +28,20 @@ class WorkerGroup:
             dist.all_reduce(tensor)
         return tensor
 
+    def send(self, tensor: Tensor, rank: int) -> None:
+        """Gives a tensor to another worker, which receives it."""
+        dist.send(tensor, rank)
+
+    def receive(self, tensor: Tensor, rank: int) -> Tensor:
+        """What another worker sends, written into `tensor`."""
+        dist.recv(tensor, rank)
+        return tensor
+
+    def copy_first(self, tensor: Tensor) -> None:
+        """Rank 0's tensor, written into that of every rank."""
+        if self.size > 1:
+            dist.broadcast(tensor, 0)
+
     def from_first(self, value: Value) -> Value:
         """Rank 0's value, at every rank."""
         box = [value]

@@ -31,7 +31,7 @@ from pipeline.errors import UserError
 from workflows.benchmarks import find_device, is_installed, one_of, watched
 from workflows.command import console, run_app
 from workflows.contender_processes import ContenderProcess, Running
-from workflows.training_rates import IN_RAY, MARIAN, OURS, TORCH, Rates, figures, print_table
+from workflows.training_rates import IN_RAY, MARIAN, OURS, SAVING, TORCH, Rates, figures, print_table
 
 if TYPE_CHECKING:  # it imports torch
     from workflows.contenders import Contender, Workload
@@ -73,6 +73,8 @@ class Options:
     updates: int | None = None
     with_ray: bool = False
     """Whether our loop is timed inside a worker of Ray Train too."""
+    with_checkpoints: bool = False
+    """Whether our loop is timed with a checkpoint a round too."""
 
 
 def measure(size: Size, options: Options, show: Callable[[str], object] = str) -> dict[str, Any]:
@@ -116,6 +118,8 @@ def measure(size: Size, options: Options, show: Callable[[str], object] = str) -
             all_running.append(start(MARIAN, contenders.marian_float32))
             if ours.call("bfloat16_is_native"):
                 all_running.append(start(MARIAN, contenders.marian_bfloat16))
+        if options.with_checkpoints:
+            all_running.append(start(SAVING, contenders.OursSaving, KEEP_MEMORY))
         if options.with_ray:
             from workflows.contender_in_ray import OursInRay
 
@@ -158,6 +162,9 @@ def train(
     ] = "auto",
     threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0: all cores.")] = 0,
     ray: Annotated[bool, typer.Option("--ray", help="Time our loop inside a worker of Ray Train too.")] = False,
+    checkpoints: Annotated[
+        bool, typer.Option("--checkpoints", help="Time our loop with a checkpoint a round too.")
+    ] = False,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds that each loop is timed in.")] = 3,
     updates: Annotated[
         int | None, typer.Option(min=1, help="Updates a round.  [default: 8, 3, 1 for small, base, big; 50 on a GPU]")
@@ -174,7 +181,7 @@ def train(
     one_of("--precision", precision, ("auto", "float32", "bfloat16"))
     if ray and not is_installed("ray"):
         raise UserError("--ray: Ray is not installed; leave the option out, or pip install 'ray[train]'")
-    options = Options(batch_tokens, device, precision, threads, rounds, updates, ray)
+    options = Options(batch_tokens, device, precision, threads, rounds, updates, ray, checkpoints)
     result = watched(lambda show: measure(chosen, options, show))
     if as_json:
         typer.echo(json.dumps(result))

@@ -86,6 +86,13 @@ def train(
     dataset: Annotated[Path, typer.Argument(help="Folder of token ids, as `aiayn prepare` makes it.")],
     out: OutOption,
     model: Annotated[str, typer.Option(help="Which of the profile's recipes: base or big.")] = "base",
+    workers: Annotated[
+        str | None,
+        typer.Option(help="Training processes: 4, or 2:8 for as many as there is room for.  [default: the recipe's]"),
+    ] = None,
+    exact_reduction: Annotated[
+        bool, typer.Option("--exact-reduction", help="Same bits in the weights whatever the number of workers.")
+    ] = False,
     profile: ProfileOption = None,
     config: ConfigOption = None,
     overrides: SetOption = None,
@@ -99,8 +106,13 @@ def train(
 
     folder = made_by("prepare", dataset, "dataset.json")
     encoded = EncodedDataset(folder)
-    size = encoded.read_json("dataset.json")["vocabulary_size"]
-    chosen = load_profile(profile, config=config, overrides=[f"vocabulary.size={size}", *(overrides or [])])
+    described = encoded.read_json("dataset.json")
+    changes = [f"vocabulary.size={described['vocabulary_size']}", *(overrides or [])]
+    if workers:
+        changes.append(f"recipes.{model}.training.workers={workers}")
+    if exact_reduction:
+        changes.append(f"recipes.{model}.training.exact_reduction=true")
+    chosen = load_profile(profile, config=config, overrides=changes)
     training = _recipe(chosen, model).training
     step = Step("train", stages.TRAIN, (encoded, training), out=out.absolute())
     run([step], out.absolute().parent, [view(console)], address)

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from typer.exceptions import TyperException
 
+from pipeline.artifacts import Artifact
 from pipeline.errors import UserError
 
 USER_ERROR, INTERRUPTED = 2, 130
@@ -44,13 +45,14 @@ def run_app(app: typer.Typer, name: str) -> NoReturn:
 
 
 def made_by(maker: str, path: Path, sign: str) -> Path:
-    """`path`, made sure to be what the command `maker` makes by the file that only such a folder has.
+    """`path`, made sure to be what the command `maker` makes by the file that only such a folder has, and undamaged.
 
     Raises UserError where it is not.
     """
     if not (path / sign).is_file():
         reason = f"holds no {sign}" if path.is_dir() else "is not a folder"
         raise UserError(f"{path} {reason}; name a folder that `aiayn {maker}` made")
+    Artifact(path).check()
     return path.absolute()
 
 

@@ -13,7 +13,7 @@ import operator
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -165,6 +165,21 @@ class Ours(Contender):
     def _done(self) -> Work:
         state = self.training.state
         return Work(state.source_tokens, state.target_tokens, state.padded_tokens, state.counted_flop)
+
+
+class OursSaving(Ours):
+    """The same loop with a checkpoint in each round: begun after an update, on the disk before the round ends."""
+
+    def __init__(self, workload: Workload) -> None:
+        super().__init__(replace(workload, run_folder=workload.run_folder / "saving"))
+
+    def _train(self, n_updates: int) -> Work:
+        done = super()._train(1)
+        self.training.writer.begin(self.training.step, self.training.state)
+        if n_updates > 1:
+            done += super()._train(n_updates - 1)
+        self.training.writer.wait()
+        return done
 
 
 class PlainLoop(Contender):

@@ -69,6 +69,13 @@ class Step:
         substitute(self.arguments, lambda step: found.setdefault(step))
         return list(found)
 
+    def check_given(self) -> None:
+        """Raises UserError where an artifact among the arguments, as single stages are given one, is damaged."""
+        given: list[Artifact] = []
+        substitute(self.arguments, given.append, Artifact)
+        for artifact in given:
+            artifact.check()
+
     def folder(self, store: Path) -> Path:
         """Where it is published."""
         return self.out or store / f"{self.stage.function.__module__.rpartition('.')[2]}-{self.fingerprint}"
@@ -83,15 +90,28 @@ class Step:
             raise UserError(f"{folder} was made from other text or settings; remove it or choose another folder")
         return artifact
 
+    def damage(self, store: Path) -> str | None:
+        """What is wrong with the files of the folder that is published; reads all of them (Artifact.damage).
 
-def substitute(value: Any, replacement: Callable[[Step], Any]) -> Any:
-    """`value` with each step in it, at any depth of tuples, lists and dataclasses, replaced."""
-    if isinstance(value, Step):
+        Raises UserError where that folder is `out`, which is not ours to remove, or holds what other settings made.
+        """
+        damage = self.stage.makes(self.folder(store)).damage()
+        if damage and self.out:
+            raise UserError(f"{self.out} is damaged: {damage}; remove it or choose another folder")
+        self.artifact(store)
+        return damage
+
+
+def substitute(value: Any, replacement: Callable[[Any], Any], kind: type = Step) -> Any:
+    """`value` with each step (or other `kind`) in it, at any depth of tuples, lists and dataclasses, replaced."""
+    if isinstance(value, kind):
         return replacement(value)
     if isinstance(value, tuple | list):
-        return type(value)(substitute(item, replacement) for item in value)
+        return type(value)(substitute(item, replacement, kind) for item in value)
+    if isinstance(value, Step):
+        return value
     if is_dataclass(value) and not isinstance(value, type):
-        changed = {field.name: substitute(getattr(value, field.name), replacement) for field in fields(value)}
+        changed = {field.name: substitute(getattr(value, field.name), replacement, kind) for field in fields(value)}
         return replace(value, **changed)
     return value
 
@@ -127,12 +147,25 @@ def in_order(targets: Iterable[Step]) -> list[Step]:
     return list(ordered.values())
 
 
-def to_run(targets: Iterable[Step], store: Path) -> list[Step]:
-    """The steps that must run to get `targets`, inputs first: those not published, as far as they are needed."""
+def to_run(targets: Iterable[Step], store: Path, found: dict[str, str | None] | None = None) -> list[Step]:
+    """The steps that must run to get `targets`, inputs first: those not published or damaged, as far as needed.
+
+    `found` is given what was found of each published folder that was read, by fingerprint: its damage, or None; those
+    in it already are not read again. Raises UserError where a folder that a single stage was given is damaged.
+    """
+    found = {} if found is None else found
     needed: dict[str, None] = {}
 
+    def is_whole(step: Step) -> bool:
+        if step.fingerprint not in found:
+            if not step.folder(store).is_dir():
+                return False
+            found[step.fingerprint] = step.damage(store)
+        return found[step.fingerprint] is None
+
     def visit(step: Step) -> None:
-        if step.fingerprint not in needed and step.artifact(store) is None:
+        step.check_given()
+        if step.fingerprint not in needed and not is_whole(step):
             needed[step.fingerprint] = None
             for input_step in step.inputs:
                 visit(input_step)

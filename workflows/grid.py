@@ -10,7 +10,9 @@ from its newest checkpoint, in this command or the next.
 import json
 import logging
 import os
+import secrets
 import shutil
+import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,10 +28,11 @@ from ray.tune.schedulers import ASHAScheduler, TrialScheduler
 
 from pipeline.artifacts import making_folder
 from pipeline.errors import UserError
+from pipeline.locks import Lock
 from pipeline.settings import TrainingSettings
 from pipeline.training import layout_of
 from workflows.dag import Step, to_run
-from workflows.runner import submitted, working
+from workflows.runner import missing_steps, submitted, working
 from workflows.watching import Relay, Watcher
 
 RETRIES = 2
@@ -94,24 +97,21 @@ def run_grid(
 
     As many are at work at once as the cluster has room for, with training workers as in `layout`. What the trainings
     need must be in the store. A trial stopped by the scheduler stays so in later calls that have one, and goes on in
-    calls without. Raises UserError where another command works in the store.
+    calls without.
     """
-    unfinished = {}
-    for trial in trials:
-        remembered = _stopped_file(store, trial)
-        if scheduler and remembered.exists():
-            unfinished[trial.name] = Unfinished(**json.loads(remembered.read_text(encoding="utf-8")))
-    open_trials = {
-        trial.name: trial for trial in trials if trial.name not in unfinished and to_run(trial.results, store)
-    }
-    if not open_trials:
+    remembered = {trial.name: _stopped_before(store, trial) for trial in trials} if scheduler else {}
+    unfinished = {name: stopped for name, stopped in remembered.items() if stopped}
+    wanted = [trial for trial in trials if trial.name not in unfinished]
+    missing = missing_steps([step for trial in wanted for step in trial.results], store)
+    if not missing:
         return unfinished
-    missing = to_run([step for trial in open_trials.values() for step in trial.results], store)
+    lacking = {step.fingerprint for step in missing}
+    open_trials = {trial.name: trial for trial in wanted if any(step.fingerprint in lacking for step in trial.results)}
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # what failed stands in the table
     with (
         _environment(QUIET),
         working(missing, store, watchers, address) as relay,
-        _emptied(store / ".tune") as tunes_own,
+        _tunes_own(store) as tunes_own,
     ):
         trainable = partial(_run_trial, trials=open_trials, store=store, board=relay.board)
         results = tune.Tuner(
@@ -144,8 +144,18 @@ def _why(result: Any, store: Path, trial: Trial) -> Unfinished:
     reason = f"by the scheduler after update {metrics['update']}, dev perplexity {metrics['dev_perplexity']:.2f}"
     stopped, remembered = Unfinished("stopped", reason), _stopped_file(store, trial)
     remembered.parent.mkdir(exist_ok=True)
-    remembered.write_text(json.dumps(asdict(stopped)), encoding="utf-8")
+    aside = remembered.with_suffix(f".{os.getpid()}")
+    aside.write_text(json.dumps(asdict(stopped)), encoding="utf-8")
+    os.replace(aside, remembered)
     return stopped
+
+
+def _stopped_before(store: Path, trial: Trial) -> Unfinished | None:
+    """What an earlier call said of a trial that its scheduler stopped; None too where that cannot be read any more."""
+    try:
+        return Unfinished(**json.loads(_stopped_file(store, trial).read_text(encoding="utf-8")))
+    except (FileNotFoundError, ValueError, TypeError):
+        return None
 
 
 def _stopped_file(store: Path, trial: Trial) -> Path:
@@ -203,13 +213,19 @@ class _Follower(tune.Callback):
 
 
 @contextmanager
-def _emptied(folder: Path) -> Iterator[Path]:
-    """A folder that is gone after the body, and free of what a killed driver left there before."""
-    shutil.rmtree(folder, ignore_errors=True)
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+def _tunes_own(store: Path) -> Iterator[Path]:
+    """A folder for Tune, this driver's, locked and gone after the body; those that killed drivers left go now."""
+    for left in store.glob(".tune-*"):
+        with Lock(left, "tune") as lock:
+            if lock.take() is None:
+                shutil.rmtree(left, ignore_errors=True)
+    folder = store / f".tune-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+    with Lock(folder, "tune") as lock:
+        lock.take()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

@@ -3,11 +3,12 @@
 Ray does the scheduling: every step is submitted at once, the references of its inputs are its dependencies.
 """
 
-import fcntl
 import logging
 import os
+import shutil
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,17 +17,26 @@ from pathlib import Path
 from typing import Any
 
 import ray
+from ray._private.state import state
 from ray.actor import ActorHandle
+from ray.core.generated.gcs_pb2 import PlacementGroupTableData  # type: ignore[attr-defined]  # generated
+from ray.util.placement_group import PlacementGroup, remove_placement_group
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pipeline.artifacts import Artifact, Context, publish
 from pipeline.errors import UserError
+from pipeline.locks import Lock, wait_for
 from workflows.dag import Step, substitute, to_run
 from workflows.watching import Poster, Relay, Watcher
 
 logger = logging.getLogger(__name__)
 
+LOST = (ray.exceptions.RayActorError, ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError)
+"""What Ray raises when a process is gone and it has tried in vain to do without."""
 POLL_S = 0.25
 CONNECT_S = 10
+ABANDONED_S = 2.0
+"""Between looks for what killed actors have reserved."""
 LIBRARIES = ("torch", "ray", "pyarrow", "sentencepiece", "sacrebleu", "sacremoses")
 
 
@@ -42,11 +52,42 @@ def map_on_ray(function: Callable[..., Any], calls: Iterable[Sequence[Any]]) -> 
 
 
 def _execute(step: Step, store: Path, board: ActorHandle, *inputs: Artifact) -> Artifact:
-    artifact = step.artifact(store)
-    if artifact is not None:
-        return artifact
+    """Makes a step's artifact, unless another workflow on the store has, or is about to."""
     post = Poster(board, step.fingerprint)
     post({"started": time.time()})
+    with Lock(step.folder(store), step.label) as lock:
+        _take(lock, post)
+        artifact = _published(step, store) or _make(step, store, post, lock, inputs)
+    # Waited for, so that what builds on it cannot be told of before it.
+    ray.get(board.post.remote(step.fingerprint, {"finished": artifact}))
+    return artifact
+
+
+def _take(lock: Lock, post: Poster) -> None:
+    """Takes the lock, after those who have it now. A task that waits in `ray.get` gives its CPU to others."""
+    # Here, where take() would see at once that the process of an owner on this machine is dead.
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+    wait = ray.remote(num_cpus=0)(wait_for).options(scheduling_strategy=here)
+    while owner := lock.take():
+        post({"waiting": str(owner)})
+        ray.get(wait.remote(lock.path, owner))
+
+
+def _published(step: Step, store: Path) -> Artifact | None:
+    """What is published already; a damaged folder is removed."""
+    if step.folder(store).is_dir() and step.damage(store):
+        shutil.rmtree(step.folder(store))
+    return step.artifact(store)
+
+
+def _make(step: Step, store: Path, post: Poster, lock: Lock, inputs: Sequence[Artifact]) -> Artifact:
+    step.check_given()
+    for needed, artifact in zip(step.inputs, inputs, strict=True):
+        if damage := artifact.damage():
+            again = "remove it and run the same command again" if needed.out else "run the same command again"
+            raise UserError(
+                f"{artifact.folder}, which {step.label} reads, is damaged: {damage}; {again}: it is made anew"
+            )
     made = {needed.fingerprint: artifact for needed, artifact in zip(step.inputs, inputs, strict=True)}
     arguments = substitute(step.arguments, lambda needed: made[needed.fingerprint])
     manifest = {
@@ -62,25 +103,7 @@ def _execute(step: Step, store: Path, board: ActorHandle, *inputs: Artifact) -> 
     def make(folder: Path) -> Artifact:
         return step.stage.function(Context(folder, post, map_on_ray), *arguments)
 
-    artifact = publish(step.folder(store), make, manifest, resume=step.stage.resumes)
-    # Waited for, so that what builds on it cannot be told of before it.
-    ray.get(board.post.remote(step.fingerprint, {"finished": artifact}))
-    return artifact
-
-
-@contextmanager
-def _only_driver(store: Path) -> Iterator[None]:
-    """Two drivers on one store would write the same folders. The lock goes with the process, however that ends."""
-    store.mkdir(parents=True, exist_ok=True)
-    folder = os.open(store, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(f"another command is working in {store}; wait for it, or choose another folder") from None
-        yield
-    finally:
-        os.close(folder)
+    return publish(step.folder(store), make, manifest, resume=step.stage.resumes, ours=lock.is_ours)
 
 
 def set_local_variables() -> None:
@@ -119,7 +142,7 @@ def cluster(address: str | None) -> Iterator[None]:
         set_local_variables()
     try:
         ray.init(
-            address=address,
+            address=address or "local",  # else Ray would join one that runs on this machine
             include_dashboard=False if local else None,
             log_to_driver=False,
             logging_level=logging.ERROR,
@@ -164,10 +187,11 @@ def run(
 ) -> list[Artifact]:
     """The artifacts of `targets`, made where they are not in `store`. Ray is started only if there is work to do.
 
-    Raises what the first failing step raised, after stopping the others; KeyboardInterrupt stops them too. What was
-    published stays, so the same call goes on from there.
+    Other workflows may work on the store meanwhile: a step is made once. Raises what the first failing step raised,
+    after stopping the others; KeyboardInterrupt stops them too. What was published stays, so the same call goes on
+    from there.
     """
-    missing = to_run(targets, store)
+    missing = missing_steps(targets, store)
     if missing:
         with (
             working(missing, store, watchers, address) as relay,
@@ -187,21 +211,32 @@ def run(
     return [step.stage.makes(step.folder(store)) for step in targets]
 
 
+def missing_steps(targets: Sequence[Step], store: Path) -> list[Step]:
+    """`to_run`, with a warning of each damaged folder."""
+    found: dict[str, str | None] = {}
+    missing = to_run(targets, store, found)
+    for step in missing:
+        if damage := found.get(step.fingerprint):
+            logger.warning("%s is damaged (%s): %s is made again", step.folder(store), damage, step.label)
+    return missing
+
+
 @contextmanager
 def working(missing: Sequence[Step], store: Path, watchers: Sequence[Watcher], address: str | None) -> Iterator[Relay]:
-    """All that making the steps `missing` needs: the store for oneself, a Ray cluster, watchers who know what is to be.
+    """All that making the steps `missing` needs: the store, a Ray cluster, watchers who know what is to be.
 
-    SIGTERM raises KeyboardInterrupt in the body. Raises UserError where another command works in the store.
+    SIGTERM raises KeyboardInterrupt in the body.
     """
+    store.mkdir(parents=True, exist_ok=True)
     made = {step.fingerprint for step in missing}
     needed = {step.fingerprint: step for making in missing for step in making.inputs}
     cached = [step for fingerprint, step in needed.items() if fingerprint not in made]
-    with _only_driver(store), _terminate_like_interrupt():
+    with _terminate_like_interrupt():
         for watcher in watchers:
             watcher.begin(missing, cached)
         failure: BaseException | None = None
         try:
-            with cluster(address):
+            with cluster(address), _abandoned_removed():
                 yield Relay(missing, watchers)
         except BaseException as error:
             failure = error
@@ -209,6 +244,33 @@ def working(missing: Sequence[Step], store: Path, watchers: Sequence[Watcher], a
         finally:
             for watcher in watchers:
                 watcher.end(failure)
+
+
+@contextmanager
+def _abandoned_removed() -> Iterator[None]:
+    """Frees, during the body, what actors of this job reserved that were killed.
+
+    A killed controller of Ray Train leaves its workers' placement group behind, and whoever trains next would wait for
+    ever. Ray's own cleaner asks the dashboard, which a cluster on one machine does not have.
+    """
+    over = threading.Event()
+
+    def remove() -> None:
+        job = ray.get_runtime_context().get_job_id()
+        while not over.wait(ABANDONED_S):
+            for told in state._connect_and_get_accessor().get_placement_group_table():
+                group = PlacementGroupTableData.FromString(told)
+                ours = group.creator_job_id.hex() == job and not group.is_detached
+                if ours and group.creator_actor_dead and group.state != PlacementGroupTableData.REMOVED:
+                    remove_placement_group(PlacementGroup(ray.PlacementGroupID(group.placement_group_id)))
+
+    thread = threading.Thread(target=remove, name="abandoned", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 @contextmanager
@@ -231,8 +293,14 @@ def submitted(steps: Sequence[Step], store: Path, board: ActorHandle) -> Iterato
     except BaseException as error:
         for reference in running:
             ray.cancel(reference, force=False, recursive=True)
-        if isinstance(error, ray.exceptions.RayTaskError):
-            raise _cause(error) from None
+        cause = _cause(error) if isinstance(error, ray.exceptions.RayTaskError) else error
+        if isinstance(cause, LOST):
+            raise UserError(
+                f"Ray lost a process or a node ({str(cause).strip().split(chr(10))[0]}); what is finished is kept: run "
+                "the same command again"
+            ) from error
+        if cause is not error:
+            raise cause from None
         raise
 
 

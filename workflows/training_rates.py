@@ -13,7 +13,10 @@ from workflows.command import console
 if TYPE_CHECKING:  # it imports torch
     from workflows.contenders import Round
 
-OURS, IN_RAY, TORCH, MARIAN = "aiayn", "aiayn in Ray Train", "torch.nn.Transformer", "MarianMT"
+OURS, SAVING, IN_RAY = "aiayn", "aiayn with a checkpoint", "aiayn in Ray Train"
+TORCH, MARIAN = "torch.nn.Transformer", "MarianMT"
+CHECKPOINT_EVERY_S = 600.0
+"""The paper's (§6.1)."""
 
 
 @dataclass
@@ -66,6 +69,7 @@ def figures(contenders: Sequence[Rates], matmul_rates: Sequence[float], updates:
         **_ratio("ratio_torch", ours, by_name.get(TORCH)),
         **_ratio("ratio_best_peer", ours, best),
         **_ratio("ratio_in_ray", ours, by_name.get(IN_RAY)),
+        **_checkpoint_cost(ours, by_name.get(SAVING)),
         "best_peer": f"{best.name} {best.dtype}" if best else None,
         "roofline_fraction": flop_s / median(matmul_rates),
         "counted_flop_s": flop_s,
@@ -74,6 +78,14 @@ def figures(contenders: Sequence[Rates], matmul_rates: Sequence[float], updates:
         "peak_memory_gb": ours.rounds[-1].peak_memory_gb,
         "contenders": [rates.described(updates) for rates in contenders],
     }
+
+
+def _checkpoint_cost(ours: Rates, saving: Rates | None) -> dict[str, Any]:
+    """Seconds that a checkpoint adds to a round, median over the rounds, and their share of the time between two."""
+    if not saving or saving.failed:
+        return {"checkpoint_s": None, "checkpoint_fraction": None}
+    added_s = median(late.seconds - done.seconds for late, done in zip(saving.rounds, ours.rounds, strict=True))
+    return {"checkpoint_s": added_s, "checkpoint_fraction": added_s / CHECKPOINT_EVERY_S}
 
 
 def _ratio(name: str, ours: Rates, peer: Rates | None) -> dict[str, Any]:
@@ -114,3 +126,10 @@ def print_table(result: dict[str, Any]) -> None:
         highlight=False,
         soft_wrap=True,
     )
+    if result["checkpoint_s"] is not None:
+        console.print(
+            f"a checkpoint adds {result['checkpoint_s']:.2f} s: {result['checkpoint_fraction']:.2%} of the "
+            f"{CHECKPOINT_EVERY_S / 60:.0f} minutes between two",
+            highlight=False,
+            soft_wrap=True,
+        )

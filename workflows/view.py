@@ -19,6 +19,7 @@ from workflows.watching import Watcher
 PLAIN_PROGRESS_S = 15.0
 """Without a terminal, a stage's progress is told this often."""
 RECENT_STEPS = 6
+BEING_MADE = "being made by {}"
 
 
 @dataclass
@@ -31,6 +32,8 @@ class _State:
     first_progress: tuple[float, float] | None = None
     summary: str = ""
     told: float = 0.0
+    waiting: str = ""
+    """For whom, until it has some progress."""
 
     def update(self, progress: dict[str, Any]) -> None:
         self.progress = progress
@@ -98,6 +101,8 @@ class PlainView(Watcher):
     def event(self, step: Step, event: dict[str, Any]) -> None:
         """One line for each measurement on the dev set, and for progress every so often."""
         state = self._states.setdefault(step.fingerprint, _State())
+        if "waiting" in event:
+            self._line(step, f"waits: {BEING_MADE.format(event['waiting'])}")
         metrics = event.get("metrics", {})
         if "dev_perplexity" in metrics:
             self._line(step, f"update {event['step']}  dev perplexity {metrics['dev_perplexity']:.2f}")
@@ -143,8 +148,11 @@ class LiveView(Watcher):
 
     def event(self, step: Step, event: dict[str, Any]) -> None:
         """Moves a bar."""
+        state = self._states.setdefault(step.fingerprint, _State())
+        if "waiting" in event:
+            state.waiting = BEING_MADE.format(event["waiting"])
         if "total" in event:
-            self._states.setdefault(step.fingerprint, _State()).update(event)
+            state.update(event)
 
     def finished(self, step: Step, artifact: Artifact) -> None:
         """Ticks a row off."""
@@ -185,7 +193,7 @@ class LiveView(Watcher):
     def _bar(self, state: _State) -> Table | Text:
         progress = state.progress
         if not progress:
-            return Text("starting", style="dim")
+            return Text(state.waiting or "starting", style="dim")
         row = Table.grid(padding=(0, 1))
         done = f"{progress['done']:.0f}/{progress['total']:.0f} {progress['unit']}"
         row.add_row(
@@ -201,12 +209,16 @@ def view(console: Console) -> Watcher:
 
 def print_plan(console: Console, target: Step, store: Path) -> None:
     """Every stage with `cached` or `to run`."""
-    missing = {step.fingerprint for step in to_run([target], store)}
+    found: dict[str, str | None] = {}
+    missing = {step.fingerprint for step in to_run([target], store, found)}
     table = Table(box=None, pad_edge=False)
     for title in ("stage", "", "folder"):
         table.add_column(title, no_wrap=True)
     for step in in_order([target]):
-        state = "to run" if step.fingerprint in missing else "cached" if step.artifact(store) else "not needed"
+        if step.fingerprint in missing:
+            state = "damaged, to run" if found.get(step.fingerprint) else "to run"
+        else:
+            state = "cached" if step.artifact(store) else "not needed"
         table.add_row(step.label, state, step.folder(store).name)
     console.print(table)
     console.print(f"{len(missing)} stages to run; store: {store}", highlight=False, soft_wrap=True)

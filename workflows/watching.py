@@ -6,6 +6,7 @@ from typing import Any
 
 import ray
 from ray.actor import ActorHandle
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pipeline.artifacts import Artifact
 from workflows.dag import Step
@@ -64,7 +65,10 @@ class Relay:
     """Brings what the steps post on a board of theirs to the watchers."""
 
     def __init__(self, steps: Iterable[Step], watchers: Sequence[Watcher]) -> None:
-        self.board: Any = ray.remote(num_cpus=0)(Board).remote()
+        # Beside the driver: the loss of another node must not take it away. Lost itself, it is begun anew, empty.
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+        board = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(Board)
+        self.board: Any = board.options(scheduling_strategy=here).remote()
         self._steps = {step.fingerprint: step for step in steps}
         self._unstarted, self._unfinished = dict(self._steps), dict(self._steps)
         self._watchers = watchers

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.artifacts import Artifact, Corpus, file_sha256, publish
+from pipeline.artifacts import MANIFEST, Artifact, Corpus, file_sha256, making_folder, publish
 from pipeline.errors import UserError
 
 
@@ -28,6 +28,43 @@ def test_publish_renames_a_whole_folder_with_its_manifest(tmp_path: Path) -> Non
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a"]
     with pytest.raises(UserError, match="exists already"):
         publish(tmp_path / "a", _write, {})
+
+
+def test_every_flipped_bit_and_every_truncation_is_found(tmp_path: Path) -> None:
+    """Of the manifest as of other files; further files are no damage, missing ones are; the file is named."""
+    folder = publish(tmp_path / "a", _write, {"stage": "test", "label": "Übung"}).folder
+    artifact = Artifact(folder)
+    (folder / "note").write_text("mine")
+    assert artifact.damage() is None
+    for name in ("part/text.txt", MANIFEST):
+        path = folder / name
+        whole = path.read_bytes()
+        for bit in range(8 * len(whole)):
+            flipped = bytearray(whole)
+            flipped[bit // 8] ^= 1 << bit % 8
+            path.write_bytes(flipped)
+            assert name in str(artifact.damage()), (name, bit)
+        for size in range(len(whole) - 1):  # the last byte of JSON is a newline
+            path.write_bytes(whole[:size])
+            assert name in str(artifact.damage()), (name, size)
+        with pytest.raises(UserError, match=rf"/a is damaged: {name} .*; remove it and make it again"):
+            artifact.check()
+        path.unlink()
+        assert artifact.damage() == f"{name} is missing"
+        path.mkdir()
+        assert name in str(artifact.damage())
+        path.rmdir()
+        path.write_bytes(whole)
+    assert artifact.damage() is None
+    artifact.check()
+
+
+def test_who_has_lost_the_right_to_publish_touches_nothing(tmp_path: Path) -> None:
+    """Neither the published name nor the folder aside, in which another may be at work by now."""
+    with pytest.raises(UserError, match="a is not published: another command took it over"):
+        publish(tmp_path / "a", _write, {}, ours=lambda: False)
+    assert not (tmp_path / "a").exists()
+    assert (making_folder(tmp_path / "a") / "part" / "text.txt").exists()
 
 
 def test_a_failed_stage_leaves_nothing_unless_it_resumes(tmp_path: Path) -> None:

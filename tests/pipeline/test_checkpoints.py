@@ -2,15 +2,22 @@
 
 import json
 import logging
+import os
 import shutil
+import subprocess
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
+import safetensors.torch
+import torch
 from tiny_training import TINY, curve, weights, with_fields
 
+from model.training_step import TrainingStep
+from model.transformer import Transformer
 from pipeline.artifacts import EncodedDataset
-from pipeline.checkpoints import find_damage, list_folders, load_newest
+from pipeline.checkpoints import CheckpointWriter, TrainingState, find_damage, list_folders, load_newest
 from pipeline.errors import UserError
 from pipeline.training_loop import run
 from pipeline.worker_group import WorkerGroup
@@ -73,6 +80,44 @@ def test_what_a_killed_write_leaves_is_no_checkpoint(trained: Path) -> None:
     found = load_newest(trained / "checkpoints", identity(trained / "checkpoints"))
     assert found is not None
     assert found[1].update == TINY.updates
+
+
+def test_checkpoint_is_of_the_moment_it_was_begun(tmp_path: Path) -> None:
+    """Weights and state changed while it is written are not in it; what a killed process left aside is gone."""
+    step = TrainingStep(Transformer(TINY.model), TINY.optimizer, torch.float32)
+    step.accumulate(torch.tensor([[5, 6, 3]]), torch.tensor([[7, 3]]), seed=1)
+    step.apply(1, n_tokens=2)
+    (tmp_path / ".making-00000004").mkdir()
+    state, before = TrainingState(update=5), deepcopy(step.master.state_dict())
+    with CheckpointWriter(tmp_path, keep=2) as writer:
+        writer.begin(step, state)
+        state.update = 6
+        with torch.no_grad():
+            for weight in step.master.parameters():
+                weight.zero_()
+    written = safetensors.torch.load_file(tmp_path / "00000005" / "model.safetensors")
+    assert written.keys() == before.keys()
+    assert all(torch.equal(written[name], before[name]) for name in before)
+    assert json.loads((tmp_path / "00000005" / "state.json").read_text())["update"] == 5
+    assert [path.name for path in tmp_path.iterdir()] == ["00000005"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not Path("/bin/mount").exists(), reason="needs the right to mount a disk")
+def test_full_disk_keeps_the_last_good_checkpoint(tmp_path: Path, dataset: EncodedDataset) -> None:
+    """On a real file system with room for one: training ends in a line that says so, and goes on when there is room."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=900k", "tmpfs", str(disk)], capture_output=True).returncode:
+        pytest.skip("this machine does not let us mount a disk")
+    try:
+        with pytest.raises(UserError, match=r"the disk of .* is full.*free some space.*run the same command again"):
+            run(WorkerGroup(), dataset, TINY, disk)
+        (kept,) = (disk / "checkpoints").iterdir()
+        assert find_damage(kept) is None
+        subprocess.run(["mount", "-o", "remount,size=9m", str(disk)], check=True)
+        assert run(WorkerGroup(), dataset, TINY, disk)["checkpoints"][-1] == TINY.updates
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
 
 
 def test_other_settings_are_refused_by_name(trained: Path, dataset: EncodedDataset) -> None:

@@ -1,6 +1,9 @@
 """MLflow on a real SQLite store: runs found again, nothing sent twice, statuses, artifacts."""
 
+import signal
 import sqlite3
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -138,3 +141,28 @@ def test_address_and_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_flatten() -> None:
     """Nested settings become dotted names."""
     assert flatten({"a": {"b": {"c": 1}}, "d": [2]}) == {"a.b.c": 1, "d": [2]}
+
+
+@pytest.mark.slow
+def test_two_commands_open_a_new_store_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After one that was killed while it made the tables: both find the same runs, each made once."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    script = (
+        "import sys; from pathlib import Path; from pipeline.tracking import Tracker, default_uri\n"
+        "runs = Path(sys.argv[1]); tracker = Tracker(default_uri(runs), 'table2', runs)\n"
+        "print(tracker.workflow('w', 'workflow', {}), tracker.model('t', 'training', {}))\n"
+        "tracker.metrics('t', {'loss': 1.0}, 1); tracker.end()"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    killed = subprocess.Popen(command)
+    while not (tmp_path / ".making-mlflow.db").exists():
+        assert killed.poll() is None
+        time.sleep(0.01)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    told = [process.communicate(timeout=120)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert told[0] == told[1]
+    assert len(told[0].split()) == 2
+    assert not (tmp_path / ".making-mlflow.db").exists()

@@ -52,6 +52,7 @@ def test_workers_that_never_fit_are_refused() -> None:
 
 def test_workers_left_open_are_those_that_fit() -> None:
     """One for each CPU, but never more than an update has micro-batches."""
-    assert layout_of(with_fields(workers=0)) == (False, 2, 1)
-    assert layout_of(with_fields(workers=0, micro_batches=1)) == (False, 1, 2)
-    assert layout_of(with_fields(workers=2, micro_batches=1)) == (False, 1, 2)
+    assert layout_of(with_fields(workers=0)) == (False, 2, 2, 1)
+    assert layout_of(with_fields(workers=0, micro_batches=1)) == (False, 1, 1, 2)
+    assert layout_of(with_fields(workers=2, micro_batches=1)) == (False, 1, 1, 2)
+    assert layout_of(with_fields(workers=(1, 16))) == (False, 1, 8, 2)

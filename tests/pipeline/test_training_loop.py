@@ -8,17 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_training import TINY, curve, metrics, train_in_processes, weights, with_fields
+from tiny_training import TINY, curve, metrics, train_in_processes, with_fields
+from torch import Tensor
 
 from model.config import TransformerConfig
+from model.loss import LossSums
 from model.training_step import TrainingStep
 from model.transformer import Transformer
 from pipeline.artifacts import EncodedDataset
 from pipeline.batching import plan_epoch
+from pipeline.checkpoints import list_folders
 from pipeline.encoding import EncodedSplit
 from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
-from pipeline.training_loop import cut_metrics, dropout_seed, run
+from pipeline.training_loop import Training, cut_metrics, dropout_seed, run
 from pipeline.worker_group import WorkerGroup
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -38,6 +41,41 @@ def train_alone(
             raise StopError
 
     return run(WorkerGroup(), dataset, settings, folder, emit)
+
+
+def train_until(dataset: EncodedDataset, settings: TrainingSettings, folder: Path, update: int, where: str) -> None:
+    """Training that ends in StopError: before the checkpoint that `update` may bring, after it, or amid the update."""
+    training = Training(WorkerGroup(), dataset, settings, folder)
+    accumulate, asked_for = training.step.accumulate, 5 if where == "amid" else 1
+
+    def stopping(source_BS: Tensor, target_BT: Tensor, seed: int) -> LossSums:
+        nonlocal asked_for
+        if training.state.update == update - (where == "amid"):
+            asked_for -= 1
+            if not asked_for:
+                raise StopError
+        return accumulate(source_BS, target_BT, seed)
+
+    def emit(event: dict[str, Any]) -> None:
+        if event.get("step") == update:
+            raise StopError
+
+    if where == "before":
+        training.emit = emit
+    training.resume()
+    training.step.accumulate = stopping  # type: ignore[method-assign]
+    with training.writer:
+        training.train()
+
+
+@pytest.fixture(scope="module")
+def alone_exactly(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As `alone`, with the exact reduction."""
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("alone_exactly")
+    described = train_alone(dataset, with_fields(exact_reduction=True), folder)
+    (folder / "run.json").write_text(json.dumps(described))
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -78,20 +116,29 @@ def test_gradient_is_that_of_one_batch_of_all_pairs(dataset: EncodedDataset, tmp
     assert line["gradient_norm"] == pytest.approx(float(step.apply(1, int(sums.n_tokens))), rel=1e-4)
 
 
-@pytest.mark.parametrize("stop_at", [1, 3, 5, 7, 8])
+STOPS = [(1, "before"), (3, "before"), (3, "after"), (5, "amid"), (7, "before"), (7, "after"), (8, "amid")]
+"""Before the first checkpoint; just before and just after one; in the middle of an update, and of an epoch; and at the
+epoch's end, before and after it."""
+
+
+@pytest.mark.parametrize(("update", "where"), STOPS)
+@pytest.mark.parametrize("exact", [False, True])
 def test_stopped_and_continued_ends_in_the_same_bits(
-    stop_at: int, alone: Path, dataset: EncodedDataset, tmp_path: Path
+    exact: bool, update: int, where: str, alone: Path, alone_exactly: Path, dataset: EncodedDataset, tmp_path: Path
 ) -> None:
-    """Stopped before the first checkpoint, at one, in an epoch, at its end, and after it: as if it had not been."""
+    """Weights, Adam's state, losses and counters are as if it had not been stopped."""
+    settings, uninterrupted = with_fields(exact_reduction=exact), alone_exactly if exact else alone
     with pytest.raises(StopError):
-        train_alone(dataset, TINY, tmp_path, stop_at)
+        train_until(dataset, settings, tmp_path, update, where)
     (tmp_path / "metrics.jsonl").open("a").write('{"update": 4, "lo')  # as a kill in the middle of a write leaves it
-    described = train_alone(dataset, TINY, tmp_path)
-    assert weights(tmp_path) == weights(alone)
-    assert metrics(tmp_path) == metrics(alone)
-    uninterrupted = json.loads((alone / "run.json").read_text())
+    described = train_alone(dataset, settings, tmp_path)
+    newest = Path("checkpoints") / f"{TINY.updates:08d}"
+    for file in ("model.safetensors", "optimizer.safetensors"):
+        assert (tmp_path / newest / file).read_bytes() == (uninterrupted / newest / file).read_bytes()
+    assert metrics(tmp_path) == metrics(uninterrupted)
+    run_json = json.loads((uninterrupted / "run.json").read_text())
     for name in ("updates", "epochs", "source_tokens", "target_tokens", "counted_flop", "checkpoints"):
-        assert described[name] == uninterrupted[name]
+        assert described[name] == run_json[name]
 
 
 def test_continued_by_three_workers_where_one_began(alone: Path, dataset: EncodedDataset, tmp_path: Path) -> None:
@@ -106,7 +153,8 @@ def test_continued_when_all_is_done_changes_nothing(alone: Path, dataset: Encode
     """Killed between the last checkpoint and run.json: the same command describes the same run but for its own time."""
     shutil.copytree(alone, tmp_path, dirs_exist_ok=True)
     described, before = train_alone(dataset, TINY, tmp_path), json.loads((alone / "run.json").read_text())
-    assert described.pop("loop_s") < before.pop("loop_s")
+    for clock in ("loop_s", "checkpoint_s"):
+        assert described.pop(clock) < before.pop(clock)
     assert described == before
     assert metrics(tmp_path) == metrics(alone)
 
@@ -137,6 +185,20 @@ def test_checkpoints_by_minutes_alone(dataset: EncodedDataset, tmp_path: Path) -
     """A checkpoint is due as soon as the minutes have passed, and at the end; the oldest go."""
     settings = with_fields(checkpoint_updates=0, checkpoint_minutes=1e-9, updates=3, keep_checkpoints=2)
     assert train_alone(dataset, settings, tmp_path)["checkpoints"] == [2, 3]
+
+
+def test_machine_about_to_go_makes_a_checkpoint_at_once(dataset: EncodedDataset, tmp_path: Path) -> None:
+    """Told so at update 2, training has written update 2 before update 3 begins, and it goes on while it may."""
+    seen = []
+
+    def is_leaving() -> bool:
+        seen.append([path.name for path in list_folders(tmp_path / "checkpoints")])
+        return len(seen) >= 2
+
+    settings = with_fields(checkpoint_updates=4, updates=4)
+    described = run(WorkerGroup(), dataset, settings, tmp_path, is_leaving=is_leaving)
+    assert seen == [[], []]  # not asked again
+    assert described["checkpoints"] == [2, 4]
 
 
 def test_run_json_counts_what_was_trained(alone: Path, dataset: EncodedDataset) -> None:

@@ -1,9 +1,13 @@
 """The DAG: fingerprints, order, what is cached."""
 
+import shutil
 from pathlib import Path
 
+import pytest
 from tiny_stages import Pair, Words, WriteSettings, join, write
 
+from pipeline.artifacts import Artifact, publish
+from pipeline.errors import UserError
 from workflows.dag import Stage, Step, in_order, to_run
 
 WRITE, JOIN = Stage(write, Words), Stage(join, Words)
@@ -29,13 +33,58 @@ def test_steps_come_inputs_first_and_once(tmp_path: Path) -> None:
     assert [step.label for step in in_order([_joined(tmp_path)])] == ["l", "r", "join"]
 
 
+def _publish(step: Step, store: Path) -> Artifact:
+    def make(folder: Path) -> Artifact:
+        (folder / "words.txt").write_text(step.label)
+        return Words(folder)
+
+    return publish(step.folder(store), make, {"fingerprint": step.fingerprint})
+
+
 def test_only_what_is_needed_runs(tmp_path: Path) -> None:
     """A published output needs none of its inputs; a missing one asks for the missing inputs alone."""
     step = _joined(tmp_path)
     left, right = step.inputs
-    left.folder(tmp_path).mkdir()
+    _publish(left, tmp_path)
     assert [needed.label for needed in to_run([step], tmp_path)] == ["r", "join"]
-    right.folder(tmp_path).mkdir()
-    step.folder(tmp_path).mkdir()
-    left.folder(tmp_path).rmdir()
+    _publish(right, tmp_path)
+    _publish(step, tmp_path)
+    shutil.rmtree(left.folder(tmp_path))
     assert to_run([step], tmp_path) == []
+
+
+def test_what_is_damaged_counts_as_missing_and_is_read_once(tmp_path: Path) -> None:
+    """A damaged output is made again from its whole inputs; what was found is told, and stands for a second look."""
+    step = _joined(tmp_path)
+    left, right = step.inputs
+    for made in (left, right, step):
+        _publish(made, tmp_path)
+    (step.folder(tmp_path) / "words.txt").write_text("joim")
+    (left.folder(tmp_path) / "words.txt").unlink()
+    found: dict[str, str | None] = {}
+    assert [needed.label for needed in to_run([step], tmp_path, found)] == ["l", "join"]
+    assert found == {
+        step.fingerprint: "words.txt does not have the sha256 of manifest.json",
+        left.fingerprint: "words.txt is missing",
+        right.fingerprint: None,
+    }
+    shutil.rmtree(right.folder(tmp_path))
+    assert [needed.label for needed in to_run([step], tmp_path, found)] == ["l", "join"]
+    assert step.folder(tmp_path).exists()
+
+
+def test_a_users_own_folder_that_is_damaged_is_one_line(tmp_path: Path) -> None:
+    """Neither `out` nor an artifact given to a single stage is used or removed: the file is named, and what to do."""
+    given = _publish(WRITE("given", WriteSettings(text="a")), tmp_path)
+    step = Step("join", JOIN, ([Pair(Words(given.folder))], tmp_path / "log"), out=tmp_path / "out")
+    assert to_run([step], tmp_path) == [step]
+    _publish(step, tmp_path)
+    assert to_run([step], tmp_path) == []
+    words = step.folder(tmp_path) / "words.txt"
+    words.write_text("")
+    with pytest.raises(UserError, match=r"/out is damaged: words.txt has 0 bytes, not the 4 .*; remove it or choose"):
+        to_run([step], tmp_path)
+    (given.folder / "words.txt").write_text("G")
+    with pytest.raises(UserError, match=r"tiny_stages-.* is damaged: words.txt has 1 bytes, .*make it again$"):
+        to_run([step], tmp_path)
+    assert words.exists()

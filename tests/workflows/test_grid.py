@@ -12,7 +12,7 @@ import pytest
 from pipeline.artifacts import TrainingRun
 from workflows import stages
 from workflows.dag import Step
-from workflows.grid import Trial, asha, run_grid
+from workflows.grid import Trial, _tunes_own, asha, run_grid
 from workflows.profiles import load_profile
 from workflows.reproduce_table3 import trials_of
 from workflows.runner import run
@@ -80,12 +80,27 @@ def test_a_killed_trial_goes_on_from_its_checkpoint(store: Path) -> None:
 
 
 def test_asha_stops_the_worse_of_two(store: Path) -> None:
-    """A row that hardly learns is stopped, stays so with the scheduler, and is trained to its end without."""
-    slow = {"updates": 40, "validation_updates": 4}
-    trials = _trials(F4={**slow, "warmup_steps": 20}, F5={**slow, "learning_rate_scale": 1e-9})
+    """A row that hardly learns is stopped, stays so with the scheduler, and is trained to its end without.
+
+    Its updates take longer, so the better one is at each rung first and there to be compared with.
+    """
+    longer = {"updates": 40, "validation_updates": 4}
+    trials = _trials(F4={**longer, "warmup_steps": 20}, F5={**longer, "learning_rate_scale": 1e-9, "d_ff": 4096})
     unfinished = run_grid(trials, store, layout=BASE, scheduler=asha(40, 4))
     assert unfinished["F5"].state == "stopped"
     assert "by the scheduler after update" in unfinished["F5"].reason
     assert "F4" not in unfinished
     assert run_grid(trials, store, layout=BASE, scheduler=asha(40, 4)) == unfinished
     assert run_grid(trials, store, layout=BASE) == {}
+
+
+def test_tunes_folders_of_dead_drivers_go_and_of_living_ones_stay(tmp_path: Path) -> None:
+    """Two drivers have a folder each; what one that was killed has left goes when the next begins."""
+    (tmp_path / ".tune-here-1-dead" / "grid").mkdir(parents=True)
+    with _tunes_own(tmp_path) as first:
+        first.mkdir()
+        with _tunes_own(tmp_path) as second:
+            second.mkdir()
+            assert sorted(tmp_path.glob(".tune-*")) == sorted([first, second])
+        assert [*tmp_path.glob(".tune-*")] == [first]
+    assert [path.name for path in tmp_path.rglob("*")] == [".locks", "guard"]

@@ -1,16 +1,22 @@
 """The runner, on a real Ray cluster."""
 
 import json
+import logging
+import os
+import subprocess
+import sys
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_stages import Pair, Words, WriteSettings, join, write
+from tiny_stages import Pair, Words, WriteSettings, die_once, join, linger, lingering, outlive_actor, write
 
-from pipeline.artifacts import Artifact
+from pipeline.artifacts import Artifact, making_folder
 from pipeline.errors import UserError
-from workflows import runner
-from workflows.dag import Stage, Step
+from workflows import runner, stages
+from workflows.dag import Stage, Step, in_order
+from workflows.profiles import load_profile
 from workflows.watching import Watcher
 
 WRITE, JOIN = Stage(write, Words), Stage(join, Words)
@@ -26,7 +32,7 @@ class Log(Watcher):
         self.told.append(("started", step.label))
 
     def event(self, step: Step, event: dict[str, Any]) -> None:
-        self.told.append((event["unit"], step.label))
+        self.told.append((event.get("unit", "waiting"), step.label))
 
     def finished(self, step: Step, artifact: Artifact) -> None:
         self.told.append(("finished", step.label))
@@ -50,7 +56,8 @@ def test_a_dag_runs_once_and_reruns_only_what_changed(tmp_path: Path) -> None:
     manifest = json.loads((words.folder / "manifest.json").read_text())
     assert manifest["inputs"].keys() == {"left", "right"}
     assert manifest["files"]["words.txt"]["bytes"] == len(words.text)
-    assert not (store / ".making").exists()
+    assert not list(store.glob(".making*"))
+    assert [path.name for path in (store / ".locks").iterdir()] == ["guard"]
 
     runner.run([_joined(log)], store)
     assert log.read_text() == "joined\n"
@@ -72,3 +79,206 @@ def test_a_users_error_arrives_as_one_line_and_nothing_is_half_written(tmp_path:
     assert not bad.folder(store).exists()
     assert not bad.inputs[1].folder(store).exists()
     assert not (tmp_path / "log").exists()
+
+
+SMALL = load_profile(
+    overrides=[
+        "corpora.en-de.train_pairs=300",
+        "corpora.en-de.dev_pairs=20",
+        "corpora.en-de.test_pairs=20",
+        "vocabulary.size=300",
+    ]
+)
+FILES = {
+    "text": ("train/00000.en", "train/00000.de", "corpus.json"),
+    "clean": ("corpus.json", "dev/00000.en", "train/00000.en"),
+    "vocabulary": ("joint.model", "joint.vocab", "joint.model"),
+    "dataset": ("train/00000.arrow", "dataset.json", "joint.model"),
+}
+"""Of each artifact of the prepared text, those to be damaged in three rounds."""
+
+
+def _flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def _truncate(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def _contents(steps: dict[str, Step], store: Path) -> dict[str, bytes]:
+    return {
+        f"{name}/{path.relative_to(step.folder(store))}": path.read_bytes()
+        for name, step in steps.items()
+        for path in step.folder(store).rglob("*")
+        if path.is_file() and path.name != "manifest.json"
+    }
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_whatever_is_damaged_is_named_and_made_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A byte flipped, the end lost, in text, vocabulary, Arrow, JSON and manifests: the same files in the end."""
+    text = stages.prepared(SMALL, "en-de")
+    clean, vocabulary = text.dataset.inputs
+    (generated,) = clean.inputs
+    steps = dict(zip(FILES, (generated, clean, vocabulary, text.dataset), strict=True))
+    runner.run([text.dataset], tmp_path)
+    whole = _contents(steps, tmp_path)
+    assert len(whole) >= 12
+    manifests = ("manifest.json",) * 4
+    rounds = [*zip((_flip, _truncate, _flip), zip(*FILES.values(), strict=True), strict=True)]
+    for damage, names in [*rounds, (_flip, manifests), (_truncate, manifests)]:
+        for step, name in zip(steps.values(), names, strict=True):
+            damage(step.folder(tmp_path) / name)
+        caplog.clear()
+        watcher = Log()
+        with caplog.at_level(logging.WARNING, "workflows.runner"):
+            runner.run([text.dataset], tmp_path, [watcher])
+        told = [record.getMessage() for record in caplog.records if record.name == "workflows.runner"]
+        for line, step, name in zip(told, in_order([text.dataset]), names, strict=True):
+            assert line.startswith(f"{step.folder(tmp_path)} is damaged ({name} ")
+            assert line.endswith(f": {step.label} is made again")
+        assert [label for event, label in watcher.told if event == "finished"] == [
+            step.label for step in in_order([text.dataset])
+        ]
+        assert _contents(steps, tmp_path) == whole
+    assert runner.to_run([text.dataset], tmp_path) == []
+
+
+class Vandal(Log):
+    """Damages a file when the driver has looked at the store and nothing runs yet."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+
+    def begin(self, steps: Any, cached: Any) -> None:
+        _flip(self._path)
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_an_input_damaged_after_the_driver_looked_is_not_used(tmp_path: Path) -> None:
+    """One line at the moment of use names the file and the step; the same command mends it."""
+    step = _joined(tmp_path / "log")
+    left = step.inputs[0]
+    runner.run([left], tmp_path / "store")
+    words = left.folder(tmp_path / "store") / "words.txt"
+    with pytest.raises(
+        UserError, match=r"^.*, which join reads, is damaged: words.txt .* of manifest.json; run the same command again"
+    ):
+        runner.run([step], tmp_path / "store", [Vandal(words)])
+    assert not (tmp_path / "log").exists()
+    (joined,) = runner.run([step], tmp_path / "store")
+    assert joined.text == "a b a [1, 1, 1]"  # type: ignore[attr-defined]
+
+
+@contextmanager
+def _locked_elsewhere(step: Step, store: Path) -> Any:
+    """Another process makes the step, as it seems; yields that process."""
+    script = (
+        "import sys, time; from pathlib import Path; from pipeline.locks import Lock\n"
+        "print(Lock(Path(sys.argv[1]), 'step').take(), flush=True); time.sleep(1000)"
+    )
+    folder = str(step.folder(store))
+    process = subprocess.Popen([sys.executable, "-c", script, folder], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout
+        assert process.stdout.readline() == "None\n"
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+class Killer(Log):
+    """Kills the makers of other steps as soon as a third is done."""
+
+    def __init__(self, processes: list[subprocess.Popen[str]]) -> None:
+        super().__init__()
+        self._processes = processes
+
+    def finished(self, step: Step, artifact: Artifact) -> None:
+        super().finished(step, artifact)
+        for process in self._processes:
+            process.kill()
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_steps_that_another_workflow_makes_are_waited_for_without_a_cpu(tmp_path: Path) -> None:
+    """On two CPUs two steps wait while the third runs; the others' makers then die, and their steps are taken over."""
+    step = lingering(tmp_path / "log", 0.1)
+    with ExitStack() as stack:
+        others = [stack.enter_context(_locked_elsewhere(needed, tmp_path)) for needed in step.inputs[:2]]
+        watcher = Killer(others)
+        (words,) = runner.run([step], tmp_path, [watcher])
+    assert words.text == "a b c [1, 1, 1]"  # type: ignore[attr-defined]
+    assert sorted(label for event, label in watcher.told if event == "waiting") == ["linger a", "linger b"]
+    finished = [label for event, label in watcher.told if event == "finished"]
+    assert finished[0] == "linger c"
+    assert finished[-1] == "join"
+    assert len(finished) == 4
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_step_found_made_after_waiting_is_finished_and_not_made_again(tmp_path: Path) -> None:
+    """The other workflow has published it before its lock goes: the watchers are told, the stage is not called."""
+    step = Stage(linger, Words)("linger", "a", 0.0, tmp_path / "log")
+    runner.run([step], tmp_path / "elsewhere")
+
+    class Publisher(Log):
+        def event(self, step: Step, event: dict[str, Any]) -> None:
+            super().event(step, event)
+            step.folder(tmp_path / "elsewhere").rename(step.folder(tmp_path))
+            other.kill()
+
+    watcher = Publisher()
+    with _locked_elsewhere(step, tmp_path) as other:
+        runner.run([step], tmp_path, [watcher])
+    assert watcher.told == [("started", "linger"), ("waiting", "linger"), ("finished", "linger")]
+    assert (tmp_path / "log").read_text() == "begins a\nends a\n"
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_step_whose_process_is_killed_is_tried_again(tmp_path: Path) -> None:
+    """Ray starts it in another process, which takes over the dead one's lock and begins with an empty folder."""
+    step = Stage(die_once, Words)("die once", tmp_path / "log")
+    (words,) = runner.run([step], tmp_path)
+    assert words.text == "whole"  # type: ignore[attr-defined]
+    assert (tmp_path / "log").exists()
+    assert not making_folder(step.folder(tmp_path)).exists()
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_what_a_killed_actor_reserved_is_free_again(tmp_path: Path) -> None:
+    """As when the controller of a training dies: without that the step would wait for ever."""
+    (words,) = runner.run([Stage(outlive_actor, Words, cpus=0)("outlive")], tmp_path)
+    assert words.text == "[3]"  # type: ignore[attr-defined]
+
+
+@pytest.mark.slow
+def test_two_drivers_on_one_store_make_each_step_once(tmp_path: Path) -> None:
+    """Two processes, each with a Ray of its own, begin together: both get the result, each stage has run once."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.getcwd()])}
+    script = "import sys, tiny_stages; tiny_stages.drive(*sys.argv[1:])"
+    command = [sys.executable, "-c", script, str(tmp_path / "store"), str(tmp_path / "log")]
+    drivers = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    waited = []
+    try:
+        for driver in drivers:
+            told, errors = driver.communicate(timeout=200)
+            assert driver.returncode == 0, errors
+            *waits, words = told.splitlines()
+            assert words == "a b c [1, 1, 1]"
+            waited += waits
+    finally:
+        for driver in drivers:
+            driver.kill()
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert sorted(lines) == sorted([f"{word} {text}" for text in "abc" for word in ("begins", "ends")] + ["joined"])
+    assert {line.partition(": pid")[0] for line in waited} >= {"linger a", "linger b"}
+    assert not list((tmp_path / "store" / ".locks").glob("*.json"))

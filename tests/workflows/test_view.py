@@ -64,6 +64,18 @@ def test_on_a_terminal_a_table_that_is_redrawn(corpus: Corpus) -> None:
     assert "1 of 1 stages done" in text
 
 
+@pytest.mark.parametrize("watcher", [PlainView, LiveView])
+def test_a_step_that_another_workflow_makes_says_who(watcher: type[PlainView | LiveView]) -> None:
+    """Until there is some progress of our own."""
+    file = io.StringIO()
+    shown = watcher(Console(file=file, width=120, force_terminal=watcher is LiveView, legacy_windows=False))
+    shown.begin([STEP], [])
+    shown.started(STEP)
+    shown.event(STEP, {"waiting": "pid 12 on host far since 12:03"})
+    shown.end(None)
+    assert "being made by pid 12 on host far since 12:03" in file.getvalue()
+
+
 @pytest.mark.parametrize(("seconds", "text"), [(12.4, "12 s"), (185, "3 min 05 s"), (7384, "2 h 03 min")])
 def test_durations_are_short(seconds: float, text: str) -> None:
     """Seconds, minutes or hours, as the size asks."""

@@ -1,11 +1,21 @@
 """Stages for the tests of the DAG: they count the words of text files, really, on disk."""
 
+import os
+import signal
+import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import ray
+from ray.util.placement_group import placement_group
 
 from pipeline.artifacts import Artifact, Context
 from pipeline.errors import UserError
 from pipeline.settings import Settings, layout
+from workflows.dag import Stage, Step
+from workflows.runner import cluster, run
+from workflows.watching import Watcher
 
 
 class Words(Artifact):
@@ -46,3 +56,63 @@ def join(context: Context, pairs: list[Pair], log: Path) -> Words:
     lengths = list(context.map(length, [(text,) for text in texts]))
     (context.folder / "words.txt").write_text(f"{' '.join(texts)} {lengths}")
     return Words(context.folder)
+
+
+def linger(context: Context, text: str, seconds: float, log: Path) -> Words:
+    """Takes its time, and writes into the log when it begins and ends."""
+    with log.open("a") as file:
+        file.write(f"begins {text}\n")
+    time.sleep(seconds)
+    with log.open("a") as file:
+        file.write(f"ends {text}\n")
+    (context.folder / "words.txt").write_text(text)
+    return Words(context.folder)
+
+
+def die_once(context: Context, log: Path) -> Words:
+    """Kills its process the first time it is called."""
+    (context.folder / "words.txt").write_text("whole" if log.exists() else "half")
+    if not log.exists():
+        log.write_text(str(os.getpid()))
+        os.kill(os.getpid(), signal.SIGKILL)
+    return Words(context.folder)
+
+
+class Reserver:
+    """An actor that takes two CPUs for itself."""
+
+    def reserve(self) -> None:
+        ray.get(placement_group([{"CPU": 1}] * 2).ready())
+
+
+def outlive_actor(context: Context) -> Words:
+    """Needs a CPU when an actor of it that had reserved all of them has been killed."""
+    actor = ray.remote(num_cpus=0)(Reserver).remote()
+    ray.get(actor.reserve.remote())
+    ray.kill(actor)
+    (context.folder / "words.txt").write_text(str(list(context.map(length, [("abc",)]))))
+    return Words(context.folder)
+
+
+def lingering(log: Path, seconds: float) -> Step:
+    """Three steps that linger, joined."""
+    steps = [Stage(linger, Words)(f"linger {text}", text, seconds, log) for text in ("a", "b", "c")]
+    return Stage(join, Words)("join", [Pair(*steps[:2]), Pair(steps[2])], log)
+
+
+class Waits(Watcher):
+    """Prints for whom steps wait."""
+
+    def event(self, step: Step, event: dict[str, Any]) -> None:
+        if "waiting" in event:
+            print(f"{step.label}: {event['waiting']}")
+
+
+def drive(store: str, log: str) -> None:
+    """One of two drivers, in a process of its own, that begin when both have their Ray; prints what comes out."""
+    with cluster(None):
+        Path(f"{log}.{os.getpid()}").touch()
+        while len(list(Path(log).parent.glob("log.*"))) < 2:
+            time.sleep(0.05)
+        (words,) = run([lingering(Path(log), 2)], Path(store), [Waits()])
+    print(words.text)  # type: ignore[attr-defined]

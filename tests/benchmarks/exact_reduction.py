@@ -1,0 +1,101 @@
+"""What the exact reduction costs: seconds an update with and without it, by turns, for some numbers of workers.
+
+    python tests/benchmarks/exact_reduction.py [--size small] [--workers 1,2] [--updates 3] [--rounds 5]
+
+Processes of one thread on this machine, gloo between them, 8 micro-batches an update, as many tokens as `aiayn bench`.
+"""
+
+import argparse
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import torch
+import torch.distributed as dist
+
+from pipeline.artifacts import EncodedDataset
+from pipeline.settings import TrainingSettings
+from pipeline.training_loop import Training
+from pipeline.worker_group import WorkerGroup
+from workflows.benchmark_training import SIZES, Size
+from workflows.synthetic_pairs import LENGTHS, write_dataset
+
+NEVER = 10**9
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What every process is told."""
+
+    size: Size
+    dataset: EncodedDataset
+    folder: Path
+    updates: int
+    rounds: int
+
+    def settings(self, exact: bool) -> TrainingSettings:
+        """Of a training that does nothing but updates."""
+        return TrainingSettings(
+            model=self.size.model,
+            updates=NEVER,
+            budget_tokens=self.size.cpu_batch_tokens,
+            micro_batches=8,
+            exact_reduction=exact,
+            checkpoint_updates=NEVER,
+            checkpoint_minutes=0,
+            validation_updates=NEVER,
+            log_updates=NEVER,
+            device="cpu",
+        )
+
+
+def work(rank: int, workers: int, measurement: Measurement) -> None:
+    """One worker: both trainings by turns; rank 0 prints."""
+    torch.set_num_threads(1)
+    if workers > 1:
+        meeting = f"file://{measurement.folder}/{workers}.group"
+        dist.init_process_group("gloo", meeting, world_size=workers, rank=rank)
+    trainings, seconds = {}, {False: list[float](), True: list[float]()}
+    for exact in seconds:
+        folder = measurement.folder / f"{workers}-{exact}"
+        folder.mkdir(exist_ok=True)
+        training = Training(WorkerGroup(rank, workers), measurement.dataset, measurement.settings(exact), folder)
+        training.resume()
+        training.train(until=1)
+        trainings[exact] = training
+    for _ in range(measurement.rounds):
+        for exact, training in trainings.items():
+            began_s = time.perf_counter()
+            training.train(until=training.state.update + measurement.updates)
+            seconds[exact].append((time.perf_counter() - began_s) / measurement.updates)
+    if rank == 0:
+        ratios = [exact_s / plain_s for plain_s, exact_s in zip(seconds[False], seconds[True], strict=True)]
+        print(
+            f"{workers} workers: {median(seconds[False]):.3f} s an update, exact {median(seconds[True]):.3f} s; "
+            f"ratio {median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})",
+            flush=True,
+        )
+    if workers > 1:
+        dist.destroy_process_group()
+
+
+def main() -> None:
+    """Reads the options and starts the processes."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", choices=list(SIZES), default="small")
+    parser.add_argument("--workers", default="1,2")
+    parser.add_argument("--updates", type=int, default=3, help="a round")
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    size = SIZES[options.size]
+    with tempfile.TemporaryDirectory(prefix="aiayn-bench-") as name:
+        dataset = write_dataset(Path(name) / "dataset", LENGTHS[size.lengths], size.model.vocabulary_size)
+        measurement = Measurement(size, dataset, Path(name), options.updates, options.rounds)
+        for workers in map(int, options.workers.split(",")):
+            torch.multiprocessing.spawn(work, (workers, measurement), nprocs=workers)
+
+
+if __name__ == "__main__":
+    main()

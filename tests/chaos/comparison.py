@@ -1,0 +1,97 @@
+"""What a completed workflow has made, without what the clock decides, and how two such results differ."""
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+CLOCK = ("tokens_s", "train_s")
+"""Figures of metrics.jsonl that no two trainings share."""
+TIMED = {".json", ".jsonl", ".html", ".md"}
+"""Files that hold times. Of them, metrics.jsonl and table2.json are compared without; the others only repeat them."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of one store."""
+
+    steps: list[str]
+    """Folders published."""
+    table: dict[str, Any]
+    """table2.json without times."""
+    curves: dict[str, list[Any]]
+    """Lines of each training's metrics.jsonl, without times."""
+    sha256: dict[str, str]
+    """Of every other file: text, vocabularies, token ids, weights, Adam's moments, translations."""
+    weights_bytes: int
+    """In model.safetensors files, of trainings and of averages."""
+
+
+def outcome(store: Path) -> Outcome:
+    """What lies in `store` (the workflow's `--store`)."""
+    steps = sorted(path for path in (store / "store").iterdir() if path.is_dir() and not path.name.startswith("."))
+    (table,) = store.glob("store/tabulating-*/table2.json")
+    files = [path for step in steps for path in sorted(step.rglob("*")) if path.is_file()]
+    return Outcome(
+        [step.name for step in steps],
+        _table_without_times(json.loads(table.read_text())),
+        {_name(path, store): _curve(path) for path in files if path.name == "metrics.jsonl"},
+        {_name(path, store): _sha256(path) for path in files if path.suffix not in TIMED},
+        sum(path.stat().st_size for path in files if path.name == "model.safetensors"),
+    )
+
+
+def differences(expected: Outcome, found: Outcome) -> list[str]:
+    """One line for each thing that is not the same, naming it; empty where nothing differs."""
+    lines = []
+    for what in ("steps", "table", "weights_bytes"):
+        if getattr(expected, what) != getattr(found, what):
+            lines.append(f"{what}: {getattr(found, what)} instead of {getattr(expected, what)}")
+    for one, other in ((expected.sha256, found.sha256), (expected.curves, found.curves)):
+        for name in sorted({*one, *other}):
+            if name not in other:
+                lines.append(f"{name} is missing")
+            elif name not in one:
+                lines.append(f"{name} is too much")
+            elif one[name] != other[name]:
+                lines.append(f"{name} differs{_first_difference(one[name], other[name])}")
+    return lines
+
+
+def _first_difference(expected: Any, found: Any) -> str:
+    """Of two curves, the first line that differs."""
+    if isinstance(expected, str):
+        return ""
+    pairs = zip([*expected, None], [*found, None], strict=False)
+    line, here, there = next((i, a, b) for i, (a, b) in enumerate(pairs, start=1) if a != b)
+    return f" in line {line}: {there} instead of {here}"
+
+
+def _name(path: Path, store: Path) -> str:
+    return path.relative_to(store / "store").as_posix()
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _curve(path: Path) -> list[Any]:
+    lines = path.read_text(encoding="utf-8").split("\n")[:-1]
+    return [{name: value for name, value in json.loads(line).items() if name not in CLOCK} for line in lines]
+
+
+def _table_without_times(table: dict[str, Any]) -> dict[str, Any]:
+    rows = []
+    for row in table["rows"]:
+        timed = {"paper_way_flop"} if row["origin"] == "measured" else set()
+        cells = {
+            pair: {name: value for name, value in cell.items() if name not in timed}
+            for pair, cell in row["cells"].items()
+        }
+        rows.append({**row, "cells": cells})
+    told = [difference for difference in table["differences"] if difference["what"] != "training time"]
+    notes = [re.sub(r"[\d.e-]+( to [\d.e-]+)? TFLOPS", "… TFLOPS", note) for note in table["notes"]]
+    return {"rows": rows, "differences": told, "notes": notes}

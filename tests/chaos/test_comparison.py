@@ -1,0 +1,65 @@
+"""The comparison of two stores sees what matters and nothing that only the clock decides."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from comparison import differences, outcome
+
+
+def _store(folder: Path, **changed: Any) -> Path:
+    """A little store as the workflow leaves it; `changed` replaces what is told by its name."""
+    told = {"weights": b"0123", "loss": 2.5, "score": 31.5, "seconds": 3.0, "text": b"Zwei Hunde rennen.\n", **changed}
+    table = {
+        "rows": [
+            {
+                "name": "Transformer (base)",
+                "origin": "measured",
+                "cells": {"en-de": {"sacrebleu": told["score"], "paper_way_flop": told["seconds"] * 1e9}},
+            }
+        ],
+        "differences": [{"what": "training time", "here": f"{told['seconds']} s"}],
+        "notes": [f"its sustained rate, {told['seconds'] / 100} to 0.9 TFLOPS a device, was measured"],
+    }
+    line = {"update": 8, "loss": told["loss"], "train_s": told["seconds"]}
+    files: dict[str, bytes] = {
+        "training-1/checkpoints/00000008/model.safetensors": told["weights"],
+        "training-1/metrics.jsonl": f"{json.dumps(line)}\n".encode(),
+        "training-1/manifest.json": json.dumps({"seconds": told["seconds"]}).encode(),
+        "decoding-2/test.de": told["text"],
+        "tabulating-3/table2.json": json.dumps(table).encode(),
+    }
+    for name, content in files.items():
+        path = folder / "store" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return folder
+
+
+def test_other_times_are_no_difference(tmp_path: Path) -> None:
+    """Two runs of the same command, one slower, are equal; the weights are counted."""
+    one, other = outcome(_store(tmp_path / "a")), outcome(_store(tmp_path / "b", seconds=7.0))
+    assert differences(one, other) == []
+    assert one.weights_bytes == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda folder: _store(folder, weights=b"0124"), "00000008/model.safetensors differs"),
+        (lambda folder: _store(folder, text=b"Zwei Hunde liefen.\n"), "decoding-2/test.de differs"),
+        (lambda folder: _store(folder, loss=2.6), "metrics.jsonl differs in line 1"),
+        (lambda folder: _store(folder, score=31.6), "31.6"),
+        (lambda folder: (folder / "store/decoding-2/test.de").unlink(), "test.de is missing"),
+        (lambda folder: (folder / "store/training-1/more.arrow").write_bytes(b""), "more.arrow is too much"),
+        (lambda folder: (folder / "store/other-4").mkdir(), "steps: "),
+    ],
+)
+def test_a_difference_is_named(tmp_path: Path, change: Callable[[Path], Any], named: str) -> None:
+    """Another byte of weights or text, another loss or score, a file or a stage too few or too many."""
+    expected = outcome(_store(tmp_path / "expected"))
+    change(_store(tmp_path / "found"))
+    found = differences(expected, outcome(tmp_path / "found"))
+    assert any(named in line for line in found), found

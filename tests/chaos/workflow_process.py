@@ -1,0 +1,112 @@
+"""The workflow as a user runs it, the command of Table 2 in a process of its own, and its signs of life."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+from two_nodes import ROOT
+
+TRAINING = {
+    "updates": 120,
+    "budget_tokens": 1200,
+    "micro_batches": 2,
+    "workers": 2,
+    "checkpoint_updates": 6,
+    "validation_updates": 30,
+    "log_updates": 4,
+    "model.n_layers": 1,
+    "model.d_model": 32,
+    "model.d_ff": 64,
+    "model.dropout": 0.1,
+}
+SETTINGS = {
+    "corpora.en-de.train_pairs": 1600,
+    "corpora.en-de.shard_pairs": 400,
+    "corpora.en-de.dev_pairs": 40,
+    "corpora.en-de.test_pairs": 160,
+    "cleaning.shard_pairs": 200,
+    "vocabulary.size": 400,
+    "decoding.workers": 2,
+    "decoding.max_extra_tokens": 20,
+    **{f"recipes.{model}.training.{name}": value for model in ("base", "big") for name, value in TRAINING.items()},
+    "recipes.big.training.model.d_model": 48,
+    "recipes.big.training.model.dropout": 0.3,
+}
+"""Two trainings of two workers each, which together fill the cluster; everything else small, but in several parts."""
+NOT_A_SIGN = ("ray", ".locks")
+"""Folders in the store that change while nothing gets on: Ray Train's own, and the locks' heartbeats."""
+
+ERROR = re.compile(r"error: |[\w.]+(Error|Exception)\b")
+"""How a line begins that says why the command ended."""
+
+
+class Workflow:
+    """The command on one store; started again, it goes on."""
+
+    def __init__(self, address: str, store: Path) -> None:
+        self.store = store
+        self.starts = 0
+        self.started_s = self.progress_s = time.monotonic()
+        self._command = [sys.executable, "-m", "workflows.reproduce_table2", "--pairs", "en-de"]
+        self._command += ["--address", address, "--store", str(store)]
+        self._command += [word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")]
+        self._seen: set[str] = set()
+        self._process: subprocess.Popen[bytes] | None = None
+        store.mkdir(parents=True)
+
+    def start(self) -> None:
+        """Starts the command; what it prints goes to `log`."""
+        self.starts += 1
+        self.started_s = time.monotonic()
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                self._command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+            )
+
+    @property
+    def log(self) -> Path:
+        """What the process at work, or the last one, has printed."""
+        return self.store / f"driver-{self.starts}.log"
+
+    @property
+    def status(self) -> int | None:
+        """Exit status, negative after a signal; None while it runs."""
+        assert self._process
+        return self._process.poll()
+
+    @property
+    def process(self) -> psutil.Process:
+        """The driver."""
+        assert self._process
+        return psutil.Process(self._process.pid)
+
+    @property
+    def last_error(self) -> str:
+        """The line printed last that names an error, or else the last one."""
+        lines = self.log.read_text(errors="replace").strip().split("\n")
+        return next((line for line in reversed(lines) if ERROR.match(line)), lines[-1])[:200]
+
+    def look(self) -> None:
+        """Sets `progress_s`, when something came to be in the store that was not there before."""
+        found = {name for name in self._names() if name not in self._seen}
+        if found:
+            self._seen |= found
+            self.progress_s = time.monotonic()
+
+    def _names(self) -> set[str]:
+        names = set()
+        # Unlike Path.rglob, walk takes no harm from folders that vanish meanwhile.
+        for folder, folders, files in os.walk(self.store / "store"):
+            folders[:] = [name for name in folders if name not in NOT_A_SIGN]
+            names |= {os.path.join(folder, name) for name in files}
+        return names
+
+    def stop(self) -> None:
+        """Ends the command if it runs."""
+        if self._process and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()

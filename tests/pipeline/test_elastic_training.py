@@ -1,0 +1,151 @@
+"""Training with `--workers 1:2` on a real cluster of two nodes, one of which comes and goes: the same bits in the end.
+
+pytest -m slow tests/pipeline/test_elastic_training.py
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+from ray.cluster_utils import Cluster
+from tiny_training import PIECES
+
+from pipeline.artifacts import EncodedDataset, publish
+from pipeline.checkpoints import find_damage, list_folders
+from pipeline.settings import TrainingSettings
+from pipeline.training_loop import Training
+from pipeline.worker_group import WorkerGroup
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.usefixtures("one_thread")]
+
+PATIENCE_S = 180
+DEADLINE_S = 30
+"""What the node that is to be taken away is given."""
+SETTINGS = f"""
+vocabulary.size = {PIECES}
+[recipes.base.training]
+model = {{n_layers = 2, d_model = 64, d_ff = 256, n_heads = 2, d_k = 32, d_v = 32, dropout = 0.1}}
+updates = 100000
+budget_tokens = 2400
+micro_batches = 8
+precision = "float32"
+checkpoint_updates = 200
+keep_checkpoints = 5
+validation_updates = 100000
+log_updates = 7
+device = "cpu"
+"""
+"""A logged update is a multiple of 200 once in 1 400: a checkpoint made on notice is told by its number."""
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    """A head of one CPU, to which nodes can be added."""
+    for name in [name for name in os.environ if name.startswith("RAY_")]:
+        monkeypatch.delenv(name)
+    folder = tempfile.mkdtemp(prefix="elastic-")  # short, as the path of a socket must be
+    monkeypatch.setenv("RAY_TMPDIR", folder)  # so that no other `ray.init()` finds this cluster
+    started = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    yield started
+    started.shutdown()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+class Watched:
+    """A training by the command line on a cluster, as it looks from its folder."""
+
+    def __init__(self, dataset: EncodedDataset, cluster: Cluster, folder: Path) -> None:
+        self.folder = folder / ".making-out"
+        config = folder / "settings.toml"
+        config.write_text(SETTINGS)
+        options = ["--workers", "1:2", "--exact-reduction", "--config", str(config), "--address", cluster.address]
+        command = [sys.executable, "-m", "workflows.cli", "train", str(dataset.folder), "--out", str(folder / "out")]
+        self.driver = subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL)
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Metrics written so far."""
+        path = self.folder / "metrics.jsonl"
+        return [json.loads(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else []
+
+    def until(self, happened: Callable[[], Any], what: str) -> Any:
+        """What `happened` gives as soon as it gives something."""
+        began_s = time.monotonic()
+        while not (found := happened()):
+            assert self.driver.poll() is None, f"the driver ended while waiting for {what}"
+            assert time.monotonic() - began_s < PATIENCE_S, f"waited in vain for {what}"
+            time.sleep(0.2)
+        print(f"{what}: after {time.monotonic() - began_s:.0f} s, update {self.lines()[-1]['update']}")
+        return found
+
+    def until_workers(self, workers: int, after: int) -> int:
+        """The update that so many workers have come to, later than `after`."""
+
+        def came() -> int:
+            newest = self.lines()[-1:]
+            return (
+                newest[0]["update"] if newest and newest[0]["workers"] == workers and newest[0]["update"] > after else 0
+            )
+
+        update: int = self.until(came, f"{workers} workers at work")
+        return update
+
+
+def test_nodes_come_and_go_and_the_weights_do_not_tell(
+    cluster: Cluster, dataset: EncodedDataset, tmp_path: Path
+) -> None:
+    """Two workers; a node killed: one goes on; a node back: two; on its notice a checkpoint, then one."""
+
+    def copied(folder: Path) -> EncodedDataset:
+        shutil.copytree(dataset.folder, folder, dirs_exist_ok=True)
+        return EncodedDataset(folder)
+
+    node = cluster.add_node(num_cpus=1)
+    training = Watched(publish(tmp_path / "dataset", copied, {}), cluster, tmp_path)
+    try:
+        update = training.until_workers(2, after=205)
+        cluster.remove_node(node, allow_graceful=False)
+        update = training.until_workers(1, after=update)
+        node = cluster.add_node(num_cpus=1)
+        update = training.until_workers(2, after=update)
+
+        drain = ["--node-id", node.node_id, "--reason", "DRAIN_NODE_REASON_PREEMPTION", "--reason-message", "test"]
+        drain += ["--deadline-remaining-seconds", str(DEADLINE_S)]
+        ray_command = Path(sys.executable).with_name("ray")
+        subprocess.run([ray_command, "drain-node", "--address", cluster.address, *drain], check=True)
+        began_s = time.monotonic()
+
+        def on_notice() -> Path | None:
+            made = [path for path in list_folders(training.folder / "checkpoints") if int(path.name) % 200]
+            return made[-1] if made else None
+
+        checkpoint: Path = training.until(on_notice, "a checkpoint on notice")
+        assert time.monotonic() - began_s < DEADLINE_S
+        training.until_workers(1, after=int(checkpoint.name))
+    finally:
+        training.driver.terminate()
+        training.driver.wait(60)
+    newest = [path for path in list_folders(training.folder / "checkpoints") if find_damage(path) is None][-1]
+    assert newest >= checkpoint
+    update = int(newest.name)
+    described = json.loads((newest / "state.json").read_text())["identity"]
+    described.pop("dataset")
+    (tmp_path / "alone").mkdir()
+    undisturbed = Training(WorkerGroup(), dataset, TrainingSettings(**described), tmp_path / "alone")
+    with undisturbed.writer:
+        undisturbed.resume()
+        undisturbed.train(until=update)
+    weights = safetensors.torch.load_file(newest / "model.safetensors")
+    alone = undisturbed.step.master.state_dict()
+    assert weights.keys() == alone.keys()
+    assert all(torch.equal(weights[name], alone[name]) for name in weights)
+    print(f"{update} updates: the weights are those of one worker left in peace, bit by bit")

@@ -1,0 +1,180 @@
+"""Locks between real processes, and with owners on other hosts, whose files are written as those would write them."""
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import locks
+from pipeline.locks import DEAD_S, Lock, Owner, wait_for
+
+SPAWN = multiprocessing.get_context("spawn")
+TAKES = 15
+
+
+@contextmanager
+def _holder(target: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that has the lock until a line arrives on its standard input."""
+    script = (
+        "import sys; from pathlib import Path; from pipeline.locks import Lock\n"
+        "with Lock(Path(sys.argv[1]), 'train') as lock:\n"
+        "    print(lock.take(), flush=True); sys.stdin.readline()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, str(target)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout
+        assert process.stdout.readline() == "None\n"
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _write(lock: Lock, age_s: float, **differing: Any) -> Owner:
+    """The lock of an owner on another host, renewed `age_s` ago."""
+    told = {
+        "host": "far",
+        "machine": "far away",
+        "pid": os.getpid(),
+        "process_started": 1,
+        "token": "t",
+        "task": "train",
+    }
+    lock.path.parent.mkdir(exist_ok=True)
+    lock.path.write_text(json.dumps({**told, "since": time.time() - age_s, **differing}))
+    os.utime(lock.path, (time.time() - age_s,) * 2)
+    return Owner(**json.loads(lock.path.read_text()))
+
+
+def test_a_living_owner_is_named_and_waited_for(tmp_path: Path) -> None:
+    """The lock goes over when its owner, another process, releases it; nothing of it is left at the end."""
+    with _holder(tmp_path / "a") as holder, Lock(tmp_path / "a", "train") as lock:
+        owner = lock.take()
+        assert owner is not None
+        assert (owner.pid, owner.task) == (holder.pid, "train")
+        assert str(owner).startswith(f"pid {holder.pid} on host {os.uname().nodename} since ")
+        assert not lock.is_ours()
+        waiting = SPAWN.Process(target=wait_for, args=(lock.path, owner))
+        waiting.start()
+        waiting.join(4)
+        assert waiting.is_alive()
+        assert holder.stdin
+        holder.stdin.write("\n")
+        holder.stdin.flush()
+        waiting.join(20)
+        assert waiting.exitcode == 0
+        assert lock.take() is None
+        assert lock.is_ours()
+    assert [path.name for path in lock.path.parent.iterdir()] == ["guard"]
+    assert not lock.is_ours()
+
+
+def test_the_lock_of_a_killed_process_is_taken_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """After SIGKILL, at once, whether the process has been waited for (no zombie any more) or not; it is logged."""
+    for reaped in (False, True):
+        with _holder(tmp_path / "a") as holder:
+            owner = Lock(tmp_path / "a", "train").take()
+            assert owner is not None
+            os.kill(holder.pid, signal.SIGKILL)
+            if reaped:
+                holder.wait()
+            wait_for(Lock(tmp_path / "a", "").path, owner)
+            with Lock(tmp_path / "a", "train again") as lock:
+                assert lock.take() is None
+        assert f"the lock on a (train) is taken over from pid {holder.pid} on host" in caplog.text
+
+
+def test_a_later_process_of_the_same_number_is_not_the_owner(tmp_path: Path) -> None:
+    """The process started at another time than the lock says."""
+    with Lock(tmp_path / "a", "train") as lock:
+        _write(lock, 0, machine=locks._machine())
+        assert lock.take() is None
+
+
+def test_owners_on_other_hosts_live_as_long_as_they_are_heard_of(tmp_path: Path) -> None:
+    """A lock renewed less than a minute ago, by the file system's clock, is respected; an older one is not."""
+    with Lock(tmp_path / "a", "train") as lock:
+        fresh = _write(lock, DEAD_S - 30)
+        assert lock.take() == fresh
+        waiting = SPAWN.Process(target=wait_for, args=(lock.path, fresh))
+        waiting.start()
+        waiting.join(4)
+        assert waiting.is_alive()
+        old = _write(lock, DEAD_S + 30)
+        waiting.join(20)
+        assert waiting.exitcode == 0
+        wait_for(lock.path, old)
+        assert lock.take() is None
+
+
+def test_a_broken_lock_file_is_respected_for_a_minute(tmp_path: Path) -> None:
+    """What a power failure may leave: nobody knows whose it was."""
+    with Lock(tmp_path / "a", "train") as lock:
+        _write(lock, 0)
+        lock.path.write_text("")
+        owner = lock.take()
+        assert owner is not None
+        assert owner.host == "unknown"
+        os.utime(lock.path, (time.time() - DEAD_S - 30,) * 2)
+        assert lock.take() is None
+
+
+def test_an_owner_is_heard_of_and_notices_what_it_has_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is renewed while the lock is held; taken over by another host, it is neither renewed nor removed."""
+    monkeypatch.setattr(locks, "HEARTBEAT_S", 0.05)
+    with Lock(tmp_path / "a", "train") as lock:
+        assert lock.take() is None
+        os.utime(lock.path, (0, 0))
+        end_s = time.monotonic() + 10
+        while lock.path.stat().st_mtime == 0:
+            assert time.monotonic() < end_s
+            time.sleep(0.05)
+        _write(lock, 30)
+        assert not lock.is_ours()
+        then = lock.path.stat().st_mtime
+        time.sleep(0.5)
+        assert lock.path.stat().st_mtime == then
+    assert lock.path.exists()
+
+
+def _take_often(target: Path, log: Path) -> None:
+    for _ in range(TAKES):
+        with Lock(target, "race") as lock:
+            while lock.take():
+                time.sleep(0.001)
+            for word in ("in", "out"):
+                with log.open("a") as file:
+                    file.write(f"{word} {os.getpid()}\n")
+                time.sleep(0.002)
+
+
+def test_many_race_and_one_has_it_at_a_time(tmp_path: Path) -> None:
+    """Six processes take the lock fifteen times each: no two are ever inside together."""
+    racers = [SPAWN.Process(target=_take_often, args=(tmp_path / "a", tmp_path / "log")) for _ in range(6)]
+    for racer in racers:
+        racer.start()
+    for racer in racers:
+        racer.join(120)
+        assert racer.exitcode == 0
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert len(lines) == 6 * TAKES * 2
+    for entered, left in zip(lines[::2], lines[1::2], strict=True):
+        assert (entered.split()[0], left.split()[0]) == ("in", "out")
+        assert entered.split()[1] == left.split()[1]
+
+
+def test_many_race_for_a_dead_owners_lock_and_one_gets_it(tmp_path: Path) -> None:
+    """Six processes find the same dead owner: taking over is one act, so they come one after the other, too."""
+    _write(Lock(tmp_path / "a", ""), DEAD_S + 30)
+    test_many_race_and_one_has_it_at_a_time(tmp_path)
