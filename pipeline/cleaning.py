@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from pipeline.artifacts import Context, Corpus, Shard
-from pipeline.corpora.aligned import write_shards
+from pipeline.corpora.aligned import move_shards, write_shards
 from pipeline.errors import UserError
 from pipeline.lines import read_pairs
 from pipeline.settings import CleaningSettings
@@ -33,13 +33,9 @@ def clean(context: Context, corpus: Corpus, settings: CleaningSettings) -> Corpu
     parts = [Corpus(context.folder / "parts" / f"{i:05d}") for i in range(len(shards))]
     splits: dict[str, list[int]] = {split: [] for split in corpus.splits}
     counts: Counter[str] = Counter()
-    (context.folder / "train").mkdir()
     calls = [(shard, part, languages, settings) for shard, part in zip(shards, parts, strict=True)]
     for done, (sizes, counted) in enumerate(context.map(clean_shard, calls)):
-        for i, number in enumerate(range(len(splits["train"]), len(splits["train"]) + len(sizes))):
-            for language in languages:
-                parts[done].shard_path("train", i, language).rename(cleaned.shard_path("train", number, language))
-        splits["train"] += sizes
+        move_shards(parts[done], cleaned, "train", languages, sizes, splits["train"])
         counts += counted
         context.progress(done + 1, len(shards), "shards")
     shutil.rmtree(context.folder / "parts", ignore_errors=True)

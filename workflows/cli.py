@@ -68,6 +68,7 @@ def prepare(
     pair = pair or next(iter(chosen.corpora))
     if pair not in chosen.corpora:
         raise UserError(f"--pair {pair}: the profile has {', '.join(chosen.corpora)}")
+    chosen = chosen.for_pair(pair)
     folder = out.absolute()
 
     def into(name: str, step: Step) -> Step:
@@ -112,7 +113,7 @@ def train(
         changes.append(f"recipes.{model}.training.workers={workers}")
     if exact_reduction:
         changes.append(f"recipes.{model}.training.exact_reduction=true")
-    chosen = load_profile(profile, config=config, overrides=changes)
+    chosen = load_profile(profile, config=config, overrides=changes).for_pair("-".join(described["languages"]))
     training = _recipe(chosen, model).training
     step = Step("train", stages.TRAIN, (encoded, training), out=out.absolute())
     run([step], out.absolute().parent, [view(console)], address)

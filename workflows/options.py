@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 ProfileOption = Annotated[
-    str | None, typer.Option("--profile", help="embedded or multi30k.  [default: embedded, or what --config names]")
+    str | None,
+    typer.Option("--profile", help="embedded, multi30k or wmt14.  [default: embedded, or what --config names]"),
 ]
 DataOption = Annotated[
     Path | None, typer.Option("--data", help="Folder with the profile's files, instead of a download.")

@@ -20,6 +20,7 @@ from model.config import BASE, BIG, OptimizerConfig, TransformerConfig
 from pipeline.corpora.embedded import EmbeddedSettings
 from pipeline.corpora.files import FilesSettings
 from pipeline.corpora.multi30k import Multi30kSettings
+from pipeline.corpora.wmt14 import Wmt14Settings
 from pipeline.errors import UserError
 from pipeline.settings import (
     AveragingSettings,
@@ -33,7 +34,7 @@ from pipeline.settings import (
 )
 
 SettingsT = TypeVar("SettingsT", bound=Settings)
-OPEN = "grid.rows."
+OPEN = ("grid.rows.", "pairs.")
 """Where a user's keys are new ones."""
 
 
@@ -72,7 +73,7 @@ class Profile(Settings):
     name: str
     data: str = layout("text of the user's own")
     """What the text is, in a few words for the table."""
-    corpora: dict[str, EmbeddedSettings | Multi30kSettings | FilesSettings]
+    corpora: dict[str, EmbeddedSettings | Multi30kSettings | Wmt14Settings | FilesSettings]
     """Language pair, e.g. "en-de", to its text."""
     cleaning: CleaningSettings = CleaningSettings()
     vocabulary: VocabularySettings = VocabularySettings()
@@ -82,6 +83,16 @@ class Profile(Settings):
     grid: Grid = Grid()
     """Table 3; `vocabulary.size` holds for it too."""
     decoding: DecodingSettings = DecodingSettings()
+    pairs: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Language pair to what differs for it, e.g. {"en-fr": {"vocabulary": {"size": 32_000}}}."""
+
+    def for_pair(self, pair: str) -> "Profile":
+        """The profile with what differs for a language pair. Raises UserError where it names no setting."""
+        if not self.pairs.get(pair):
+            return self
+        described = _described(self) | {"corpora": self.corpora}
+        _merge(described, self.pairs[pair], where=f"pairs.{pair}")
+        return checked(Profile, **described | {"pairs": {}})
 
     @model_validator(mode="after")
     def _one_vocabulary_size(self) -> "Profile":
@@ -183,7 +194,22 @@ MULTI30K = Profile(
 )
 """Real text on one machine."""
 
-PROFILES = {profile.name: profile for profile in (EMBEDDED, MULTI30K)}
+WMT14 = Profile(
+    name="wmt14",
+    data="WMT 2014",
+    corpora={"en-de": Wmt14Settings(target="de"), "en-fr": Wmt14Settings(target="fr")},
+    recipes={
+        "base": Recipe(),
+        "big": Recipe(
+            training=TrainingSettings(model=BIG, updates=300_000, keep_checkpoints=20),
+            averaging=AveragingSettings(last=20),
+        ),
+    },
+    pairs={"en-fr": {"vocabulary": {"size": 32_000}, "recipes": {"big": {"training": {"model": {"dropout": 0.1}}}}}},
+)
+"""The paper (§5, §6.1), nothing scaled down."""
+
+PROFILES = {profile.name: profile for profile in (EMBEDDED, MULTI30K, WMT14)}
 
 
 def load_profile(
@@ -203,10 +229,8 @@ def load_profile(
     chosen = name or profile_name or EMBEDDED.name
     if chosen not in PROFILES:
         raise UserError(f"there is no profile {chosen!r}; choose one of {', '.join(PROFILES)}")
-    described = PROFILES[chosen].model_dump()
-    for trained in [*described["recipes"].values(), described["grid"]]:
-        trained["training"]["model"]["vocabulary_size"] = BASE.vocabulary_size  # follows vocabulary.size again
-    _merge(described, changes, where=str(config))
+    described = _described(PROFILES[chosen])
+    _change(described, changes, where=str(config))
     if data is not None:
         readable = {pair: corpus for pair, corpus in described["corpora"].items() if "data" in corpus}
         if not readable:
@@ -227,23 +251,27 @@ def load_profile(
         for parent in parents:
             inner = inner.setdefault(parent, {})
         inner[last] = _value(value.strip())
-        _merge(described, nested, where=f"--set {override}")
+        _change(described, nested, where=f"--set {override}")
+    for pair, corpus in described["corpora"].items():
+        if not isinstance(corpus, Settings):  # of the profile's own kind: no other would explain what is wrong with it
+            kind = type(PROFILES[chosen].corpora[pair])
+            described["corpora"][pair] = checked(kind, within=f"corpora.{pair}.", **corpus)
     return checked(Profile, **described)
 
 
-def checked(settings: type[SettingsT], **values: Any) -> SettingsT:
-    """Settings of the given values. Raises UserError where they do not validate."""
+def checked(settings: type[SettingsT], within: str = "", **values: Any) -> SettingsT:
+    """Settings of the given values. Raises UserError, calling them `within...`, where they do not validate."""
     try:
         return settings(**values)
     except ValidationError as error:
-        raise UserError(one_line(error)) from None
+        raise UserError(one_line(error, within)) from None
 
 
-def one_line(error: ValidationError) -> str:
+def one_line(error: ValidationError, within: str = "") -> str:
     """What pydantic found wrong, first mistake first, on one line."""
     mistakes = []
     for mistake in error.errors():
-        where = ".".join(str(part) for part in mistake["loc"]) or "settings"
+        where = within + ".".join(str(part) for part in mistake["loc"]) or "settings"
         mistakes.append(f"{where}: {mistake['msg'].removeprefix('Value error, ')}")
     return "; ".join(mistakes)
 
@@ -263,6 +291,30 @@ def _value(text: str) -> Any:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
+
+
+def _described(profile: Profile) -> dict[str, Any]:
+    """A profile as nested dictionaries, to be changed."""
+    described = profile.model_dump()
+    for trained in [*described["recipes"].values(), described["grid"]]:
+        trained["training"]["model"]["vocabulary_size"] = BASE.vocabulary_size  # follows vocabulary.size again
+    return described
+
+
+def _change(described: dict[str, Any], changes: Mapping[str, Any], where: str) -> None:
+    """Merges a user's changes, which hold for all language pairs unless made below `pairs`. Raises UserError."""
+    for difference in described["pairs"].values():
+        _forget(difference, changes)
+    _merge(described, changes, where)
+
+
+def _forget(difference: dict[str, Any], changes: Mapping[str, Any]) -> None:
+    """Removes, in place, what `changes` names."""
+    for key, value in changes.items():
+        if isinstance(difference.get(key), dict) and isinstance(value, Mapping):
+            _forget(difference[key], value)
+        else:
+            difference.pop(key, None)
 
 
 def _merge(settings: dict[str, Any], changes: Mapping[str, Any], where: str, path: str = "") -> None:

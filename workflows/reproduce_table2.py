@@ -2,6 +2,7 @@
 
 python -m workflows.reproduce_table2                                      # generated text, minutes
 python -m workflows.reproduce_table2 --profile multi30k --data DIR        # real text, small
+python -m workflows.reproduce_table2 --profile wmt14 --address auto       # the paper's text and settings
 python -m workflows.reproduce_table2 --plan                               # what is cached, what is to run
 """
 
@@ -46,7 +47,7 @@ def cells_of(profile: Profile, pairs: Collection[str], models: Collection[str]) 
         text = stages.prepared(profile, pair)
         substituted = stages.word_by_word(pair, profile.corpora[pair], text.corpus)
         for model in models:
-            recipe = profile.recipes[model]
+            recipe = profile.for_pair(pair).recipes[model]
             training = stages.TRAIN(f"train {pair} {model}", text.dataset, recipe.training)
             inputs = stages.evaluated(
                 text, model, training, recipe.averaging, profile.decoding, word_by_word=substituted
@@ -95,7 +96,7 @@ def main(
         TrackedModel(
             f"{cell.pair} {cell.model}",
             cell.training,
-            chosen.recipes[cell.model].model_dump(mode="json"),
+            chosen.for_pair(cell.pair).recipes[cell.model].model_dump(mode="json"),
             {"pair": cell.pair, "model": cell.model, "profile": chosen.name},
         )
         for cell in cells

@@ -143,6 +143,7 @@ def main(
     pair = pair or next(iter(chosen_profile.corpora))
     if pair not in chosen_profile.corpora:
         raise UserError(f"--pair {pair}: the profile has {', '.join(chosen_profile.corpora)}")
+    chosen_profile = chosen_profile.for_pair(pair)
     text = stages.prepared(chosen_profile, pair)
     trials = trials_of(text, rows(chosen_profile.grid, asked), seeds, chosen_profile.decoding)
     if plan:

@@ -5,7 +5,7 @@ from typing import Any
 
 from pipeline import averaging, cleaning, costs, decoding, encoding, perplexity, scoring, training, vocabulary
 from pipeline.artifacts import Checkpoint, Corpus, EncodedDataset, Hypotheses, Scores, TrainingRun, Vocabulary
-from pipeline.corpora import embedded, files, multi30k
+from pipeline.corpora import embedded, files, multi30k, wmt14
 from pipeline.settings import AveragingSettings, DecodingSettings, Settings
 from workflows.dag import Stage, Step
 from workflows.measured import MeasuredInputs
@@ -13,6 +13,7 @@ from workflows.profiles import Profile
 
 GENERATE = Stage(embedded.generate, Corpus, cpus=0)
 READ_MULTI30K = Stage(multi30k.read, Corpus)
+READ_WMT14 = Stage(wmt14.read, Corpus, cpus=0)
 READ_FILES = Stage(files.read, Corpus)
 SUBSTITUTE = Stage(embedded.substitute, Hypotheses)
 CLEAN = Stage(cleaning.clean, Corpus, cpus=0)
@@ -38,6 +39,7 @@ class Prepared:
 
 def prepared(profile: Profile, pair: str) -> Prepared:
     """From text to token ids: what all models of a pair are trained on."""
+    profile = profile.for_pair(pair)
     text = corpus(pair, profile.corpora[pair])
     clean = CLEAN(f"clean {pair}", text, profile.cleaning)
     learned = LEARN_VOCABULARY(f"vocabulary {pair}", clean, profile.vocabulary)
@@ -79,6 +81,8 @@ def corpus(pair: str, settings: Settings) -> Step:
             return GENERATE(f"generate {pair}", settings)
         case multi30k.Multi30kSettings():
             return READ_MULTI30K(f"read {pair}", settings)
+        case wmt14.Wmt14Settings():
+            return READ_WMT14(f"read {pair}", settings)
         case files.FilesSettings():
             return READ_FILES(f"read {pair}", settings)
     raise TypeError(f"no stage reads {type(settings).__name__}")

@@ -64,6 +64,8 @@ def duration(seconds: float) -> str:
 def _figures(progress: dict[str, Any]) -> str:
     """The figures that a progress event carries, e.g. `5 120 tokens/s  loss 2.31`."""
     told = [f"{progress['tokens_s']:,.0f} tokens/s".replace(",", " ")] if progress.get("tokens_s") else []
+    if progress.get("mb_s"):
+        told.append(f"{progress['mb_s']:.1f} MB/s")
     if "loss" in progress:
         told.append(f"loss {progress['loss']:.2f}")
     return "  ".join(told)

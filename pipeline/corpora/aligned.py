@@ -44,6 +44,17 @@ def write_shards(
     return sizes
 
 
+def move_shards(
+    of: Corpus, to: Corpus, split: str, languages: tuple[str, str], sizes: Sequence[int], into: list[int]
+) -> None:
+    """Moves a split's shards, of `sizes` pairs, behind those of another corpus, of the sizes `into`, which grow."""
+    (to.folder / split).mkdir(parents=True, exist_ok=True)
+    for number in range(len(sizes)):
+        for language in languages:
+            of.shard_path(split, number, language).rename(to.shard_path(split, len(into) + number, language))
+    into += sizes
+
+
 def content_sha256(path: Path) -> str:
     """sha256 of a file, computed once for as long as its size and time of change stay. Raises UserError."""
     try:

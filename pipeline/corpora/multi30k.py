@@ -82,7 +82,7 @@ def _download(names: list[str], folder: Path, base_url: str) -> None:
         size_bytes, sha256 = FILES[name]
         url = base_url.rstrip("/") + "/" + name
         advice = "check the network, or pass --data DIR with the Multi30k files"
-        fetch(url, folder / name, size_bytes=size_bytes, sha256=sha256, otherwise=advice)
+        fetch([url], folder / name, size_bytes=size_bytes, checksum=f"sha256:{sha256}", otherwise=advice)
 
 
 def _splits(settings: Multi30kSettings) -> dict[str, tuple[str, str]]:

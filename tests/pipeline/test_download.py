@@ -2,146 +2,222 @@
 
 import hashlib
 import random
-import threading
+import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from range_server import RangeServer, serving
 
-from pipeline.download import fetch
+from pipeline.download import fetch, mismatch
 from pipeline.errors import UserError
 
 CONTENT = random.Random(1).randbytes(300_000)
-
-
-class Server(ThreadingHTTPServer):
-    """Serves CONTENT; `cut_bytes` ends an answer early, `ranges` False ignores the Range header."""
-
-    cut_bytes: int | None = None
-    ranges = True
-    status = 200
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.asked: list[str | None] = []
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/file"
-
-
-class Handler(BaseHTTPRequestHandler):
-    """Answers as the server's fields say."""
-
-    server: Server
-
-    def do_GET(self) -> None:
-        asked = self.headers["Range"]
-        self.server.asked.append(asked)
-        begin = int(asked.removeprefix("bytes=").rstrip("-")) if asked and self.server.ranges else 0
-        self.send_response(206 if begin and self.server.status == 200 else self.server.status)
-        self.send_header("Content-Length", str(len(CONTENT) - begin))
-        self.end_headers()
-        end = len(CONTENT) if self.server.cut_bytes is None else begin + self.server.cut_bytes
-        self.wfile.write(CONTENT[begin:end])
-
-    def log_message(self, format: str, *arguments: object) -> None:
-        """Says nothing."""
+SHA256 = "sha256:" + hashlib.sha256(CONTENT).hexdigest()
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    """A running server."""
-    with Server() as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+def server(tmp_path: Path) -> Iterator[RangeServer]:
+    """Serves CONTENT as /file."""
+    (tmp_path / "served").mkdir()
+    (tmp_path / "served" / "file").write_bytes(CONTENT)
+    with serving(tmp_path / "served") as server:
         yield server
-        server.shutdown()
 
 
-def get(url: str, path: Path, sha256: str = hashlib.sha256(CONTENT).hexdigest(), attempts: int = 3) -> None:
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    """Where the file is to be, in an empty folder."""
+    (tmp_path / "here").mkdir()
+    return tmp_path / "here" / "file"
+
+
+def get(
+    server: RangeServer | str,
+    target: Path,
+    *mirrors: str,
+    size_bytes: int | None = len(CONTENT),
+    checksum: str | None = SHA256,
+    timeout_s: float = 5,
+) -> None:
     """`fetch` of CONTENT without long pauses."""
+    url = server if isinstance(server, str) else f"{server.url}/file"
     fetch(
-        url,
-        path,
-        size_bytes=len(CONTENT),
-        sha256=sha256,
+        [url, *mirrors],
+        target,
+        size_bytes=size_bytes,
+        checksum=checksum,
         otherwise="pass --data DIR",
-        attempts=attempts,
+        attempts=3,
         pause_s=0.001,
-        timeout_s=5,
+        timeout_s=timeout_s,
     )
 
 
-def test_a_whole_file_arrives(server: Server, tmp_path: Path) -> None:
+def ranges(server: RangeServer) -> list[str | None]:
+    """The Range headers so far."""
+    return [asked for _, asked in server.asked]
+
+
+def test_a_whole_file_arrives(server: RangeServer, target: Path) -> None:
     """One request, and no partial file stays."""
-    get(server.url, tmp_path / "file")
-    assert (tmp_path / "file").read_bytes() == CONTENT
-    assert server.asked == [None]
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    get(server, target)
+    assert target.read_bytes() == CONTENT
+    assert ranges(server) == [None]
+    assert [path.name for path in target.parent.iterdir()] == ["file"]
 
 
-def test_a_cut_download_is_continued_where_it_broke(server: Server, tmp_path: Path) -> None:
-    """A link that dies again and again is no failure as long as each attempt brings something."""
+@pytest.mark.parametrize("known", [True, False])
+def test_a_cut_download_is_continued_where_it_broke(server: RangeServer, target: Path, known: bool) -> None:
+    """A link that dies again and again is no failure as long as each attempt brings something.
+
+    Where no size is published, the server's own tells that more is to come.
+    """
     server.cut_bytes = 70_000
-    get(server.url, tmp_path / "file")
-    assert (tmp_path / "file").read_bytes() == CONTENT
-    assert server.asked == [None, "bytes=70000-", "bytes=140000-", "bytes=210000-", "bytes=280000-"]
+    get(server, target, **({} if known else {"size_bytes": None, "checksum": None}))
+    assert target.read_bytes() == CONTENT
+    assert ranges(server) == [None, "bytes=70000-", "bytes=140000-", "bytes=210000-", "bytes=280000-"]
 
 
-def test_the_partial_file_of_an_earlier_run_is_continued(server: Server, tmp_path: Path) -> None:
-    """Nothing that arrived is fetched twice."""
-    (tmp_path / "file.part").write_bytes(CONTENT[:1000])
-    get(server.url, tmp_path / "file")
-    assert server.asked == ["bytes=1000-"]
-    assert (tmp_path / "file").read_bytes() == CONTENT
+def test_a_link_that_falls_silent_is_dropped_and_continued(server: RangeServer, target: Path) -> None:
+    """A server that sends nothing for `timeout_s` is asked for the rest anew."""
+    server.cut_bytes, server.stalls = 200_000, 1
+    get(server, target, timeout_s=0.3)
+    assert target.read_bytes() == CONTENT
+    assert ranges(server) == [None, "bytes=200000-"]
 
 
-def test_a_server_without_ranges_starts_again(server: Server, tmp_path: Path) -> None:
+def test_a_slow_link_is_waited_for(server: RangeServer, target: Path) -> None:
+    """The time limit is for silence, not for the whole file."""
+    server.pause_s = 0.04
+    began = time.monotonic()
+    get(server, target, timeout_s=0.3)
+    assert time.monotonic() - began > 2 * 0.3
+    assert ranges(server) == [None]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_the_partial_file_of_an_earlier_run_is_continued(server: RangeServer, target: Path, known: bool) -> None:
+    """Nothing that arrived is fetched twice, also where nothing is missing but the last step."""
+    changes = {} if known else {"size_bytes": None, "checksum": None}
+    part = target.with_name("file.part")
+    part.write_bytes(CONTENT[:1000])
+    get(server, target, **changes)
+    assert ranges(server) == ["bytes=1000-"]
+    assert target.read_bytes() == CONTENT
+    target.rename(part)
+    get(server, target, **changes)
+    assert target.read_bytes() == CONTENT
+    assert ranges(server)[1:] == ([] if known else ["bytes=300000-"])
+
+
+def test_a_server_without_ranges_starts_again(server: RangeServer, target: Path) -> None:
     """Its whole answer replaces the partial file instead of being appended."""
     server.ranges = False
-    (tmp_path / "file.part").write_bytes(CONTENT[:1000])
-    get(server.url, tmp_path / "file")
-    assert server.asked == ["bytes=1000-"]
-    assert (tmp_path / "file").read_bytes() == CONTENT
+    target.with_name("file.part").write_bytes(CONTENT[:1000])
+    get(server, target)
+    assert ranges(server) == ["bytes=1000-"]
+    assert target.read_bytes() == CONTENT
 
 
-def test_a_wrong_partial_file_is_thrown_away(server: Server, tmp_path: Path) -> None:
-    """What was left from another file does not spoil the download for good."""
-    (tmp_path / "file.part").write_bytes(b"x" * 1000)
-    get(server.url, tmp_path / "file")
-    assert (tmp_path / "file").read_bytes() == CONTENT
-
-
-def test_a_wrong_hash_leaves_no_file(server: Server, tmp_path: Path) -> None:
-    """Content that is not the published one is never used, and asking again would not help."""
-    with pytest.raises(UserError, match=r"not the file expected .*; pass --data DIR"):
-        get(server.url, tmp_path / "file", sha256="0" * 64)
-    assert list(tmp_path.iterdir()) == []
-    assert server.asked == [None]
-
-
-def test_a_missing_page_is_told_at_once(server: Server, tmp_path: Path) -> None:
-    """404 is not retried; 503 is."""
-    server.status = 404
-    with pytest.raises(UserError, match=r"HTTP 404 Not Found; pass --data DIR"):
-        get(server.url, tmp_path / "file")
-    assert len(server.asked) == 1
-    server.status = 503
-    with pytest.raises(UserError, match="HTTP 503"):
-        get(server.url, tmp_path / "file")
+def test_a_server_without_ranges_that_always_breaks_is_given_up(server: RangeServer, target: Path) -> None:
+    """Each attempt brings the same beginning: that is no progress."""
+    server.ranges, server.cut_bytes = False, 70_000
+    with pytest.raises(UserError, match="ended after 70000 of 300000 bytes"):
+        get(server, target)
     assert len(server.asked) == 1 + 3
 
 
-def test_no_server_is_one_clear_line(tmp_path: Path) -> None:
+def test_a_server_that_refuses_a_range_is_asked_for_all(server: RangeServer, target: Path) -> None:
+    """416 for a good beginning: the partial file goes, the whole one comes."""
+    server.ranges = 416
+    target.with_name("file.part").write_bytes(CONTENT[:1000])
+    get(server, target)
+    assert ranges(server) == ["bytes=1000-", None]
+    assert target.read_bytes() == CONTENT
+
+
+def test_a_server_that_tells_no_size_is_believed_at_its_end(server: RangeServer, target: Path) -> None:
+    """Without a size from anywhere, the end of the answer is the end of the file."""
+    server.lengths = False
+    get(server, target, size_bytes=None, checksum=None)
+    assert target.read_bytes() == CONTENT
+
+
+def test_a_wrong_partial_file_is_thrown_away(server: RangeServer, target: Path) -> None:
+    """What was left from another file does not spoil the download for good."""
+    target.with_name("file.part").write_bytes(b"x" * 1000)
+    get(server, target)
+    assert target.read_bytes() == CONTENT
+
+
+def test_a_file_damaged_on_the_way_is_fetched_once_more(server: RangeServer, target: Path) -> None:
+    """The second one is right."""
+    server.damaged = 1
+    get(server, target)
+    assert target.read_bytes() == CONTENT
+    assert ranges(server) == [None, None]
+
+
+def test_a_wrong_hash_leaves_no_file(server: RangeServer, target: Path) -> None:
+    """Content that is not the published one is fetched once more, then reported, and never used."""
+    with pytest.raises(UserError, match=r"not the file expected \(sha256 .* instead of 0{64}\); pass --data DIR"):
+        get(server, target, checksum="sha256:" + "0" * 64)
+    assert list(target.parent.iterdir()) == []
+    assert ranges(server) == [None, None]
+
+
+def test_a_wrong_size_is_told_before_the_content_comes(server: RangeServer, target: Path) -> None:
+    """A login page instead of gigabytes is seen by its length."""
+    with pytest.raises(UserError, match="300000 bytes instead of 500000"):
+        get(server, target, size_bytes=500_000)
+    assert list(target.parent.iterdir()) == []
+
+
+def test_a_missing_page_is_told_at_once(server: RangeServer, target: Path) -> None:
+    """404 is not retried; 503 is."""
+    server.status = 404
+    with pytest.raises(UserError, match=r"HTTP 404 Not Found; pass --data DIR"):
+        get(server, target)
+    assert len(server.asked) == 1
+    server.status = 503
+    with pytest.raises(UserError, match="HTTP 503"):
+        get(server, target)
+    assert len(server.asked) == 1 + 3
+
+
+def test_a_mirror_goes_on_where_the_first_server_stopped(server: RangeServer, target: Path, tmp_path: Path) -> None:
+    """What arrived from one is kept; where all fail, each is named with its reason."""
+    with serving(tmp_path / "served") as mirror:
+        server.status = 404
+        target.with_name("file.part").write_bytes(CONTENT[:1000])
+        get(server, target, f"{mirror.url}/file")
+        assert ranges(mirror) == ["bytes=1000-"]
+        assert target.read_bytes() == CONTENT
+        mirror.status = 403
+        with pytest.raises(UserError, match=rf"{server.url}/file: HTTP 404 .*; {mirror.url}/file: HTTP 403 .*--data"):
+            get(server, target.with_name("other"), f"{mirror.url}/file")
+
+
+def test_no_server_is_one_clear_line(server: RangeServer, target: Path) -> None:
     """Without a network the advice is what a user reads."""
-    with Server() as gone:
-        url = gone.url
+    with serving(target.parent) as gone:
+        url = f"{gone.url}/file"
     with pytest.raises(UserError, match=f"cannot download {url}: .*refused; pass --data DIR"):
-        get(url, tmp_path / "file")
+        get(url, target)
 
 
-def test_other_schemes_are_refused(tmp_path: Path) -> None:
+def test_other_schemes_are_refused(target: Path) -> None:
     """A URL cannot make the program read local files."""
     with pytest.raises(UserError, match="neither http"):
-        get((tmp_path / "x").as_uri(), tmp_path / "file")
+        get((target.parent / "x").as_uri(), target)
+
+
+def test_what_tells_a_file_from_the_one_expected(target: Path) -> None:
+    """Size first, then the checksum of the kind asked for; nothing where all is right or unknown."""
+    target.write_bytes(CONTENT)
+    assert mismatch(target, None, None) is None
+    assert mismatch(target, len(CONTENT), SHA256) is None
+    assert mismatch(target, None, "md5:" + hashlib.md5(CONTENT).hexdigest()) is None
+    assert mismatch(target, 5, SHA256) == "300000 bytes instead of 5"
+    assert "instead of 00" in str(mismatch(target, None, "md5:" + "0" * 32))

@@ -1,10 +1,13 @@
 """Profiles and what users change in them."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from pipeline.corpora.wmt14 import Wmt14Settings
 from pipeline.errors import UserError
+from workflows import paper
 from workflows.profiles import EMBEDDED, MULTI30K, PROFILES, load_profile
 
 
@@ -49,6 +52,44 @@ def test_a_wrong_setting_is_one_line(overrides: list[str], message: str) -> None
     with pytest.raises(UserError, match=message) as caught:
         load_profile(overrides=overrides)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("pair", ["en-de", "en-fr"])
+@pytest.mark.parametrize("name", ["base", "big"])
+def test_wmt14_is_the_paper(pair: str, name: str) -> None:
+    """Each cell of Table 2 has the paper's model, optimizer, updates, batch, averaging, vocabulary and search."""
+    profile, printed = load_profile("wmt14").for_pair(pair), paper.experiment(pair, name)
+    training, decoding = profile.recipes[name].training, profile.decoding
+    assert training.model == replace(printed.model, vocabulary_size=printed.vocabulary_size)
+    assert profile.vocabulary.size == printed.vocabulary_size
+    assert profile.recipes[name].averaging.last == printed.averaged
+    for field in ("updates", "budget_tokens", "checkpoint_minutes"):
+        assert getattr(training, field) == getattr(printed, field)
+    for field in ("warmup_steps", "learning_rate_scale", "beta_1", "beta_2", "epsilon", "label_smoothing"):
+        assert getattr(training.optimizer, field) == getattr(printed, field)
+    for field in ("beam_size", "length_penalty", "max_extra_tokens"):
+        assert getattr(decoding, field) == getattr(printed, field)
+    corpus = profile.corpora[pair]
+    assert isinstance(corpus, Wmt14Settings)
+    assert (corpus.target, corpus.test.pairs) == (pair[-2:], printed.test_sentences)
+
+
+def test_a_change_holds_for_all_pairs_unless_made_for_one() -> None:
+    """What the user sets goes before what the profile has for a language pair; the profile itself stays."""
+    for_all = load_profile("wmt14", overrides=["vocabulary.size=8000"])
+    assert {for_all.for_pair(pair).recipes["big"].training.model.vocabulary_size for pair in for_all.corpora} == {8000}
+    assert for_all.for_pair("en-fr").recipes["big"].training.model.dropout == 0.1
+    for_one = load_profile("wmt14", overrides=["vocabulary.size=8000", "pairs.en-de.vocabulary.size=9000"])
+    assert [for_one.for_pair(pair).vocabulary.size for pair in ("en-de", "en-fr")] == [9000, 8000]
+    assert load_profile("wmt14").for_pair("en-fr").vocabulary.size == 32_000
+    with pytest.raises(UserError, match=r"pairs.en-de: there is no setting 'vocabulary.siz'"):
+        load_profile("wmt14", overrides=["pairs.en-de.vocabulary.siz=9000"]).for_pair("en-de")
+
+
+def test_a_wrong_corpus_setting_is_told_of_the_profile_s_own_corpus() -> None:
+    """Not of each kind of corpus there is."""
+    with pytest.raises(UserError, match=r"^corpora.en-de.target: Input should be 'de' or 'fr'$"):
+        load_profile("wmt14", overrides=["corpora.en-de.target=es"])
 
 
 def test_a_wrong_profile_config_or_data_is_one_line(tmp_path: Path) -> None:

@@ -1,0 +1,191 @@
+"""WMT14 from the official archives: the paper's 4.5 M pairs English-German and 36 M English-French (§5.1).
+
+The first stage of profile `wmt14`. `--data DIR` names a folder that has the archives; otherwise they are downloaded
+from `base_url`, then from `mirrors`, to `downloads/` in the store, where an interrupted download is continued and
+both language pairs find what they share. The folder may be removed once the text is read.
+
+Traps, and where they are kept out:
+- The test set is newstest2014 in full, 3003 sentences: sacreBLEU's `wmt14/full`. Its `wmt14` is a subset.
+- English is not the same in the sets of both pairs, so newstest2014 is always taken for its pair.
+- The text stays raw: no lower-casing, and no splitting of German compounds, which belongs to the paper's scorer.
+- Duplicates are kept, as in the paper; blank lines too, until `pipeline.cleaning` has both sides before it.
+"""
+
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from pipeline.artifacts import Context, Corpus
+from pipeline.corpora.aligned import SHARD_PAIRS, move_shards, write_shards
+from pipeline.corpora.archives import Archive, Checksum, Origin, downloads_told, take_out
+from pipeline.errors import UserError
+from pipeline.lines import read_pairs
+from pipeline.settings import Settings, layout
+
+STATMT = "https://www.statmt.org/"
+SOURCE = "en"
+TEST_SET = "newstest2014"
+Target = Literal["de", "fr"]
+
+_BOTH: dict[str, dict[str, Any]] = {
+    "europarl-v7": {
+        "path": "wmt13/training-parallel-europarl-v7.tgz",
+        "size_bytes": 657632379,
+        "checksum": "sha256:0224c7c710c8a063dfd893b0cc0830202d61f4c75c17eb8e31836103d27d96e7",
+        "member": "training/europarl-v7.{pair}.",
+    },
+    "commoncrawl": {
+        "path": "wmt13/training-parallel-commoncrawl.tgz",
+        "size_bytes": 918311367,
+        "checksum": "sha256:c7a74e2ea01ac6c920123108627e35278d4ccb5701e15428ffa34de86fa3a9e5",
+        "member": "commoncrawl.{pair}.",
+    },
+    "news-commentary-v9": {
+        "path": "wmt14/training-parallel-nc-v9.tgz",
+        "size_bytes": 80418416,
+        "checksum": "sha256:cb8953f292298e6877ae433c98912b927cb0766b303f4540512ddd286c748485",
+        "member": "training/news-commentary-v9.{pair}.",
+    },
+}
+_FRENCH: dict[str, dict[str, Any]] = {
+    "un": {"path": "wmt13/training-parallel-un.tgz", "member": "un/undoc.2000.{pair}."},
+    "giga-fren": {
+        "path": "wmt10/training-giga-fren.tar",
+        "size_bytes": 2595102720,
+        "member": "giga-fren.release2.fixed.",
+        "suffix": ".gz",
+    },
+}
+"""For two archives no sha256 is published."""
+
+
+def official_archives(target: Target) -> dict[str, Archive]:
+    """The training data of English to `target`, in the order in which it is read."""
+    archives = {}
+    for name, described in (_BOTH if target == "de" else _BOTH | _FRENCH).items():
+        fields = dict(described)
+        member, suffix = fields.pop("member").format(pair=f"{target}-{SOURCE}"), fields.pop("suffix", "")
+        archives[name] = Archive(source=f"{member}{SOURCE}{suffix}", target=f"{member}{target}{suffix}", **fields)
+    return archives
+
+
+class EvaluationSet(Settings):
+    """A set that sacreBLEU defines."""
+
+    name: str
+    """sacreBLEU's."""
+    pairs: int
+    checksum: Checksum | None = None
+    """Of its archive; None: sacreBLEU's md5."""
+
+
+class Wmt14Settings(Settings):
+    """Which language pair, and where the archives come from."""
+
+    target: Target = "de"
+    archives: dict[str, Archive] = Field(
+        default_factory=lambda fields: official_archives(fields["target"]), min_length=1
+    )
+    """The training data. An archive is known by its checksum, so where it lies has no part in the stage's identity."""
+    dev: EvaluationSet = EvaluationSet(name="wmt13", pairs=3000)
+    test: EvaluationSet = EvaluationSet(name="wmt14/full", pairs=3003)
+    data: Path | None = layout(None)
+    """Folder with the archives, under their own names or those and the server's folders; None: download."""
+    base_url: str = layout(STATMT)
+    """Server of all archives."""
+    mirrors: tuple[str, ...] = layout(())
+    """Servers with the same folders, tried one after the other where `base_url` fails."""
+    downloads: Path | None = layout(None)
+    """Folder where downloads are kept, 2 GB for EN-DE, 5 GB more for EN-FR. None: `downloads` in the store, the disk
+    that was chosen for large things, which every node of a cluster sees."""
+
+    @field_validator("data", "downloads")
+    @classmethod
+    def _absolute(cls, folder: Path | None) -> Path | None:
+        return folder and folder.expanduser().absolute()  # the stage may run in another working directory
+
+
+@dataclass(frozen=True)
+class Part:
+    """What becomes of one archive."""
+
+    split: str
+    archive: Archive
+    evaluation: EvaluationSet | None = None
+
+
+def read(context: Context, settings: Wmt14Settings) -> Corpus:
+    """The corpus with splits train (archive after archive), dev and newstest2014; one call of `context.map` an archive.
+
+    The report: {"read": pairs of each split, "archives": {path: {"split", "pairs", "bytes", "sha256"}}}. Raises
+    UserError, naming archive and member, where one cannot be had, is not the published one or its sides differ.
+    """
+    languages, parts_folder = (SOURCE, settings.target), context.folder / "parts"
+    origin = Origin(
+        servers=(settings.base_url, *settings.mirrors),
+        data=settings.data,
+        downloads=settings.downloads or context.folder.parent / "downloads",
+    )
+    parts = _parts(settings)
+    archives = [part.archive for part in parts]
+    origin.check(archives)
+    calls = [(part, languages, origin, str(parts_folder / f"{i:02d}")) for i, part in enumerate(parts)]
+    with downloads_told(context, archives, origin):
+        reports = list(context.map(read_part, calls))
+    corpus = Corpus(context.folder)
+    splits: dict[str, list[int]] = {"train": [], "dev": [], TEST_SET: []}
+    told = {}
+    for (part, _, _, folder), report in zip(calls, reports, strict=True):
+        sizes = report.pop("shards")
+        move_shards(Corpus(Path(folder)), corpus, part.split, languages, sizes, splits[part.split])
+        told[part.archive.path] = {"split": part.split, "pairs": sum(sizes), **report}
+    shutil.rmtree(parts_folder)
+    read_pairs_of = {split: sum(sizes) for split, sizes in splits.items()}
+    corpus.describe(languages, splits, {"read": read_pairs_of, "archives": told})
+    return corpus
+
+
+def read_part(part: Part, languages: tuple[str, str], origin: Origin, folder: str) -> dict[str, Any]:
+    """Reads an archive into the shards of a split of the corpus in `folder`.
+
+    Returns {"shards": pairs of each, "bytes": of the archive, "sha256": its own}.
+    """
+    archive, corpus = part.archive, Corpus(Path(folder))
+    shutil.rmtree(corpus.folder, ignore_errors=True)  # of an attempt that was killed
+    corpus.folder.mkdir(parents=True)
+    with tempfile.TemporaryDirectory(dir=corpus.folder, prefix=".members") as members_folder:
+        members = take_out(archive, origin, Path(members_folder))
+        files = members.source, members.target
+        if part.evaluation:
+            from pipeline.corpora.evaluation_sets import as_text
+
+            files = as_text(part.evaluation.name, "-".join(languages), *files)
+        try:
+            shards = write_shards(corpus, part.split, languages, read_pairs(*files), SHARD_PAIRS)
+        except UserError as error:  # its files will be gone
+            raise UserError(str(error).replace(f"{members_folder}/", f"{archive.name}, member ")) from None
+    pairs, expected = sum(shards), part.evaluation.pairs if part.evaluation else None
+    if not pairs or expected not in (None, pairs):
+        raise UserError(
+            f"{archive.name}: {archive.source} and its translation have {pairs} lines"
+            + (f" instead of {expected}" if expected else "")
+            + "; get the official archive"
+        )
+    return {"shards": shards, "bytes": members.archive_bytes, "sha256": members.archive_sha256}
+
+
+def _parts(settings: Wmt14Settings) -> list[Part]:
+    """Evaluation sets first: they are small, and what is wrong with the network shows at once."""
+    from pipeline.corpora.evaluation_sets import archive_of  # sacreBLEU takes a while, and profiles need it not
+
+    parts = []
+    for split, evaluation in (("dev", settings.dev), (TEST_SET, settings.test)):
+        archive = archive_of(evaluation.name, f"{SOURCE}-{settings.target}")
+        if evaluation.checksum:
+            archive = archive.model_copy(update={"checksum": evaluation.checksum})
+        parts.append(Part(split, archive, evaluation))
+    return [*parts, *(Part("train", archive) for archive in settings.archives.values())]

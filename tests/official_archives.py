@@ -1,0 +1,85 @@
+"""Archives with the names and the member layout of WMT14's official ones, made of little text."""
+
+import gzip
+import hashlib
+import io
+import tarfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pipeline.corpora.wmt14 import EvaluationSet, Target, official_archives
+
+Pairs = Sequence[tuple[str, str]]
+
+
+def write_archive(path: Path, members: Mapping[str, bytes]) -> None:
+    """A tar archive, compressed where the name ends in .tgz; a member's name is taken as it is."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w:gz" if path.suffix == ".tgz" else "w") as archive:
+        for name, content in members.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+
+
+def text(lines: Sequence[str]) -> bytes:
+    """A plain file."""
+    return "".join(line + "\n" for line in lines).encode()
+
+
+def sgml(lines: Sequence[str]) -> bytes:
+    """A file as WMT publishes its evaluation sets."""
+    segments = [f'<seg id="{number}">{line}</seg>' for number, line in enumerate(lines, 1)]
+    document = ['<srcset setid="newstest" srclang="any">', '<doc docid="a" genre="news" origlang="en">', "<p>"]
+    return text([*document, *segments, "</p>", "</doc>", "</srcset>"])
+
+
+def write_official(folder: Path, target: Target, train: Mapping[str, Pairs], dev: Pairs, test: Pairs) -> None:
+    """All archives of a language pair in the folders of a server; `train` by the name of the archive.
+
+    The other pair's members are there too, with other text: the right ones must be chosen.
+    """
+    other = "fr" if target == "de" else "de"
+    for name, archive in official_archives(target).items():
+        members = {}
+        for member, lines in zip((archive.source, archive.target), zip(*train[name], strict=True), strict=True):
+            members[member.replace(f"{target}-en.", f"{other}-en.") + ".other"] = b"another language\n"
+            members[member] = gzip.compress(text(lines)) if member.endswith(".gz") else text(lines)
+        write_archive(folder / archive.path, members)
+    code = {"de": "deen", "fr": "fren"}[target]
+    for path, pairs, names in (
+        ("wmt13/test.tgz", dev, ("test/newstest2013-src.en.sgm", f"test/newstest2013-src.{target}.sgm")),
+        (
+            "wmt14/test-full.tgz",
+            test,
+            (f"test-full/newstest2014-{code}-src.en.sgm", f"test-full/newstest2014-{code}-ref.{target}.sgm"),
+        ),
+    ):
+        sides = zip(*pairs, strict=True)
+        write_archive(folder / path, {name: sgml(lines) for name, lines in zip(names, sides, strict=True)})
+
+
+def settings_of(folder: Path, target: Target, dev_pairs: int, test_pairs: int) -> dict[str, Any]:
+    """Fields of Wmt14Settings that expect the archives of `write_official` instead of the published ones.
+
+    Those without a published checksum stay without.
+    """
+    archives = {}
+    for name, archive in official_archives(target).items():
+        size_bytes = (folder / archive.path).stat().st_size
+        changes = {"size_bytes": size_bytes if archive.size_bytes else None}
+        if archive.checksum:
+            changes["checksum"] = checksum(folder / archive.path)
+        archives[name] = archive.model_copy(update=changes)
+    return {
+        "target": target,
+        "archives": archives,
+        "dev": EvaluationSet(name="wmt13", pairs=dev_pairs, checksum=checksum(folder / "wmt13/test.tgz")),
+        "test": EvaluationSet(name="wmt14/full", pairs=test_pairs, checksum=checksum(folder / "wmt14/test-full.tgz")),
+    }
+
+
+def checksum(path: Path) -> str:
+    """As settings name it."""
+    return "sha256:" + hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,95 @@
+"""pipeline.corpora.archives: what is taken out of an archive on the disk, and what is refused."""
+
+import gzip
+import hashlib
+import tarfile
+from pathlib import Path
+
+import pytest
+from official_archives import checksum, text, write_archive
+
+from pipeline.corpora.archives import Archive, DamagedError, Members, Origin, take_out
+from pipeline.errors import UserError
+from pipeline.lines import read_lines
+
+SIDES = {"in/a.en": b"one\n", "in/a.de": b"eins\n"}
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """An empty folder for the archive."""
+    (tmp_path / "data").mkdir()
+    return tmp_path / "data"
+
+
+def taken(
+    data: Path, name: str = "x.tgz", members: tuple[str, str] = ("in/a.en", "in/a.de"), known: bool = True
+) -> Members:
+    """`take_out` of an archive in `data`; `known`: its checksum is the one expected."""
+    expected = checksum(data / name) if known else None
+    archive = Archive(path=name, source=members[0], target=members[1], checksum=expected)
+    (data.parent / "out").mkdir(exist_ok=True)
+    return take_out(archive, Origin((), data, data.parent / "downloads"), data.parent / "out")
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("prefix", ["", "./"])
+def test_both_sides_are_taken_whatever_their_order(data: Path, order: int, prefix: str) -> None:
+    """One pass forward; nothing else of the archive reaches the disk."""
+    members = {"in/a.cs": b"jeden\n", **dict([*SIDES.items()][::order]), "readme": b"x"}
+    write_archive(data / "x.tgz", {prefix + name: content for name, content in members.items()})
+    out = taken(data)
+    assert (out.source.read_bytes(), out.target.read_bytes()) == (b"one\n", b"eins\n")
+    assert sorted(path.name for path in out.source.parent.iterdir()) == ["a.de", "a.en"]
+    assert out.archive_bytes == (data / "x.tgz").stat().st_size
+    assert out.archive_sha256 == hashlib.sha256((data / "x.tgz").read_bytes()).hexdigest()
+
+
+def test_packed_members_stay_packed_until_read(data: Path) -> None:
+    """On the disk they need a part of what their text would."""
+    write_archive(data / "x.tar", {"a.gz": gzip.compress(b"a\n" * 9999), "b.gz": gzip.compress(b"b\n")})
+    out = taken(data, "x.tar", ("a.gz", "b.gz"))
+    assert out.source.stat().st_size < 1000
+    assert next(read_lines(out.source)) == "a"
+
+
+def test_reading_ends_behind_the_second_member(data: Path) -> None:
+    """What follows in a known archive is not unpacked, so damage there is not seen; in an unknown one it is."""
+    write_archive(data / "x.tgz", {**SIDES, "rest": bytes(10_000_000)})
+    (data / "x.tgz").write_bytes((data / "x.tgz").read_bytes()[:-5000])
+    assert taken(data).target.read_bytes() == b"eins\n"
+    with pytest.raises(DamagedError, match=r"x.tgz is damaged \(.*end-of-stream"):
+        taken(data, known=False)
+
+
+@pytest.mark.parametrize("name", ["../outside", "in/../../outside"])
+def test_a_member_outside_the_folder_is_refused(data: Path, name: str) -> None:
+    """Even one that nobody asks for: such an archive is not what it says it is."""
+    write_archive(data / "x.tgz", {name: b"x", **SIDES})
+    with pytest.raises(UserError, match=r"x.tgz is refused: .*outside.*not the official archive"):
+        taken(data)
+    assert not list(data.parent.rglob("outside"))
+
+
+@pytest.mark.parametrize(("target", "message"), [("/etc/passwd", "is refused: .*absolute"), ("b", "is no plain file")])
+def test_a_link_in_place_of_a_member_is_refused(data: Path, target: str, message: str) -> None:
+    """It could give any file of this machine as text."""
+    with tarfile.open(data / "x.tgz", "w:gz") as archive:
+        link = tarfile.TarInfo("in/a.en")
+        link.type, link.linkname = tarfile.SYMTYPE, target
+        archive.addfile(link)
+    with pytest.raises(UserError, match=message):
+        taken(data)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_file_that_is_no_whole_archive_is_told(data: Path, known: bool) -> None:
+    """Text, a gzip file that ends early, a tar file that does."""
+    (data / "x.tgz").write_bytes(b"<html>not found</html>\n" * 100)
+    with pytest.raises(DamagedError, match=r"x.tgz is damaged \(.*get it again"):
+        taken(data, known=known)
+    for name in ("x.tgz", "x.tar"):
+        write_archive(data / name, {"in/a.en": text([str(i) for i in range(9999)]), "in/a.de": b"b\n"})
+        (data / name).write_bytes((data / name).read_bytes()[:5000])
+        with pytest.raises(DamagedError, match=rf"{name} is damaged \(.*end"):
+            taken(data, name, known=known)

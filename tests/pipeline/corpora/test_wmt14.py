@@ -1,0 +1,378 @@
+"""pipeline.corpora.wmt14 on archives of the official names and layout, from a server on loopback and from a folder."""
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from official_archives import Pairs, checksum, settings_of, write_archive, write_official
+from range_server import RangeServer, serving
+
+from pipeline.artifacts import Context, Corpus
+from pipeline.corpora import archives
+from pipeline.corpora.wmt14 import EvaluationSet, Wmt14Settings, official_archives, read
+from pipeline.errors import UserError
+from pipeline.lines import read_lines
+
+NAMES = {
+    "europarl-v7": "wmt13/training-parallel-europarl-v7.tgz",
+    "commoncrawl": "wmt13/training-parallel-commoncrawl.tgz",
+    "news-commentary-v9": "wmt14/training-parallel-nc-v9.tgz",
+    "un": "wmt13/training-parallel-un.tgz",
+    "giga-fren": "wmt10/training-giga-fren.tar",
+}
+
+
+def some_pairs(name: str, number: int) -> Pairs:
+    """Lines with what WMT14's files have in them."""
+    odd = [("", "leer"), ("a\r", "b\r"), ("one\u2028line", "eine\x85Zeile"), ("Same & same .", "Gleich &amp; gleich .")]
+    return [*odd, *((f"{name} line {i}", f"{name} Zeile {i}") for i in range(len(odd), number))]
+
+
+TRAIN = {name: some_pairs(name, number) for name, number in zip(NAMES, (40, 30, 20, 12, 15), strict=True)}
+DEV, TEST = [(f"dev {i}", f"Dev {i}") for i in range(7)], [(f"test {i}", f"Test {i}") for i in range(9)]
+
+
+@pytest.fixture
+def official(tmp_path: Path) -> Path:
+    """A server's folder with the archives of both pairs."""
+    folder = tmp_path / "official"
+    write_official(folder, "de", TRAIN, DEV, TEST)
+    return folder
+
+
+@pytest.fixture
+def server(official: Path) -> Iterator[RangeServer]:
+    """Serves the official archives."""
+    with serving(official) as server:
+        yield server
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Context:
+    """An empty stage folder in a store."""
+    (tmp_path / "store" / ".making-wmt14").mkdir(parents=True)
+    return Context(tmp_path / "store" / ".making-wmt14")
+
+
+@pytest.fixture
+def settings(official: Path, server: RangeServer) -> Callable[..., Wmt14Settings]:
+    """`settings(data=...)` -> what expects the archives of `official`, by default from the server."""
+
+    def build(**changes: Any) -> Wmt14Settings:
+        return Wmt14Settings(**settings_of(official, "de", 7, 9) | {"base_url": server.url} | changes)
+
+    return build
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between attempts to download."""
+    monkeypatch.setattr(archives, "fetch", partial(archives.fetch, pause_s=0.001, attempts=2))
+
+
+def lines(corpus: Corpus, split: str) -> list[tuple[str, str]]:
+    """The pairs of a split."""
+    shards = corpus.shards(split)
+    return [pair for s in shards for pair in zip(read_lines(s.source), read_lines(s.target), strict=True)]
+
+
+def test_the_official_archives_are_the_published_ones() -> None:
+    """Names, sizes and hashes stand in the settings; English-French has two archives more, without a hash."""
+    german, french = official_archives("de"), official_archives("fr")
+    assert {name: archive.path for name, archive in french.items()} == NAMES
+    assert list(german) == list(NAMES)[:3]
+    assert german["commoncrawl"].source == "commoncrawl.de-en.en"
+    assert french["giga-fren"].target == "giga-fren.release2.fixed.fr.gz"
+    assert [name for name, archive in french.items() if archive.checksum is None] == ["un", "giga-fren"]
+    assert sum(archive.size_bytes or 0 for archive in german.values()) == 657632379 + 918311367 + 80418416
+
+
+def test_the_test_set_is_the_full_one_of_sacrebleu() -> None:
+    """3003 sentences, md5 and members as sacreBLEU has them; English is taken from the pair's own file."""
+    settings = Wmt14Settings(target="fr")
+    assert (settings.test.name, settings.test.pairs) == ("wmt14/full", 3003)
+    from pipeline.corpora.evaluation_sets import archive_of
+
+    archive = archive_of(settings.test.name, "en-fr")
+    assert archive.path == "wmt14/test-full.tgz"
+    assert archive.source == "test-full/newstest2014-fren-src.en.sgm"
+    assert archive.checksum == "md5:a8cd784e006feb32ac6f3d9ec7eb389a"
+    with pytest.raises(UserError, match="sacreBLEU has no set 'wmt99'"):
+        archive_of("wmt99", "en-fr")
+
+
+def test_download_becomes_a_corpus(
+    here: Context, settings: Callable[..., Wmt14Settings], server: RangeServer, official: Path
+) -> None:
+    """Archive after archive in their order, lines as they are; dev and test as sacreBLEU makes text of them."""
+    corpus = read(here, settings())
+    assert corpus.languages == ("en", "de")
+    assert corpus.splits == ["train", "dev", "newstest2014"]
+    assert lines(corpus, "train") == [pair for name in official_archives("de") for pair in TRAIN[name]]
+    assert lines(corpus, "dev") == DEV
+    assert lines(corpus, "newstest2014") == TEST
+    report = corpus.read_json("corpus.json")["report"]
+    assert report["read"] == {"train": 90, "dev": 7, "newstest2014": 9}
+    path = NAMES["commoncrawl"]
+    assert report["archives"][path] == {
+        "split": "train",
+        "pairs": 30,
+        "bytes": (official / path).stat().st_size,
+        "sha256": checksum(official / path).removeprefix("sha256:"),
+    }
+    assert sorted(p.name for p in here.folder.iterdir()) == ["corpus.json", "dev", "newstest2014", "train"]
+    assert len(server.asked) == 5
+
+
+def test_what_was_downloaded_is_not_downloaded_again(
+    here: Context, settings: Callable[..., Wmt14Settings], server: RangeServer, tmp_path: Path
+) -> None:
+    """A second reading finds all archives in the store; a changed one is noticed and fetched anew."""
+    read(here, settings())
+    downloaded = here.folder.parent / "downloads" / NAMES["commoncrawl"]
+    content = bytearray(downloaded.read_bytes())
+    content[100] ^= 1
+    downloaded.write_bytes(content)
+    (here.folder.parent / "again").mkdir()
+    server.asked.clear()
+    corpus = read(Context(here.folder.parent / "again"), settings())
+    assert [path for path, _ in server.asked] == ["/" + NAMES["commoncrawl"]]
+    assert sum(s.pairs for s in corpus.shards("train")) == 90
+
+
+def test_archives_come_side_by_side_and_are_told_of(
+    here: Context, settings: Callable[..., Wmt14Settings], server: RangeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slow downloads overlap; progress tells megabytes of all archives together and their rate."""
+    monkeypatch.setattr(archives, "POLL_S", 0.02)
+    server.pause_s = 0.3
+    told: list[dict[str, Any]] = []
+    with ThreadPoolExecutor(5) as threads:
+        parallel = Context(here.folder, told.append, lambda function, calls: threads.map(lambda c: function(*c), calls))
+        read(parallel, settings())
+    assert server.most_at_once >= 3
+    total_mb = sum(p.stat().st_size for p in server.folder.rglob("*.tgz")) / 1e6
+    assert told[-1]["unit"] == "MB"
+    assert told[-1]["done"] <= told[-1]["total"] <= total_mb + 1e-9
+    assert max(event["mb_s"] for event in told) > 0
+    assert sorted(event["done"] for event in told) == [event["done"] for event in told]
+
+
+def test_a_cut_download_goes_on_in_the_next_run(
+    here: Context, settings: Callable[..., Wmt14Settings], server: RangeServer, official: Path
+) -> None:
+    """The part that arrived outlives the failed stage, and only the rest is asked for."""
+    part = here.folder.parent / "downloads" / (NAMES["europarl-v7"] + ".part")
+    part.parent.mkdir(parents=True)
+    part.write_bytes((official / NAMES["europarl-v7"]).read_bytes()[:100])
+    corpus = read(here, settings())
+    assert (f"/{NAMES['europarl-v7']}", "bytes=100-") in server.asked
+    assert sum(s.pairs for s in corpus.shards("train")) == 90
+    assert not part.exists()
+
+
+def test_a_link_that_breaks_and_refuses_ranges_is_told(
+    here: Context, settings: Callable[..., Wmt14Settings], server: RangeServer
+) -> None:
+    """One line: which archive, what happened, what to do."""
+    server.ranges, server.cut_bytes = False, 50
+    with pytest.raises(UserError, match=r"wmt13/test.tgz: ended after 50 of \d+ bytes; check the network, name a mirr"):
+        read(here, settings())
+
+
+def test_a_damaged_download_is_fetched_once_more(
+    here: Context, settings: Callable[..., Wmt14Settings], server: RangeServer
+) -> None:
+    """A wrong byte on the way costs a second download and nothing else."""
+    server.damaged = 1
+    read(here, settings())
+    assert [path for path, _ in server.asked].count("/wmt13/test.tgz") == 2
+
+
+def test_an_archive_of_another_hash_is_reported(
+    here: Context, settings: Callable[..., Wmt14Settings], server: RangeServer, official: Path
+) -> None:
+    """After the second download; the archive is named, and nothing of it stays."""
+    expecting = settings()
+    write_archive(official / NAMES["commoncrawl"], {"commoncrawl.de-en.en": b"a\n", "commoncrawl.de-en.de": b"b\n"})
+    expecting.archives["commoncrawl"] = expecting.archives["commoncrawl"].model_copy(update={"size_bytes": None})
+    with pytest.raises(UserError, match=r"commoncrawl.tgz: it is not the file expected \(sha256 .*pass --data DIR"):
+        read(here, expecting)
+    assert [path for path, _ in server.asked].count("/" + NAMES["commoncrawl"]) == 2
+    assert not list((here.folder.parent / "downloads").rglob("*commoncrawl*"))
+
+
+def test_a_mirror_steps_in(here: Context, settings: Callable[..., Wmt14Settings], official: Path) -> None:
+    """Where the first server has nothing, the next with the same folders is asked."""
+    with serving(official.parent / "nothing") as empty, serving(official) as mirror:
+        corpus = read(here, settings(base_url=empty.url, mirrors=[mirror.url + "/"]))
+        assert len(empty.asked) == len(mirror.asked) == 5
+    assert lines(corpus, "dev") == DEV
+
+
+def test_without_a_network_the_way_out_is_named(here: Context, settings: Callable[..., Wmt14Settings]) -> None:
+    """The one line says --data DIR."""
+    with pytest.raises(UserError, match=r"cannot download http://127.0.0.1:1/wmt13/test.tgz: .*pass --data DIR"):
+        read(here, settings(base_url="http://127.0.0.1:1"))
+
+
+def test_a_disk_too_small_is_told_before_anything_comes(
+    here: Context, settings: Callable[..., Wmt14Settings], server: RangeServer
+) -> None:
+    """Not after hours."""
+    expecting = settings()
+    huge = expecting.archives["commoncrawl"].model_copy(update={"size_bytes": 1 << 60})
+    archives_of = {**expecting.archives, "commoncrawl": huge}
+    with pytest.raises(UserError, match=r"the archives need \d+.\d GB more and the disk of .*downloads has .* GB free"):
+        read(here, expecting.model_copy(update={"archives": archives_of}))
+    assert server.asked == []
+
+
+@pytest.mark.parametrize("flat", [False, True])
+def test_archives_on_disk_are_used(
+    here: Context, settings: Callable[..., Wmt14Settings], server: RangeServer, official: Path, flat: bool
+) -> None:
+    """--data takes them with the server's folders or all in one; nothing is downloaded and nothing copied."""
+    expecting = settings(data=official)
+    if flat:
+        for path in list(official.glob("*/*")):
+            path.rename(official / path.name)
+    corpus = read(here, expecting)
+    assert sum(s.pairs for s in corpus.shards("train")) == 90
+    assert server.asked == []
+    assert not (here.folder.parent / "downloads").exists()
+
+
+def test_archives_missing_on_disk_are_all_named(here: Context, settings: Callable[..., Wmt14Settings]) -> None:
+    """Before anything is read."""
+    (here.folder / "data").mkdir()
+    with pytest.raises(
+        UserError, match=r"--data .*/data has no wmt13/test.tgz, wmt14/test-full.tgz, .*-europarl-v7.tgz, .*nc-v9"
+    ):
+        read(here, settings(data=here.folder / "data"))
+
+
+def test_a_wrong_archive_on_disk_is_reported(
+    here: Context, settings: Callable[..., Wmt14Settings], official: Path
+) -> None:
+    """It is the user's: it is neither used nor removed."""
+    expecting, path = settings(data=official), official / NAMES["europarl-v7"]
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(UserError, match=r"europarl-v7.tgz is not the published archive \(\d+ bytes instead of \d+\)"):
+        read(here, expecting)
+    assert path.exists()
+
+
+def _unpublished(settings: Wmt14Settings, name: str) -> Wmt14Settings:
+    """As if no size and no hash of an archive were published."""
+    archive = settings.archives[name].model_copy(update={"size_bytes": None, "checksum": None})
+    return settings.model_copy(update={"archives": {**settings.archives, name: archive}})
+
+
+def test_a_hash_that_is_not_published_is_kept_and_demanded_ever_after(
+    here: Context, settings: Callable[..., Wmt14Settings], official: Path
+) -> None:
+    """It stands in the report and beside the download; another file of that name is refused, also by --data."""
+    expecting = _unpublished(settings(), "commoncrawl")
+    found = checksum(official / NAMES["commoncrawl"]).removeprefix("sha256:")
+    report = read(here, expecting).read_json("corpus.json")["report"]
+    assert report["archives"][NAMES["commoncrawl"]]["sha256"] == found
+    record = here.folder.parent / "downloads" / (NAMES["commoncrawl"] + ".sha256")
+    assert record.read_text() == f"{found}  training-parallel-commoncrawl.tgz\n"
+    record.with_suffix("").unlink()
+    write_archive(official / NAMES["commoncrawl"], {"commoncrawl.de-en.en": b"a\n", "commoncrawl.de-en.de": b"b\n"})
+    with pytest.raises(
+        UserError, match=rf"not the file expected .*{found}.*its publisher has changed it, remove {record}"
+    ):
+        read(here, expecting)
+    with pytest.raises(UserError, match=rf"not the published archive .*{found}.*its publisher has changed it, remove"):
+        read(here, _unpublished(settings(data=official), "commoncrawl"))
+
+
+@pytest.mark.parametrize("name", ["commoncrawl", "giga-fren"])
+def test_a_damaged_download_without_a_hash_is_known_by_its_own_checksum(
+    tmp_path: Path, here: Context, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """gzip's, of the archive or of the members in it: fetched once more, and nothing false is kept as the hash."""
+    folder = tmp_path / "french"
+    many = {name: [(f"{i * i} words", f"{i * i} mots") for i in range(3000)] for name in NAMES}
+    write_official(folder, "fr", many, DEV, TEST)
+    fields = settings_of(folder, "fr", 7, 9)
+    archive = fields["archives"][name].model_copy(update={"checksum": None, "size_bytes": None})
+    with serving(folder) as server:
+        settings = Wmt14Settings(**fields | {"archives": {name: archive}, "base_url": server.url})
+        downloads = here.folder.parent / "downloads"
+        for path in ("wmt13/test.tgz", "wmt14/test-full.tgz"):
+            (downloads / path).parent.mkdir(parents=True, exist_ok=True)
+            (downloads / path).write_bytes((folder / path).read_bytes())
+        server.damaged = 1
+        with caplog.at_level(logging.WARNING):
+            corpus = read(here, settings)
+        assert server.asked == [(f"/{NAMES[name]}", None)] * 2
+    assert "is damaged" in caplog.text
+    assert lines(corpus, "train") == many[name]
+    assert (downloads / f"{NAMES[name]}.sha256").read_text().split()[0] == checksum(folder / NAMES[name])[7:]
+
+
+def test_the_five_archives_of_english_french(tmp_path: Path, here: Context) -> None:
+    """Packed members of a plain tar, and UN's text, are read as the others."""
+    folder = tmp_path / "french"
+    write_official(folder, "fr", TRAIN, DEV, TEST)
+    corpus = read(here, Wmt14Settings(**settings_of(folder, "fr", 7, 9), data=folder))
+    assert corpus.languages == ("en", "fr")
+    assert lines(corpus, "train") == [pair for name in NAMES for pair in TRAIN[name]]
+
+
+def test_a_missing_member_is_named(here: Context, settings: Callable[..., Wmt14Settings], official: Path) -> None:
+    """With its archive."""
+    write_archive(official / NAMES["commoncrawl"], {"commoncrawl.de-en.en": b"a\n", "commoncrawl.cs-en.cs": b"b\n"})
+    with pytest.raises(UserError, match=r"training-parallel-commoncrawl.tgz has no member commoncrawl.de-en.de; it is"):
+        read(here, settings())
+
+
+def test_sides_of_unequal_length_are_named(
+    here: Context, settings: Callable[..., Wmt14Settings], official: Path
+) -> None:
+    """Both counts, both members, and no folder that is gone by then."""
+    members = {"commoncrawl.de-en.en": b"a\nb\nc\n", "commoncrawl.de-en.de": b"a\nb\n"}
+    write_archive(official / NAMES["commoncrawl"], members)
+    name = "training-parallel-commoncrawl.tgz, member commoncrawl.de-en"
+    with pytest.raises(UserError, match=rf"^{name}.en has 3 lines and {name}.de has 2; they must be translations"):
+        read(here, settings())
+
+
+def test_a_test_set_of_another_length_is_refused(here: Context, settings: Callable[..., Wmt14Settings]) -> None:
+    """`wmt14` instead of `wmt14/full` would be 2737 sentences and other scores."""
+    shorter = settings().test.model_copy(update={"pairs": 3003})
+    with pytest.raises(UserError, match=r"test-full.tgz: .* have 9 lines instead of 3003; get the official archive"):
+        read(here, settings(test=shorter))
+
+
+def test_identity_follows_the_archives_not_their_place(settings: Callable[..., Wmt14Settings], tmp_path: Path) -> None:
+    """Server, mirrors and folders have no part in it; a hash, a pair and the test set have."""
+    identity = json.dumps(settings().identity())
+    elsewhere = settings(data=tmp_path, base_url="http://other/", mirrors=("http://m/",), downloads=tmp_path)
+    assert json.dumps(elsewhere.identity()) == identity
+    assert json.dumps(_unpublished(settings(), "commoncrawl").identity()) != identity
+    assert json.dumps(settings(test=EvaluationSet(name="wmt14", pairs=2737)).identity()) != identity
+
+
+def test_two_readers_share_one_download(
+    here: Context, settings: Callable[..., Wmt14Settings], server: RangeServer
+) -> None:
+    """English-German and English-French ask for Europarl at the same time: it comes once."""
+    server.pause_s = 0.2
+    (here.folder.parent / "other").mkdir()
+    folders = [here.folder, here.folder.parent / "other"]
+    with ThreadPoolExecutor(2) as threads:
+        began = time.monotonic()
+        corpora = list(threads.map(lambda folder: read(Context(folder), settings()), folders))
+    assert len(server.asked) == 5
+    assert time.monotonic() - began < 30
+    assert lines(corpora[0], "train") == lines(corpora[1], "train")
