@@ -129,10 +129,10 @@ def run_grid(
             ),
         ).fit()
         relay.fetch()
-    for result in (results[number] for number in range(len(results))):
-        trial = open_trials[(result.config or {})["trial"]]
+    # In the order of the grid: a trial that has reported nothing does not know its configuration any more.
+    for trial, number in zip(open_trials.values(), range(len(results)), strict=True):
         if to_run(trial.results, store):
-            unfinished[trial.name] = _why(result, store, trial)
+            unfinished[trial.name] = _why(results[number], store, trial)
     return unfinished
 
 

@@ -261,7 +261,9 @@ def _abandoned_removed() -> Iterator[None]:
             for told in state._connect_and_get_accessor().get_placement_group_table():
                 group = PlacementGroupTableData.FromString(told)
                 ours = group.creator_job_id.hex() == job and not group.is_detached
-                if ours and group.creator_actor_dead and group.state != PlacementGroupTableData.REMOVED:
+                # Those of the driver and of tasks, Tune's among them, have no such actor, and it is called dead too.
+                by_actor = not ray.ActorID(group.creator_actor_id).is_nil()
+                if ours and by_actor and group.creator_actor_dead and group.state != PlacementGroupTableData.REMOVED:
                     remove_placement_group(PlacementGroup(ray.PlacementGroupID(group.placement_group_id)))
 
     thread = threading.Thread(target=remove, name="abandoned", daemon=True)
