@@ -297,9 +297,9 @@ def submitted(steps: Sequence[Step], store: Path, board: ActorHandle) -> Iterato
             ray.cancel(reference, force=False, recursive=True)
         cause = _cause(error) if isinstance(error, ray.exceptions.RayTaskError) else error
         if isinstance(cause, LOST):
+            lost, *_ = str(cause).strip().split("\n")
             raise UserError(
-                f"Ray lost a process or a node ({str(cause).strip().split(chr(10))[0]}); what is finished is kept: run "
-                "the same command again"
+                f"Ray lost a process or a node ({lost}); what is finished is kept: run the same command again"
             ) from error
         if cause is not error:
             raise cause from None

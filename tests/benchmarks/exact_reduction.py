@@ -8,68 +8,39 @@ Processes of one thread on this machine, gloo between them, 8 micro-batches an u
 import argparse
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 import torch
 import torch.distributed as dist
 
-from pipeline.artifacts import EncodedDataset
-from pipeline.settings import TrainingSettings
 from pipeline.training_loop import Training
 from pipeline.worker_group import WorkerGroup
-from workflows.benchmark_training import SIZES, Size
+from workflows.benchmark_training import SIZES
+from workflows.contenders import Workload
 from workflows.synthetic_pairs import LENGTHS, write_dataset
 
-NEVER = 10**9
 
-
-@dataclass(frozen=True)
-class Measurement:
-    """What every process is told."""
-
-    size: Size
-    dataset: EncodedDataset
-    folder: Path
-    updates: int
-    rounds: int
-
-    def settings(self, exact: bool) -> TrainingSettings:
-        """Of a training that does nothing but updates."""
-        return TrainingSettings(
-            model=self.size.model,
-            updates=NEVER,
-            budget_tokens=self.size.cpu_batch_tokens,
-            micro_batches=8,
-            exact_reduction=exact,
-            checkpoint_updates=NEVER,
-            checkpoint_minutes=0,
-            validation_updates=NEVER,
-            log_updates=NEVER,
-            device="cpu",
-        )
-
-
-def work(rank: int, workers: int, measurement: Measurement) -> None:
+def work(rank: int, workers: int, workload: Workload, updates: int, rounds: int) -> None:
     """One worker: both trainings by turns; rank 0 prints."""
     torch.set_num_threads(1)
     if workers > 1:
-        meeting = f"file://{measurement.folder}/{workers}.group"
+        meeting = f"file://{workload.run_folder}/{workers}.group"
         dist.init_process_group("gloo", meeting, world_size=workers, rank=rank)
     trainings, seconds = {}, {False: list[float](), True: list[float]()}
     for exact in seconds:
-        folder = measurement.folder / f"{workers}-{exact}"
+        folder = workload.run_folder / f"{workers}-{exact}"
         folder.mkdir(exist_ok=True)
-        training = Training(WorkerGroup(rank, workers), measurement.dataset, measurement.settings(exact), folder)
+        settings = workload.settings.model_copy(update={"micro_batches": 8, "exact_reduction": exact})
+        training = Training(WorkerGroup(rank, workers), workload.dataset, settings, folder)
         training.resume()
         training.train(until=1)
         trainings[exact] = training
-    for _ in range(measurement.rounds):
+    for _ in range(rounds):
         for exact, training in trainings.items():
             began_s = time.perf_counter()
-            training.train(until=training.state.update + measurement.updates)
-            seconds[exact].append((time.perf_counter() - began_s) / measurement.updates)
+            training.train(until=training.state.update + updates)
+            seconds[exact].append((time.perf_counter() - began_s) / updates)
     if rank == 0:
         ratios = [exact_s / plain_s for plain_s, exact_s in zip(seconds[False], seconds[True], strict=True)]
         print(
@@ -92,9 +63,9 @@ def main() -> None:
     size = SIZES[options.size]
     with tempfile.TemporaryDirectory(prefix="aiayn-bench-") as name:
         dataset = write_dataset(Path(name) / "dataset", LENGTHS[size.lengths], size.model.vocabulary_size)
-        measurement = Measurement(size, dataset, Path(name), options.updates, options.rounds)
+        workload = Workload(size.model, dataset, Path(name), size.cpu_batch_tokens, "cpu", "auto", threads=1)
         for workers in map(int, options.workers.split(",")):
-            torch.multiprocessing.spawn(work, (workers, measurement), nprocs=workers)
+            torch.multiprocessing.spawn(work, (workers, workload, options.updates, options.rounds), nprocs=workers)
 
 
 if __name__ == "__main__":

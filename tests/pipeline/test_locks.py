@@ -4,41 +4,18 @@ import json
 import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from lock_holder import lock_holder
 
 from pipeline import locks
 from pipeline.locks import DEAD_S, Lock, Owner, wait_for
 
 SPAWN = multiprocessing.get_context("spawn")
 TAKES = 15
-
-
-@contextmanager
-def _holder(target: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that has the lock until a line arrives on its standard input."""
-    script = (
-        "import sys; from pathlib import Path; from pipeline.locks import Lock\n"
-        "with Lock(Path(sys.argv[1]), 'train') as lock:\n"
-        "    print(lock.take(), flush=True); sys.stdin.readline()"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", script, str(target)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert process.stdout
-        assert process.stdout.readline() == "None\n"
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def _write(lock: Lock, age_s: float, **differing: Any) -> Owner:
@@ -59,7 +36,7 @@ def _write(lock: Lock, age_s: float, **differing: Any) -> Owner:
 
 def test_a_living_owner_is_named_and_waited_for(tmp_path: Path) -> None:
     """The lock goes over when its owner, another process, releases it; nothing of it is left at the end."""
-    with _holder(tmp_path / "a") as holder, Lock(tmp_path / "a", "train") as lock:
+    with lock_holder(tmp_path / "a") as holder, Lock(tmp_path / "a", "train") as lock:
         owner = lock.take()
         assert owner is not None
         assert (owner.pid, owner.task) == (holder.pid, "train")
@@ -83,7 +60,7 @@ def test_a_living_owner_is_named_and_waited_for(tmp_path: Path) -> None:
 def test_the_lock_of_a_killed_process_is_taken_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """After SIGKILL, at once, whether the process has been waited for (no zombie any more) or not; it is logged."""
     for reaped in (False, True):
-        with _holder(tmp_path / "a") as holder:
+        with lock_holder(tmp_path / "a") as holder:
             owner = Lock(tmp_path / "a", "train").take()
             assert owner is not None
             os.kill(holder.pid, signal.SIGKILL)

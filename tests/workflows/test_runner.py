@@ -5,11 +5,12 @@ import logging
 import os
 import subprocess
 import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from lock_holder import lock_holder
 from tiny_stages import Pair, Words, WriteSettings, die_once, join, linger, lingering, outlive_actor, write
 
 from pipeline.artifacts import Artifact, making_folder
@@ -174,24 +175,6 @@ def test_an_input_damaged_after_the_driver_looked_is_not_used(tmp_path: Path) ->
     assert joined.text == "a b a [1, 1, 1]"  # type: ignore[attr-defined]
 
 
-@contextmanager
-def _locked_elsewhere(step: Step, store: Path) -> Any:
-    """Another process makes the step, as it seems; yields that process."""
-    script = (
-        "import sys, time; from pathlib import Path; from pipeline.locks import Lock\n"
-        "print(Lock(Path(sys.argv[1]), 'step').take(), flush=True); time.sleep(1000)"
-    )
-    folder = str(step.folder(store))
-    process = subprocess.Popen([sys.executable, "-c", script, folder], stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout
-        assert process.stdout.readline() == "None\n"
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
 class Killer(Log):
     """Kills the makers of other steps as soon as a third is done."""
 
@@ -210,7 +193,7 @@ def test_steps_that_another_workflow_makes_are_waited_for_without_a_cpu(tmp_path
     """On two CPUs two steps wait while the third runs; the others' makers then die, and their steps are taken over."""
     step = lingering(tmp_path / "log", 0.1)
     with ExitStack() as stack:
-        others = [stack.enter_context(_locked_elsewhere(needed, tmp_path)) for needed in step.inputs[:2]]
+        others = [stack.enter_context(lock_holder(needed.folder(tmp_path))) for needed in step.inputs[:2]]
         watcher = Killer(others)
         (words,) = runner.run([step], tmp_path, [watcher])
     assert words.text == "a b c [1, 1, 1]"  # type: ignore[attr-defined]
@@ -234,7 +217,7 @@ def test_a_step_found_made_after_waiting_is_finished_and_not_made_again(tmp_path
             other.kill()
 
     watcher = Publisher()
-    with _locked_elsewhere(step, tmp_path) as other:
+    with lock_holder(step.folder(tmp_path)) as other:
         runner.run([step], tmp_path, [watcher])
     assert watcher.told == [("started", "linger"), ("waiting", "linger"), ("finished", "linger")]
     assert (tmp_path / "log").read_text() == "begins a\nends a\n"

@@ -1,0 +1,27 @@
+"""A lock in the hands of another process, for the tests of locks and of workflows that wait for them."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def lock_holder(target: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that has the lock until a line arrives on its standard input."""
+    script = (
+        "import sys; from pathlib import Path; from pipeline.locks import Lock\n"
+        "with Lock(Path(sys.argv[1]), 'train') as lock:\n"
+        "    print(lock.take(), flush=True); sys.stdin.readline()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, str(target)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout
+        assert process.stdout.readline() == "None\n"
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
