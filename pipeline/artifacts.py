@@ -25,6 +25,8 @@ from pipeline.errors import UserError
 Result = TypeVar("Result")
 Made = TypeVar("Made", bound="Artifact")
 MANIFEST = "manifest.json"
+ALL = "all"
+"""The collection that pairs are from where there is but one."""
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 """Numbers of the OSErrors that mean so."""
 
@@ -127,6 +129,8 @@ class Shard:
     source: Path
     target: Path
     pairs: int
+    collection: str = ALL
+    """What its pairs are from, e.g. "europarl-v7"; known of training shards."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +138,8 @@ class Corpus(Artifact):
     """Aligned UTF-8 text: `corpus.json` and `<split>/<number>.<language>`.
 
     corpus.json: {"source": "en", "target": "de", "splits": {"train": [pairs of shard 0, ...], "dev": [...], ...},
-    "report": {...}}. Splits other than `train` and `dev` are test sets, the first the main one.
+    "collections": [what training shard 0 is from, ...], "report": {...}}. Splits other than `train` and `dev` are test
+    sets, the first the main one.
     """
 
     figures_file = "corpus.json"
@@ -168,25 +173,49 @@ class Corpus(Artifact):
         described = self.read_json("corpus.json")
         if split not in described["splits"]:
             raise UserError(f"{self.folder} has no split {split!r}; it has {', '.join(described['splits'])}")
-        source, target = described["source"], described["target"]
+        source, target, sizes = described["source"], described["target"], described["splits"][split]
+        collections = described["collections"] if split == "train" else [ALL] * len(sizes)
         return [
-            Shard(self.shard_path(split, i, source), self.shard_path(split, i, target), pairs)
-            for i, pairs in enumerate(described["splits"][split])
+            Shard(self.shard_path(split, i, source), self.shard_path(split, i, target), pairs, collection)
+            for i, (pairs, collection) in enumerate(zip(sizes, collections, strict=True))
         ]
 
     def shard_path(self, split: str, number: int, language: str) -> Path:
         """Where a shard's side lies."""
         return self.folder / split / f"{number:05d}.{language}"
 
-    def describe(self, languages: tuple[str, str], splits: dict[str, list[int]], report: dict[str, Any]) -> None:
-        """Writes corpus.json: pairs of each shard of each split, and what is to be told of how it was made."""
-        described = {"source": languages[0], "target": languages[1], "splits": splits, "report": report}
-        self.write_json("corpus.json", described)
+    def describe(
+        self,
+        languages: tuple[str, str],
+        splits: dict[str, list[int]],
+        report: dict[str, Any],
+        collections: Sequence[str] | None = None,
+    ) -> None:
+        """Writes corpus.json: pairs of each shard of each split, and what is to be told of how it was made.
+
+        `collections` tell what each training shard is from; None: all from one.
+        """
+        self.write_json(
+            "corpus.json",
+            {
+                "source": languages[0],
+                "target": languages[1],
+                "splits": splits,
+                "collections": [ALL] * len(splits.get("train", [])) if collections is None else list(collections),
+                "report": report,
+            },
+        )
 
 
 @dataclass(frozen=True)
 class Vocabulary(Artifact):
-    """A joint sentencepiece model, `joint.model` (ids: model.config), with `joint.vocab` to read."""
+    """A joint sentencepiece model, `joint.model` (ids: model.config), with `joint.vocab` to read.
+
+    vocabulary.json: {"size", "sampled_pairs": those it was learned on, "train_pairs": those there were, "words": those
+    it was learned from}.
+    """
+
+    figures_file = "vocabulary.json"
 
     @property
     def path(self) -> Path:

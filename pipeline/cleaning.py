@@ -10,6 +10,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 from pipeline.artifacts import Context, Corpus, Shard
 from pipeline.corpora.aligned import move_shards, write_shards
@@ -24,34 +25,44 @@ REASONS = ("blank", "too_long", "ratio")
 def clean(context: Context, corpus: Corpus, settings: CleaningSettings) -> Corpus:
     """The corpus with its training pairs filtered, one call of `context.map` a shard.
 
-    The report: {"read", "kept", "dropped": {reason: pairs}, "carriage_returns": lines of all splits that ended in one}.
-    Raises UserError where no training pair is kept.
+    The report: {"read", "kept", "dropped": {reason: pairs}, "carriage_returns": lines of all splits that ended in one,
+    "collections": {name: {"read", "kept", "dropped"}}}. A shard stays of one collection. Raises UserError where no
+    training pair is kept.
     """
     cleaned = Corpus(context.folder)
     languages = corpus.languages
     shards = corpus.shards("train")
-    parts = [Corpus(context.folder / "parts" / f"{i:05d}") for i in range(len(shards))]
     splits: dict[str, list[int]] = {split: [] for split in corpus.splits}
-    counts: Counter[str] = Counter()
-    calls = [(shard, part, languages, settings) for shard, part in zip(shards, parts, strict=True)]
-    for done, (sizes, counted) in enumerate(context.map(clean_shard, calls)):
-        move_shards(parts[done], cleaned, "train", languages, sizes, splits["train"])
-        counts += counted
-        context.progress(done + 1, len(shards), "shards")
-    shutil.rmtree(context.folder / "parts", ignore_errors=True)
-    read, kept = sum(shard.pairs for shard in shards), sum(splits["train"])
-    dropped = {reason: counts[reason] for reason in REASONS}
-    if not kept:
+    counts_of: dict[str, Counter[str]] = {shard.collection: Counter() for shard in shards}
+    collections: list[str] = []
+    parts = context.folder / "parts"
+    calls = [(shard, Corpus(parts / f"{i:05d}"), languages, settings) for i, shard in enumerate(shards)]
+    read, done = sum(shard.pairs for shard in shards), 0
+    for (shard, part, *_), (sizes, counted) in zip(calls, context.map(clean_shard, calls), strict=True):
+        move_shards(part, cleaned, "train", languages, sizes, splits["train"])
+        collections += [shard.collection] * len(sizes)
+        counts_of[shard.collection] += counted + Counter(read=shard.pairs, kept=sum(sizes))
+        done += shard.pairs
+        context.progress(done, read, "pairs")
+    shutil.rmtree(parts, ignore_errors=True)
+    train = _told(sum(counts_of.values(), Counter()))
+    if not train["kept"]:
+        dropped = ", ".join(f"{pairs} {reason}" for reason, pairs in train["dropped"].items())
         raise UserError(
-            f"cleaning drops all {read} training pairs ({', '.join(f'{dropped[r]} {r}' for r in REASONS)}); "
+            f"cleaning drops all {read} training pairs ({dropped}); "
             "check that the two sides are the right files, or raise max_words or max_ratio"
         )
+    elsewhere: Counter[str] = Counter()
     for split in corpus.splits:
         if split != "train":
-            pairs = _without_carriage_returns(corpus.shards(split), counts)
+            pairs = _without_carriage_returns(corpus.shards(split), elsewhere)
             splits[split] = write_shards(cleaned, split, languages, pairs, settings.shard_pairs)
-    report = {"read": read, "kept": kept, "dropped": dropped, "carriage_returns": counts["carriage_returns"]}
-    cleaned.describe(languages, splits, report)
+    report = {
+        **train,
+        "carriage_returns": sum(counted["carriage_returns"] for counted in (elsewhere, *counts_of.values())),
+        "collections": {name: _told(counted) for name, counted in counts_of.items()},
+    }
+    cleaned.describe(languages, splits, report, collections)
     return cleaned
 
 
@@ -81,6 +92,15 @@ def reason_to_drop(source: str, target: str, settings: CleaningSettings) -> str 
     if longer > settings.max_words:
         return "too_long"
     return "ratio" if longer / shorter > settings.max_ratio else None
+
+
+def _told(counts: Counter[str]) -> dict[str, Any]:
+    """Training pairs read, kept and dropped."""
+    return {
+        "read": counts["read"],
+        "kept": counts["kept"],
+        "dropped": {reason: counts[reason] for reason in REASONS},
+    }
 
 
 def _without_carriage_returns(shards: list[Shard], counts: Counter[str]) -> Iterator[tuple[str, str]]:

@@ -9,7 +9,8 @@ Shape suffixes: B sentences, S source positions, T target positions, L either.
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, pairwise
 from pathlib import Path
@@ -26,19 +27,21 @@ from model.config import BEGIN_ID, END_ID, PAD_ID, UNKNOWN_ID
 from pipeline.artifacts import Context, Corpus, EncodedDataset, Shard, Vocabulary
 from pipeline.errors import UserError
 from pipeline.lines import read_pairs
+from pipeline.segmentation import segmenter
 from pipeline.settings import EncodingSettings
 from pipeline.vocabulary import load
 
 SIDES = ("source", "target")
 BLOCK_PAIRS = 4096
-"""Pairs that are Python lists of ids at one time; after that they are arrays."""
+"""Pairs that are Python text at one time; after that they are arrays of ids."""
 
 
 def encode(context: Context, corpus: Corpus, vocabulary: Vocabulary, settings: EncodingSettings) -> EncodedDataset:
     """Every split as token ids, one call of `context.map` a shard, with a copy of `joint.model`.
 
     dataset.json: {"vocabulary_size", "languages", "splits": {name: [{"pairs", "source_tokens", "target_tokens",
-    "unknown"}, ...]}, "left_out"}; tokens count END_ID, `left_out` the training pairs longer than `max_tokens`.
+    "unknown"}, ...]}, "left_out", "collections": {name: these figures and "left_out"}}; tokens count END_ID, `left_out`
+    the training pairs longer than `max_tokens`; the collections are those of the training shards.
     Raises UserError where no training pair is short enough.
     """
     dataset = EncodedDataset(context.folder)
@@ -49,11 +52,16 @@ def encode(context: Context, corpus: Corpus, vocabulary: Vocabulary, settings: E
         for i, shard in enumerate(corpus.shards(split)):
             calls.append((shard, vocabulary.path, dataset.folder / split / f"{i:05d}.arrow", limit))
     splits: dict[str, list[dict[str, int]]] = {split: [] for split in corpus.splits}
-    left_out = 0
-    for done, (call, counts) in enumerate(zip(calls, context.map(encode_shard, calls), strict=True)):
-        left_out += counts.pop("left_out")
-        splits[call[2].parent.name].append(counts)
-        context.progress(done + 1, len(calls), "shards")
+    collections: dict[str, Counter[str]] = {shard.collection: Counter() for shard in corpus.shards("train")}
+    done, total = 0, sum(shard.pairs for shard, *_ in calls)
+    for (shard, _, path, _), counts in zip(calls, context.map(encode_shard, calls), strict=True):
+        split = path.parent.name
+        if split == "train":
+            collections[shard.collection].update(counts)
+        del counts["left_out"]
+        splits[split].append(counts)
+        done += shard.pairs
+        context.progress(done, total, "pairs")
     if not any(counts["pairs"] for counts in splits["train"]):
         raise UserError(f"no training pair has at most {settings.max_tokens} tokens a side; raise max_tokens")
     shutil.copyfile(vocabulary.path, dataset.folder / "joint.model")
@@ -61,7 +69,8 @@ def encode(context: Context, corpus: Corpus, vocabulary: Vocabulary, settings: E
         "vocabulary_size": len(load(vocabulary.path)),
         "languages": corpus.languages,
         "splits": splits,
-        "left_out": left_out,
+        "left_out": sum(counts["left_out"] for counts in collections.values()),
+        "collections": collections,
     }
     dataset.write_json("dataset.json", described)
     return dataset
@@ -69,20 +78,14 @@ def encode(context: Context, corpus: Corpus, vocabulary: Vocabulary, settings: E
 
 def encode_shard(shard: Shard, model: Path, path: Path, max_tokens: int | None) -> dict[str, int]:
     """Encodes one shard; None keeps every pair, in order. Returns the figures of dataset.json, and `left_out`."""
-    processor = load(model)
-    dtype = id_type(len(processor))
+    segment = segmenter(model)
     blocks: list[tuple[Ragged, ...]] = []
     pairs = read_pairs(shard.source, shard.target)
     while block := list(islice(pairs, BLOCK_PAIRS)):
         sides = zip(*block, strict=True)
-        blocks.append(tuple(Ragged.of(encode_lines(processor, lines), dtype) for lines in sides))
+        blocks.append(tuple(Ragged(*segment(lines)) for lines in sides))
     source, target = (Ragged.concatenate(parts) for parts in zip(*blocks, strict=True))
     return write_shard(path, source, target, max_tokens)
-
-
-def id_type(vocabulary_size: int) -> np.dtype[Any]:
-    """The type that ids are stored in."""
-    return np.dtype(np.uint16 if vocabulary_size <= 1 << 16 else np.int32)
 
 
 def write_shard(path: Path, source: "Ragged", target: "Ragged", max_tokens: int | None) -> dict[str, int]:
@@ -104,6 +107,15 @@ def write_shard(path: Path, source: "Ragged", target: "Ragged", max_tokens: int 
         "unknown": sum(int((side.values == UNKNOWN_ID).sum()) for side in kept),
         "left_out": len(longer) - edges[-1],
     }
+
+
+def shard_lengths(dataset: EncodedDataset, split: str) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32]]]:
+    """Tokens of the source and of the target sentences, END_ID counted, for each shard of a split that has any."""
+    for i, counts in enumerate(dataset.read_json("dataset.json")["splits"][split]):
+        if counts["pairs"]:
+            batches = _open(dataset.folder / split / f"{i:05d}.arrow", counts["pairs"])
+            source, target = (_Mapped.of([batch.column(name) for batch in batches]).lengths for name in SIDES)
+            yield source, target
 
 
 def bucket_bounds(max_tokens: int) -> list[int]:

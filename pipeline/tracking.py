@@ -218,10 +218,13 @@ class Tracker:
                 self._client.set_tag(run, CURVES_TAG, "complete")
 
     def results(self, fingerprint: str, values: Mapping[str, float]) -> None:
-        """Final figures of a model, e.g. {"paper_bleu.newstest2014": 27.3}; only what has changed is sent."""
+        """Final figures of a model, e.g. {"paper_bleu.newstest2014": 27.3}; only what has changed is sent.
+
+        With "" for a fingerprint they are the workflow's.
+        """
         from mlflow.entities import Metric
 
-        run = self._model_runs[fingerprint]
+        run = self._model_runs[fingerprint] if fingerprint else self._workflow_run
         with self._tolerant():
             there = self._client.get_run(run).data.metrics
             now = int(time.time() * 1000)
@@ -229,12 +232,15 @@ class Tracker:
             if changed:
                 self._client.log_batch(run, metrics=changed)
 
-    def artifacts(self, folder: Path, fingerprint: str, model: str = "") -> None:
-        """The files of an artifact's folder, on the workflow's run or on that of the training `model`, sent once."""
+    def artifacts(self, folder: Path, fingerprint: str, model: str = "", into: str = "") -> None:
+        """The files of an artifact's folder, on the workflow's run or on that of the training `model`, sent once.
+
+        They go to its folder `into`.
+        """
         run, tag = self._model_runs[model] if model else self._workflow_run, f"aiayn.artifact.{folder.name}"
         with self._tolerant():
             if self._client.get_run(run).data.tags.get(tag) != fingerprint:
-                self._client.log_artifacts(run, str(folder))
+                self._client.log_artifacts(run, str(folder), into or None)
                 self._client.set_tag(run, tag, fingerprint)
 
     def text(self, fingerprint: str, text: str, name: str) -> None:

@@ -23,6 +23,7 @@ import ray.train.torch
 from ray.train import FailureConfig, LoggingConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchConfig, TorchTrainer
 from ray.train.v2._internal.callbacks.datasets import DatasetsCallback
+from ray.train.v2._internal.callbacks.placement_group_callback import PlacementGroupCleanerCallback
 
 from pipeline.artifacts import Context, EncodedDataset, TrainingRun
 from pipeline.errors import UserError
@@ -35,6 +36,8 @@ log = logging.getLogger(__name__)
 
 MAX_FAILURES = 3
 """Deaths of workers after which the training gives up. Machines taken away do not count, a UserError is no death."""
+NOT_NEEDED = (DatasetsCallback, PlacementGroupCleanerCallback)
+"""Of Ray Train's callbacks."""
 REGROW_S = 30.0
 """Between looks whether the cluster has room for more workers, where their number may change."""
 
@@ -88,11 +91,15 @@ def _fit(trainer: TorchTrainer) -> Any:
 
 
 class _Trainer(TorchTrainer):
-    """Ray's, without the process that hands out Ray datasets: there are none, and it takes 3 s of a core to start."""
+    """Ray's, without two processes, each 3 s of a core to start.
+
+    One hands out Ray datasets: there are none. One frees what a killed controller had reserved: the workflow's runner
+    does (Ray's asks the dashboard, which a cluster on one machine does not have).
+    """
 
     def _create_default_callbacks(self) -> list[Any]:
         made = super()._create_default_callbacks()  # type: ignore[misc]  # mypy reads Train V1
-        return [callback for callback in made if not isinstance(callback, DatasetsCallback)]
+        return [callback for callback in made if not isinstance(callback, NOT_NEEDED)]
 
 
 class Layout(NamedTuple):

@@ -7,40 +7,37 @@ writes must be the raw characters. Only runs of spaces become one. Characters th
 
 import io
 import re
-from collections.abc import Iterator
+from collections import Counter
+from itertools import accumulate
 from pathlib import Path
 
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from model.config import BEGIN_ID, END_ID, PAD_ID, UNKNOWN_ID
-from pipeline.artifacts import Context, Corpus, Vocabulary
+from pipeline.artifacts import Context, Corpus, Shard, Vocabulary
 from pipeline.errors import UserError
 from pipeline.lines import MAX_LINE_BYTES, read_pairs, write_lines
 from pipeline.settings import VocabularySettings
 
 TOO_LARGE = re.compile(r"Vocabulary size too high .*<= (\d+)")
 TOO_SMALL = re.compile(r"Vocabulary size is smaller than required_chars\. \d+ vs (\d+)")
-PROGRESS_PAIRS = 100_000
+KEPT_WORDS = 500_000
+"""That the pieces are learned from: the most frequent; memory grows with them, and a rarer word makes no piece."""
 
 
 def learn(context: Context, corpus: Corpus, settings: VocabularySettings) -> Vocabulary:
     """Trains exactly `settings.size` pieces on the training split; the same corpus gives the same bytes.
 
-    Raises UserError where the text allows no vocabulary of that size, naming the nearest size it does allow.
+    Words are counted by one call of `context.map` a shard. vocabulary.json: {"size", "sampled_pairs", "train_pairs",
+    "words": different ones it was learned from}. Raises UserError where the text allows no vocabulary of that size,
+    naming the nearest size it does allow.
     """
+    words = _count(context, corpus, settings.sample_pairs)
     model = io.BytesIO()
-    broken: list[UserError] = []
-
-    def lines() -> Iterator[str]:
-        try:
-            yield from _sample(context, corpus, settings.sample_pairs)
-        except UserError as error:  # sentencepiece would make a RuntimeError of it
-            broken.append(error)
-            raise
-
     try:
         SentencePieceTrainer.train(
-            sentence_iterator=lines(),
+            sentence_iterator=(f"{word}\t{number}" for word, number in words),
+            input_format="tsv",
             model_writer=model,
             model_type="bpe",
             vocab_size=settings.size,
@@ -55,8 +52,6 @@ def learn(context: Context, corpus: Corpus, settings: VocabularySettings) -> Voc
             minloglevel=2,
         )
     except RuntimeError as error:
-        if broken:
-            raise broken[0] from None
         if largest := TOO_LARGE.search(str(error)):
             raise _wrong_size(settings.size, f"at most {largest[1]}") from None
         if smallest := TOO_SMALL.search(str(error)):
@@ -69,6 +64,10 @@ def learn(context: Context, corpus: Corpus, settings: VocabularySettings) -> Voc
         raise _wrong_size(settings.size, f"{len(processor)}")
     pieces = (f"{processor.id_to_piece(i)}\t{processor.get_score(i):g}" for i in range(len(processor)))
     write_lines(vocabulary.folder / "joint.vocab", pieces)
+    train_pairs = sum(shard.pairs for shard in corpus.shards("train"))
+    sampled_pairs = min(train_pairs, settings.sample_pairs)
+    figures = {"size": settings.size, "sampled_pairs": sampled_pairs, "train_pairs": train_pairs, "words": len(words)}
+    vocabulary.write_json("vocabulary.json", figures)
     return vocabulary
 
 
@@ -87,19 +86,37 @@ def load(path: Path) -> SentencePieceProcessor:
     return processor
 
 
-def _sample(context: Context, corpus: Corpus, at_most_pairs: int) -> Iterator[str]:
-    """Both sides of all training pairs, or of `at_most_pairs` spread evenly over them."""
+def count_words(shard: Shard, rows_before: int, sample_pairs: int, pairs: int) -> Counter[str]:
+    """How often each word stands in a shard, of whose corpus `sample_pairs` of all `pairs` are read, evenly spread."""
+    words: Counter[str] = Counter()
+    for row, pair in enumerate(read_pairs(shard.source, shard.target), rows_before):
+        if row * sample_pairs // pairs != (row + 1) * sample_pairs // pairs:
+            for line in pair:
+                words.update(line.replace("\t", " ").split(" "))
+    del words[""]
+    return words
+
+
+def _count(context: Context, corpus: Corpus, at_most_pairs: int) -> list[tuple[str, int]]:
+    """The `KEPT_WORDS` most frequent words, frequent ones first, and each character that is in none of them."""
     shards = corpus.shards("train")
-    total = sum(shard.pairs for shard in shards)
-    wanted = min(total, at_most_pairs)
-    i = 0
-    for shard in shards:
-        for pair in read_pairs(shard.source, shard.target):
-            if i * wanted // total != (i + 1) * wanted // total:
-                yield from pair
-            i += 1
-            if i % PROGRESS_PAIRS == 0 or i == total:
-                context.progress(i, total, "pairs")
+    pairs = sum(shard.pairs for shard in shards)
+    rows_before = accumulate((shard.pairs for shard in shards), initial=0)
+    calls = [
+        (shard, before, min(pairs, at_most_pairs), pairs) for shard, before in zip(shards, rows_before, strict=False)
+    ]
+    words: Counter[str] = Counter()
+    characters: set[str] = set()
+    done = 0
+    for (shard, *_), counted in zip(calls, context.map(count_words, calls), strict=True):
+        words.update(counted)
+        if len(words) > 3 * KEPT_WORDS or shard is shards[-1]:
+            characters.update(*words)
+            words = Counter(dict(sorted(words.items(), key=lambda item: (-item[1], item[0]))[:KEPT_WORDS]))
+        done += shard.pairs
+        context.progress(done, pairs, "pairs")
+    rare = characters.difference(*words)
+    return [*words.items(), *((character, 1) for character in sorted(rare))]
 
 
 def _wrong_size(size: int, allowed: str) -> UserError:

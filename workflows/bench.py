@@ -3,13 +3,15 @@
 aiayn bench train                       a training step, in real target tokens a second
 aiayn bench train --size base --json
 aiayn bench decode model --src test.en --ref test.de --lang de     beam search, in sentences a second
+aiayn bench prepare --pairs 4500000     text to token ids, in pairs a second
 """
 
 import typer
 
-from workflows import benchmark_decoding, benchmark_training
+from workflows import benchmark_decoding, benchmark_preparation, benchmark_training
 from workflows.command import help_text
 
 app = typer.Typer(no_args_is_help=True, help=help_text(__doc__), rich_markup_mode=None)
 app.command("train")(benchmark_training.train)
 app.command("decode")(benchmark_decoding.decode)
+app.command("prepare")(benchmark_preparation.prepare)

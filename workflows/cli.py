@@ -1,6 +1,6 @@
 """`aiayn`: one command a stage, on folders and text files.
 
-aiayn prepare --files corpus.toml --out prepared        text -> clean text, vocabulary, token ids
+aiayn prepare --files corpus.toml --out prepared        text -> clean text, vocabulary, token ids, a report
 aiayn train prepared/dataset --out run                  token ids -> checkpoints
 aiayn average run --out model                           checkpoints -> one model
 aiayn translate model < text.en > text.de
@@ -58,7 +58,7 @@ def prepare(
     overrides: SetOption = None,
     address: AddressOption = None,
 ) -> None:
-    """Text to token ids: makes OUT/text, OUT/corpus (cleaned), OUT/vocabulary and OUT/dataset."""
+    """Text to token ids: makes OUT/text, OUT/corpus (cleaned), OUT/vocabulary, OUT/dataset and OUT/report."""
     from workflows import stages
     from workflows.dag import Step
     from workflows.runner import run
@@ -78,8 +78,10 @@ def prepare(
     corpus = into("corpus", stages.CLEAN("clean", text, chosen.cleaning))
     vocabulary = into("vocabulary", stages.LEARN_VOCABULARY("vocabulary", corpus, chosen.vocabulary))
     dataset = into("dataset", stages.ENCODE("encode", corpus, vocabulary, chosen.encoding))
-    run([dataset], folder, [view(console)], address)
+    report = into("report", stages.report("report", chosen, corpus, vocabulary, dataset))
+    _, reported = run([dataset, report], folder, [view(console)], address)
     console.print(f"token ids: {out / 'dataset'}", highlight=False, soft_wrap=True)
+    console.print(f"report: {out / 'report'}: {reported.summary}", highlight=False, soft_wrap=True)
 
 
 @app.command()

@@ -9,14 +9,11 @@ pipes meanwhile. `Running` is a contender at work, with what becomes of one that
 
 import multiprocessing
 import os
-import resource
 import signal
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from pipeline.errors import UserError
@@ -147,15 +144,6 @@ class Running(Generic[MeasuredT]):
         """Kills the processes."""
         for process in self.processes:
             process.end()
-
-
-def peak_memory_gb() -> float:
-    """Most resident memory this process has had so far."""
-    with suppress(OSError):  # Linux; its ru_maxrss is inherited from the process that started this one
-        lines = Path("/proc/self/status").read_text().split("\n")
-        return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) * 1024 / 1e9
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak * (1 if sys.platform == "darwin" else 1024) / 1e9
 
 
 def _serve(pipe: Connection, make: Callable[..., Any], arguments: tuple[Any, ...]) -> None:

@@ -26,11 +26,11 @@ from model.training_step import compute_dtype, shift_right
 from pipeline.artifacts import EncodedDataset, ignore
 from pipeline.encoding import EncodedSplit
 from pipeline.hardware import device_name, matmul_flop_s
+from pipeline.memory import peak_memory_bytes
 from pipeline.prefetching import Updates
 from pipeline.settings import TrainingSettings
 from pipeline.training_loop import Training
 from pipeline.worker_group import WorkerGroup
-from workflows.contender_processes import peak_memory_gb
 from workflows.peer_models import Marian, TorchTransformer
 
 NEVER = 10**9
@@ -131,7 +131,8 @@ class Contender:
         if on_gpu:
             torch.cuda.synchronize()
         seconds = time.perf_counter() - started_s
-        return Round(work, seconds, torch.cuda.max_memory_allocated() / 1e9 if on_gpu else peak_memory_gb())
+        peak_bytes = torch.cuda.max_memory_allocated() if on_gpu else peak_memory_bytes()
+        return Round(work, seconds, peak_bytes / 1e9)
 
     def matmul_flop_s(self) -> float:
         """Rate of a large product in the type computed in, with the same threads."""

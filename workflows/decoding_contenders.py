@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from model.config import END_ID, PAD_ID
 from pipeline.errors import UserError
+from pipeline.memory import peak_memory_bytes
 from pipeline.settings import DecodingSettings
 from pipeline.vocabulary import load
-from workflows.contender_processes import OUT_OF_MEMORY, ContenderError, peak_memory_gb
+from workflows.contender_processes import OUT_OF_MEMORY, ContenderError
 
 if TYPE_CHECKING:  # it imports torch
     from model.search import Hypothesis
@@ -84,7 +85,7 @@ class Contender:
 
     def peak_memory_gb(self) -> float:
         """Most memory that the process has had so far, a GPU's not counted."""
-        return peak_memory_gb()
+        return peak_memory_bytes() / 1e9
 
 
 class Ours(Contender):

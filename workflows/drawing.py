@@ -17,6 +17,8 @@ COLORS = ("#2f6fd0", "#d1731c", "#1f9a78", "#a05ec0", "#cf4257", "#8d8a1f", "#2b
 INK = "#010203"
 """Stands for the text colour in the drawings, which is that of the page."""
 WIDTH_IN = 4.4
+MARGIN_PT = 12.0
+"""Around drawings in a file of their own."""
 Point = tuple[float, float]
 
 
@@ -63,6 +65,19 @@ def drawing(title: str, against: str, plot: Callable[[Axes], None], *, height_in
     label = Markup('<svg role="img" aria-label="{} against {}" viewBox=').format(title, against)
     svg = re.sub(r"<svg [^>]*viewBox=", lambda _: label, svg, count=1)
     return Markup(svg.replace('version="1.1"', "", 1))
+
+
+def standalone(drawings: Sequence[Markup]) -> str:
+    """An SVG file of drawings side by side, dark on white."""
+    placed, width, height = "", MARGIN_PT, 0.0
+    for svg in map(str, drawings):
+        size = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
+        assert size
+        placed += svg.replace("<svg ", f'<svg x="{width:g}" y="{MARGIN_PT:g}" width="{size[1]}" height="{size[2]}" ', 1)
+        width, height = width + float(size[1]) + MARGIN_PT, max(height, float(size[2]) + 2 * MARGIN_PT)
+    names = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+    shape = f'width="{width:g}pt" height="{height:g}pt" viewBox="0 0 {width:g} {height:g}"'
+    return f'<svg {names} {shape} style="color: #1d1f22; background: white">\n{placed}\n</svg>\n'
 
 
 def curves(

@@ -21,4 +21,13 @@ StoreOption = Annotated[Path, typer.Option("--store", help="Folder of everything
 AddressOption = Annotated[
     str | None, typer.Option("--address", help="Ray cluster, e.g. auto.  [default: one on this machine]")
 ]
-PlanOption = Annotated[bool, typer.Option("--plan", help="List the stages, cached or to run, and exit.")]
+PlanOption = Annotated[
+    bool, typer.Option("--plan", help="List the stages, cached or to run; forecast disk, FLOP and hours; and exit.")
+]
+GpusOption = Annotated[
+    int | None,
+    typer.Option("--gpus", min=1, max=100_000, help="With --plan: forecast for so many GPUs.  [default: those here]"),
+]
+GpuOption = Annotated[
+    str | None, typer.Option("--gpu", metavar="NAME", help="With --plan: forecast for this kind of GPU, e.g. h100.")
+]

@@ -6,10 +6,13 @@ from typing import Any, Literal
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from pipeline.corpus_statistics import CorpusStatistics
 from workflows import paper
+from workflows.corpus_text import REASONS, facts, percent, rows, title
 from workflows.differences import DECODING_NAMES, OPTIMIZER_NAMES, rounded
 from workflows.drawing import Point
 from workflows.measured import Measured
+from workflows.plot_corpus import plots
 from workflows.view import duration
 
 Against = Literal["updates", "minutes"]
@@ -20,8 +23,11 @@ AGAINST: dict[Against, Callable[[Mapping[str, Any]], float]] = {
 """What learning curves run along, from a line of `metrics.jsonl`."""
 
 
-def render(template: str, **values: object) -> str:
-    """A template of this package as HTML that asks for nothing outside itself; it can name no value that is missing."""
+def render(template: str, corpora: Iterable[CorpusStatistics], **values: object) -> str:
+    """A template of this package as HTML that asks for nothing outside itself; it can name no value that is missing.
+
+    `corpora` are the texts that the models were trained on.
+    """
     environment = Environment(
         loader=PackageLoader("workflows"),
         autoescape=True,
@@ -30,7 +36,11 @@ def render(template: str, **values: object) -> str:
         lstrip_blocks=True,
     )
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    return environment.get_template(template).render(duration=duration, made=made, **values)
+    texts = [
+        {"title": title(one), "drawings": plots(one), "collections": rows(one), "facts": facts(one)} for one in corpora
+    ]
+    shared = {"duration": duration, "made": made, "texts": texts, "reasons": REASONS, "percent": percent}
+    return environment.get_template(template).render(**shared, **values)
 
 
 def learning_curve(cell: Measured, against: Against, figure: str) -> list[Point]:

@@ -14,6 +14,7 @@ from model.config import BASE, BIG, TransformerConfig
 Pair = Literal["en-de", "en-fr"]
 PAIRS: tuple[Pair, ...] = ("en-de", "en-fr")
 ModelName = Literal["base", "big"]
+MODELS: tuple[ModelName, ...] = ("base", "big")
 MODEL_SYMBOLS = {
     "n_layers": "N",
     "d_model": "d_model",
@@ -101,6 +102,12 @@ def experiment(pair: str, model: str) -> Experiment:
     if model == "big":
         return Experiment(big, "WMT 2014", pairs, vocabulary_size, 300_000, 20, 1.0, "3.5 days")
     return Experiment(BASE, "WMT 2014", pairs, vocabulary_size, 100_000, 5, 0.4, "12 hours")
+
+
+def cost_flop(pair: str, model: str) -> float | None:
+    """What Table 2 prints for the training of "base" or "big" on a language pair."""
+    row = next(row for row in TABLE_2 if row.name == f"Transformer ({model})")
+    return row.cost_flop.get(pair)
 
 
 def symbols(difference: Mapping[str, Any]) -> str:

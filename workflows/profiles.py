@@ -147,13 +147,13 @@ EMBEDDED = Profile(
     grid=Grid(
         training=TrainingSettings(
             model=replace(BASE, n_layers=3, d_model=96, d_ff=384, n_heads=8, d_k=12, d_v=12),
-            updates=720,
+            updates=690,
             checkpoint_minutes=0,
             **{
                 **_GENERATED,
                 "optimizer": OptimizerConfig(warmup_steps=200, learning_rate_scale=0.2),
-                "checkpoint_updates": 180,
-                "validation_updates": 240,
+                "checkpoint_updates": 230,
+                "validation_updates": 230,
             },
         )
     ),

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
+from pipeline.corpus_statistics import CorpusStatistics
 from workflows import page
 from workflows.drawing import COLORS, Curve, curves
 from workflows.measured import Measured
@@ -24,11 +25,12 @@ def _drawings(cells: Sequence[Measured], colors: dict[str, str]) -> list[Markup]
     ] + [curves("learning rate", "updates", lines("updates", "learning_rate"), height_in=1.9)]
 
 
-def render(table: Table2, cells: Sequence[Measured]) -> str:
-    """The report as HTML that asks for nothing outside itself."""
+def render(table: Table2, cells: Sequence[Measured], corpora: Sequence[CorpusStatistics] = ()) -> str:
+    """The report as HTML that asks for nothing outside itself; `corpora` are the texts behind the cells."""
     colors = {cell.label: COLORS[i % len(COLORS)] for i, cell in enumerate(cells)}
     return page.render(
         "report.html.j2",
+        corpora,
         table=table,
         columns=table.columns,
         not_run=NOT_RUN,

@@ -8,6 +8,7 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from model.config import BASE
+from pipeline.corpus_statistics import CorpusStatistics
 from workflows import page
 from workflows.drawing import COLORS, INK, Curve, curves
 from workflows.measured import Measured
@@ -31,11 +32,15 @@ HEADROOM = 1.5
 SUBSCRIPTED = re.compile("|".join(symbol for symbol in SYMBOLS.values() if "_" in symbol))
 
 
-def render(table: Table3, cells: Mapping[str, Sequence[Measured]]) -> str:
-    """The report as HTML that asks for nothing outside itself; `cells` are the trainings measured, by row."""
+def render(table: Table3, cells: Mapping[str, Sequence[Measured]], corpora: Sequence[CorpusStatistics] = ()) -> str:
+    """The report as HTML that asks for nothing outside itself; `cells` are the trainings measured, by row.
+
+    `corpora` are the texts behind them.
+    """
     shown = next(iter([cells["base"]] if "base" in cells else cells.values()), [])
     return page.render(
         "table3.html.j2",
+        corpora,
         table=table,
         changes={row.name: _changes(row, cells.get(row.name, [])) for row in table.rows},
         blocks=_blocks(),

@@ -4,6 +4,7 @@ python -m workflows.reproduce_table2                                      # gene
 python -m workflows.reproduce_table2 --profile multi30k --data DIR        # real text, small
 python -m workflows.reproduce_table2 --profile wmt14 --address auto       # the paper's text and settings
 python -m workflows.reproduce_table2 --plan                               # what is cached, what is to run
+python -m workflows.reproduce_table2 --plan --profile wmt14 --gpus 8 --gpu h100   # disk, FLOP and hours foretold
 """
 
 from collections.abc import Collection
@@ -18,13 +19,27 @@ from pipeline.errors import UserError
 from pipeline.tracking import Tracker, default_uri, ui_command
 from workflows import stages, table2
 from workflows.command import console, help_text, run_app
+from workflows.corpus_report import CorpusReport
 from workflows.dag import Stage, Step, substitute
+from workflows.forecast import Planned, forecast
+from workflows.forecast_hardware import find, only_with_plan
+from workflows.forecast_text import render
 from workflows.measured import Measured, MeasuredInputs
-from workflows.options import AddressOption, ConfigOption, DataOption, PlanOption, ProfileOption, SetOption, StoreOption
+from workflows.options import (
+    AddressOption,
+    ConfigOption,
+    DataOption,
+    GpuOption,
+    GpusOption,
+    PlanOption,
+    ProfileOption,
+    SetOption,
+    StoreOption,
+)
 from workflows.profiles import Profile, load_profile
 from workflows.runner import run
 from workflows.tabulating import tabulate
-from workflows.tracked import TrackedModel, send_curves, send_results, tracked
+from workflows.tracked import TrackedModel, send_corpus_report, send_curves, send_results, tracked
 from workflows.view import print_plan, view
 
 TABULATE = Stage(tabulate, table2.Table)
@@ -38,6 +53,8 @@ class Cell:
     model: str
     training: Step
     inputs: MeasuredInputs
+    report: Step
+    """Of the pair's text."""
 
 
 def cells_of(profile: Profile, pairs: Collection[str], models: Collection[str]) -> list[Cell]:
@@ -52,7 +69,7 @@ def cells_of(profile: Profile, pairs: Collection[str], models: Collection[str]) 
             inputs = stages.evaluated(
                 text, model, training, recipe.averaging, profile.decoding, word_by_word=substituted
             )
-            cells.append(Cell(pair, model, training, inputs))
+            cells.append(Cell(pair, model, training, inputs, text.report))
     return cells
 
 
@@ -82,14 +99,21 @@ def main(
     store: StoreOption = Path("runs"),
     address: AddressOption = None,
     plan: PlanOption = False,
+    gpus: GpusOption = None,
+    gpu: GpuOption = None,
 ) -> None:
     """Builds the DAG, runs what is missing, prints the table."""
+    only_with_plan(plan, gpus, gpu)
     chosen = load_profile(profile, data=data, files=files or [], config=config, overrides=overrides or [])
     cells = cells_of(chosen, _chosen("pairs", pairs, chosen.corpora), _chosen("models", models, chosen.recipes))
-    target = TABULATE("table 2", [cell.inputs for cell in cells])
+    reports = list(dict.fromkeys(cell.report for cell in cells))
+    target = TABULATE("table 2", [cell.inputs for cell in cells], reports)
     stages_folder = store.absolute() / "store"
     if plan:
+        planned = [_planned(cell, chosen) for cell in cells]
+        hardware = find(gpus, gpu, planned[0].training.device)
         print_plan(console, target, stages_folder)
+        console.print(render(forecast(chosen, planned, hardware, store)))
         return
     tracker = Tracker(default_uri(store), "table2", store)
     tracked_models = [
@@ -111,11 +135,19 @@ def main(
             if measured:
                 send_results(tracker, cell.training.fingerprint, measured)
                 tracker.translator(cell.training.fingerprint, inputs.checkpoint)
+        for report in reports:
+            send_corpus_report(tracker, CorpusReport(report.folder(stages_folder)), report.fingerprint)
         tracker.artifacts(table.folder, target.fingerprint)
     console.print()
     console.print(table2.render_terminal(table.load(), console.width))
     console.print(f"\nreport: {table.folder / 'report.html'}", highlight=False, soft_wrap=True)
     console.print(f"curves: {ui_command(tracker.uri)}", highlight=False, soft_wrap=True)
+
+
+def _planned(cell: Cell, profile: Profile) -> Planned:
+    """Its averaged model is kept in the store and in MLflow."""
+    training = profile.for_pair(cell.pair).recipes[cell.model].training
+    return Planned(f"{cell.pair} {cell.model}", cell.pair, training, models=2)
 
 
 if __name__ == "__main__":

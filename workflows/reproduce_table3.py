@@ -23,17 +23,31 @@ from pipeline.settings import AveragingSettings, DecodingSettings, TrainingSetti
 from pipeline.tracking import Status, Tracker, default_uri, ui_command
 from workflows import parameter_counts, stages, table3
 from workflows.command import console, help_text, run_app
+from workflows.corpus_report import CorpusReport
 from workflows.dag import Stage, substitute, to_run
+from workflows.forecast import Planned, forecast
+from workflows.forecast_hardware import find, only_with_plan
+from workflows.forecast_text import render
 from workflows.grid import Trial, Unfinished, asha, run_grid
 from workflows.measured import Measured, MeasuredInputs
-from workflows.options import AddressOption, ConfigOption, DataOption, PlanOption, ProfileOption, SetOption, StoreOption
+from workflows.options import (
+    AddressOption,
+    ConfigOption,
+    DataOption,
+    GpuOption,
+    GpusOption,
+    PlanOption,
+    ProfileOption,
+    SetOption,
+    StoreOption,
+)
 from workflows.paper import VARIATIONS
 from workflows.profiles import load_profile
 from workflows.runner import cluster, run
 from workflows.table3 import SPLIT, RowInputs
 from workflows.table3_text import render_terminal
 from workflows.tabulating import tabulate_rows
-from workflows.tracked import TrackedModel, send_curves, send_results, tracked
+from workflows.tracked import TrackedModel, send_corpus_report, send_curves, send_results, tracked
 from workflows.variations import Row, chosen, rows
 from workflows.view import print_plan, view
 
@@ -122,6 +136,8 @@ def main(
     store: StoreOption = Path("runs"),
     address: AddressOption = None,
     plan: PlanOption = False,
+    gpus: GpusOption = None,
+    gpu: GpuOption = None,
     params: Annotated[bool, typer.Option("--params", help="Count the parameters of each row and exit.")] = False,
     vocabulary_size: Annotated[
         int | None,
@@ -130,6 +146,7 @@ def main(
     as_json: Annotated[bool, typer.Option("--json", help="With --params: print one JSON object.")] = False,
 ) -> None:
     """Trains the rows that are not in the store, prints the table; or counts parameters."""
+    only_with_plan(plan, gpus, gpu)
     if params:
         print_counts(asked, vocabulary_size or BASE.vocabulary_size, as_json)
         return
@@ -145,9 +162,13 @@ def main(
         raise UserError(f"--pair {pair}: the profile has {', '.join(chosen_profile.corpora)}")
     chosen_profile = chosen_profile.for_pair(pair)
     text = stages.prepared(chosen_profile, pair)
-    trials = trials_of(text, rows(chosen_profile.grid, asked), seeds, chosen_profile.decoding)
+    chosen_rows = rows(chosen_profile.grid, asked)
+    trials = trials_of(text, chosen_rows, seeds, chosen_profile.decoding)
     if plan:
-        print_plan(console, TABULATE("table 3", inputs_of(trials, {})), store.absolute() / "store")
+        planned = [Planned(f"{pair} {row.name}", pair, row.training, times=seeds) for row in chosen_rows]
+        hardware = find(gpus, gpu, planned[0].training.device)
+        print_plan(console, TABULATE("table 3", inputs_of(trials, {}), [text.report]), store.absolute() / "store")
+        console.print(render(forecast(chosen_profile, planned, hardware, store)))
         return
     params_told = {"profile": chosen_profile.name, "pair": pair, "seeds": seeds, "scheduler": scheduler}
     base = chosen_profile.grid.training
@@ -165,7 +186,7 @@ def reproduce(
     address: str | None,
 ) -> None:
     """Makes what is missing, tells MLflow, prints the table; `told` are the parent run's parameters."""
-    folder, target = store.absolute() / "store", TABULATE("table 3", inputs_of(trials, {}))
+    folder, target = store.absolute() / "store", TABULATE("table 3", inputs_of(trials, {}), [text.report])
     tracker = Tracker(default_uri(store), "table3", store)
     models = [_tracked_model(one, text) for one in trials]
     with (
@@ -178,11 +199,12 @@ def reproduce(
         if len(unfinished) == len(trials):
             first = trials[0].trial.name
             raise UserError(f"no row was trained; {first} {unfinished[first].state}: {unfinished[first].reason}")
-        target = TABULATE("table 3", inputs_of(trials, unfinished))
+        target = TABULATE("table 3", inputs_of(trials, unfinished), [text.report])
         (artifact,) = run([target], folder, watchers, address)
         table = table3.Table(artifact.folder)
         for one in trials:
             _tell_results(tracker, one, unfinished.get(one.trial.name), folder)
+        send_corpus_report(tracker, CorpusReport(text.report.folder(folder)), text.report.fingerprint)
         tracker.artifacts(table.folder, target.fingerprint)
     console.print()
     console.print(render_terminal(table.load(), console.width))

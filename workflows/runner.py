@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from pipeline.artifacts import Artifact, Context, publish
 from pipeline.errors import UserError
 from pipeline.locks import Lock, wait_for
+from pipeline.memory import forget_peak_memory, peak_memory_bytes
 from workflows.dag import Step, substitute, to_run
 from workflows.watching import Poster, Relay, Watcher
 
@@ -40,15 +42,29 @@ ABANDONED_S = 2.0
 LIBRARIES = ("torch", "ray", "pyarrow", "sentencepiece", "sacrebleu", "sacremoses")
 
 
-def map_on_ray(function: Callable[..., Any], calls: Iterable[Sequence[Any]]) -> Iterator[Any]:
-    """`Context.map` on Ray: one task a call, results in order. An error is raised as it was in the task."""
-    task = ray.remote(num_cpus=1)(function)
-    references = [task.remote(*arguments) for arguments in calls]
+def map_on_ray(
+    function: Callable[..., Any], calls: Iterable[Sequence[Any]], peaks_bytes: list[int] | None = None
+) -> Iterator[Any]:
+    """`Context.map` on Ray: one task a call, results in order. An error is raised as it was in the task.
+
+    The most memory that each task has had is added to `peaks_bytes`.
+    """
+    task = ray.remote(num_cpus=1)(_with_peak_memory).options(name=function.__name__)
+    references = [task.remote(function, *arguments) for arguments in calls]
     try:
         for reference in references:
-            yield ray.get(reference)
+            result, peak_bytes = ray.get(reference)
+            if peaks_bytes is not None:
+                peaks_bytes.append(peak_bytes)
+            yield result
     except ray.exceptions.RayTaskError as error:
         raise _cause(error) from None
+
+
+def _with_peak_memory(function: Callable[..., Any], *arguments: Any) -> tuple[Any, int]:
+    """What the function returns, and the most memory that this process has had meanwhile, in bytes."""
+    forget_peak_memory()
+    return function(*arguments), peak_memory_bytes()
 
 
 def _execute(step: Step, store: Path, board: ActorHandle, *inputs: Artifact) -> Artifact:
@@ -101,7 +117,11 @@ def _make(step: Step, store: Path, post: Poster, lock: Lock, inputs: Sequence[Ar
     }
 
     def make(folder: Path) -> Artifact:
-        return step.stage.function(Context(folder, post, map_on_ray), *arguments)
+        peaks_bytes: list[int] = []
+        on_ray = partial(map_on_ray, peaks_bytes=peaks_bytes)
+        artifact, own_bytes = _with_peak_memory(step.stage.function, Context(folder, post, on_ray), *arguments)
+        manifest["peak_task_memory_bytes"] = max([own_bytes, *peaks_bytes])  # of the stage itself and its tasks
+        return artifact
 
     return publish(step.folder(store), make, manifest, resume=step.stage.resumes, ours=lock.is_ours)
 
@@ -112,6 +132,8 @@ def set_local_variables() -> None:
     for name, value in {
         # Nobody preempts this machine; the watcher would cost each training a process and two seconds of a core.
         "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
+        # By default a training ends up to 2 s later than its workers.
+        "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",
         # By default Ray ends idle processes beyond one a CPU, and the next step imports torch again: 3 s of a core.
         "RAY_num_workers_soft_limit": processes,
         # Beyond three times this many processes, most of them asleep, Ray warns on the screen.
@@ -251,7 +273,8 @@ def _abandoned_removed() -> Iterator[None]:
     """Frees, during the body, what actors of this job reserved that were killed.
 
     A killed controller of Ray Train leaves its workers' placement group behind, and whoever trains next would wait for
-    ever. Ray's own cleaner asks the dashboard, which a cluster on one machine does not have.
+    ever. Ray Train's own cleaner asks the dashboard, which a cluster on one machine does not have, and costs each
+    training a process.
     """
     over = threading.Event()
 

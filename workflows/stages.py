@@ -7,18 +7,21 @@ from pipeline import averaging, cleaning, costs, decoding, encoding, perplexity,
 from pipeline.artifacts import Checkpoint, Corpus, EncodedDataset, Hypotheses, Scores, TrainingRun, Vocabulary
 from pipeline.corpora import embedded, files, multi30k, wmt14
 from pipeline.settings import AveragingSettings, DecodingSettings, Settings
+from workflows.corpus_report import CorpusReport, report_corpus
 from workflows.dag import Stage, Step
 from workflows.measured import MeasuredInputs
 from workflows.profiles import Profile
 
-GENERATE = Stage(embedded.generate, Corpus, cpus=0)
-READ_MULTI30K = Stage(multi30k.read, Corpus)
-READ_WMT14 = Stage(wmt14.read, Corpus, cpus=0)
-READ_FILES = Stage(files.read, Corpus)
+GENERATE = Stage(embedded.generate, Corpus, version=2, cpus=0)
+READ_MULTI30K = Stage(multi30k.read, Corpus, version=2, cpus=0)
+READ_WMT14 = Stage(wmt14.read, Corpus, version=2, cpus=0)
+READ_FILES = Stage(files.read, Corpus, version=2, cpus=0)
 SUBSTITUTE = Stage(embedded.substitute, Hypotheses)
-CLEAN = Stage(cleaning.clean, Corpus, cpus=0)
-LEARN_VOCABULARY = Stage(vocabulary.learn, Vocabulary)
-ENCODE = Stage(encoding.encode, EncodedDataset, cpus=0)
+CLEAN = Stage(cleaning.clean, Corpus, version=2, cpus=0)
+LEARN_VOCABULARY = Stage(vocabulary.learn, Vocabulary, version=2)
+ENCODE = Stage(encoding.encode, EncodedDataset, version=2, cpus=0)
+REPORT = Stage(report_corpus, CorpusReport, cpus=0)
+"""Reserves no CPU, so that no training waits for it."""
 TRAIN = Stage(training.train, TrainingRun, version=2, cpus=0, resumes=True)
 AVERAGE = Stage(averaging.average, Checkpoint)
 DECODE = Stage(decoding.decode, Hypotheses, cpus=0)
@@ -29,12 +32,13 @@ COST = Stage(costs.count, costs.Cost)
 
 @dataclass(frozen=True)
 class Prepared:
-    """A language pair's text, cleaned, and the same as token ids, as steps of the DAG (§5.1)."""
+    """A language pair's text, cleaned, the same as token ids, and what it is like, as steps of the DAG (§5.1)."""
 
     pair: str
     data: str
     corpus: Step
     dataset: Step
+    report: Step
 
 
 def prepared(profile: Profile, pair: str) -> Prepared:
@@ -43,7 +47,15 @@ def prepared(profile: Profile, pair: str) -> Prepared:
     text = corpus(pair, profile.corpora[pair])
     clean = CLEAN(f"clean {pair}", text, profile.cleaning)
     learned = LEARN_VOCABULARY(f"vocabulary {pair}", clean, profile.vocabulary)
-    return Prepared(pair, profile.data, clean, ENCODE(f"encode {pair}", clean, learned, profile.encoding))
+    dataset = ENCODE(f"encode {pair}", clean, learned, profile.encoding)
+    return Prepared(pair, profile.data, clean, dataset, report(f"report {pair}", profile, clean, learned, dataset))
+
+
+def report(label: str, profile: Profile, corpus: Step, vocabulary: Step, dataset: Step) -> Step:
+    """What prepared text is like, planned for the profile's first recipe (§5.1)."""
+    training = next(iter(profile.recipes.values())).training
+    plan = training.budget_tokens, training.micro_batches, training.seed
+    return REPORT(label, corpus, vocabulary, dataset, profile.data, *plan)
 
 
 def evaluated(

@@ -28,7 +28,8 @@ from numpy.typing import NDArray
 
 from model.config import END_ID
 from pipeline.artifacts import EncodedDataset
-from pipeline.encoding import Ragged, id_type, write_shard
+from pipeline.encoding import Ragged, write_shard
+from pipeline.segmentation import id_type
 
 LEVELS = (0.001, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999)
 """Of the quantiles kept."""

@@ -8,6 +8,8 @@ from typing import Any
 
 from pipeline.artifacts import Artifact, TrainingRun
 from pipeline.tracking import Tracker
+from workflows.corpus_report import CorpusReport
+from workflows.corpus_text import metrics
 from workflows.dag import Step
 from workflows.measured import Measured, read_metrics
 from workflows.watching import Watcher
@@ -64,6 +66,13 @@ def send_results(tracker: Tracker, fingerprint: str, measured: Measured) -> None
         for sample in measured.samples
     )
     tracker.text(fingerprint, samples + "\n", "samples.txt")
+
+
+def send_corpus_report(tracker: Tracker, report: CorpusReport, fingerprint: str) -> None:
+    """The main figures of a language pair's text and the files of its report, on the workflow's run."""
+    statistics = report.load()
+    tracker.results("", metrics(statistics))
+    tracker.artifacts(report.folder, fingerprint, into=f"corpus-{statistics.pair}")
 
 
 @contextmanager

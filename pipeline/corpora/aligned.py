@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
+from shutil import rmtree
 
 from pipeline.artifacts import Context, Corpus, file_sha256
 from pipeline.errors import UserError
@@ -18,18 +19,38 @@ def write_corpus(
 ) -> Corpus:
     """Copies the (source, target) files of each split, one after the other, into a corpus.
 
-    Blank lines are kept. Raises UserError where two sides differ in length, a line is not UTF-8 or a split is empty.
+    One call of `context.map` a pair of files. A training shard is from one of them, and the end of the source file's
+    path, as much of it as tells it from the others, is its collection. Blank lines are kept. Raises UserError where two
+    sides differ in length, a line is not UTF-8 or a split is empty.
     """
-    corpus = Corpus(context.folder)
-    splits: dict[str, list[int]] = {}
-    for split, sides in files.items():
-        pairs = chain.from_iterable(read_pairs(source, target) for source, target in sides)
-        splits[split] = write_shards(corpus, split, languages, pairs, SHARD_PAIRS)
-        if not splits[split]:
-            raise UserError(f"{sides[0][0]} and {sides[0][1]} are empty: {split!r} needs at least one pair")
-        context.progress(len(splits), len(files), "splits")
-    corpus.describe(languages, splits, {"read": {split: sum(sizes) for split, sizes in splits.items()}})
+    corpus, parts_folder = Corpus(context.folder), context.folder / "parts"
+    splits: dict[str, list[int]] = {split: [] for split in files}
+    collections: list[str] = []
+    pairs_of_files = [(split, sides) for split in files for sides in files[split]]
+    calls = [
+        (Corpus(parts_folder / f"{i:05d}"), split, languages, *sides) for i, (split, sides) in enumerate(pairs_of_files)
+    ]
+    names = _names([source for source, _ in files["train"]])
+    for done, (call, sizes) in enumerate(zip(calls, context.map(read_files, calls), strict=True), start=1):
+        part, split, _, source, _ = call
+        move_shards(part, corpus, split, languages, sizes, splits[split])
+        if split == "train":
+            collections += [names[source]] * len(sizes)
+        context.progress(done, len(calls), "files")
+    rmtree(parts_folder)
+    for split, sizes in splits.items():
+        if not sizes:
+            source, target = files[split][0]
+            raise UserError(f"{source} and {target} are empty: {split!r} needs at least one pair")
+    read = {split: sum(sizes) for split, sizes in splits.items()}
+    corpus.describe(languages, splits, {"read": read}, collections)
     return corpus
+
+
+def read_files(part: Corpus, split: str, languages: tuple[str, str], source: Path, target: Path) -> list[int]:
+    """Copies two aligned files into shards of a split of `part`; returns the pairs of each."""
+    rmtree(part.folder, ignore_errors=True)  # of an attempt that was killed
+    return write_shards(part, split, languages, read_pairs(source, target), SHARD_PAIRS)
 
 
 def write_shards(
@@ -68,6 +89,19 @@ def content_sha256(path: Path) -> str:
 def _sha256_at(path: Path, size_bytes: int, changed_ns: int) -> str:
     """The arguments after the first only tell one state of the file from another."""
     return file_sha256(path)
+
+
+def _names(paths: Iterable[Path]) -> dict[Path, str]:
+    """The end of each path, as much of it as tells it from the others."""
+    parts = {path: path.absolute().parts for path in paths}
+    names = {}
+    for path, own in parts.items():
+        alike, length = set(parts.values()), 0
+        while len(alike) > 1 or not length:
+            length += 1
+            alike = {other for other in alike if other[-length:] == own[-length:]}
+        names[path] = "/".join(own[-length:])
+    return names
 
 
 def _blocks(pairs: Iterator[tuple[str, str]], size: int) -> Iterator[Iterator[tuple[str, str]]]:

@@ -12,6 +12,7 @@ from pydantic import field_validator
 
 from pipeline.artifacts import Context, Corpus
 from pipeline.corpora.aligned import content_sha256, write_corpus
+from pipeline.corpora.amount import Amount
 from pipeline.download import fetch
 from pipeline.errors import UserError
 from pipeline.settings import Settings, layout
@@ -39,6 +40,8 @@ FILES = {
     "test_2017_mscoco.fr.gz": (9751, "754f3072ba9f124569ba5258b32730fc1d214bbf8e0c6dfb2b74401676220db0"),
 }
 """Bytes and sha256 of the published files."""
+TRAIN_PAIRS, PAIR_BYTES = 29_000, 135
+"""Of the published training files; UTF-8 text of a pair, both sides with their line ends, German or French."""
 
 
 class Multi30kSettings(Settings):
@@ -58,6 +61,13 @@ class Multi30kSettings(Settings):
     def identity(self) -> dict[str, Any]:
         """Depends on the content of the files, not on where they lie. Raises UserError where one is missing."""
         return {"target": self.target, "files": {name: _sha256(self, names) for name, names in _splits(self).items()}}
+
+
+def amount(settings: Multi30kSettings) -> Amount:
+    """Of the published files, which are removed once they are read."""
+    languages = (SOURCE, settings.target)
+    downloads = {name: size for name, (size, _) in FILES.items() if name.split(".")[1] in languages}
+    return Amount(TRAIN_PAIRS, TRAIN_PAIRS * PAIR_BYTES, {} if settings.data else downloads)
 
 
 def read(context: Context, settings: Multi30kSettings) -> Corpus:

@@ -62,9 +62,34 @@ def test_bad_pairs_go_and_are_counted(tmp_path: Path, europarl: list[tuple[str, 
         "kept": len(europarl),
         "dropped": {"blank": 2, "too_long": 1, "ratio": 1},
         "carriage_returns": 0,
+        "collections": {
+            "all": {
+                "read": len(europarl) + 4,
+                "kept": len(europarl),
+                "dropped": {"blank": 2, "too_long": 1, "ratio": 1},
+            }
+        },
     }
     assert max(shard.pairs for shard in cleaned.shards("train")) == 20
     assert sorted(path.name for path in cleaned.folder.iterdir()) == ["corpus.json", "dev", "news", "train"]
+
+
+def test_collections_are_counted_apart_and_kept(tmp_path: Path, europarl: list[tuple[str, str]]) -> None:
+    """Each shard stays of its collection; one of which nothing is left is counted too. Progress is told in pairs."""
+    (tmp_path / "stage").mkdir()
+    corpus, languages, events = Corpus(tmp_path / "corpus"), ("en", "de"), []
+    pairs = [*BAD[2:], *europarl[:28], *BAD[:1], *europarl[28:57], *BAD]
+    sizes = write_shards(corpus, "train", languages, pairs, 30)
+    corpus.describe(languages, {"train": sizes}, {}, ["news", "web", "noise"])
+    cleaned = clean(Context(tmp_path / "stage", events.append), corpus, CleaningSettings(shard_pairs=20))
+    assert cleaned.read_json("corpus.json")["report"]["collections"] == {
+        "news": {"read": 30, "kept": 28, "dropped": {"blank": 0, "too_long": 1, "ratio": 1}},
+        "web": {"read": 30, "kept": 29, "dropped": {"blank": 1, "too_long": 0, "ratio": 0}},
+        "noise": {"read": 4, "kept": 0, "dropped": {"blank": 2, "too_long": 1, "ratio": 1}},
+    }
+    kept = [(shard.pairs, shard.collection) for shard in cleaned.shards("train")]
+    assert kept == [(20, "news"), (8, "news"), (20, "web"), (9, "web")]
+    assert events == [{"done": done, "total": 64, "unit": "pairs"} for done in (30, 60, 64)]
 
 
 def test_dev_and_test_keep_every_line(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from model.config import BEGIN_ID, END_ID, PAD_ID, UNKNOWN_ID
 from pipeline.artifacts import Context, Corpus, EncodedDataset, Vocabulary
 from pipeline.corpora.aligned import write_shards
-from pipeline.encoding import EncodedSplit, bucket_bounds, decode_ids, encode, encode_lines
+from pipeline.encoding import EncodedSplit, bucket_bounds, decode_ids, encode, encode_lines, shard_lengths
 from pipeline.errors import UserError
 from pipeline.lines import read_lines, read_pairs
 from pipeline.settings import EncodingSettings, VocabularySettings
@@ -52,7 +52,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Prepared:
         "train": write_shards(corpus, "train", languages, pairs("train", 1500), 600),
         "dev": write_shards(corpus, "dev", languages, [("", "日"), *pairs("val", 99)], 600),
     }
-    corpus.describe(languages, splits, {})
+    corpus.describe(languages, splits, {}, ["flickr", "flickr", "web"])
     vocabulary = learn(Context(folder / "vocabulary"), corpus, VocabularySettings(size=800))
     dataset = encode(Context(folder / "dataset"), corpus, vocabulary, EncodingSettings(max_tokens=MAX_TOKENS))
     return Prepared(corpus, vocabulary, dataset, EncodedSplit.open(dataset, "train"))
@@ -82,6 +82,33 @@ def test_training_rows_are_the_short_pairs(prepared: Prepared) -> None:
     assert sum(shard["target_tokens"] for shard in described["splits"]["train"]) == sum(len(t) for _, t in short)
     assert described["vocabulary_size"] == 800
     assert described["languages"] == ["en", "de"]
+
+
+def test_collections_have_figures_of_their_own(prepared: Prepared, tmp_path: Path) -> None:
+    """What is told of a collection is what its shards hold; progress is told in pairs."""
+    rows = expected(prepared, "train")
+    described = prepared.dataset.read_json("dataset.json")
+    for name, of_it in (("flickr", rows[:1200]), ("web", rows[1200:])):
+        short = [pair for pair in of_it if max(map(len, pair)) <= MAX_TOKENS]
+        assert 0 < len(short) < len(of_it)
+        assert described["collections"][name] == {
+            "pairs": len(short),
+            "source_tokens": sum(len(source) for source, _ in short),
+            "target_tokens": sum(len(target) for _, target in short),
+            "unknown": sum(side.count(UNKNOWN_ID) for pair in short for side in pair),
+            "left_out": len(of_it) - len(short),
+        }
+    events: list[dict[str, object]] = []
+    encode(Context(tmp_path, events.append), prepared.corpus, prepared.vocabulary, EncodingSettings())
+    assert events == [{"done": done, "total": 1600, "unit": "pairs"} for done in (600, 1200, 1500, 1600)]
+
+
+def test_lengths_come_a_shard_at_a_time(prepared: Prepared) -> None:
+    """One after the other they are those of the whole split."""
+    by_shard = list(shard_lengths(prepared.dataset, "train"))
+    assert len(by_shard) == 3
+    for side, lengths in enumerate((prepared.train.source_lengths, prepared.train.target_lengths)):
+        assert np.concatenate([shard[side] for shard in by_shard]).tolist() == lengths.tolist()
 
 
 def test_dev_rows_keep_their_order_and_all_of_them(prepared: Prepared) -> None:

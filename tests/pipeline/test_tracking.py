@@ -87,7 +87,7 @@ def test_long_curves_go_in_several_requests(runs: Path, uri: str) -> None:
 
 
 def test_artifacts_lie_beside_the_runs_and_go_once(runs: Path, uri: str, tmp_path: Path) -> None:
-    """The table's files are there to read, and are sent again only when their fingerprint changes."""
+    """Files and figures of the workflow are there to read, and are sent again only when they change."""
     (tmp_path / "table2.md").write_text("first", encoding="utf-8")
     tracker = Tracker(uri, "artifacts", runs)
     parent = tracker.workflow("f4", "artifacts", {})
@@ -100,6 +100,12 @@ def test_artifacts_lie_beside_the_runs_and_go_once(runs: Path, uri: str, tmp_pat
             assert [file.read_text() for file in (runs / "mlartifacts" / parent).rglob("table2.md")] == ["first"]
     assert [file.read_text() for file in (runs / "mlartifacts" / parent).rglob("table2.md")] == ["third"]
     assert [file.read_text() for file in (runs / "mlartifacts").rglob("samples.md")] == ["a translation"]
+    tracker.artifacts(tmp_path, "z", into="text")
+    assert (runs / "mlartifacts" / parent / "artifacts" / "text" / "table2.md").read_text() == "third"
+    for padding in (0.04, 0.04, 0.05):
+        tracker.results("", {"padding_fraction.en-de": padding})
+    points = tracker._client.get_metric_history(parent, "padding_fraction.en-de")
+    assert [point.value for point in points] == [0.04, 0.05]
 
 
 def test_figures_that_cannot_be_sent_cost_a_warning(runs: Path, uri: str, caplog: pytest.LogCaptureFixture) -> None:

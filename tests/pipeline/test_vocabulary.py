@@ -1,16 +1,22 @@
 """pipeline.vocabulary: exact size, fixed ids, the same bytes twice, and text that survives."""
 
+import io
+from collections import Counter
 from pathlib import Path
 
 import pytest
+from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from model.config import BEGIN_ID, END_ID, PAD_ID, UNKNOWN_ID
+from pipeline import vocabulary
 from pipeline.artifacts import Context, Corpus, Vocabulary
 from pipeline.corpora.aligned import write_shards
 from pipeline.errors import UserError
-from pipeline.lines import read_lines
+from pipeline.lines import read_lines, read_pairs
 from pipeline.settings import VocabularySettings
 from pipeline.vocabulary import learn, load
+
+IDS = (PAD_ID, UNKNOWN_ID, BEGIN_ID, END_ID)
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +35,12 @@ def learn_in(folder: Path, corpus: Corpus, **settings: int) -> Vocabulary:
     return learn(Context(folder), corpus, VocabularySettings(**settings))
 
 
+def words_of(corpus: Corpus) -> Counter[str]:
+    """What stands between spaces in the training split, and how often."""
+    sides = [side for shard in corpus.shards("train") for side in (shard.source, shard.target)]
+    return Counter(word for side in sides for line in read_lines(side) for word in line.split(" ") if word)
+
+
 def test_the_same_corpus_gives_the_same_bytes(tmp_path: Path, corpus: Corpus) -> None:
     """Twice, in two folders: neither chance nor place is in the model, and the size is what was asked for."""
     first, second = (learn_in(tmp_path / name, corpus, size=1000) for name in ("a", "b"))
@@ -36,7 +48,11 @@ def test_the_same_corpus_gives_the_same_bytes(tmp_path: Path, corpus: Corpus) ->
     processor = load(first.path)
     assert len(processor) == 1000
     assert len(list(read_lines(first.folder / "joint.vocab"))) == 1000
-    assert [processor.id_to_piece(i) for i in (PAD_ID, UNKNOWN_ID, BEGIN_ID, END_ID)] == [
+    sides = [side for shard in corpus.shards("train") for side in (shard.source, shard.target)]
+    words = {word for side in sides for line in read_lines(side) for word in line.split()}
+    figures = {"size": 1000, "sampled_pairs": 2000, "train_pairs": 2000, "words": len(words)}
+    assert first.read_json("vocabulary.json") == figures
+    assert [processor.id_to_piece(i) for i in IDS] == [
         "<pad>",
         "<unk>",
         "<s>",
@@ -62,12 +78,50 @@ def test_characters_are_not_normalised(tmp_path: Path) -> None:
     assert processor.decode(processor.encode(odd)) == odd
 
 
+def test_pieces_are_those_of_whole_lines(tmp_path: Path, corpus: Corpus) -> None:
+    """Counting words first changes nothing: sentencepiece trained on the lines themselves finds the same pieces."""
+    lines = [
+        line for shard in corpus.shards("train") for pair in read_pairs(shard.source, shard.target) for line in pair
+    ]
+    model = io.BytesIO()
+    SentencePieceTrainer.train(
+        sentence_iterator=(line for line in lines if "\t" not in line),  # sentencepiece leaves out such lines
+        model_writer=model,
+        model_type="bpe",
+        vocab_size=1500,
+        character_coverage=1.0,
+        normalization_rule_name="identity",
+        num_threads=1,
+        minloglevel=2,
+        **{f"{name}_id": number for name, number in zip(("pad", "unk", "bos", "eos"), IDS, strict=True)},
+    )
+    of_lines = SentencePieceProcessor(model_proto=model.getvalue())
+    ours = load(learn_in(tmp_path / "v", corpus, size=1500).path)
+    assert [ours.id_to_piece(i) for i in range(1500)] == [of_lines.id_to_piece(i) for i in range(1500)]
+
+
+def test_memory_is_bounded_and_no_character_lost(
+    tmp_path: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With room for 50 words, the 50 most frequent are kept, and every character is still known."""
+    monkeypatch.setattr(vocabulary, "KEPT_WORDS", 50)
+    learned = learn_in(tmp_path / "v", corpus, size=300)
+    words, processor = words_of(corpus), load(learned.path)
+    assert 50 < learned.read_json("vocabulary.json")["words"] < 50 + len(set().union(*words))
+    assert all(UNKNOWN_ID not in processor.encode(word) for word in words)
+    for word, _ in words.most_common(10):
+        assert len(processor.encode(word)) == 1, "frequent words were learned from"
+
+
 def test_a_sample_is_spread_over_all_shards(tmp_path: Path) -> None:
     """Of 1000 pairs, 10 are every hundredth: exactly the words of those are learned."""
     corpus = Corpus(tmp_path / "corpus")
     pairs = [(chr(0x4E00 + i), chr(0x6000 + i)) for i in range(1000)]
     corpus.describe(("zh", "ja"), {"train": write_shards(corpus, "train", ("zh", "ja"), pairs, 300)}, {})
-    processor = load(learn_in(tmp_path / "v", corpus, size=25, sample_pairs=10).path)
+    learned = learn_in(tmp_path / "v", corpus, size=25, sample_pairs=10)
+    figures = {"size": 25, "sampled_pairs": 10, "train_pairs": 1000, "words": 20}
+    assert learned.read_json("vocabulary.json") == figures
+    processor = load(learned.path)
     characters = {piece for i in range(4, 25) if (piece := processor.id_to_piece(i)) != "▁"}
     assert characters == {side for i in range(99, 1000, 100) for side in pairs[i]}
 

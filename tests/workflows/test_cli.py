@@ -48,6 +48,12 @@ def test_text_to_score(
     """prepare, train, average, translate and score work on folders alone; each output can be opened by hand."""
     cli.prepare(out=tmp_path / "prepared", files=toml, overrides=TINY)
     assert json.loads((tmp_path / "prepared/corpus/corpus.json").read_text())["report"]["kept"] == 600
+    told = capfd.readouterr().out
+    report = json.loads((tmp_path / "prepared/report/corpus_report.json").read_text())
+    assert [one["name"] for one in report["collections"]] == ["train.en.gz"]
+    assert (report["data"], report["plan"]["budget_tokens"]) == ("text of the user's own", 400)
+    assert (tmp_path / "prepared/report/corpus_report.svg").is_file()
+    assert f"report: {tmp_path / 'prepared/report'}: 600 of 600 training pairs kept, " in told
     cli.train(tmp_path / "prepared/dataset", out=tmp_path / "run", overrides=TINY[1:])
     run = json.loads((tmp_path / "run/run.json").read_text())
     assert run["checkpoints"] == [2, 4, 6]

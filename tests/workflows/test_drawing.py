@@ -1,11 +1,12 @@
 """SVG inside a page: the page's text colour, nothing from outside, text as it is given."""
 
 import re
+from xml.etree import ElementTree
 
 from html_reader import Reader
 from matplotlib.axes import Axes
 
-from workflows.drawing import COLORS, INK, Curve, curves, drawing
+from workflows.drawing import COLORS, INK, Curve, curves, drawing, standalone
 
 FALLING = [(10.0, 90.0), (20.0, 9.0), (30.0, 6.0), (40.0, 5.0)]
 
@@ -51,3 +52,14 @@ def test_same_drawing_is_the_same_text() -> None:
 
     assert drawing("a", "b", plot) == drawing("a", "b", plot)
     assert drawing("a", "b", plot) != drawing("a", "c", plot)
+
+
+def test_a_file_of_drawings_stands_alone() -> None:
+    """Any reader of XML finds them side by side, each as wide as it was, in a colour that shows on white."""
+    low, high = (curves(title, "updates", [Curve(FALLING, "A", INK)], height_in=n) for title, n in (("a", 2), ("b", 3)))
+    root = ElementTree.fromstring(standalone([low, high]))
+    parts = [part for part in root if part.tag.endswith("svg")]
+    width = float(parts[0].attrib["width"])
+    assert [float(part.attrib["x"]) for part in parts] == [12, 12 + width + 12]
+    assert root.attrib["viewBox"] == f"0 0 {2 * width + 3 * 12:g} {3 * 72 + 2 * 12}"
+    assert "color: #1d1f22" in root.attrib["style"]

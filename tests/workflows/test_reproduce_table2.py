@@ -60,6 +60,13 @@ def test_one_cell_then_again_then_another_beam(
     (child,) = [run for run in runs if "mlflow.parentRunId" in run.data.tags]
     assert [point.step for point in client.get_metric_history(child.info.run_id, "dev_perplexity")] == [5, 10]
     assert {"tokens_s", "learning_rate", "gradient_norm", "sacrebleu.test"} <= child.data.metrics.keys()
+    (parent,) = [run for run in runs if run is not child]
+    (prepared,) = (tmp_path / "store").glob("corpus_report-*/corpus_report.json")
+    plan = json.loads(prepared.read_text())["plan"]
+    assert parent.data.metrics["padding_fraction.en-de"] == plan["padding_fraction"] > 0
+    sent = {file.path for file in client.list_artifacts(parent.info.run_id, "corpus-en-de")}
+    assert {"corpus-en-de/corpus_report.json", "corpus-en-de/corpus_report.svg"} <= sent
+    assert "EN-DE, generated text: lengths" in report.read_text()
     (translator,) = client.search_logged_models([experiment.experiment_id])
     assert (translator.source_run_id, translator.name) == (child.info.run_id, "en-de base")
 
@@ -85,7 +92,7 @@ def test_the_plan_lists_every_stage_and_runs_none(tmp_path: Path, capsys: pytest
     """--plan names the stages of all four cells and makes no folder."""
     reproduce_table2.main(plan=True, store=tmp_path / "new")
     told = capsys.readouterr().out
-    for stage in ("generate en-fr", "train en-de big", "decode en-fr base", "table 2"):
+    for stage in ("generate en-fr", "report en-de", "train en-de big", "decode en-fr base", "table 2"):
         assert stage in told
     assert told.count("to run") >= 33
     assert not (tmp_path / "new").exists()

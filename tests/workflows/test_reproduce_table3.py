@@ -56,6 +56,8 @@ def test_rows_of_the_paper_and_of_ones_own_then_again(
     assert runs["B1"].data.params["model.d_k"] == "4"
     assert runs["B1"].data.metrics["paper_bleu.dev"] == b1["bleu"]["mean"]
     assert runs["B1"].data.metrics["parameters"] == b1["parameters"]
+    assert runs["table3 embedded"].data.metrics["pairs_kept.en-de"] == 600
+    assert "EN-DE, generated text: lengths" in (folder / "report.html").read_text()
 
     trained = {path.name for path in (tmp_path / "store").glob("training-*")}
     reproduce_table3.main(config=config, asked="base,B1", store=tmp_path)

@@ -40,6 +40,7 @@ def test_sizes_shards_and_progress(tmp_path):
     assert corpus.splits == ["train", "dev", "test"]
     assert corpus.test_sets == ["test"]
     assert [shard.pairs for shard in corpus.shards("train")] == [300, 300, 100]
+    assert {shard.collection for shard in corpus.shards("train")} == {"generated"}
     assert {split: len(lines(corpus, split)) for split in SPLITS} == {"train": 700, "dev": 40, "test": 60}
     assert events[-1] == {"done": 800, "total": 800, "unit": "pairs"}
 

@@ -51,12 +51,18 @@ def here(tmp_path: Path) -> Context:
 
 
 def test_text_is_copied_aligned_into_shards(folder: Path, here: Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several training files follow one another over bounded shards; blank dev lines stay, test sets in order."""
+    """Training files follow one another, each in shards of its own; blank dev lines stay, test sets in order."""
     monkeypatch.setattr(aligned, "SHARD_PAIRS", 100)
     corpus = read(here, FilesSettings.load(folder / "corpus.toml"))
     assert corpus.splits == ["train", "dev", "second", "a"]
     assert corpus.test_sets == ["second", "a"]
-    assert [shard.pairs for shard in corpus.shards("train")] == [100, 100, 70]
+    assert [(shard.pairs, shard.collection) for shard in corpus.shards("train")] == [
+        (100, "train.en.gz"),
+        (100, "train.en.gz"),
+        (50, "train.en.gz"),
+        (20, "more.en"),
+    ]
+    assert sorted(path.name for path in here.folder.iterdir()) == ["a", "corpus.json", "dev", "second", "train"]
     for side, language in (("source", "en"), ("target", "de")):
         copied = [line for shard in corpus.shards("train") for line in read_lines(getattr(shard, side))]
         assert copied == [
@@ -64,6 +70,25 @@ def test_text_is_copied_aligned_into_shards(folder: Path, here: Context, monkeyp
             *read_lines(folder / f"more.{language}"),
         ]
     assert list(read_lines(corpus.shards("dev")[0].source)) == list(read_lines(folder / "dev.en"))
+
+
+def test_files_of_one_name_are_told_apart_by_their_folders(folder: Path, here: Context) -> None:
+    """By as much of the path as must be; a file named twice is read twice and is one collection."""
+    for name in ("a", "b"):
+        (folder / "nested" / name).mkdir(parents=True)
+        for language in ("en", "de"):
+            shutil.copyfile(folder / f"more.{language}", folder / "nested" / name / f"more.{language}")
+    sides = [f'{{source = "nested/{name}/more.en", target = "nested/{name}/more.de"}}' for name in ("b", "a", "b")]
+    sides.append('{source = "more.en", target = "more.de"}')
+    dev = SPLITS.split("\n")[1]
+    (folder / "corpus.toml").write_text(f"{HEAD}train = [{', '.join(sides)}]\n{dev}\n{TEST}")
+    corpus = read(here, FilesSettings.load(folder / "corpus.toml"))
+    assert [shard.collection for shard in corpus.shards("train")] == [
+        "b/more.en",
+        "a/more.en",
+        "b/more.en",
+        "mine/more.en",
+    ]
 
 
 def test_identity_follows_content_not_place(folder: Path, tmp_path: Path) -> None:

@@ -119,6 +119,7 @@ def test_download_becomes_a_corpus(
     assert lines(corpus, "newstest2014") == TEST
     report = corpus.read_json("corpus.json")["report"]
     assert report["read"] == {"train": 90, "dev": 7, "newstest2014": 9}
+    assert [shard.collection for shard in corpus.shards("train")] == list(official_archives("de"))
     path = NAMES["commoncrawl"]
     assert report["archives"][path] == {
         "split": "train",

@@ -1,0 +1,208 @@
+"""What prepared text is like: what was dropped and why, how long sentences are, what is unknown, what is padding.
+
+    statistics = measure("WMT 2014", corpus, vocabulary, dataset, budget_tokens=25_000, micro_batches=8, seed=1)
+
+Lengths are tokens, END_ID counted. They alone are read, 8 bytes a pair, and the plan of an epoch is made of them; all
+other figures are those that the stages before have left.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.artifacts import ALL, Corpus, EncodedDataset, Vocabulary
+from pipeline.batching import plan_epoch
+from pipeline.encoding import shard_lengths
+from pipeline.errors import UserError
+
+TOO_MANY_TOKENS = "too_many_tokens"
+"""Why encoding leaves out pairs; `pipeline.cleaning.REASONS` are why cleaning drops them."""
+QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999)
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Training pairs from one archive or file."""
+
+    name: str
+    read: int
+    kept: int
+    """In the encoded training split: `read` without `dropped`."""
+    dropped: Mapping[str, int]
+    """Reason to pairs."""
+    unknown_fraction: float
+    """Of the tokens of the pairs kept."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """An encoded split."""
+
+    name: str
+    pairs: int
+    source_tokens_a_pair: float
+    target_tokens_a_pair: float
+    unknown_fraction: float
+    """Of the tokens of both sides."""
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """One side of the training split."""
+
+    language: str
+    mean: float
+    quantiles: Mapping[str, int]
+    """{"0.5": 26, ...}: the least length that this part of the sentences does not exceed."""
+    sentences: Sequence[int]
+    """How many have 0, 1, 2, ... tokens, up to the longest."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What the vocabulary was learned on."""
+
+    size: int
+    """Pieces of the vocabulary."""
+    sampled_pairs: int
+    train_pairs: int
+    """That there were."""
+    words: int
+    """Different ones among those sampled."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The first epoch."""
+
+    budget_tokens: int
+    micro_batches: int
+    updates: int | None
+    padding_fraction: float | None
+    """Of all tokens computed."""
+    problem: str
+    """Why there is none, then without figures; otherwise empty."""
+
+
+@dataclass(frozen=True)
+class CorpusStatistics:
+    """All that is told of a prepared corpus."""
+
+    data: str
+    """What it is, in a few words, e.g. "WMT 2014"."""
+    collections: Sequence[Collection]
+    splits: Sequence[Split]
+    lengths: tuple[Lengths, Lengths]
+    """Source, target."""
+    sample: Sample
+    plan: Plan
+
+    @property
+    def pair(self) -> str:
+        """E.g. "en-de"."""
+        return "-".join(side.language for side in self.lengths)
+
+    @property
+    def train(self) -> Split:
+        """The training split."""
+        return next(split for split in self.splits if split.name == "train")
+
+    @property
+    def total(self) -> Collection:
+        """All collections together."""
+        return Collection(
+            ALL,
+            sum(one.read for one in self.collections),
+            self.train.pairs,
+            {reason: sum(one.dropped[reason] for one in self.collections) for reason in self.collections[0].dropped},
+            self.train.unknown_fraction,
+        )
+
+
+def measure(
+    data: str,
+    corpus: Corpus,
+    vocabulary: Vocabulary,
+    dataset: EncodedDataset,
+    *,
+    budget_tokens: int,
+    micro_batches: int,
+    seed: int,
+) -> CorpusStatistics:
+    """The figures of a cleaned corpus, its vocabulary and its token ids; the plan is that of such a training.
+
+    Raises UserError where a file is missing or damaged.
+    """
+    encoded = dataset.read_json("dataset.json")
+    cleaned = corpus.read_json("corpus.json")["report"]["collections"]
+    by_shard = list(shard_lengths(dataset, "train"))
+    source_lengths, target_lengths = (np.concatenate(side) for side in zip(*by_shard, strict=True))
+    return CorpusStatistics(
+        data=data,
+        collections=[
+            _collection(name, counts, encoded["collections"].get(name, {})) for name, counts in cleaned.items()
+        ],
+        splits=[_split(name, shards) for name, shards in encoded["splits"].items()],
+        lengths=(
+            _lengths(corpus.languages[0], [source for source, _ in by_shard]),
+            _lengths(corpus.languages[1], [target for _, target in by_shard]),
+        ),
+        sample=Sample(**vocabulary.read_json("vocabulary.json")),
+        plan=_plan(source_lengths, target_lengths, budget_tokens, micro_batches, seed),
+    )
+
+
+def _collection(name: str, cleaned: Mapping[str, Any], encoded: Mapping[str, int]) -> Collection:
+    """`encoded` is empty where cleaning kept nothing of it."""
+    dropped = {**cleaned["dropped"], TOO_MANY_TOKENS: encoded.get("left_out", 0)}
+    return Collection(name, cleaned["read"], encoded.get("pairs", 0), dropped, _unknown_fraction([encoded]))
+
+
+def _split(name: str, shards: Sequence[Mapping[str, int]]) -> Split:
+    pairs = sum(shard["pairs"] for shard in shards)
+    source, target = (sum(shard[f"{side}_tokens"] for shard in shards) / pairs for side in ("source", "target"))
+    return Split(name, pairs, source, target, _unknown_fraction(shards))
+
+
+def _unknown_fraction(counts: Sequence[Mapping[str, int]]) -> float:
+    tokens = sum(one.get("source_tokens", 0) + one.get("target_tokens", 0) for one in counts)
+    return sum(one.get("unknown", 0) for one in counts) / max(tokens, 1)
+
+
+def _lengths(language: str, by_shard: Sequence[NDArray[np.int32]]) -> Lengths:
+    sentences = np.zeros(1, np.int64)
+    for lengths in by_shard:
+        found = np.bincount(lengths, minlength=len(sentences))
+        found[: len(sentences)] += sentences
+        sentences = found
+    ends = sentences.cumsum()
+    return Lengths(
+        language,
+        mean=float(np.arange(len(sentences)) @ sentences / ends[-1]),
+        quantiles={f"{part:g}": int(ends.searchsorted(part * ends[-1])) for part in QUANTILES},
+        sentences=sentences.tolist(),
+    )
+
+
+def _plan(
+    source_lengths: NDArray[np.int32],
+    target_lengths: NDArray[np.int32],
+    budget_tokens: int,
+    micro_batches: int,
+    seed: int,
+) -> Plan:
+    try:
+        plan = plan_epoch(
+            source_lengths,
+            target_lengths,
+            seed=seed,
+            epoch=0,
+            budget_tokens=budget_tokens,
+            micro_batches=micro_batches,
+        )
+    except UserError as error:  # with other settings the text may do for a training
+        return Plan(budget_tokens, micro_batches, None, None, str(error))
+    return Plan(budget_tokens, micro_batches, len(plan), plan.padding_fraction, "")

@@ -1,0 +1,82 @@
+"""Lines to token ids, each word segmented once: the ids that sentencepiece gives, several times as fast.
+
+    ids, lengths = segmenter(model)(["ein Satz", "noch einer"])
+
+Text repeats its words, and no piece of a vocabulary from `pipeline.vocabulary` reaches across a space: the ids of a
+line are those of its words in a row.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sentencepiece import SentencePieceProcessor
+
+from model.config import END_ID
+from pipeline.vocabulary import load
+
+KNOWN_WORDS = 1_000_000
+"""Words remembered, about 250 bytes each; then all are forgotten, and the frequent ones are soon known again."""
+LONGEST_WORD = 64
+"""In characters, of those remembered."""
+SPACE_SIGN = "\u2581"
+"""What sentencepiece writes for a space. Text that holds it itself is left to sentencepiece."""
+LINE_END = "\n"
+
+
+def id_type(vocabulary_size: int) -> np.dtype[Any]:
+    """The type that ids are stored in."""
+    return np.dtype(np.uint16 if vocabulary_size <= 1 << 16 else np.int32)
+
+
+class Segmenter:
+    """Lines to ids with one vocabulary."""
+
+    def __init__(self, processor: SentencePieceProcessor) -> None:
+        self._processor, self._dtype = processor, id_type(len(processor))
+        self._known = _Words(processor)
+
+    def __call__(self, lines: Sequence[str]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """The ids of all lines in a row, END_ID last of each, and the number of ids of each. No line holds "\\n"."""
+        text = f" {LINE_END} ".join(lines) + f" {LINE_END}"
+        if SPACE_SIGN in text:
+            rows = self._processor.encode(list(lines), add_eos=True, num_threads=1)
+            return np.concatenate([np.array(row, self._dtype) for row in rows]), np.array([len(row) for row in rows])
+        if len(self._known) > KNOWN_WORDS:
+            self._known = _Words(self._processor)
+        ids = np.fromiter(chain.from_iterable(map(self._known.__getitem__, text.split(" "))), self._dtype)
+        return ids, np.diff(np.flatnonzero(ids == END_ID), prepend=-1)
+
+
+class _Words(dict[str, tuple[int, ...]]):
+    """Word -> ids, asked of sentencepiece the first time."""
+
+    def __init__(self, processor: SentencePieceProcessor) -> None:
+        super().__init__({"": (), LINE_END: (END_ID,)})
+        self._processor = processor
+        self._ids = list(range(len(processor)))  # one object for each, whichever words have it
+
+    def __missing__(self, word: str) -> tuple[int, ...]:
+        ids = tuple(map(self._ids.__getitem__, self._processor.encode(word)))
+        if len(word) <= LONGEST_WORD:
+            self[word] = ids
+        return ids
+
+
+def segmenter(model: Path) -> Segmenter:
+    """The segmenter of a vocabulary file, with the words that this process knows already. Raises UserError."""
+    try:
+        status = model.stat()
+    except OSError:
+        return Segmenter(load(model))  # raises
+    return _segmenter(model, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=1)
+def _segmenter(model: Path, size_bytes: int, changed_ns: int) -> Segmenter:
+    """The arguments after the first only tell one state of the file from another."""
+    return Segmenter(load(model))

@@ -1,0 +1,65 @@
+"""What corpora tell of themselves before they are read, beside what they are once they are."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from pipeline.artifacts import Context, Corpus
+from pipeline.corpora import embedded, multi30k, wmt14
+from pipeline.corpora.embedded import EmbeddedSettings
+from pipeline.corpora.multi30k import Multi30kSettings
+from pipeline.corpora.wmt14 import Wmt14Settings, official_archives
+
+
+def _text(*files: Path) -> tuple[float, int]:
+    """Bytes of all files, unpacked, and pairs in the two sides that follow each other."""
+    texts = [gzip.decompress(file.read_bytes()) for file in files]
+    return sum(map(len, texts)), sum(text.count(b"\n") for text in texts) // 2
+
+
+def test_bytes_of_a_pair_of_real_text(data: Path) -> None:
+    """WMT14's figure is that of the sample its docstring names, Multi30k's that of its training files."""
+    sample = [data / "europarl_sample" / f"train.{language}.gz" for language in ("en", "de")]
+    news = [data / "newstest2013" / f"newstest2013.{language}.gz" for language in ("en", "de")]
+    text_bytes, pairs = _text(*sample, *news)
+    assert (pairs, round(text_bytes / pairs)) == (23_000, wmt14.PAIR_BYTES)
+    for target in ("de", "fr"):
+        text_bytes, pairs = _text(*(data / "multi30k" / f"train.{language}.gz" for language in ("en", target)))
+        assert (pairs, round(text_bytes / pairs)) == (multi30k.TRAIN_PAIRS, multi30k.PAIR_BYTES)
+
+
+@pytest.mark.parametrize("target", ["de", "fr"])
+def test_generated_text_is_as_large_as_foretold(target: embedded.Target, tmp_path: Path) -> None:
+    """1 500 pairs, within 2 %; how large trees are is not foretold."""
+    settings = EmbeddedSettings(target=target, train_pairs=1500, dev_pairs=1, test_pairs=1)
+    foretold = embedded.amount(settings)
+    (shard,) = Corpus(embedded.generate(Context(tmp_path), settings).folder).shards("train")
+    assert foretold.train_pairs == shard.pairs
+    assert foretold.text_bytes == pytest.approx(shard.source.stat().st_size + shard.target.stat().st_size, rel=0.02)
+    assert embedded.amount(EmbeddedSettings(target="trees")).text_bytes is None
+
+
+def test_wmt14_is_known_as_far_as_its_archives_are_official() -> None:
+    """4.5 M and 40.8 M pairs; one archive has no exact size; nothing is downloaded from a folder."""
+    german, french = (wmt14.amount(Wmt14Settings(target=target)) for target in ("de", "fr"))
+    assert (german.train_pairs, french.train_pairs) == (4_520_620, 40_842_333)
+    assert (sum(size or 0 for size in german.downloads.values()), german.about) == (1_656_362_162, frozenset())
+    assert french.downloads.keys() > german.downloads.keys()
+    assert french.about == {"wmt13/training-parallel-un.tgz"}
+    assert french.downloads["wmt13/training-parallel-un.tgz"] == pytest.approx(2.47e9, rel=0.01)
+    assert wmt14.amount(Wmt14Settings(data=Path())).downloads == {}
+    archives = official_archives("de")
+    one = Wmt14Settings(archives={"europarl-v7": archives["europarl-v7"]})
+    assert wmt14.amount(one).train_pairs == 1_920_209
+    changed = archives["europarl-v7"].model_copy(update={"path": "own/text.tgz", "size_bytes": None})
+    own = wmt14.amount(Wmt14Settings(archives={"europarl-v7": changed}))
+    assert (own.train_pairs, own.text_bytes, own.downloads) == (None, None, {"own/text.tgz": None})
+
+
+def test_multi30k_downloads_the_files_of_its_languages() -> None:
+    """Train, dev and three test sets, two languages each."""
+    downloads = multi30k.amount(Multi30kSettings(target="fr")).downloads
+    assert len(downloads) == 10
+    assert not [name for name in downloads if ".de." in name]
+    assert multi30k.amount(Multi30kSettings(data=Path())).downloads == {}

@@ -1,0 +1,121 @@
+"""pipeline.corpus_statistics: every figure, counted again from the text."""
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_text import FLICKR_PAIRS, MAX_TOKENS, NOISE, PIECES, SAMPLED_PAIRS, PreparedText, prepare_text
+
+from model.config import END_ID, UNKNOWN_ID
+from pipeline.batching import plan_epoch
+from pipeline.corpus_statistics import QUANTILES, CorpusStatistics, measure
+from pipeline.encoding import EncodedSplit
+from pipeline.lines import read_pairs
+from pipeline.vocabulary import load
+
+Ids = tuple[list[int], list[int]]
+BUDGET = {"budget_tokens": 3000, "micro_batches": 2}
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory, data: Path) -> PreparedText:
+    """Two collections, prepared."""
+    return prepare_text(tmp_path_factory.mktemp("text"), data)
+
+
+@pytest.fixture(scope="module")
+def statistics(text: PreparedText) -> CorpusStatistics:
+    """Of them."""
+    return measure("two collections", *text, **BUDGET, seed=3)
+
+
+@pytest.fixture(scope="module")
+def cleaned(text: PreparedText) -> dict[str, list[Ids]]:
+    """Token ids of all cleaned training pairs by collection, straight from sentencepiece."""
+    processor = load(text.vocabulary.path)
+    found: dict[str, list[Ids]] = {}
+    for shard in text.corpus.shards("train"):
+        for source, target in read_pairs(shard.source, shard.target):
+            ids = ([*processor.encode(source), END_ID], [*processor.encode(target), END_ID])
+            found.setdefault(shard.collection, []).append(ids)
+    return found
+
+
+def short(pairs: list[Ids]) -> list[Ids]:
+    """Those that encoding keeps."""
+    return [pair for pair in pairs if max(map(len, pair)) <= MAX_TOKENS]
+
+
+def test_pairs_read_kept_and_dropped(statistics: CorpusStatistics, cleaned: dict[str, list[Ids]]) -> None:
+    """The noise was in Europarl alone; what is read is kept or dropped for one of four reasons."""
+    flickr, europarl = statistics.collections
+    left_out = {name: len(pairs) - len(short(pairs)) for name, pairs in cleaned.items()}
+    assert 0 < left_out["europarl"] < len(cleaned["europarl"])
+    assert (flickr.name, flickr.read, flickr.kept) == ("flickr", FLICKR_PAIRS, FLICKR_PAIRS - left_out["flickr"])
+    assert (europarl.name, europarl.read) == ("europarl", len(cleaned["europarl"]) + len(NOISE))
+    assert flickr.dropped == {"blank": 0, "too_long": 0, "ratio": 0, "too_many_tokens": left_out["flickr"]}
+    assert europarl.dropped == {"blank": 2, "too_long": 1, "ratio": 1, "too_many_tokens": left_out["europarl"]}
+    for one in (flickr, europarl, statistics.total):
+        assert one.read == one.kept + sum(one.dropped.values())
+    assert statistics.total.kept == statistics.train.pairs == sum(len(short(pairs)) for pairs in cleaned.values())
+
+
+def test_what_is_unknown(statistics: CorpusStatistics, cleaned: dict[str, list[Ids]], text: PreparedText) -> None:
+    """The sign in the first pair, which is not among those the vocabulary was learned on; in dev too."""
+    ids = {name: [i for pair in short(pairs) for side in pair for i in side] for name, pairs in cleaned.items()}
+    assert ids["flickr"].count(UNKNOWN_ID) >= 2
+    for one in statistics.collections:
+        assert one.unknown_fraction == ids[one.name].count(UNKNOWN_ID) / len(ids[one.name])
+    everything = [*ids["flickr"], *ids["europarl"]]
+    assert statistics.train.unknown_fraction == everything.count(UNKNOWN_ID) / len(everything)
+    (shard,), processor, dev = text.corpus.shards("dev"), load(text.vocabulary.path), statistics.splits[1]
+    lines = [line for pair in read_pairs(shard.source, shard.target) for line in pair]
+    ids_of_dev = [i for line in lines for i in (*processor.encode(line), END_ID)]
+    assert (dev.name, dev.pairs) == ("dev", len(lines) // 2)
+    assert dev.unknown_fraction == ids_of_dev.count(UNKNOWN_ID) / len(ids_of_dev) > 0
+    assert dev.source_tokens_a_pair + dev.target_tokens_a_pair == pytest.approx(len(ids_of_dev) / dev.pairs)
+
+
+def test_lengths_of_both_sides(statistics: CorpusStatistics, cleaned: dict[str, list[Ids]]) -> None:
+    """How many sentences have how many tokens; each quantile is the least length that reaches it."""
+    pairs = [pair for name in cleaned for pair in short(cleaned[name])]
+    for i, (side, language) in enumerate(zip(statistics.lengths, ("en", "de"), strict=True)):
+        lengths = [len(pair[i]) for pair in pairs]
+        assert side.language == language
+        assert {n: count for n, count in enumerate(side.sentences) if count} == Counter(lengths)
+        assert len(side.sentences) == max(lengths) + 1
+        assert side.mean == pytest.approx(sum(lengths) / len(lengths))
+        levels = np.quantile(lengths, QUANTILES, method="inverted_cdf").tolist()
+        assert list(side.quantiles.values()) == levels
+    assert statistics.train.source_tokens_a_pair == pytest.approx(statistics.lengths[0].mean)
+    assert statistics.train.target_tokens_a_pair == pytest.approx(statistics.lengths[1].mean)
+
+
+def test_padding_is_that_of_the_plan(statistics: CorpusStatistics, text: PreparedText) -> None:
+    """Of the plan that a training with these settings has for its first epoch, and of the batches read by it."""
+    split = EncodedSplit.open(text.dataset, "train")
+    plan = plan_epoch(split.source_lengths, split.target_lengths, **BUDGET, seed=3, epoch=0)
+    assert statistics.plan.padding_fraction == plan.padding_fraction
+    assert statistics.plan.updates == len(plan) > 2
+    batches = [side for update in range(len(plan)) for rows in plan[update] for side in split.batch(rows)]
+    real = sum(int((batch != 0).sum()) for batch in batches)
+    assert statistics.plan.padding_fraction == pytest.approx(1 - real / sum(batch.numel() for batch in batches))
+
+
+def test_settings_that_allow_no_plan_are_told(statistics: CorpusStatistics, text: PreparedText) -> None:
+    """The text may do for a training of another size, so that all else is measured."""
+    without = measure("two collections", *text, budget_tokens=10, micro_batches=1, seed=3)
+    assert without.plan.updates is None
+    assert without.plan.padding_fraction is None
+    assert "budget_tokens = 10" in without.plan.problem
+    assert replace(without, plan=statistics.plan) == statistics
+
+
+def test_what_the_vocabulary_was_learned_on(statistics: CorpusStatistics) -> None:
+    """A part of the cleaned pairs."""
+    sample = statistics.sample
+    cleaned_pairs = statistics.total.read - len(NOISE)
+    assert (sample.size, sample.sampled_pairs, sample.train_pairs) == (PIECES, SAMPLED_PAIRS, cleaned_pairs)
+    assert statistics.pair == "en-de"

@@ -1,0 +1,86 @@
+"""pipeline.segmentation: word by word or in one go, the ids are sentencepiece's."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.config import END_ID
+from pipeline import segmentation
+from pipeline.artifacts import Context, Corpus
+from pipeline.corpora.aligned import write_shards
+from pipeline.encoding import encode_lines
+from pipeline.errors import UserError
+from pipeline.lines import read_lines
+from pipeline.segmentation import Segmenter, segmenter
+from pipeline.settings import VocabularySettings
+from pipeline.vocabulary import learn, load
+
+
+@pytest.fixture(scope="module")
+def sides(data: Path) -> list[list[str]]:
+    """1000 pairs of Europarl, with its no-break spaces, quotes and long words."""
+    return [list(read_lines(next(data.glob(f"europarl_sample/*.{language}*"))))[:1000] for language in ("en", "de")]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory, sides: list[list[str]]) -> Path:
+    """A vocabulary of that text."""
+    folder = tmp_path_factory.mktemp("vocabulary")
+    corpus = Corpus(folder / "corpus")
+    sizes = write_shards(corpus, "train", ("en", "de"), zip(*sides, strict=True), 400)
+    corpus.describe(("en", "de"), {"train": sizes}, {})
+    return learn(Context(folder), corpus, VocabularySettings(size=2000)).path
+
+
+def check(segment: Segmenter, model: Path, lines: list[str]) -> None:
+    """The ids and lengths are those of sentencepiece, line by line."""
+    ids, lengths = segment(lines)
+    expected = encode_lines(load(model), lines)
+    assert lengths.tolist() == [len(row) for row in expected]
+    assert ids.tolist() == [i for row in expected for i in row]
+
+
+def test_real_text(model: Path, sides: list[list[str]]) -> None:
+    """All lines, twice: words met the first time and words remembered."""
+    segment = segmenter(model)
+    for _ in range(2):
+        for lines in sides:
+            check(segment, model, lines)
+
+
+ODD = st.sampled_from(
+    ["\u2581", " ", "  ", "\t", "\r", "\u00a0", "\u2028", "\ufeff", "</s>", "<s>", "☃", "\0", "the", "e"]
+)
+LINE = st.lists(st.one_of(ODD, st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"])))).map("".join)
+
+
+@given(st.lists(LINE, min_size=1, max_size=8))
+def test_any_text(model: Path, lines: list[str]) -> None:
+    """Runs of spaces, spaces at the ends, sentencepiece's own sign, marks spelled out, unknown characters in a row."""
+    check(segmenter(model), model, lines)
+
+
+def test_memory_is_bounded(model: Path, sides: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """More words than are remembered change no id, and long ones are never kept."""
+    monkeypatch.setattr(segmentation, "KNOWN_WORDS", 50)
+    segment = Segmenter(load(model))
+    for begin in range(0, 1000, 100):
+        check(segment, model, [*sides[1][begin : begin + 100], "x" * 10_000])
+        assert len(segment._known) < 50 + 100 * 60
+        assert max(map(len, segment._known)) <= segmentation.LONGEST_WORD
+
+
+def test_a_vocabulary_made_anew_is_read_anew(model: Path, tmp_path: Path) -> None:
+    """The words of the file that was there before are forgotten; a missing file is told of."""
+    path = tmp_path / "joint.model"
+    with pytest.raises(UserError, match=r"joint\.model is missing"):
+        segmenter(path)
+    path.write_bytes(model.read_bytes())
+    first = segmenter(path)
+    assert segmenter(path) is first
+    path.write_bytes(model.read_bytes() + b"")
+    path.touch()
+    assert segmenter(path) is not first
+    assert segmenter(path)(["a"])[0].tolist()[-1] == END_ID

@@ -1,0 +1,57 @@
+"""Real text of two collections, prepared as a workflow would: cleaned, a vocabulary learned, encoded."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from pipeline.artifacts import Context, Corpus, EncodedDataset, Vocabulary
+from pipeline.cleaning import clean
+from pipeline.corpora.aligned import write_shards
+from pipeline.encoding import encode
+from pipeline.lines import read_lines
+from pipeline.settings import CleaningSettings, EncodingSettings, VocabularySettings
+from pipeline.vocabulary import learn
+
+LANGUAGES = ("en", "de")
+FLICKR_PAIRS, SAMPLED_PAIRS, PIECES, MAX_TOKENS = 400, 100, 400, 80
+NOISE = [
+    ("", "leer"),
+    ("blank", " \u2028\t"),
+    ("word " * 251, "Wort " * 251),
+    ("one", "eins zwei drei vier fünf sechs sieben acht neun zehn"),
+]
+"""Two blank pairs, one overlong, one lopsided."""
+
+
+class PreparedText(NamedTuple):
+    """What the stages before a training make."""
+
+    corpus: Corpus
+    vocabulary: Vocabulary
+    dataset: EncodedDataset
+
+
+def prepare_text(folder: Path, data: Path) -> PreparedText:
+    """400 pairs of Multi30k, the first with a sign that the vocabulary has not, then NOISE and some of Europarl."""
+
+    def pairs(name: str, number: int) -> list[tuple[str, str]]:
+        sides = [list(read_lines(data / f"{name}.{language}.gz"))[:number] for language in LANGUAGES]
+        return [(source, target) for source, target in zip(*sides, strict=True) if source.strip() and target.strip()]
+
+    text = Corpus(folder / "text")
+    flickr = [("A sun: 日 .", "Eine Sonne: 日 ."), *pairs("multi30k/train", FLICKR_PAIRS - 1)]
+    splits = {
+        "train": [*flickr, *NOISE, *pairs("europarl_sample/train", 100)],
+        "dev": [("日", ""), *pairs("multi30k/val", 30)],
+    }
+    sizes = {name: write_shards(text, name, LANGUAGES, lines, FLICKR_PAIRS) for name, lines in splits.items()}
+    text.describe(LANGUAGES, sizes, {}, ["flickr", "europarl"])
+
+    def context(name: str) -> Context:
+        (folder / name).mkdir()
+        return Context(folder / name)
+
+    corpus = clean(context("corpus"), text, CleaningSettings())
+    settings = VocabularySettings(size=PIECES, sample_pairs=SAMPLED_PAIRS)
+    vocabulary = learn(context("vocabulary"), corpus, settings)
+    dataset = encode(context("dataset"), corpus, vocabulary, EncodingSettings(max_tokens=MAX_TOKENS))
+    return PreparedText(corpus, vocabulary, dataset)

@@ -1,0 +1,103 @@
+"""The report of prepared text: its files, from real text; its words and drawings, from made-up figures."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from html_reader import Reader, assert_asks_for_nothing_outside, assert_drawings_do_not_share_names, drawings
+from tiny_statistics import STATISTICS, collection
+from tiny_text import prepare_text
+
+from pipeline.artifacts import Context
+from pipeline.corpus_statistics import Plan, measure
+from workflows import report, table2
+from workflows.corpus_report import CorpusReport, report_corpus
+from workflows.corpus_text import facts, metrics, percent, rows, summary
+from workflows.plot_corpus import plots
+
+
+def test_figures_and_drawings_of_real_text(data: Path, tmp_path: Path) -> None:
+    """The JSON reads back as what was measured; the SVG is one for any reader of XML, with pair and data in it."""
+    text = prepare_text(tmp_path, data)
+    (tmp_path / "report").mkdir()
+    made = report_corpus(Context(tmp_path / "report"), *text, "two collections", 3000, 2, 1)
+    measured = measure("two collections", *text, budget_tokens=3000, micro_batches=2, seed=1)
+    assert CorpusReport(tmp_path / "report").load() == measured
+    assert json.loads((made.folder / "corpus_report.json").read_text())["plan"]["updates"] == measured.plan.updates
+    assert {path.name for path in made.folder.iterdir()} == {"corpus_report.json", "corpus_report.svg"}
+    svg = ElementTree.parse(made.folder / "corpus_report.svg").getroot()
+    assert svg.tag == "{http://www.w3.org/2000/svg}svg"
+    told = [element.text for element in svg.iter() if element.text]
+    assert {"EN-DE, two collections: lengths", "EN-DE, two collections: dropped"} <= set(told)
+    assert made.summary.endswith("padding")
+
+
+@pytest.mark.parametrize(
+    ("fraction", "text"),
+    [
+        (0, "0 %"),
+        (1, "100 %"),
+        (0.0421, "4.2 %"),
+        (0.5, "50 %"),
+        (0.1, "10 %"),
+        (0.99996, "99.996 %"),
+        (0.000_003_12, "0.00031 %"),
+        (0.967, "96.7 %"),
+    ],
+)
+def test_percentages_tell_all_or_nothing_only_where_it_is(fraction: float, text: str) -> None:
+    """Two digits of the smaller part."""
+    assert percent(fraction) == text
+
+
+def test_words() -> None:
+    """What the terminal, the table beneath the drawings and MLflow are told."""
+    assert summary(STATISTICS) == (
+        "2,900 of 3,000 training pairs kept, 2.5 and 3.5 tokens a pair, 0.02 % unknown, 4.2 % padding"
+    )
+    assert [one.name for one in rows(STATISTICS)] == ["europarl-v7", "<b>web & more</b>", "all"]
+    assert rows(STATISTICS)[2] == collection("all", 2_900, 60, 0, 30, 10)
+    assert facts(STATISTICS)["vocabulary"] == "500 pieces, learned on 1,000 of 2,910 pairs, 4,200 different words"
+    assert facts(STATISTICS)["an epoch"] == "26 updates of up to 400 tokens a side, in 2 micro-batches each"
+    assert metrics(STATISTICS)["padding_fraction.en-de"] == 0.0421
+    assert metrics(STATISTICS)["pairs_dropped.ratio.en-de"] == 30
+
+
+def test_without_a_plan_why_is_told() -> None:
+    """In place of its figures."""
+    without = replace(STATISTICS, plan=Plan(400, 2, None, None, "an update would hold 3 tokens"))
+    assert facts(without)["padding"] == "an update would hold 3 tokens"
+    assert "an epoch" not in facts(without)
+    assert "padding" not in summary(without)
+    assert not {"padding_fraction.en-de", "updates_an_epoch.en-de"} & metrics(without).keys()
+
+
+def test_drawings_name_sides_collections_and_the_reasons_there_are() -> None:
+    """A reason for which nothing was dropped has no colour in the legend; names are shown as they are."""
+    lengths, dropped = (Reader(svg).text for svg in plots(STATISTICS))
+    assert "en, mean 2.5" in lengths
+    assert "de, mean 3.1" in lengths
+    assert "europarl-v7: 95 % of 2,000 kept" in dropped
+    assert "<b>web & more</b>: 100 % of 1,000 kept" in dropped
+    assert "blank side" in dropped
+    assert "too many words" not in dropped
+    (_, long) = plots(replace(STATISTICS, collections=[collection("a" * 60, 49, 1, 0, 0, 0)]))
+    assert f"…{'a' * 39}: 98 % of 50 kept" in Reader(long).text
+    assert len(plots(replace(STATISTICS, collections=[collection("a", 50, 0, 0, 0, 0)]))) == 1
+
+
+def test_a_report_shows_each_text() -> None:
+    """Drawings and counts of both language pairs in one page that asks for nothing outside itself."""
+    french = replace(STATISTICS, lengths=(STATISTICS.lengths[0], replace(STATISTICS.lengths[1], language="fr")))
+    html = report.render(table2.compute([]), [], [STATISTICS, french])
+    assert_asks_for_nothing_outside(html)
+    assert_drawings_do_not_share_names(html)
+    assert len(drawings(html)) == 4
+    reader = Reader(html)
+    assert ["europarl-v7", "2,000", "1,900", "60", "0", "30", "10", "0.02 %"] in reader.rows
+    assert ["all", "3,000", "2,900", "60", "0", "30", "10", "0.02 %"] in reader.rows
+    assert "<b>web" not in html
+    assert "EN-FR, two collections" in reader.text
+    assert "The text" not in Reader(report.render(table2.compute([]), [])).text

@@ -1,0 +1,26 @@
+"""The figures of a small corpus of two collections, made up."""
+
+from pipeline.corpus_statistics import Collection, CorpusStatistics, Lengths, Plan, Sample, Split
+
+REASONS = ("blank", "too_long", "ratio", "too_many_tokens")
+
+
+def collection(name: str, kept: int, *dropped: int) -> Collection:
+    """With pairs dropped for each of the reasons."""
+    return Collection(name, kept + sum(dropped), kept, dict(zip(REASONS, dropped, strict=True)), 0.0002)
+
+
+def lengths(language: str, *sentences: int) -> Lengths:
+    """Of a side with so many sentences of 1, 2, ... tokens."""
+    mean = sum(n * count for n, count in enumerate(sentences, start=1)) / sum(sentences)
+    return Lengths(language, mean, {"0.5": 2, "0.99": len(sentences), "0.999": len(sentences)}, [0, *sentences])
+
+
+STATISTICS = CorpusStatistics(
+    data="two collections",
+    collections=[collection("europarl-v7", 1_900, 60, 0, 30, 10), collection("<b>web & more</b>", 1_000, 0, 0, 0, 0)],
+    splits=[Split("train", 2_900, 2.5, 3.5, 0.0002), Split("dev", 20, 2.4, 3.4, 0.0)],
+    lengths=(lengths("en", 100, 1_500, 1_000, 300), lengths("de", 50, 900, 1_000, 700, 250)),
+    sample=Sample(size=500, sampled_pairs=1_000, train_pairs=2_910, words=4_200),
+    plan=Plan(budget_tokens=400, micro_batches=2, updates=26, padding_fraction=0.0421, problem=""),
+)

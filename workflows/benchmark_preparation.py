@@ -1,0 +1,78 @@
+"""Preparation at size: raw text to token ids through the DAG on Ray, beside sentencepiece's bare encoding of that text.
+
+aiayn bench prepare                        # 200 000 pairs
+aiayn bench prepare --pairs 4500000        # as many as WMT14's English-German
+
+The text is `workflows.synthetic_text`'s, of WMT14's lengths, alphabets and noise. Timed are the stages of profile
+`wmt14` as a workflow runs them: read, clean, vocabulary, encode. Then, on one core, the plan of an epoch, and the
+reading of a training's updates beside the speed at which a GPU would consume them.
+"""
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from workflows.benchmarks import watched
+from workflows.command import console, run_app
+from workflows.profiles import WMT14
+
+
+def prepare(
+    pairs: Annotated[int, typer.Option(min=1000, help="Of text, which is written first.")] = 200_000,
+    plan_pairs: Annotated[
+        int | None, typer.Option(min=1000, help="That an epoch is planned of.  [default: 8 times --pairs]")
+    ] = None,
+    vocabulary_size: Annotated[int, typer.Option(min=8, help="Pieces.")] = WMT14.vocabulary.size,
+    scratch: Annotated[
+        Path | None, typer.Option(help="Folder for what is written and removed again.  [default: the system's]")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Preparation of text of WMT14's shape: pairs a second, memory, disk, beside sentencepiece alone."""
+    from workflows.preparation_rates import measure
+
+    folder = scratch or Path(tempfile.gettempdir())
+    result = watched(lambda show: measure(pairs, plan_pairs or 8 * pairs, vocabulary_size, folder, show))
+    if as_json:
+        typer.echo(json.dumps(result))
+    else:
+        print_tables(result)
+
+
+def print_tables(result: dict[str, Any]) -> None:
+    """What `measure` gave, for people."""
+    table = Table(title=f"{result['pairs']} pairs, {result['cores']} cores, {result['device_name']}")
+    table.add_column("stage")
+    for heading in ("seconds", "pairs/s", "peak memory of a task, GB"):
+        table.add_column(heading, justify="right")
+    for name, rates in {**result["stages"], "all": result}.items():
+        table.add_row(name, f"{rates['seconds']:.1f}", f"{rates['pairs_s']:.0f}", f"{rates['peak_task_memory_gb']:.2f}")
+    console.print(table)
+    plan, reading = result["plan"], result["reading"]
+    for line in (
+        f"sentencepiece alone: {result['sentencepiece_pairs_s']:.0f} pairs/s with a process a core; "
+        f"the whole preparation goes at {result['ratio_sentencepiece']:.2f} times that",
+        f"disk: {result['disk_gb']:.2f} GB, the text before preparation included",
+        f"plan of an epoch of {plan['pairs']} pairs, on one core: {plan['seconds']:.1f} s, "
+        f"{plan['peak_memory_gb']:.2f} GB, {plan['padding_fraction']:.1%} padding",
+        f"reading on one core: {reading['updates_s']:.0f} updates/s of 25 000 tokens, "
+        f"{reading['target_tokens_s']:.0f} target tokens/s, {reading['ratio_gpu']:.1f} times what an "
+        f"{reading['gpu']} takes of the base model at {reading['assumed_flop_s'] / 1e12:.0f} TFLOP/s (an assumption: "
+        f"{reading['assumed_fraction']:.0%} of its dense bfloat16 rate)",
+    ):
+        console.print(line, highlight=False, soft_wrap=True)
+
+
+def main() -> None:
+    """Entry point of `python -m workflows.benchmark_preparation`."""
+    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    app.command()(prepare)
+    run_app(app, "python -m workflows.benchmark_preparation")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""The report of prepared text (§5.1): what was kept of it, how long its sentences are, how much of a batch is padding.
+
+A stage: `aiayn prepare` makes it in OUT/report; Tables 2 and 3 show it and send it to MLflow.
+"""
+
+from pydantic import TypeAdapter
+
+from pipeline.artifacts import Artifact, Context, Corpus, EncodedDataset, Vocabulary
+from pipeline.corpus_statistics import CorpusStatistics, measure
+from workflows import corpus_text
+
+
+class CorpusReport(Artifact):
+    """`corpus_report.json` and its drawings, `corpus_report.svg`."""
+
+    figures_file = "corpus_report.json"
+
+    def load(self) -> CorpusStatistics:
+        """What `corpus_report.json` holds."""
+        return TypeAdapter(CorpusStatistics).validate_python(self.read_json("corpus_report.json"))
+
+    @property
+    def summary(self) -> str:
+        """The main figures."""
+        return corpus_text.summary(self.load())
+
+
+def report_corpus(
+    context: Context,
+    corpus: Corpus,
+    vocabulary: Vocabulary,
+    dataset: EncodedDataset,
+    data: str,
+    budget_tokens: int,
+    micro_batches: int,
+    seed: int,
+) -> CorpusReport:
+    """Stage: the figures of a language pair's text, `data` in a few words, and of a training's first epoch on it.
+
+    Raises UserError where a file is missing or damaged.
+    """
+    from workflows.drawing import standalone  # matplotlib takes a while, and who only builds the DAG needs it not
+    from workflows.plot_corpus import plots
+
+    plan = {"budget_tokens": budget_tokens, "micro_batches": micro_batches, "seed": seed}
+    statistics = measure(data, corpus, vocabulary, dataset, **plan)
+    report = CorpusReport(context.folder)
+    report.write_json("corpus_report.json", TypeAdapter(CorpusStatistics).dump_python(statistics, mode="json"))
+    (context.folder / "corpus_report.svg").write_text(standalone(plots(statistics)), encoding="utf-8")
+    return report

@@ -1,0 +1,131 @@
+"""A forecast for a terminal: the text, the trainings, what they take in all, and what was assumed."""
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from pipeline.costs import sustained_flop_s
+from workflows.beneath import columns
+from workflows.forecast import Forecast, TextForecast, TrainingForecast
+from workflows.forecast_hardware import CPU_WIDEST
+from workflows.table2 import flop_text
+from workflows.view import duration
+
+LENGTHS_SAID = {"multi30k": "Multi30k's captions", "wmt14": "WMT14's text"}
+UNKNOWN = "not known before the text is read"
+
+
+def render(forecast: Forecast) -> RenderableType:
+    """All of it, for a terminal of 100 columns or more."""
+    disk = f"disk: {_about(forecast.disk_bytes)} in all"
+    if any(text.text_bytes is None for text in forecast.texts):
+        disk += ", without the text"
+    disk += f"; {forecast.store} has {_size(forecast.free_bytes)} free"
+    told = Table.grid(padding=(0, 1))
+    for note in notes(forecast):
+        told.add_row("·", Text(note, style="dim"))
+    return Group("", _hardware(forecast), "", _texts(forecast), "", _trainings(forecast), "", Text(disk), told)
+
+
+def notes(forecast: Forecast) -> list[str]:
+    """What the figures mean and which of them are assumptions."""
+    hardware, trainings = forecast.hardware, forecast.trainings
+    lengths = " and ".join(dict.fromkeys(LENGTHS_SAID[text.lengths] for text in forecast.texts))
+    fractions = " and ".join(f"{fraction:.0%}" for fraction in sorted({one.fraction for one in trainings}))
+    rates = {sustained_flop_s(hardware.name, one.flop_s) for one in trainings}
+    rates_said = " and ".join(f"{_rate(rate)}{' (its footnote 5)' * (said == 'paper')}" for rate, said in sorted(rates))
+    if hardware.kind == "gpu":
+        assumed = (
+            f"Time is an assumption, not measured: that trainings reach {fractions} of the rate, which this project "
+            "aims at for the paper's base and big (narrower models reach less), and that adding gradients between GPUs "
+            "takes no time."
+        )
+    else:
+        assumed = (
+            f"Time is an assumption: that trainings reach {fractions} of the rate, as models of such widths did when "
+            f"measured on two cores; none wider than {CPU_WIDEST} was."
+        )
+    told = [
+        "FLOP are those of the matrix products that real tokens need, in updates filled with pairs taken to be as long "
+        f"as those measured on {lengths}. The paper's way: time × devices × {rates_said}.",
+        f"{assumed} Trainings are counted one after the other; text, validation, decoding and scores are not "
+        "counted, and what is in the store already is.",
+        "Disk of a training: the checkpoints that are kept, each with Adam's moments, and the averaged model; while a "
+        "checkpoint is written, one more. Sizes of text are estimates: bytes and tokens of a pair as on a sample.",
+    ]
+    if idle := {one.devices for one in trainings if one.devices < hardware.devices}:
+        told.append(
+            f"Of the {hardware.devices} devices a training uses {' or '.join(map(str, sorted(idle)))}: no more than "
+            "its micro_batches and workers."
+        )
+    return told
+
+
+def _hardware(forecast: Forecast) -> Text:
+    """So many of what, and their rates."""
+    hardware = forecast.hardware
+    number = f"{hardware.devices} × " if hardware.kind == "gpu" else ""
+    rates = {f"{_rate(one.flop_s)} in {one.number_type}": None for one in forecast.trainings}
+    origin = "published" if hardware.gpu else "measured now"
+    each = " each" if hardware.devices > 1 else ""
+    return Text(f"Forecast for {number}{hardware.name}: {' or '.join(rates)}{each}, {origin}", style="bold")
+
+
+def _texts(forecast: Forecast) -> Table:
+    table = columns("text", "pairs", "download", "as read", "cleaned", "token ids")
+    for text in forecast.texts:
+        if text.train_pairs is None:
+            table.add_row(text.pair, UNKNOWN, *[""] * 4)
+            continue
+        size = _about(text.text_bytes)
+        table.add_row(text.pair, f"{text.train_pairs:,}", _download(text), size, size, _about(text.ids_bytes))
+    return table
+
+
+def _download(text: TextForecast) -> str:
+    if not text.downloads_bytes:
+        return "not known" if text.downloads_bytes is None else "none"
+    return _about(text.downloads_bytes) if text.is_download_estimated else _size(text.downloads_bytes)
+
+
+def _trainings(forecast: Forecast) -> Table:
+    headings = "parameters", "FLOP,\ncounted", "FLOP,\npaper's way", "printed", "time", "printed,\n8 P100", "disk"
+    table = columns("training", *headings)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for one in forecast.trainings:
+        table.add_row(*_training(one))
+    flop = flop_text(forecast.counted_flop), flop_text(forecast.paper_way_flop)
+    left_bytes = sum(one.times * one.disk_bytes for one in forecast.trainings)
+    table.add_row("in all", "", *flop, "", duration(forecast.seconds), "", _size(left_bytes), style="bold")
+    return table
+
+
+def _training(one: TrainingForecast) -> list[str]:
+    return [
+        one.name + (f", {one.times} seeds, each" if one.times > 1 else ""),
+        f"{one.parameters / 1e6:.1f} M",
+        flop_text(one.counted_flop),
+        flop_text(one.paper_way_flop),
+        "" if one.printed_cost_flop is None else flop_text(one.printed_cost_flop),
+        duration(one.seconds),
+        one.printed_duration,
+        _size(one.disk_bytes),
+    ]
+
+
+def _rate(flop_s: float) -> str:
+    """989 TFLOP/s, 190 GFLOP/s."""
+    return f"{flop_s / 1e12:,.4g} TFLOP/s" if flop_s >= 1e12 else f"{flop_s / 1e9:.0f} GFLOP/s"
+
+
+def _size(count_bytes: float) -> str:
+    """1.7 GB, 24 MB, 1.8 MB."""
+    if count_bytes >= 1e9:
+        return f"{count_bytes / 1e9:,.1f} GB"
+    return f"{count_bytes / 1e6:.0f} MB" if count_bytes >= 1e7 else f"{count_bytes / 1e6:.1f} MB"
+
+
+def _about(count_bytes: float | None) -> str:
+    """An estimate; "not known" where there is none."""
+    return "not known" if count_bytes is None else f"about {_size(count_bytes)}"

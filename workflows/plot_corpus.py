@@ -1,0 +1,64 @@
+"""The drawings of a corpus report: how long its sentences are, and how much of it was dropped."""
+
+from typing import cast
+
+from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from pipeline.corpus_statistics import CorpusStatistics
+from workflows.corpus_text import REASONS, kept, title
+from workflows.differences import rounded
+from workflows.drawing import COLORS, drawing
+
+LONGEST_SHOWN = "0.999"
+"""Quantile of the lengths up to which they are drawn; the few beyond would squeeze the others."""
+SIDES = COLORS[:2]
+REASON_COLORS = dict(zip(REASONS, COLORS[2:], strict=False))
+HEIGHT_IN, BAR_IN, MARGINS_IN = 2.9, 0.42, 1.2
+"""Of a drawing at least, of a collection in it, of what is above and below."""
+LABEL_PT = 8.5
+
+
+def plots(statistics: CorpusStatistics) -> list[Markup]:
+    """Lengths, then what was dropped, if anything was."""
+    dropped = [_dropped(statistics)] if any(statistics.total.dropped.values()) else []
+    return [_lengths(statistics), *dropped]
+
+
+def _lengths(statistics: CorpusStatistics) -> Markup:
+    def plot(axes: Axes) -> None:
+        for side, color in zip(statistics.lengths, SIDES, strict=True):
+            edges = [length - 0.5 for length in range(len(side.sentences) + 1)]
+            label = f"{side.language}, mean {side.mean:.1f}"
+            axes.stairs(side.sentences, edges, color=color, linewidth=1.4, label=label)
+            axes.stairs(side.sentences, edges, color=color, linewidth=0, alpha=0.15, fill=True)
+        axes.set_xlim(0, max(side.quantiles[LONGEST_SHOWN] for side in statistics.lengths) + 1)
+        axes.set_ylim(bottom=0)
+        axes.yaxis.set_major_formatter(lambda sentences, _: rounded(sentences))
+        axes.set_ylabel("training sentences")
+        axes.legend(frameon=False)
+
+    return drawing(f"{title(statistics)}: lengths", "tokens", plot, height_in=HEIGHT_IN)
+
+
+def _dropped(statistics: CorpusStatistics) -> Markup:
+    """A bar a collection, cut by reason."""
+    collections = statistics.collections
+
+    def plot(axes: Axes) -> None:
+        ends = [0.0] * len(collections)
+        for reason, told in REASONS.items():
+            widths = [100 * one.dropped[reason] / one.read for one in collections]
+            if any(widths):
+                axes.barh(range(len(collections)), widths, 0.3, ends, color=REASON_COLORS[reason], label=told)
+            ends = [end + width for end, width in zip(ends, widths, strict=True)]
+        for place, one in enumerate(collections):
+            axes.text(0, place - 0.22, f" {kept(one)}", fontsize=LABEL_PT, verticalalignment="bottom")
+        axes.set_yticks([])
+        axes.set_ylim(len(collections) - 0.7, -0.8)
+        axes.set_xlim(0, 1.05 * max(ends))
+        cast(Figure, axes.figure).legend(loc="outside lower center", frameon=False, ncols=2)
+
+    height_in = max(HEIGHT_IN, MARGINS_IN + BAR_IN * len(collections))
+    return drawing(f"{title(statistics)}: dropped", "% of the training pairs read", plot, height_in=height_in)
