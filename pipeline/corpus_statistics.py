@@ -2,8 +2,8 @@
 
     statistics = measure("WMT 2014", corpus, vocabulary, dataset, budget_tokens=25_000, micro_batches=8, seed=1)
 
-Lengths are tokens, END_ID counted. They alone are read, 8 bytes a pair, and the plan of an epoch is made of them; all
-other figures are those that the stages before have left.
+Lengths are tokens, END_ID counted. They alone are read, shard by shard; all other figures are those that the stages
+before have left. Memory does not grow with the corpus: of a large one, the plan of an epoch is that of a sample.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,6 +20,8 @@ from pipeline.errors import UserError
 
 TOO_MANY_TOKENS = "too_many_tokens"
 """Why encoding leaves out pairs; `pipeline.cleaning.REASONS` are why cleaning drops them."""
+PLANNED_PAIRS = 5_000_000
+"""The most that an epoch is planned of here."""
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999)
 
 
@@ -80,6 +82,8 @@ class Plan:
 
     budget_tokens: int
     micro_batches: int
+    every: int
+    """So many-th pair only was planned; what is told of all is estimated, unless this is 1."""
     updates: int | None
     padding_fraction: float | None
     """Of all tokens computed."""
@@ -138,20 +142,24 @@ def measure(
     """
     encoded = dataset.read_json("dataset.json")
     cleaned = corpus.read_json("corpus.json")["report"]["collections"]
-    by_shard = list(shard_lengths(dataset, "train"))
-    source_lengths, target_lengths = (np.concatenate(side) for side in zip(*by_shard, strict=True))
+    every = -(-sum(shard["pairs"] for shard in encoded["splits"]["train"]) // PLANNED_PAIRS)
+    histograms = [np.zeros(1, np.int64), np.zeros(1, np.int64)]
+    sampled: list[list[NDArray[np.int32]]] = [[], []]
+    for lengths_of_sides in shard_lengths(dataset, "train"):
+        for side, lengths in enumerate(lengths_of_sides):
+            found = np.bincount(lengths, minlength=len(histograms[side]))
+            found[: len(histograms[side])] += histograms[side]
+            histograms[side] = found
+            sampled[side].append(lengths[::every].copy())
     return CorpusStatistics(
         data=data,
         collections=[
             _collection(name, counts, encoded["collections"].get(name, {})) for name, counts in cleaned.items()
         ],
         splits=[_split(name, shards) for name, shards in encoded["splits"].items()],
-        lengths=(
-            _lengths(corpus.languages[0], [source for source, _ in by_shard]),
-            _lengths(corpus.languages[1], [target for _, target in by_shard]),
-        ),
+        lengths=(_lengths(corpus.languages[0], histograms[0]), _lengths(corpus.languages[1], histograms[1])),
         sample=Sample(**vocabulary.read_json("vocabulary.json")),
-        plan=_plan(source_lengths, target_lengths, budget_tokens, micro_batches, seed),
+        plan=_plan(np.concatenate(sampled[0]), np.concatenate(sampled[1]), every, budget_tokens, micro_batches, seed),
     )
 
 
@@ -172,12 +180,8 @@ def _unknown_fraction(counts: Sequence[Mapping[str, int]]) -> float:
     return sum(one.get("unknown", 0) for one in counts) / max(tokens, 1)
 
 
-def _lengths(language: str, by_shard: Sequence[NDArray[np.int32]]) -> Lengths:
-    sentences = np.zeros(1, np.int64)
-    for lengths in by_shard:
-        found = np.bincount(lengths, minlength=len(sentences))
-        found[: len(sentences)] += sentences
-        sentences = found
+def _lengths(language: str, sentences: NDArray[np.int64]) -> Lengths:
+    """`sentences`: how many have 0, 1, 2, ... tokens."""
     ends = sentences.cumsum()
     return Lengths(
         language,
@@ -190,6 +194,7 @@ def _lengths(language: str, by_shard: Sequence[NDArray[np.int32]]) -> Lengths:
 def _plan(
     source_lengths: NDArray[np.int32],
     target_lengths: NDArray[np.int32],
+    every: int,
     budget_tokens: int,
     micro_batches: int,
     seed: int,
@@ -204,5 +209,5 @@ def _plan(
             micro_batches=micro_batches,
         )
     except UserError as error:  # with other settings the text may do for a training
-        return Plan(budget_tokens, micro_batches, None, None, str(error))
-    return Plan(budget_tokens, micro_batches, len(plan), plan.padding_fraction, "")
+        return Plan(budget_tokens, micro_batches, every, None, None, str(error))
+    return Plan(budget_tokens, micro_batches, every, len(plan) * every, plan.padding_fraction, "")

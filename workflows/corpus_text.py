@@ -70,9 +70,10 @@ def facts(statistics: CorpusStatistics) -> dict[str, str]:
     }
     if plan.updates is None or plan.padding_fraction is None:
         return {**told, "padding": plan.problem}
+    estimated = f", estimated from every {plan.every}th pair" if plan.every > 1 else ""
     return {
         **told,
-        "padding": f"{percent(plan.padding_fraction)} of the tokens computed",
+        "padding": f"{percent(plan.padding_fraction)} of the tokens computed{estimated}",
         "an epoch": f"{rounded(plan.updates)} updates of up to {rounded(plan.budget_tokens)} tokens a side"
         + (f", in {plan.micro_batches} micro-batches each" if plan.micro_batches > 1 else ""),
     }

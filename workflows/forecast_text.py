@@ -37,8 +37,8 @@ def notes(forecast: Forecast) -> list[str]:
     if hardware.kind == "gpu":
         assumed = (
             f"Time is an assumption, not measured: that trainings reach {fractions} of the rate, which this project "
-            "aims at for the paper's base and big (narrower models reach less), and that adding gradients between GPUs "
-            "takes no time."
+            "aims at for the paper's base and big on one GPU (narrower models reach less, and so do GPUs that share an "
+            "update), and that adding gradients between GPUs takes no time."
         )
     else:
         assumed = (

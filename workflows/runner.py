@@ -45,20 +45,29 @@ LIBRARIES = ("torch", "ray", "pyarrow", "sentencepiece", "sacrebleu", "sacremose
 def map_on_ray(
     function: Callable[..., Any], calls: Iterable[Sequence[Any]], peaks_bytes: list[int] | None = None
 ) -> Iterator[Any]:
-    """`Context.map` on Ray: one task a call, results in order. An error is raised as it was in the task.
+    """`Context.map` on Ray: one task a call, results in order.
 
-    The most memory that each task has had is added to `peaks_bytes`.
+    The first error is raised as it was in the task, whatever is still at work before it, and stops the other tasks. The
+    most memory that each task has had is added to `peaks_bytes`.
     """
     task = ray.remote(num_cpus=1)(_with_peak_memory).options(name=function.__name__)
     references = [task.remote(function, *arguments) for arguments in calls]
+    unfinished, results = references, {}
     try:
         for reference in references:
-            result, peak_bytes = ray.get(reference)
+            while reference not in results:
+                (found,), unfinished = ray.wait(unfinished)
+                results[found] = ray.get(found)
+            result, peak_bytes = results.pop(reference)
             if peaks_bytes is not None:
                 peaks_bytes.append(peak_bytes)
             yield result
-    except ray.exceptions.RayTaskError as error:
-        raise _cause(error) from None
+    except BaseException as error:
+        for reference in unfinished:
+            ray.cancel(reference)
+        if isinstance(error, ray.exceptions.RayTaskError):
+            raise _cause(error) from None
+        raise
 
 
 def _with_peak_memory(function: Callable[..., Any], *arguments: Any) -> tuple[Any, int]:

@@ -1,5 +1,6 @@
 """pipeline.corpus_statistics: every figure, counted again from the text."""
 
+import math
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from tiny_text import FLICKR_PAIRS, MAX_TOKENS, NOISE, PIECES, SAMPLED_PAIRS, PreparedText, prepare_text
 
 from model.config import END_ID, UNKNOWN_ID
+from pipeline import corpus_statistics
 from pipeline.batching import plan_epoch
 from pipeline.corpus_statistics import QUANTILES, CorpusStatistics, measure
 from pipeline.encoding import EncodedSplit
@@ -102,6 +104,24 @@ def test_padding_is_that_of_the_plan(statistics: CorpusStatistics, text: Prepare
     batches = [side for update in range(len(plan)) for rows in plan[update] for side in split.batch(rows)]
     real = sum(int((batch != 0).sum()) for batch in batches)
     assert statistics.plan.padding_fraction == pytest.approx(1 - real / sum(batch.numel() for batch in batches))
+
+
+def test_of_a_large_corpus_a_sample_is_planned(
+    statistics: CorpusStatistics, text: PreparedText, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every third pair, spread over all lengths: about the same padding and updates, all other figures the same."""
+    whole, sampled = (_planned_of(1 / part, statistics, text, monkeypatch) for part in (1, 3))
+    assert (whole.plan.every, sampled.plan.every) == (1, 3)
+    assert sampled.plan.updates == pytest.approx(whole.plan.updates, rel=0.25)
+    assert sampled.plan.padding_fraction == pytest.approx(whole.plan.padding_fraction, abs=0.1)
+    assert replace(sampled, plan=whole.plan) == whole
+
+
+def _planned_of(
+    part: float, statistics: CorpusStatistics, text: PreparedText, monkeypatch: pytest.MonkeyPatch
+) -> CorpusStatistics:
+    monkeypatch.setattr(corpus_statistics, "PLANNED_PAIRS", math.ceil(statistics.train.pairs * part))
+    return measure("two collections", *text, budget_tokens=600, micro_batches=1, seed=3)
 
 
 def test_settings_that_allow_no_plan_are_told(statistics: CorpusStatistics, text: PreparedText) -> None:

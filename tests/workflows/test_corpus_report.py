@@ -67,7 +67,7 @@ def test_words() -> None:
 
 def test_without_a_plan_why_is_told() -> None:
     """In place of its figures."""
-    without = replace(STATISTICS, plan=Plan(400, 2, None, None, "an update would hold 3 tokens"))
+    without = replace(STATISTICS, plan=Plan(400, 2, 1, None, None, "an update would hold 3 tokens"))
     assert facts(without)["padding"] == "an update would hold 3 tokens"
     assert "an epoch" not in facts(without)
     assert "padding" not in summary(without)

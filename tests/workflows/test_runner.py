@@ -5,13 +5,25 @@ import logging
 import os
 import subprocess
 import sys
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from lock_holder import lock_holder
-from tiny_stages import Pair, Words, WriteSettings, die_once, join, linger, lingering, outlive_actor, write
+from tiny_stages import (
+    Pair,
+    Words,
+    WriteSettings,
+    die_once,
+    fail_in_a_task,
+    join,
+    linger,
+    lingering,
+    outlive_actor,
+    write,
+)
 
 from pipeline.artifacts import Artifact, making_folder
 from pipeline.errors import UserError
@@ -42,6 +54,18 @@ class Log(Watcher):
 def _joined(log: Path, right: str = "b") -> Step:
     left, right_step = WRITE("left", WriteSettings(text="a")), WRITE("right", WriteSettings(text=right))
     return JOIN("join", [Pair(left, right_step), Pair(left)], log)
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_the_first_error_of_a_map_is_told_at_once(tmp_path: Path) -> None:
+    """Not after the tasks before it, which are stopped: the CPUs are free again, and nothing is worked to the end."""
+    log = tmp_path / "log"
+    started = time.monotonic()
+    with pytest.raises(UserError, match="the text is bad; write another"):
+        runner.run([Stage(fail_in_a_task, Words)("fails", log)], tmp_path / "store")
+    runner.run([_joined(tmp_path / "joined")], tmp_path / "store")
+    assert time.monotonic() - started < 30
+    assert not log.exists() or not log.read_text()
 
 
 @pytest.mark.usefixtures("ray_cluster")

@@ -94,6 +94,21 @@ def outlive_actor(context: Context) -> Words:
     return Words(context.folder)
 
 
+def work_or_fail(text: str, log: Path) -> None:
+    """Fails at once where it is told to; else takes a minute."""
+    if text == "bad":
+        raise UserError("the text is bad; write another")
+    log.touch()
+    time.sleep(60)
+    log.write_text("worked to the end")
+
+
+def fail_in_a_task(context: Context, log: Path) -> Words:
+    """Its second task fails while the first is at work."""
+    list(context.map(work_or_fail, [("good", log), ("bad", log)]))
+    return Words(context.folder)
+
+
 def lingering(log: Path, seconds: float) -> Step:
     """Three steps that linger, joined."""
     steps = [Stage(linger, Words)(f"linger {text}", text, seconds, log) for text in ("a", "b", "c")]

@@ -22,5 +22,5 @@ STATISTICS = CorpusStatistics(
     splits=[Split("train", 2_900, 2.5, 3.5, 0.0002), Split("dev", 20, 2.4, 3.4, 0.0)],
     lengths=(lengths("en", 100, 1_500, 1_000, 300), lengths("de", 50, 900, 1_000, 700, 250)),
     sample=Sample(size=500, sampled_pairs=1_000, train_pairs=2_910, words=4_200),
-    plan=Plan(budget_tokens=400, micro_batches=2, updates=26, padding_fraction=0.0421, problem=""),
+    plan=Plan(budget_tokens=400, micro_batches=2, every=1, updates=26, padding_fraction=0.0421, problem=""),
 )
