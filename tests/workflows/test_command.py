@@ -1,5 +1,6 @@
 """What a user sees of mistakes: one line on standard error, exit status 2."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -33,7 +34,7 @@ def test_a_mistake_is_one_line_and_status_2(arguments: list[str], message: str, 
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1, done.stderr
     assert message in done.stderr
-    assert done.stdout in ("", "37 stages to run\n")
+    assert re.fullmatch(r"(\d+ stages to run\n)?", done.stdout)
 
 
 def test_every_command_has_a_help_text_with_defaults() -> None:
