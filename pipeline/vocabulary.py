@@ -21,7 +21,7 @@ from pipeline.settings import VocabularySettings
 
 TOO_LARGE = re.compile(r"Vocabulary size too high .*<= (\d+)")
 TOO_SMALL = re.compile(r"Vocabulary size is smaller than required_chars\. \d+ vs (\d+)")
-KEPT_WORDS = 500_000
+KEPT_WORDS = 400_000
 """That the pieces are learned from: the most frequent; memory grows with them, and a rarer word makes no piece."""
 
 
