@@ -12,7 +12,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice, pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -126,12 +126,6 @@ def bucket_bounds(max_tokens: int) -> list[int]:
     return [*(bound for bound in bounds if bound < max_tokens), max_tokens]
 
 
-def encode_lines(processor: SentencePieceProcessor, lines: Sequence[str]) -> list[list[int]]:
-    """Token ids of each line, END_ID last."""
-    ids: list[list[int]] = processor.encode(list(lines), add_eos=True, num_threads=1)
-    return ids
-
-
 def decode_ids(processor: SentencePieceProcessor, sentences: Sequence[Sequence[int]]) -> list[str]:
     """The text of each sentence of token ids, up to its first END_ID; other special ids leave no trace."""
     special = {PAD_ID, BEGIN_ID, END_ID}
@@ -222,12 +216,6 @@ class Ragged:
     def __init__(self, values: NDArray[Any], lengths: NDArray[np.integer]) -> None:
         self.values, self.lengths = values, lengths
         self.offsets = np.concatenate([[0], np.cumsum(lengths)])
-
-    @classmethod
-    def of(cls, rows: Sequence[Sequence[int]], dtype: np.dtype[Any]) -> "Ragged":
-        """The rows, copied."""
-        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-        return cls(np.fromiter(chain.from_iterable(rows), dtype, lengths.sum()), lengths)
 
     @classmethod
     def concatenate(cls, parts: Sequence["Ragged"]) -> "Ragged":

@@ -33,6 +33,12 @@ def id_type(vocabulary_size: int) -> np.dtype[Any]:
     return np.dtype(np.uint16 if vocabulary_size <= 1 << 16 else np.int32)
 
 
+def encode_lines(processor: SentencePieceProcessor, lines: Sequence[str]) -> list[list[int]]:
+    """Token ids of each line, END_ID last."""
+    ids: list[list[int]] = processor.encode(list(lines), add_eos=True, num_threads=1)
+    return ids
+
+
 class Segmenter:
     """Lines to ids with one vocabulary."""
 
@@ -44,7 +50,7 @@ class Segmenter:
         """The ids of all lines in a row, END_ID last of each, and the number of ids of each. No line holds "\\n"."""
         text = f" {LINE_END} ".join(lines) + f" {LINE_END}"
         if SPACE_SIGN in text:
-            rows = self._processor.encode(list(lines), add_eos=True, num_threads=1)
+            rows = encode_lines(self._processor, lines)
             return np.concatenate([np.array(row, self._dtype) for row in rows]), np.array([len(row) for row in rows])
         if len(self._known) > KNOWN_WORDS:
             self._known = _Words(self._processor)

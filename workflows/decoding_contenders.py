@@ -108,7 +108,7 @@ class Ours(Contender):
 
     def hypotheses(self, lines: Sequence[str], batch_size: int | None) -> "list[Hypothesis]":
         """The best output of each line at length penalty 0 in float32, as tokens."""
-        from pipeline.encoding import encode_lines
+        from pipeline.segmentation import encode_lines
         from pipeline.translation import Translator
 
         exact = self.workload.unpenalized.model_copy(update={"precision": "float32"})
@@ -233,7 +233,7 @@ class MarianGenerate(Contender):
         import torch
         from torch.nn.utils.rnn import pad_sequence
 
-        from pipeline.encoding import encode_lines
+        from pipeline.segmentation import encode_lines
 
         sources = encode_lines(self.vocabulary, lines)
         rows = sorted(range(len(sources)), key=lambda row: -len(sources[row]))

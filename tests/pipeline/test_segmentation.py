@@ -10,10 +10,9 @@ from model.config import END_ID
 from pipeline import segmentation
 from pipeline.artifacts import Context, Corpus
 from pipeline.corpora.aligned import write_shards
-from pipeline.encoding import encode_lines
 from pipeline.errors import UserError
 from pipeline.lines import read_lines
-from pipeline.segmentation import Segmenter, segmenter
+from pipeline.segmentation import Segmenter, encode_lines, segmenter
 from pipeline.settings import VocabularySettings
 from pipeline.vocabulary import learn, load
 

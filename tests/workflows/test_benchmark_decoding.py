@@ -16,9 +16,9 @@ from torch.nn.utils.rnn import pad_sequence
 
 from model.config import OptimizerConfig
 from model.training_step import TrainingStep
-from pipeline.encoding import encode_lines
 from pipeline.errors import UserError
 from pipeline.lines import write_lines
+from pipeline.segmentation import encode_lines
 from pipeline.settings import DecodingSettings
 from pipeline.translation import Translator, load_model
 from pipeline.vocabulary import load
