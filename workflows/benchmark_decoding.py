@@ -48,6 +48,8 @@ PEERS = {"ctranslate2": CTRANSLATE2, "transformers": MARIAN}
 """By the packages they need."""
 CHOICE_SENTENCES = 500
 """Taken evenly from all, to find the fastest layout and batch size."""
+CHOICE_TIMES = 2
+"""So often each is tried, and the faster counts: one slow moment of the machine must not decide on a layout."""
 WARM_UP_SENTENCES = 32
 """Of those, translated by new processes before the clock runs."""
 
@@ -184,7 +186,7 @@ def _choose(rates: Rates, workload: Workload, layouts: Sequence[Layout], lines: 
         rates.layout = layout
         with _start(rates, workload) as running:
             _translate(running, _evenly(lines, WARM_UP_SENTENCES))
-            for batch_size in batch_sizes:
+            for batch_size in batch_sizes * CHOICE_TIMES:
                 rates.batch_size = batch_size
                 done = _translate(running, lines)
                 if done and done.seconds < best_s:

@@ -71,6 +71,8 @@ class Options:
     """0: all cores."""
     rounds: int = 3
     updates: int | None = None
+    with_peers: bool = True
+    """Whether the other loops are timed at all."""
     with_ray: bool = False
     """Whether our loop is timed inside a worker of Ray Train too."""
     with_checkpoints: bool = False
@@ -113,8 +115,10 @@ def measure(size: Size, options: Options, show: Callable[[str], object] = str) -
             return running
 
         ours = start(OURS, contenders.Ours, KEEP_MEMORY)
-        matmul_rates, all_running = [], [ours, start(TORCH, contenders.torch_float32)]
-        if is_installed("transformers"):
+        matmul_rates, all_running = [], [ours]
+        if options.with_peers:
+            all_running.append(start(TORCH, contenders.torch_float32))
+        if options.with_peers and is_installed("transformers"):
             all_running.append(start(MARIAN, contenders.marian_float32))
             if ours.call("bfloat16_is_native"):
                 all_running.append(start(MARIAN, contenders.marian_bfloat16))
@@ -161,6 +165,7 @@ def train(
         str, typer.Option(help="Of our step: float32, bfloat16, or auto (bfloat16 where it is native).")
     ] = "auto",
     threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0: all cores.")] = 0,
+    peers: Annotated[bool, typer.Option(help="Time the plain loops around other models.")] = True,
     ray: Annotated[bool, typer.Option("--ray", help="Time our loop inside a worker of Ray Train too.")] = False,
     checkpoints: Annotated[
         bool, typer.Option("--checkpoints", help="Time our loop with a checkpoint a round too.")
@@ -181,13 +186,13 @@ def train(
     one_of("--precision", precision, ("auto", "float32", "bfloat16"))
     if ray and not is_installed("ray"):
         raise UserError("--ray: Ray is not installed; leave the option out, or pip install 'ray[train]'")
-    options = Options(batch_tokens, device, precision, threads, rounds, updates, ray, checkpoints)
+    options = Options(batch_tokens, device, precision, threads, rounds, updates, peers, ray, checkpoints)
     result = watched(lambda show: measure(chosen, options, show))
     if as_json:
         typer.echo(json.dumps(result))
         return
     print_table(result)
-    if not is_installed("transformers"):
+    if peers and not is_installed("transformers"):
         console.print("MarianMT did not take part: pip install -e '.[bench]'", markup=False)
 
 

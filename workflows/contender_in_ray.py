@@ -1,6 +1,7 @@
 """Our training loop inside a Ray Train worker, as `pipeline.training` runs it: what Ray adds to an update.
 
-A round is a `TorchTrainer` of its own, whose worker warms up and then times the same updates as the other contenders.
+One `TorchTrainer` lasts the whole benchmark. Its worker warms up, then waits for the number of updates of each round,
+so that it is measured as the other contenders are: a process that has trained before, on the updates they train on.
 """
 
 import logging
@@ -10,9 +11,13 @@ from typing import Any
 import ray
 from ray.train import LoggingConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
+from ray.util.queue import Empty, Queue
 
 from pipeline.hardware import KEEP_MEMORY
 from workflows.contenders import Contender, Ours, Round, Work, Workload
+
+LOOK_S = 1.0
+"""While waiting for the worker, how often to see whether the training has failed."""
 
 
 class OursInRay(Contender):
@@ -20,8 +25,6 @@ class OursInRay(Contender):
 
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)
-        self.done = 1  # the update that warms up
-        self.dtype = Ours(workload).dtype
         n_gpus = int(workload.device == "gpu")
         ray.init(
             address="local",
@@ -36,31 +39,46 @@ class OursInRay(Contender):
             use_gpu=bool(n_gpus),
             resources_per_worker={"CPU": workload.threads, **({"GPU": 1} if n_gpus else {})},
         )
+        self.requests, self.answers = Queue(), Queue()
 
     def warm_up(self) -> str:
-        """Nothing yet: each round's worker warms up."""
-        return str(self.dtype).removeprefix("torch.")
-
-    def round(self, n_updates: int) -> Round:
-        """The next updates in a worker of Ray Train; its start is not timed."""
-        loop: Any = partial(_round, self.workload, self.done, n_updates)
+        """Starts the training and waits until its worker has warmed up."""
         run_config: Any = RunConfig(  # type: ignore[call-arg]  # mypy reads the signature of Train V1
             storage_path=str(self.workload.run_folder / "ray"),
             logging_config=LoggingConfig(log_level="ERROR"),
             worker_runtime_env={"env_vars": KEEP_MEMORY},
         )
-        result: Any = TorchTrainer(loop, scaling_config=self.scaling, run_config=run_config).fit()
-        self.done += n_updates
-        done: Round = result.return_value
+        loop: Any = partial(_serve, self.workload, self.requests, self.answers)
+        self.training = ray.remote(num_cpus=0)(_fit).remote(loop, self.scaling, run_config)
+        return str(self._answer())
+
+    def round(self, n_updates: int) -> Round:
+        """The next updates in the worker of Ray Train."""
+        self.requests.put(n_updates)
+        done: Round = self._answer()
         return done
+
+    def _answer(self) -> Any:
+        """The worker's next answer. Raises what ended the training."""
+        while True:
+            try:
+                return self.answers.get(timeout=LOOK_S)
+            except Empty:
+                if ray.wait([self.training], timeout=0)[0]:
+                    ray.get(self.training)
 
     def _train(self, n_updates: int) -> Work:
         raise NotImplementedError("the worker trains")
 
 
-def _round(workload: Workload, first: int, n_updates: int) -> Round:
-    """In the worker: updates `first` and on, counted from 0, behind one that warms up."""
+def _fit(loop: Any, scaling: ScalingConfig, run_config: Any) -> None:
+    """In a task, since it lasts as long as the training."""
+    TorchTrainer(loop, scaling_config=scaling, run_config=run_config).fit()
+
+
+def _serve(workload: Workload, requests: Queue, answers: Queue) -> None:
+    """In the worker: warms up, then times as many updates as it is asked for, again and again."""
     contender = Ours(workload)
-    contender.training.state.update = first - 1
-    contender.warm_up()
-    return contender.round(n_updates)
+    answers.put(contender.warm_up())
+    while True:
+        answers.put(contender.round(requests.get()))

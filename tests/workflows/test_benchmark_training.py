@@ -65,6 +65,15 @@ def test_command_without_ray_mlflow_and_transformers(tmp_path: Path) -> None:
     assert not list(Path(tmp_path).glob("aiayn-bench-*"))
 
 
+def test_without_peers() -> None:
+    """Our loop alone: no other is started, and their ratios are null."""
+    tiny = Size("tiny", TINY, "multi30k", 400, 400, 1)
+    result = benchmark_training.measure(tiny, Options(device="cpu", threads=1, rounds=1, updates=1, with_peers=False))
+    assert [entry["name"] for entry in result["contenders"]] == ["aiayn"]
+    assert result["ratio_torch"] is None and result["ratio_best_peer"] is None
+    assert result["tokens_s"] > 0
+
+
 def workload(folder: Path, model: TransformerConfig, lengths: PairLengths, batch_tokens: int = 600) -> Workload:
     """Everything on one thread in float32."""
     dataset = write_dataset(folder / "dataset", lengths, model.vocabulary_size)
