@@ -133,10 +133,11 @@ def average(
     """The mean of the last checkpoints (paper §6.1): a model that translates."""
     from pipeline import averaging
     from pipeline.settings import AveragingSettings
+    from workflows import stages
 
     training = TrainingRun(made_by("train", run, "run.json"))
     settings = AveragingSettings(last=last)
-    manifest = {"stage": "averaging.average", "settings": [settings.model_dump(mode="json")], "run": str(run)}
+    manifest = {"stage": stages.AVERAGE.name, "settings": [settings.model_dump(mode="json")], "run": str(run)}
     publish(out.absolute(), lambda folder: averaging.average(Context(folder), training, settings), manifest)
     console.print(f"model: {out}", highlight=False, soft_wrap=True)
 

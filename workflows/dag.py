@@ -1,6 +1,6 @@
 """The DAG: stages, the steps made of them, and what each step will be called before anything has run.
 
-    clean = Stage(cleaning.clean, Corpus)
+    clean = Stage("cleaning.clean", cleaning.clean, Corpus)
     step = clean("clean en-de", corpus_step, CleaningSettings())
 
 A step is named by a fingerprint of its stage's name and version, its settings and its inputs' fingerprints. So what is
@@ -18,15 +18,20 @@ from typing import Any
 from pipeline.artifacts import Artifact
 from pipeline.errors import UserError
 from pipeline.settings import Settings
+from workflows.source import source_sha256
 
 
 @dataclass(frozen=True)
 class Stage:
     """A kind of step: a function from (context, artifacts, settings) to one artifact.
 
-    Raise `version` when the function's output changes for the same input; adding a log line changes nothing.
+    Raise `version` when the function's output changes for the same input; adding a log line, renaming or moving the
+    function changes nothing.
     """
 
+    name: str
+    """Names its steps in the store, e.g. `cleaning.clean`: part of every fingerprint, so it stays as it is wherever the
+    function moves. The part before the dot begins the names of the steps' folders."""
     function: Callable[..., Artifact]
     makes: type[Artifact]
     version: int = 1
@@ -34,11 +39,9 @@ class Stage:
     """CPUs the step itself reserves; 0 for one that only awaits other Ray work."""
     resumes: bool = False
     """Whether it continues from what an interrupted run of it left."""
-
-    @property
-    def name(self) -> str:
-        """Module and function, e.g. `cleaning.clean`."""
-        return f"{self.function.__module__.rpartition('.')[2]}.{self.function.__name__}"
+    follows_source: bool = False
+    """Whether any change of the project's source makes it run again: for tables, which take a second to make and must
+    never be older than the code and the paper's numbers they are made from."""
 
     def __call__(self, label: str, *arguments: Any) -> "Step":
         """A step of the DAG. `arguments` are steps, settings, plain values, or lists and dataclasses of these."""
@@ -60,6 +63,8 @@ class Step:
     def fingerprint(self) -> str:
         """16 hexadecimal digits that name what comes out."""
         described = [self.stage.name, self.stage.version, _describe(self.arguments)]
+        if self.stage.follows_source:
+            described.append(source_sha256())
         return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
@@ -78,7 +83,7 @@ class Step:
 
     def folder(self, store: Path) -> Path:
         """Where it is published."""
-        return self.out or store / f"{self.stage.function.__module__.rpartition('.')[2]}-{self.fingerprint}"
+        return self.out or store / f"{self.stage.name.partition('.')[0]}-{self.fingerprint}"
 
     def artifact(self, store: Path) -> Artifact | None:
         """What is published already, else None. Raises UserError where `out` holds what other settings made."""

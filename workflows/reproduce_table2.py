@@ -42,7 +42,7 @@ from workflows.tabulating import tabulate
 from workflows.tracked import TrackedModel, send_corpus_report, send_curves, send_results, tracked
 from workflows.view import print_plan, view
 
-TABULATE = Stage(tabulate, table2.Table)
+TABULATE = Stage("tabulating.tabulate", tabulate, table2.Table, follows_source=True)
 
 
 @dataclass(frozen=True)

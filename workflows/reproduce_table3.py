@@ -51,7 +51,7 @@ from workflows.tracked import TrackedModel, send_corpus_report, send_curves, sen
 from workflows.variations import Row, chosen, rows
 from workflows.view import print_plan, view
 
-TABULATE = Stage(tabulate_rows, table3.Table)
+TABULATE = Stage("tabulating.tabulate_rows", tabulate_rows, table3.Table, follows_source=True)
 LAST_CHECKPOINT = AveragingSettings(last=1)
 """Table 3 averages none (§6.2)."""
 RUNGS = 9

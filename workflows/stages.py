@@ -12,22 +12,22 @@ from workflows.dag import Stage, Step
 from workflows.measured import MeasuredInputs
 from workflows.profiles import Profile
 
-GENERATE = Stage(embedded.generate, Corpus, version=2, cpus=0)
-READ_MULTI30K = Stage(multi30k.read, Corpus, version=2, cpus=0)
-READ_WMT14 = Stage(wmt14.read, Corpus, version=2, cpus=0)
-READ_FILES = Stage(files.read, Corpus, version=2, cpus=0)
-SUBSTITUTE = Stage(embedded.substitute, Hypotheses)
-CLEAN = Stage(cleaning.clean, Corpus, version=2, cpus=0)
-LEARN_VOCABULARY = Stage(vocabulary.learn, Vocabulary, version=2)
-ENCODE = Stage(encoding.encode, EncodedDataset, version=2, cpus=0)
-REPORT = Stage(report_corpus, CorpusReport, cpus=0)
+GENERATE = Stage("embedded.generate", embedded.generate, Corpus, version=2, cpus=0)
+READ_MULTI30K = Stage("multi30k.read", multi30k.read, Corpus, version=2, cpus=0)
+READ_WMT14 = Stage("wmt14.read", wmt14.read, Corpus, version=2, cpus=0)
+READ_FILES = Stage("files.read", files.read, Corpus, version=2, cpus=0)
+SUBSTITUTE = Stage("embedded.substitute", embedded.substitute, Hypotheses)
+CLEAN = Stage("cleaning.clean", cleaning.clean, Corpus, version=2, cpus=0)
+LEARN_VOCABULARY = Stage("vocabulary.learn", vocabulary.learn, Vocabulary, version=2)
+ENCODE = Stage("encoding.encode", encoding.encode, EncodedDataset, version=2, cpus=0)
+REPORT = Stage("corpus_report.report_corpus", report_corpus, CorpusReport, cpus=0)
 """Reserves no CPU, so that no training waits for it."""
-TRAIN = Stage(training.train, TrainingRun, version=2, cpus=0, resumes=True)
-AVERAGE = Stage(averaging.average, Checkpoint)
-DECODE = Stage(decoding.decode, Hypotheses, cpus=0)
-SCORE = Stage(scoring.score, Scores)
-PERPLEXITY = Stage(perplexity.measure, perplexity.Perplexity)
-COST = Stage(costs.count, costs.Cost)
+TRAIN = Stage("training.train", training.train, TrainingRun, version=2, cpus=0, resumes=True)
+AVERAGE = Stage("averaging.average", averaging.average, Checkpoint)
+DECODE = Stage("decoding.decode", decoding.decode, Hypotheses, cpus=0)
+SCORE = Stage("scoring.score", scoring.score, Scores)
+PERPLEXITY = Stage("perplexity.measure", perplexity.measure, perplexity.Perplexity)
+COST = Stage("costs.count", costs.count, costs.Cost)
 
 
 @dataclass(frozen=True)

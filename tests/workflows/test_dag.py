@@ -10,7 +10,7 @@ from pipeline.artifacts import Artifact, publish
 from pipeline.errors import UserError
 from workflows.dag import Stage, Step, in_order, to_run
 
-WRITE, JOIN = Stage(write, Words), Stage(join, Words)
+WRITE, JOIN = Stage("tiny_stages.write", write, Words), Stage("tiny_stages.join", join, Words)
 
 
 def _joined(log: Path, left: str = "a", right: str = "b", workers: int = 1) -> Step:
@@ -24,7 +24,9 @@ def test_the_fingerprint_follows_settings_inputs_and_version(tmp_path: Path) -> 
     assert step.fingerprint == _joined(tmp_path).fingerprint
     assert step.fingerprint == _joined(tmp_path, workers=7).fingerprint
     assert step.fingerprint != _joined(tmp_path, right="c").fingerprint
-    assert step.fingerprint != Step("join", Stage(join, Words, version=2), step.arguments).fingerprint
+    assert (
+        step.fingerprint != Step("join", Stage("tiny_stages.join", join, Words, version=2), step.arguments).fingerprint
+    )
     assert step.fingerprint == Step("another label", JOIN, step.arguments).fingerprint
 
 

@@ -32,7 +32,7 @@ from workflows.dag import Stage, Step, in_order
 from workflows.profiles import load_profile
 from workflows.watching import Watcher
 
-WRITE, JOIN = Stage(write, Words), Stage(join, Words)
+WRITE, JOIN = Stage("tiny_stages.write", write, Words), Stage("tiny_stages.join", join, Words)
 
 
 class Log(Watcher):
@@ -61,7 +61,7 @@ def test_the_first_error_of_a_map_is_told_at_once(tmp_path: Path) -> None:
     """Not after the tasks before it, which are stopped."""
     log, started = tmp_path / "log", time.monotonic()
     with pytest.raises(UserError, match="the text is bad; write another"):
-        runner.run([Stage(fail_in_a_task, Words)("fails", log)], tmp_path / "store")
+        runner.run([Stage("tiny_stages.fail_in_a_task", fail_in_a_task, Words)("fails", log)], tmp_path / "store")
     while not log.read_text() and time.monotonic() - started < 90:
         time.sleep(0.1)
     assert log.read_text() == "stopped"
@@ -231,7 +231,7 @@ def test_steps_that_another_workflow_makes_are_waited_for_without_a_cpu(tmp_path
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_step_found_made_after_waiting_is_finished_and_not_made_again(tmp_path: Path) -> None:
     """The other workflow has published it before its lock goes: the watchers are told, the stage is not called."""
-    step = Stage(linger, Words)("linger", "a", 0.0, tmp_path / "log")
+    step = Stage("tiny_stages.linger", linger, Words)("linger", "a", 0.0, tmp_path / "log")
     runner.run([step], tmp_path / "elsewhere")
 
     class Publisher(Log):
@@ -250,7 +250,7 @@ def test_a_step_found_made_after_waiting_is_finished_and_not_made_again(tmp_path
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_step_whose_process_is_killed_is_tried_again(tmp_path: Path) -> None:
     """Ray starts it in another process, which takes over the dead one's lock and begins with an empty folder."""
-    step = Stage(die_once, Words)("die once", tmp_path / "log")
+    step = Stage("tiny_stages.die_once", die_once, Words)("die once", tmp_path / "log")
     (words,) = runner.run([step], tmp_path)
     assert words.text == "whole"  # type: ignore[attr-defined]
     assert (tmp_path / "log").exists()
@@ -260,7 +260,7 @@ def test_a_step_whose_process_is_killed_is_tried_again(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("ray_cluster")
 def test_what_a_killed_actor_reserved_is_free_again(tmp_path: Path) -> None:
     """As when the controller of a training dies: without that the step would wait for ever."""
-    (words,) = runner.run([Stage(outlive_actor, Words, cpus=0)("outlive")], tmp_path)
+    (words,) = runner.run([Stage("tiny_stages.outlive_actor", outlive_actor, Words, cpus=0)("outlive")], tmp_path)
     assert words.text == "[3]"  # type: ignore[attr-defined]
 
 

@@ -12,7 +12,7 @@ from workflows import view
 from workflows.dag import Stage
 from workflows.view import LiveView, PlainView, duration
 
-STEP = Stage(write, Words)("train en-de base", WriteSettings(text="a"))
+STEP = Stage("tiny_stages.write", write, Words)("train en-de base", WriteSettings(text="a"))
 PROGRESS = {"done": 50, "total": 200, "unit": "updates", "tokens_s": 5120.4, "loss": 2.314}
 
 

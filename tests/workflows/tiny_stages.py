@@ -118,8 +118,10 @@ def fail_in_a_task(context: Context, log: Path) -> Words:
 
 def lingering(log: Path, seconds: float) -> Step:
     """Three steps that linger, joined."""
-    steps = [Stage(linger, Words)(f"linger {text}", text, seconds, log) for text in ("a", "b", "c")]
-    return Stage(join, Words)("join", [Pair(*steps[:2]), Pair(steps[2])], log)
+    steps = [
+        Stage("tiny_stages.linger", linger, Words)(f"linger {text}", text, seconds, log) for text in ("a", "b", "c")
+    ]
+    return Stage("tiny_stages.join", join, Words)("join", [Pair(*steps[:2]), Pair(steps[2])], log)
 
 
 class Waits(Watcher):

@@ -1,0 +1,50 @@
+"""The fingerprints of the profiles' steps, pinned: to change one is to orphan finished trainings, never by accident.
+
+A fingerprint may change only with its stage's version, its settings or its inputs. Where that is meant, write the new
+ones with `python tests/workflows/test_fingerprints.py > tests/workflows/fingerprints.json` and say why in the commit.
+"""
+
+import json
+from dataclasses import fields
+from pathlib import Path
+
+from workflows import stages
+from workflows.dag import Step, in_order
+from workflows.profiles import PROFILES
+from workflows.reproduce_table2 import cells_of
+from workflows.reproduce_table3 import trials_of
+from workflows.variations import rows
+
+PINNED = Path(__file__).with_name("fingerprints.json")
+
+
+def fingerprints() -> dict[str, dict[str, str]]:
+    """By profile and label: of all steps of Table 2 but the table itself, and of the trainings of Table 3."""
+    found: dict[str, dict[str, str]] = {}
+    for name, profile in PROFILES.items():
+        cells = cells_of(profile, list(profile.corpora), list(profile.recipes))
+        given = [getattr(cell.inputs, field.name) for cell in cells for field in fields(cell.inputs)]
+        steps = in_order([*(cell.report for cell in cells), *(value for value in given if isinstance(value, Step))])
+        pair = next(iter(profile.corpora))
+        chosen = profile.for_pair(pair)
+        trials = trials_of(stages.prepared(chosen, pair), rows(chosen.grid, None), 1, chosen.decoding)
+        found[name] = {
+            **{step.label: step.folder(Path()).name for step in steps},
+            **{f"{trial.trial.training.label} (Table 3)": trial.trial.training.fingerprint for trial in trials},
+        }
+    return found
+
+
+def test_the_profiles_steps_keep_their_fingerprints() -> None:
+    """Moving or renaming code changes no fingerprint; a store made by an earlier version stays cached."""
+    assert fingerprints() == json.loads(PINNED.read_text(encoding="utf-8"))
+
+
+def test_no_two_stages_share_a_name() -> None:
+    """Two stages of one name and the same inputs would take each other's folders for their own."""
+    names = [stage.name for stage in vars(stages).values() if isinstance(stage, stages.Stage)]
+    assert len(names) == len(set(names)) > 10
+
+
+if __name__ == "__main__":
+    print(json.dumps(fingerprints(), indent=1, ensure_ascii=False))
