@@ -33,8 +33,7 @@ def ray_cluster() -> Iterator[None]:
 
     set_local_variables()
     # Workers import what the tests pass them.
-    folders = [str(folder) for folder in Path(__file__).parent.rglob("*") if folder.is_dir()]
-    os.environ["PYTHONPATH"] = os.pathsep.join([*folders, os.environ.get("PYTHONPATH", "")])
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     yield
     ray.shutdown()

@@ -6,10 +6,11 @@ from contextlib import suppress
 from random import Random
 
 import psutil
-from journal import Journal
-from two_nodes import TwoNodes
-from victims import Kind, Victim, choose, doing, victims_among
-from workflow_process import Workflow
+
+from tests.chaos.journal import Journal
+from tests.chaos.two_nodes import TwoNodes
+from tests.chaos.victims import Kind, Victim, choose, doing, victims_among
+from tests.chaos.workflow_process import Workflow
 
 DELAY_S = 3, 12
 """From one kill to the next, at least."""

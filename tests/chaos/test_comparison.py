@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from comparison import differences, outcome
+
+from tests.chaos.comparison import differences, outcome
 
 
 def _store(folder: Path, **changed: Any) -> Path:

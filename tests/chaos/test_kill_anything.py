@@ -14,12 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from comparison import differences, outcome
-from journal import Journal
-from killer import Killer
-from two_nodes import TwoNodes, two_nodes
-from victims import Kind
-from workflow_process import Workflow
+
+from tests.chaos.comparison import differences, outcome
+from tests.chaos.journal import Journal
+from tests.chaos.killer import Killer
+from tests.chaos.two_nodes import TwoNodes, two_nodes
+from tests.chaos.victims import Kind
+from tests.chaos.workflow_process import Workflow
 
 KILLS = 25
 HUNG_S = 180

@@ -5,7 +5,8 @@ from random import Random
 
 import psutil
 import pytest
-from victims import Kind, Victim, choose, doing, kind_of
+
+from tests.chaos.victims import Kind, Victim, choose, doing, kind_of
 
 
 @pytest.mark.parametrize(

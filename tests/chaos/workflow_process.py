@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 
 import psutil
-from two_nodes import ROOT
+
+from tests.chaos.two_nodes import ROOT
 
 TRAINING = {
     "updates": 120,

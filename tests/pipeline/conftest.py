@@ -4,8 +4,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_checkpoint import make_checkpoint, make_corpus
-from tiny_training import PIECES, TINY, train_in_processes
 
 from pipeline.artifacts import Checkpoint, Context, Corpus, EncodedDataset
 from pipeline.corpora.aligned import write_shards
@@ -13,6 +11,8 @@ from pipeline.encoding import encode
 from pipeline.lines import read_lines
 from pipeline.settings import EncodingSettings, VocabularySettings
 from pipeline.vocabulary import learn
+from tests.support.tiny_checkpoint import make_checkpoint, make_corpus
+from tests.support.tiny_training import PIECES, TINY, train_in_processes
 
 
 @pytest.fixture

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from tiny_training import weights
 
 from pipeline.artifacts import Context, EncodedDataset, TrainingRun
 from pipeline.averaging import average
 from pipeline.errors import UserError
 from pipeline.settings import AveragingSettings
 from pipeline.translation import load_model
+from tests.support.tiny_training import weights
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import safetensors.torch
 import torch
-from tiny_training import TINY, curve, weights, with_fields
 
 from model.training_step import TrainingStep
 from model.transformer import Transformer
@@ -21,6 +20,7 @@ from pipeline.checkpoints import CheckpointWriter, TrainingState, find_damage, l
 from pipeline.errors import UserError
 from pipeline.training_loop import run
 from pipeline.worker_group import WorkerGroup
+from tests.support.tiny_training import TINY, curve, weights, with_fields
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_text import FLICKR_PAIRS, MAX_TOKENS, NOISE, PIECES, SAMPLED_PAIRS, PreparedText, prepare_text
 
 from model.config import END_ID, UNKNOWN_ID
 from pipeline import corpus_statistics
@@ -16,6 +15,7 @@ from pipeline.corpus_statistics import QUANTILES, CorpusStatistics, measure
 from pipeline.encoding import EncodedSplit
 from pipeline.lines import read_pairs
 from pipeline.vocabulary import load
+from tests.support.tiny_text import FLICKR_PAIRS, MAX_TOKENS, NOISE, PIECES, SAMPLED_PAIRS, PreparedText, prepare_text
 
 Ids = tuple[list[int], list[int]]
 BUDGET = {"budget_tokens": 3000, "micro_batches": 2}

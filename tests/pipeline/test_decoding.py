@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import ray
-from tiny_checkpoint import SENTENCES
 
 from pipeline import decoding
 from pipeline.artifacts import Checkpoint, Context, Corpus
@@ -17,6 +16,7 @@ from pipeline.errors import UserError
 from pipeline.lines import read_lines
 from pipeline.settings import DecodingSettings
 from pipeline.translation import Translator
+from tests.support.tiny_checkpoint import SENTENCES
 
 FAST = DecodingSettings(max_extra_tokens=5)
 

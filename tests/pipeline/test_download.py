@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from range_server import RangeServer, serving
 
 from pipeline.download import fetch, mismatch
 from pipeline.errors import UserError
+from tests.support.range_server import RangeServer, serving
 
 CONTENT = random.Random(1).randbytes(300_000)
 SHA256 = "sha256:" + hashlib.sha256(CONTENT).hexdigest()

@@ -18,13 +18,13 @@ import pytest
 import safetensors.torch
 import torch
 from ray.cluster_utils import Cluster
-from tiny_training import PIECES
 
 from pipeline.artifacts import EncodedDataset, publish
 from pipeline.checkpoints import find_damage, list_folders
 from pipeline.settings import TrainingSettings
 from pipeline.training_loop import Training
 from pipeline.worker_group import WorkerGroup
+from tests.support.tiny_training import PIECES
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.usefixtures("one_thread")]
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
@@ -17,6 +16,7 @@ from pipeline import vocabulary
 from pipeline.checkpoints import write_weights
 from pipeline.errors import UserError
 from pipeline.exporting import SAME_SEARCH, SINUSOID_POSITIONS, export_ctranslate2
+from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
 
 ctranslate2 = pytest.importorskip("ctranslate2")
 KNOWN = [line for line in SENTENCES if line.strip()]

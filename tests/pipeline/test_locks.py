@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lock_holder import lock_holder
 
 from pipeline import locks
 from pipeline.locks import DEAD_S, Lock, Owner, wait_for
+from tests.support.lock_holder import lock_holder
 
 SPAWN = multiprocessing.get_context("spawn")
 TAKES = 15

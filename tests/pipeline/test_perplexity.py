@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny_training import TINY, metrics
 from torch.nn import functional as F
 
 from model.config import PAD_ID
@@ -17,6 +16,7 @@ from pipeline.encoding import EncodedSplit
 from pipeline.errors import UserError
 from pipeline.perplexity import exp, measure, split_sums
 from pipeline.translation import load_model
+from tests.support.tiny_training import TINY, metrics
 
 
 @pytest.fixture

@@ -7,13 +7,13 @@ import torch
 import torch.distributed as dist
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_training import curve, weights, with_fields
 
 from model.config import OptimizerConfig
 from pipeline.artifacts import EncodedDataset
 from pipeline.reduction import Addition, additions
 from pipeline.training_loop import run
 from pipeline.worker_group import WorkerGroup
+from tests.support.tiny_training import curve, weights, with_fields
 
 LAYOUTS = (1, 2, 3, 4, 8)
 THIRTY = with_fields(

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
 
 from pipeline.artifacts import MANIFEST, Checkpoint
 from pipeline.settings import DecodingSettings
 from pipeline.tracking import Tracker
 from pipeline.translation import Translator
+from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
 
 STARTS_S = 60.0
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 import ray
-from tiny_training import TINY, kill_once, metrics, weights, with_fields
 
 from pipeline.artifacts import Context, EncodedDataset, TrainingRun
 from pipeline.errors import UserError
 from pipeline.training import layout_of, train
+from tests.support.tiny_training import TINY, kill_once, metrics, weights, with_fields
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_training import TINY, curve, metrics, train_in_processes, with_fields
 from torch import Tensor
 
 from model.config import TransformerConfig
@@ -23,6 +22,7 @@ from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
 from pipeline.training_loop import Training, cut_metrics, dropout_seed, run
 from pipeline.worker_group import WorkerGroup
+from tests.support.tiny_training import TINY, curve, metrics, train_in_processes, with_fields
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

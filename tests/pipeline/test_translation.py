@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save_file
-from tiny_checkpoint import SENTENCES, make_checkpoint
 
 from model.config import END_ID
 from model.incremental import IncrementalDecoder
@@ -19,6 +18,7 @@ from pipeline.artifacts import Checkpoint, Context, Corpus
 from pipeline.errors import UserError
 from pipeline.settings import DecodingSettings, VocabularySettings
 from pipeline.translation import DECODED_PER_SOURCE_TOKEN, LONGEST_TOKENS, Translation, Translator, batches
+from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint
 
 FAST = DecodingSettings(max_extra_tokens=5)
 

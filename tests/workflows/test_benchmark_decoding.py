@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from process_tree import interrupted, wait_for_end
 from safetensors.torch import save_file
-from tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
 from torch.nn.utils.rnn import pad_sequence
 
 from model.config import OptimizerConfig
@@ -22,6 +20,8 @@ from pipeline.segmentation import encode_lines
 from pipeline.settings import DecodingSettings
 from pipeline.translation import Translator, load_model
 from pipeline.vocabulary import load
+from tests.support.process_tree import interrupted, wait_for_end
+from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
 from workflows import benchmark_decoding
 from workflows.benchmark_decoding import Options, Text, measure, read_text
 from workflows.decoding_contenders import Contender, CTranslate2, Layout, MarianGenerate, Ours, Output, Workload

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from process_tree import interrupted, is_alive, wait_for_end
 
 from model.config import OptimizerConfig, TransformerConfig
 from model.training_step import TrainingStep
 from model.transformer import Transformer
 from pipeline.encoding import EncodedSplit
 from pipeline.errors import UserError
+from tests.support.process_tree import interrupted, is_alive, wait_for_end
 from workflows import benchmark_training, contenders
 from workflows.benchmark_training import SMALL, Options, Size
 from workflows.contender_in_ray import OursInRay

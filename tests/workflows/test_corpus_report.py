@@ -6,12 +6,17 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from html_reader import Reader, assert_asks_for_nothing_outside, assert_drawings_do_not_share_names, drawings
-from tiny_statistics import STATISTICS, collection
-from tiny_text import prepare_text
 
 from pipeline.artifacts import Context
 from pipeline.corpus_statistics import Plan, measure
+from tests.support.html_reader import (
+    Reader,
+    assert_asks_for_nothing_outside,
+    assert_drawings_do_not_share_names,
+    drawings,
+)
+from tests.support.tiny_statistics import STATISTICS, collection
+from tests.support.tiny_text import prepare_text
 from workflows import report, table2
 from workflows.corpus_report import CorpusReport, report_corpus
 from workflows.corpus_text import facts, metrics, percent, rows, summary

@@ -4,10 +4,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tiny_stages import Pair, Words, WriteSettings, join, write
 
 from pipeline.artifacts import Artifact, publish
 from pipeline.errors import UserError
+from tests.support.tiny_stages import Pair, Words, WriteSettings, join, write
 from workflows.dag import Stage, Step, in_order, to_run
 
 WRITE, JOIN = Stage("tiny_stages.write", write, Words), Stage("tiny_stages.join", join, Words)

@@ -3,9 +3,9 @@
 import re
 from xml.etree import ElementTree
 
-from html_reader import Reader
 from matplotlib.axes import Axes
 
+from tests.support.html_reader import Reader
 from workflows.drawing import COLORS, INK, Curve, curves, drawing, standalone
 
 FALLING = [(10.0, 90.0), (20.0, 9.0), (30.0, 6.0), (40.0, 5.0)]

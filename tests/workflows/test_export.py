@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tiny_checkpoint import make_checkpoint, make_corpus
 
 from pipeline.artifacts import Checkpoint
+from tests.support.tiny_checkpoint import make_checkpoint, make_corpus
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from itertools import combinations
 
 import pytest
-from html_reader import Reader
 
+from tests.support.html_reader import Reader
 from workflows import paper
 from workflows.plot_table3 import OTHER, SAME, agrees, deltas, plots
 from workflows.table3 import Figure, Kind, Printed, Row, Table3, Trained

@@ -4,9 +4,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from html_reader import Reader, assert_asks_for_nothing_outside, assert_drawings_do_not_share_names, drawings
 
 from pipeline.artifacts import Context
+from tests.support.html_reader import (
+    Reader,
+    assert_asks_for_nothing_outside,
+    assert_drawings_do_not_share_names,
+    drawings,
+)
 from workflows.measured import MeasuredInputs
 from workflows.tabulating import tabulate
 

@@ -6,9 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from html_reader import Reader, assert_asks_for_nothing_outside, assert_drawings_do_not_share_names, drawings
 
 from pipeline.artifacts import MANIFEST
+from tests.support.html_reader import (
+    Reader,
+    assert_asks_for_nothing_outside,
+    assert_drawings_do_not_share_names,
+    drawings,
+)
 from workflows import report_table3, table3
 from workflows.measured import MeasuredInputs
 from workflows.table3 import RowInputs

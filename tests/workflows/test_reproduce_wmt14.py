@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from official_archives import settings_of, write_official
-from range_server import serving
 
 from pipeline.artifacts import Corpus
 from pipeline.corpora.wmt14 import Wmt14Settings, official_archives
 from pipeline.lines import read_lines
+from tests.support.official_archives import settings_of, write_official
+from tests.support.range_server import serving
 from workflows import reproduce_table2, stages
 from workflows.dag import Step
 from workflows.runner import run

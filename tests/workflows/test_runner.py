@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lock_holder import lock_holder
-from tiny_stages import (
+
+from pipeline.artifacts import Artifact, making_folder
+from pipeline.errors import UserError
+from tests.support.lock_holder import lock_holder
+from tests.support.tiny_stages import (
     Pair,
     Words,
     WriteSettings,
@@ -24,9 +27,6 @@ from tiny_stages import (
     outlive_actor,
     write,
 )
-
-from pipeline.artifacts import Artifact, making_folder
-from pipeline.errors import UserError
 from workflows import runner, stages
 from workflows.dag import Stage, Step, in_order
 from workflows.profiles import load_profile
@@ -267,8 +267,8 @@ def test_what_a_killed_actor_reserved_is_free_again(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_two_drivers_on_one_store_make_each_step_once(tmp_path: Path) -> None:
     """Two processes, each with a Ray of its own, begin together: both get the result, each stage has run once."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.getcwd()])}
-    script = "import sys, tiny_stages; tiny_stages.drive(*sys.argv[1:])"
+    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+    script = "import sys; from tests.support import tiny_stages; tiny_stages.drive(*sys.argv[1:])"
     command = [sys.executable, "-c", script, str(tmp_path / "store"), str(tmp_path / "log")]
     drivers = [
         subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

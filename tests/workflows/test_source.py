@@ -4,8 +4,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tiny_stages import Words, WriteSettings, write
 
+from tests.support.tiny_stages import Words, WriteSettings, write
 from workflows import dag, reproduce_table2, reproduce_table3
 from workflows.dag import Stage
 from workflows.source import PACKAGES, source_sha256

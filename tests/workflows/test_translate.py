@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
 
 from pipeline.artifacts import Checkpoint
 from pipeline.settings import DecodingSettings
 from pipeline.translation import Translator
+from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
 
 FAST = DecodingSettings(beam_size=3, max_extra_tokens=3)
 COMMAND = [sys.executable, "-m", "workflows.cli", "translate"]

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from tiny_stages import Words, WriteSettings, write
 
 from pipeline.artifacts import Corpus
+from tests.support.tiny_stages import Words, WriteSettings, write
 from workflows import view
 from workflows.dag import Stage
 from workflows.view import LiveView, PlainView, duration
