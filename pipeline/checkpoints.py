@@ -22,8 +22,8 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from model.training_step import TrainingStep
-from pipeline.artifacts import DISK_FULL, Artifact, file_sha256
 from pipeline.errors import UserError
+from pipeline.store.artifacts import DISK_FULL, Artifact, file_sha256
 
 Tensors = dict[str, Tensor]
 CHECKSUMS = "checksums.json"

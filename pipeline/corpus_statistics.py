@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.artifacts import ALL, Corpus, EncodedDataset, Vocabulary
 from pipeline.batching import plan_epoch
 from pipeline.encoding import shard_lengths
 from pipeline.errors import UserError
+from pipeline.store.artifacts import ALL, Corpus, EncodedDataset, Vocabulary
 
 TOO_MANY_TOKENS = "too_many_tokens"
 """Why encoding leaves out pairs; `pipeline.cleaning.REASONS` are why cleaning drops them."""

@@ -7,8 +7,8 @@ the time in which a device does not multiply, so it comes out higher than the op
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from pipeline.artifacts import Artifact, Context, TrainingRun
 from pipeline.errors import UserError
+from pipeline.store.artifacts import Artifact, Context, TrainingRun
 
 PAPER_SUSTAINED_FLOP_S = MappingProxyType({"K80": 2.8e12, "K40": 3.7e12, "M40": 6.0e12, "P100": 9.5e12})
 """Sustained single-precision operations a second of one GPU (footnote 5)."""

@@ -17,10 +17,10 @@ import ray
 import torch
 from ray.exceptions import RayTaskError
 
-from pipeline.artifacts import Checkpoint, Context, Corpus, Hypotheses
 from pipeline.errors import UserError
 from pipeline.lines import read_lines, write_lines
 from pipeline.settings import DecodingSettings
+from pipeline.store.artifacts import Checkpoint, Context, Corpus, Hypotheses
 from pipeline.translation import Translation, Translator
 
 logger = logging.getLogger(__name__)

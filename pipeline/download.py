@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from email.message import Message
 from pathlib import Path
 
-from pipeline.artifacts import DISK_FULL
 from pipeline.errors import UserError
+from pipeline.store.artifacts import DISK_FULL
 
 log = logging.getLogger(__name__)
 BLOCK_BYTES = 1 << 16

@@ -16,9 +16,9 @@ import sacrebleu
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
 from sacremoses.corpus import NonbreakingPrefixes
 
-from pipeline.artifacts import Context, Corpus, Hypotheses, Scores
 from pipeline.errors import UserError
 from pipeline.lines import read_lines
+from pipeline.store.artifacts import Context, Corpus, Hypotheses, Scores
 
 logger = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from pydantic import ValidationError
 
-from pipeline.artifacts import Checkpoint
 from pipeline.settings import DecodingSettings
+from pipeline.store.artifacts import Checkpoint
 from pipeline.translation import Translator
 
 EXAMPLE = ["Two dogs run ."]

@@ -26,9 +26,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
-from pipeline.artifacts import Checkpoint
 from pipeline.errors import UserError
-from pipeline.locks import guarded
+from pipeline.store.artifacts import Checkpoint
+from pipeline.store.locks import guarded
 
 logger = logging.getLogger(__name__)
 

@@ -25,10 +25,10 @@ from ray.train.torch import TorchConfig, TorchTrainer
 from ray.train.v2._internal.callbacks.datasets import DatasetsCallback
 from ray.train.v2._internal.callbacks.placement_group_callback import PlacementGroupCleanerCallback
 
-from pipeline.artifacts import Context, EncodedDataset, TrainingRun
 from pipeline.errors import UserError
 from pipeline.hardware import KEEP_MEMORY
 from pipeline.settings import TrainingSettings
+from pipeline.store.artifacts import Context, EncodedDataset, TrainingRun
 from pipeline.training_loop import Listener, run
 from pipeline.worker_group import WorkerGroup
 

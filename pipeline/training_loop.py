@@ -22,7 +22,6 @@ from torch import Tensor
 from model.schedule import learning_rate
 from model.training_step import TrainingStep, compiles
 from model.transformer import Transformer
-from pipeline.artifacts import EncodedDataset, ignore
 from pipeline.checkpoints import CheckpointWriter, TrainingState, list_folders, load_newest, restore
 from pipeline.encoding import EncodedSplit
 from pipeline.errors import UserError
@@ -31,6 +30,7 @@ from pipeline.perplexity import check_vocabulary, exp, split_sums
 from pipeline.prefetching import MicroBatch, Update, Updates
 from pipeline.reduction import Reduction
 from pipeline.settings import TrainingSettings
+from pipeline.store.artifacts import EncodedDataset, ignore
 from pipeline.worker_group import WorkerGroup
 
 PROGRESS_S = 1.0

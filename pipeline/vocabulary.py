@@ -14,10 +14,10 @@ from pathlib import Path
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from model.config import BEGIN_ID, END_ID, PAD_ID, UNKNOWN_ID
-from pipeline.artifacts import Context, Corpus, Shard, Vocabulary
 from pipeline.errors import UserError
 from pipeline.lines import MAX_LINE_BYTES, read_pairs, write_lines
 from pipeline.settings import VocabularySettings
+from pipeline.store.artifacts import Context, Corpus, Shard, Vocabulary
 
 TOO_LARGE = re.compile(r"Vocabulary size too high .*<= (\d+)")
 TOO_SMALL = re.compile(r"Vocabulary size is smaller than required_chars\. \d+ vs (\d+)")

@@ -32,10 +32,10 @@ from typing import Annotated, Any
 import typer
 
 from model.config import TransformerConfig
-from pipeline.artifacts import Checkpoint
 from pipeline.errors import UserError
 from pipeline.lines import read_lines, read_pairs
 from pipeline.settings import DecodingSettings
+from pipeline.store.artifacts import Checkpoint
 from workflows.benchmarks import find_device, is_installed, one_of, watched
 from workflows.command import console, made_by, run_app
 from workflows.contender_processes import ContenderProcess, Running

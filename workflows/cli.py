@@ -18,8 +18,8 @@ from typing import Annotated
 
 import typer
 
-from pipeline.artifacts import Context, EncodedDataset, TrainingRun, publish
 from pipeline.errors import UserError
+from pipeline.store.artifacts import Context, EncodedDataset, TrainingRun, publish
 from workflows import bench, export
 from workflows.command import console, help_text, made_by, run_app
 from workflows.options import AddressOption, ConfigOption, DataOption, ProfileOption, SetOption

@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 from typer.exceptions import TyperException
 
-from pipeline.artifacts import Artifact
 from pipeline.errors import UserError
+from pipeline.store.artifacts import Artifact
 
 USER_ERROR, INTERRUPTED = 2, 130
 

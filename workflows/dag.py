@@ -15,9 +15,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pipeline.artifacts import Artifact
 from pipeline.errors import UserError
 from pipeline.settings import Settings
+from pipeline.store.artifacts import Artifact
 from workflows.source import source_sha256
 
 

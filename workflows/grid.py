@@ -26,10 +26,10 @@ from ray import tune
 from ray.actor import ActorHandle
 from ray.tune.schedulers import ASHAScheduler, TrialScheduler
 
-from pipeline.artifacts import making_folder
 from pipeline.errors import UserError
-from pipeline.locks import Lock
 from pipeline.settings import TrainingSettings
+from pipeline.store.artifacts import making_folder
+from pipeline.store.locks import Lock
 from pipeline.training import layout_of
 from workflows.dag import Step, to_run
 from workflows.runner import missing_steps, submitted, working

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from pipeline.artifacts import MANIFEST, Artifact, Checkpoint, Corpus, Hypotheses, Scores, TrainingRun
 from pipeline.costs import Cost
 from pipeline.lines import read_lines
 from pipeline.scoring import read_references
+from pipeline.store.artifacts import MANIFEST, Artifact, Checkpoint, Corpus, Hypotheses, Scores, TrainingRun
 
 N_SAMPLES = 10
 

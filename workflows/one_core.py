@@ -10,13 +10,13 @@ import numpy as np
 import torch
 
 from model.config import BASE
-from pipeline.artifacts import EncodedDataset
 from pipeline.batching import plan_epoch
 from pipeline.encoding import EncodedSplit
 from pipeline.hardware import device_name
 from pipeline.memory import forget_peak_memory, peak_memory_bytes
 from pipeline.prefetching import Updates
 from pipeline.settings import TrainingSettings
+from pipeline.store.artifacts import EncodedDataset
 from pipeline.worker_group import WorkerGroup
 from workflows.forecast_hardware import GPUS, Hardware
 from workflows.synthetic_pairs import LENGTHS, draw_lengths

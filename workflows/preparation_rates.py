@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pipeline.artifacts import Corpus, Shard
 from pipeline.corpora.files import FilePair, FilesSettings
 from pipeline.errors import UserError
 from pipeline.lines import read_lines
+from pipeline.store.artifacts import Corpus, Shard
 from pipeline.vocabulary import load
 from workflows import runner, stages
 from workflows.contender_processes import ContenderProcess

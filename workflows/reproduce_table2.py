@@ -14,8 +14,8 @@ from typing import Annotated
 
 import typer
 
-from pipeline.artifacts import TrainingRun
 from pipeline.errors import UserError
+from pipeline.store.artifacts import TrainingRun
 from pipeline.tracking import Tracker, default_uri, ui_command
 from workflows import stages, table2
 from workflows.command import console, help_text, run_app

@@ -17,9 +17,9 @@ import typer
 from ray.tune.schedulers import TrialScheduler
 
 from model.config import BASE
-from pipeline.artifacts import TrainingRun
 from pipeline.errors import UserError
 from pipeline.settings import AveragingSettings, DecodingSettings, TrainingSettings
+from pipeline.store.artifacts import TrainingRun
 from pipeline.tracking import Status, Tracker, default_uri, ui_command
 from workflows import parameter_counts, stages, table3
 from workflows.command import console, help_text, run_app

@@ -24,10 +24,10 @@ from ray.core.generated.gcs_pb2 import PlacementGroupTableData  # type: ignore[a
 from ray.util.placement_group import PlacementGroup, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from pipeline.artifacts import Artifact, Context, publish
 from pipeline.errors import UserError
-from pipeline.locks import Lock, wait_for
 from pipeline.memory import forget_peak_memory, peak_memory_bytes
+from pipeline.store.artifacts import Artifact, Context, publish
+from pipeline.store.locks import Lock, wait_for
 from workflows.dag import Step, substitute, to_run
 from workflows.watching import Poster, Relay, Watcher
 

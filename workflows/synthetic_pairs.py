@@ -27,9 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import END_ID
-from pipeline.artifacts import EncodedDataset
 from pipeline.encoding import Ragged, write_shard
 from pipeline.segmentation import id_type
+from pipeline.store.artifacts import EncodedDataset
 
 LEVELS = (0.001, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999)
 """Of the quantiles kept."""

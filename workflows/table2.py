@@ -16,7 +16,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from pipeline.artifacts import Artifact
+from pipeline.store.artifacts import Artifact
 from workflows import beneath, paper
 from workflows.differences import Difference, differences, notes
 from workflows.measured import Measured

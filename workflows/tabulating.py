@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from pipeline.artifacts import Context
+from pipeline.store.artifacts import Context
 from workflows import report, report_table3, table3, table3_text
 from workflows.corpus_report import CorpusReport
 from workflows.measured import Measured, MeasuredInputs

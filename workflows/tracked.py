@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from pipeline.artifacts import Artifact, TrainingRun
+from pipeline.store.artifacts import Artifact, TrainingRun
 from pipeline.tracking import Tracker
 from workflows.corpus_report import CorpusReport
 from workflows.corpus_text import metrics

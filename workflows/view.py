@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.artifacts import Artifact
+from pipeline.store.artifacts import Artifact
 from workflows.dag import Step, in_order, to_run
 from workflows.watching import Watcher
 

@@ -19,13 +19,13 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from pipeline.artifacts import Context, Corpus
 from pipeline.corpora.aligned import SHARD_PAIRS, move_shards, write_shards
 from pipeline.corpora.amount import Amount
 from pipeline.corpora.archives import Archive, Checksum, Origin, downloads_told, take_out
 from pipeline.errors import UserError
 from pipeline.lines import read_pairs
 from pipeline.settings import Settings, layout
+from pipeline.store.artifacts import Context, Corpus
 
 STATMT = "https://www.statmt.org/"
 SOURCE = "en"

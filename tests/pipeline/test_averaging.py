@@ -7,10 +7,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from pipeline.artifacts import Context, EncodedDataset, TrainingRun
 from pipeline.averaging import average
 from pipeline.errors import UserError
 from pipeline.settings import AveragingSettings
+from pipeline.store.artifacts import Context, EncodedDataset, TrainingRun
 from pipeline.translation import load_model
 from tests.support.tiny_training import weights
 

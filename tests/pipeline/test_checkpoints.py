@@ -15,9 +15,9 @@ import torch
 
 from model.training_step import TrainingStep
 from model.transformer import Transformer
-from pipeline.artifacts import EncodedDataset
 from pipeline.checkpoints import CheckpointWriter, TrainingState, find_damage, list_folders, load_newest
 from pipeline.errors import UserError
+from pipeline.store.artifacts import EncodedDataset
 from pipeline.training_loop import run
 from pipeline.worker_group import WorkerGroup
 from tests.support.tiny_training import TINY, curve, weights, with_fields

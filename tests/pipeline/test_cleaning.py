@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from pipeline.artifacts import Context, Corpus, map_here
 from pipeline.cleaning import clean, reason_to_drop
 from pipeline.corpora.aligned import write_shards
 from pipeline.errors import UserError
 from pipeline.lines import read_lines, read_pairs
 from pipeline.settings import CleaningSettings
+from pipeline.store.artifacts import Context, Corpus, map_here
 
 BAD = [
     ("", "leer"),

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.artifacts import Context, TrainingRun
 from pipeline.costs import count, sustained_flop_s
 from pipeline.errors import UserError
+from pipeline.store.artifacts import Context, TrainingRun
 
 RUN = {
     "train_s": 43_200.0,

@@ -11,10 +11,10 @@ import pytest
 import ray
 
 from pipeline import decoding
-from pipeline.artifacts import Checkpoint, Context, Corpus
 from pipeline.errors import UserError
 from pipeline.lines import read_lines
 from pipeline.settings import DecodingSettings
+from pipeline.store.artifacts import Checkpoint, Context, Corpus
 from pipeline.translation import Translator
 from tests.support.tiny_checkpoint import SENTENCES
 

@@ -19,9 +19,9 @@ import safetensors.torch
 import torch
 from ray.cluster_utils import Cluster
 
-from pipeline.artifacts import EncodedDataset, publish
 from pipeline.checkpoints import find_damage, list_folders
 from pipeline.settings import TrainingSettings
+from pipeline.store.artifacts import EncodedDataset, publish
 from pipeline.training_loop import Training
 from pipeline.worker_group import WorkerGroup
 from tests.support.tiny_training import PIECES

@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model.config import BEGIN_ID, END_ID, PAD_ID, UNKNOWN_ID
-from pipeline.artifacts import Context, Corpus, EncodedDataset, Vocabulary
 from pipeline.corpora.aligned import write_shards
 from pipeline.encoding import EncodedSplit, bucket_bounds, decode_ids, encode, shard_lengths
 from pipeline.errors import UserError
 from pipeline.lines import read_lines, read_pairs
 from pipeline.segmentation import encode_lines
 from pipeline.settings import EncodingSettings, VocabularySettings
+from pipeline.store.artifacts import Context, Corpus, EncodedDataset, Vocabulary
 from pipeline.vocabulary import learn, load
 
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model.config import OptimizerConfig
-from pipeline.artifacts import EncodedDataset
 from pipeline.reduction import Addition, additions
+from pipeline.store.artifacts import EncodedDataset
 from pipeline.training_loop import run
 from pipeline.worker_group import WorkerGroup
 from tests.support.tiny_training import curve, weights, with_fields

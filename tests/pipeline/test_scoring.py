@@ -10,10 +10,10 @@ import pytest
 from sacrebleu.metrics import BLEU
 
 from pipeline import scoring
-from pipeline.artifacts import Context, Corpus, Hypotheses
 from pipeline.errors import UserError
 from pipeline.lines import read_lines, write_lines
 from pipeline.scoring import ascii_punctuation, moses_tokens, paper_bleu, paper_tokens, sacre_bleu, split_compounds
+from pipeline.store.artifacts import Context, Corpus, Hypotheses
 
 
 @pytest.mark.parametrize(

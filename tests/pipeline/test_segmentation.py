@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from model.config import END_ID
 from pipeline import segmentation
-from pipeline.artifacts import Context, Corpus
 from pipeline.corpora.aligned import write_shards
 from pipeline.errors import UserError
 from pipeline.lines import read_lines
 from pipeline.segmentation import Segmenter, encode_lines, segmenter
 from pipeline.settings import VocabularySettings
+from pipeline.store.artifacts import Context, Corpus
 from pipeline.vocabulary import learn, load
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import ray
 
-from pipeline.artifacts import Context, EncodedDataset, TrainingRun
 from pipeline.errors import UserError
+from pipeline.store.artifacts import Context, EncodedDataset, TrainingRun
 from pipeline.training import layout_of, train
 from tests.support.tiny_training import TINY, kill_once, metrics, weights, with_fields
 

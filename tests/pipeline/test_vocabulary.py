@@ -9,11 +9,11 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from model.config import BEGIN_ID, END_ID, PAD_ID, UNKNOWN_ID
 from pipeline import vocabulary
-from pipeline.artifacts import Context, Corpus, Vocabulary
 from pipeline.corpora.aligned import write_shards
 from pipeline.errors import UserError
 from pipeline.lines import read_lines, read_pairs
 from pipeline.settings import VocabularySettings
+from pipeline.store.artifacts import Context, Corpus, Vocabulary
 from pipeline.vocabulary import learn, load
 
 IDS = (PAD_ID, UNKNOWN_ID, BEGIN_ID, END_ID)

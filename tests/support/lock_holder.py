@@ -11,7 +11,7 @@ from pathlib import Path
 def lock_holder(target: Path) -> Iterator[subprocess.Popen[str]]:
     """A process that has the lock until a line arrives on its standard input."""
     script = (
-        "import sys; from pathlib import Path; from pipeline.locks import Lock\n"
+        "import sys; from pathlib import Path; from pipeline.store.locks import Lock\n"
         "with Lock(Path(sys.argv[1]), 'train') as lock:\n"
         "    print(lock.take(), flush=True); sys.stdin.readline()"
     )

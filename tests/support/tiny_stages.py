@@ -10,9 +10,9 @@ from typing import Any
 import ray
 from ray.util.placement_group import placement_group
 
-from pipeline.artifacts import Artifact, Context
 from pipeline.errors import UserError
 from pipeline.settings import Settings, layout
+from pipeline.store.artifacts import Artifact, Context
 from workflows.dag import Stage, Step
 from workflows.runner import cluster, run
 from workflows.watching import Watcher

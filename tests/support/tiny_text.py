@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from pipeline.artifacts import Context, Corpus, EncodedDataset, Vocabulary
 from pipeline.cleaning import clean
 from pipeline.corpora.aligned import write_shards
 from pipeline.encoding import encode
 from pipeline.lines import read_lines
 from pipeline.settings import CleaningSettings, EncodingSettings, VocabularySettings
+from pipeline.store.artifacts import Context, Corpus, EncodedDataset, Vocabulary
 from pipeline.vocabulary import learn
 
 LANGUAGES = ("en", "de")

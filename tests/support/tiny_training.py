@@ -11,8 +11,8 @@ import torch
 import torch.distributed as dist
 
 from model.config import OptimizerConfig, TransformerConfig
-from pipeline.artifacts import EncodedDataset
 from pipeline.settings import TrainingSettings
+from pipeline.store.artifacts import EncodedDataset
 from pipeline.training_loop import run
 from pipeline.worker_group import WorkerGroup
 

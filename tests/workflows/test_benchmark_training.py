@@ -164,9 +164,9 @@ def _quantiles(source: np.ndarray, target: np.ndarray) -> np.ndarray:
 def test_lengths_are_those_of_multi30k(data: Path, tmp_path: Path) -> None:
     """Drawn lengths have the quantiles, the means and the ratios of the real text, encoded with 8 000 pieces."""
     from pipeline import cleaning, encoding, vocabulary
-    from pipeline.artifacts import Context
     from pipeline.corpora import multi30k
     from pipeline.settings import CleaningSettings, EncodingSettings, VocabularySettings
+    from pipeline.store.artifacts import Context
 
     def context(name: str) -> Context:
         (tmp_path / name).mkdir()

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.artifacts import Artifact, publish
 from pipeline.errors import UserError
+from pipeline.store.artifacts import Artifact, publish
 from tests.support.tiny_stages import Pair, Words, WriteSettings, join, write
 from workflows.dag import Stage, Step, in_order, to_run
 

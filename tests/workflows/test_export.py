@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.artifacts import Checkpoint
+from pipeline.store.artifacts import Checkpoint
 from tests.support.tiny_checkpoint import make_checkpoint, make_corpus
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.artifacts import TrainingRun
+from pipeline.store.artifacts import TrainingRun
 from workflows import stages
 from workflows.dag import Step
 from workflows.grid import Trial, _tunes_own, asha, run_grid

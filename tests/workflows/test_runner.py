@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.artifacts import Artifact, making_folder
 from pipeline.errors import UserError
+from pipeline.store.artifacts import Artifact, making_folder
 from tests.support.lock_holder import lock_holder
 from tests.support.tiny_stages import (
     Pair,

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pipeline.artifacts import Context
 from pipeline.errors import UserError
+from pipeline.store.artifacts import Context
 from workflows import paper, table2
 from workflows.measured import Measured, MeasuredInputs
 from workflows.table2 import Table2

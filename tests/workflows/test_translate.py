@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pipeline.artifacts import Checkpoint
 from pipeline.settings import DecodingSettings
+from pipeline.store.artifacts import Checkpoint
 from pipeline.translation import Translator
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pipeline.artifacts import Corpus
+from pipeline.store.artifacts import Corpus
 from tests.support.tiny_stages import Words, WriteSettings, write
 from workflows import view
 from workflows.dag import Stage

@@ -8,9 +8,9 @@ import pytest
 from nltk import Tree
 from pydantic import ValidationError
 
-from pipeline.artifacts import Context
 from pipeline.corpora.embedded import SPLITS, EmbeddedSettings, generate, split_of
 from pipeline.lines import read_pairs
+from pipeline.store.artifacts import Context
 
 SMALL = EmbeddedSettings(train_pairs=700, dev_pairs=40, test_pairs=60, shard_pairs=300)
 
@@ -109,7 +109,7 @@ def test_settings_are_validated():
 MEASURE = """
 import resource, sys
 from pathlib import Path
-from pipeline.artifacts import Context
+from pipeline.store.artifacts import Context
 from pipeline.corpora.embedded import EmbeddedSettings, generate
 folder = Path(sys.argv[1])
 folder.mkdir()

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.artifacts import Context
 from pipeline.corpora import multi30k
 from pipeline.corpora.multi30k import FILES, Multi30kSettings, read
 from pipeline.errors import UserError
 from pipeline.lines import read_lines, write_lines
+from pipeline.store.artifacts import Context
 
 
 class Quiet(SimpleHTTPRequestHandler):

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from pipeline import locks
-from pipeline.locks import DEAD_S, Lock, Owner, wait_for
+from pipeline.store import locks
+from pipeline.store.locks import DEAD_S, Lock, Owner, wait_for
 from tests.support.lock_holder import lock_holder
 
 SPAWN = multiprocessing.get_context("spawn")
