@@ -12,10 +12,10 @@ from torch import Tensor
 from model.loss import smoothed_cross_entropy
 from model.training_step import shift_right
 from model.transformer import Transformer
-from pipeline.batching import by_length, cut
-from pipeline.encoding import EncodedSplit
 from pipeline.errors import UserError
 from pipeline.store.artifacts import Artifact, Checkpoint, Context, EncodedDataset
+from pipeline.text.batching import by_length, cut
+from pipeline.text.encoding import EncodedSplit
 from pipeline.translation import load_model
 
 BATCH_TOKENS = 4096

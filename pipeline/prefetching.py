@@ -11,9 +11,9 @@ from typing import NamedTuple
 from torch import Tensor
 
 from model.flops import training_flop
-from pipeline.batching import EpochPlan, plan_epoch
-from pipeline.encoding import EncodedSplit
 from pipeline.settings import TrainingSettings
+from pipeline.text.batching import EpochPlan, plan_epoch
+from pipeline.text.encoding import EncodedSplit
 from pipeline.worker_group import WorkerGroup
 
 AHEAD_UPDATES = 2
@@ -45,7 +45,7 @@ class Update(NamedTuple):
 class Updates:
     """The updates of a split: micro-batch i of each is read by rank i % size alone.
 
-    Raises UserError where the plan misses the token budget (`pipeline.batching`).
+    Raises UserError where the plan misses the token budget (`pipeline.text.batching`).
     """
 
     def __init__(self, split: EncodedSplit, settings: TrainingSettings, group: WorkerGroup) -> None:

@@ -17,8 +17,8 @@ from sacremoses import MosesPunctNormalizer, MosesTokenizer
 from sacremoses.corpus import NonbreakingPrefixes
 
 from pipeline.errors import UserError
-from pipeline.lines import read_lines
 from pipeline.store.artifacts import Context, Corpus, Hypotheses, Scores
+from pipeline.text.lines import read_lines
 
 logger = logging.getLogger(__name__)
 

@@ -23,7 +23,6 @@ from model.schedule import learning_rate
 from model.training_step import TrainingStep, compiles
 from model.transformer import Transformer
 from pipeline.checkpoints import CheckpointWriter, TrainingState, list_folders, load_newest, restore
-from pipeline.encoding import EncodedSplit
 from pipeline.errors import UserError
 from pipeline.hardware import device_name, dtype_of, matmul_flop_s
 from pipeline.perplexity import check_vocabulary, exp, split_sums
@@ -31,6 +30,7 @@ from pipeline.prefetching import MicroBatch, Update, Updates
 from pipeline.reduction import Reduction
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import EncodedDataset, ignore
+from pipeline.text.encoding import EncodedSplit
 from pipeline.worker_group import WorkerGroup
 
 PROGRESS_S = 1.0

@@ -24,13 +24,13 @@ from model.config import END_ID, PAD_ID, TransformerConfig
 from model.incremental import IncrementalDecoder
 from model.search import Hypothesis, beam_search
 from model.transformer import Transformer
-from pipeline.encoding import decode_ids
 from pipeline.errors import UserError
 from pipeline.hardware import dtype_of
-from pipeline.segmentation import encode_lines
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifacts import Checkpoint
-from pipeline.vocabulary import load
+from pipeline.text.encoding import decode_ids
+from pipeline.text.segmentation import encode_lines
+from pipeline.text.vocabulary import load
 
 logger = logging.getLogger(__name__)
 

@@ -33,9 +33,9 @@ import typer
 
 from model.config import TransformerConfig
 from pipeline.errors import UserError
-from pipeline.lines import read_lines, read_pairs
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifacts import Checkpoint
+from pipeline.text.lines import read_lines, read_pairs
 from workflows.benchmarks import find_device, is_installed, one_of, watched
 from workflows.command import console, made_by, run_app
 from workflows.contender_processes import ContenderProcess, Running
@@ -158,7 +158,7 @@ def measure(model: Path, text: Text, options: Options, show: Callable[[str], obj
 
 def _check_lengths(model: Path, text: Text, settings: DecodingSettings) -> None:
     """Raises UserError where a sentence and what may come of it exceed the positions that every contender has."""
-    from pipeline.vocabulary import load
+    from pipeline.text.vocabulary import load
 
     fields = Checkpoint(model).read_json("model.json")
     limit = fields.get("max_positions", TransformerConfig.max_positions) - settings.max_extra_tokens

@@ -44,7 +44,7 @@ class Size:
     name: str
     model: TransformerConfig
     lengths: str
-    """A name of `workflows.synthetic_pairs.LENGTHS`."""
+    """A name of `pipeline.corpora.synthetic.lengths.LENGTHS`."""
     cpu_batch_tokens: int
     gpu_batch_tokens: int
     cpu_updates: int
@@ -85,9 +85,9 @@ def measure(size: Size, options: Options, show: Callable[[str], object] = str) -
     Raises UserError where an option does not fit the machine or the data, or where our own training fails. A peer that
     fails is reported as such, with null for its ratio.
     """
+    from pipeline.corpora.synthetic.lengths import LENGTHS, write_dataset
     from pipeline.hardware import KEEP_MEMORY
     from workflows import contenders
-    from workflows.synthetic_pairs import LENGTHS, write_dataset
 
     device = find_device(options.device)
     updates = options.updates or (size.gpu_updates if device == "gpu" else size.cpu_updates)

@@ -193,8 +193,8 @@ def score(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Both BLEU scores: the paper's (tokenized) and sacreBLEU (detokenized, 13a)."""
-    from pipeline.lines import read_lines
     from pipeline.scoring import score_texts
+    from pipeline.text.lines import read_lines
 
     hypotheses, references = list(read_lines(hyp)), list(read_lines(ref))
     if len(hypotheses) != len(references):

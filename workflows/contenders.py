@@ -23,12 +23,12 @@ from torch import Tensor, nn
 from model.config import PAD_ID, TransformerConfig
 from model.schedule import learning_rate
 from model.training_step import compute_dtype, shift_right
-from pipeline.encoding import EncodedSplit
 from pipeline.hardware import device_name, matmul_flop_s
 from pipeline.memory import peak_memory_bytes
 from pipeline.prefetching import Updates
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import EncodedDataset, ignore
+from pipeline.text.encoding import EncodedSplit
 from pipeline.training_loop import Training
 from pipeline.worker_group import WorkerGroup
 from workflows.peer_models import Marian, TorchTransformer

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from math import floor, log10
 
-from pipeline.cleaning import REASONS as CLEANING_REASONS
-from pipeline.corpus_statistics import TOO_MANY_TOKENS, Collection, CorpusStatistics, Lengths
+from pipeline.text.cleaning import REASONS as CLEANING_REASONS
+from pipeline.text.corpus_statistics import TOO_MANY_TOKENS, Collection, CorpusStatistics, Lengths
 from workflows.differences import rounded
 
 REASONS = dict(

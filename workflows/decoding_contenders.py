@@ -21,7 +21,7 @@ from model.config import END_ID, PAD_ID
 from pipeline.errors import UserError
 from pipeline.memory import peak_memory_bytes
 from pipeline.settings import DecodingSettings
-from pipeline.vocabulary import load
+from pipeline.text.vocabulary import load
 from workflows.contender_processes import OUT_OF_MEMORY, ContenderError
 
 if TYPE_CHECKING:  # it imports torch
@@ -108,7 +108,7 @@ class Ours(Contender):
 
     def hypotheses(self, lines: Sequence[str], batch_size: int | None) -> "list[Hypothesis]":
         """The best output of each line at length penalty 0 in float32, as tokens."""
-        from pipeline.segmentation import encode_lines
+        from pipeline.text.segmentation import encode_lines
         from pipeline.translation import Translator
 
         exact = self.workload.unpenalized.model_copy(update={"precision": "float32"})
@@ -219,7 +219,7 @@ class MarianGenerate(Contender):
         self.model = peer.marian.eval().to(workload.device_name, getattr(torch, dtype))
 
     def translate(self, lines: Sequence[str], batch_size: int | None) -> list[Output]:
-        from pipeline.encoding import decode_ids
+        from pipeline.text.encoding import decode_ids
 
         outputs = self._generate(lines, batch_size, self.workload.settings)
         texts = decode_ids(self.vocabulary, outputs)
@@ -233,7 +233,7 @@ class MarianGenerate(Contender):
         import torch
         from torch.nn.utils.rnn import pad_sequence
 
-        from pipeline.segmentation import encode_lines
+        from pipeline.text.segmentation import encode_lines
 
         sources = encode_lines(self.vocabulary, lines)
         rows = sorted(range(len(sources)), key=lambda row: -len(sources[row]))

@@ -18,17 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.flops import training_flop
-from pipeline.batching import by_length, cut
 from pipeline.corpora import embedded, files, multi30k, wmt14
 from pipeline.corpora.amount import Amount
+from pipeline.corpora.synthetic.lengths import LENGTHS, draw_lengths
 from pipeline.costs import sustained_flop_s
-from pipeline.segmentation import id_type
 from pipeline.settings import Settings, TrainingSettings
+from pipeline.text.batching import by_length, cut
+from pipeline.text.segmentation import id_type
 from workflows import paper
 from workflows.forecast_hardware import Hardware
 from workflows.parameter_counts import count
 from workflows.profiles import Profile
-from workflows.synthetic_pairs import LENGTHS, draw_lengths
 
 FLOAT32_BYTES = 4
 OFFSETS_BYTES = 8
@@ -55,7 +55,7 @@ class TextForecast:
 
     pair: str
     lengths: str
-    """The text whose measured lengths stand for its own: a name of `workflows.synthetic_pairs.LENGTHS`."""
+    """The text whose measured lengths stand for its own: a name of `pipeline.corpora.synthetic.lengths.LENGTHS`."""
     train_pairs: int | None
     downloads_bytes: int | None
     """Of those that no pair before it needs."""

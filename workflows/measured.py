@@ -7,9 +7,9 @@ from itertools import islice
 from typing import Any
 
 from pipeline.costs import Cost
-from pipeline.lines import read_lines
 from pipeline.scoring import read_references
 from pipeline.store.artifacts import MANIFEST, Artifact, Checkpoint, Corpus, Hypotheses, Scores, TrainingRun
+from pipeline.text.lines import read_lines
 
 N_SAMPLES = 10
 

@@ -10,16 +10,16 @@ import numpy as np
 import torch
 
 from model.config import BASE
-from pipeline.batching import plan_epoch
-from pipeline.encoding import EncodedSplit
+from pipeline.corpora.synthetic.lengths import LENGTHS, draw_lengths
 from pipeline.hardware import device_name
 from pipeline.memory import forget_peak_memory, peak_memory_bytes
 from pipeline.prefetching import Updates
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import EncodedDataset
+from pipeline.text.batching import plan_epoch
+from pipeline.text.encoding import EncodedSplit
 from pipeline.worker_group import WorkerGroup
 from workflows.forecast_hardware import GPUS, Hardware
-from workflows.synthetic_pairs import LENGTHS, draw_lengths
 
 DRAWN_PAIRS = 1_000_000
 """At one time."""

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from pipeline.corpus_statistics import CorpusStatistics
+from pipeline.text.corpus_statistics import CorpusStatistics
 from workflows import paper
 from workflows.corpus_text import REASONS, facts, percent, rows, title
 from workflows.differences import DECODING_NAMES, OPTIMIZER_NAMES, rounded

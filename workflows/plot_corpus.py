@@ -6,7 +6,7 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pipeline.corpus_statistics import CorpusStatistics
+from pipeline.text.corpus_statistics import CorpusStatistics
 from workflows.corpus_text import REASONS, kept, title
 from workflows.differences import rounded
 from workflows.drawing import COLORS, drawing

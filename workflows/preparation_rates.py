@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.corpora.files import FilePair, FilesSettings
+from pipeline.corpora.synthetic.text import write_text
 from pipeline.errors import UserError
-from pipeline.lines import read_lines
 from pipeline.store.artifacts import Corpus, Shard
-from pipeline.vocabulary import load
+from pipeline.text.lines import read_lines
+from pipeline.text.vocabulary import load
 from workflows import runner, stages
 from workflows.contender_processes import ContenderProcess
 from workflows.dag import Step, in_order
 from workflows.one_core import OneCore
 from workflows.profiles import WMT14
-from workflows.synthetic_text import write_text
 from workflows.watching import Watcher
 
 PAIR = "en-de"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from pipeline.corpus_statistics import CorpusStatistics
+from pipeline.text.corpus_statistics import CorpusStatistics
 from workflows import page
 from workflows.drawing import COLORS, Curve, curves
 from workflows.measured import Measured

@@ -8,7 +8,7 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from model.config import BASE
-from pipeline.corpus_statistics import CorpusStatistics
+from pipeline.text.corpus_statistics import CorpusStatistics
 from workflows import page
 from workflows.drawing import COLORS, INK, Curve, curves
 from workflows.measured import Measured

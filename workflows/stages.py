@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline import averaging, cleaning, costs, decoding, encoding, perplexity, scoring, training, vocabulary
+from pipeline import averaging, costs, decoding, perplexity, scoring, training
 from pipeline.corpora import embedded, files, multi30k, wmt14
 from pipeline.settings import AveragingSettings, DecodingSettings, Settings
 from pipeline.store.artifacts import Checkpoint, Corpus, EncodedDataset, Hypotheses, Scores, TrainingRun, Vocabulary
+from pipeline.text import cleaning, encoding, vocabulary
 from workflows.corpus_report import CorpusReport, report_corpus
 from workflows.dag import Stage, Step
 from workflows.measured import MeasuredInputs

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from pipeline.lines import lines_of
+from pipeline.text.lines import lines_of
 from workflows.command import INTERRUPTED
 
 if TYPE_CHECKING:

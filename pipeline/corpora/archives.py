@@ -22,13 +22,13 @@ from typing import IO, Annotated
 
 from pydantic import StringConstraints
 
-from pipeline.corpora.aligned import content_sha256
-from pipeline.download import fetch, mismatch
+from pipeline.corpora.download import fetch, mismatch
 from pipeline.errors import UserError
-from pipeline.lines import GZIP_MAGIC
 from pipeline.settings import Settings
 from pipeline.store.artifacts import Context
 from pipeline.store.locks import Lock, wait_for
+from pipeline.text.aligned import content_sha256
+from pipeline.text.lines import GZIP_MAGIC
 
 log = logging.getLogger(__name__)
 

@@ -19,9 +19,9 @@ from pydantic import Field
 
 from pipeline.corpora.amount import Amount
 from pipeline.corpora.grammar import Derivation, derive, word_by_word
-from pipeline.lines import read_lines, write_lines, write_pairs
 from pipeline.settings import Settings
 from pipeline.store.artifacts import Context, Corpus, Hypotheses
+from pipeline.text.lines import read_lines, write_lines, write_pairs
 
 Target = Literal["de", "fr", "trees"]
 Split = Literal["train", "dev", "test"]

@@ -25,11 +25,11 @@ from pydantic import (
     model_validator,
 )
 
-from pipeline.corpora.aligned import content_sha256, write_corpus
 from pipeline.corpora.amount import Amount
 from pipeline.errors import UserError
 from pipeline.settings import Settings
 from pipeline.store.artifacts import Context, Corpus
+from pipeline.text.aligned import content_sha256, write_corpus
 
 
 def _not_a_split(name: str) -> str:

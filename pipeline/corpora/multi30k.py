@@ -10,12 +10,12 @@ from typing import Any, Literal
 
 from pydantic import field_validator
 
-from pipeline.corpora.aligned import content_sha256, write_corpus
 from pipeline.corpora.amount import Amount
-from pipeline.download import fetch
+from pipeline.corpora.download import fetch
 from pipeline.errors import UserError
 from pipeline.settings import Settings, layout
 from pipeline.store.artifacts import Context, Corpus
+from pipeline.text.aligned import content_sha256, write_corpus
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ Traps, and where they are kept out:
 - The test set is newstest2014 in full, 3003 sentences: sacreBLEU's `wmt14/full`. Its `wmt14` is a subset.
 - English is not the same in the sets of both pairs, so newstest2014 is always taken for its pair.
 - The text stays raw: no lower-casing, and no splitting of German compounds, which belongs to the paper's scorer.
-- Duplicates are kept, as in the paper; blank lines too, until `pipeline.cleaning` has both sides before it.
+- Duplicates are kept, as in the paper; blank lines too, until `pipeline.text.cleaning` has both sides before it.
 """
 
 import shutil
@@ -19,13 +19,13 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from pipeline.corpora.aligned import SHARD_PAIRS, move_shards, write_shards
 from pipeline.corpora.amount import Amount
 from pipeline.corpora.archives import Archive, Checksum, Origin, downloads_told, take_out
 from pipeline.errors import UserError
-from pipeline.lines import read_pairs
 from pipeline.settings import Settings, layout
 from pipeline.store.artifacts import Context, Corpus
+from pipeline.text.aligned import SHARD_PAIRS, move_shards, write_shards
+from pipeline.text.lines import read_pairs
 
 STATMT = "https://www.statmt.org/"
 SOURCE = "en"

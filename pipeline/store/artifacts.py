@@ -225,7 +225,7 @@ class Vocabulary(Artifact):
 
 @dataclass(frozen=True)
 class EncodedDataset(Artifact):
-    """Token ids as Arrow IPC files `<split>/<number>.arrow`, and `dataset.json`; read by `pipeline.encoding`."""
+    """Token ids as Arrow IPC files `<split>/<number>.arrow`, and `dataset.json`; read by `pipeline.text.encoding`."""
 
     figures_file = "dataset.json"
 

@@ -14,11 +14,11 @@ from statistics import median
 import torch
 import torch.distributed as dist
 
+from pipeline.corpora.synthetic.lengths import LENGTHS, write_dataset
 from pipeline.training_loop import Training
 from pipeline.worker_group import WorkerGroup
 from workflows.benchmark_training import SIZES
 from workflows.contenders import Workload
-from workflows.synthetic_pairs import LENGTHS, write_dataset
 
 
 def work(rank: int, workers: int, workload: Workload, updates: int, rounds: int) -> None:

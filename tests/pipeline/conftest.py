@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from pipeline.corpora.aligned import write_shards
-from pipeline.encoding import encode
-from pipeline.lines import read_lines
 from pipeline.settings import EncodingSettings, VocabularySettings
 from pipeline.store.artifacts import Checkpoint, Context, Corpus, EncodedDataset
-from pipeline.vocabulary import learn
+from pipeline.text.aligned import write_shards
+from pipeline.text.encoding import encode
+from pipeline.text.lines import read_lines
+from pipeline.text.vocabulary import learn
 from tests.support.tiny_checkpoint import make_checkpoint, make_corpus
 from tests.support.tiny_training import PIECES, TINY, train_in_processes
 

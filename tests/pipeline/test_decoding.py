@@ -12,9 +12,9 @@ import ray
 
 from pipeline import decoding
 from pipeline.errors import UserError
-from pipeline.lines import read_lines
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifacts import Checkpoint, Context, Corpus
+from pipeline.text.lines import read_lines
 from pipeline.translation import Translator
 from tests.support.tiny_checkpoint import SENTENCES
 

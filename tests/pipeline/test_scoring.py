@@ -11,9 +11,9 @@ from sacrebleu.metrics import BLEU
 
 from pipeline import scoring
 from pipeline.errors import UserError
-from pipeline.lines import read_lines, write_lines
 from pipeline.scoring import ascii_punctuation, moses_tokens, paper_bleu, paper_tokens, sacre_bleu, split_compounds
 from pipeline.store.artifacts import Context, Corpus, Hypotheses
+from pipeline.text.lines import read_lines, write_lines
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ from safetensors.torch import save_file
 from model.config import END_ID
 from model.incremental import IncrementalDecoder
 from model.search import beam_search, penalty
-from pipeline import vocabulary
 from pipeline.errors import UserError
 from pipeline.settings import DecodingSettings, VocabularySettings
 from pipeline.store.artifacts import Checkpoint, Context, Corpus
+from pipeline.text import vocabulary
 from pipeline.translation import DECODED_PER_SOURCE_TOKEN, LONGEST_TOKENS, Translation, Translator, batches
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint
 

@@ -9,9 +9,9 @@ from safetensors.torch import save_file
 
 from model.config import TransformerConfig
 from model.transformer import Transformer
-from pipeline import vocabulary
 from pipeline.settings import VocabularySettings
 from pipeline.store.artifacts import Checkpoint, Context, Corpus
+from pipeline.text import vocabulary
 
 SENTENCES = [
     "Two dogs run over the grass .",

@@ -1,6 +1,6 @@
 """The figures of a small corpus of two collections, made up."""
 
-from pipeline.corpus_statistics import Collection, CorpusStatistics, Lengths, Plan, Sample, Split
+from pipeline.text.corpus_statistics import Collection, CorpusStatistics, Lengths, Plan, Sample, Split
 
 REASONS = ("blank", "too_long", "ratio", "too_many_tokens")
 

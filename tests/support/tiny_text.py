@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from pipeline.cleaning import clean
-from pipeline.corpora.aligned import write_shards
-from pipeline.encoding import encode
-from pipeline.lines import read_lines
 from pipeline.settings import CleaningSettings, EncodingSettings, VocabularySettings
 from pipeline.store.artifacts import Context, Corpus, EncodedDataset, Vocabulary
-from pipeline.vocabulary import learn
+from pipeline.text.aligned import write_shards
+from pipeline.text.cleaning import clean
+from pipeline.text.encoding import encode
+from pipeline.text.lines import read_lines
+from pipeline.text.vocabulary import learn
 
 LANGUAGES = ("en", "de")
 FLICKR_PAIRS, SAMPLED_PAIRS, PIECES, MAX_TOKENS = 400, 100, 400, 80

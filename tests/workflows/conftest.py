@@ -10,9 +10,9 @@ import pytest
 
 from model.config import TransformerConfig
 from pipeline import costs, scoring
-from pipeline.lines import write_lines
 from pipeline.settings import DecodingSettings, TrainingSettings
 from pipeline.store.artifacts import Artifact, Checkpoint, Context, Corpus, Hypotheses, TrainingRun
+from pipeline.text.lines import write_lines
 from workflows.measured import MeasuredInputs
 from workflows.paper import TABLE_3
 from workflows.table3 import RowInputs

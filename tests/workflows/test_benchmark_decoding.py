@@ -15,11 +15,11 @@ from torch.nn.utils.rnn import pad_sequence
 from model.config import OptimizerConfig
 from model.training_step import TrainingStep
 from pipeline.errors import UserError
-from pipeline.lines import write_lines
-from pipeline.segmentation import encode_lines
 from pipeline.settings import DecodingSettings
+from pipeline.text.lines import write_lines
+from pipeline.text.segmentation import encode_lines
+from pipeline.text.vocabulary import load
 from pipeline.translation import Translator, load_model
-from pipeline.vocabulary import load
 from tests.support.process_tree import interrupted, wait_for_end
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
 from workflows import benchmark_decoding

@@ -16,8 +16,9 @@ import torch
 from model.config import OptimizerConfig, TransformerConfig
 from model.training_step import TrainingStep
 from model.transformer import Transformer
-from pipeline.encoding import EncodedSplit
+from pipeline.corpora.synthetic.lengths import LENGTHS, PairLengths, draw_lengths, write_dataset
 from pipeline.errors import UserError
+from pipeline.text.encoding import EncodedSplit
 from tests.support.process_tree import interrupted, is_alive, wait_for_end
 from workflows import benchmark_training, contenders
 from workflows.benchmark_training import SMALL, Options, Size
@@ -25,7 +26,6 @@ from workflows.contender_in_ray import OursInRay
 from workflows.contender_processes import ContenderError, ContenderProcess
 from workflows.contenders import PlainLoop, Round, Work, Workload
 from workflows.peer_models import Marian, TorchTransformer, copy_weights
-from workflows.synthetic_pairs import LENGTHS, PairLengths, draw_lengths, write_dataset
 from workflows.training_rates import IN_RAY, MARIAN, OURS, TORCH, Rates, figures
 
 ROOT = Path(__file__).parents[2]
@@ -163,10 +163,10 @@ def _quantiles(source: np.ndarray, target: np.ndarray) -> np.ndarray:
 
 def test_lengths_are_those_of_multi30k(data: Path, tmp_path: Path) -> None:
     """Drawn lengths have the quantiles, the means and the ratios of the real text, encoded with 8 000 pieces."""
-    from pipeline import cleaning, encoding, vocabulary
     from pipeline.corpora import multi30k
     from pipeline.settings import CleaningSettings, EncodingSettings, VocabularySettings
     from pipeline.store.artifacts import Context
+    from pipeline.text import cleaning, encoding, vocabulary
 
     def context(name: str) -> Context:
         (tmp_path / name).mkdir()

@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from pipeline.corpus_statistics import Plan, measure
 from pipeline.store.artifacts import Context
+from pipeline.text.corpus_statistics import Plan, measure
 from tests.support.html_reader import (
     Reader,
     assert_asks_for_nothing_outside,

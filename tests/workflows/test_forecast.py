@@ -12,15 +12,15 @@ import typer
 from rich.console import Console
 
 from model.config import BASE, BIG, TransformerConfig
-from pipeline.batching import plan_epoch
+from pipeline.corpora.synthetic.lengths import LENGTHS, draw_lengths
 from pipeline.settings import TrainingSettings
+from pipeline.text.batching import plan_epoch
 from workflows import reproduce_table2, reproduce_table3
 from workflows.command import run_app
 from workflows.forecast import Forecast, Planned, forecast, update_flop
 from workflows.forecast_hardware import GPUS, Hardware, find
 from workflows.forecast_text import UNKNOWN, render
 from workflows.profiles import EMBEDDED, MULTI30K, WMT14, load_profile
-from workflows.synthetic_pairs import LENGTHS, draw_lengths
 
 SMALL = TransformerConfig(vocabulary_size=100, n_layers=1, d_model=8, d_ff=16, n_heads=2, d_k=4, d_v=4)
 WEIGHTS_A_SOURCE_TOKEN = 4 * 8 * 8 + 2 * 8 * 16 + 2 * 8 * 8

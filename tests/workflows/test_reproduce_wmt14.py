@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from pipeline.corpora.wmt14 import Wmt14Settings, official_archives
-from pipeline.lines import read_lines
 from pipeline.store.artifacts import Corpus
+from pipeline.text.lines import read_lines
 from tests.support.official_archives import settings_of, write_official
 from tests.support.range_server import serving
 from workflows import reproduce_table2, stages

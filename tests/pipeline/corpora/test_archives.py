@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.corpora.archives import Archive, DamagedError, Members, Origin, take_out
 from pipeline.errors import UserError
-from pipeline.lines import read_lines
+from pipeline.text.lines import read_lines
 from tests.support.official_archives import checksum, text, write_archive
 
 SIDES = {"in/a.en": b"one\n", "in/a.de": b"eins\n"}

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.corpora import aligned
 from pipeline.corpora.files import FilesSettings, read
 from pipeline.errors import UserError
-from pipeline.lines import read_lines, write_lines
 from pipeline.store.artifacts import Context
+from pipeline.text import aligned
+from pipeline.text.lines import read_lines, write_lines
 
 TOML = """\
 source = "en"

@@ -14,8 +14,8 @@ import pytest
 from pipeline.corpora import multi30k
 from pipeline.corpora.multi30k import FILES, Multi30kSettings, read
 from pipeline.errors import UserError
-from pipeline.lines import read_lines, write_lines
 from pipeline.store.artifacts import Context
+from pipeline.text.lines import read_lines, write_lines
 
 
 class Quiet(SimpleHTTPRequestHandler):

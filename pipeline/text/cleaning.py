@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from pipeline.corpora.aligned import move_shards, write_shards
 from pipeline.errors import UserError
-from pipeline.lines import read_pairs
 from pipeline.settings import CleaningSettings
 from pipeline.store.artifacts import Context, Corpus, Shard
+from pipeline.text.aligned import move_shards, write_shards
+from pipeline.text.lines import read_pairs
 
 SEPARATORS = re.compile("[\t\v\f\r\x1c-\x1f\x85\u2028\u2029]+")
 REASONS = ("blank", "too_long", "ratio")

@@ -1,4 +1,4 @@
-"""pipeline.lines: what counts as a line, and what is said of files that are not text."""
+"""pipeline.text.lines: what counts as a line, and what is said of files that are not text."""
 
 import gzip
 import os
@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import UserError
-from pipeline.lines import read_lines, read_pairs, write_lines, write_pairs
+from pipeline.text.lines import read_lines, read_pairs, write_lines, write_pairs
 
 LINE = st.text(st.characters(exclude_characters="\n", codec="utf-8"))
 

@@ -1,4 +1,4 @@
-"""pipeline.encoding: the ids in the files are those of the text, and `batch` gives them back."""
+"""pipeline.text.encoding: the ids in the files are those of the text, and `batch` gives them back."""
 
 import json
 import pickle
@@ -15,14 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model.config import BEGIN_ID, END_ID, PAD_ID, UNKNOWN_ID
-from pipeline.corpora.aligned import write_shards
-from pipeline.encoding import EncodedSplit, bucket_bounds, decode_ids, encode, shard_lengths
 from pipeline.errors import UserError
-from pipeline.lines import read_lines, read_pairs
-from pipeline.segmentation import encode_lines
 from pipeline.settings import EncodingSettings, VocabularySettings
 from pipeline.store.artifacts import Context, Corpus, EncodedDataset, Vocabulary
-from pipeline.vocabulary import learn, load
+from pipeline.text.aligned import write_shards
+from pipeline.text.encoding import EncodedSplit, bucket_bounds, decode_ids, encode, shard_lengths
+from pipeline.text.lines import read_lines, read_pairs
+from pipeline.text.segmentation import encode_lines
+from pipeline.text.vocabulary import learn, load
 
 
 class Prepared(NamedTuple):

@@ -1,4 +1,4 @@
-"""pipeline.cleaning: what is dropped, what is kept and how it is counted."""
+"""pipeline.text.cleaning: what is dropped, what is kept and how it is counted."""
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from pipeline.cleaning import clean, reason_to_drop
-from pipeline.corpora.aligned import write_shards
 from pipeline.errors import UserError
-from pipeline.lines import read_lines, read_pairs
 from pipeline.settings import CleaningSettings
 from pipeline.store.artifacts import Context, Corpus, map_here
+from pipeline.text.aligned import write_shards
+from pipeline.text.cleaning import clean, reason_to_drop
+from pipeline.text.lines import read_lines, read_pairs
 
 BAD = [
     ("", "leer"),

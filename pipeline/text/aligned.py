@@ -7,8 +7,8 @@ from pathlib import Path
 from shutil import rmtree
 
 from pipeline.errors import UserError
-from pipeline.lines import read_pairs, write_pairs
 from pipeline.store.artifacts import Context, Corpus, file_sha256
+from pipeline.text.lines import read_pairs, write_pairs
 
 SHARD_PAIRS = 100_000
 """Pairs a shard: what later stages hold in memory at once."""

@@ -2,7 +2,7 @@
 
     ids, lengths = segmenter(model)(["ein Satz", "noch einer"])
 
-Text repeats its words, and no piece of a vocabulary from `pipeline.vocabulary` reaches across a space: the ids of a
+Text repeats its words, and no piece of a vocabulary (`pipeline.text.vocabulary`) reaches across a space: the ids of a
 line are those of its words in a row.
 """
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sentencepiece import SentencePieceProcessor
 
 from model.config import END_ID
-from pipeline.vocabulary import load
+from pipeline.text.vocabulary import load
 
 KNOWN_WORDS = 1_000_000
 """Words remembered, about 250 bytes each; then all are forgotten, and the frequent ones are soon known again."""

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.batching import plan_epoch
-from pipeline.encoding import shard_lengths
 from pipeline.errors import UserError
 from pipeline.store.artifacts import ALL, Corpus, EncodedDataset, Vocabulary
+from pipeline.text.batching import plan_epoch
+from pipeline.text.encoding import shard_lengths
 
 TOO_MANY_TOKENS = "too_many_tokens"
-"""Why encoding leaves out pairs; `pipeline.cleaning.REASONS` are why cleaning drops them."""
+"""Why encoding leaves out pairs; `pipeline.text.cleaning.REASONS` are why cleaning drops them."""
 PLANNED_PAIRS = 5_000_000
 """The most that an epoch is planned of here."""
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999)

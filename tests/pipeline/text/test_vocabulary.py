@@ -1,4 +1,4 @@
-"""pipeline.vocabulary: exact size, fixed ids, the same bytes twice, and text that survives."""
+"""pipeline.text.vocabulary: exact size, fixed ids, the same bytes twice, and text that survives."""
 
 import io
 from collections import Counter
@@ -8,13 +8,13 @@ import pytest
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from model.config import BEGIN_ID, END_ID, PAD_ID, UNKNOWN_ID
-from pipeline import vocabulary
-from pipeline.corpora.aligned import write_shards
 from pipeline.errors import UserError
-from pipeline.lines import read_lines, read_pairs
 from pipeline.settings import VocabularySettings
 from pipeline.store.artifacts import Context, Corpus, Vocabulary
-from pipeline.vocabulary import learn, load
+from pipeline.text import vocabulary
+from pipeline.text.aligned import write_shards
+from pipeline.text.lines import read_lines, read_pairs
+from pipeline.text.vocabulary import learn, load
 
 IDS = (PAD_ID, UNKNOWN_ID, BEGIN_ID, END_ID)
 

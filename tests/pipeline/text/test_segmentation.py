@@ -1,4 +1,4 @@
-"""pipeline.segmentation: word by word or in one go, the ids are sentencepiece's."""
+"""pipeline.text.segmentation: word by word or in one go, the ids are sentencepiece's."""
 
 from pathlib import Path
 
@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.config import END_ID
-from pipeline import segmentation
-from pipeline.corpora.aligned import write_shards
 from pipeline.errors import UserError
-from pipeline.lines import read_lines
-from pipeline.segmentation import Segmenter, encode_lines, segmenter
 from pipeline.settings import VocabularySettings
 from pipeline.store.artifacts import Context, Corpus
-from pipeline.vocabulary import learn, load
+from pipeline.text import segmentation
+from pipeline.text.aligned import write_shards
+from pipeline.text.lines import read_lines
+from pipeline.text.segmentation import Segmenter, encode_lines, segmenter
+from pipeline.text.vocabulary import learn, load
 
 
 @pytest.fixture(scope="module")

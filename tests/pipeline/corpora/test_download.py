@@ -1,4 +1,4 @@
-"""pipeline.download against a real HTTP server on loopback that cuts, refuses and lies as links do."""
+"""pipeline.corpora.download against a real HTTP server on loopback that cuts, refuses and lies as links do."""
 
 import hashlib
 import random
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.download import fetch, mismatch
+from pipeline.corpora.download import fetch, mismatch
 from pipeline.errors import UserError
 from tests.support.range_server import RangeServer, serving
 

@@ -1,4 +1,4 @@
-"""workflows.synthetic_text: the same bytes from the same seed, and the shape of real text."""
+"""pipeline.corpora.synthetic.text: the same bytes from the same seed, and the shape of real text."""
 
 from collections import Counter
 from itertools import islice
@@ -7,10 +7,10 @@ from statistics import fmean
 
 import pytest
 
-from pipeline.cleaning import SEPARATORS, reason_to_drop
-from pipeline.lines import read_lines, read_pairs
+from pipeline.corpora.synthetic.text import LANGUAGES, NOISE, spell, write_text
 from pipeline.settings import CleaningSettings
-from workflows.synthetic_text import LANGUAGES, NOISE, spell, write_text
+from pipeline.text.cleaning import SEPARATORS, reason_to_drop
+from pipeline.text.lines import read_lines, read_pairs
 
 PAIRS = 20_000
 

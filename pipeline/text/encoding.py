@@ -25,11 +25,11 @@ from torch import Tensor
 
 from model.config import BEGIN_ID, END_ID, PAD_ID, UNKNOWN_ID
 from pipeline.errors import UserError
-from pipeline.lines import read_pairs
-from pipeline.segmentation import segmenter
 from pipeline.settings import EncodingSettings
 from pipeline.store.artifacts import Context, Corpus, EncodedDataset, Shard, Vocabulary
-from pipeline.vocabulary import load
+from pipeline.text.lines import read_pairs
+from pipeline.text.segmentation import segmenter
+from pipeline.text.vocabulary import load
 
 SIDES = ("source", "target")
 BLOCK_PAIRS = 4096

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.lines import write_pairs
-from workflows.synthetic_pairs import PairLengths, draw_lengths
+from pipeline.corpora.synthetic.lengths import PairLengths, draw_lengths
+from pipeline.text.lines import write_pairs
 
 BLOCK_PAIRS = 10_000
 """Made at one time."""

@@ -27,9 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import END_ID
-from pipeline.encoding import Ragged, write_shard
-from pipeline.segmentation import id_type
 from pipeline.store.artifacts import EncodedDataset
+from pipeline.text.encoding import Ragged, write_shard
+from pipeline.text.segmentation import id_type
 
 LEVELS = (0.001, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999)
 """Of the quantiles kept."""
@@ -88,7 +88,7 @@ def draw_ids(lengths: NDArray[np.int64], vocabulary_size: int, random: np.random
 
 
 def write_dataset(folder: Path, lengths: PairLengths, vocabulary_size: int, seed: int = 1) -> EncodedDataset:
-    """An encoded dataset with splits train and dev, as `pipeline.encoding` would write it, but for `joint.model`."""
+    """An encoded dataset with splits train and dev, as `pipeline.text.encoding` writes it, but without `joint.model`."""
     dataset, random, splits = EncodedDataset(folder), np.random.default_rng(seed), {}
     for split, pairs, limit in (("train", lengths.pairs, MAX_TOKENS), ("dev", DEV_PAIRS, None)):
         (folder / split).mkdir(parents=True)

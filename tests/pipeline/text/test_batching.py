@@ -1,4 +1,4 @@
-"""pipeline.batching: the plan of an epoch, as a pure function."""
+"""pipeline.text.batching: the plan of an epoch, as a pure function."""
 
 import gzip
 from itertools import chain, pairwise
@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from pipeline.batching import EpochPlan, by_length, cut, plan_epoch
 from pipeline.errors import UserError
+from pipeline.text.batching import EpochPlan, by_length, cut, plan_epoch
 
 Lengths = NDArray[np.int32]
 

@@ -2,7 +2,7 @@
 
 Text is not normalised (rule `identity`): translations are scored against raw references, so what the model reads and
 writes must be the raw characters. Only runs of spaces become one. Characters that training never showed are unknown;
-`pipeline.encoding` counts them.
+`pipeline.text.encoding` counts them.
 """
 
 import io
@@ -15,9 +15,9 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from model.config import BEGIN_ID, END_ID, PAD_ID, UNKNOWN_ID
 from pipeline.errors import UserError
-from pipeline.lines import MAX_LINE_BYTES, read_pairs, write_lines
 from pipeline.settings import VocabularySettings
 from pipeline.store.artifacts import Context, Corpus, Shard, Vocabulary
+from pipeline.text.lines import MAX_LINE_BYTES, read_pairs, write_lines
 
 TOO_LARGE = re.compile(r"Vocabulary size too high .*<= (\d+)")
 TOO_SMALL = re.compile(r"Vocabulary size is smaller than required_chars\. \d+ vs (\d+)")

@@ -1,4 +1,4 @@
-"""pipeline.corpus_statistics: every figure, counted again from the text."""
+"""pipeline.text.corpus_statistics: every figure, counted again from the text."""
 
 import math
 from collections import Counter
@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from model.config import END_ID, UNKNOWN_ID
-from pipeline import corpus_statistics
-from pipeline.batching import plan_epoch
-from pipeline.corpus_statistics import QUANTILES, CorpusStatistics, measure
-from pipeline.encoding import EncodedSplit
-from pipeline.lines import read_pairs
-from pipeline.vocabulary import load
+from pipeline.text import corpus_statistics
+from pipeline.text.batching import plan_epoch
+from pipeline.text.corpus_statistics import QUANTILES, CorpusStatistics, measure
+from pipeline.text.encoding import EncodedSplit
+from pipeline.text.lines import read_pairs
+from pipeline.text.vocabulary import load
 from tests.support.tiny_text import FLICKR_PAIRS, MAX_TOKENS, NOISE, PIECES, SAMPLED_PAIRS, PreparedText, prepare_text
 
 Ids = tuple[list[int], list[int]]

@@ -1,0 +1,1 @@
+"""From raw lines to batches of token ids (paper §5.1)."""
