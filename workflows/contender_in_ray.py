@@ -1,4 +1,4 @@
-"""Our training loop inside a Ray Train worker, as `pipeline.training` runs it: what Ray adds to an update.
+"""Our training loop inside a Ray Train worker, as `pipeline.training.on_ray` runs it: what Ray adds to an update.
 
 One `TorchTrainer` lasts the whole benchmark. Its worker warms up, then waits for the number of updates of each round,
 so that it is measured as the other contenders are: a process that has trained before, on the updates they train on.

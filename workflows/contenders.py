@@ -25,12 +25,12 @@ from model.schedule import learning_rate
 from model.training_step import compute_dtype, shift_right
 from pipeline.hardware import device_name, matmul_flop_s
 from pipeline.memory import peak_memory_bytes
-from pipeline.prefetching import Updates
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import EncodedDataset, ignore
 from pipeline.text.encoding import EncodedSplit
-from pipeline.training_loop import Training
-from pipeline.worker_group import WorkerGroup
+from pipeline.training.loop import Training
+from pipeline.training.prefetching import Updates
+from pipeline.training.worker_group import WorkerGroup
 from workflows.peer_models import Marian, TorchTransformer
 
 NEVER = 10**9
@@ -148,7 +148,7 @@ class Contender:
 
 
 class Ours(Contender):
-    """`pipeline.training_loop`, whole: it reads, steps, watches the loss and writes its line of metrics."""
+    """`pipeline.training.loop`, whole: it reads, steps, watches the loss and writes its line of metrics."""
 
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)

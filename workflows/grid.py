@@ -30,7 +30,7 @@ from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import making_folder
 from pipeline.store.locks import Lock
-from pipeline.training import layout_of
+from pipeline.training.on_ray import layout_of
 from workflows.dag import Step, to_run
 from workflows.runner import missing_steps, submitted, working
 from workflows.watching import Relay, Watcher

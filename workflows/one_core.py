@@ -13,12 +13,12 @@ from model.config import BASE
 from pipeline.corpora.synthetic.lengths import LENGTHS, draw_lengths
 from pipeline.hardware import device_name
 from pipeline.memory import forget_peak_memory, peak_memory_bytes
-from pipeline.prefetching import Updates
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.text.batching import plan_epoch
 from pipeline.text.encoding import EncodedSplit
-from pipeline.worker_group import WorkerGroup
+from pipeline.training.prefetching import Updates
+from pipeline.training.worker_group import WorkerGroup
 from workflows.forecast_hardware import GPUS, Hardware
 
 DRAWN_PAIRS = 1_000_000

@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline import averaging, costs, decoding, perplexity, scoring, training
+from pipeline import averaging, costs, decoding, perplexity, scoring
 from pipeline.corpora import embedded, files, multi30k, wmt14
 from pipeline.settings import AveragingSettings, DecodingSettings, Settings
 from pipeline.store.artifacts import Checkpoint, Corpus, EncodedDataset, Hypotheses, Scores, TrainingRun, Vocabulary
 from pipeline.text import cleaning, encoding, vocabulary
+from pipeline.training.on_ray import on_ray
 from workflows.corpus_report import CorpusReport, report_corpus
 from workflows.dag import Stage, Step
 from workflows.measured import MeasuredInputs
@@ -23,7 +24,7 @@ LEARN_VOCABULARY = Stage("vocabulary.learn", vocabulary.learn, Vocabulary, versi
 ENCODE = Stage("encoding.encode", encoding.encode, EncodedDataset, version=2, cpus=0)
 REPORT = Stage("corpus_report.report_corpus", report_corpus, CorpusReport, cpus=0)
 """Reserves no CPU, so that no training waits for it."""
-TRAIN = Stage("training.train", training.train, TrainingRun, version=2, cpus=0, resumes=True)
+TRAIN = Stage("training.train", on_ray.train, TrainingRun, version=2, cpus=0, resumes=True)
 AVERAGE = Stage("averaging.average", averaging.average, Checkpoint)
 DECODE = Stage("decoding.decode", decoding.decode, Hypotheses, cpus=0)
 SCORE = Stage("scoring.score", scoring.score, Scores)
@@ -54,8 +55,8 @@ def prepared(profile: Profile, pair: str) -> Prepared:
 
 def report(label: str, profile: Profile, corpus: Step, vocabulary: Step, dataset: Step) -> Step:
     """What prepared text is like, planned for the profile's first recipe (§5.1)."""
-    training = next(iter(profile.recipes.values())).training
-    plan = training.budget_tokens, training.micro_batches, training.seed
+    on_ray = next(iter(profile.recipes.values())).training
+    plan = on_ray.budget_tokens, on_ray.micro_batches, on_ray.seed
     return REPORT(label, corpus, vocabulary, dataset, profile.data, *plan)
 
 
@@ -72,16 +73,16 @@ def evaluated(
     """What is measured of a training (§6.1), on the test sets or on one other `split`, as steps of the DAG."""
     name = f"{text.pair} {model}"
     splits = ([split],) if split else ()
-    checkpoint = AVERAGE(f"average {name}", training, averaging)
+    checkpoint = AVERAGE(f"average {name}", on_ray, averaging)
     hypotheses = DECODE(f"decode {name}", checkpoint, text.corpus, decoding, *splits)
     steps: dict[str, Any] = {  # a step stands for what it will give
         "corpus": text.corpus,
-        "run": training,
+        "run": on_ray,
         "checkpoint": checkpoint,
         "hypotheses": hypotheses,
         "scores": SCORE(f"score {name}", hypotheses, text.corpus, *splits),
         "perplexity": PERPLEXITY(f"perplexity {name}", checkpoint, text.dataset),
-        "cost": COST(f"cost {name}", training),
+        "cost": COST(f"cost {name}", on_ray),
         "word_by_word": word_by_word,
     }
     return MeasuredInputs(text.pair, model, text.data, split=split, **steps)

@@ -15,8 +15,8 @@ import torch
 import torch.distributed as dist
 
 from pipeline.corpora.synthetic.lengths import LENGTHS, write_dataset
-from pipeline.training_loop import Training
-from pipeline.worker_group import WorkerGroup
+from pipeline.training.loop import Training
+from pipeline.training.worker_group import WorkerGroup
 from workflows.benchmark_training import SIZES
 from workflows.contenders import Workload
 

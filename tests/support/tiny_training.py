@@ -13,8 +13,8 @@ import torch.distributed as dist
 from model.config import OptimizerConfig, TransformerConfig
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import EncodedDataset
-from pipeline.training_loop import run
-from pipeline.worker_group import WorkerGroup
+from pipeline.training.loop import run
+from pipeline.training.worker_group import WorkerGroup
 
 PIECES = 800
 TINY = TrainingSettings(

@@ -1,4 +1,4 @@
-"""pipeline.training: the stage on a Ray cluster, end to end."""
+"""pipeline.training.on_ray: the stage on a Ray cluster, end to end."""
 
 from functools import partial
 from pathlib import Path
@@ -8,7 +8,7 @@ import ray
 
 from pipeline.errors import UserError
 from pipeline.store.artifacts import Context, EncodedDataset, TrainingRun
-from pipeline.training import layout_of, train
+from pipeline.training.on_ray import layout_of, train
 from tests.support.tiny_training import TINY, kill_once, metrics, weights, with_fields
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")

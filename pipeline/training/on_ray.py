@@ -1,4 +1,4 @@
-"""Training on a Ray cluster (paper §5): a group of workers by Ray Train V2, each in `pipeline.training_loop`.
+"""Training on a Ray cluster (paper §5): a group of workers by Ray Train V2, each in `pipeline.training.loop`.
 
     run = train(Context(folder), dataset, TrainingSettings(workers=2))
 
@@ -29,8 +29,8 @@ from pipeline.errors import UserError
 from pipeline.hardware import KEEP_MEMORY
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import Context, EncodedDataset, TrainingRun
-from pipeline.training_loop import Listener, run
-from pipeline.worker_group import WorkerGroup
+from pipeline.training.loop import Listener, run
+from pipeline.training.worker_group import WorkerGroup
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from model.flops import training_flop
 from pipeline.settings import TrainingSettings
 from pipeline.text.batching import EpochPlan, plan_epoch
 from pipeline.text.encoding import EncodedSplit
-from pipeline.worker_group import WorkerGroup
+from pipeline.training.worker_group import WorkerGroup
 
 AHEAD_UPDATES = 2
 

@@ -22,16 +22,16 @@ from torch import Tensor
 from model.schedule import learning_rate
 from model.training_step import TrainingStep, compiles
 from model.transformer import Transformer
-from pipeline.checkpoints import CheckpointWriter, TrainingState, list_folders, load_newest, restore
 from pipeline.errors import UserError
 from pipeline.hardware import device_name, dtype_of, matmul_flop_s
 from pipeline.perplexity import check_vocabulary, exp, split_sums
-from pipeline.prefetching import MicroBatch, Update, Updates
-from pipeline.reduction import Reduction
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import EncodedDataset, ignore
 from pipeline.text.encoding import EncodedSplit
-from pipeline.worker_group import WorkerGroup
+from pipeline.training.checkpoints import CheckpointWriter, TrainingState, list_folders, load_newest, restore
+from pipeline.training.prefetching import MicroBatch, Update, Updates
+from pipeline.training.reduction import Reduction
+from pipeline.training.worker_group import WorkerGroup
 
 PROGRESS_S = 1.0
 Listener = Callable[[dict[str, Any]], None]

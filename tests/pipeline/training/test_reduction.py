@@ -1,4 +1,4 @@
-"""pipeline.reduction: one order of addition whatever the layout, and one curve whatever the number of workers."""
+"""pipeline.training.reduction: one order of addition whatever the layout, and one curve whatever the number of workers."""
 
 from pathlib import Path
 
@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model.config import OptimizerConfig
-from pipeline.reduction import Addition, additions
 from pipeline.store.artifacts import EncodedDataset
-from pipeline.training_loop import run
-from pipeline.worker_group import WorkerGroup
+from pipeline.training.loop import run
+from pipeline.training.reduction import Addition, additions
+from pipeline.training.worker_group import WorkerGroup
 from tests.support.tiny_training import curve, weights, with_fields
 
 LAYOUTS = (1, 2, 3, 4, 8)

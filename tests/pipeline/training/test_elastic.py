@@ -19,11 +19,11 @@ import safetensors.torch
 import torch
 from ray.cluster_utils import Cluster
 
-from pipeline.checkpoints import find_damage, list_folders
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import EncodedDataset, publish
-from pipeline.training_loop import Training
-from pipeline.worker_group import WorkerGroup
+from pipeline.training.checkpoints import find_damage, list_folders
+from pipeline.training.loop import Training
+from pipeline.training.worker_group import WorkerGroup
 from tests.support.tiny_training import PIECES
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.usefixtures("one_thread")]

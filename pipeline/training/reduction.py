@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from model.training_step import TrainingStep
-from pipeline.prefetching import MicroBatch
-from pipeline.worker_group import WorkerGroup
+from pipeline.training.prefetching import MicroBatch
+from pipeline.training.worker_group import WorkerGroup
 
 
 class Addition(NamedTuple):

@@ -1,4 +1,4 @@
-"""pipeline.checkpoints: a damaged checkpoint is noticed, another training's is refused."""
+"""pipeline.training.checkpoints: a damaged checkpoint is noticed, another training's is refused."""
 
 import json
 import logging
@@ -15,11 +15,11 @@ import torch
 
 from model.training_step import TrainingStep
 from model.transformer import Transformer
-from pipeline.checkpoints import CheckpointWriter, TrainingState, find_damage, list_folders, load_newest
 from pipeline.errors import UserError
 from pipeline.store.artifacts import EncodedDataset
-from pipeline.training_loop import run
-from pipeline.worker_group import WorkerGroup
+from pipeline.training.checkpoints import CheckpointWriter, TrainingState, find_damage, list_folders, load_newest
+from pipeline.training.loop import run
+from pipeline.training.worker_group import WorkerGroup
 from tests.support.tiny_training import TINY, curve, weights, with_fields
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -1,4 +1,4 @@
-"""pipeline.training_loop: the same curve on any layout, and nothing lost by an interruption."""
+"""pipeline.training.loop: the same curve on any layout, and nothing lost by an interruption."""
 
 import json
 import shutil
@@ -14,14 +14,14 @@ from model.config import TransformerConfig
 from model.loss import LossSums
 from model.training_step import TrainingStep
 from model.transformer import Transformer
-from pipeline.checkpoints import list_folders
 from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.text.batching import plan_epoch
 from pipeline.text.encoding import EncodedSplit
-from pipeline.training_loop import Training, cut_metrics, dropout_seed, run
-from pipeline.worker_group import WorkerGroup
+from pipeline.training.checkpoints import list_folders
+from pipeline.training.loop import Training, cut_metrics, dropout_seed, run
+from pipeline.training.worker_group import WorkerGroup
 from tests.support.tiny_training import TINY, curve, metrics, train_in_processes, with_fields
 
 pytestmark = pytest.mark.usefixtures("one_thread")
