@@ -17,9 +17,9 @@ from typing import Any
 import torch
 from pydantic import ValidationError
 
+from pipeline.evaluation.translation import Translator
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifacts import Checkpoint
-from pipeline.translation import Translator
 
 EXAMPLE = ["Two dogs run ."]
 LIBRARIES = ("numpy", "pyarrow", "pydantic", "safetensors", "sentencepiece", "torch")

@@ -68,7 +68,7 @@ class Text:
         """Both BLEU scores; nothing where there are no references."""
         if not self.references:
             return {}
-        from pipeline.scoring import score_texts
+        from pipeline.evaluation.scoring import score_texts
 
         scores = score_texts(translations, self.references, self.language)
         return {key: scores[key] for key in ("sacrebleu", "paper_bleu")}

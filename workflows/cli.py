@@ -131,7 +131,7 @@ def average(
     ] = 5,
 ) -> None:
     """The mean of the last checkpoints (paper §6.1): a model that translates."""
-    from pipeline import averaging
+    from pipeline.evaluation import averaging
     from pipeline.settings import AveragingSettings
     from workflows import stages
 
@@ -162,8 +162,8 @@ def translate(
         raise UserError(f"--n-best {n_best}: the beam finds {beam_size}; ask for fewer or set --beam-size {n_best}")
     import torch
 
+    from pipeline.evaluation.translation import Translator
     from pipeline.settings import DecodingSettings
-    from pipeline.translation import Translator
 
     settings = checked(
         DecodingSettings,
@@ -193,7 +193,7 @@ def score(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Both BLEU scores: the paper's (tokenized) and sacreBLEU (detokenized, 13a)."""
-    from pipeline.scoring import score_texts
+    from pipeline.evaluation.scoring import score_texts
     from pipeline.text.lines import read_lines
 
     hypotheses, references = list(read_lines(hyp)), list(read_lines(ref))

@@ -89,7 +89,7 @@ class Contender:
 
 
 class Ours(Contender):
-    """`pipeline.translation`, which has its own rule for batches. Raises UserError where the checkpoint is no good."""
+    """`pipeline.evaluation.translation`, which has its own rule for batches. Raises UserError where the checkpoint is no good."""
 
     BATCH_SIZES = (None,)
 
@@ -97,7 +97,7 @@ class Ours(Contender):
         super().__init__(workload, layout, dtype)
         import torch
 
-        from pipeline.translation import Translator
+        from pipeline.evaluation.translation import Translator
 
         torch.set_num_threads(layout.threads)
         settings = workload.settings.model_copy(update={"precision": dtype})
@@ -108,8 +108,8 @@ class Ours(Contender):
 
     def hypotheses(self, lines: Sequence[str], batch_size: int | None) -> "list[Hypothesis]":
         """The best output of each line at length penalty 0 in float32, as tokens."""
+        from pipeline.evaluation.translation import Translator
         from pipeline.text.segmentation import encode_lines
-        from pipeline.translation import Translator
 
         exact = self.workload.unpenalized.model_copy(update={"precision": "float32"})
         translator = Translator(self.workload.checkpoint_folder, exact, self.workload.device_name)
@@ -205,7 +205,7 @@ class MarianGenerate(Contender):
         import torch
         import transformers
 
-        from pipeline.translation import load_model
+        from pipeline.evaluation.translation import load_model
         from workflows.peer_models import Marian, copy_weights
 
         torch.set_num_threads(layout.threads)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.costs import PAPER_SUSTAINED_FLOP_S
+from pipeline.evaluation.costs import PAPER_SUSTAINED_FLOP_S
 from workflows import paper
 from workflows.measured import Measured
 from workflows.view import duration

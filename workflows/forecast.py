@@ -21,7 +21,7 @@ from model.flops import training_flop
 from pipeline.corpora import embedded, files, multi30k, wmt14
 from pipeline.corpora.amount import Amount
 from pipeline.corpora.synthetic.lengths import LENGTHS, draw_lengths
-from pipeline.costs import sustained_flop_s
+from pipeline.evaluation.costs import sustained_flop_s
 from pipeline.settings import Settings, TrainingSettings
 from pipeline.text.batching import by_length, cut
 from pipeline.text.segmentation import id_type

@@ -4,7 +4,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.costs import sustained_flop_s
+from pipeline.evaluation.costs import sustained_flop_s
 from workflows.beneath import columns
 from workflows.forecast import Forecast, TextForecast, TrainingForecast
 from workflows.forecast_hardware import CPU_WIDEST

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from pipeline.costs import Cost
-from pipeline.scoring import read_references
+from pipeline.evaluation.costs import Cost
+from pipeline.evaluation.scoring import read_references
 from pipeline.store.artifacts import MANIFEST, Artifact, Checkpoint, Corpus, Hypotheses, Scores, TrainingRun
 from pipeline.text.lines import read_lines
 

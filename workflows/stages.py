@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline import averaging, costs, decoding, perplexity, scoring
 from pipeline.corpora import embedded, files, multi30k, wmt14
+from pipeline.evaluation import averaging, costs, decoding, perplexity, scoring
 from pipeline.settings import AveragingSettings, DecodingSettings, Settings
 from pipeline.store.artifacts import Checkpoint, Corpus, EncodedDataset, Hypotheses, Scores, TrainingRun, Vocabulary
 from pipeline.text import cleaning, encoding, vocabulary

@@ -14,7 +14,7 @@ from pipeline.text.lines import lines_of
 from workflows.command import INTERRUPTED
 
 if TYPE_CHECKING:
-    from pipeline.translation import Translation, Translator  # imports torch, which --help can do without
+    from pipeline.evaluation.translation import Translation, Translator  # imports torch, which --help can do without
 
 CHUNK_LINES = 2000
 """Lines of standard input translated together: enough to batch by length, few enough to stream."""

@@ -23,8 +23,8 @@ from model.schedule import learning_rate
 from model.training_step import TrainingStep, compiles
 from model.transformer import Transformer
 from pipeline.errors import UserError
+from pipeline.evaluation.perplexity import check_vocabulary, exp, split_sums
 from pipeline.hardware import device_name, dtype_of, matmul_flop_s
-from pipeline.perplexity import check_vocabulary, exp, split_sums
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import EncodedDataset, ignore
 from pipeline.text.encoding import EncodedSplit

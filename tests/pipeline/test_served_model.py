@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from pipeline.evaluation.translation import Translator
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifacts import MANIFEST, Checkpoint
 from pipeline.tracking import Tracker
-from pipeline.translation import Translator
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
 
 STARTS_S = 60.0

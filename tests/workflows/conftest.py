@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from model.config import TransformerConfig
-from pipeline import costs, scoring
+from pipeline.evaluation import costs, scoring
 from pipeline.settings import DecodingSettings, TrainingSettings
 from pipeline.store.artifacts import Artifact, Checkpoint, Context, Corpus, Hypotheses, TrainingRun
 from pipeline.text.lines import write_lines

@@ -15,11 +15,11 @@ from torch.nn.utils.rnn import pad_sequence
 from model.config import OptimizerConfig
 from model.training_step import TrainingStep
 from pipeline.errors import UserError
+from pipeline.evaluation.translation import Translator, load_model
 from pipeline.settings import DecodingSettings
 from pipeline.text.lines import write_lines
 from pipeline.text.segmentation import encode_lines
 from pipeline.text.vocabulary import load
-from pipeline.translation import Translator, load_model
 from tests.support.process_tree import interrupted, wait_for_end
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
 from workflows import benchmark_decoding
@@ -94,7 +94,7 @@ def test_ours_alone_without_other_libraries(model: Path, tmp_path: Path) -> None
     ("package", "make"), [("", Ours), ("ctranslate2", CTranslate2), ("transformers", MarianGenerate)]
 )
 def test_contenders_translate_the_same(model: Path, tmp_path: Path, package: str, make: type[Contender]) -> None:
-    """Each gives the lines in order and what `pipeline.translation` gives, in batches of any size, tokens counted."""
+    """Each gives the lines in order and what `pipeline.evaluation.translation` gives, in batches of any size, tokens counted."""
     if package:
         pytest.importorskip(package)
     contender = make(workload(model, tmp_path), Layout(1, 1), "float32")

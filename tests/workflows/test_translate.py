@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from pipeline.evaluation.translation import Translator
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifacts import Checkpoint
-from pipeline.translation import Translator
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
 
 FAST = DecodingSettings(beam_size=3, max_extra_tokens=3)

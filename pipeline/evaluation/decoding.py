@@ -18,10 +18,10 @@ import torch
 from ray.exceptions import RayTaskError
 
 from pipeline.errors import UserError
+from pipeline.evaluation.translation import Translation, Translator
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifacts import Checkpoint, Context, Corpus, Hypotheses
 from pipeline.text.lines import read_lines, write_lines
-from pipeline.translation import Translation, Translator
 
 logger = logging.getLogger(__name__)
 

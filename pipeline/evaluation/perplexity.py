@@ -13,10 +13,10 @@ from model.loss import smoothed_cross_entropy
 from model.training_step import shift_right
 from model.transformer import Transformer
 from pipeline.errors import UserError
+from pipeline.evaluation.translation import load_model
 from pipeline.store.artifacts import Artifact, Checkpoint, Context, EncodedDataset
 from pipeline.text.batching import by_length, cut
 from pipeline.text.encoding import EncodedSplit
-from pipeline.translation import load_model
 
 BATCH_TOKENS = 4096
 """Of one forward pass, on either side; has no part in the result but for rounding."""

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import ray
 
-from pipeline import decoding
 from pipeline.errors import UserError
+from pipeline.evaluation import decoding
+from pipeline.evaluation.translation import Translator
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifacts import Checkpoint, Context, Corpus
 from pipeline.text.lines import read_lines
-from pipeline.translation import Translator
 from tests.support.tiny_checkpoint import SENTENCES
 
 FAST = DecodingSettings(max_extra_tokens=5)

@@ -1,4 +1,4 @@
-"""pipeline.perplexity: exp of the plain NLL of the dev split."""
+"""pipeline.evaluation.perplexity: exp of the plain NLL of the dev split."""
 
 import math
 import shutil
@@ -12,10 +12,10 @@ from torch.nn import functional as F
 from model.config import PAD_ID
 from model.training_step import shift_right
 from pipeline.errors import UserError
-from pipeline.perplexity import exp, measure, split_sums
+from pipeline.evaluation.perplexity import exp, measure, split_sums
+from pipeline.evaluation.translation import load_model
 from pipeline.store.artifacts import Checkpoint, Context, EncodedDataset
 from pipeline.text.encoding import EncodedSplit
-from pipeline.translation import load_model
 from tests.support.tiny_training import TINY, metrics
 
 

@@ -9,9 +9,16 @@ from pathlib import Path
 import pytest
 from sacrebleu.metrics import BLEU
 
-from pipeline import scoring
 from pipeline.errors import UserError
-from pipeline.scoring import ascii_punctuation, moses_tokens, paper_bleu, paper_tokens, sacre_bleu, split_compounds
+from pipeline.evaluation import scoring
+from pipeline.evaluation.scoring import (
+    ascii_punctuation,
+    moses_tokens,
+    paper_bleu,
+    paper_tokens,
+    sacre_bleu,
+    split_compounds,
+)
 from pipeline.store.artifacts import Context, Corpus, Hypotheses
 from pipeline.text.lines import read_lines, write_lines
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.costs import count, sustained_flop_s
 from pipeline.errors import UserError
+from pipeline.evaluation.costs import count, sustained_flop_s
 from pipeline.store.artifacts import Context, TrainingRun
 
 RUN = {

@@ -1,4 +1,4 @@
-"""pipeline.averaging: which checkpoints are averaged, and what comes out."""
+"""pipeline.evaluation.averaging: which checkpoints are averaged, and what comes out."""
 
 import shutil
 from pathlib import Path
@@ -7,11 +7,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from pipeline.averaging import average
 from pipeline.errors import UserError
+from pipeline.evaluation.averaging import average
+from pipeline.evaluation.translation import load_model
 from pipeline.settings import AveragingSettings
 from pipeline.store.artifacts import Context, EncodedDataset, TrainingRun
-from pipeline.translation import load_model
 from tests.support.tiny_training import weights
 
 

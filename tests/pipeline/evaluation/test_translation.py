@@ -14,10 +14,10 @@ from model.config import END_ID
 from model.incremental import IncrementalDecoder
 from model.search import beam_search, penalty
 from pipeline.errors import UserError
+from pipeline.evaluation.translation import DECODED_PER_SOURCE_TOKEN, LONGEST_TOKENS, Translation, Translator, batches
 from pipeline.settings import DecodingSettings, VocabularySettings
 from pipeline.store.artifacts import Checkpoint, Context, Corpus
 from pipeline.text import vocabulary
-from pipeline.translation import DECODED_PER_SOURCE_TOKEN, LONGEST_TOKENS, Translation, Translator, batches
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint
 
 FAST = DecodingSettings(max_extra_tokens=5)
