@@ -249,7 +249,7 @@ class Tracker:
             self._client.log_text(self._model_runs[fingerprint], text, name)
 
     def translator(self, fingerprint: str, checkpoint: Checkpoint) -> None:
-        """What a training has come to, as a model that `mlflow models serve` takes (pipeline.served_model).
+        """What a training has come to, as a model that `mlflow models serve` takes (pipeline.export.mlflow_model).
 
         It is kept once an experiment; further runs of the same training refer to it.
         """
@@ -270,7 +270,7 @@ class Tracker:
         """MLflow's id of a new model. Its own `log_model` writes to the server of the process and tries the model."""
         from mlflow.models import Model
 
-        from pipeline.served_model import save
+        from pipeline.export.mlflow_model import save
 
         logging.getLogger("mlflow.pyfunc").setLevel(logging.WARNING)  # it tells of each step
         name = re.sub(r"[/:.%\"']", "-", name)  # which MLflow refuses

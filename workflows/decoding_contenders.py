@@ -130,7 +130,7 @@ class CTranslate2(Contender):
 
         try:
             if not workload.exported_folder.exists():
-                from pipeline.exporting import export_ctranslate2
+                from pipeline.export.ctranslate2 import export_ctranslate2
 
                 export_ctranslate2(workload.checkpoint_folder, workload.exported_folder)
             self.translator = ctranslate2.Translator(
@@ -153,7 +153,7 @@ class CTranslate2(Contender):
 
         What our search never produces and CTranslate2 may is forbidden here.
         """
-        from pipeline.exporting import SAME_SEARCH
+        from pipeline.export.ctranslate2 import SAME_SEARCH
 
         outputs = self._search(lines, batch_size, **SAME_SEARCH)
         return [self.vocabulary.piece_to_id(pieces) for pieces in outputs]

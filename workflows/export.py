@@ -29,7 +29,7 @@ def ctranslate2(
     out: Annotated[Path, typer.Option("--out", help="Folder to make.")],
 ) -> None:
     """A folder that ctranslate2.Translator loads, with the vocabulary; prints Python that translates with it."""
-    from pipeline.exporting import export_ctranslate2
+    from pipeline.export.ctranslate2 import export_ctranslate2
 
     checkpoint = made_by("average", model, "model.safetensors")
 

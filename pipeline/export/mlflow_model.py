@@ -70,7 +70,7 @@ def save(folder: Path, checkpoint: Checkpoint, description: Any) -> None:
         ParamSpec("max_extra_tokens", "long", defaults.max_extra_tokens),
     ]
     lines = Schema([ColSpec("string")])
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     pyfunc.save_model(
         folder,
         loader_module=__name__,

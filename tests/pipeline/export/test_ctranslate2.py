@@ -13,7 +13,7 @@ from model.config import BEGIN_ID, END_ID, PAD_ID, TransformerConfig
 from model.search import beam_search
 from model.transformer import Transformer
 from pipeline.errors import UserError
-from pipeline.exporting import SAME_SEARCH, SINUSOID_POSITIONS, export_ctranslate2
+from pipeline.export.ctranslate2 import SAME_SEARCH, SINUSOID_POSITIONS, export_ctranslate2
 from pipeline.text import vocabulary
 from pipeline.training.checkpoints import write_weights
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus

@@ -1,0 +1,1 @@
+"""Trained models for other software: CTranslate2 and MLflow."""
