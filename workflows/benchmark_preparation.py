@@ -3,7 +3,7 @@
 aiayn bench prepare                        # 200 000 pairs
 aiayn bench prepare --pairs 4500000        # as many as WMT14's English-German
 
-The text is `pipeline.corpora.synthetic.text`'s, of WMT14's lengths, alphabets and noise. Timed are the stages of profile
+The text is from `pipeline.corpora.synthetic`, of WMT14's lengths, alphabets and noise. Timed are the stages of profile
 `wmt14` as a workflow runs them: read, clean, vocabulary, encode. Then, on one core, the plan of an epoch, and the
 reading of a training's updates beside the speed at which a GPU would consume them.
 """

@@ -60,9 +60,9 @@ def prepare(
 ) -> None:
     """Text to token ids: makes OUT/text, OUT/corpus (cleaned), OUT/vocabulary, OUT/dataset and OUT/report."""
     from workflows import stages
-    from workflows.dag import Step
-    from workflows.runner import run
-    from workflows.view import view
+    from workflows.engine.dag import Step
+    from workflows.engine.progress import view
+    from workflows.engine.runner import run
 
     chosen = load_profile(profile, data=data, files=[files] if files else [], config=config, overrides=overrides or [])
     pair = pair or next(iter(chosen.corpora))
@@ -103,9 +103,9 @@ def train(
 ) -> None:
     """Token ids to checkpoints (paper §5). Interrupted, the same command goes on from the newest checkpoint."""
     from workflows import stages
-    from workflows.dag import Step
-    from workflows.runner import run
-    from workflows.view import view
+    from workflows.engine.dag import Step
+    from workflows.engine.progress import view
+    from workflows.engine.runner import run
 
     folder = made_by("prepare", dataset, "dataset.json")
     encoded = EncodedDataset(folder)

@@ -1,7 +1,8 @@
 """The paper's numbers, and the only module of this project in which figures are typed in.
 
 "Attention Is All You Need", Vaswani et al. 2017, arXiv 1706.03762 v5; section marks are the paper's. The sustained
-rates of footnote 5 stand in `pipeline.evaluation.costs`, whose formula needs them. All else that is printed comes from a file.
+rates of footnote 5 stand in `pipeline.evaluation.costs`, whose formula needs them. All else that is printed comes from
+a file.
 """
 
 from collections.abc import Mapping

@@ -14,12 +14,13 @@ from pipeline.errors import UserError
 from pipeline.store.artifacts import Corpus, Shard
 from pipeline.text.lines import read_lines
 from pipeline.text.vocabulary import load
-from workflows import runner, stages
+from workflows import stages
 from workflows.contender_processes import ContenderProcess
-from workflows.dag import Step, in_order
+from workflows.engine import runner
+from workflows.engine.dag import Step, in_order
+from workflows.engine.events import Watcher
 from workflows.one_core import OneCore
 from workflows.profiles import WMT14
-from workflows.watching import Watcher
 
 PAIR = "en-de"
 PAIRS_A_FILE = 250_000

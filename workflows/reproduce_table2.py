@@ -20,7 +20,9 @@ from pipeline.tracking import Tracker, default_uri, ui_command
 from workflows import stages, table2
 from workflows.command import console, help_text, run_app
 from workflows.corpus_report import CorpusReport
-from workflows.dag import Stage, Step, substitute
+from workflows.engine.dag import Stage, Step, substitute
+from workflows.engine.progress import print_plan, view
+from workflows.engine.runner import run
 from workflows.forecast import Planned, forecast
 from workflows.forecast_hardware import find, only_with_plan
 from workflows.forecast_text import render
@@ -37,10 +39,8 @@ from workflows.options import (
     StoreOption,
 )
 from workflows.profiles import Profile, load_profile
-from workflows.runner import run
 from workflows.tabulating import tabulate
 from workflows.tracked import TrackedModel, send_corpus_report, send_curves, send_results, tracked
-from workflows.view import print_plan, view
 
 TABULATE = Stage("tabulating.tabulate", tabulate, table2.Table, follows_source=True)
 

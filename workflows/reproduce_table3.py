@@ -24,11 +24,13 @@ from pipeline.tracking import Status, Tracker, default_uri, ui_command
 from workflows import parameter_counts, stages, table3
 from workflows.command import console, help_text, run_app
 from workflows.corpus_report import CorpusReport
-from workflows.dag import Stage, substitute, to_run
+from workflows.engine.dag import Stage, substitute, to_run
+from workflows.engine.grid import Trial, Unfinished, asha, run_grid
+from workflows.engine.progress import print_plan, view
+from workflows.engine.runner import cluster, run
 from workflows.forecast import Planned, forecast
 from workflows.forecast_hardware import find, only_with_plan
 from workflows.forecast_text import render
-from workflows.grid import Trial, Unfinished, asha, run_grid
 from workflows.measured import Measured, MeasuredInputs
 from workflows.options import (
     AddressOption,
@@ -43,13 +45,11 @@ from workflows.options import (
 )
 from workflows.paper import VARIATIONS
 from workflows.profiles import load_profile
-from workflows.runner import cluster, run
 from workflows.table3 import SPLIT, RowInputs
 from workflows.table3_text import render_terminal
 from workflows.tabulating import tabulate_rows
 from workflows.tracked import TrackedModel, send_corpus_report, send_curves, send_results, tracked
 from workflows.variations import Row, chosen, rows
-from workflows.view import print_plan, view
 
 TABULATE = Stage("tabulating.tabulate_rows", tabulate_rows, table3.Table, follows_source=True)
 LAST_CHECKPOINT = AveragingSettings(last=1)

@@ -8,9 +8,9 @@ from pipeline.evaluation import averaging, costs, decoding, perplexity, scoring
 from pipeline.settings import AveragingSettings, DecodingSettings, Settings
 from pipeline.store.artifacts import Checkpoint, Corpus, EncodedDataset, Hypotheses, Scores, TrainingRun, Vocabulary
 from pipeline.text import cleaning, encoding, vocabulary
-from pipeline.training.on_ray import on_ray
+from pipeline.training import on_ray
 from workflows.corpus_report import CorpusReport, report_corpus
-from workflows.dag import Stage, Step
+from workflows.engine.dag import Stage, Step
 from workflows.measured import MeasuredInputs
 from workflows.profiles import Profile
 

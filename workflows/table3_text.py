@@ -16,9 +16,9 @@ from rich.table import Table
 from rich.text import Text
 
 from workflows import beneath
+from workflows.engine.progress import duration
 from workflows.paper import group
 from workflows.table3 import KINDS, Correlation, Figure, Kind, Ordering, Row, Table3
-from workflows.view import duration
 
 Block = Literal["perplexity", "bleu", "parameters", "time"]
 """Columns that stay together."""

@@ -10,9 +10,9 @@ from pipeline.store.artifacts import Artifact, TrainingRun
 from pipeline.tracking import Tracker
 from workflows.corpus_report import CorpusReport
 from workflows.corpus_text import metrics
-from workflows.dag import Step
+from workflows.engine.dag import Step
+from workflows.engine.events import Watcher
 from workflows.measured import Measured, read_metrics
-from workflows.watching import Watcher
 
 
 @dataclass(frozen=True)

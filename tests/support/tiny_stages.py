@@ -13,9 +13,9 @@ from ray.util.placement_group import placement_group
 from pipeline.errors import UserError
 from pipeline.settings import Settings, layout
 from pipeline.store.artifacts import Artifact, Context
-from workflows.dag import Stage, Step
-from workflows.runner import cluster, run
-from workflows.watching import Watcher
+from workflows.engine.dag import Stage, Step
+from workflows.engine.events import Watcher
+from workflows.engine.runner import cluster, run
 
 
 class Words(Artifact):

@@ -94,7 +94,7 @@ def test_ours_alone_without_other_libraries(model: Path, tmp_path: Path) -> None
     ("package", "make"), [("", Ours), ("ctranslate2", CTranslate2), ("transformers", MarianGenerate)]
 )
 def test_contenders_translate_the_same(model: Path, tmp_path: Path, package: str, make: type[Contender]) -> None:
-    """Each gives the lines in order and what `pipeline.evaluation.translation` gives, in batches of any size, tokens counted."""
+    """Each gives the lines in order and what `evaluation.translation` gives, in batches of any size, tokens counted."""
     if package:
         pytest.importorskip(package)
     contender = make(workload(model, tmp_path), Layout(1, 1), "float32")

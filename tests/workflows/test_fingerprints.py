@@ -9,7 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from workflows import stages
-from workflows.dag import Step, in_order
+from workflows.engine.dag import Step, in_order
 from workflows.profiles import PROFILES
 from workflows.reproduce_table2 import cells_of
 from workflows.reproduce_table3 import trials_of

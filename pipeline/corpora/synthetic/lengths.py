@@ -88,7 +88,7 @@ def draw_ids(lengths: NDArray[np.int64], vocabulary_size: int, random: np.random
 
 
 def write_dataset(folder: Path, lengths: PairLengths, vocabulary_size: int, seed: int = 1) -> EncodedDataset:
-    """An encoded dataset with splits train and dev, as `pipeline.text.encoding` writes it, but without `joint.model`."""
+    """An encoded dataset with splits train and dev, as `pipeline.text.encoding` writes it, without `joint.model`."""
     dataset, random, splits = EncodedDataset(folder), np.random.default_rng(seed), {}
     for split, pairs, limit in (("train", lengths.pairs, MAX_TOKENS), ("dev", DEV_PAIRS, None)):
         (folder / split).mkdir(parents=True)

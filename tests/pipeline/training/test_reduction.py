@@ -1,4 +1,4 @@
-"""pipeline.training.reduction: one order of addition whatever the layout, and one curve whatever the number of workers."""
+"""training.reduction: one order of addition whatever the layout, and one curve whatever the number of workers."""
 
 from pathlib import Path
 

@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.store.artifacts import Artifact
-from workflows.dag import Step, in_order, to_run
-from workflows.watching import Watcher
+from workflows.engine.dag import Step, in_order, to_run
+from workflows.engine.events import Watcher
 
 PLAIN_PROGRESS_S = 15.0
 """Without a terminal, a stage's progress is told this often."""

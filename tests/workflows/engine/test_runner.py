@@ -27,10 +27,11 @@ from tests.support.tiny_stages import (
     outlive_actor,
     write,
 )
-from workflows import runner, stages
-from workflows.dag import Stage, Step, in_order
+from workflows import stages
+from workflows.engine import runner
+from workflows.engine.dag import Stage, Step, in_order
+from workflows.engine.events import Watcher
 from workflows.profiles import load_profile
-from workflows.watching import Watcher
 
 WRITE, JOIN = Stage("tiny_stages.write", write, Words), Stage("tiny_stages.join", join, Words)
 
@@ -159,9 +160,9 @@ def test_whatever_is_damaged_is_named_and_made_again(tmp_path: Path, caplog: pyt
             damage(step.folder(tmp_path) / name)
         caplog.clear()
         watcher = Log()
-        with caplog.at_level(logging.WARNING, "workflows.runner"):
+        with caplog.at_level(logging.WARNING, "workflows.engine.runner"):
             runner.run([text.dataset], tmp_path, [watcher])
-        told = [record.getMessage() for record in caplog.records if record.name == "workflows.runner"]
+        told = [record.getMessage() for record in caplog.records if record.name == "workflows.engine.runner"]
         for line, step, name in zip(told, in_order([text.dataset]), names, strict=True):
             assert line.startswith(f"{step.folder(tmp_path)} is damaged ({name} ")
             assert line.endswith(f": {step.label} is made again")

@@ -9,7 +9,7 @@ from ray.actor import ActorHandle
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pipeline.store.artifacts import Artifact
-from workflows.dag import Step
+from workflows.engine.dag import Step
 
 
 class Watcher:

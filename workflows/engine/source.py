@@ -9,7 +9,7 @@ SUFFIXES = {".py", ".j2"}
 
 
 @cache
-def source_sha256(root: Path = Path(__file__).parents[1]) -> str:
+def source_sha256(root: Path = Path(__file__).parents[2]) -> str:
     """Hexadecimal sha256 over names and contents of the project's modules and templates, as this process found them."""
     digest = hashlib.sha256()
     for path in sorted(path for package in PACKAGES for path in (root / package).rglob("*") if path.suffix in SUFFIXES):

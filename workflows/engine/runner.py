@@ -28,8 +28,8 @@ from pipeline.errors import UserError
 from pipeline.memory import forget_peak_memory, peak_memory_bytes
 from pipeline.store.artifacts import Artifact, Context, publish
 from pipeline.store.locks import Lock, wait_for
-from workflows.dag import Step, substitute, to_run
-from workflows.watching import Poster, Relay, Watcher
+from workflows.engine.dag import Step, substitute, to_run
+from workflows.engine.events import Poster, Relay, Watcher
 
 logger = logging.getLogger(__name__)
 

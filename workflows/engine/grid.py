@@ -31,9 +31,9 @@ from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import making_folder
 from pipeline.store.locks import Lock
 from pipeline.training.on_ray import layout_of
-from workflows.dag import Step, to_run
-from workflows.runner import missing_steps, submitted, working
-from workflows.watching import Relay, Watcher
+from workflows.engine.dag import Step, to_run
+from workflows.engine.events import Relay, Watcher
+from workflows.engine.runner import missing_steps, submitted, working
 
 RETRIES = 2
 """Of a trial, after Ray Train has given up on its workers; what a user must mend is never tried again."""

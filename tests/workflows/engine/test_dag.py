@@ -8,7 +8,7 @@ import pytest
 from pipeline.errors import UserError
 from pipeline.store.artifacts import Artifact, publish
 from tests.support.tiny_stages import Pair, Words, WriteSettings, join, write
-from workflows.dag import Stage, Step, in_order, to_run
+from workflows.engine.dag import Stage, Step, in_order, to_run
 
 WRITE, JOIN = Stage("tiny_stages.write", write, Words), Stage("tiny_stages.join", join, Words)
 

@@ -8,9 +8,9 @@ from rich.console import Console
 
 from pipeline.store.artifacts import Corpus
 from tests.support.tiny_stages import Words, WriteSettings, write
-from workflows import view
-from workflows.dag import Stage
-from workflows.view import LiveView, PlainView, duration
+from workflows.engine import progress
+from workflows.engine.dag import Stage
+from workflows.engine.progress import LiveView, PlainView, duration
 
 STEP = Stage("tiny_stages.write", write, Words)("train en-de base", WriteSettings(text="a"))
 PROGRESS = {"done": 50, "total": 200, "unit": "updates", "tokens_s": 5120.4, "loss": 2.314}
@@ -37,10 +37,10 @@ def corpus(tmp_path: Path) -> Corpus:
 
 def test_elsewhere_than_on_a_terminal_one_line_an_event(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     """Start, progress with rate and loss, dev perplexity, the outcome: each on its own line, without control codes."""
-    monkeypatch.setattr(view, "PLAIN_PROGRESS_S", 0.0)
+    monkeypatch.setattr(progress, "PLAIN_PROGRESS_S", 0.0)
     file = io.StringIO()
     console = Console(file=file, width=120)
-    assert isinstance(view.view(console), PlainView)
+    assert isinstance(progress.view(console), PlainView)
     _told(PlainView(console), corpus)
     text = file.getvalue()
     assert "\x1b" not in text
@@ -55,7 +55,7 @@ def test_on_a_terminal_a_table_that_is_redrawn(corpus: Corpus) -> None:
     """The running stage has a bar, its rate and the time left; at the end it is ticked off."""
     file = io.StringIO()
     console = Console(file=file, width=120, force_terminal=True, legacy_windows=False)
-    assert isinstance(view.view(console), LiveView)
+    assert isinstance(progress.view(console), LiveView)
     _told(LiveView(console), corpus)
     text = file.getvalue()
     assert "50/200 updates" in text

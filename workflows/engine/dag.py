@@ -18,7 +18,7 @@ from typing import Any
 from pipeline.errors import UserError
 from pipeline.settings import Settings
 from pipeline.store.artifacts import Artifact
-from workflows.source import source_sha256
+from workflows.engine.source import source_sha256
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.tiny_stages import Words, WriteSettings, write
-from workflows import dag, reproduce_table2, reproduce_table3
-from workflows.dag import Stage
-from workflows.source import PACKAGES, source_sha256
+from workflows import reproduce_table2, reproduce_table3
+from workflows.engine import dag
+from workflows.engine.dag import Stage
+from workflows.engine.source import PACKAGES, source_sha256
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture

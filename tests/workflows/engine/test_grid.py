@@ -11,13 +11,13 @@ import pytest
 
 from pipeline.store.artifacts import TrainingRun
 from workflows import stages
-from workflows.dag import Step
-from workflows.grid import Trial, _tunes_own, asha, run_grid
+from workflows.engine.dag import Step
+from workflows.engine.events import Watcher
+from workflows.engine.grid import Trial, _tunes_own, asha, run_grid
+from workflows.engine.runner import run
 from workflows.profiles import load_profile
 from workflows.reproduce_table3 import trials_of
-from workflows.runner import run
 from workflows.variations import Row, varied
-from workflows.watching import Watcher
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
 

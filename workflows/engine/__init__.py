@@ -1,0 +1,1 @@
+"""The workflow engine: stages and steps, their execution on Ray, and what is shown meanwhile."""
