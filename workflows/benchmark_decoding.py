@@ -37,7 +37,7 @@ from pipeline.settings import DecodingSettings
 from pipeline.store.artifacts import Checkpoint
 from pipeline.text.lines import read_lines, read_pairs
 from workflows.benchmarks import find_device, is_installed, one_of, watched
-from workflows.command import console, made_by, run_app
+from workflows.console.command import console, made_by, run_app
 from workflows.contender_processes import ContenderProcess, Running
 from workflows.decoding_contenders import Contender, CTranslate2, Layout, MarianGenerate, Ours, Workload
 from workflows.decoding_rates import CTRANSLATE2, MARIAN, OURS, Rates, Round, figures, print_table

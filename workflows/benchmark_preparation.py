@@ -17,7 +17,7 @@ import typer
 from rich.table import Table
 
 from workflows.benchmarks import watched
-from workflows.command import console, run_app
+from workflows.console.command import console, run_app
 from workflows.profiles import WMT14
 
 

@@ -29,7 +29,7 @@ import typer
 from model.config import BASE, BIG, TransformerConfig
 from pipeline.errors import UserError
 from workflows.benchmarks import find_device, is_installed, one_of, watched
-from workflows.command import console, run_app
+from workflows.console.command import console, run_app
 from workflows.contender_processes import ContenderProcess, Running
 from workflows.training_rates import IN_RAY, MARIAN, OURS, SAVING, TORCH, Rates, figures, print_table
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from rich.console import Console
 
 from pipeline.errors import UserError
-from workflows.command import INTERRUPTED
+from workflows.console.command import INTERRUPTED
 
 
 def is_installed(package: str) -> bool:

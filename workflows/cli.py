@@ -21,8 +21,8 @@ import typer
 from pipeline.errors import UserError
 from pipeline.store.artifacts import Context, EncodedDataset, TrainingRun, publish
 from workflows import bench, export
-from workflows.command import console, help_text, made_by, run_app
-from workflows.options import AddressOption, ConfigOption, DataOption, ProfileOption, SetOption
+from workflows.console.command import console, help_text, made_by, run_app
+from workflows.console.options import AddressOption, ConfigOption, DataOption, ProfileOption, SetOption
 from workflows.profiles import Profile, Recipe, checked, load_profile
 from workflows.translate import N_BEST_LINE, TranslationWriter, translate_stream, translate_typed
 

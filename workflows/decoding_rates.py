@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from rich.table import Table
 
 from workflows.benchmarks import ratio
-from workflows.command import console
+from workflows.console.command import console
 from workflows.decoding_contenders import Layout, Output
 
 OURS, CTRANSLATE2, MARIAN = "aiayn", "CTranslate2", "MarianMT"

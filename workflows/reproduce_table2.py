@@ -18,16 +18,8 @@ from pipeline.errors import UserError
 from pipeline.store.artifacts import TrainingRun
 from pipeline.tracking import Tracker, default_uri, ui_command
 from workflows import stages, table2
-from workflows.command import console, help_text, run_app
-from workflows.corpus_report import CorpusReport
-from workflows.engine.dag import Stage, Step, substitute
-from workflows.engine.progress import print_plan, view
-from workflows.engine.runner import run
-from workflows.forecast import Planned, forecast
-from workflows.forecast_hardware import find, only_with_plan
-from workflows.forecast_text import render
-from workflows.measured import Measured, MeasuredInputs
-from workflows.options import (
+from workflows.console.command import console, help_text, run_app
+from workflows.console.options import (
     AddressOption,
     ConfigOption,
     DataOption,
@@ -38,6 +30,14 @@ from workflows.options import (
     SetOption,
     StoreOption,
 )
+from workflows.corpus_report import CorpusReport
+from workflows.engine.dag import Stage, Step, substitute
+from workflows.engine.progress import print_plan, view
+from workflows.engine.runner import run
+from workflows.forecast import Planned, forecast
+from workflows.forecast_hardware import find, only_with_plan
+from workflows.forecast_text import render
+from workflows.measured import Measured, MeasuredInputs
 from workflows.profiles import Profile, load_profile
 from workflows.tabulating import tabulate
 from workflows.tracked import TrackedModel, send_corpus_report, send_curves, send_results, tracked

@@ -22,17 +22,8 @@ from pipeline.settings import AveragingSettings, DecodingSettings, TrainingSetti
 from pipeline.store.artifacts import TrainingRun
 from pipeline.tracking import Status, Tracker, default_uri, ui_command
 from workflows import parameter_counts, stages, table3
-from workflows.command import console, help_text, run_app
-from workflows.corpus_report import CorpusReport
-from workflows.engine.dag import Stage, substitute, to_run
-from workflows.engine.grid import Trial, Unfinished, asha, run_grid
-from workflows.engine.progress import print_plan, view
-from workflows.engine.runner import cluster, run
-from workflows.forecast import Planned, forecast
-from workflows.forecast_hardware import find, only_with_plan
-from workflows.forecast_text import render
-from workflows.measured import Measured, MeasuredInputs
-from workflows.options import (
+from workflows.console.command import console, help_text, run_app
+from workflows.console.options import (
     AddressOption,
     ConfigOption,
     DataOption,
@@ -43,6 +34,15 @@ from workflows.options import (
     SetOption,
     StoreOption,
 )
+from workflows.corpus_report import CorpusReport
+from workflows.engine.dag import Stage, substitute, to_run
+from workflows.engine.grid import Trial, Unfinished, asha, run_grid
+from workflows.engine.progress import print_plan, view
+from workflows.engine.runner import cluster, run
+from workflows.forecast import Planned, forecast
+from workflows.forecast_hardware import find, only_with_plan
+from workflows.forecast_text import render
+from workflows.measured import Measured, MeasuredInputs
 from workflows.paper import VARIATIONS
 from workflows.profiles import load_profile
 from workflows.table3 import SPLIT, RowInputs

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from workflows.benchmarks import ratio
-from workflows.command import console
+from workflows.console.command import console
 
 if TYPE_CHECKING:  # it imports torch
     from workflows.contenders import Round

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from pipeline.text.lines import lines_of
-from workflows.command import INTERRUPTED
+from workflows.console.command import INTERRUPTED
 
 if TYPE_CHECKING:
     from pipeline.evaluation.translation import Translation, Translator  # imports torch, which --help can do without

@@ -16,7 +16,7 @@ from pipeline.corpora.synthetic.lengths import LENGTHS, draw_lengths
 from pipeline.settings import TrainingSettings
 from pipeline.text.batching import plan_epoch
 from workflows import reproduce_table2, reproduce_table3
-from workflows.command import run_app
+from workflows.console.command import run_app
 from workflows.forecast import Forecast, Planned, forecast, update_flop
 from workflows.forecast_hardware import GPUS, Hardware, find
 from workflows.forecast_text import UNKNOWN, render

@@ -10,7 +10,7 @@ import torch
 from model.config import BASE, BIG
 from model.transformer import Transformer
 from workflows import parameter_counts, reproduce_table3
-from workflows.command import run_app
+from workflows.console.command import run_app
 from workflows.paper import TABLE_3, Variation, group
 
 BY_NAME = {row.name: row for row in TABLE_3}
