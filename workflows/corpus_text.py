@@ -5,7 +5,7 @@ from math import floor, log10
 
 from pipeline.text.cleaning import REASONS as CLEANING_REASONS
 from pipeline.text.corpus_statistics import TOO_MANY_TOKENS, Collection, CorpusStatistics, Lengths
-from workflows.differences import rounded
+from workflows.tables.differences import rounded
 
 REASONS = dict(
     zip(

@@ -27,8 +27,8 @@ from pipeline.text.batching import by_length, cut
 from pipeline.text.segmentation import id_type
 from workflows import paper
 from workflows.forecast_hardware import Hardware
-from workflows.parameter_counts import count
 from workflows.profiles import Profile
+from workflows.tables.parameter_counts import count
 
 FLOAT32_BYTES = 4
 OFFSETS_BYTES = 8

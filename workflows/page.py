@@ -9,11 +9,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from pipeline.text.corpus_statistics import CorpusStatistics
 from workflows import paper
 from workflows.corpus_text import REASONS, facts, percent, rows, title
-from workflows.differences import DECODING_NAMES, OPTIMIZER_NAMES, rounded
 from workflows.drawing import Point
 from workflows.engine.progress import duration
-from workflows.measured import Measured
 from workflows.plot_corpus import plots
+from workflows.tables.differences import DECODING_NAMES, OPTIMIZER_NAMES, rounded
+from workflows.tables.measurements import Measured
 
 Against = Literal["updates", "minutes"]
 AGAINST: dict[Against, Callable[[Mapping[str, Any]], float]] = {

@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 
 from pipeline.text.corpus_statistics import CorpusStatistics
 from workflows.corpus_text import REASONS, kept, title
-from workflows.differences import rounded
 from workflows.drawing import COLORS, drawing
+from workflows.tables.differences import rounded
 
 LONGEST_SHOWN = "0.999"
 """Quantile of the lengths up to which they are drawn; the few beyond would squeeze the others."""

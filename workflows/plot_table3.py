@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from workflows.drawing import COLORS, INK, Point, drawing
-from workflows.table3 import KINDS, Kind, Table3
+from workflows.tables.table3 import KINDS, Kind, Table3
 
 TITLES: dict[Kind, str] = {"perplexity": "perplexity (less is better)", "bleu": "BLEU (more is better)"}
 MARKER_PT = 5.0

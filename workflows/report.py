@@ -7,9 +7,9 @@ from markupsafe import Markup
 from pipeline.text.corpus_statistics import CorpusStatistics
 from workflows import page
 from workflows.drawing import COLORS, Curve, curves
-from workflows.measured import Measured
 from workflows.page import AGAINST, Against, learning_curve
-from workflows.table2 import FOOTNOTES, NOT_RUN, Table2
+from workflows.tables.measurements import Measured
+from workflows.tables.table2 import FOOTNOTES, NOT_RUN, Table2
 
 
 def _drawings(cells: Sequence[Measured], colors: dict[str, str]) -> list[Markup]:

@@ -11,13 +11,13 @@ from model.config import BASE
 from pipeline.text.corpus_statistics import CorpusStatistics
 from workflows import page
 from workflows.drawing import COLORS, INK, Curve, curves
-from workflows.measured import Measured
 from workflows.page import learning_curve
 from workflows.paper import SYMBOLS, Experiment, group, symbols
 from workflows.plot_table3 import OTHER, SAME, agrees, deltas, plots
-from workflows.table2 import flop_text
-from workflows.table3 import KINDS, Row, Table3
-from workflows.table3_text import ANSWERS, COLUMNS, KIND_NAMES, ORDER, Column, correlation_text
+from workflows.tables.measurements import Measured
+from workflows.tables.table2 import flop_text
+from workflows.tables.table3 import KINDS, Row, Table3
+from workflows.tables.table3_text import ANSWERS, COLUMNS, KIND_NAMES, ORDER, Column, correlation_text
 
 GROUPS = {
     "A": "A: number of heads",

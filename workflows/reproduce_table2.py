@@ -17,7 +17,7 @@ import typer
 from pipeline.errors import UserError
 from pipeline.store.artifacts import TrainingRun
 from pipeline.tracking import Tracker, default_uri, ui_command
-from workflows import stages, table2
+from workflows import stages
 from workflows.console.command import console, help_text, run_app
 from workflows.console.options import (
     AddressOption,
@@ -37,8 +37,9 @@ from workflows.engine.runner import run
 from workflows.forecast import Planned, forecast
 from workflows.forecast_hardware import find, only_with_plan
 from workflows.forecast_text import render
-from workflows.measured import Measured, MeasuredInputs
 from workflows.profiles import Profile, load_profile
+from workflows.tables import table2
+from workflows.tables.measurements import Measured, MeasuredInputs
 from workflows.tabulating import tabulate
 from workflows.tracked import TrackedModel, send_corpus_report, send_curves, send_results, tracked
 

@@ -21,7 +21,7 @@ from pipeline.errors import UserError
 from pipeline.settings import AveragingSettings, DecodingSettings, TrainingSettings
 from pipeline.store.artifacts import TrainingRun
 from pipeline.tracking import Status, Tracker, default_uri, ui_command
-from workflows import parameter_counts, stages, table3
+from workflows import stages
 from workflows.console.command import console, help_text, run_app
 from workflows.console.options import (
     AddressOption,
@@ -42,14 +42,15 @@ from workflows.engine.runner import cluster, run
 from workflows.forecast import Planned, forecast
 from workflows.forecast_hardware import find, only_with_plan
 from workflows.forecast_text import render
-from workflows.measured import Measured, MeasuredInputs
 from workflows.paper import VARIATIONS
 from workflows.profiles import load_profile
-from workflows.table3 import SPLIT, RowInputs
-from workflows.table3_text import render_terminal
+from workflows.tables import parameter_counts, table3
+from workflows.tables.measurements import Measured, MeasuredInputs
+from workflows.tables.table3 import SPLIT, RowInputs
+from workflows.tables.table3_rows import Row, chosen, rows
+from workflows.tables.table3_text import render_terminal
 from workflows.tabulating import tabulate_rows
 from workflows.tracked import TrackedModel, send_corpus_report, send_curves, send_results, tracked
-from workflows.variations import Row, chosen, rows
 
 TABULATE = Stage("tabulating.tabulate_rows", tabulate_rows, table3.Table, follows_source=True)
 LAST_CHECKPOINT = AveragingSettings(last=1)

@@ -11,8 +11,8 @@ from pipeline.text import cleaning, encoding, vocabulary
 from pipeline.training import on_ray
 from workflows.corpus_report import CorpusReport, report_corpus
 from workflows.engine.dag import Stage, Step
-from workflows.measured import MeasuredInputs
 from workflows.profiles import Profile
+from workflows.tables.measurements import MeasuredInputs
 
 GENERATE = Stage("embedded.generate", embedded.generate, Corpus, version=2, cpus=0)
 READ_MULTI30K = Stage("multi30k.read", multi30k.read, Corpus, version=2, cpus=0)

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 from pipeline.store.artifacts import Context
-from workflows import report, report_table3, table3, table3_text
+from workflows import report, report_table3
 from workflows.corpus_report import CorpusReport
-from workflows.measured import Measured, MeasuredInputs
-from workflows.table2 import Table, compute, render_markdown, to_json
+from workflows.tables import table3, table3_text
+from workflows.tables.measurements import Measured, MeasuredInputs
+from workflows.tables.table2 import Table, compute, render_markdown, to_json
 
 
 def tabulate(context: Context, cells: list[MeasuredInputs], reports: Sequence[CorpusReport] = ()) -> Table:

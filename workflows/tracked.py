@@ -12,7 +12,7 @@ from workflows.corpus_report import CorpusReport
 from workflows.corpus_text import metrics
 from workflows.engine.dag import Step
 from workflows.engine.events import Watcher
-from workflows.measured import Measured, read_metrics
+from workflows.tables.measurements import Measured, read_metrics
 
 
 @dataclass(frozen=True)

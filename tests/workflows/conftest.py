@@ -13,9 +13,9 @@ from pipeline.evaluation import costs, scoring
 from pipeline.settings import DecodingSettings, TrainingSettings
 from pipeline.store.artifacts import Artifact, Checkpoint, Context, Corpus, Hypotheses, TrainingRun
 from pipeline.text.lines import write_lines
-from workflows.measured import MeasuredInputs
 from workflows.paper import TABLE_3
-from workflows.table3 import RowInputs
+from workflows.tables.measurements import MeasuredInputs
+from workflows.tables.table3 import RowInputs
 
 ENGLISH = ["The old house stands on the hill.", "A well-known man reads <b>two</b> books.", "She sleeps & dreams."]
 GERMAN = [

@@ -17,10 +17,11 @@ from tests.support.html_reader import (
 )
 from tests.support.tiny_statistics import STATISTICS, collection
 from tests.support.tiny_text import prepare_text
-from workflows import report, table2
+from workflows import report
 from workflows.corpus_report import CorpusReport, report_corpus
 from workflows.corpus_text import facts, metrics, percent, rows, summary
 from workflows.plot_corpus import plots
+from workflows.tables import table2
 
 
 def test_figures_and_drawings_of_real_text(data: Path, tmp_path: Path) -> None:

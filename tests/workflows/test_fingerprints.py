@@ -13,7 +13,7 @@ from workflows.engine.dag import Step, in_order
 from workflows.profiles import PROFILES
 from workflows.reproduce_table2 import cells_of
 from workflows.reproduce_table3 import trials_of
-from workflows.variations import rows
+from workflows.tables.table3_rows import rows
 
 PINNED = Path(__file__).with_name("fingerprints.json")
 

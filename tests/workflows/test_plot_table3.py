@@ -9,7 +9,7 @@ import pytest
 from tests.support.html_reader import Reader
 from workflows import paper
 from workflows.plot_table3 import OTHER, SAME, agrees, deltas, plots
-from workflows.table3 import Figure, Kind, Printed, Row, Table3, Trained
+from workflows.tables.table3 import Figure, Kind, Printed, Row, Table3, Trained
 
 Pair = tuple[float, float]
 

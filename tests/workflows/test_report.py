@@ -12,7 +12,7 @@ from tests.support.html_reader import (
     assert_drawings_do_not_share_names,
     drawings,
 )
-from workflows.measured import MeasuredInputs
+from workflows.tables.measurements import MeasuredInputs
 from workflows.tabulating import tabulate
 
 

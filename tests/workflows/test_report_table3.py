@@ -14,9 +14,10 @@ from tests.support.html_reader import (
     assert_drawings_do_not_share_names,
     drawings,
 )
-from workflows import report_table3, table3
-from workflows.measured import MeasuredInputs
-from workflows.table3 import RowInputs
+from workflows import report_table3
+from workflows.tables import table3
+from workflows.tables.measurements import MeasuredInputs
+from workflows.tables.table3 import RowInputs
 
 Cell = Callable[..., MeasuredInputs]
 RIGHT = [

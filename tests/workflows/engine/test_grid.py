@@ -17,7 +17,7 @@ from workflows.engine.grid import Trial, _tunes_own, asha, run_grid
 from workflows.engine.runner import run
 from workflows.profiles import load_profile
 from workflows.reproduce_table3 import trials_of
-from workflows.variations import Row, varied
+from workflows.tables.table3_rows import Row, varied
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
 

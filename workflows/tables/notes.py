@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from workflows.differences import Difference
+from workflows.tables.differences import Difference
 
 
 def render_terminal(

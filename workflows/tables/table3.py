@@ -18,8 +18,8 @@ from scipy.stats import spearmanr
 from model.config import BASE
 from pipeline.store.artifacts import Artifact
 from workflows import paper
-from workflows.differences import Difference, differences, reading_notes
-from workflows.measured import Measured, MeasuredInputs
+from workflows.tables.differences import Difference, differences, reading_notes
+from workflows.tables.measurements import Measured, MeasuredInputs
 
 Kind = Literal["perplexity", "bleu"]
 KINDS: tuple[Kind, ...] = ("perplexity", "bleu")

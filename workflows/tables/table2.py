@@ -17,9 +17,10 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from pipeline.store.artifacts import Artifact
-from workflows import beneath, paper
-from workflows.differences import Difference, differences, notes
-from workflows.measured import Measured
+from workflows import paper
+from workflows.tables import notes
+from workflows.tables.differences import Difference, differences, notes
+from workflows.tables.measurements import Measured
 
 MEASURED_NAMES = {"base": "Transformer (base)", "big": "Transformer (big)"}
 NOT_RUN = "not run"
@@ -153,7 +154,7 @@ def render_terminal(table: Table2, width: int) -> RenderableType:
     if names_width + 8 * n_columns > width:
         halves = [slice(0, n_columns // 2), slice(n_columns // 2, n_columns)]
     grids = [part for half in halves for part in (_grid(table, half), "")]
-    return Group(*grids, beneath.render_terminal(table.differences, table.notes, FOOTNOTES))
+    return Group(*grids, notes.render_terminal(table.differences, table.notes, FOOTNOTES))
 
 
 def _grid(table: Table2, columns: slice) -> RichTable:
@@ -181,10 +182,10 @@ def _grid(table: Table2, columns: slice) -> RichTable:
 
 def render_markdown(table: Table2) -> str:
     """The table and what stands beneath it, as a Markdown document."""
-    lines = ["# Table 2", "", beneath.markdown_row(["model", *(f"{pair} {kind}" for pair, kind in table.columns)])]
+    lines = ["# Table 2", "", notes.markdown_row(["model", *(f"{pair} {kind}" for pair, kind in table.columns)])]
     lines.append("|---|" + "---:|" * len(table.columns))
     for origin, suffix in (("paper", ""), ("measured", ", measured")):
         for row in (row for row in table.rows if row.origin == origin):
-            lines.append(beneath.markdown_row([row.name + suffix, *row.texts()]))
-    lines += ["", "Costs in FLOP.", *beneath.render_markdown(table.differences, table.notes, FOOTNOTES)]
+            lines.append(notes.markdown_row([row.name + suffix, *row.texts()]))
+    lines += ["", "Costs in FLOP.", *notes.render_markdown(table.differences, table.notes, FOOTNOTES)]
     return "\n".join(lines) + "\n"

@@ -6,10 +6,10 @@ import pytest
 
 from model.config import BASE
 from pipeline.errors import UserError
-from workflows import variations
 from workflows.paper import TABLE_3
 from workflows.profiles import EMBEDDED, MULTI30K, Grid, Profile, load_profile
-from workflows.variations import Row, rows
+from workflows.tables import table3_rows
+from workflows.tables.table3_rows import Row, rows
 
 NAMES = [variation.name for variation in TABLE_3]
 
@@ -129,8 +129,8 @@ def test_the_grid_has_the_profile_s_vocabulary() -> None:
 
 def test_rows_are_chosen_by_name_or_letter() -> None:
     """In the table's order, each once; "b" and "C9" name nothing."""
-    assert variations.chosen([*NAMES, "F1"], "big, F,B,B1,E") == ["B1", "B2", "E", "big", "F1"]
-    assert variations.chosen(NAMES, None) == NAMES
+    assert table3_rows.chosen([*NAMES, "F1"], "big, F,B,B1,E") == ["B1", "B2", "E", "big", "F1"]
+    assert table3_rows.chosen(NAMES, None) == NAMES
     for asked in ("b", "C9", "A,,B", "", "F"):
         with pytest.raises(UserError, match="there is no such row in Table 3; choose from base, A, A1"):
-            variations.chosen(NAMES, asked)
+            table3_rows.chosen(NAMES, asked)

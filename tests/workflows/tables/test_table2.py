@@ -9,9 +9,10 @@ from rich.console import Console
 
 from pipeline.errors import UserError
 from pipeline.store.artifacts import Context
-from workflows import paper, table2
-from workflows.measured import Measured, MeasuredInputs
-from workflows.table2 import Table2
+from workflows import paper
+from workflows.tables import table2
+from workflows.tables.measurements import Measured, MeasuredInputs
+from workflows.tables.table2 import Table2
 from workflows.tabulating import tabulate
 
 Cell = Callable[..., MeasuredInputs]

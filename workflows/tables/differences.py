@@ -7,7 +7,7 @@ from typing import Any
 from pipeline.evaluation.costs import PAPER_SUSTAINED_FLOP_S
 from workflows import paper
 from workflows.engine.progress import duration
-from workflows.measured import Measured
+from workflows.tables.measurements import Measured
 
 OPTIMIZER_NAMES = {
     "beta_1": "β1",

@@ -9,9 +9,10 @@ import torch
 
 from model.config import BASE, BIG
 from model.transformer import Transformer
-from workflows import parameter_counts, reproduce_table3
+from workflows import reproduce_table3
 from workflows.console.command import run_app
 from workflows.paper import TABLE_3, Variation, group
+from workflows.tables import parameter_counts
 
 BY_NAME = {row.name: row for row in TABLE_3}
 PRINTED_ORDER = "base A1 A2 A3 A4 B1 B2 C1 C2 C3 C4 C5 C6 C7 D1 D2 D3 D4 E big"

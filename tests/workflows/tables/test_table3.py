@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from model.config import TransformerConfig
-from workflows import paper, table3
-from workflows.measured import MeasuredInputs
-from workflows.table3 import Figure, Ordering, Row, RowInputs, Table3
+from workflows import paper
+from workflows.tables import table3
+from workflows.tables.measurements import MeasuredInputs
+from workflows.tables.table3 import Figure, Ordering, Row, RowInputs, Table3
 
 TrainedRow = Callable[..., RowInputs]
 

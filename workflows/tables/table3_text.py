@@ -15,10 +15,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from workflows import beneath
 from workflows.engine.progress import duration
 from workflows.paper import group
-from workflows.table3 import KINDS, Correlation, Figure, Kind, Ordering, Row, Table3
+from workflows.tables import notes
+from workflows.tables.table3 import KINDS, Correlation, Figure, Kind, Ordering, Row, Table3
 
 Block = Literal["perplexity", "bleu", "parameters", "time"]
 """Columns that stay together."""
@@ -119,11 +119,11 @@ def render_terminal(table: Table3, width: int) -> RenderableType:
         shown += [Text(correlation_text(table.correlations)), ""]
     if table.orderings:
         symbols = [text for kind in KINDS for text in (f"{SYMBOLS[kind]}\npaper", "\nhere")]
-        orderings = beneath.columns("said in §6.2", ORDER, *symbols)
+        orderings = notes.columns("said in §6.2", ORDER, *symbols)
         for ordering in table.orderings:
             orderings.add_row(*map(Text, _ordering_texts(ordering)))
         shown += [orderings, ""]
-    return Group(*shown, beneath.render_terminal(table.differences, table.notes))
+    return Group(*shown, notes.render_terminal(table.differences, table.notes))
 
 
 def _widest(texts: Iterable[str]) -> int:
@@ -178,16 +178,16 @@ def render_markdown(table: Table3) -> str:
     """The table and what stands beneath it, as a Markdown document."""
     columns = [column for block in COLUMNS.values() for column in block]
     headings = ["row", "change here", "change in the paper", *(column.heading for column in columns)]
-    lines = ["# Table 3", "", beneath.markdown_row(headings), "|---|---|---|" + "---:|" * len(columns)]
+    lines = ["# Table 3", "", notes.markdown_row(headings), "|---|---|---|" + "---:|" * len(columns)]
     for row in table.rows:
         printed = row.printed.change if row.printed else ""
-        lines.append(beneath.markdown_row([row.name, row.change, printed, *(column.text(row) for column in columns)]))
+        lines.append(notes.markdown_row([row.name, row.change, printed, *(column.text(row) for column in columns)]))
     lines += ["", "Parameters in millions."]
     if table.correlations:
         lines += ["", correlation_text(table.correlations)]
     if table.orderings:
         holds = [f"holds for {KIND_NAMES[kind]}, {origin}" for kind in KINDS for origin in ("paper", "here")]
         lines += ["", "## What the paper reads from it", ""]
-        lines += [beneath.markdown_row(["said in §6.2", ORDER, *holds]), "|---|---|" + "---|" * len(holds)]
-        lines += [beneath.markdown_row(_ordering_texts(ordering)) for ordering in table.orderings]
-    return "\n".join([*lines, *beneath.render_markdown(table.differences, table.notes)]) + "\n"
+        lines += [notes.markdown_row(["said in §6.2", ORDER, *holds]), "|---|---|" + "---|" * len(holds)]
+        lines += [notes.markdown_row(_ordering_texts(ordering)) for ordering in table.orderings]
+    return "\n".join([*lines, *notes.render_markdown(table.differences, table.notes)]) + "\n"

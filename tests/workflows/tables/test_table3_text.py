@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from workflows import paper, table3, table3_text
+from workflows import paper
 from workflows.profiles import EMBEDDED
-from workflows.table3 import Figure, RowInputs, Table3
-from workflows.variations import rows as rows_of
+from workflows.tables import table3, table3_text
+from workflows.tables.table3 import Figure, RowInputs, Table3
+from workflows.tables.table3_rows import rows as rows_of
 
 TrainedRow = Callable[..., RowInputs]
 NAMES = [variation.name for variation in paper.TABLE_3]
