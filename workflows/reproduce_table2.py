@@ -30,7 +30,6 @@ from workflows.console.options import (
     SetOption,
     StoreOption,
 )
-from workflows.corpus_report import CorpusReport
 from workflows.engine.dag import Stage, Step, substitute
 from workflows.engine.progress import print_plan, view
 from workflows.engine.runner import run
@@ -38,9 +37,10 @@ from workflows.forecast import Planned, forecast
 from workflows.forecast_hardware import find, only_with_plan
 from workflows.forecast_text import render
 from workflows.profiles import Profile, load_profile
+from workflows.reports.corpus import CorpusReport
+from workflows.reports.publish import tabulate
 from workflows.tables import table2
 from workflows.tables.measurements import Measured, MeasuredInputs
-from workflows.tabulating import tabulate
 from workflows.tracked import TrackedModel, send_corpus_report, send_curves, send_results, tracked
 
 TABULATE = Stage("tabulating.tabulate", tabulate, table2.Table, follows_source=True)

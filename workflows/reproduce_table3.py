@@ -34,7 +34,6 @@ from workflows.console.options import (
     SetOption,
     StoreOption,
 )
-from workflows.corpus_report import CorpusReport
 from workflows.engine.dag import Stage, substitute, to_run
 from workflows.engine.grid import Trial, Unfinished, asha, run_grid
 from workflows.engine.progress import print_plan, view
@@ -44,12 +43,13 @@ from workflows.forecast_hardware import find, only_with_plan
 from workflows.forecast_text import render
 from workflows.paper import VARIATIONS
 from workflows.profiles import load_profile
+from workflows.reports.corpus import CorpusReport
+from workflows.reports.publish import tabulate_rows
 from workflows.tables import parameter_counts, table3
 from workflows.tables.measurements import Measured, MeasuredInputs
 from workflows.tables.table3 import SPLIT, RowInputs
 from workflows.tables.table3_rows import Row, chosen, rows
 from workflows.tables.table3_text import render_terminal
-from workflows.tabulating import tabulate_rows
 from workflows.tracked import TrackedModel, send_corpus_report, send_curves, send_results, tracked
 
 TABULATE = Stage("tabulating.tabulate_rows", tabulate_rows, table3.Table, follows_source=True)

@@ -9,9 +9,9 @@ from pipeline.settings import AveragingSettings, DecodingSettings, Settings
 from pipeline.store.artifacts import Checkpoint, Corpus, EncodedDataset, Hypotheses, Scores, TrainingRun, Vocabulary
 from pipeline.text import cleaning, encoding, vocabulary
 from pipeline.training import on_ray
-from workflows.corpus_report import CorpusReport, report_corpus
 from workflows.engine.dag import Stage, Step
 from workflows.profiles import Profile
+from workflows.reports.corpus import CorpusReport, report_corpus
 from workflows.tables.measurements import MeasuredInputs
 
 GENERATE = Stage("embedded.generate", embedded.generate, Corpus, version=2, cpus=0)

@@ -8,10 +8,10 @@ from typing import Any
 
 from pipeline.store.artifacts import Artifact, TrainingRun
 from pipeline.tracking import Tracker
-from workflows.corpus_report import CorpusReport
-from workflows.corpus_text import metrics
 from workflows.engine.dag import Step
 from workflows.engine.events import Watcher
+from workflows.reports.corpus import CorpusReport
+from workflows.reports.corpus_text import metrics
 from workflows.tables.measurements import Measured, read_metrics
 
 

@@ -10,10 +10,10 @@ from rich.console import Console
 from pipeline.errors import UserError
 from pipeline.store.artifacts import Context
 from workflows import paper
+from workflows.reports.publish import tabulate
 from workflows.tables import table2
 from workflows.tables.measurements import Measured, MeasuredInputs
 from workflows.tables.table2 import Table2
-from workflows.tabulating import tabulate
 
 Cell = Callable[..., MeasuredInputs]
 

@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 
 from pipeline.store.artifacts import Artifact, Context, Corpus, EncodedDataset, Vocabulary
 from pipeline.text.corpus_statistics import CorpusStatistics, measure
-from workflows import corpus_text
+from workflows.reports import corpus_text
 
 
 class CorpusReport(Artifact):
@@ -39,8 +39,8 @@ def report_corpus(
 
     Raises UserError where a file is missing or damaged.
     """
-    from workflows.drawing import standalone  # matplotlib takes a while, and who only builds the DAG needs it not
-    from workflows.plot_corpus import plots
+    from workflows.reports.corpus_plot import plots
+    from workflows.reports.svg import standalone  # matplotlib takes a while, and who only builds the DAG needs it not
 
     plan = {"budget_tokens": budget_tokens, "micro_batches": micro_batches, "seed": seed}
     statistics = measure(data, corpus, vocabulary, dataset, **plan)

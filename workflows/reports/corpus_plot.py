@@ -7,8 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pipeline.text.corpus_statistics import CorpusStatistics
-from workflows.corpus_text import REASONS, kept, title
-from workflows.drawing import COLORS, drawing
+from workflows.reports.corpus_text import REASONS, kept, title
+from workflows.reports.svg import COLORS, drawing
 from workflows.tables.differences import rounded
 
 LONGEST_SHOWN = "0.999"

@@ -12,8 +12,8 @@ from tests.support.html_reader import (
     assert_drawings_do_not_share_names,
     drawings,
 )
+from workflows.reports.publish import tabulate
 from workflows.tables.measurements import MeasuredInputs
-from workflows.tabulating import tabulate
 
 
 @pytest.fixture

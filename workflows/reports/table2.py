@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from pipeline.text.corpus_statistics import CorpusStatistics
-from workflows import page
-from workflows.drawing import COLORS, Curve, curves
-from workflows.page import AGAINST, Against, learning_curve
+from workflows.reports import page
+from workflows.reports.page import AGAINST, Against, learning_curve
+from workflows.reports.svg import COLORS, Curve, curves
 from workflows.tables.measurements import Measured
 from workflows.tables.table2 import FOOTNOTES, NOT_RUN, Table2
 

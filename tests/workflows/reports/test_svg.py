@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 from matplotlib.axes import Axes
 
 from tests.support.html_reader import Reader
-from workflows.drawing import COLORS, INK, Curve, curves, drawing, standalone
+from workflows.reports.svg import COLORS, INK, Curve, curves, drawing, standalone
 
 FALLING = [(10.0, 90.0), (20.0, 9.0), (30.0, 6.0), (40.0, 5.0)]
 

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from workflows.drawing import COLORS, INK, Point, drawing
+from workflows.reports.svg import COLORS, INK, Point, drawing
 from workflows.tables.table3 import KINDS, Kind, Table3
 
 TITLES: dict[Kind, str] = {"perplexity": "perplexity (less is better)", "bleu": "BLEU (more is better)"}

@@ -8,10 +8,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from pipeline.text.corpus_statistics import CorpusStatistics
 from workflows import paper
-from workflows.corpus_text import REASONS, facts, percent, rows, title
-from workflows.drawing import Point
 from workflows.engine.progress import duration
-from workflows.plot_corpus import plots
+from workflows.reports.corpus_plot import plots
+from workflows.reports.corpus_text import REASONS, facts, percent, rows, title
+from workflows.reports.svg import Point
 from workflows.tables.differences import DECODING_NAMES, OPTIMIZER_NAMES, rounded
 from workflows.tables.measurements import Measured
 

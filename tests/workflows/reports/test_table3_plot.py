@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.html_reader import Reader
 from workflows import paper
-from workflows.plot_table3 import OTHER, SAME, agrees, deltas, plots
+from workflows.reports.table3_plot import OTHER, SAME, agrees, deltas, plots
 from workflows.tables.table3 import Figure, Kind, Printed, Row, Table3, Trained
 
 Pair = tuple[float, float]
