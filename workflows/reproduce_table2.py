@@ -16,7 +16,6 @@ import typer
 
 from pipeline.errors import UserError
 from pipeline.store.artifacts import TrainingRun
-from pipeline.tracking import Tracker, default_uri, ui_command
 from workflows import stages
 from workflows.console.command import console, help_text, run_app
 from workflows.console.options import (
@@ -41,7 +40,8 @@ from workflows.reports.corpus import CorpusReport
 from workflows.reports.publish import tabulate
 from workflows.tables import table2
 from workflows.tables.measurements import Measured, MeasuredInputs
-from workflows.tracked import TrackedModel, send_corpus_report, send_curves, send_results, tracked
+from workflows.tracking.curves import TrackedModel, send_corpus_report, send_curves, send_results, tracked
+from workflows.tracking.tracker import Tracker, default_uri, ui_command
 
 TABULATE = Stage("tabulating.tabulate", tabulate, table2.Table, follows_source=True)
 

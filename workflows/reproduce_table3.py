@@ -20,7 +20,6 @@ from model.config import BASE
 from pipeline.errors import UserError
 from pipeline.settings import AveragingSettings, DecodingSettings, TrainingSettings
 from pipeline.store.artifacts import TrainingRun
-from pipeline.tracking import Status, Tracker, default_uri, ui_command
 from workflows import stages
 from workflows.console.command import console, help_text, run_app
 from workflows.console.options import (
@@ -50,7 +49,8 @@ from workflows.tables.measurements import Measured, MeasuredInputs
 from workflows.tables.table3 import SPLIT, RowInputs
 from workflows.tables.table3_rows import Row, chosen, rows
 from workflows.tables.table3_text import render_terminal
-from workflows.tracked import TrackedModel, send_corpus_report, send_curves, send_results, tracked
+from workflows.tracking.curves import TrackedModel, send_corpus_report, send_curves, send_results, tracked
+from workflows.tracking.tracker import Status, Tracker, default_uri, ui_command
 
 TABULATE = Stage("tabulating.tabulate_rows", tabulate_rows, table3.Table, follows_source=True)
 LAST_CHECKPOINT = AveragingSettings(last=1)

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from mlflow.tracking import MlflowClient
 
-from pipeline.tracking import default_uri
 from workflows import reproduce_table2
 from workflows.profiles import load_profile
+from workflows.tracking.tracker import default_uri
 
 TINY = [
     "corpora.en-de.train_pairs=600",

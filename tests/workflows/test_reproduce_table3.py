@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from mlflow.tracking import MlflowClient
 
-from pipeline.tracking import default_uri
 from workflows import reproduce_table3
+from workflows.tracking.tracker import default_uri
 
 CONFIG = """
 corpora.en-de = {train_pairs = 600, dev_pairs = 20, test_pairs = 20}

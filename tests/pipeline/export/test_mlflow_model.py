@@ -19,8 +19,8 @@ import pytest
 from pipeline.evaluation.translation import Translator
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifacts import MANIFEST, Checkpoint
-from pipeline.tracking import Tracker
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
+from workflows.tracking.tracker import Tracker
 
 STARTS_S = 60.0
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import UserError
-from pipeline.tracking import Tracker, default_uri, flatten, ui_command
+from workflows.tracking.tracker import Tracker, default_uri, flatten, ui_command
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +154,7 @@ def test_two_commands_open_a_new_store_at_once(tmp_path: Path, monkeypatch: pyte
     """After one that was killed while it made the tables: both find the same runs, each made once."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     script = (
-        "import sys; from pathlib import Path; from pipeline.tracking import Tracker, default_uri\n"
+        "import sys; from pathlib import Path; from workflows.tracking.tracker import Tracker, default_uri\n"
         "runs = Path(sys.argv[1]); tracker = Tracker(default_uri(runs), 'table2', runs)\n"
         "print(tracker.workflow('w', 'workflow', {}), tracker.model('t', 'training', {}))\n"
         "tracker.metrics('t', {'loss': 1.0}, 1); tracker.end()"

@@ -1,4 +1,4 @@
-"""Tells MLflow of a workflow while it runs and when it is done (pipeline.tracking does the writing)."""
+"""Tells MLflow of a workflow while it runs and when it is done (workflows.tracking.tracker does the writing)."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -7,12 +7,12 @@ from datetime import datetime
 from typing import Any
 
 from pipeline.store.artifacts import Artifact, TrainingRun
-from pipeline.tracking import Tracker
 from workflows.engine.dag import Step
 from workflows.engine.events import Watcher
 from workflows.reports.corpus import CorpusReport
 from workflows.reports.corpus_text import metrics
 from workflows.tables.measurements import Measured, read_metrics
+from workflows.tracking.tracker import Tracker
 
 
 @dataclass(frozen=True)

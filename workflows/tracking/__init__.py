@@ -1,0 +1,1 @@
+"""MLflow: experiments, runs, curves and models."""
