@@ -19,7 +19,7 @@ from pipeline.text.batching import plan_epoch
 from pipeline.text.encoding import EncodedSplit
 from pipeline.training.prefetching import Updates
 from pipeline.training.worker_group import WorkerGroup
-from workflows.forecast_hardware import GPUS, Hardware
+from workflows.forecast.hardware import GPUS, Hardware
 
 DRAWN_PAIRS = 1_000_000
 """At one time."""

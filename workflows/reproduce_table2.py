@@ -32,9 +32,9 @@ from workflows.console.options import (
 from workflows.engine.dag import Stage, Step, substitute
 from workflows.engine.progress import print_plan, view
 from workflows.engine.runner import run
-from workflows.forecast import Planned, forecast
-from workflows.forecast_hardware import find, only_with_plan
-from workflows.forecast_text import render
+from workflows.forecast.estimate import Planned, forecast
+from workflows.forecast.hardware import find, only_with_plan
+from workflows.forecast.render import render
 from workflows.profiles import Profile, load_profile
 from workflows.reports.corpus import CorpusReport
 from workflows.reports.publish import tabulate

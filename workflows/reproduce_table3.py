@@ -37,9 +37,9 @@ from workflows.engine.dag import Stage, substitute, to_run
 from workflows.engine.grid import Trial, Unfinished, asha, run_grid
 from workflows.engine.progress import print_plan, view
 from workflows.engine.runner import cluster, run
-from workflows.forecast import Planned, forecast
-from workflows.forecast_hardware import find, only_with_plan
-from workflows.forecast_text import render
+from workflows.forecast.estimate import Planned, forecast
+from workflows.forecast.hardware import find, only_with_plan
+from workflows.forecast.render import render
 from workflows.paper import VARIATIONS
 from workflows.profiles import load_profile
 from workflows.reports.corpus import CorpusReport

@@ -26,7 +26,7 @@ from pipeline.settings import Settings, TrainingSettings
 from pipeline.text.batching import by_length, cut
 from pipeline.text.segmentation import id_type
 from workflows import paper
-from workflows.forecast_hardware import Hardware
+from workflows.forecast.hardware import Hardware
 from workflows.profiles import Profile
 from workflows.tables.parameter_counts import count
 

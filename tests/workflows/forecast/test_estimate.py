@@ -17,9 +17,9 @@ from pipeline.settings import TrainingSettings
 from pipeline.text.batching import plan_epoch
 from workflows import reproduce_table2, reproduce_table3
 from workflows.console.command import run_app
-from workflows.forecast import Forecast, Planned, forecast, update_flop
-from workflows.forecast_hardware import GPUS, Hardware, find
-from workflows.forecast_text import UNKNOWN, render
+from workflows.forecast.estimate import Forecast, Planned, forecast, update_flop
+from workflows.forecast.hardware import GPUS, Hardware, find
+from workflows.forecast.render import UNKNOWN, render
 from workflows.profiles import EMBEDDED, MULTI30K, WMT14, load_profile
 
 SMALL = TransformerConfig(vocabulary_size=100, n_layers=1, d_model=8, d_ff=16, n_heads=2, d_k=4, d_v=4)

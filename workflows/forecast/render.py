@@ -6,8 +6,8 @@ from rich.text import Text
 
 from pipeline.evaluation.costs import sustained_flop_s
 from workflows.engine.progress import duration
-from workflows.forecast import Forecast, TextForecast, TrainingForecast
-from workflows.forecast_hardware import CPU_WIDEST
+from workflows.forecast.estimate import Forecast, TextForecast, TrainingForecast
+from workflows.forecast.hardware import CPU_WIDEST
 from workflows.tables.notes import columns
 from workflows.tables.table2 import flop_text
 
