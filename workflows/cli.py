@@ -20,7 +20,8 @@ import typer
 
 from pipeline.errors import UserError
 from pipeline.store.artifacts import Context, EncodedDataset, TrainingRun, publish
-from workflows import bench, export
+from workflows import export
+from workflows.benchmarks.rounds import commands
 from workflows.console.command import console, help_text, made_by, run_app
 from workflows.console.options import AddressOption, ConfigOption, DataOption, ProfileOption, SetOption
 from workflows.profiles import Profile, Recipe, checked, load_profile
@@ -34,7 +35,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(export.app, name="export")
-app.add_typer(bench.app, name="bench")
+app.add_typer(commands.app, name="bench")
 
 OutOption = Annotated[Path, typer.Option("--out", help="Folder to make.")]
 

@@ -17,8 +17,8 @@ import torch.distributed as dist
 from pipeline.corpora.synthetic.lengths import LENGTHS, write_dataset
 from pipeline.training.loop import Training
 from pipeline.training.worker_group import WorkerGroup
-from workflows.benchmark_training import SIZES
-from workflows.contenders import Workload
+from workflows.benchmarks.training import SIZES
+from workflows.benchmarks.training_contenders import Workload
 
 
 def work(rank: int, workers: int, workload: Workload, updates: int, rounds: int) -> None:

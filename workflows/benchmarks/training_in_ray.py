@@ -14,7 +14,7 @@ from ray.train.torch import TorchTrainer
 from ray.util.queue import Empty, Queue
 
 from pipeline.hardware import KEEP_MEMORY
-from workflows.contenders import Contender, Ours, Round, Work, Workload
+from workflows.benchmarks.training_contenders import Contender, Ours, Round, Work, Workload
 
 LOOK_S = 1.0
 """While waiting for the worker, how often to see whether the training has failed."""

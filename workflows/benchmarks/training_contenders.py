@@ -1,7 +1,7 @@
 """The training loops that `aiayn bench train` compares: ours, torch's own Transformer, Hugging Face's MarianMT.
 
 All three take the same batches of the same plan from the same files, read ahead by the same thread. The two others are
-what a good tutorial writes: the model as the library gives it (`workflows.peer_models`), cross entropy with label
+what a good tutorial writes: the model as the library gives it (`workflows.benchmarks.peer_models`), cross entropy with label
 smoothing, Adam (fused, as ours) with the paper's schedule. They compute in float32, MarianMT also under torch.autocast
 in bfloat16.
 
@@ -31,7 +31,7 @@ from pipeline.text.encoding import EncodedSplit
 from pipeline.training.loop import Training
 from pipeline.training.prefetching import Updates
 from pipeline.training.worker_group import WorkerGroup
-from workflows.peer_models import Marian, TorchTransformer
+from workflows.benchmarks.peer_models import Marian, TorchTransformer
 
 NEVER = 10**9
 """Updates to what is not to happen while the clock runs."""

@@ -1,6 +1,6 @@
 """What one core does for a training on a large corpus: the plan of an epoch, and reading the updates it plans.
 
-For `aiayn bench prepare`, in a process of its own (`workflows.contender_processes`) that computes with one thread.
+For `aiayn bench prepare`, in a process of its own (`workflows.benchmarks.processes`) that computes with one thread.
 """
 
 import time

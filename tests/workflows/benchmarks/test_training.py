@@ -20,15 +20,15 @@ from pipeline.corpora.synthetic.lengths import LENGTHS, PairLengths, draw_length
 from pipeline.errors import UserError
 from pipeline.text.encoding import EncodedSplit
 from tests.support.process_tree import interrupted, is_alive, wait_for_end
-from workflows import benchmark_training, contenders
-from workflows.benchmark_training import SMALL, Options, Size
-from workflows.contender_in_ray import OursInRay
-from workflows.contender_processes import ContenderError, ContenderProcess
-from workflows.contenders import PlainLoop, Round, Work, Workload
-from workflows.peer_models import Marian, TorchTransformer, copy_weights
-from workflows.training_rates import IN_RAY, MARIAN, OURS, TORCH, Rates, figures
+from workflows.benchmarks.peer_models import Marian, TorchTransformer, copy_weights
+from workflows.benchmarks.processes import ContenderError, ContenderProcess
+from workflows.benchmarks.rounds import training, training_contenders
+from workflows.benchmarks.training import SMALL, Options, Size
+from workflows.benchmarks.training_contenders import PlainLoop, Round, Work, Workload
+from workflows.benchmarks.training_in_ray import OursInRay
+from workflows.benchmarks.training_rates import IN_RAY, MARIAN, OURS, TORCH, Rates, figures
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 TINY = TransformerConfig(vocabulary_size=300, n_layers=2, d_model=32, d_ff=64, n_heads=2, d_k=16, d_v=16, dropout=0.0)
 BLOCKED = """
 import sys
@@ -68,7 +68,7 @@ def test_command_without_ray_mlflow_and_transformers(tmp_path: Path) -> None:
 def test_without_peers() -> None:
     """Our loop alone: no other is started, and their ratios are null."""
     tiny = Size("tiny", TINY, "multi30k", 400, 400, 1)
-    result = benchmark_training.measure(tiny, Options(device="cpu", threads=1, rounds=1, updates=1, with_peers=False))
+    result = training.measure(tiny, Options(device="cpu", threads=1, rounds=1, updates=1, with_peers=False))
     assert [entry["name"] for entry in result["contenders"]] == ["aiayn"]
     assert (result["ratio_torch"], result["ratio_best_peer"]) == (None, None)
     assert result["tokens_s"] > 0
@@ -148,7 +148,7 @@ def test_marian_has_one_size_of_head() -> None:
 def test_loops_learn(tmp_path: Path) -> None:
     """Our loop and the plain one take the same updates, counted alike, and the plain one's weights move."""
     given = workload(tmp_path, TINY, replace(LENGTHS["multi30k"], pairs=500))
-    peer, ours = contenders.torch_float32(given), contenders.Ours(given)
+    peer, ours = training_contenders.torch_float32(given), training_contenders.Ours(given)
     before = peer.model.embedding.weight.detach().clone()  # type: ignore[union-attr, operator]
     assert peer.warm_up() == ours.warm_up() == "float32"
     assert peer.round(3).work == ours.round(3).work
@@ -235,7 +235,7 @@ def test_figures() -> None:
 def test_in_ray_the_same_updates(tmp_path: Path) -> None:
     """Workers of Ray Train take the updates that our loop takes by itself, round after round."""
     given = workload(tmp_path, TINY, replace(LENGTHS["multi30k"], pairs=500))
-    alone = contenders.Ours(given)
+    alone = training_contenders.Ours(given)
     alone.warm_up()
     with ContenderProcess(OursInRay, given) as in_ray:
         in_ray.call("warm_up")
@@ -259,7 +259,7 @@ def test_mistakes_are_one_line() -> None:
     """Names that are not offered, a GPU where there is none, and batches smaller than a sentence."""
     for options in ({"size": "huge"}, {"device": "tpu"}, {"precision": "float8"}, {"lengths": "long"}):
         with pytest.raises(UserError, match=r"choose one of"):
-            benchmark_training.train(**options)  # type: ignore[arg-type]
+            training.train(**options)  # type: ignore[arg-type]
     if not torch.cuda.is_available():
         with pytest.raises(UserError, match="no GPU"):
-            benchmark_training.measure(Size("tiny", SMALL, "multi30k", 100, 100, 1), Options(device="gpu"))
+            training.measure(Size("tiny", SMALL, "multi30k", 100, 100, 1), Options(device="gpu"))

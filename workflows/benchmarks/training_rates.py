@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from workflows.benchmarks import ratio
+from workflows.benchmarks.rounds import ratio
 from workflows.console.command import console
 
 if TYPE_CHECKING:  # it imports torch
-    from workflows.contenders import Round
+    from workflows.benchmarks.training_contenders import Round
 
 OURS, SAVING, IN_RAY = "aiayn", "aiayn with a checkpoint", "aiayn in Ray Train"
 TORCH, MARIAN = "torch.nn.Transformer", "MarianMT"

@@ -22,12 +22,20 @@ from pipeline.text.segmentation import encode_lines
 from pipeline.text.vocabulary import load
 from tests.support.process_tree import interrupted, wait_for_end
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
-from workflows import benchmark_decoding
-from workflows.benchmark_decoding import Options, Text, measure, read_text
-from workflows.decoding_contenders import Contender, CTranslate2, Layout, MarianGenerate, Ours, Output, Workload
-from workflows.decoding_rates import CTRANSLATE2, MARIAN, OURS, Rates, Round, figures, print_table
+from workflows.benchmarks.decoding import Options, Text, measure, read_text
+from workflows.benchmarks.decoding_contenders import (
+    Contender,
+    CTranslate2,
+    Layout,
+    MarianGenerate,
+    Ours,
+    Output,
+    Workload,
+)
+from workflows.benchmarks.decoding_rates import CTRANSLATE2, MARIAN, OURS, Rates, Round, figures, print_table
+from workflows.benchmarks.rounds import decoding
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 LINES = [line for line in SENTENCES if line.strip()]
 TEXT = LINES * 4
 SETTINGS = DecodingSettings()
@@ -193,7 +201,7 @@ def test_mistakes_are_one_line(model: Path, tmp_path: Path) -> None:
     ]
     for options, told in mistakes:
         with pytest.raises(UserError, match=told) as raised:
-            benchmark_decoding.decode(**{"model": model, "src": text} | options)
+            decoding.decode(**{"model": model, "src": text} | options)
         assert "\n" not in str(raised.value)
 
 

@@ -22,7 +22,7 @@ from pipeline.errors import UserError
 from pipeline.memory import peak_memory_bytes
 from pipeline.settings import DecodingSettings
 from pipeline.text.vocabulary import load
-from workflows.contender_processes import OUT_OF_MEMORY, ContenderError
+from workflows.benchmarks.processes import OUT_OF_MEMORY, ContenderError
 
 if TYPE_CHECKING:  # it imports torch
     from model.search import Hypothesis
@@ -206,7 +206,7 @@ class MarianGenerate(Contender):
         import transformers
 
         from pipeline.evaluation.translation import load_model
-        from workflows.peer_models import Marian, copy_weights
+        from workflows.benchmarks.peer_models import Marian, copy_weights
 
         torch.set_num_threads(layout.threads)
         transformers.logging.set_verbosity_error()

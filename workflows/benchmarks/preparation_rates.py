@@ -15,11 +15,11 @@ from pipeline.store.artifacts import Corpus, Shard
 from pipeline.text.lines import read_lines
 from pipeline.text.vocabulary import load
 from workflows import stages
-from workflows.contender_processes import ContenderProcess
+from workflows.benchmarks.processes import ContenderProcess
+from workflows.benchmarks.single_core import OneCore
 from workflows.engine import runner
 from workflows.engine.dag import Step, in_order
 from workflows.engine.events import Watcher
-from workflows.one_core import OneCore
 from workflows.profiles import WMT14
 
 PAIR = "en-de"

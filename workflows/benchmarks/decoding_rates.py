@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from rich.table import Table
 
-from workflows.benchmarks import ratio
+from workflows.benchmarks.decoding_contenders import Layout, Output
+from workflows.benchmarks.rounds import ratio
 from workflows.console.command import console
-from workflows.decoding_contenders import Layout, Output
 
 OURS, CTRANSLATE2, MARIAN = "aiayn", "CTranslate2", "MarianMT"
 

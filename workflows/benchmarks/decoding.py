@@ -1,9 +1,9 @@
 """Benchmark of translation: ours, CTranslate2 and MarianMT's `generate`, one trained model, the same sentences.
 
-    python -m workflows.benchmark_decoding model --src test.en      # the same as `aiayn bench decode`
-    python -m workflows.benchmark_decoding model --src test.en.gz --ref test.de.gz --lang de --json
+    python -m workflows.benchmarks.decoding model --src test.en      # the same as `aiayn bench decode`
+    python -m workflows.benchmarks.decoding model --src test.en.gz --ref test.de.gz --lang de --json
 
-Each contender (`workflows.decoding_contenders`) has processes of its own and waits while another translates. All
+Each contender (`workflows.benchmarks.decoding_contenders`) has processes of its own and waits while another translates. All
 have the same cores, as one worker of all threads or as workers of one thread each that share out the sentences; a
 warm-up on some of the sentences finds the faster of the two and, for the peers, the fastest batch size. Then come
 rounds: all sentences by ours, the same by the next contender, and so on; so a slow minute of the machine is shared
@@ -36,11 +36,11 @@ from pipeline.errors import UserError
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifacts import Checkpoint
 from pipeline.text.lines import read_lines, read_pairs
-from workflows.benchmarks import find_device, is_installed, one_of, watched
+from workflows.benchmarks.decoding_contenders import Contender, CTranslate2, Layout, MarianGenerate, Ours, Workload
+from workflows.benchmarks.decoding_rates import CTRANSLATE2, MARIAN, OURS, Rates, Round, figures, print_table
+from workflows.benchmarks.processes import ContenderProcess, Running
+from workflows.benchmarks.rounds import find_device, is_installed, one_of, watched
 from workflows.console.command import console, made_by, run_app
-from workflows.contender_processes import ContenderProcess, Running
-from workflows.decoding_contenders import Contender, CTranslate2, Layout, MarianGenerate, Ours, Workload
-from workflows.decoding_rates import CTRANSLATE2, MARIAN, OURS, Rates, Round, figures, print_table
 from workflows.profiles import checked
 
 CONTENDERS: dict[str, type[Contender]] = {OURS: Ours, CTRANSLATE2: CTranslate2, MARIAN: MarianGenerate}
@@ -265,10 +265,10 @@ def decode(
 
 
 def main() -> None:
-    """Entry point of `python -m workflows.benchmark_decoding`."""
+    """Entry point of `python -m workflows.benchmarks.decoding`."""
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     app.command()(decode)
-    run_app(app, "python -m workflows.benchmark_decoding")
+    run_app(app, "python -m workflows.benchmarks.decoding")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Benchmark of the training step: ours, torch.nn.Transformer and MarianMT, in one run, on the same batches.
 
-    python -m workflows.benchmark_training                       # the same as `aiayn bench train`
-    python -m workflows.benchmark_training --size base --json
+    python -m workflows.benchmarks.training                       # the same as `aiayn bench train`
+    python -m workflows.benchmarks.training --size base --json
 
-Each contender (`workflows.contenders`) lives in a process of its own and waits while another computes. After a warm-up
+Each contender (`workflows.benchmarks.training_contenders`) lives in a process of its own and waits while another computes. After a warm-up
 come rounds: the next few updates of the plan by ours, the same updates by the next contender, and so on; so a slow
 minute of the machine is shared out, and the spread over the rounds shows it. A rate is real (not padding) target tokens
 over seconds in one round, and the rates printed are medians over the rounds, a ratio the quotient of two of them.
@@ -28,13 +28,13 @@ import typer
 
 from model.config import BASE, BIG, TransformerConfig
 from pipeline.errors import UserError
-from workflows.benchmarks import find_device, is_installed, one_of, watched
+from workflows.benchmarks.processes import ContenderProcess, Running
+from workflows.benchmarks.rounds import find_device, is_installed, one_of, watched
+from workflows.benchmarks.training_rates import IN_RAY, MARIAN, OURS, SAVING, TORCH, Rates, figures, print_table
 from workflows.console.command import console, run_app
-from workflows.contender_processes import ContenderProcess, Running
-from workflows.training_rates import IN_RAY, MARIAN, OURS, SAVING, TORCH, Rates, figures, print_table
 
 if TYPE_CHECKING:  # it imports torch
-    from workflows.contenders import Contender, Workload
+    from workflows.benchmarks.training_contenders import Contender, Workload
 
 
 @dataclass(frozen=True)
@@ -87,14 +87,14 @@ def measure(size: Size, options: Options, show: Callable[[str], object] = str) -
     """
     from pipeline.corpora.synthetic.lengths import LENGTHS, write_dataset
     from pipeline.hardware import KEEP_MEMORY
-    from workflows import contenders
+    from workflows.benchmarks.rounds import training_contenders
 
     device = find_device(options.device)
     updates = options.updates or (size.gpu_updates if device == "gpu" else size.cpu_updates)
     with tempfile.TemporaryDirectory(prefix="aiayn-bench-") as folder, ExitStack() as stack:
         show("writing sentence pairs")
         dataset = write_dataset(Path(folder) / "dataset", LENGTHS[size.lengths], size.model.vocabulary_size)
-        workload = contenders.Workload(
+        workload = training_contenders.Workload(
             model=size.model,
             dataset=dataset,
             run_folder=Path(folder) / "run",
@@ -114,18 +114,18 @@ def measure(size: Size, options: Options, show: Callable[[str], object] = str) -
             running.rates.dtype = running.call("warm_up") or ""
             return running
 
-        ours = start(OURS, contenders.Ours, KEEP_MEMORY)
+        ours = start(OURS, training_contenders.Ours, KEEP_MEMORY)
         matmul_rates, all_running = [], [ours]
         if options.with_peers:
-            all_running.append(start(TORCH, contenders.torch_float32))
+            all_running.append(start(TORCH, training_contenders.torch_float32))
         if options.with_peers and is_installed("transformers"):
-            all_running.append(start(MARIAN, contenders.marian_float32))
+            all_running.append(start(MARIAN, training_contenders.marian_float32))
             if ours.call("bfloat16_is_native"):
-                all_running.append(start(MARIAN, contenders.marian_bfloat16))
+                all_running.append(start(MARIAN, training_contenders.marian_bfloat16))
         if options.with_checkpoints:
-            all_running.append(start(SAVING, contenders.OursSaving, KEEP_MEMORY))
+            all_running.append(start(SAVING, training_contenders.OursSaving, KEEP_MEMORY))
         if options.with_ray:
-            from workflows.contender_in_ray import OursInRay
+            from workflows.benchmarks.training_in_ray import OursInRay
 
             all_running.append(start(IN_RAY, OursInRay))
         for number in range(options.rounds):
@@ -197,10 +197,10 @@ def train(
 
 
 def main() -> None:
-    """Entry point of `python -m workflows.benchmark_training`."""
+    """Entry point of `python -m workflows.benchmarks.training`."""
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     app.command()(train)
-    run_app(app, "python -m workflows.benchmark_training")
+    run_app(app, "python -m workflows.benchmarks.training")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""workflows.benchmark_preparation: the command on a little text; figures that hold together."""
+"""workflows.benchmarks.preparation: the command on a little text; figures that hold together."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import UserError
-from workflows.preparation_rates import measure
+from workflows.benchmarks.preparation_rates import measure
 
 COMMAND = [sys.executable, "-m", "workflows.cli", "bench", "prepare"]
 

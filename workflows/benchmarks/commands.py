@@ -8,10 +8,10 @@ aiayn bench prepare --pairs 4500000     text to token ids, in pairs a second
 
 import typer
 
-from workflows import benchmark_decoding, benchmark_preparation, benchmark_training
+from workflows.benchmarks.rounds import decoding, preparation, training
 from workflows.console.command import help_text
 
 app = typer.Typer(no_args_is_help=True, help=help_text(__doc__), rich_markup_mode=None)
-app.command("train")(benchmark_training.train)
-app.command("decode")(benchmark_decoding.decode)
-app.command("prepare")(benchmark_preparation.prepare)
+app.command("train")(training.train)
+app.command("decode")(decoding.decode)
+app.command("prepare")(preparation.prepare)

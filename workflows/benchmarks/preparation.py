@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from workflows.benchmarks import watched
+from workflows.benchmarks.rounds import watched
 from workflows.console.command import console, run_app
 from workflows.profiles import WMT14
 
@@ -33,7 +33,7 @@ def prepare(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Preparation of text of WMT14's shape: pairs a second, memory, disk, beside sentencepiece alone."""
-    from workflows.preparation_rates import measure
+    from workflows.benchmarks.preparation_rates import measure
 
     folder = scratch or Path(tempfile.gettempdir())
     result = watched(lambda show: measure(pairs, plan_pairs or 8 * pairs, vocabulary_size, folder, show))
@@ -68,10 +68,10 @@ def print_tables(result: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Entry point of `python -m workflows.benchmark_preparation`."""
+    """Entry point of `python -m workflows.benchmarks.preparation`."""
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     app.command()(prepare)
-    run_app(app, "python -m workflows.benchmark_preparation")
+    run_app(app, "python -m workflows.benchmarks.preparation")
 
 
 if __name__ == "__main__":

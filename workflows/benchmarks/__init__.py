@@ -1,0 +1,1 @@
+"""Measured speed of preparation, training and decoding beside other libraries."""
