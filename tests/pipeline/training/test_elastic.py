@@ -69,7 +69,15 @@ class Watched:
         config = folder / "settings.toml"
         config.write_text(SETTINGS)
         options = ["--workers", "1:2", "--exact-reduction", "--config", str(config), "--address", cluster.address]
-        command = [sys.executable, "-m", "workflows.cli", "train", str(dataset.folder), "--out", str(folder / "out")]
+        command = [
+            sys.executable,
+            "-m",
+            "workflows.cli.main",
+            "train",
+            str(dataset.folder),
+            "--out",
+            str(folder / "out"),
+        ]
         self.driver = subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL)
 
     def lines(self) -> list[dict[str, Any]]:

@@ -48,7 +48,7 @@ class Blocker:
             raise ImportError(f"{name} is not to be imported")
 sys.meta_path.insert(0, Blocker())
 """
-COMMAND = [sys.executable, "-m", "workflows.cli", "bench", "decode"]
+COMMAND = [sys.executable, "-m", "workflows.cli.main", "bench", "decode"]
 
 
 @pytest.fixture(scope="module")

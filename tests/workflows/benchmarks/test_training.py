@@ -38,7 +38,7 @@ class Blocker:
             raise ImportError(f"{name} is not to be imported")
 sys.meta_path.insert(0, Blocker())
 """
-COMMAND = ["-m", "workflows.cli", "bench", "train", "--vocabulary-size=300", "--batch-tokens=400", "--threads=1"]
+COMMAND = ["-m", "workflows.cli.main", "bench", "train", "--vocabulary-size=300", "--batch-tokens=400", "--threads=1"]
 
 
 def test_command_without_ray_mlflow_and_transformers(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.corpora import grammar
 from pipeline.errors import UserError
-from workflows import cli
+from workflows.cli.main import main
 
 TINY = [
     "vocabulary.size=300",
@@ -46,7 +46,7 @@ def test_text_to_score(
     toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """prepare, train, average, translate and score work on folders alone; each output can be opened by hand."""
-    cli.prepare(out=tmp_path / "prepared", files=toml, overrides=TINY)
+    main.prepare(out=tmp_path / "prepared", files=toml, overrides=TINY)
     assert json.loads((tmp_path / "prepared/corpus/corpus.json").read_text())["report"]["kept"] == 600
     told = capfd.readouterr().out
     report = json.loads((tmp_path / "prepared/report/corpus_report.json").read_text())
@@ -54,28 +54,28 @@ def test_text_to_score(
     assert (report["data"], report["plan"]["budget_tokens"]) == ("text of the user's own", 400)
     assert (tmp_path / "prepared/report/corpus_report.svg").is_file()
     assert f"report: {tmp_path / 'prepared/report'}: 600 of 600 training pairs kept, " in told
-    cli.train(tmp_path / "prepared/dataset", out=tmp_path / "run", overrides=TINY[1:])
+    main.train(tmp_path / "prepared/dataset", out=tmp_path / "run", overrides=TINY[1:])
     run = json.loads((tmp_path / "run/run.json").read_text())
     assert run["checkpoints"] == [2, 4, 6]
     assert run["settings"]["model"]["vocabulary_size"] == 300
-    cli.train(tmp_path / "prepared/dataset", out=tmp_path / "run", overrides=TINY[1:])  # done: nothing to do
+    main.train(tmp_path / "prepared/dataset", out=tmp_path / "run", overrides=TINY[1:])  # done: nothing to do
     with pytest.raises(UserError, match="run was made from other text or settings"):
-        cli.train(
+        main.train(
             tmp_path / "prepared/dataset", out=tmp_path / "run", overrides=[*TINY[1:4], "recipes.base.training.seed=2"]
         )
-    cli.average(tmp_path / "run", out=tmp_path / "model", last=2)
+    main.average(tmp_path / "run", out=tmp_path / "model", last=2)
     assert json.loads((tmp_path / "model/averaging.json").read_text()) == {"updates": [4, 6]}
 
     capfd.readouterr()
     text = "The dog sleeps.\n\nWe bought the hat.\n"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
-    cli.translate(tmp_path / "model", beam_size=2, threads=1)
+    main.translate(tmp_path / "model", beam_size=2, threads=1)
     lines = capfd.readouterr().out.split("\n")
     assert len(lines) == 4
     assert lines[1] == lines[3] == ""
 
     (tmp_path / "hypothesis").write_text("Das ist ein kleiner Test.\n")
-    cli.score(hyp=tmp_path / "hypothesis", ref=tmp_path / "hypothesis", lang="de", as_json=True)
+    main.score(hyp=tmp_path / "hypothesis", ref=tmp_path / "hypothesis", lang="de", as_json=True)
     scores = json.loads(capfd.readouterr().out)
     assert scores["paper_bleu"] == pytest.approx(100)
     assert scores["sacrebleu"] == pytest.approx(100)
@@ -85,19 +85,19 @@ def test_text_to_score(
 def test_mistakes_are_one_line(toml: Path, tmp_path: Path, ray_cluster: None) -> None:
     """A vocabulary larger than the data allows, invalid UTF-8, unequal files, an --out that exists."""
     with pytest.raises(UserError, match=r"vocabulary"):
-        cli.prepare(out=tmp_path / "a", files=toml, overrides=["vocabulary.size=30000"])
+        main.prepare(out=tmp_path / "a", files=toml, overrides=["vocabulary.size=30000"])
     assert not (tmp_path / "a/vocabulary").exists()
     (tmp_path / "run.json").write_text("{}")
     with pytest.raises(UserError, match="exists already"):
-        cli.average(tmp_path, out=toml.parent, last=1)
+        main.average(tmp_path, out=toml.parent, last=1)
     german = toml.parent / "train.de"
     whole = german.read_bytes()
     try:
         german.write_bytes(whole.replace(b"\n", b"\xff\n", 3).replace(b"\xff\n", b"\n", 2))
         with pytest.raises(UserError, match=r"train.de, line 3: not UTF-8"):
-            cli.prepare(out=tmp_path / "b", files=toml)
+            main.prepare(out=tmp_path / "b", files=toml)
         german.write_bytes(whole[: whole.rindex(b"\n", 0, -1) + 1])
         with pytest.raises(UserError, match=r"has 600 lines and .*train.de has 599"):
-            cli.prepare(out=tmp_path / "c", files=toml)
+            main.prepare(out=tmp_path / "c", files=toml)
     finally:
         german.write_bytes(whole)

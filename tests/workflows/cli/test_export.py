@@ -18,8 +18,8 @@ def checkpoint(tmp_path: Path) -> Checkpoint:
 
 def run(folder: Path, *arguments: str, first: str = "") -> subprocess.CompletedProcess[str]:
     """`aiayn export` in `folder`, after the Python statement `first`."""
-    root = str(Path(__file__).parents[2])
-    code = f"import sys; sys.path.insert(0, {root!r}); {first}\nfrom workflows.cli import main\nmain()"
+    root = str(Path(__file__).parents[3])
+    code = f"import sys; sys.path.insert(0, {root!r}); {first}\nfrom workflows.cli.main import main\nmain()"
     command = [sys.executable, "-c", code, "export", *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
 

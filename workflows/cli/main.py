@@ -20,12 +20,12 @@ import typer
 
 from pipeline.errors import UserError
 from pipeline.store.artifacts import Context, EncodedDataset, TrainingRun, publish
-from workflows import export
 from workflows.benchmarks.rounds import commands
+from workflows.cli.main import export
+from workflows.cli.translate import N_BEST_LINE, TranslationWriter, translate_stream, translate_typed
 from workflows.console.command import console, help_text, made_by, run_app
 from workflows.console.options import AddressOption, ConfigOption, DataOption, ProfileOption, SetOption
 from workflows.profiles import Profile, Recipe, checked, load_profile
-from workflows.translate import N_BEST_LINE, TranslationWriter, translate_stream, translate_typed
 
 app = typer.Typer(
     no_args_is_help=True,

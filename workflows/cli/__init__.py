@@ -1,0 +1,1 @@
+"""`aiayn`: one command a stage, on folders and text files."""
