@@ -55,8 +55,8 @@ def prepared(profile: Profile, pair: str) -> Prepared:
 
 def report(label: str, profile: Profile, corpus: Step, vocabulary: Step, dataset: Step) -> Step:
     """What prepared text is like, planned for the profile's first recipe (§5.1)."""
-    on_ray = next(iter(profile.recipes.values())).training
-    plan = on_ray.budget_tokens, on_ray.micro_batches, on_ray.seed
+    training = next(iter(profile.recipes.values())).training
+    plan = training.budget_tokens, training.micro_batches, training.seed
     return REPORT(label, corpus, vocabulary, dataset, profile.data, *plan)
 
 
@@ -73,16 +73,16 @@ def evaluated(
     """What is measured of a training (§6.1), on the test sets or on one other `split`, as steps of the DAG."""
     name = f"{text.pair} {model}"
     splits = ([split],) if split else ()
-    checkpoint = AVERAGE(f"average {name}", on_ray, averaging)
+    checkpoint = AVERAGE(f"average {name}", training, averaging)
     hypotheses = DECODE(f"decode {name}", checkpoint, text.corpus, decoding, *splits)
     steps: dict[str, Any] = {  # a step stands for what it will give
         "corpus": text.corpus,
-        "run": on_ray,
+        "run": training,
         "checkpoint": checkpoint,
         "hypotheses": hypotheses,
         "scores": SCORE(f"score {name}", hypotheses, text.corpus, *splits),
         "perplexity": PERPLEXITY(f"perplexity {name}", checkpoint, text.dataset),
-        "cost": COST(f"cost {name}", on_ray),
+        "cost": COST(f"cost {name}", training),
         "word_by_word": word_by_word,
     }
     return MeasuredInputs(text.pair, model, text.data, split=split, **steps)

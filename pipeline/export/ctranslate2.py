@@ -14,7 +14,7 @@ those of `model.transformer`; the search is CTranslate2's own. Among its default
   forbidding them raises the probabilities of the rest a little;
 - `min_decoding_length=1` allows no empty output; `max_decoding_length=256` cuts off a longer one, where ours ends at
   the latest 50 tokens beyond the source and counts the end;
-- `max_input_length=1024`, the end counted, cuts off a longer source, which `evaluation.translation` translates in parts.
+- `max_input_length=1024`, the end counted, cuts off a longer source, which `Translator` translates in parts.
   A model whose learned positions end earlier raises RuntimeError unless both lengths are set to `max_positions`.
 
 With SAME_SEARCH a trained model (Multi30k, 3 layers, d_model 192, float32) gave our output for each of the 1000

@@ -8,7 +8,7 @@ aiayn bench prepare --pairs 4500000     text to token ids, in pairs a second
 
 import typer
 
-from workflows.benchmarks.rounds import decoding, preparation, training
+from workflows.benchmarks import decoding, preparation, training
 from workflows.console.command import help_text
 
 app = typer.Typer(no_args_is_help=True, help=help_text(__doc__), rich_markup_mode=None)

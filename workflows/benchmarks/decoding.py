@@ -3,7 +3,7 @@
     python -m workflows.benchmarks.decoding model --src test.en      # the same as `aiayn bench decode`
     python -m workflows.benchmarks.decoding model --src test.en.gz --ref test.de.gz --lang de --json
 
-Each contender (`workflows.benchmarks.decoding_contenders`) has processes of its own and waits while another translates. All
+Each contender (`decoding_contenders`) has processes of its own and waits while another translates. All
 have the same cores, as one worker of all threads or as workers of one thread each that share out the sentences; a
 warm-up on some of the sentences finds the faster of the two and, for the peers, the fastest batch size. Then come
 rounds: all sentences by ours, the same by the next contender, and so on; so a slow minute of the machine is shared

@@ -89,7 +89,7 @@ class Contender:
 
 
 class Ours(Contender):
-    """`evaluation.translation`, which has its own rule for batches. Raises UserError where the checkpoint is no good."""
+    """`Translator`, which has its own rule for batches. Raises UserError where the checkpoint is no good."""
 
     BATCH_SIZES = (None,)
 

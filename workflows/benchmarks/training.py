@@ -3,7 +3,7 @@
     python -m workflows.benchmarks.training                       # the same as `aiayn bench train`
     python -m workflows.benchmarks.training --size base --json
 
-Each contender (`workflows.benchmarks.training_contenders`) lives in a process of its own and waits while another computes. After a warm-up
+Each contender (`training_contenders`) lives in a process of its own and waits while another computes. After a warm-up
 come rounds: the next few updates of the plan by ours, the same updates by the next contender, and so on; so a slow
 minute of the machine is shared out, and the spread over the rounds shows it. A rate is real (not padding) target tokens
 over seconds in one round, and the rates printed are medians over the rounds, a ratio the quotient of two of them.
@@ -87,7 +87,7 @@ def measure(size: Size, options: Options, show: Callable[[str], object] = str) -
     """
     from pipeline.corpora.synthetic.lengths import LENGTHS, write_dataset
     from pipeline.hardware import KEEP_MEMORY
-    from workflows.benchmarks.rounds import training_contenders
+    from workflows.benchmarks import training_contenders
 
     device = find_device(options.device)
     updates = options.updates or (size.gpu_updates if device == "gpu" else size.cpu_updates)

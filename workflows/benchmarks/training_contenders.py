@@ -1,7 +1,7 @@
 """The training loops that `aiayn bench train` compares: ours, torch's own Transformer, Hugging Face's MarianMT.
 
 All three take the same batches of the same plan from the same files, read ahead by the same thread. The two others are
-what a good tutorial writes: the model as the library gives it (`workflows.benchmarks.peer_models`), cross entropy with label
+what a good tutorial writes: the model as the library gives it (`peer_models`), cross entropy with label
 smoothing, Adam (fused, as ours) with the paper's schedule. They compute in float32, MarianMT also under torch.autocast
 in bfloat16.
 

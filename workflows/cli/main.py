@@ -20,8 +20,8 @@ import typer
 
 from pipeline.errors import UserError
 from pipeline.store.artifacts import Context, EncodedDataset, TrainingRun, publish
-from workflows.benchmarks.rounds import commands
-from workflows.cli.main import export
+from workflows.benchmarks import commands
+from workflows.cli import export
 from workflows.cli.translate import N_BEST_LINE, TranslationWriter, translate_stream, translate_typed
 from workflows.console.command import console, help_text, made_by, run_app
 from workflows.console.options import AddressOption, ConfigOption, DataOption, ProfileOption, SetOption
@@ -210,7 +210,3 @@ def score(
 def main() -> None:
     """Entry point of the command `aiayn`."""
     run_app(app, "aiayn")
-
-
-if __name__ == "__main__":
-    main()

@@ -29,7 +29,7 @@ def render(template: str, corpora: Iterable[CorpusStatistics], **values: object)
     `corpora` are the texts that the models were trained on.
     """
     environment = Environment(
-        loader=PackageLoader("workflows"),
+        loader=PackageLoader("workflows.reports"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from pipeline.store.artifacts import Context
-from workflows.reports import table2, table3
+from workflows.reports import table2 as table2_report
+from workflows.reports import table3 as table3_report
 from workflows.reports.corpus import CorpusReport
 from workflows.tables import table3, table3_text
 from workflows.tables.measurements import Measured, MeasuredInputs
@@ -21,7 +22,7 @@ def tabulate(context: Context, cells: list[MeasuredInputs], reports: Sequence[Co
     table.write_json("table2.json", to_json(content))
     (context.folder / "table2.md").write_text(render_markdown(content), encoding="utf-8")
     (context.folder / "report.html").write_text(
-        table2.render(content, measured, [one.load() for one in reports]), encoding="utf-8"
+        table2_report.render(content, measured, [one.load() for one in reports]), encoding="utf-8"
     )
     return table
 
@@ -36,6 +37,6 @@ def tabulate_rows(context: Context, rows: list[table3.RowInputs], reports: Seque
     table.write_json("table3.json", table3.to_json(content))
     (context.folder / "table3.md").write_text(table3_text.render_markdown(content), encoding="utf-8")
     (context.folder / "report.html").write_text(
-        table3.render(content, measured, [one.load() for one in reports]), encoding="utf-8"
+        table3_report.render(content, measured, [one.load() for one in reports]), encoding="utf-8"
     )
     return table

@@ -161,7 +161,7 @@ def reading_notes(cells: Sequence[Measured]) -> list[str]:
     ]
 
 
-def notes(cells: Sequence[Measured]) -> list[str]:
+def table2_notes(cells: Sequence[Measured]) -> list[str]:
     """What stands beneath Table 2: how scores and costs are to be read, with the rates measured."""
     told = [
         *reading_notes(cells),

@@ -19,7 +19,7 @@ from rich.text import Text
 from pipeline.store.artifacts import Artifact
 from workflows import paper
 from workflows.tables import notes
-from workflows.tables.differences import Difference, differences, notes
+from workflows.tables.differences import Difference, differences, table2_notes
 from workflows.tables.measurements import Measured
 
 MEASURED_NAMES = {"base": "Transformer (base)", "big": "Transformer (big)"}
@@ -138,7 +138,7 @@ def rows(measured: Sequence[Measured]) -> list[Row]:
 
 def compute(measured: Sequence[Measured]) -> Table2:
     """The table of what was measured."""
-    return Table2(rows(measured), differences(measured), notes(measured))
+    return Table2(rows(measured), differences(measured), table2_notes(measured))
 
 
 def to_json(table: Table2) -> dict[str, object]:

@@ -22,6 +22,7 @@ from pipeline.text.segmentation import encode_lines
 from pipeline.text.vocabulary import load
 from tests.support.process_tree import interrupted, wait_for_end
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
+from workflows.benchmarks import decoding
 from workflows.benchmarks.decoding import Options, Text, measure, read_text
 from workflows.benchmarks.decoding_contenders import (
     Contender,
@@ -33,7 +34,6 @@ from workflows.benchmarks.decoding_contenders import (
     Workload,
 )
 from workflows.benchmarks.decoding_rates import CTRANSLATE2, MARIAN, OURS, Rates, Round, figures, print_table
-from workflows.benchmarks.rounds import decoding
 
 ROOT = Path(__file__).parents[3]
 LINES = [line for line in SENTENCES if line.strip()]
@@ -48,7 +48,7 @@ class Blocker:
             raise ImportError(f"{name} is not to be imported")
 sys.meta_path.insert(0, Blocker())
 """
-COMMAND = [sys.executable, "-m", "workflows.cli.main", "bench", "decode"]
+COMMAND = [sys.executable, "-m", "workflows.cli", "bench", "decode"]
 
 
 @pytest.fixture(scope="module")

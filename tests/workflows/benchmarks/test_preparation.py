@@ -10,7 +10,7 @@ import pytest
 from pipeline.errors import UserError
 from workflows.benchmarks.preparation_rates import measure
 
-COMMAND = [sys.executable, "-m", "workflows.cli.main", "bench", "prepare"]
+COMMAND = [sys.executable, "-m", "workflows.cli", "bench", "prepare"]
 
 
 def test_figures_hold_together(tmp_path: Path, ray_cluster: None) -> None:

@@ -20,9 +20,9 @@ from pipeline.corpora.synthetic.lengths import LENGTHS, PairLengths, draw_length
 from pipeline.errors import UserError
 from pipeline.text.encoding import EncodedSplit
 from tests.support.process_tree import interrupted, is_alive, wait_for_end
+from workflows.benchmarks import training, training_contenders
 from workflows.benchmarks.peer_models import Marian, TorchTransformer, copy_weights
 from workflows.benchmarks.processes import ContenderError, ContenderProcess
-from workflows.benchmarks.rounds import training, training_contenders
 from workflows.benchmarks.training import SMALL, Options, Size
 from workflows.benchmarks.training_contenders import PlainLoop, Round, Work, Workload
 from workflows.benchmarks.training_in_ray import OursInRay
@@ -38,7 +38,7 @@ class Blocker:
             raise ImportError(f"{name} is not to be imported")
 sys.meta_path.insert(0, Blocker())
 """
-COMMAND = ["-m", "workflows.cli.main", "bench", "train", "--vocabulary-size=300", "--batch-tokens=400", "--threads=1"]
+COMMAND = ["-m", "workflows.cli", "bench", "train", "--vocabulary-size=300", "--batch-tokens=400", "--threads=1"]
 
 
 def test_command_without_ray_mlflow_and_transformers(tmp_path: Path) -> None:

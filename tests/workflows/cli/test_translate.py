@@ -19,7 +19,7 @@ from pipeline.store.artifacts import Checkpoint
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
 
 FAST = DecodingSettings(beam_size=3, max_extra_tokens=3)
-COMMAND = [sys.executable, "-m", "workflows.cli.main", "translate"]
+COMMAND = [sys.executable, "-m", "workflows.cli", "translate"]
 OPTIONS = ["--beam-size", "3", "--max-extra-tokens", "3", "--threads", "1"]
 ENDS_S = 60.0
 

@@ -17,7 +17,7 @@ from tests.support.html_reader import (
 )
 from tests.support.tiny_statistics import STATISTICS, collection
 from tests.support.tiny_text import prepare_text
-from workflows.reports import table2
+from workflows.reports import table2 as table2_report
 from workflows.reports.corpus import CorpusReport, report_corpus
 from workflows.reports.corpus_plot import plots
 from workflows.reports.corpus_text import facts, metrics, percent, rows, summary
@@ -97,7 +97,7 @@ def test_drawings_name_sides_collections_and_the_reasons_there_are() -> None:
 def test_a_report_shows_each_text() -> None:
     """Drawings and counts of both language pairs in one page that asks for nothing outside itself."""
     french = replace(STATISTICS, lengths=(STATISTICS.lengths[0], replace(STATISTICS.lengths[1], language="fr")))
-    html = table2.render(table2.compute([]), [], [STATISTICS, french])
+    html = table2_report.render(table2.compute([]), [], [STATISTICS, french])
     assert_asks_for_nothing_outside(html)
     assert_drawings_do_not_share_names(html)
     assert len(drawings(html)) == 4
@@ -106,4 +106,4 @@ def test_a_report_shows_each_text() -> None:
     assert ["all", "3,000", "2,900", "60", "0", "30", "10", "0.02 %"] in reader.rows
     assert "<b>web" not in html
     assert "EN-FR, two collections" in reader.text
-    assert "The text" not in Reader(table2.render(table2.compute([]), [])).text
+    assert "The text" not in Reader(table2_report.render(table2.compute([]), [])).text

@@ -14,7 +14,7 @@ from tests.support.html_reader import (
     assert_drawings_do_not_share_names,
     drawings,
 )
-from workflows.reports import table3
+from workflows.reports import table3 as table3_report
 from workflows.tables import table3
 from workflows.tables.measurements import MeasuredInputs
 from workflows.tables.table3 import RowInputs
@@ -31,7 +31,7 @@ FINGERPRINT = "5b1e0c9d3a77"
 
 def rendered(*rows: RowInputs) -> str:
     """The report of these rows."""
-    return table3.render(*table3.compute(rows))
+    return table3_report.render(*table3.compute(rows))
 
 
 def published(inputs: MeasuredInputs) -> MeasuredInputs:
