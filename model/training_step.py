@@ -10,8 +10,6 @@ Shapes: B batch, S source length, T target length (END_ID included).
 """
 
 from copy import deepcopy
-from importlib.util import find_spec
-from shutil import which
 
 import torch
 from torch import Tensor
@@ -20,24 +18,6 @@ from model.config import BEGIN_ID, OptimizerConfig
 from model.loss import LossSums, smoothed_cross_entropy
 from model.schedule import learning_rate
 from model.transformer import Transformer
-
-
-def compute_dtype(device: str) -> torch.dtype:
-    """bfloat16 where the processor multiplies it natively (AMX, AVX512-BF16, recent GPUs), else float32."""
-    if device.startswith("cuda"):
-        return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float32
-    capabilities = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
-    native = capabilities.get("amx_bf16") or capabilities.get("avx512_bf16")
-    return torch.bfloat16 if native else torch.float32
-
-
-def compiles(device: str) -> bool:
-    """Whether `torch.compile` pays: on GPUs, where Triton and a C compiler are there to make the kernels.
-
-    On two CPU cores the compiled layers were slower than the plain ones (sizes 3+3 layers, 256; the random bits cost
-    most), after two minutes of compiling.
-    """
-    return device.startswith("cuda") and find_spec("triton") is not None and any(map(which, ("cc", "gcc", "clang")))
 
 
 def shift_right(target_BT: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ def ray_cluster() -> Iterator[None]:
     """A local Ray cluster of two CPUs, shared by the session."""
     import ray
 
-    from workflows.engine.runner import set_local_variables
+    from workflows.engine.cluster import set_local_variables
 
     set_local_variables()
     # Workers import what the tests pass them.

@@ -17,6 +17,7 @@ import typer
 from ray.tune.schedulers import TrialScheduler
 
 from model.config import BASE
+from model.parameters import count
 from pipeline.errors import UserError
 from pipeline.settings import AveragingSettings, DecodingSettings, TrainingSettings
 from pipeline.store.artifacts import TrainingRun
@@ -33,10 +34,11 @@ from workflows.console.options import (
     SetOption,
     StoreOption,
 )
+from workflows.engine.cluster import cluster
 from workflows.engine.dag import Stage, substitute, to_run
 from workflows.engine.grid import Trial, Unfinished, asha, run_grid
 from workflows.engine.progress import print_plan, view
-from workflows.engine.runner import cluster, run
+from workflows.engine.runner import run
 from workflows.forecast.estimate import Planned, forecast
 from workflows.forecast.hardware import find, only_with_plan
 from workflows.forecast.render import render
@@ -111,7 +113,7 @@ def longest_first(trials: Sequence[RowTrial]) -> list[Trial]:
     """So that no long training starts when all others are done."""
 
     def size(one: RowTrial) -> int:
-        return parameter_counts.count(one.row.training.model) * one.row.training.updates
+        return count(one.row.training.model) * one.row.training.updates
 
     return [one.trial for one in sorted(trials, key=size, reverse=True)]
 

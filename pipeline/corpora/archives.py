@@ -25,7 +25,7 @@ from pydantic import StringConstraints
 from pipeline.corpora.download import fetch, mismatch
 from pipeline.errors import UserError
 from pipeline.settings import Settings
-from pipeline.store.artifacts import Context
+from pipeline.store.artifact import Context
 from pipeline.store.locks import Lock, wait_for
 from pipeline.text.aligned import content_sha256
 from pipeline.text.lines import GZIP_MAGIC

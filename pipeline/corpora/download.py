@@ -12,7 +12,7 @@ from email.message import Message
 from pathlib import Path
 
 from pipeline.errors import UserError
-from pipeline.store.artifacts import DISK_FULL
+from pipeline.store.artifact import DISK_FULL
 
 log = logging.getLogger(__name__)
 BLOCK_BYTES = 1 << 16

@@ -20,7 +20,8 @@ from pydantic import Field
 from pipeline.corpora.amount import Amount
 from pipeline.corpora.grammar import Derivation, derive, word_by_word
 from pipeline.settings import Settings
-from pipeline.store.artifacts import Context, Corpus, Hypotheses
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import Corpus, Hypotheses
 from pipeline.text.lines import read_lines, write_lines, write_pairs
 
 Target = Literal["de", "fr", "trees"]

@@ -28,7 +28,8 @@ from pydantic import (
 from pipeline.corpora.amount import Amount
 from pipeline.errors import UserError
 from pipeline.settings import Settings
-from pipeline.store.artifacts import Context, Corpus
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import Corpus
 from pipeline.text.aligned import content_sha256, write_corpus
 
 

@@ -14,7 +14,8 @@ from pipeline.corpora.amount import Amount
 from pipeline.corpora.download import fetch
 from pipeline.errors import UserError
 from pipeline.settings import Settings, layout
-from pipeline.store.artifacts import Context, Corpus
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import Corpus
 from pipeline.text.aligned import content_sha256, write_corpus
 
 log = logging.getLogger(__name__)

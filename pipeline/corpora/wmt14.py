@@ -23,7 +23,8 @@ from pipeline.corpora.amount import Amount
 from pipeline.corpora.archives import Archive, Checksum, Origin, downloads_told, take_out
 from pipeline.errors import UserError
 from pipeline.settings import Settings, layout
-from pipeline.store.artifacts import Context, Corpus
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import Corpus
 from pipeline.text.aligned import SHARD_PAIRS, move_shards, write_shards
 from pipeline.text.lines import read_pairs
 

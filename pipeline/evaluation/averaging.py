@@ -11,7 +11,8 @@ import safetensors.torch
 from model.averaging import average as mean_weights
 from pipeline.errors import UserError
 from pipeline.settings import AveragingSettings
-from pipeline.store.artifacts import Artifact, Checkpoint, Context, TrainingRun
+from pipeline.store.artifact import Artifact, Context
+from pipeline.store.artifacts import Checkpoint, TrainingRun
 from pipeline.training.checkpoints import find_damage, write_weights
 
 log = logging.getLogger(__name__)

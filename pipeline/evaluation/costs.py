@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from pipeline.errors import UserError
-from pipeline.store.artifacts import Artifact, Context, TrainingRun
+from pipeline.store.artifact import Artifact, Context
+from pipeline.store.artifacts import TrainingRun
 
 PAPER_SUSTAINED_FLOP_S = MappingProxyType({"K80": 2.8e12, "K40": 3.7e12, "M40": 6.0e12, "P100": 9.5e12})
 """Sustained single-precision operations a second of one GPU (footnote 5)."""

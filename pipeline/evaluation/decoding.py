@@ -20,7 +20,8 @@ from ray.exceptions import RayTaskError
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import Translation, Translator
 from pipeline.settings import DecodingSettings
-from pipeline.store.artifacts import Checkpoint, Context, Corpus, Hypotheses
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import Checkpoint, Corpus, Hypotheses
 from pipeline.text.lines import read_lines, write_lines
 
 logger = logging.getLogger(__name__)

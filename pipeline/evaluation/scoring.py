@@ -17,7 +17,8 @@ from sacremoses import MosesPunctNormalizer, MosesTokenizer
 from sacremoses.corpus import NonbreakingPrefixes
 
 from pipeline.errors import UserError
-from pipeline.store.artifacts import Context, Corpus, Hypotheses, Scores
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import Corpus, Hypotheses, Scores
 from pipeline.text.lines import read_lines
 
 logger = logging.getLogger(__name__)

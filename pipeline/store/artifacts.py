@@ -1,125 +1,18 @@
-"""The store, and the typed things that lie in it.
+"""The typed artifacts that flow from stage to stage. Each can be opened by hand: text, Arrow, safetensors, JSON.
 
-An artifact is a folder that is written aside and published by one rename, with a `manifest.json` beside its files that
-holds the sha256 of each, and of itself. A published folder is never changed; `Artifact.damage` tells where it was.
-Every artifact can be opened by hand: text, Arrow, safetensors, JSON.
-
-    Corpus -> Vocabulary -> EncodedDataset -> TrainingRun -> Checkpoint -> Hypotheses -> Scores
+Corpus -> Vocabulary -> EncodedDataset -> TrainingRun -> Checkpoint -> Hypotheses -> Scores
 """
 
-import errno
-import hashlib
-import json
-import os
-import shutil
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any
 
 from pipeline.errors import UserError
+from pipeline.store.artifact import Artifact
 
-Result = TypeVar("Result")
-Made = TypeVar("Made", bound="Artifact")
-MANIFEST = "manifest.json"
 ALL = "all"
 """The collection that pairs are from where there is but one."""
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-"""Numbers of the OSErrors that mean so."""
-
-
-def map_here(function: Callable[..., Result], calls: Iterable[Sequence[Any]]) -> Iterator[Result]:
-    """`function` over argument lists, one after the other, in this process: what workflows replace by Ray tasks."""
-    return (function(*arguments) for arguments in calls)
-
-
-def ignore(event: dict[str, Any]) -> None:
-    """Drops an event."""
-
-
-@dataclass(frozen=True)
-class Context:
-    """What surrounds a stage while it runs."""
-
-    folder: Path
-    """Where it writes: empty at the start, except that training finds here what an interrupted run left."""
-    emit: Callable[[dict[str, Any]], None] = ignore
-    """Takes events: {"done": 3, "total": 9, "unit": "shards"} of progress, {"metrics": {...}, "step": n} of figures."""
-    map: Callable[..., Iterable[Any]] = map_here
-    """`map(function, argument_lists)` -> results in order; `function` must be importable (it may run elsewhere)."""
-
-    def progress(self, done: float, total: float, unit: str, **more: Any) -> None:
-        """Says how far the stage is."""
-        self.emit({"done": done, "total": total, "unit": unit, **more})
-
-
-@dataclass(frozen=True)
-class Artifact:
-    """A folder of known content."""
-
-    folder: Path
-    figures_file: ClassVar[str | None] = None
-    """The JSON file whose content goes into the manifest as the stage's figures."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "folder", Path(self.folder))
-
-    def read_json(self, name: str) -> Any:
-        """A JSON file of the folder. Raises UserError where it is missing or broken."""
-        path = self.folder / name
-        try:
-            return json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise UserError(f"{path} is missing: {self.folder} is not a {type(self).__name__}") from None
-        except ValueError as error:
-            raise UserError(f"{path} is not valid JSON ({error}); remove {self.folder} and make it again") from None
-
-    def write_json(self, name: str, value: Any) -> None:
-        """Writes a JSON file into the folder."""
-        (self.folder / name).write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-
-    @property
-    def summary(self) -> str:
-        """What is to be said of it when it is made, in a few words."""
-        return ""
-
-    @property
-    def manifest(self) -> dict[str, Any]:
-        """Inputs, settings, library versions, times, figures and hashes, as published."""
-        manifest: dict[str, Any] = self.read_json(MANIFEST)
-        return manifest
-
-    def damage(self) -> str | None:
-        """What is wrong with the files of a published artifact, None where they are as published; reads all of them.
-
-        Files that are not in the manifest are no damage.
-        """
-        try:
-            manifest = json.loads((self.folder / MANIFEST).read_text(encoding="utf-8"))
-            if manifest.pop("sha256", None) != _canonical_sha256(manifest):
-                return f"{MANIFEST} does not have the sha256 that it names"
-            for name, published in manifest["files"].items():
-                path = self.folder / name
-                if path.stat().st_size != published["bytes"]:
-                    return f"{name} has {path.stat().st_size} bytes, not the {published['bytes']} of {MANIFEST}"
-                if file_sha256(path) != published["sha256"]:
-                    return f"{name} does not have the sha256 of {MANIFEST}"
-        except FileNotFoundError as error:
-            return f"{Path(error.filename).relative_to(self.folder)} is missing"
-        except OSError as error:
-            return f"{error.filename}: {error.strerror}"
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            return f"{MANIFEST} is broken: {error}"
-        return None
-
-    def check(self) -> None:
-        """Raises UserError where it is damaged; one that has no manifest cannot be checked."""
-        damage = self.damage() if (self.folder / MANIFEST).exists() else None
-        if damage:
-            raise UserError(f"{self.folder} is damaged: {damage}; remove it and make it again")
 
 
 @dataclass(frozen=True)
@@ -270,88 +163,3 @@ class Scores(Artifact):
         return "; ".join(
             f"{name}: paper BLEU {s['paper_bleu']:.2f}, sacreBLEU {s['sacrebleu']:.2f}" for name, s in test_sets
         )
-
-
-def file_sha256(path: Path) -> str:
-    """Hexadecimal sha256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _canonical_sha256(manifest: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
-
-
-def making_folder(target: Path) -> Path:
-    """Where an artifact is written before it is published as `target`."""
-    return target.with_name(f".making-{target.name}")
-
-
-@contextmanager
-def disk_full_told(target: Path) -> Iterator[None]:
-    """Raises UserError where the body, which writes `target`, fills the disk."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in DISK_FULL:
-            raise
-        free_gb = shutil.disk_usage(target.parent).free / 1e9
-        raise UserError(
-            f"the disk of {target.parent} is full ({free_gb:.2f} GB free) while making {target.name}; "
-            "free some space and run the same command again"
-        ) from error
-
-
-def alone() -> bool:
-    """Says that nobody else makes the same."""
-    return True
-
-
-def publish(
-    target: Path,
-    make: Callable[[Path], Made],
-    manifest: dict[str, Any],
-    resume: bool = False,
-    ours: Callable[[], bool] = alone,
-) -> Made:
-    """Calls `make` with a folder to write into and renames that to `target` in one act: the artifact published.
-
-    `manifest.json` is `manifest` with times, the artifact's figures, each file's sha256 and its own added. The folder
-    aside is `<parent>/.making-<name>`; what an interrupted call left there is removed first, unless `resume`. After an
-    error it is removed too, unless `resume`. Where `ours()` is false nothing is published or removed any more: somebody
-    else has begun to make `target`. Raises UserError for that, and where `target` exists or the disk is full.
-    """
-    if target.exists():
-        raise UserError(f"{target} exists already; remove it or choose another folder")
-    aside = making_folder(target)
-    if aside.exists() and not resume:
-        shutil.rmtree(aside)
-    started = time.time()
-    with disk_full_told(target):
-        try:
-            aside.mkdir(parents=True, exist_ok=True)
-            artifact = make(aside)
-            files = sorted(path for path in aside.rglob("*") if path.is_file() and path != aside / MANIFEST)
-            described = {
-                **manifest,
-                "started": datetime.fromtimestamp(started, UTC).isoformat(timespec="seconds"),
-                "seconds": round(time.time() - started, 3),
-                "figures": artifact.read_json(artifact.figures_file) if artifact.figures_file else {},
-                "files": {
-                    path.relative_to(aside).as_posix(): {"bytes": path.stat().st_size, "sha256": file_sha256(path)}
-                    for path in files
-                },
-            }
-            described = json.loads(json.dumps(described))  # as it will be read again
-            artifact.write_json(MANIFEST, {**described, "sha256": _canonical_sha256(described)})
-            if not ours():
-                raise UserError(
-                    f"{target} is not published: another command took it over, since nothing was heard of this one for "
-                    "a while; run the same command again"
-                )
-            os.rename(aside, target)
-        except BaseException:
-            if not resume and ours():
-                shutil.rmtree(aside, ignore_errors=True)
-            raise
-    return replace(artifact, folder=target)

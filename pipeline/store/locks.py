@@ -23,7 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import Self
 
-from pipeline.store.artifacts import disk_full_told
+from pipeline.store.artifact import disk_full_told
 
 HEARTBEAT_S = 5.0
 DEAD_S = 60.0

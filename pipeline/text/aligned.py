@@ -7,7 +7,8 @@ from pathlib import Path
 from shutil import rmtree
 
 from pipeline.errors import UserError
-from pipeline.store.artifacts import Context, Corpus, file_sha256
+from pipeline.store.artifact import Context, file_sha256
+from pipeline.store.artifacts import Corpus
 from pipeline.text.lines import read_pairs, write_pairs
 
 SHARD_PAIRS = 100_000

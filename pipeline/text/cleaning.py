@@ -14,7 +14,8 @@ from typing import Any
 
 from pipeline.errors import UserError
 from pipeline.settings import CleaningSettings
-from pipeline.store.artifacts import Context, Corpus, Shard
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import Corpus, Shard
 from pipeline.text.aligned import move_shards, write_shards
 from pipeline.text.lines import read_pairs
 

@@ -26,7 +26,8 @@ from torch import Tensor
 from model.config import BEGIN_ID, END_ID, PAD_ID, UNKNOWN_ID
 from pipeline.errors import UserError
 from pipeline.settings import EncodingSettings
-from pipeline.store.artifacts import Context, Corpus, EncodedDataset, Shard, Vocabulary
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import Corpus, EncodedDataset, Shard, Vocabulary
 from pipeline.text.lines import read_pairs
 from pipeline.text.segmentation import segmenter
 from pipeline.text.vocabulary import load

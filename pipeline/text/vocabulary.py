@@ -16,7 +16,8 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from model.config import BEGIN_ID, END_ID, PAD_ID, UNKNOWN_ID
 from pipeline.errors import UserError
 from pipeline.settings import VocabularySettings
-from pipeline.store.artifacts import Context, Corpus, Shard, Vocabulary
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import Corpus, Shard, Vocabulary
 from pipeline.text.lines import MAX_LINE_BYTES, read_pairs, write_lines
 
 TOO_LARGE = re.compile(r"Vocabulary size too high .*<= (\d+)")

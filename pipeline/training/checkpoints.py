@@ -23,7 +23,7 @@ from torch import Tensor
 
 from model.training_step import TrainingStep
 from pipeline.errors import UserError
-from pipeline.store.artifacts import DISK_FULL, Artifact, file_sha256
+from pipeline.store.artifact import DISK_FULL, Artifact, file_sha256
 
 Tensors = dict[str, Tensor]
 CHECKSUMS = "checksums.json"

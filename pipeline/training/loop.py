@@ -20,17 +20,18 @@ import torch
 from torch import Tensor
 
 from model.schedule import learning_rate
-from model.training_step import TrainingStep, compiles
+from model.training_step import TrainingStep
 from model.transformer import Transformer
 from pipeline.errors import UserError
-from pipeline.evaluation.perplexity import check_vocabulary, exp, split_sums
-from pipeline.hardware import device_name, dtype_of, matmul_flop_s
+from pipeline.hardware import compiles, device_name, dtype_of, matmul_flop_s
 from pipeline.settings import TrainingSettings
-from pipeline.store.artifacts import EncodedDataset, ignore
+from pipeline.store.artifact import ignore
+from pipeline.store.artifacts import EncodedDataset
 from pipeline.text.encoding import EncodedSplit
 from pipeline.training.checkpoints import CheckpointWriter, TrainingState, list_folders, load_newest, restore
 from pipeline.training.prefetching import MicroBatch, Update, Updates
 from pipeline.training.reduction import Reduction
+from pipeline.training.validation import check_vocabulary, exp, split_sums
 from pipeline.training.worker_group import WorkerGroup
 
 PROGRESS_S = 1.0

@@ -28,7 +28,8 @@ from ray.train.v2._internal.callbacks.placement_group_callback import PlacementG
 from pipeline.errors import UserError
 from pipeline.hardware import KEEP_MEMORY
 from pipeline.settings import TrainingSettings
-from pipeline.store.artifacts import Context, EncodedDataset, TrainingRun
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import EncodedDataset, TrainingRun
 from pipeline.training.loop import Listener, run
 from pipeline.training.worker_group import WorkerGroup
 

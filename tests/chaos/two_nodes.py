@@ -13,7 +13,7 @@ import psutil
 import pytest
 from ray.cluster_utils import Cluster
 
-from workflows.engine.runner import set_local_variables
+from workflows.engine.cluster import set_local_variables
 
 ROOT = Path(__file__).parents[2]
 CPUS = 2

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from pipeline.settings import EncodingSettings, VocabularySettings
-from pipeline.store.artifacts import Checkpoint, Context, Corpus, EncodedDataset
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import Checkpoint, Corpus, EncodedDataset
 from pipeline.text.aligned import write_shards
 from pipeline.text.encoding import encode
 from pipeline.text.lines import read_lines

@@ -10,7 +10,8 @@ from safetensors.torch import save_file
 from model.config import TransformerConfig
 from model.transformer import Transformer
 from pipeline.settings import VocabularySettings
-from pipeline.store.artifacts import Checkpoint, Context, Corpus
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import Checkpoint, Corpus
 from pipeline.text import vocabulary
 
 SENTENCES = [

@@ -12,10 +12,11 @@ from ray.util.placement_group import placement_group
 
 from pipeline.errors import UserError
 from pipeline.settings import Settings, layout
-from pipeline.store.artifacts import Artifact, Context
+from pipeline.store.artifact import Artifact, Context
+from workflows.engine.cluster import cluster
 from workflows.engine.dag import Stage, Step
 from workflows.engine.events import Watcher
-from workflows.engine.runner import cluster, run
+from workflows.engine.runner import run
 
 
 class Words(Artifact):

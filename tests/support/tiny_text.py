@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pipeline.settings import CleaningSettings, EncodingSettings, VocabularySettings
-from pipeline.store.artifacts import Context, Corpus, EncodedDataset, Vocabulary
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import Corpus, EncodedDataset, Vocabulary
 from pipeline.text.aligned import write_shards
 from pipeline.text.cleaning import clean
 from pipeline.text.encoding import encode

@@ -11,7 +11,8 @@ import pytest
 from model.config import TransformerConfig
 from pipeline.evaluation import costs, scoring
 from pipeline.settings import DecodingSettings, TrainingSettings
-from pipeline.store.artifacts import Artifact, Checkpoint, Context, Corpus, Hypotheses, TrainingRun
+from pipeline.store.artifact import Artifact, Context
+from pipeline.store.artifacts import Checkpoint, Corpus, Hypotheses, TrainingRun
 from pipeline.text.lines import write_lines
 from workflows.paper import TABLE_3
 from workflows.tables.measurements import MeasuredInputs

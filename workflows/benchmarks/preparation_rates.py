@@ -18,6 +18,7 @@ from workflows import stages
 from workflows.benchmarks.processes import ContenderProcess
 from workflows.benchmarks.single_core import OneCore
 from workflows.engine import runner
+from workflows.engine.cluster import cluster, map_on_ray
 from workflows.engine.dag import Step, in_order
 from workflows.engine.events import Watcher
 from workflows.profiles import WMT14
@@ -49,10 +50,10 @@ def measure(
     """Everything that `--json` prints. Raises UserError where the disk is too small."""
     _check_disk(pairs, scratch)
     cores = len(os.sched_getaffinity(0))
-    with tempfile.TemporaryDirectory(dir=scratch, prefix="aiayn-") as folder, runner.cluster(None):
+    with tempfile.TemporaryDirectory(dir=scratch, prefix="aiayn-") as folder, cluster(None):
         show(f"writing {pairs} pairs of text")
         calls, settings = _files(Path(folder) / "text", pairs)
-        for _ in runner.map_on_ray(write_text, calls):
+        for _ in map_on_ray(write_text, calls):
             pass
         started_s = time.perf_counter()
         vocabulary = WMT14.vocabulary.model_copy(update={"size": vocabulary_size})
@@ -62,7 +63,7 @@ def measure(
         seconds = time.perf_counter() - started_s
         show("sentencepiece alone")
         shards = Corpus(text.corpus.folder(store)).shards("train")[: BARE_SHARDS * cores]
-        alone = [*runner.map_on_ray(bare_encoding, [(shard, dataset.folder / "joint.model") for shard in shards])]
+        alone = [*map_on_ray(bare_encoding, [(shard, dataset.folder / "joint.model") for shard in shards])]
         bare_pairs_s = cores * sum(done["pairs"] for done in alone) / sum(done["seconds"] for done in alone)
         manifests = {
             step.stage.name.split(".")[-1]: step.stage.makes(step.folder(store)).manifest

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pipeline.store.artifacts import Artifact, publish
+from pipeline.store.artifact import Artifact, publish
 from workflows.console.command import console, help_text, made_by
 
 app = typer.Typer(no_args_is_help=True, help=help_text(__doc__), rich_markup_mode=None)

@@ -19,7 +19,8 @@ from typing import Annotated
 import typer
 
 from pipeline.errors import UserError
-from pipeline.store.artifacts import Context, EncodedDataset, TrainingRun, publish
+from pipeline.store.artifact import Context, publish
+from pipeline.store.artifacts import EncodedDataset, TrainingRun
 from workflows.benchmarks import commands
 from workflows.cli import export
 from workflows.cli.translate import N_BEST_LINE, TranslationWriter, translate_stream, translate_typed

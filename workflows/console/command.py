@@ -11,7 +11,7 @@ from rich.console import Console
 from typer.exceptions import TyperException
 
 from pipeline.errors import UserError
-from pipeline.store.artifacts import Artifact
+from pipeline.store.artifact import Artifact
 
 USER_ERROR, INTERRUPTED = 2, 130
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from pipeline.errors import UserError
 from pipeline.settings import Settings
-from pipeline.store.artifacts import Artifact
+from pipeline.store.artifact import Artifact
 from workflows.engine.source import source_sha256
 
 

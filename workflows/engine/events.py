@@ -8,7 +8,7 @@ import ray
 from ray.actor import ActorHandle
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from pipeline.store.artifacts import Artifact
+from pipeline.store.artifact import Artifact
 from workflows.engine.dag import Step
 
 
@@ -22,7 +22,7 @@ class Watcher:
         """Work on the step has begun."""
 
     def event(self, step: Step, event: dict[str, Any]) -> None:
-        """Progress or metrics (pipeline.store.artifacts.Context.emit)."""
+        """Progress or metrics (pipeline.store.artifact.Context.emit)."""
 
     def finished(self, step: Step, artifact: Artifact) -> None:
         """The step's artifact is published."""

@@ -28,7 +28,7 @@ from ray.tune.schedulers import ASHAScheduler, TrialScheduler
 
 from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
-from pipeline.store.artifacts import making_folder
+from pipeline.store.artifact import making_folder
 from pipeline.store.locks import Lock
 from pipeline.training.on_ray import layout_of
 from workflows.engine.dag import Step, to_run

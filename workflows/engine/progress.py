@@ -12,7 +12,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.store.artifacts import Artifact
+from pipeline.store.artifact import Artifact
+from workflows.console.quantities import duration
 from workflows.engine.dag import Step, in_order, to_run
 from workflows.engine.events import Watcher
 
@@ -49,16 +50,6 @@ class _State:
         since, done_then = self.first_progress
         done = self.progress["done"] - done_then
         return (self.progress["total"] - self.progress["done"]) * (time.monotonic() - since) / done if done else None
-
-
-def duration(seconds: float) -> str:
-    """12 s, 3 min 05 s, 2 h 03 min."""
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    minutes, rest_s = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest_s:02d} s"
-    return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
 def _figures(progress: dict[str, Any]) -> str:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.flops import training_flop
+from model.parameters import count
 from pipeline.corpora import embedded, files, multi30k, wmt14
 from pipeline.corpora.amount import Amount
 from pipeline.corpora.synthetic.lengths import LENGTHS, draw_lengths
@@ -28,7 +29,6 @@ from pipeline.text.segmentation import id_type
 from workflows import paper
 from workflows.forecast.hardware import Hardware
 from workflows.profiles import Profile
-from workflows.tables.parameter_counts import count
 
 FLOAT32_BYTES = 4
 OFFSETS_BYTES = 8

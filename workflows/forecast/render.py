@@ -5,11 +5,10 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.evaluation.costs import sustained_flop_s
-from workflows.engine.progress import duration
+from workflows.console.quantities import duration, flop_text
 from workflows.forecast.estimate import Forecast, TextForecast, TrainingForecast
 from workflows.forecast.hardware import CPU_WIDEST
 from workflows.tables.notes import columns
-from workflows.tables.table2 import flop_text
 
 LENGTHS_SAID = {"multi30k": "Multi30k's captions", "wmt14": "WMT14's text"}
 UNKNOWN = "not known before the text is read"

@@ -5,7 +5,8 @@ A stage: `aiayn prepare` makes it in OUT/report; Tables 2 and 3 show it and send
 
 from pydantic import TypeAdapter
 
-from pipeline.store.artifacts import Artifact, Context, Corpus, EncodedDataset, Vocabulary
+from pipeline.store.artifact import Artifact, Context
+from pipeline.store.artifacts import Corpus, EncodedDataset, Vocabulary
 from pipeline.text.corpus_statistics import CorpusStatistics, measure
 from workflows.reports import corpus_text
 

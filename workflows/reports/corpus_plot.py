@@ -7,9 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pipeline.text.corpus_statistics import CorpusStatistics
+from workflows.console.quantities import rounded
 from workflows.reports.corpus_text import REASONS, kept, title
 from workflows.reports.svg import COLORS, drawing
-from workflows.tables.differences import rounded
 
 LONGEST_SHOWN = "0.999"
 """Quantile of the lengths up to which they are drawn; the few beyond would squeeze the others."""

@@ -1,11 +1,10 @@
 """What is told of prepared text (§5.1) in words: for the terminal, the reports and MLflow."""
 
 from collections.abc import Callable, Mapping
-from math import floor, log10
 
 from pipeline.text.cleaning import REASONS as CLEANING_REASONS
 from pipeline.text.corpus_statistics import TOO_MANY_TOKENS, Collection, CorpusStatistics, Lengths
-from workflows.tables.differences import rounded
+from workflows.console.quantities import percent, rounded
 
 REASONS = dict(
     zip(
@@ -16,15 +15,6 @@ REASONS = dict(
 )
 """Why pairs are dropped."""
 NAME_CHARACTERS = 40
-
-
-def percent(fraction: float) -> str:
-    """0.0421 -> `4.2 %`, 0.99996 -> `99.996 %`: two digits of what there is or of what is missing, the less of them."""
-    less = 100 * min(fraction, 1 - fraction)
-    if less <= 0:
-        return f"{100 * fraction:g} %"
-    text = f"{100 * fraction:.{max(0, 1 - floor(log10(less)))}f}"
-    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} %"
 
 
 def title(statistics: CorpusStatistics) -> str:

@@ -8,11 +8,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from pipeline.text.corpus_statistics import CorpusStatistics
 from workflows import paper
-from workflows.engine.progress import duration
+from workflows.console.quantities import duration, percent, rounded
 from workflows.reports.corpus_plot import plots
-from workflows.reports.corpus_text import REASONS, facts, percent, rows, title
+from workflows.reports.corpus_text import REASONS, facts, rows, title
 from workflows.reports.svg import Point
-from workflows.tables.differences import DECODING_NAMES, OPTIMIZER_NAMES, rounded
+from workflows.tables.differences import DECODING_NAMES, OPTIMIZER_NAMES
 from workflows.tables.measurements import Measured
 
 Against = Literal["updates", "minutes"]

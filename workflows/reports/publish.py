@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from pipeline.store.artifacts import Context
+from pipeline.store.artifact import Context
 from workflows.reports import table2 as table2_report
 from workflows.reports import table3 as table3_report
 from workflows.reports.corpus import CorpusReport

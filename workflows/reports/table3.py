@@ -9,13 +9,13 @@ from markupsafe import Markup, escape
 
 from model.config import BASE
 from pipeline.text.corpus_statistics import CorpusStatistics
+from workflows.console.quantities import flop_text
 from workflows.paper import SYMBOLS, Experiment, group, symbols
 from workflows.reports import page
 from workflows.reports.page import learning_curve
 from workflows.reports.svg import COLORS, INK, Curve, curves
 from workflows.reports.table3_plot import OTHER, SAME, agrees, deltas, plots
 from workflows.tables.measurements import Measured
-from workflows.tables.table2 import flop_text
 from workflows.tables.table3 import KINDS, Row, Table3
 from workflows.tables.table3_text import ANSWERS, COLUMNS, KIND_NAMES, ORDER, Column, correlation_text
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from pipeline.evaluation.costs import PAPER_SUSTAINED_FLOP_S
 from workflows import paper
-from workflows.engine.progress import duration
+from workflows.console.quantities import duration, rounded
 from workflows.tables.measurements import Measured
 
 OPTIMIZER_NAMES = {
@@ -29,11 +29,6 @@ class Difference:
     here: str
     cells: tuple[str, ...]
     """Labels, e.g. `EN-DE base`; `all` for every cell that was run."""
-
-
-def rounded(number: float) -> str:
-    """4500000 -> 4.5 M; 25000 -> 25,000."""
-    return f"{number / 1e6:.3g} M" if number >= 1e6 else f"{number:,.0f}"
 
 
 def _fields(names: dict[str, str], printed: Any, measured: Any) -> tuple[str, str]:

@@ -8,7 +8,8 @@ from typing import Any
 
 from pipeline.evaluation.costs import Cost
 from pipeline.evaluation.scoring import read_references
-from pipeline.store.artifacts import MANIFEST, Artifact, Checkpoint, Corpus, Hypotheses, Scores, TrainingRun
+from pipeline.store.artifact import MANIFEST, Artifact
+from pipeline.store.artifacts import Checkpoint, Corpus, Hypotheses, Scores, TrainingRun
 from pipeline.text.lines import read_lines
 
 N_SAMPLES = 10

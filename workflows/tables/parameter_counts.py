@@ -9,17 +9,15 @@ differences from base, in which the embedding cancels out wherever d_model stays
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
 from typing import Any, Literal
 
-import torch
 from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from model.config import BASE, TransformerConfig
-from model.transformer import Transformer
+from model.parameters import count
 from workflows.paper import TABLE_3, Variation, symbols
 
 ROUNDING = 1_000_000
@@ -54,13 +52,6 @@ class ParameterRow:
             "" if from_base is None else f"{from_base:+d}",
             verdict,
         ]
-
-
-@cache
-def count(config: TransformerConfig) -> int:
-    """Parameters of the model, built without memory."""
-    with torch.device("meta"):
-        return sum(parameter.numel() for parameter in Transformer(config).parameters())
 
 
 def parameter_rows(

@@ -16,8 +16,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from pipeline.store.artifacts import Artifact
+from pipeline.store.artifact import Artifact
 from workflows import paper
+from workflows.console.quantities import flop_text
 from workflows.tables import notes
 from workflows.tables.differences import Difference, differences, table2_notes
 from workflows.tables.measurements import Measured
@@ -91,12 +92,6 @@ class Table(Artifact):
     def load(self) -> Table2:
         """What `table2.json` holds."""
         return TypeAdapter(Table2).validate_python(self.read_json("table2.json"))
-
-
-def flop_text(flop: float) -> str:
-    """3.3e18, as short as the paper prints it."""
-    mantissa, exponent = f"{flop:.1e}".split("e")
-    return f"{mantissa}e{int(exponent)}"
 
 
 def _printed(row: paper.PrintedRow, pairs: Sequence[str]) -> Row:

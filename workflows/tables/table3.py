@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 from scipy.stats import spearmanr
 
 from model.config import BASE
-from pipeline.store.artifacts import Artifact
+from pipeline.store.artifact import Artifact
 from workflows import paper
 from workflows.tables.differences import Difference, differences, reading_notes
 from workflows.tables.measurements import Measured, MeasuredInputs

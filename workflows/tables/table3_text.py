@@ -15,7 +15,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from workflows.engine.progress import duration
+from workflows.console.quantities import duration
 from workflows.paper import group
 from workflows.tables import notes
 from workflows.tables.table3 import KINDS, Correlation, Figure, Kind, Ordering, Row, Table3

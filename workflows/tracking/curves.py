@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from pipeline.store.artifacts import Artifact, TrainingRun
+from pipeline.store.artifact import Artifact
+from pipeline.store.artifacts import TrainingRun
 from workflows.engine.dag import Step
 from workflows.engine.events import Watcher
 from workflows.reports.corpus import CorpusReport

@@ -9,7 +9,8 @@ from pipeline.corpora import embedded, multi30k, wmt14
 from pipeline.corpora.embedded import EmbeddedSettings
 from pipeline.corpora.multi30k import Multi30kSettings
 from pipeline.corpora.wmt14 import Wmt14Settings, official_archives
-from pipeline.store.artifacts import Context, Corpus
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import Corpus
 
 
 def _text(*files: Path) -> tuple[float, int]:

@@ -9,7 +9,7 @@ from nltk import Tree
 from pydantic import ValidationError
 
 from pipeline.corpora.embedded import SPLITS, EmbeddedSettings, generate, split_of
-from pipeline.store.artifacts import Context
+from pipeline.store.artifact import Context
 from pipeline.text.lines import read_pairs
 
 SMALL = EmbeddedSettings(train_pairs=700, dev_pairs=40, test_pairs=60, shard_pairs=300)

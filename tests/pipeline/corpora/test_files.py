@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.corpora.files import FilesSettings, read
 from pipeline.errors import UserError
-from pipeline.store.artifacts import Context
+from pipeline.store.artifact import Context
 from pipeline.text import aligned
 from pipeline.text.lines import read_lines, write_lines
 

@@ -14,7 +14,7 @@ import pytest
 from pipeline.corpora import multi30k
 from pipeline.corpora.multi30k import FILES, Multi30kSettings, read
 from pipeline.errors import UserError
-from pipeline.store.artifacts import Context
+from pipeline.store.artifact import Context
 from pipeline.text.lines import read_lines, write_lines
 
 

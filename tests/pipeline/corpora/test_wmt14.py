@@ -14,7 +14,8 @@ import pytest
 from pipeline.corpora import archives
 from pipeline.corpora.wmt14 import EvaluationSet, Wmt14Settings, official_archives, read
 from pipeline.errors import UserError
-from pipeline.store.artifacts import Context, Corpus
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import Corpus
 from pipeline.text.lines import read_lines
 from tests.support.official_archives import Pairs, checksum, settings_of, write_archive, write_official
 from tests.support.range_server import RangeServer, serving

@@ -11,7 +11,8 @@ from pipeline.errors import UserError
 from pipeline.evaluation.averaging import average
 from pipeline.evaluation.translation import load_model
 from pipeline.settings import AveragingSettings
-from pipeline.store.artifacts import Context, EncodedDataset, TrainingRun
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import EncodedDataset, TrainingRun
 from tests.support.tiny_training import weights
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from pipeline.errors import UserError
 from pipeline.evaluation.costs import count, sustained_flop_s
-from pipeline.store.artifacts import Context, TrainingRun
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import TrainingRun
 
 RUN = {
     "train_s": 43_200.0,

@@ -14,7 +14,8 @@ from pipeline.errors import UserError
 from pipeline.evaluation import decoding
 from pipeline.evaluation.translation import Translator
 from pipeline.settings import DecodingSettings
-from pipeline.store.artifacts import Checkpoint, Context, Corpus
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import Checkpoint, Corpus
 from pipeline.text.lines import read_lines
 from tests.support.tiny_checkpoint import SENTENCES
 

@@ -12,10 +12,12 @@ from torch.nn import functional as F
 from model.config import PAD_ID
 from model.training_step import shift_right
 from pipeline.errors import UserError
-from pipeline.evaluation.perplexity import exp, measure, split_sums
+from pipeline.evaluation.perplexity import measure
 from pipeline.evaluation.translation import load_model
-from pipeline.store.artifacts import Checkpoint, Context, EncodedDataset
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import Checkpoint, EncodedDataset
 from pipeline.text.encoding import EncodedSplit
+from pipeline.training.validation import exp, split_sums
 from tests.support.tiny_training import TINY, metrics
 
 

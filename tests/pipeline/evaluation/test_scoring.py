@@ -19,7 +19,8 @@ from pipeline.evaluation.scoring import (
     sacre_bleu,
     split_compounds,
 )
-from pipeline.store.artifacts import Context, Corpus, Hypotheses
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import Corpus, Hypotheses
 from pipeline.text.lines import read_lines, write_lines
 
 

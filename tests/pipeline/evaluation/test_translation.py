@@ -16,7 +16,8 @@ from model.search import beam_search, penalty
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import DECODED_PER_SOURCE_TOKEN, LONGEST_TOKENS, Translation, Translator, batches
 from pipeline.settings import DecodingSettings, VocabularySettings
-from pipeline.store.artifacts import Checkpoint, Context, Corpus
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import Checkpoint, Corpus
 from pipeline.text import vocabulary
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint
 

@@ -18,7 +18,8 @@ import pytest
 
 from pipeline.evaluation.translation import Translator
 from pipeline.settings import DecodingSettings
-from pipeline.store.artifacts import MANIFEST, Checkpoint
+from pipeline.store.artifact import MANIFEST
+from pipeline.store.artifacts import Checkpoint
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
 from workflows.tracking.tracker import Tracker
 

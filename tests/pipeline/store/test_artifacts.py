@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import UserError
-from pipeline.store.artifacts import MANIFEST, Artifact, Corpus, file_sha256, making_folder, publish
+from pipeline.store.artifact import MANIFEST, Artifact, file_sha256, making_folder, publish
+from pipeline.store.artifacts import Corpus
 
 
 def _write(folder: Path) -> Artifact:

@@ -9,7 +9,8 @@ import pytest
 
 from pipeline.errors import UserError
 from pipeline.settings import CleaningSettings
-from pipeline.store.artifacts import Context, Corpus, map_here
+from pipeline.store.artifact import Context, map_here
+from pipeline.store.artifacts import Corpus
 from pipeline.text.aligned import write_shards
 from pipeline.text.cleaning import clean, reason_to_drop
 from pipeline.text.lines import read_lines, read_pairs

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from model.config import BEGIN_ID, END_ID, PAD_ID, UNKNOWN_ID
 from pipeline.errors import UserError
 from pipeline.settings import EncodingSettings, VocabularySettings
-from pipeline.store.artifacts import Context, Corpus, EncodedDataset, Vocabulary
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import Corpus, EncodedDataset, Vocabulary
 from pipeline.text.aligned import write_shards
 from pipeline.text.encoding import EncodedSplit, bucket_bounds, decode_ids, encode, shard_lengths
 from pipeline.text.lines import read_lines, read_pairs

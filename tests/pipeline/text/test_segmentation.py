@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from model.config import END_ID
 from pipeline.errors import UserError
 from pipeline.settings import VocabularySettings
-from pipeline.store.artifacts import Context, Corpus
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import Corpus
 from pipeline.text import segmentation
 from pipeline.text.aligned import write_shards
 from pipeline.text.lines import read_lines

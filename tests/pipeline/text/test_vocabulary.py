@@ -10,7 +10,8 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from model.config import BEGIN_ID, END_ID, PAD_ID, UNKNOWN_ID
 from pipeline.errors import UserError
 from pipeline.settings import VocabularySettings
-from pipeline.store.artifacts import Context, Corpus, Vocabulary
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import Corpus, Vocabulary
 from pipeline.text import vocabulary
 from pipeline.text.aligned import write_shards
 from pipeline.text.lines import read_lines, read_pairs

@@ -20,7 +20,8 @@ import torch
 from ray.cluster_utils import Cluster
 
 from pipeline.settings import TrainingSettings
-from pipeline.store.artifacts import EncodedDataset, publish
+from pipeline.store.artifact import publish
+from pipeline.store.artifacts import EncodedDataset
 from pipeline.training.checkpoints import find_damage, list_folders
 from pipeline.training.loop import Training
 from pipeline.training.worker_group import WorkerGroup
@@ -69,15 +70,7 @@ class Watched:
         config = folder / "settings.toml"
         config.write_text(SETTINGS)
         options = ["--workers", "1:2", "--exact-reduction", "--config", str(config), "--address", cluster.address]
-        command = [
-            sys.executable,
-            "-m",
-            "workflows.cli.main",
-            "train",
-            str(dataset.folder),
-            "--out",
-            str(folder / "out"),
-        ]
+        command = [sys.executable, "-m", "workflows.cli", "train", str(dataset.folder), "--out", str(folder / "out")]
         self.driver = subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL)
 
     def lines(self) -> list[dict[str, Any]]:

@@ -7,7 +7,8 @@ import pytest
 import ray
 
 from pipeline.errors import UserError
-from pipeline.store.artifacts import Context, EncodedDataset, TrainingRun
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import EncodedDataset, TrainingRun
 from pipeline.training.on_ray import layout_of, train
 from tests.support.tiny_training import TINY, kill_once, metrics, weights, with_fields
 

@@ -165,7 +165,7 @@ def test_lengths_are_those_of_multi30k(data: Path, tmp_path: Path) -> None:
     """Drawn lengths have the quantiles, the means and the ratios of the real text, encoded with 8 000 pieces."""
     from pipeline.corpora import multi30k
     from pipeline.settings import CleaningSettings, EncodingSettings, VocabularySettings
-    from pipeline.store.artifacts import Context
+    from pipeline.store.artifact import Context
     from pipeline.text import cleaning, encoding, vocabulary
 
     def context(name: str) -> Context:

@@ -19,13 +19,13 @@ def _run(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
         (["workflows.reproduce_table2", "--beam", "4"], "No such option"),
         (["workflows.reproduce_table2", "--pairs", "en-cs"], "--pairs en-cs: the profile has en-de, en-fr"),
         (["workflows.reproduce_table2", "--address", "127.0.0.1:9", "--store", "STORE"], "no Ray cluster answers"),
-        (["workflows.cli.main", "score", "--hyp", "no.txt", "--ref", "no.txt", "--lang", "de"], "no.txt"),
+        (["workflows.cli", "score", "--hyp", "no.txt", "--ref", "no.txt", "--lang", "de"], "no.txt"),
         (["workflows.cli", "translate", "no-such-model"], "no-such-model"),
         (
             ["workflows.cli", "train", ".", "--out", "x"],
             "holds no dataset.json; name a folder that `aiayn prepare` made",
         ),
-        (["workflows.cli.main", "average", "nowhere", "--out", "x"], "nowhere is not a folder"),
+        (["workflows.cli", "average", "nowhere", "--out", "x"], "nowhere is not a folder"),
     ],
 )
 def test_a_mistake_is_one_line_and_status_2(arguments: list[str], message: str, tmp_path: Path) -> None:
@@ -39,6 +39,6 @@ def test_a_mistake_is_one_line_and_status_2(arguments: list[str], message: str, 
 
 def test_every_command_has_a_help_text_with_defaults() -> None:
     """--help works without starting anything and tells the paper's values."""
-    assert "prepare" in _run("workflows.cli.main", "--help").stdout
+    assert "prepare" in _run("workflows.cli", "--help").stdout
     assert "default: 4" in _run("workflows.cli", "translate", "--help").stdout
     assert "--plan" in _run("workflows.reproduce_table2", "--help").stdout

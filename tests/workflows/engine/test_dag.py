@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import UserError
-from pipeline.store.artifacts import Artifact, publish
+from pipeline.store.artifact import Artifact, publish
 from tests.support.tiny_stages import Pair, Words, WriteSettings, join, write
 from workflows.engine.dag import Stage, Step, in_order, to_run
 

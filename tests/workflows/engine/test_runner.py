@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pipeline.errors import UserError
-from pipeline.store.artifacts import Artifact, making_folder
+from pipeline.store.artifact import Artifact, making_folder
 from tests.support.lock_holder import lock_holder
 from tests.support.tiny_stages import (
     Pair,

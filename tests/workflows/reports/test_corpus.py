@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from pipeline.store.artifacts import Context
+from pipeline.store.artifact import Context
 from pipeline.text.corpus_statistics import Plan, measure
 from tests.support.html_reader import (
     Reader,
@@ -17,10 +17,11 @@ from tests.support.html_reader import (
 )
 from tests.support.tiny_statistics import STATISTICS, collection
 from tests.support.tiny_text import prepare_text
+from workflows.console.quantities import percent
 from workflows.reports import table2 as table2_report
 from workflows.reports.corpus import CorpusReport, report_corpus
 from workflows.reports.corpus_plot import plots
-from workflows.reports.corpus_text import facts, metrics, percent, rows, summary
+from workflows.reports.corpus_text import facts, metrics, rows, summary
 from workflows.tables import table2
 
 

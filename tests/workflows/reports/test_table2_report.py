@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.store.artifacts import Context
+from pipeline.store.artifact import Context
 from tests.support.html_reader import (
     Reader,
     assert_asks_for_nothing_outside,

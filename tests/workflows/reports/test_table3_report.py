@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.store.artifacts import MANIFEST
+from pipeline.store.artifact import MANIFEST
 from tests.support.html_reader import (
     Reader,
     assert_asks_for_nothing_outside,

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from model.config import BASE, BIG
+from model.parameters import count
 from model.transformer import Transformer
 from workflows import reproduce_table3
 from workflows.console.command import run_app
@@ -69,7 +70,7 @@ def test_base_has_the_parameters_of_the_formula() -> None:
     norm = 2 * 512
     encoder_layer = attention + feed_forward + 2 * norm
     decoder_layer = 2 * attention + feed_forward + 3 * norm
-    assert 6 * (encoder_layer + decoder_layer) + 37_000 * 512 == parameter_counts.count(BASE) == 63_045_632
+    assert 6 * (encoder_layer + decoder_layer) + 37_000 * 512 == count(BASE) == 63_045_632
     assert "without embeddings base has 44.1." in parameter_counts.notes(37_000)[0]
 
 
@@ -77,7 +78,7 @@ def test_a_count_is_that_of_the_model_in_memory() -> None:
     """What is counted without memory is what a training would hold."""
     for name in ("A1", "E"):
         small = replace(BY_NAME[name].model(50), n_layers=1, d_model=16, d_ff=24)
-        assert parameter_counts.count(small) == sum(parameter.numel() for parameter in Transformer(small).parameters())
+        assert count(small) == sum(parameter.numel() for parameter in Transformer(small).parameters())
     assert torch.get_default_device() == torch.device("cpu")
 
 

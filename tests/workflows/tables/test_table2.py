@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from pipeline.errors import UserError
-from pipeline.store.artifacts import Context
+from pipeline.store.artifact import Context
 from workflows import paper
 from workflows.reports.publish import tabulate
 from workflows.tables import table2

@@ -1,0 +1,176 @@
+"""The Ray cluster that steps run on: joined or started, its tasks mapped, its interrupts and leftovers seen to."""
+
+import logging
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import ray
+from ray._private.state import state
+from ray.core.generated.gcs_pb2 import PlacementGroupTableData  # type: ignore[attr-defined]  # generated
+from ray.util.placement_group import PlacementGroup, remove_placement_group
+
+from pipeline.errors import UserError
+from pipeline.hardware import forget_peak_memory, peak_memory_bytes
+
+CONNECT_S = 10
+
+
+ABANDONED_S = 2.0
+"""Between looks for what killed actors have reserved."""
+
+
+def map_on_ray(
+    function: Callable[..., Any], calls: Iterable[Sequence[Any]], peaks_bytes: list[int] | None = None
+) -> Iterator[Any]:
+    """`Context.map` on Ray: one task a call, results in order.
+
+    The first error is raised as it was in the task, whatever is still at work before it, and stops the other tasks. The
+    most memory that each task has had is added to `peaks_bytes`.
+    """
+    task = ray.remote(num_cpus=1)(with_peak_memory).options(name=function.__name__)
+    references = [task.remote(function, *arguments) for arguments in calls]
+    unfinished, results = references, {}
+    try:
+        for reference in references:
+            while reference not in results:
+                (found,), unfinished = ray.wait(unfinished)
+                results[found] = ray.get(found)
+            result, peak_bytes = results.pop(reference)
+            if peaks_bytes is not None:
+                peaks_bytes.append(peak_bytes)
+            yield result
+    except BaseException as error:
+        for reference in unfinished:
+            ray.cancel(reference)
+        if isinstance(error, ray.exceptions.RayTaskError):
+            raise cause_of(error) from None
+        raise
+
+
+def with_peak_memory(function: Callable[..., Any], *arguments: Any) -> tuple[Any, int]:
+    """What the function returns, and the most memory that this process has had meanwhile, in bytes."""
+    forget_peak_memory()
+    return function(*arguments), peak_memory_bytes()
+
+
+def set_local_variables() -> None:
+    """Environment variables for a Ray cluster on this machine alone, where they are not set."""
+    processes = str(max(8, os.cpu_count() or 1))
+    for name, value in {
+        # Nobody preempts this machine; the watcher would cost each training a process and two seconds of a core.
+        "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
+        # By default a training ends up to 2 s later than its workers.
+        "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",
+        # By default Ray ends idle processes beyond one a CPU, and the next step imports torch again: 3 s of a core.
+        "RAY_num_workers_soft_limit": processes,
+        # Beyond three times this many processes, most of them asleep, Ray warns on the screen.
+        "RAY_worker_maximum_startup_concurrency": processes,
+    }.items():
+        os.environ.setdefault(name, value)
+
+
+@contextmanager
+def cluster(address: str | None) -> Iterator[None]:
+    """A Ray cluster: the one this process has joined, the one at `address`, or one on this machine for the body's time.
+
+    RAY_ADDRESS stands in for an `address` not given, as everywhere in Ray.
+
+    Raises UserError where nothing answers at `address`.
+    """
+    if ray.is_initialized():
+        yield
+        return
+    # Ray hides GPUs from tasks that ask for none, and warns that this will change; both ways suit us.
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_TRAIN_V2_ENABLED", "1")
+    address = address or os.environ.get("RAY_ADDRESS")
+    local = address is None
+    if address is not None:
+        _check_answers(address)
+    else:
+        set_local_variables()
+    try:
+        ray.init(
+            address=address or "local",  # else Ray would join one that runs on this machine
+            include_dashboard=False if local else None,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            num_cpus=len(os.sched_getaffinity(0)) if local and hasattr(os, "sched_getaffinity") else None,
+        )
+    except ConnectionError as error:
+        raise UserError(
+            f"no Ray cluster answers at --address {address} ({error}); start one with `ray start`"
+        ) from None
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _check_answers(address: str) -> None:
+    """Ray itself would try for minutes. Raises UserError where nothing listens at a `host:port`."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdigit():
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
+        except OSError as error:
+            raise UserError(
+                f"no Ray cluster answers at --address {address} ({error}); check that it runs and the port is open"
+            ) from None
+
+
+@contextmanager
+def sigterm_as_interrupt() -> Iterator[None]:
+    def interrupt(_signal: int, _frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+@contextmanager
+def abandoned_removed() -> Iterator[None]:
+    """Frees, during the body, what actors of this job reserved that were killed.
+
+    A killed controller of Ray Train leaves its workers' placement group behind, and whoever trains next would wait for
+    ever. Ray Train's own cleaner asks the dashboard, which a cluster on one machine does not have, and costs each
+    training a process.
+    """
+    over = threading.Event()
+
+    def remove() -> None:
+        job = ray.get_runtime_context().get_job_id()
+        while not over.wait(ABANDONED_S):
+            for told in state._connect_and_get_accessor().get_placement_group_table():
+                group = PlacementGroupTableData.FromString(told)
+                ours = group.creator_job_id.hex() == job and not group.is_detached
+                # Those of the driver and of tasks, Tune's among them, have no such actor, and it is called dead too.
+                by_actor = not ray.ActorID(group.creator_actor_id).is_nil()
+                if ours and by_actor and group.creator_actor_dead and group.state != PlacementGroupTableData.REMOVED:
+                    remove_placement_group(PlacementGroup(ray.PlacementGroupID(group.placement_group_id)))
+
+    thread = threading.Thread(target=remove, name="abandoned", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def cause_of(error: BaseException) -> BaseException:
+    """What a user can mend (bad input, a full disk), however deep Ray has wrapped it; else the error itself."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, UserError | OSError) and not isinstance(cause, ray.exceptions.RayTaskError):
+            return cause
+        cause = getattr(cause, "cause", None) or cause.__cause__
+    return error
