@@ -1,7 +1,7 @@
 """Settings of the stages: frozen, validated, defaults = the paper's base model on WMT14 (paper §5).
 
-A field marked `layout()` says how a stage is carried out, not what comes out: it is left out of the stage's
-fingerprint, so changing it recomputes nothing.
+A field marked `not_in_fingerprint()` says how a stage is carried out, not what comes out: changing it recomputes
+nothing.
 """
 
 from typing import Annotated, Any, Literal
@@ -16,9 +16,9 @@ Precision = Literal["auto", "float32", "bfloat16"]
 """auto: bfloat16 where the processor multiplies it natively."""
 
 
-def layout(default: Any, **constraints: Any) -> Any:
+def not_in_fingerprint(default: Any, **constraints: Any) -> Any:
     """A field that has no part in a stage's identity."""
-    return Field(default, json_schema_extra={"layout": True}, **constraints)
+    return Field(default, json_schema_extra={"in_fingerprint": False}, **constraints)
 
 
 def _number_of_workers(value: Any) -> int | tuple[int, int]:
@@ -46,7 +46,9 @@ class Settings(BaseModel):
         """The fields that decide what comes out, as JSON values."""
         fields = type(self).model_fields
         extra = {name: field.json_schema_extra for name, field in fields.items()}
-        hidden = {name for name, value in extra.items() if isinstance(value, dict) and value.get("layout")}
+        hidden = {
+            name for name, value in extra.items() if isinstance(value, dict) and value.get("in_fingerprint") is False
+        }
         return self.model_dump(mode="json", exclude=hidden)
 
 
@@ -97,14 +99,14 @@ class TrainingSettings(Settings):
     keep_checkpoints: int = Field(5, ge=1)
     validation_updates: int = Field(1000, ge=1)
     """Updates between measurements of the loss on the dev set."""
-    log_updates: int = layout(50, ge=1)
+    log_updates: int = not_in_fingerprint(50, ge=1)
     """Updates between two lines of metrics."""
-    workers: Workers = layout(0)
+    workers: Workers = not_in_fingerprint(0)
     """Training processes, 0: one for each CPU or GPU of the cluster, at most `micro_batches`. "2:8": as many as there
     is room for at any time, from 2 to 8. Batches do not change."""
-    threads: int = layout(1, ge=1)
+    threads: int = not_in_fingerprint(1, ge=1)
     """CPU threads of each worker."""
-    device: Device = layout("auto")
+    device: Device = not_in_fingerprint("auto")
 
     @model_validator(mode="after")
     def _some_checkpoint(self) -> "TrainingSettings":
@@ -128,10 +130,10 @@ class DecodingSettings(Settings):
     max_extra_tokens: int = Field(50, ge=1)
     """The output has at most as many tokens as the input plus this."""
     precision: Precision = "auto"
-    batch_tokens: int = layout(4096, ge=1)
+    batch_tokens: int = not_in_fingerprint(4096, ge=1)
     """Source tokens decoded at once, beams not counted."""
-    workers: int = layout(0, ge=0)
+    workers: int = not_in_fingerprint(0, ge=0)
     """Ray actors over shards of the test sets, 0: one for each CPU or GPU of the cluster."""
-    threads: int = layout(1, ge=1)
+    threads: int = not_in_fingerprint(1, ge=1)
     """CPU threads of each worker."""
-    device: Device = layout("auto")
+    device: Device = not_in_fingerprint("auto")

@@ -30,7 +30,7 @@ from pipeline.settings import (
     Settings,
     TrainingSettings,
     VocabularySettings,
-    layout,
+    not_in_fingerprint,
 )
 
 SettingsT = TypeVar("SettingsT", bound=Settings)
@@ -71,7 +71,7 @@ class Profile(Settings):
     """Everything that a Table 2 or a Table 3 is made from."""
 
     name: str
-    data: str = layout("text of the user's own")
+    data: str = not_in_fingerprint("text of the user's own")
     """What the text is, in a few words for the table."""
     corpora: dict[str, EmbeddedSettings | Multi30kSettings | Wmt14Settings | FilesSettings]
     """Language pair, e.g. "en-de", to its text."""

@@ -43,7 +43,7 @@ from workflows.tables.measurements import Measured, MeasuredInputs
 from workflows.tracking.curves import TrackedModel, send_corpus_report, send_curves, send_results, tracked
 from workflows.tracking.tracker import Tracker, default_uri, ui_command
 
-TABULATE = Stage("tabulating.tabulate", tabulate, table2.Table, follows_source=True)
+TABULATE = Stage("tabulating.tabulate", tabulate, table2.Table2Artifact, follows_source=True)
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def main(
     ]
     with tracked(tracker, target, f"table2 {chosen.name}", {"profile": chosen.name}, tracked_models) as curves:
         (artifact,) = run([target], stages_folder, [view(console), curves], address)
-        table = table2.Table(artifact.folder)
+        table = table2.Table2Artifact(artifact.folder)
         for cell in cells:
             send_curves(tracker, cell.training.fingerprint, TrainingRun(cell.training.folder(stages_folder)))
             inputs = substitute(cell.inputs, lambda step: step.artifact(stages_folder))

@@ -49,12 +49,12 @@ from workflows.reports.publish import tabulate_rows
 from workflows.tables import parameter_counts, table3
 from workflows.tables.measurements import Measured, MeasuredInputs
 from workflows.tables.table3 import SPLIT, RowInputs
-from workflows.tables.table3_rows import Row, chosen, rows
+from workflows.tables.table3_rows import GridRow, chosen, rows
 from workflows.tables.table3_text import render_terminal
 from workflows.tracking.curves import TrackedModel, send_corpus_report, send_curves, send_results, tracked
 from workflows.tracking.tracker import Status, Tracker, default_uri, ui_command
 
-TABULATE = Stage("tabulating.tabulate_rows", tabulate_rows, table3.Table, follows_source=True)
+TABULATE = Stage("tabulating.tabulate_rows", tabulate_rows, table3.Table3Artifact, follows_source=True)
 LAST_CHECKPOINT = AveragingSettings(last=1)
 """Table 3 averages none (§6.2)."""
 RUNGS = 9
@@ -67,13 +67,13 @@ STATUS: dict[str, Status] = {"failed": "FAILED", "stopped": "KILLED"}
 class RowTrial:
     """A training of a row with one seed, and what is measured of it."""
 
-    row: Row
+    row: GridRow
     trial: Trial
     inputs: MeasuredInputs
 
 
 def trials_of(
-    text: stages.Prepared, chosen_rows: Sequence[Row], seeds: int, decoding: DecodingSettings
+    text: stages.Prepared, chosen_rows: Sequence[GridRow], seeds: int, decoding: DecodingSettings
 ) -> list[RowTrial]:
     """Each row trained with `seeds` seeds and measured on the dev set: last checkpoint, beam search (§6.2).
 
@@ -204,7 +204,7 @@ def reproduce(
             raise UserError(f"no row was trained; {first} {unfinished[first].state}: {unfinished[first].reason}")
         target = TABULATE("table 3", inputs_of(trials, unfinished), [text.report])
         (artifact,) = run([target], folder, watchers, address)
-        table = table3.Table(artifact.folder)
+        table = table3.Table3Artifact(artifact.folder)
         for one in trials:
             _tell_results(tracker, one, unfinished.get(one.trial.name), folder)
         send_corpus_report(tracker, CorpusReport(text.report.folder(folder)), text.report.fingerprint)

@@ -13,7 +13,7 @@ from pydantic import field_validator
 from pipeline.corpora.amount import Amount
 from pipeline.corpora.download import fetch
 from pipeline.errors import UserError
-from pipeline.settings import Settings, layout
+from pipeline.settings import Settings, not_in_fingerprint
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus
 from pipeline.text.aligned import content_sha256, write_corpus
@@ -51,7 +51,7 @@ class Multi30kSettings(Settings):
     target: Literal["de", "fr"] = "de"
     data: Path | None = None
     """Folder with `train.en.gz` or `train.en`, `val.*`, `test_2016_flickr.*` and further `test_*`; None: download."""
-    base_url: str = layout(REPOSITORY)
+    base_url: str = not_in_fingerprint(REPOSITORY)
     """Where the published files lie; their hashes are checked, so a mirror changes nothing."""
 
     @field_validator("data")

@@ -22,7 +22,7 @@ from pydantic import Field, field_validator
 from pipeline.corpora.amount import Amount
 from pipeline.corpora.archives import Archive, Checksum, Origin, downloads_told, take_out
 from pipeline.errors import UserError
-from pipeline.settings import Settings, layout
+from pipeline.settings import Settings, not_in_fingerprint
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus
 from pipeline.text.aligned import SHARD_PAIRS, move_shards, write_shards
@@ -109,13 +109,13 @@ class Wmt14Settings(Settings):
     """The training data. An archive is known by its checksum, so where it lies has no part in the stage's identity."""
     dev: EvaluationSet = EvaluationSet(name="wmt13", pairs=3000)
     test: EvaluationSet = EvaluationSet(name="wmt14/full", pairs=3003)
-    data: Path | None = layout(None)
+    data: Path | None = not_in_fingerprint(None)
     """Folder with the archives, under their own names or those and the server's folders; None: download."""
-    base_url: str = layout(STATMT)
+    base_url: str = not_in_fingerprint(STATMT)
     """Server of all archives."""
-    mirrors: tuple[str, ...] = layout(())
+    mirrors: tuple[str, ...] = not_in_fingerprint(())
     """Servers with the same folders, tried one after the other where `base_url` fails."""
-    downloads: Path | None = layout(None)
+    downloads: Path | None = not_in_fingerprint(None)
     """Folder where downloads are kept, 2 GB for EN-DE, 5 GB more for EN-FR. None: `downloads` in the store, the disk
     that was chosen for large things, which every node of a cluster sees."""
 

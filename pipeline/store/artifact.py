@@ -139,7 +139,7 @@ def making_folder(target: Path) -> Path:
 
 
 @contextmanager
-def disk_full_told(target: Path) -> Iterator[None]:
+def report_full_disk(target: Path) -> Iterator[None]:
     """Raises UserError where the body, which writes `target`, fills the disk."""
     try:
         yield
@@ -178,7 +178,7 @@ def publish(
     if aside.exists() and not resume:
         shutil.rmtree(aside)
     started = time.time()
-    with disk_full_told(target):
+    with report_full_disk(target):
         try:
             aside.mkdir(parents=True, exist_ok=True)
             artifact = make(aside)

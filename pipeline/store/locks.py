@@ -23,7 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import Self
 
-from pipeline.store.artifact import disk_full_told
+from pipeline.store.artifact import report_full_disk
 
 HEARTBEAT_S = 5.0
 DEAD_S = 60.0
@@ -71,7 +71,7 @@ class Lock:
         pid = os.getpid()
         _, process_started = _process(pid)
         ours = Owner(socket.gethostname(), _machine(), pid, process_started, self._token, self._task, time.time())
-        with disk_full_told(self._target), guarded(self.path.parent) as now:
+        with report_full_disk(self._target), guarded(self.path.parent) as now:
             if found := _read(self.path):
                 owner, renewed = found
                 if not _is_dead(owner, now - renewed):

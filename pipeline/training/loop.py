@@ -92,7 +92,7 @@ class Training:
         is_leaving: Callable[[], bool] = lambda: False,
     ) -> None:
         self.group, self.settings, self.folder = group, settings, folder
-        self.emit, self.is_leaving, self.left = emit, is_leaving, False
+        self.emit, self.is_leaving, self.preemption_handled = emit, is_leaving, False
         self.writer = CheckpointWriter(folder / "checkpoints", settings.keep_checkpoints)
         if group.device == "cpu":
             torch.set_num_threads(settings.threads)
@@ -180,11 +180,11 @@ class Training:
                 logged_tokens, logged_s = state.target_tokens, state.train_s
             if validated:
                 self._validate()
-            leaving = logged and not self.left and self.is_leaving()
+            leaving = logged and not self.preemption_handled and self.is_leaving()
             if saved or leaving or (logged and minutes_due):
                 self._save(settled=done or leaving)
                 saved_s = time.monotonic()
-            self.left = self.left or leaving
+            self.preemption_handled = self.preemption_handled or leaving
             resumed_s = time.monotonic()
 
     def _update(self, update: Update, minutes_due: bool) -> None:
@@ -196,10 +196,10 @@ class Training:
             sums = self.step.accumulate(source_BS, target_BT, dropout_seed(self.settings.seed, number, batch.number))
             return torch.stack((sums.loss, sums.nll, torch.zeros_like(sums.loss)))
 
-        wish = torch.zeros(3, device=self.group.device)
+        initial_figures = torch.zeros(3, device=self.group.device)
         if minutes_due:
-            wish[2] = 1
-        sums = self.reduction.sum(update.micro_batches, update.mine, accumulate, wish)
+            initial_figures[2] = 1
+        sums = self.reduction.sum(update.micro_batches, update.mine, accumulate, initial_figures)
         norm = self.step.apply(number, update.target_tokens)
         figures = torch.cat((sums, norm[None]))
         self.unread.append(_Unread(number, state.epoch, update.source_tokens, update.target_tokens, figures))

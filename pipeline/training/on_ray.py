@@ -103,7 +103,7 @@ class _Trainer(TorchTrainer):
         return [callback for callback in made if not isinstance(callback, NOT_NEEDED)]
 
 
-class Layout(NamedTuple):
+class ClusterLayout(NamedTuple):
     """How a training lies on the cluster."""
 
     on_gpus: bool
@@ -114,7 +114,7 @@ class Layout(NamedTuple):
     """So many such trainings have room beside each other."""
 
 
-def layout_of(settings: TrainingSettings) -> Layout:
+def layout_of(settings: TrainingSettings) -> ClusterLayout:
     """Whether the workers have GPUs, and their number: that of the settings, or as many as the idle nodes would hold.
 
     More than one a micro-batch are never taken. Raises UserError where the nodes cannot hold the fewest that there may
@@ -138,7 +138,7 @@ def layout_of(settings: TrainingSettings) -> Layout:
             f"{fewest} training workers with {wanted} each do not fit the Ray cluster: its nodes, {len(nodes)} in "
             f"number, have room for {room}; lower workers or threads, or join more nodes"
         )
-    return Layout(on_gpus, fewest, most, room // fewest)
+    return ClusterLayout(on_gpus, fewest, most, room // fewest)
 
 
 def _resources(settings: TrainingSettings, on_gpus: bool) -> dict[str, float]:

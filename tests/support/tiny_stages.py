@@ -11,7 +11,7 @@ import ray
 from ray.util.placement_group import placement_group
 
 from pipeline.errors import UserError
-from pipeline.settings import Settings, layout
+from pipeline.settings import Settings, not_in_fingerprint
 from pipeline.store.artifact import Artifact, Context
 from workflows.engine.cluster import cluster
 from workflows.engine.dag import Stage, Step
@@ -29,7 +29,7 @@ class Words(Artifact):
 
 class WriteSettings(Settings):
     text: str
-    workers: int = layout(1)
+    workers: int = not_in_fingerprint(1)
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ from workflows.benchmarks.decoding_contenders import Contender, CTranslate2, Lay
 from workflows.benchmarks.decoding_rates import CTRANSLATE2, MARIAN, OURS, Rates, Round, figures, print_table
 from workflows.benchmarks.processes import ContenderProcess, Running
 from workflows.benchmarks.rounds import find_device, is_installed, one_of, watched
-from workflows.console.command import console, made_by, run_app
+from workflows.console.command import console, require_output_of, run_app
 from workflows.profiles import checked
 
 CONTENDERS: dict[str, type[Contender]] = {OURS: Ours, CTRANSLATE2: CTranslate2, MARIAN: MarianGenerate}
@@ -109,7 +109,7 @@ def measure(model: Path, text: Text, options: Options, show: Callable[[str], obj
     """
     from pipeline.hardware import device_name, dtype_of
 
-    model = made_by("average", model, "model.safetensors")
+    model = require_output_of("average", model, "model.safetensors")
     _check_lengths(model, text, options.settings)
     device, threads = find_device(options.device), options.threads or os.cpu_count() or 1
     with tempfile.TemporaryDirectory(prefix="aiayn-bench-") as folder, ExitStack() as stack:

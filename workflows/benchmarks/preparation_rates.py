@@ -16,7 +16,7 @@ from pipeline.text.lines import read_lines
 from pipeline.text.vocabulary import load
 from workflows import stages
 from workflows.benchmarks.processes import ContenderProcess
-from workflows.benchmarks.single_core import OneCore
+from workflows.benchmarks.single_core import SingleCoreCost
 from workflows.engine import runner
 from workflows.engine.cluster import cluster, map_on_ray
 from workflows.engine.dag import Step, in_order
@@ -70,11 +70,11 @@ def measure(
             for step in in_order([text.dataset])
         }
         disk_bytes = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
-        with ContenderProcess(OneCore, environment={"OMP_NUM_THREADS": "1"}) as one_core:
+        with ContenderProcess(SingleCoreCost, environment={"OMP_NUM_THREADS": "1"}) as single_core:
             show(f"the plan of {plan_pairs} pairs")
-            plan = one_core.call("plan", plan_pairs)
+            plan = single_core.call("plan", plan_pairs)
             show("reading updates")
-            reading = one_core.call("read", dataset)
+            reading = single_core.call("read", dataset)
     stage_rates = {
         name: {
             "seconds": manifest["seconds"],

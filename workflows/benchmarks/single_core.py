@@ -29,7 +29,7 @@ GPU, ASSUMED_FRACTION = "h200", 0.5
 """What is to be fed, and the share of its published rate that training might reach."""
 
 
-class OneCore:
+class SingleCoreCost:
     """Called in its process, a method at a time."""
 
     def plan(self, pairs: int) -> dict[str, Any]:

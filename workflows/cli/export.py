@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from pipeline.store.artifact import Artifact, publish
-from workflows.console.command import console, help_text, made_by
+from workflows.console.command import console, help_text, require_output_of
 
 app = typer.Typer(no_args_is_help=True, help=help_text(__doc__), rich_markup_mode=None)
 EXAMPLE = """\
@@ -31,7 +31,7 @@ def ctranslate2(
     """A folder that ctranslate2.Translator loads, with the vocabulary; prints Python that translates with it."""
     from pipeline.export.ctranslate2 import export_ctranslate2
 
-    checkpoint = made_by("average", model, "model.safetensors")
+    checkpoint = require_output_of("average", model, "model.safetensors")
 
     def make(folder: Path) -> Artifact:
         export_ctranslate2(checkpoint, folder)

@@ -24,7 +24,7 @@ from pipeline.store.artifacts import EncodedDataset, TrainingRun
 from workflows.benchmarks import commands
 from workflows.cli import export
 from workflows.cli.translate import N_BEST_LINE, TranslationWriter, translate_stream, translate_typed
-from workflows.console.command import console, help_text, made_by, run_app
+from workflows.console.command import console, help_text, require_output_of, run_app
 from workflows.console.options import AddressOption, ConfigOption, DataOption, ProfileOption, SetOption
 from workflows.profiles import Profile, Recipe, checked, load_profile
 
@@ -109,7 +109,7 @@ def train(
     from workflows.engine.progress import view
     from workflows.engine.runner import run
 
-    folder = made_by("prepare", dataset, "dataset.json")
+    folder = require_output_of("prepare", dataset, "dataset.json")
     encoded = EncodedDataset(folder)
     described = encoded.read_json("dataset.json")
     changes = [f"vocabulary.size={described['vocabulary_size']}", *(overrides or [])]
@@ -137,7 +137,7 @@ def average(
     from pipeline.settings import AveragingSettings
     from workflows import stages
 
-    training = TrainingRun(made_by("train", run, "run.json"))
+    training = TrainingRun(require_output_of("train", run, "run.json"))
     settings = AveragingSettings(last=last)
     manifest = {"stage": stages.AVERAGE.name, "settings": [settings.model_dump(mode="json")], "run": str(run)}
     publish(out.absolute(), lambda folder: averaging.average(Context(folder), training, settings), manifest)
@@ -178,7 +178,9 @@ def translate(
     )
     torch.set_num_threads(settings.threads)
     translator = Translator(
-        made_by("average", model, "model.safetensors"), settings, "cuda" if torch.cuda.is_available() else "cpu"
+        require_output_of("average", model, "model.safetensors"),
+        settings,
+        "cuda" if torch.cuda.is_available() else "cpu",
     )
     writer = TranslationWriter(translator, n_best, scores)
     if sys.stdin.isatty():

@@ -44,7 +44,7 @@ def run_app(app: typer.Typer, name: str) -> NoReturn:
     sys.exit(status if isinstance(status, int) else 0)
 
 
-def made_by(maker: str, path: Path, sign: str) -> Path:
+def require_output_of(maker: str, path: Path, sign: str) -> Path:
     """`path`, made sure to be what the command `maker` makes by the file that only such a folder has, and undamaged.
 
     Raises UserError where it is not.

@@ -16,7 +16,7 @@ from workflows.reports.page import learning_curve
 from workflows.reports.svg import COLORS, INK, Curve, curves
 from workflows.reports.table3_plot import OTHER, SAME, agrees, deltas, plots
 from workflows.tables.measurements import Measured
-from workflows.tables.table3 import KINDS, Row, Table3
+from workflows.tables.table3 import KINDS, Table3, Table3Row
 from workflows.tables.table3_text import ANSWERS, COLUMNS, KIND_NAMES, ORDER, Column, correlation_text
 
 GROUPS = {
@@ -64,7 +64,7 @@ def render(table: Table3, cells: Mapping[str, Sequence[Measured]], corpora: Sequ
     )
 
 
-def _flop(row: Row) -> str:
+def _flop(row: Table3Row) -> str:
     return flop_text(row.trained.counted_flop) if row.trained else row.state
 
 
@@ -79,7 +79,7 @@ def _blocks() -> dict[str, list[Column]]:
     }
 
 
-def _changes(row: Row, trainings: Sequence[Measured]) -> tuple[str, ...]:
+def _changes(row: Table3Row, trainings: Sequence[Measured]) -> tuple[str, ...]:
     """What a row changes here, and in the paper where that is not the same; for base, what it is."""
     here, printed = row.change, row.printed.change if row.printed else ""
     if row.name == "base" and trainings:

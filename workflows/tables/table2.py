@@ -30,7 +30,7 @@ FOOTNOTES = frozenset(row.footnote for row in paper.TABLE_2 if row.footnote)
 
 
 @dataclass(frozen=True)
-class Cell:
+class Table2Cell:
     """One model on one language pair; None where there is no such number."""
 
     paper_bleu: float | None = None
@@ -55,12 +55,12 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Row:
+class Table2Row:
     """A line of the table."""
 
     name: str
     origin: Literal["paper", "measured"]
-    cells: dict[str, Cell]
+    cells: dict[str, Table2Cell]
     """By language pair, in the same order in every row."""
 
     def texts(self) -> list[str]:
@@ -73,7 +73,7 @@ class Row:
 class Table2:
     """The table with all that is told beneath it."""
 
-    rows: list[Row]
+    rows: list[Table2Row]
     differences: list[Difference]
     notes: list[str]
 
@@ -84,7 +84,7 @@ class Table2:
         return [(pair.upper(), kind) for half in kinds for pair in self.rows[0].cells for kind in half]
 
 
-class Table(Artifact):
+class Table2Artifact(Artifact):
     """`table2.json`, `table2.md` and `report.html`."""
 
     figures_file = "table2.json"
@@ -94,38 +94,40 @@ class Table(Artifact):
         return TypeAdapter(Table2).validate_python(self.read_json("table2.json"))
 
 
-def _printed(row: paper.PrintedRow, pairs: Sequence[str]) -> Row:
-    cells: dict[str, Cell] = {}
+def _printed(row: paper.PrintedRow, pairs: Sequence[str]) -> Table2Row:
+    cells: dict[str, Table2Cell] = {}
     for pair in pairs:
         bleu = row.bleu.get(pair, "")
-        cells[pair] = Cell(float(bleu) if bleu else None, paper_way_flop=row.cost_flop.get(pair), printed_bleu=bleu)
-    return Row(row.name + (" *" if row.footnote else ""), "paper", cells)
+        cells[pair] = Table2Cell(
+            float(bleu) if bleu else None, paper_way_flop=row.cost_flop.get(pair), printed_bleu=bleu
+        )
+    return Table2Row(row.name + (" *" if row.footnote else ""), "paper", cells)
 
 
-def _measured(measured: Measured | None) -> Cell:
+def _measured(measured: Measured | None) -> Table2Cell:
     if measured is None:
-        return Cell(not_run=True)
+        return Table2Cell(not_run=True)
     scores, cost = measured.main_scores, measured.cost
-    return Cell(scores["paper_bleu"], scores["sacrebleu"], cost["paper_way_flop"], cost["counted_flop"])
+    return Table2Cell(scores["paper_bleu"], scores["sacrebleu"], cost["paper_way_flop"], cost["counted_flop"])
 
 
-def _word_by_word(measured: Sequence[Measured], pairs: Sequence[str]) -> list[Row]:
+def _word_by_word(measured: Sequence[Measured], pairs: Sequence[str]) -> list[Table2Row]:
     cells = {
-        cell.pair: Cell(scores["paper_bleu"], scores["sacrebleu"])
+        cell.pair: Table2Cell(scores["paper_bleu"], scores["sacrebleu"])
         for cell in measured
         if cell.word_by_word and (scores := cell.word_by_word[cell.test_set])
     }
-    return [Row("word-by-word substitution", "measured", {pair: cells.get(pair, Cell()) for pair in pairs})] * bool(
-        cells
-    )
+    return [
+        Table2Row("word-by-word substitution", "measured", {pair: cells.get(pair, Table2Cell()) for pair in pairs})
+    ] * bool(cells)
 
 
-def rows(measured: Sequence[Measured]) -> list[Row]:
+def rows(measured: Sequence[Measured]) -> list[Table2Row]:
     """The printed rows, then the measured ones. Language pairs that the paper has not come after those it has."""
     pairs = list(dict.fromkeys([*paper.PAIRS, *(cell.pair for cell in measured)]))
     by_cell = {(cell.pair, cell.model): cell for cell in measured}
     models = [
-        Row(name, "measured", {pair: _measured(by_cell.get((pair, model))) for pair in pairs})
+        Table2Row(name, "measured", {pair: _measured(by_cell.get((pair, model))) for pair in pairs})
         for model, name in MEASURED_NAMES.items()
     ]
     return [_printed(row, pairs) for row in paper.TABLE_2] + _word_by_word(measured, pairs) + models
@@ -137,7 +139,7 @@ def compute(measured: Sequence[Measured]) -> Table2:
 
 
 def to_json(table: Table2) -> dict[str, object]:
-    """As JSON values; `Table.load` reads them."""
+    """As JSON values; `Table2Artifact.load` reads them."""
     value: dict[str, object] = TypeAdapter(Table2).dump_python(table, mode="json")
     return value
 

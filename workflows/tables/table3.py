@@ -87,7 +87,7 @@ class Trained:
 
 
 @dataclass(frozen=True)
-class Row:
+class Table3Row:
     """A line of the table."""
 
     name: str
@@ -101,7 +101,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Ordering:
+class OrderingOutcome:
     """What §6.2 says of some rows, and whether their figures bear it out; None where one was not measured."""
 
     said: str
@@ -124,14 +124,14 @@ class Correlation:
 class Table3:
     """The table with all that is told beneath it."""
 
-    rows: list[Row]
-    orderings: list[Ordering]
+    rows: list[Table3Row]
+    orderings: list[OrderingOutcome]
     correlations: list[Correlation]
     differences: list[Difference]
     notes: list[str]
 
 
-class Table(Artifact):
+class Table3Artifact(Artifact):
     """`table3.json`, `table3.md` and `report.html`."""
 
     figures_file = "table3.json"
@@ -151,12 +151,12 @@ def compute(rows: Sequence[RowInputs]) -> tuple[Table3, dict[str, list[Measured]
 
 
 def to_json(table: Table3) -> dict[str, object]:
-    """As JSON values; `Table.load` reads them."""
+    """As JSON values; `Table3Artifact.load` reads them."""
     value: dict[str, object] = TypeAdapter(Table3).dump_python(table, mode="json")
     return value
 
 
-def value_of(row: Row, kind: Kind, origin: Literal["printed", "measured"]) -> float | None:
+def value_of(row: Table3Row, kind: Kind, origin: Literal["printed", "measured"]) -> float | None:
     """Its perplexity or BLEU in one of the two columns."""
     if origin == "printed":
         return float(getattr(row.printed, kind)) if row.printed else None
@@ -169,10 +169,10 @@ def _measured(row: RowInputs) -> list[Measured]:
     return [found for inputs in row.trainings if (found := Measured.from_artifacts(inputs))]
 
 
-def _row(row: RowInputs, cells: list[Measured] | None, base: list[Measured] | None) -> Row:
+def _row(row: RowInputs, cells: list[Measured] | None, base: list[Measured] | None) -> Table3Row:
     printed = paper.VARIATIONS.get(row.name)
     state: State = row.state if cells or row.state != "measured" else "not run"
-    return Row(
+    return Table3Row(
         row.name,
         paper.symbols(row.difference),
         state,
@@ -224,7 +224,7 @@ def _overhead_s(cell: Measured) -> float | None:
     return float(cell.manifests["training"]["seconds"] - cell.run["loop_s"])
 
 
-def _orderings(rows: Sequence[Row]) -> list[Ordering]:
+def _orderings(rows: Sequence[Table3Row]) -> list[OrderingOutcome]:
     by_name = {row.name: row for row in rows}
     printed = {name: _printed(variation) for name, variation in paper.VARIATIONS.items()}
     found = []
@@ -241,7 +241,7 @@ def _orderings(rows: Sequence[Row]) -> list[Ordering]:
             kind: bool(_improves([float(getattr(printed[name], kind)) for name in ordering.rows], kind))
             for kind in KINDS
         }
-        found.append(Ordering(ordering.said, ordering.rows, as_printed, measured))
+        found.append(OrderingOutcome(ordering.said, ordering.rows, as_printed, measured))
     return found
 
 
@@ -253,7 +253,7 @@ def _improves(values: Sequence[float | None], kind: Kind) -> bool | None:
     return all(sign * (after - before) > 0 for before, after in pairwise(values))  # type: ignore[operator]
 
 
-def _correlations(rows: Sequence[Row]) -> list[Correlation]:
+def _correlations(rows: Sequence[Table3Row]) -> list[Correlation]:
     found = []
     for kind in KINDS:
         both = [(value_of(row, kind, "printed"), value_of(row, kind, "measured")) for row in rows]
@@ -272,7 +272,7 @@ def _differences(cells: Mapping[str, list[Measured]]) -> list[Difference]:
     return differences([cells[name][0]], lambda _pair, _model: printed)
 
 
-def _notes(rows: Sequence[Row], cells: Mapping[str, list[Measured]]) -> list[str]:
+def _notes(rows: Sequence[Table3Row], cells: Mapping[str, list[Measured]]) -> list[str]:
     measured = [cell for found in cells.values() for cell in found]
     counts = sorted({len(found) for found in cells.values()})
     seeds = " to ".join(map(str, dict.fromkeys([*counts[:1], *counts[-1:]])))

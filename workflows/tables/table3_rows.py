@@ -17,7 +17,7 @@ from workflows.profiles import Grid, checked
 
 
 @dataclass(frozen=True)
-class Row:
+class GridRow:
     """A row to be trained."""
 
     name: str
@@ -28,7 +28,7 @@ class Row:
     """None for a row of the user's own."""
 
 
-def rows(grid: Grid, asked: str | None = None) -> list[Row]:
+def rows(grid: Grid, asked: str | None = None) -> list[GridRow]:
     """The rows named in `asked`, e.g. "A,B1,big" (a letter is a group; None: all), the paper's before the user's own.
 
     Raises UserError for a name that is neither a row nor a group, a setting that does not exist, and a size that would
@@ -40,7 +40,7 @@ def rows(grid: Grid, asked: str | None = None) -> list[Row]:
     for name in chosen([*VARIATIONS, *grid.rows], asked):
         variation = VARIATIONS.get(name)
         difference = grid.rows[name] if variation is None else scaled(variation, grid.training)
-        rows.append(Row(name, difference, varied(grid.training, name, difference), variation))
+        rows.append(GridRow(name, difference, varied(grid.training, name, difference), variation))
     return rows
 
 

@@ -18,7 +18,7 @@ from rich.text import Text
 from workflows.console.quantities import duration
 from workflows.paper import group
 from workflows.tables import notes
-from workflows.tables.table3 import KINDS, Correlation, Figure, Kind, Ordering, Row, Table3
+from workflows.tables.table3 import KINDS, Correlation, Figure, Kind, OrderingOutcome, Table3, Table3Row
 
 Block = Literal["perplexity", "bleu", "parameters", "time"]
 """Columns that stay together."""
@@ -43,7 +43,7 @@ class Column:
     short: str
     """Its heading on a terminal, in two lines."""
     heading: str
-    text: Callable[[Row], str]
+    text: Callable[[Table3Row], str]
     """Of a row's cell; empty where there is no figure to be had."""
     is_measured: bool = False
 
@@ -51,16 +51,16 @@ class Column:
 def _of_kind(kind: Kind, printed_digits: int) -> list[Column]:
     """Figure as printed and as measured, each with its difference from base."""
 
-    def printed(row: Row) -> str:
+    def printed(row: Table3Row) -> str:
         return str(getattr(row.printed, kind)) if row.printed else ""
 
-    def printed_from_base(row: Row) -> str:
+    def printed_from_base(row: Table3Row) -> str:
         return f"{row.printed.from_base[kind]:+z.{printed_digits}f}" if row.printed and row.name != "base" else ""
 
-    def measured(row: Row) -> str:
+    def measured(row: Table3Row) -> str:
         return _figure(getattr(row.trained, kind)) if row.trained else row.state
 
-    def measured_from_base(row: Row) -> str:
+    def measured_from_base(row: Table3Row) -> str:
         from_base = row.trained.from_base if row.trained and row.name != "base" else None
         return f"{from_base[kind]:+z.2f}" if from_base else ""
 
@@ -72,19 +72,19 @@ def _of_kind(kind: Kind, printed_digits: int) -> list[Column]:
     ]
 
 
-def _sacrebleu(row: Row) -> str:
+def _sacrebleu(row: Table3Row) -> str:
     return _figure(row.trained.sacrebleu) if row.trained else row.state
 
 
-def _printed_parameters(row: Row) -> str:
+def _printed_parameters(row: Table3Row) -> str:
     return str(row.printed.parameters_millions or "") if row.printed else ""
 
 
-def _parameters(row: Row) -> str:
+def _parameters(row: Table3Row) -> str:
     return f"{row.trained.parameters / 1e6:.1f}" if row.trained else row.state
 
 
-def _time(row: Row) -> str:
+def _time(row: Table3Row) -> str:
     return duration(row.trained.train_s) if row.trained else row.state
 
 
@@ -130,7 +130,7 @@ def _widest(texts: Iterable[str]) -> int:
     return max(map(len, texts))
 
 
-def _widths(rows: Sequence[Row], blocks: Sequence[Block]) -> list[int]:
+def _widths(rows: Sequence[Table3Row], blocks: Sequence[Block]) -> list[int]:
     """Of the columns of figures; with a space more before each block but the first."""
     return [
         _widest([*column.short.split("\n"), *map(column.text, rows)])
@@ -140,7 +140,7 @@ def _widths(rows: Sequence[Row], blocks: Sequence[Block]) -> list[int]:
     ]
 
 
-def _grid(rows: Sequence[Row], blocks: Sequence[Block], change_width: int) -> Table:
+def _grid(rows: Sequence[Table3Row], blocks: Sequence[Block], change_width: int) -> Table:
     """The rows with some of the columns, a line between groups of rows."""
     grid = Table(box=box.HORIZONTALS, border_style="dim", show_edge=False, pad_edge=False, padding=0)
     grid.add_column("row")
@@ -169,7 +169,7 @@ def correlation_text(correlations: Sequence[Correlation]) -> str:
     return f"Spearman's rank correlation of the figures here with the paper's: {told}."
 
 
-def _ordering_texts(ordering: Ordering) -> list[str]:
+def _ordering_texts(ordering: OrderingOutcome) -> list[str]:
     holds = [origin[kind] for kind in KINDS for origin in (ordering.printed, ordering.measured)]
     return [ordering.said, " → ".join(ordering.rows), *(ANSWERS[answer] for answer in holds)]
 

@@ -17,7 +17,7 @@ from workflows.engine.grid import Trial, _tunes_own, asha, run_grid
 from workflows.engine.runner import run
 from workflows.profiles import load_profile
 from workflows.reproduce_table3 import trials_of
-from workflows.tables.table3_rows import Row, varied
+from workflows.tables.table3_rows import GridRow, varied
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
 
@@ -55,7 +55,7 @@ class Killer(Watcher):
 
 def _trials(**rows: dict[str, Any]) -> list[Trial]:
     text = stages.prepared(PROFILE, "en-de")
-    chosen = [Row(name, difference, varied(BASE, name, difference), None) for name, difference in rows.items()]
+    chosen = [GridRow(name, difference, varied(BASE, name, difference), None) for name, difference in rows.items()]
     return [one.trial for one in trials_of(text, chosen, 1, PROFILE.decoding)]
 
 

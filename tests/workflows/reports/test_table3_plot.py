@@ -9,12 +9,12 @@ import pytest
 from tests.support.html_reader import Reader
 from workflows import paper
 from workflows.reports.table3_plot import OTHER, SAME, agrees, deltas, plots
-from workflows.tables.table3 import Figure, Kind, Printed, Row, Table3, Trained
+from workflows.tables.table3 import Figure, Kind, Printed, Table3, Table3Row, Trained
 
 Pair = tuple[float, float]
 
 
-def line(variation: paper.Variation, measured: Mapping[Kind, float] | None) -> Row:
+def line(variation: paper.Variation, measured: Mapping[Kind, float] | None) -> Table3Row:
     """A row as printed, and as measured where it differs from base by so much; None: base was not run."""
     base = paper.TABLE_3[0]
     from_base: dict[Kind, float] = {
@@ -24,7 +24,7 @@ def line(variation: paper.Variation, measured: Mapping[Kind, float] | None) -> R
     figures = [Figure(7.0), Figure(30.0), Figure(29.0)]
     trained = Trained(*figures, 10**6, 600, (1,), 60.0, 1e12, None, measured)
     printed = Printed("", variation.perplexity, variation.bleu, None, from_base)
-    return Row(variation.name, "", "measured", "", printed, trained)
+    return Table3Row(variation.name, "", "measured", "", printed, trained)
 
 
 def table(measured: Callable[[Mapping[Kind, float]], Mapping[Kind, float] | None], n_rows: int = 20) -> Table3:

@@ -11,12 +11,12 @@ from model.config import TransformerConfig
 from workflows import paper
 from workflows.tables import table3
 from workflows.tables.measurements import MeasuredInputs
-from workflows.tables.table3 import Figure, Ordering, Row, RowInputs, Table3
+from workflows.tables.table3 import Figure, OrderingOutcome, RowInputs, Table3, Table3Row
 
 TrainedRow = Callable[..., RowInputs]
 
 
-def by_name(table: Table3) -> dict[str, Row]:
+def by_name(table: Table3) -> dict[str, Table3Row]:
     """The table's rows."""
     return {line.name: line for line in table.rows}
 
@@ -132,7 +132,7 @@ def test_two_rows_have_no_rank_correlation(trained_row: TrainedRow) -> None:
     assert table3.compute([trained_row("base", 7.0), trained_row("A1", 8.0)])[0].correlations == []
 
 
-def ordering(table: Table3, *rows: str) -> Ordering | None:
+def ordering(table: Table3, *rows: str) -> OrderingOutcome | None:
     """What the paper says of these rows, if the table tells it."""
     return next((found for found in table.orderings if found.rows == rows), None)
 
@@ -240,7 +240,7 @@ def test_json_gives_the_same_table_again(trained_row: TrainedRow, tmp_path: Path
     failed = RowInputs("A1", {"n_heads": 1}, (), "failed", "out of memory")
     inputs = [trained_row("base", 7.0, 7.5, errors=(1, 2)), failed, trained_row("C1", 9.0), trained_row("E", 7.1)]
     table, _ = table3.compute(inputs)
-    made = table3.Table(tmp_path)
+    made = table3.Table3Artifact(tmp_path)
     made.write_json("table3.json", table3.to_json(table))
     assert made.load() == table
     json.dumps(table3.to_json(table), allow_nan=False)

@@ -9,12 +9,12 @@ from pipeline.errors import UserError
 from workflows.paper import TABLE_3
 from workflows.profiles import EMBEDDED, MULTI30K, Grid, Profile, load_profile
 from workflows.tables import table3_rows
-from workflows.tables.table3_rows import Row, rows
+from workflows.tables.table3_rows import GridRow, rows
 
 NAMES = [variation.name for variation in TABLE_3]
 
 
-def by_name(grid: Grid) -> dict[str, Row]:
+def by_name(grid: Grid) -> dict[str, GridRow]:
     """All rows of a grid."""
     return {row.name: row for row in rows(grid)}
 
