@@ -118,7 +118,7 @@ def test_a_folder_of_another_kind_or_broken_json_is_one_line(tmp_path: Path) -> 
 def test_a_killed_stage_is_not_published(tmp_path: Path) -> None:
     """SIGKILL in the middle of writing leaves no folder under the final name; the next call succeeds."""
     script = (
-        "import os, signal, sys; from pathlib import Path; from pipeline.store.artifacts import Artifact, publish\n"
+        "import os, signal, sys; from pathlib import Path; from pipeline.store.artifact import Artifact, publish\n"
         "def make(folder):\n"
         "    (folder / 'half').write_text('x'); os.kill(os.getpid(), signal.SIGKILL)\n"
         "publish(Path(sys.argv[1]), make, {})"
