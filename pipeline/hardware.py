@@ -1,10 +1,7 @@
-"""What the machine is: a device's name, number type and rate of multiplication, and the memory of a process."""
+"""What the machine is: a device's name, the number type it computes in and its rate of multiplication."""
 
 import platform
-import resource
-import sys
 import time
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
@@ -78,18 +75,3 @@ def compiles(device: str) -> bool:
     most), after two minutes of compiling.
     """
     return device.startswith("cuda") and find_spec("triton") is not None and any(map(which, ("cc", "gcc", "clang")))
-
-
-def peak_memory_bytes() -> int:
-    """Most resident memory since the process began, or since `forget_peak_memory` where that works."""
-    with suppress(OSError):  # Linux; its ru_maxrss is inherited from the process that started this one
-        lines = Path("/proc/self/status").read_text().split("\n")
-        return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) * 1024
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak * (1 if sys.platform == "darwin" else 1024)
-
-
-def forget_peak_memory() -> None:
-    """Counts the peak from now on, where the operating system allows it: Linux does."""
-    with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")  # man 5 proc: resets the peak

@@ -1,7 +1,6 @@
 """The stages that tables are made of, in the paper's order: text (§5.1), training (§5.2-5.4), evaluation (§6.1)."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from pipeline.corpora import embedded, files, multi30k, wmt14
 from pipeline.evaluation import averaging, costs, decoding, perplexity, scoring
@@ -9,7 +8,7 @@ from pipeline.settings import AveragingSettings, DecodingSettings, Settings
 from pipeline.store.artifacts import Checkpoint, Corpus, EncodedDataset, Hypotheses, Scores, TrainingRun, Vocabulary
 from pipeline.text import cleaning, encoding, vocabulary
 from pipeline.training import on_ray
-from workflows.engine.dag import Stage, Step
+from workflows.engine.dag import ArtifactOf, Stage, Step, StepBundle
 from workflows.profiles import Profile
 from workflows.reports.corpus import CorpusReport, report_corpus
 from workflows.tables.measurements import MeasuredInputs
@@ -38,9 +37,44 @@ class Prepared:
 
     pair: str
     data: str
-    corpus: Step
-    dataset: Step
-    report: Step
+    corpus: Step[Corpus]
+    dataset: Step[EncodedDataset]
+    report: Step[CorpusReport]
+
+
+@dataclass(frozen=True)
+class Evaluation(StepBundle):
+    """What is measured of one trained model (§6.1), as steps of the DAG; a stage receives `MeasuredInputs` for it."""
+
+    pair: str
+    model: str
+    data: str
+    corpus: Step[Corpus]
+    training: Step[TrainingRun]
+    checkpoint: Step[Checkpoint]
+    hypotheses: Step[Hypotheses]
+    scores: Step[Scores]
+    perplexity: Step[perplexity.Perplexity]
+    cost: Step[costs.Cost]
+    word_by_word: Step[Scores] | None = None
+    split: str = ""
+
+    def resolved(self, artifact_of: ArtifactOf) -> MeasuredInputs:
+        """The same with the artifacts in place of the steps."""
+        return MeasuredInputs(
+            self.pair,
+            self.model,
+            self.data,
+            corpus=artifact_of(self.corpus),
+            run=artifact_of(self.training),
+            checkpoint=artifact_of(self.checkpoint),
+            hypotheses=artifact_of(self.hypotheses),
+            scores=artifact_of(self.scores),
+            perplexity=artifact_of(self.perplexity),
+            cost=artifact_of(self.cost),
+            word_by_word=artifact_of(self.word_by_word) if self.word_by_word else None,
+            split=self.split,
+        )
 
 
 def prepared(profile: Profile, pair: str) -> Prepared:
@@ -53,7 +87,9 @@ def prepared(profile: Profile, pair: str) -> Prepared:
     return Prepared(pair, profile.data, clean, dataset, report(f"report {pair}", profile, clean, learned, dataset))
 
 
-def report(label: str, profile: Profile, corpus: Step, vocabulary: Step, dataset: Step) -> Step:
+def report(
+    label: str, profile: Profile, corpus: Step[Corpus], vocabulary: Step[Vocabulary], dataset: Step[EncodedDataset]
+) -> Step[CorpusReport]:
     """What prepared text is like, planned for the profile's first recipe (§5.1)."""
     training = next(iter(profile.recipes.values())).training
     plan = training.budget_tokens, training.micro_batches, training.seed
@@ -63,32 +99,35 @@ def report(label: str, profile: Profile, corpus: Step, vocabulary: Step, dataset
 def evaluated(
     text: Prepared,
     model: str,
-    training: Step,
+    training: Step[TrainingRun],
     averaging: AveragingSettings,
     decoding: DecodingSettings,
     *,
     split: str = "",
-    word_by_word: Step | None = None,
-) -> MeasuredInputs:
+    word_by_word: Step[Scores] | None = None,
+) -> Evaluation:
     """What is measured of a training (§6.1), on the test sets or on one other `split`, as steps of the DAG."""
     name = f"{text.pair} {model}"
     splits = ([split],) if split else ()
     checkpoint = AVERAGE(f"average {name}", training, averaging)
     hypotheses = DECODE(f"decode {name}", checkpoint, text.corpus, decoding, *splits)
-    steps: dict[str, Any] = {  # a step stands for what it will give
-        "corpus": text.corpus,
-        "run": training,
-        "checkpoint": checkpoint,
-        "hypotheses": hypotheses,
-        "scores": SCORE(f"score {name}", hypotheses, text.corpus, *splits),
-        "perplexity": PERPLEXITY(f"perplexity {name}", checkpoint, text.dataset),
-        "cost": COST(f"cost {name}", training),
-        "word_by_word": word_by_word,
-    }
-    return MeasuredInputs(text.pair, model, text.data, split=split, **steps)
+    return Evaluation(
+        text.pair,
+        model,
+        text.data,
+        text.corpus,
+        training,
+        checkpoint,
+        hypotheses,
+        SCORE(f"score {name}", hypotheses, text.corpus, *splits),
+        PERPLEXITY(f"perplexity {name}", checkpoint, text.dataset),
+        COST(f"cost {name}", training),
+        word_by_word,
+        split,
+    )
 
 
-def corpus(pair: str, settings: Settings) -> Step:
+def corpus(pair: str, settings: Settings) -> Step[Corpus]:
     """The step that gives a language pair's text, whichever corpus the settings are of."""
     match settings:
         case embedded.EmbeddedSettings():
@@ -102,7 +141,7 @@ def corpus(pair: str, settings: Settings) -> Step:
     raise TypeError(f"no stage reads {type(settings).__name__}")
 
 
-def word_by_word(pair: str, settings: Settings, corpus: Step) -> Step | None:
+def word_by_word(pair: str, settings: Settings, corpus: Step[Corpus]) -> Step[Scores] | None:
     """The scores of word-by-word substitution, where the corpus comes with the dictionary for it."""
     if not isinstance(settings, embedded.EmbeddedSettings) or settings.target == "trees":
         return None

@@ -13,8 +13,9 @@ from ray.util.placement_group import placement_group
 from pipeline.errors import UserError
 from pipeline.settings import Settings, not_in_fingerprint
 from pipeline.store.artifact import Artifact, Context
+from pipeline.store.store import LocalStore
 from workflows.engine.cluster import cluster
-from workflows.engine.dag import Stage, Step
+from workflows.engine.dag import ArtifactOf, Stage, Step, StepBundle
 from workflows.engine.events import Watcher
 from workflows.engine.runner import run
 
@@ -36,6 +37,15 @@ class WriteSettings(Settings):
 class Pair:
     left: Words
     right: Words | None = None
+
+
+@dataclass(frozen=True)
+class PairSteps(StepBundle):
+    left: Step[Words]
+    right: Step[Words] | None = None
+
+    def resolved(self, artifact_of: ArtifactOf) -> Pair:
+        return Pair(artifact_of(self.left), artifact_of(self.right) if self.right else None)
 
 
 def write(context: Context, settings: WriteSettings) -> Words:
@@ -117,18 +127,18 @@ def fail_in_a_task(context: Context, log: Path) -> Words:
     return Words(context.folder)
 
 
-def lingering(log: Path, seconds: float) -> Step:
+def lingering(log: Path, seconds: float) -> Step[Words]:
     """Three steps that linger, joined."""
     steps = [
         Stage("tiny_stages.linger", linger, Words)(f"linger {text}", text, seconds, log) for text in ("a", "b", "c")
     ]
-    return Stage("tiny_stages.join", join, Words)("join", [Pair(*steps[:2]), Pair(steps[2])], log)
+    return Stage("tiny_stages.join", join, Words)("join", [PairSteps(*steps[:2]), PairSteps(steps[2])], log)
 
 
 class Waits(Watcher):
     """Prints for whom steps wait."""
 
-    def event(self, step: Step, event: dict[str, Any]) -> None:
+    def event(self, step: Step[Artifact], event: dict[str, Any]) -> None:
         if "waiting" in event:
             print(f"{step.label}: {event['waiting']}")
 
@@ -139,5 +149,5 @@ def drive(store: str, log: str) -> None:
         Path(f"{log}.{os.getpid()}").touch()
         while len(list(Path(log).parent.glob("log.*"))) < 2:
             time.sleep(0.05)
-        (words,) = run([lingering(Path(log), 2)], Path(store), [Waits()])
+        (words,) = run([lingering(Path(log), 2)], LocalStore(Path(store).parent), [Waits()])
     print(words.text)  # type: ignore[attr-defined]

@@ -5,15 +5,14 @@ ones with `python tests/workflows/test_fingerprints.py > tests/workflows/fingerp
 """
 
 import json
-from dataclasses import fields
 from pathlib import Path
 
 from workflows import stages
-from workflows.engine.dag import Step, in_order
+from workflows.engine.dag import in_order
 from workflows.profiles import PROFILES
-from workflows.reproduce_table2 import cells_of
-from workflows.reproduce_table3 import trials_of
+from workflows.reproduce_table2 import TABULATE, cells_of
 from workflows.tables.table3_rows import rows
+from workflows.trials import trials_of
 
 PINNED = Path(__file__).with_name("fingerprints.json")
 
@@ -23,14 +22,13 @@ def fingerprints() -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for name, profile in PROFILES.items():
         cells = cells_of(profile, list(profile.corpora), list(profile.recipes))
-        given = [getattr(cell.inputs, field.name) for cell in cells for field in fields(cell.inputs)]
-        steps = in_order([*(cell.report for cell in cells), *(value for value in given if isinstance(value, Step))])
+        table = TABULATE("table 2", [cell.evaluation for cell in cells], [cell.report for cell in cells])
         pair = next(iter(profile.corpora))
         chosen = profile.for_pair(pair)
-        trials = trials_of(stages.prepared(chosen, pair), rows(chosen.grid, None), 1, chosen.decoding)
+        trials = [one.trial for one in trials_of(stages.prepared(chosen, pair), rows(chosen.grid), 1, chosen.decoding)]
         found[name] = {
-            **{step.label: step.folder(Path()).name for step in steps},
-            **{f"{trial.trial.training.label} (Table 3)": trial.trial.training.fingerprint for trial in trials},
+            **{step.label: step.name for step in in_order(table.inputs)},
+            **{f"{trial.training.label} (Table 3)": trial.training.fingerprint for trial in trials},
         }
     return found
 

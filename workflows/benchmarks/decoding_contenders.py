@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from model.config import END_ID, PAD_ID
 from pipeline.errors import UserError
-from pipeline.hardware import peak_memory_bytes
+from pipeline.memory import peak_memory_bytes
 from pipeline.settings import DecodingSettings
 from pipeline.text.vocabulary import load
 from workflows.benchmarks.processes import OUT_OF_MEMORY, ContenderError

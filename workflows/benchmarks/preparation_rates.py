@@ -11,7 +11,9 @@ from typing import Any
 from pipeline.corpora.files import FilePair, FilesSettings
 from pipeline.corpora.synthetic.text import write_text
 from pipeline.errors import UserError
-from pipeline.store.artifacts import Corpus, Shard
+from pipeline.store.artifact import Artifact
+from pipeline.store.artifacts import Shard
+from pipeline.store.store import LocalStore
 from pipeline.text.lines import read_lines
 from pipeline.text.vocabulary import load
 from workflows import stages
@@ -38,7 +40,7 @@ class Shown(Watcher):
     def __init__(self, show: Callable[[str], object]) -> None:
         self._show = show
 
-    def event(self, step: Step, event: dict[str, Any]) -> None:
+    def event(self, step: Step[Artifact], event: dict[str, Any]) -> None:
         """Shows progress."""
         if "total" in event:
             self._show(f"{step.label}: {event['done']:.0f} of {event['total']:.0f} {event['unit']}")
@@ -58,16 +60,15 @@ def measure(
         started_s = time.perf_counter()
         vocabulary = WMT14.vocabulary.model_copy(update={"size": vocabulary_size})
         profile = WMT14.model_copy(update={"corpora": {PAIR: settings}, "pairs": {}, "vocabulary": vocabulary})
-        text, store = stages.prepared(profile, PAIR), Path(folder) / "store"
+        text, store = stages.prepared(profile, PAIR), LocalStore(Path(folder))
         (dataset,) = runner.run([text.dataset], store, [Shown(show)])
         seconds = time.perf_counter() - started_s
         show("sentencepiece alone")
-        shards = Corpus(text.corpus.folder(store)).shards("train")[: BARE_SHARDS * cores]
+        shards = text.corpus.published(store).shards("train")[: BARE_SHARDS * cores]
         alone = [*map_on_ray(bare_encoding, [(shard, dataset.folder / "joint.model") for shard in shards])]
         bare_pairs_s = cores * sum(done["pairs"] for done in alone) / sum(done["seconds"] for done in alone)
         manifests = {
-            step.stage.name.split(".")[-1]: step.stage.makes(step.folder(store)).manifest
-            for step in in_order([text.dataset])
+            step.stage.name.split(".")[-1]: step.published(store).manifest for step in in_order([text.dataset])
         }
         disk_bytes = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
         with ContenderProcess(SingleCoreCost, environment={"OMP_NUM_THREADS": "1"}) as single_core:

@@ -11,7 +11,8 @@ import torch
 
 from model.config import BASE
 from pipeline.corpora.synthetic.lengths import LENGTHS, draw_lengths
-from pipeline.hardware import device_name, forget_peak_memory, peak_memory_bytes
+from pipeline.hardware import device_name
+from pipeline.memory import forget_peak_memory, peak_memory_bytes
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.text.batching import plan_epoch

@@ -23,7 +23,8 @@ from torch import Tensor, nn
 from model.config import PAD_ID, TransformerConfig
 from model.schedule import learning_rate
 from model.training_step import shift_right
-from pipeline.hardware import compute_dtype, device_name, matmul_flop_s, peak_memory_bytes
+from pipeline.hardware import compute_dtype, device_name, matmul_flop_s
+from pipeline.memory import peak_memory_bytes
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import ignore
 from pipeline.store.artifacts import EncodedDataset

@@ -13,6 +13,7 @@ aiayn bench decode model --src text.en                  its translation beside o
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +22,7 @@ import typer
 from pipeline.errors import UserError
 from pipeline.store.artifact import Context, publish
 from pipeline.store.artifacts import EncodedDataset, TrainingRun
+from pipeline.store.store import LocalStore
 from workflows.benchmarks import commands
 from workflows.cli import export
 from workflows.cli.translate import N_BEST_LINE, TranslationWriter, translate_stream, translate_typed
@@ -62,7 +64,6 @@ def prepare(
 ) -> None:
     """Text to token ids: makes OUT/text, OUT/corpus (cleaned), OUT/vocabulary, OUT/dataset and OUT/report."""
     from workflows import stages
-    from workflows.engine.dag import Step
     from workflows.engine.progress import view
     from workflows.engine.runner import run
 
@@ -73,15 +74,12 @@ def prepare(
     chosen = chosen.for_pair(pair)
     folder = out.absolute()
 
-    def into(name: str, step: Step) -> Step:
-        return Step(step.label, step.stage, step.arguments, out=folder / name)
-
-    text = into("text", stages.corpus(pair, chosen.corpora[pair]))
-    corpus = into("corpus", stages.CLEAN("clean", text, chosen.cleaning))
-    vocabulary = into("vocabulary", stages.LEARN_VOCABULARY("vocabulary", corpus, chosen.vocabulary))
-    dataset = into("dataset", stages.ENCODE("encode", corpus, vocabulary, chosen.encoding))
-    report = into("report", stages.report("report", chosen, corpus, vocabulary, dataset))
-    _, reported = run([dataset, report], folder, [view(console)], address)
+    text = replace(stages.corpus(pair, chosen.corpora[pair]), out=folder / "text")
+    corpus = replace(stages.CLEAN("clean", text, chosen.cleaning), out=folder / "corpus")
+    vocabulary = replace(stages.LEARN_VOCABULARY("vocabulary", corpus, chosen.vocabulary), out=folder / "vocabulary")
+    dataset = replace(stages.ENCODE("encode", corpus, vocabulary, chosen.encoding), out=folder / "dataset")
+    report = replace(stages.report("report", chosen, corpus, vocabulary, dataset), out=folder / "report")
+    _, reported = run([dataset, report], LocalStore(folder), [view(console)], address)
     console.print(f"token ids: {out / 'dataset'}", highlight=False, soft_wrap=True)
     console.print(f"report: {out / 'report'}: {reported.summary}", highlight=False, soft_wrap=True)
 
@@ -120,7 +118,7 @@ def train(
     chosen = load_profile(profile, config=config, overrides=changes).for_pair("-".join(described["languages"]))
     training = _recipe(chosen, model).training
     step = Step("train", stages.TRAIN, (encoded, training), out=out.absolute())
-    run([step], out.absolute().parent, [view(console)], address)
+    run([step], LocalStore(out.absolute().parent), [view(console)], address)
     console.print(f"checkpoints: {out}", highlight=False, soft_wrap=True)
 
 

@@ -15,7 +15,7 @@ from ray.core.generated.gcs_pb2 import PlacementGroupTableData  # type: ignore[a
 from ray.util.placement_group import PlacementGroup, remove_placement_group
 
 from pipeline.errors import UserError
-from pipeline.hardware import forget_peak_memory, peak_memory_bytes
+from pipeline.memory import forget_peak_memory, peak_memory_bytes
 
 CONNECT_S = 10
 

@@ -1,7 +1,7 @@
 """The DAG: stages, the steps made of them, and what each step will be called before anything has run.
 
     clean = Stage("cleaning.clean", cleaning.clean, Corpus)
-    step = clean("clean en-de", corpus_step, CleaningSettings())
+    step = clean("clean en-de", corpus_step, CleaningSettings())     # a Step[Corpus]
 
 A step is named by a fingerprint of its stage's name and version, its settings and its inputs' fingerprints. So what is
 cached and what is to run is known at once, and a changed setting reruns the steps behind it and no other.
@@ -9,20 +9,25 @@ cached and what is to run is known at once, and a changed setting reruns the ste
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, is_dataclass, replace
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from pipeline.errors import UserError
 from pipeline.settings import Settings
 from pipeline.store.artifact import Artifact
+from pipeline.store.store import Store
 from workflows.engine.source import source_sha256
+
+A = TypeVar("A", bound=Artifact)
+A_co = TypeVar("A_co", bound=Artifact, covariant=True)
 
 
 @dataclass(frozen=True)
-class Stage:
+class Stage(Generic[A_co]):
     """A kind of step: a function from (context, artifacts, settings) to one artifact.
 
     Raise `version` when the function's output changes for the same input; adding a log line, renaming or moving the
@@ -32,8 +37,8 @@ class Stage:
     name: str
     """Names its steps in the store, e.g. `cleaning.clean`: part of every fingerprint, so it stays as it is wherever the
     function moves. The part before the dot begins the names of the steps' folders."""
-    function: Callable[..., Artifact]
-    makes: type[Artifact]
+    function: Callable[..., A_co]
+    makes: type[A_co]
     version: int = 1
     cpus: float = 1
     """CPUs the step itself reserves; 0 for one that only awaits other Ray work."""
@@ -43,85 +48,111 @@ class Stage:
     """Whether any change of the project's source makes it run again: for tables, which take a second to make and must
     never be older than the code and the paper's numbers they are made from."""
 
-    def __call__(self, label: str, *arguments: Any) -> "Step":
-        """A step of the DAG. `arguments` are steps, settings, plain values, or lists and dataclasses of these."""
+    def __call__(self, label: str, *arguments: Any) -> "Step[A_co]":
+        """Makes a step of the DAG of steps, bundles of steps, settings, plain values, or lists of these."""
         return Step(label, self, arguments)
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
-    """A handle on what a stage will give; passed to other stages, it is an edge of the DAG."""
+class Step(Generic[A_co]):
+    """A handle on the artifact that a stage will make; passed to other stages, it is an edge of the DAG."""
 
     label: str
-    """What it is called on the screen, e.g. `train en-de base`."""
-    stage: Stage
+    """Names the step on the screen, e.g. `train en-de base`."""
+    stage: Stage[A_co]
     arguments: tuple[Any, ...]
     out: Path | None = None
     """Where a single stage publishes; None: in the store, under its fingerprint."""
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hexadecimal digits that name what comes out."""
+        """16 hexadecimal digits that identify the artifact."""
         described = [self.stage.name, self.stage.version, _describe(self.arguments)]
         if self.stage.follows_source:
             described.append(source_sha256())
         return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
-    def inputs(self) -> list["Step"]:
-        """The steps among the arguments, in order."""
-        found: dict[Step, None] = {}
-        substitute(self.arguments, lambda step: found.setdefault(step))
-        return list(found)
+    def name(self) -> str:
+        """The artifact's name in a store."""
+        return str(self.out or f"{self.stage.name.partition('.')[0]}-{self.fingerprint}")
+
+    @property
+    def inputs(self) -> "list[Step[Artifact]]":
+        """The steps among the arguments, in order, each once."""
+        return list(dict.fromkeys(_given(self.arguments, Step)))
 
     def check_given(self) -> None:
         """Raises UserError where an artifact among the arguments, as single stages are given one, is damaged."""
-        given: list[Artifact] = []
-        substitute(self.arguments, given.append, Artifact)
-        for artifact in given:
+        for artifact in _given(self.arguments, Artifact):
             artifact.check()
 
-    def folder(self, store: Path) -> Path:
-        """Where it is published."""
-        return self.out or store / f"{self.stage.name.partition('.')[0]}-{self.fingerprint}"
-
-    def artifact(self, store: Path) -> Artifact | None:
-        """What is published already, else None. Raises UserError where `out` holds what other settings made."""
-        folder = self.folder(store)
-        if not folder.is_dir():
+    def artifact(self, store: Store) -> A_co | None:
+        """Returns what is published already, else None. Raises UserError where `out` holds what other settings made."""
+        if store.find(self.name) is None:
             return None
-        artifact = self.stage.makes(folder)
+        artifact = self.published(store)
         if self.out and artifact.manifest.get("fingerprint") != self.fingerprint:
-            raise UserError(f"{folder} was made from other text or settings; remove it or choose another folder")
+            raise UserError(f"{self.out} was made from other text or settings; remove it or choose another folder")
         return artifact
 
-    def damage(self, store: Path) -> str | None:
-        """What is wrong with the files of the folder that is published; reads all of them (Artifact.damage).
+    def published(self, store: Store) -> A_co:
+        """Returns the artifact of a step that has run."""
+        return self.stage.makes(store.fetch(self.name))
+
+    def damage(self, store: Store) -> str | None:
+        """Says what is wrong with the files of the published folder; reads all of them (Artifact.damage).
 
         Raises UserError where that folder is `out`, which is not ours to remove, or holds what other settings made.
         """
-        damage = self.stage.makes(self.folder(store)).damage()
+        damage = self.published(store).damage()
         if damage and self.out:
             raise UserError(f"{self.out} is damaged: {damage}; remove it or choose another folder")
         self.artifact(store)
         return damage
 
 
-def substitute(value: Any, replacement: Callable[[Any], Any], kind: type = Step) -> Any:
-    """`value` with each step (or other `kind`) in it, at any depth of tuples, lists and dataclasses, replaced."""
-    if isinstance(value, kind):
-        return replacement(value)
-    if isinstance(value, tuple | list):
-        return type(value)(substitute(item, replacement, kind) for item in value)
+class ArtifactOf(Protocol):
+    """Gives the artifact of a step."""
+
+    def __call__(self, step: Step[A], /) -> A: ...
+
+
+class StepBundle(ABC):
+    """A dataclass of steps and plain values, passed to a stage as one argument."""
+
+    @abstractmethod
+    def resolved(self, artifact_of: ArtifactOf) -> object:
+        """What the stage receives: the same with artifacts in place of the steps."""
+
+
+def resolved(value: Any, artifact_of: ArtifactOf) -> Any:
+    """`value` with artifacts in place of the steps and bundles in it, at any depth of tuples and lists."""
     if isinstance(value, Step):
-        return value
-    if is_dataclass(value) and not isinstance(value, type):
-        changed = {field.name: substitute(getattr(value, field.name), replacement, kind) for field in fields(value)}
-        return replace(value, **changed)
+        return artifact_of(value)
+    if isinstance(value, StepBundle):
+        return value.resolved(artifact_of)
+    if isinstance(value, tuple | list):
+        return type(value)(resolved(item, artifact_of) for item in value)
     return value
 
 
+def _given(value: Any, kind: type) -> Iterator[Any]:
+    """The instances of `kind` in `value`, at any depth of tuples, lists, dictionaries and dataclasses."""
+    if isinstance(value, kind):
+        yield value
+    elif isinstance(value, tuple | list):
+        for item in value:
+            yield from _given(item, kind)
+    elif isinstance(value, dict):
+        yield from _given(list(value.values()), kind)
+    elif is_dataclass(value) and not isinstance(value, type | Step):
+        for field in fields(value):
+            yield from _given(getattr(value, field.name), kind)
+
+
 def _describe(value: Any) -> Any:
+    """What a fingerprint is computed from, as JSON values."""
     if isinstance(value, Step):
         return value.fingerprint
     if isinstance(value, Settings):
@@ -137,11 +168,11 @@ def _describe(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-def in_order(targets: Iterable[Step]) -> list[Step]:
+def in_order(targets: Iterable[Step[Artifact]]) -> list[Step[Artifact]]:
     """`targets` and all they need, each once, inputs first. Steps of the same fingerprint are one."""
-    ordered: dict[str, Step] = {}
+    ordered: dict[str, Step[Artifact]] = {}
 
-    def visit(step: Step) -> None:
+    def visit(step: Step[Artifact]) -> None:
         if step.fingerprint not in ordered:
             for needed in step.inputs:
                 visit(needed)
@@ -152,23 +183,25 @@ def in_order(targets: Iterable[Step]) -> list[Step]:
     return list(ordered.values())
 
 
-def to_run(targets: Iterable[Step], store: Path, found: dict[str, str | None] | None = None) -> list[Step]:
+def to_run(
+    targets: Iterable[Step[Artifact]], store: Store, found: dict[str, str | None] | None = None
+) -> list[Step[Artifact]]:
     """The steps that must run to get `targets`, inputs first: those not published or damaged, as far as needed.
 
-    `found` is given what was found of each published folder that was read, by fingerprint: its damage, or None; those
-    in it already are not read again. Raises UserError where a folder that a single stage was given is damaged.
+    `found` takes, by fingerprint, the damage of each published folder that was read, None for a whole one; those in it
+    already are not read again. Raises UserError where a folder that a single stage was given is damaged.
     """
     found = {} if found is None else found
     needed: dict[str, None] = {}
 
-    def is_whole(step: Step) -> bool:
+    def is_whole(step: Step[Artifact]) -> bool:
         if step.fingerprint not in found:
-            if not step.folder(store).is_dir():
+            if store.find(step.name) is None:
                 return False
             found[step.fingerprint] = step.damage(store)
         return found[step.fingerprint] is None
 
-    def visit(step: Step) -> None:
+    def visit(step: Step[Artifact]) -> None:
         step.check_given()
         if step.fingerprint not in needed and not is_whole(step):
             needed[step.fingerprint] = None

@@ -15,16 +15,16 @@ from workflows.engine.dag import Step
 class Watcher:
     """Told of what happens to the steps; called in the driver, one call at a time."""
 
-    def begin(self, steps: Sequence[Step], cached: Sequence[Step]) -> None:
+    def begin(self, steps: Sequence[Step[Artifact]], cached: Sequence[Step[Artifact]]) -> None:
         """Before anything runs: the steps to run and those found in the store."""
 
-    def started(self, step: Step) -> None:
+    def started(self, step: Step[Artifact]) -> None:
         """Work on the step has begun."""
 
-    def event(self, step: Step, event: dict[str, Any]) -> None:
+    def event(self, step: Step[Artifact], event: dict[str, Any]) -> None:
         """Progress or metrics (pipeline.store.artifact.Context.emit)."""
 
-    def finished(self, step: Step, artifact: Artifact) -> None:
+    def finished(self, step: Step[Artifact], artifact: Artifact) -> None:
         """The step's artifact is published."""
 
     def idle(self) -> None:
@@ -64,7 +64,7 @@ class Poster:
 class Relay:
     """Brings what the steps post on a board of theirs to the watchers."""
 
-    def __init__(self, steps: Iterable[Step], watchers: Sequence[Watcher]) -> None:
+    def __init__(self, steps: Iterable[Step[Artifact]], watchers: Sequence[Watcher]) -> None:
         # Beside the driver: the loss of another node must not take it away. Lost itself, it is begun anew, empty.
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
         board = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(Board)
@@ -85,7 +85,7 @@ class Relay:
                 for watcher in self._watchers:
                     watcher.event(step, event)
 
-    def finished(self, step: Step, artifact: Artifact) -> None:
+    def finished(self, step: Step[Artifact], artifact: Artifact) -> None:
         """Tells that a step's artifact is published, once: the post of it may come later than the step's result."""
         self._started(step)
         if self._unfinished.pop(step.fingerprint, None):
@@ -97,7 +97,7 @@ class Relay:
         for watcher in self._watchers:
             watcher.idle()
 
-    def _started(self, step: Step) -> None:
+    def _started(self, step: Step[Artifact]) -> None:
         if self._unstarted.pop(step.fingerprint, None):
             for watcher in self._watchers:
                 watcher.started(step)

@@ -10,9 +10,6 @@ from its newest checkpoint, in this command or the next.
 import json
 import logging
 import os
-import secrets
-import shutil
-import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -28,8 +25,9 @@ from ray.tune.schedulers import ASHAScheduler, TrialScheduler
 
 from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
-from pipeline.store.artifact import making_folder
-from pipeline.store.locks import Lock
+from pipeline.store.artifact import Artifact
+from pipeline.store.artifacts import TrainingRun
+from pipeline.store.store import Store
 from pipeline.training.on_ray import layout_of
 from workflows.engine.dag import Step, to_run
 from workflows.engine.events import Relay, Watcher
@@ -55,8 +53,8 @@ class Trial:
     """One model of the grid."""
 
     name: str
-    training: Step
-    results: tuple[Step, ...]
+    training: Step[TrainingRun]
+    results: tuple[Step[Artifact], ...]
     """What is wanted of it; `training` is among what these need."""
 
 
@@ -86,7 +84,7 @@ def asha(longest_updates: int, rung_updates: int) -> TrialScheduler:
 
 def run_grid(
     trials: Sequence[Trial],
-    store: Path,
+    store: Store,
     watchers: Sequence[Watcher] = (),
     address: str | None = None,
     *,
@@ -110,8 +108,8 @@ def run_grid(
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # what failed stands in the table
     with (
         _environment(QUIET),
-        working(missing, store, watchers, address) as relay,
-        _tunes_own(store) as tunes_own,
+        working(missing, watchers, address) as relay,
+        store.workspace("tune") as tunes_own,
     ):
         trainable = partial(_run_trial, trials=open_trials, store=store, board=relay.board)
         results = tune.Tuner(
@@ -136,39 +134,36 @@ def run_grid(
     return unfinished
 
 
-def _why(result: Any, store: Path, trial: Trial) -> Unfinished:
+def _why(result: Any, store: Store, trial: Trial) -> Unfinished:
     metrics = result.metrics or {}
     if result.error or "failed" in metrics:
         told = metrics.get("failed") or str(result.error).strip().split("\n")[-1]
         return Unfinished("failed", told)
     reason = f"by the scheduler after update {metrics['update']}, dev perplexity {metrics['dev_perplexity']:.2f}"
-    stopped, remembered = Unfinished("stopped", reason), _stopped_file(store, trial)
-    remembered.parent.mkdir(exist_ok=True)
-    aside = remembered.with_suffix(f".{os.getpid()}")
-    aside.write_text(json.dumps(asdict(stopped)), encoding="utf-8")
-    os.replace(aside, remembered)
+    stopped = Unfinished("stopped", reason)
+    store.write_record(_stopped_record(trial), asdict(stopped))
     return stopped
 
 
-def _stopped_before(store: Path, trial: Trial) -> Unfinished | None:
+def _stopped_before(store: Store, trial: Trial) -> Unfinished | None:
     """What an earlier call said of a trial that its scheduler stopped; None too where that cannot be read any more."""
     try:
-        return Unfinished(**json.loads(_stopped_file(store, trial).read_text(encoding="utf-8")))
-    except (FileNotFoundError, ValueError, TypeError):
+        return Unfinished(**store.read_record(_stopped_record(trial)))
+    except TypeError:
         return None
 
 
-def _stopped_file(store: Path, trial: Trial) -> Path:
-    return store / "stopped" / f"{trial.training.fingerprint}.json"
+def _stopped_record(trial: Trial) -> str:
+    return f"stopped/{trial.training.fingerprint}"
 
 
-def _run_trial(config: dict[str, Any], trials: dict[str, Trial], store: Path, board: ActorHandle) -> None:
+def _run_trial(config: dict[str, Any], trials: dict[str, Trial], store: Store, board: ActorHandle) -> None:
     """A trial, in the process that Tune gives it: submits its steps, reports the dev set's measurements as they come.
 
     A retried trial reports those before its checkpoint again, so a scheduler sees all of them.
     """
     trial = trials[config["trial"]]
-    metrics, reported = making_folder(trial.training.folder(store)) / "metrics.jsonl", 0
+    metrics, reported = store.scratch(trial.training.name) / "metrics.jsonl", 0
     try:
         with submitted(to_run(trial.results, store), store, board) as running:
             while running:
@@ -210,22 +205,6 @@ class _Follower(tune.Callback):
     def __getstate__(self) -> dict[str, Any]:
         """Tune stores its callbacks; this one holds the screen."""
         return {}
-
-
-@contextmanager
-def _tunes_own(store: Path) -> Iterator[Path]:
-    """A folder for Tune, this driver's, locked and gone after the body; those that killed drivers left go now."""
-    for left in store.glob(".tune-*"):
-        with Lock(left, "tune") as lock:
-            if lock.take() is None:
-                shutil.rmtree(left, ignore_errors=True)
-    folder = store / f".tune-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
-    with Lock(folder, "tune") as lock:
-        lock.take()
-        try:
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console, Group
@@ -13,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.store.artifact import Artifact
+from pipeline.store.store import LocalStore
 from workflows.console.quantities import duration
 from workflows.engine.dag import Step, in_order, to_run
 from workflows.engine.events import Watcher
@@ -72,26 +72,26 @@ class PlainView(Watcher):
         self._n_finished = 0
         self._began = time.monotonic()
 
-    def _line(self, step: Step, text: str) -> None:
+    def _line(self, step: Step[Artifact], text: str) -> None:
         elapsed_s = time.monotonic() - self._began
         count = f"{self._n_finished}/{self._n_steps}"
         self._console.print(
             f"{elapsed_s:7.1f} s  {count:>6}  {step.label:<28} {text}", highlight=False, soft_wrap=True, markup=False
         )
 
-    def begin(self, steps: Sequence[Step], cached: Sequence[Step]) -> None:
+    def begin(self, steps: Sequence[Step[Artifact]], cached: Sequence[Step[Artifact]]) -> None:
         """Says how much there is to do."""
         self._began, self._n_steps, self._n_finished = time.monotonic(), len(steps), 0
         if steps:
             inputs = f", on {len(cached)} from the store" if cached else ""
             self._console.print(f"{len(steps)} stages to run{inputs}", highlight=False)
 
-    def started(self, step: Step) -> None:
+    def started(self, step: Step[Artifact]) -> None:
         """One line."""
         self._states[step.fingerprint] = _State()
         self._line(step, "started")
 
-    def event(self, step: Step, event: dict[str, Any]) -> None:
+    def event(self, step: Step[Artifact], event: dict[str, Any]) -> None:
         """One line for each measurement on the dev set, and for progress every so often."""
         state = self._states.setdefault(step.fingerprint, _State())
         if "waiting" in event:
@@ -107,7 +107,7 @@ class PlainView(Watcher):
                 done = f"{event['done']:.0f}/{event['total']:.0f} {event['unit']}"
                 self._line(step, f"{done}  {_figures(event)}{left}".rstrip())
 
-    def finished(self, step: Step, artifact: Artifact) -> None:
+    def finished(self, step: Step[Artifact], artifact: Artifact) -> None:
         """One line."""
         state = self._states.setdefault(step.fingerprint, _State())
         self._n_finished += 1
@@ -121,12 +121,12 @@ class LiveView(Watcher):
     def __init__(self, console: Console) -> None:
         self._console = console
         self._states: dict[str, _State] = {}
-        self._steps: dict[str, Step] = {}
+        self._steps: dict[str, Step[Artifact]] = {}
         self._live: Live | None = None
         self._began = time.monotonic()
         self._n_cached = 0
 
-    def begin(self, steps: Sequence[Step], cached: Sequence[Step]) -> None:
+    def begin(self, steps: Sequence[Step[Artifact]], cached: Sequence[Step[Artifact]]) -> None:
         """Starts drawing."""
         self._began, self._states, self._live = time.monotonic(), {}, None
         self._steps = {step.fingerprint: step for step in steps}
@@ -135,11 +135,11 @@ class LiveView(Watcher):
             self._live = Live(self._draw(), console=self._console, auto_refresh=False)
             self._live.start()
 
-    def started(self, step: Step) -> None:
+    def started(self, step: Step[Artifact]) -> None:
         """Adds a row."""
         self._states[step.fingerprint] = _State()
 
-    def event(self, step: Step, event: dict[str, Any]) -> None:
+    def event(self, step: Step[Artifact], event: dict[str, Any]) -> None:
         """Moves a bar."""
         state = self._states.setdefault(step.fingerprint, _State())
         if "waiting" in event:
@@ -147,7 +147,7 @@ class LiveView(Watcher):
         if "total" in event:
             state.update(event)
 
-    def finished(self, step: Step, artifact: Artifact) -> None:
+    def finished(self, step: Step[Artifact], artifact: Artifact) -> None:
         """Ticks a row off."""
         state = self._states.setdefault(step.fingerprint, _State())
         state.seconds, state.summary = time.monotonic() - state.started, artifact.summary
@@ -200,7 +200,7 @@ def view(console: Console) -> Watcher:
     return LiveView(console) if console.is_terminal else PlainView(console)
 
 
-def print_plan(console: Console, target: Step, store: Path) -> None:
+def print_plan(console: Console, target: Step[Artifact], store: LocalStore) -> None:
     """Every stage with `cached` or `to run`."""
     found: dict[str, str | None] = {}
     missing = {step.fingerprint for step in to_run([target], store, found)}
@@ -212,6 +212,6 @@ def print_plan(console: Console, target: Step, store: Path) -> None:
             state = "damaged, to run" if found.get(step.fingerprint) else "to run"
         else:
             state = "cached" if step.artifact(store) else "not needed"
-        table.add_row(step.label, state, step.folder(store).name)
+        table.add_row(step.label, state, store.folder(step.name).name)
     console.print(table)
-    console.print(f"{len(missing)} stages to run; store: {store}", highlight=False, soft_wrap=True)
+    console.print(f"{len(missing)} stages to run; store: {store.artifacts}", highlight=False, soft_wrap=True)

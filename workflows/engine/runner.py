@@ -4,7 +4,6 @@ Ray does the scheduling: every step is submitted at once, the references of its 
 """
 
 import logging
-import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,8 +17,9 @@ from ray.actor import ActorHandle
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pipeline.errors import UserError
-from pipeline.store.artifact import Artifact, Context, publish
-from pipeline.store.locks import Lock, wait_for
+from pipeline.store.artifact import Artifact, Context
+from pipeline.store.locks import Lock, Owner
+from pipeline.store.store import Store
 from workflows.engine.cluster import (
     abandoned_removed,
     cause_of,
@@ -28,7 +28,7 @@ from workflows.engine.cluster import (
     sigterm_as_interrupt,
     with_peak_memory,
 )
-from workflows.engine.dag import Step, substitute, to_run
+from workflows.engine.dag import A, Step, resolved, to_run
 from workflows.engine.events import Poster, Relay, Watcher
 
 logger = logging.getLogger(__name__)
@@ -39,36 +39,40 @@ POLL_S = 0.25
 LIBRARIES = ("torch", "ray", "pyarrow", "sentencepiece", "sacrebleu", "sacremoses")
 
 
-def _execute(step: Step, store: Path, board: ActorHandle, *inputs: Artifact) -> Artifact:
+def _execute(step: Step[Artifact], store: Store, board: ActorHandle, *inputs: Artifact) -> Artifact:
     """Makes a step's artifact, unless another workflow on the store has, or is about to."""
     post = Poster(board, step.fingerprint)
     post({"started": time.time()})
-    with Lock(step.folder(store), step.label) as lock:
-        _take(lock, post)
+    with store.lock(step.name, step.label) as lock:
+        _take(lock, post, store, step.name)
         artifact = _published(step, store) or _make(step, store, post, lock, inputs)
     # Waited for, so that what builds on it cannot be told of before it.
     ray.get(board.post.remote(step.fingerprint, {"finished": artifact}))
     return artifact
 
 
-def _take(lock: Lock, post: Poster) -> None:
+def _take(lock: Lock, post: Poster, store: Store, name: str) -> None:
     """Takes the lock, after those who have it now. A task that waits in `ray.get` gives its CPU to others."""
     # Here, where take() would see at once that the process of an owner on this machine is dead.
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
-    wait = ray.remote(num_cpus=0)(wait_for).options(scheduling_strategy=here)
+    wait = ray.remote(num_cpus=0)(_wait).options(scheduling_strategy=here)
     while owner := lock.take():
         post({"waiting": str(owner)})
-        ray.get(wait.remote(lock.path, owner))
+        ray.get(wait.remote(store, name, owner))
 
 
-def _published(step: Step, store: Path) -> Artifact | None:
+def _wait(store: Store, name: str, owner: Owner) -> None:
+    store.wait_for_lock(name, owner)
+
+
+def _published(step: Step[Artifact], store: Store) -> Artifact | None:
     """What is published already; a damaged folder is removed."""
-    if step.folder(store).is_dir() and step.damage(store):
-        shutil.rmtree(step.folder(store))
+    if store.find(step.name) and step.damage(store):
+        store.remove(step.name)
     return step.artifact(store)
 
 
-def _make(step: Step, store: Path, post: Poster, lock: Lock, inputs: Sequence[Artifact]) -> Artifact:
+def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock, inputs: Sequence[Artifact]) -> Artifact:
     step.check_given()
     for needed, artifact in zip(step.inputs, inputs, strict=True):
         if damage := artifact.damage():
@@ -76,8 +80,13 @@ def _make(step: Step, store: Path, post: Poster, lock: Lock, inputs: Sequence[Ar
             raise UserError(
                 f"{artifact.folder}, which {step.label} reads, is damaged: {damage}; {again}: it is made anew"
             )
-    made = {needed.fingerprint: artifact for needed, artifact in zip(step.inputs, inputs, strict=True)}
-    arguments = substitute(step.arguments, lambda needed: made[needed.fingerprint])
+    made: dict[str, Any] = {needed.fingerprint: artifact for needed, artifact in zip(step.inputs, inputs, strict=True)}
+
+    def artifact_of(needed: Step[A], /) -> A:
+        artifact: A = made[needed.fingerprint]
+        return artifact
+
+    arguments = resolved(step.arguments, artifact_of)
     manifest = {
         "label": step.label,
         "stage": step.stage.name,
@@ -95,12 +104,12 @@ def _make(step: Step, store: Path, post: Poster, lock: Lock, inputs: Sequence[Ar
         manifest["peak_task_memory_bytes"] = max([own_bytes, *peaks_bytes])  # of the stage itself and its tasks
         return artifact
 
-    return publish(step.folder(store), make, manifest, resume=step.stage.resumes, ours=lock.is_ours)
+    return store.publish(step.name, make, manifest, resume=step.stage.resumes, ours=lock.is_ours)
 
 
 def run(
-    targets: Sequence[Step], store: Path, watchers: Sequence[Watcher] = (), address: str | None = None
-) -> list[Artifact]:
+    targets: Sequence[Step[A]], store: Store, watchers: Sequence[Watcher] = (), address: str | None = None
+) -> list[A]:
     """The artifacts of `targets`, made where they are not in `store`. Ray is started only if there is work to do.
 
     Other workflows may work on the store meanwhile: a step is made once. Raises what the first failing step raised,
@@ -110,7 +119,7 @@ def run(
     missing = missing_steps(targets, store)
     if missing:
         with (
-            working(missing, store, watchers, address) as relay,
+            working(missing, watchers, address) as relay,
             submitted(missing, store, relay.board) as running,
         ):
             while running:
@@ -124,26 +133,25 @@ def run(
         for watcher in watchers:
             watcher.begin([], [*targets])
             watcher.end(None)
-    return [step.stage.makes(step.folder(store)) for step in targets]
+    return [step.published(store) for step in targets]
 
 
-def missing_steps(targets: Sequence[Step], store: Path) -> list[Step]:
+def missing_steps(targets: Sequence[Step[Artifact]], store: Store) -> list[Step[Artifact]]:
     """`to_run`, with a warning of each damaged folder."""
     found: dict[str, str | None] = {}
     missing = to_run(targets, store, found)
     for step in missing:
         if damage := found.get(step.fingerprint):
-            logger.warning("%s is damaged (%s): %s is made again", step.folder(store), damage, step.label)
+            logger.warning("%s is damaged (%s): %s is made again", store.find(step.name), damage, step.label)
     return missing
 
 
 @contextmanager
-def working(missing: Sequence[Step], store: Path, watchers: Sequence[Watcher], address: str | None) -> Iterator[Relay]:
-    """All that making the steps `missing` needs: the store, a Ray cluster, watchers who know what is to be.
+def working(missing: Sequence[Step[Artifact]], watchers: Sequence[Watcher], address: str | None) -> Iterator[Relay]:
+    """All that making the steps `missing` needs: a Ray cluster, and watchers that know what is to come.
 
     SIGTERM raises KeyboardInterrupt in the body.
     """
-    store.mkdir(parents=True, exist_ok=True)
     made = {step.fingerprint for step in missing}
     needed = {step.fingerprint: step for making in missing for step in making.inputs}
     cached = [step for fingerprint, step in needed.items() if fingerprint not in made]
@@ -163,7 +171,7 @@ def working(missing: Sequence[Step], store: Path, watchers: Sequence[Watcher], a
 
 
 @contextmanager
-def submitted(steps: Sequence[Step], store: Path, board: ActorHandle) -> Iterator[dict[Any, Step]]:
+def submitted(steps: Sequence[Step[Artifact]], store: Store, board: ActorHandle) -> Iterator[dict[Any, Step[Artifact]]]:
     """The Ray tasks that make `steps`, inputs first; what they need besides is in the store. Reference -> step.
 
     The body takes out what is done. Whatever it raises cancels the others; a step's error leaves as the step raised it.

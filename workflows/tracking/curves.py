@@ -33,12 +33,12 @@ class CurveWatcher(Watcher):
         self._tracker = tracker
         self._fingerprints = {model.training.fingerprint for model in models}
 
-    def event(self, step: Step, event: dict[str, Any]) -> None:
+    def event(self, step: Step[Artifact], event: dict[str, Any]) -> None:
         """Metrics of a training."""
         if "metrics" in event and step.fingerprint in self._fingerprints:
             self._tracker.metrics(step.fingerprint, event["metrics"], event["step"])
 
-    def finished(self, step: Step, artifact: Artifact) -> None:
+    def finished(self, step: Step[Artifact], artifact: Artifact) -> None:
         """The whole curve, should an event have been lost."""
         if step.fingerprint in self._fingerprints:
             send_curves(self._tracker, step.fingerprint, TrainingRun(artifact.folder))
@@ -78,7 +78,7 @@ def send_corpus_report(tracker: Tracker, report: CorpusReport, fingerprint: str)
 
 @contextmanager
 def tracked(
-    tracker: Tracker, workflow: Step, name: str, params: Mapping[str, Any], models: list[TrackedModel]
+    tracker: Tracker, workflow: Step[Artifact], name: str, params: Mapping[str, Any], models: list[TrackedModel]
 ) -> Iterator[CurveWatcher]:
     """The parent run of `workflow` with a child run for each model, open during the body, closed with its outcome."""
     tracker.workflow(workflow.fingerprint, name, params)

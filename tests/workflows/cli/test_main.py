@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.corpora import grammar
 from pipeline.errors import UserError
-from workflows.cli.main import main
+from workflows.cli import main
 
 TINY = [
     "vocabulary.size=300",

@@ -7,15 +7,16 @@ import pytest
 
 from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact, publish
-from tests.support.tiny_stages import Pair, Words, WriteSettings, join, write
+from pipeline.store.store import LocalStore
+from tests.support.tiny_stages import Pair, PairSteps, Words, WriteSettings, join, write
 from workflows.engine.dag import Stage, Step, in_order, to_run
 
 WRITE, JOIN = Stage("tiny_stages.write", write, Words), Stage("tiny_stages.join", join, Words)
 
 
-def _joined(log: Path, left: str = "a", right: str = "b", workers: int = 1) -> Step:
+def _joined(log: Path, left: str = "a", right: str = "b", workers: int = 1) -> Step[Words]:
     steps = [WRITE(name, WriteSettings(text=text, workers=workers)) for name, text in (("l", left), ("r", right))]
-    return JOIN("join", [Pair(*steps), Pair(steps[0])], log)
+    return JOIN("join", [PairSteps(*steps), PairSteps(steps[0])], log)
 
 
 def test_the_fingerprint_follows_settings_inputs_and_version(tmp_path: Path) -> None:
@@ -35,24 +36,24 @@ def test_steps_come_inputs_first_and_once(tmp_path: Path) -> None:
     assert [step.label for step in in_order([_joined(tmp_path)])] == ["l", "r", "join"]
 
 
-def _publish(step: Step, store: Path) -> Artifact:
+def _publish(step: Step[Artifact], store: LocalStore) -> Artifact:
     def make(folder: Path) -> Artifact:
         (folder / "words.txt").write_text(step.label)
         return Words(folder)
 
-    return publish(step.folder(store), make, {"fingerprint": step.fingerprint})
+    return publish(store.folder(step.name), make, {"fingerprint": step.fingerprint})
 
 
 def test_only_what_is_needed_runs(tmp_path: Path) -> None:
     """A published output needs none of its inputs; a missing one asks for the missing inputs alone."""
     step = _joined(tmp_path)
     left, right = step.inputs
-    _publish(left, tmp_path)
-    assert [needed.label for needed in to_run([step], tmp_path)] == ["r", "join"]
-    _publish(right, tmp_path)
-    _publish(step, tmp_path)
-    shutil.rmtree(left.folder(tmp_path))
-    assert to_run([step], tmp_path) == []
+    _publish(left, LocalStore(tmp_path))
+    assert [needed.label for needed in to_run([step], LocalStore(tmp_path))] == ["r", "join"]
+    _publish(right, LocalStore(tmp_path))
+    _publish(step, LocalStore(tmp_path))
+    shutil.rmtree(LocalStore(tmp_path).folder(left.name))
+    assert to_run([step], LocalStore(tmp_path)) == []
 
 
 def test_what_is_damaged_counts_as_missing_and_is_read_once(tmp_path: Path) -> None:
@@ -60,33 +61,33 @@ def test_what_is_damaged_counts_as_missing_and_is_read_once(tmp_path: Path) -> N
     step = _joined(tmp_path)
     left, right = step.inputs
     for made in (left, right, step):
-        _publish(made, tmp_path)
-    (step.folder(tmp_path) / "words.txt").write_text("joim")
-    (left.folder(tmp_path) / "words.txt").unlink()
+        _publish(made, LocalStore(tmp_path))
+    (LocalStore(tmp_path).folder(step.name) / "words.txt").write_text("joim")
+    (LocalStore(tmp_path).folder(left.name) / "words.txt").unlink()
     found: dict[str, str | None] = {}
-    assert [needed.label for needed in to_run([step], tmp_path, found)] == ["l", "join"]
+    assert [needed.label for needed in to_run([step], LocalStore(tmp_path), found)] == ["l", "join"]
     assert found == {
         step.fingerprint: "words.txt does not have the sha256 of manifest.json",
         left.fingerprint: "words.txt is missing",
         right.fingerprint: None,
     }
-    shutil.rmtree(right.folder(tmp_path))
-    assert [needed.label for needed in to_run([step], tmp_path, found)] == ["l", "join"]
-    assert step.folder(tmp_path).exists()
+    shutil.rmtree(LocalStore(tmp_path).folder(right.name))
+    assert [needed.label for needed in to_run([step], LocalStore(tmp_path), found)] == ["l", "join"]
+    assert LocalStore(tmp_path).folder(step.name).exists()
 
 
 def test_a_users_own_folder_that_is_damaged_is_one_line(tmp_path: Path) -> None:
     """Neither `out` nor an artifact given to a single stage is used or removed: the file is named, and what to do."""
-    given = _publish(WRITE("given", WriteSettings(text="a")), tmp_path)
+    given = _publish(WRITE("given", WriteSettings(text="a")), LocalStore(tmp_path))
     step = Step("join", JOIN, ([Pair(Words(given.folder))], tmp_path / "log"), out=tmp_path / "out")
-    assert to_run([step], tmp_path) == [step]
-    _publish(step, tmp_path)
-    assert to_run([step], tmp_path) == []
-    words = step.folder(tmp_path) / "words.txt"
+    assert to_run([step], LocalStore(tmp_path)) == [step]
+    _publish(step, LocalStore(tmp_path))
+    assert to_run([step], LocalStore(tmp_path)) == []
+    words = LocalStore(tmp_path).folder(step.name) / "words.txt"
     words.write_text("")
     with pytest.raises(UserError, match=r"/out is damaged: words.txt has 0 bytes, not the 4 .*; remove it or choose"):
-        to_run([step], tmp_path)
+        to_run([step], LocalStore(tmp_path))
     (given.folder / "words.txt").write_text("G")
     with pytest.raises(UserError, match=r"tiny_stages-.* is damaged: words.txt has 1 bytes, .*make it again$"):
-        to_run([step], tmp_path)
+        to_run([step], LocalStore(tmp_path))
     assert words.exists()

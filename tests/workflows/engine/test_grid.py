@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 
-from pipeline.store.artifacts import TrainingRun
+from pipeline.store.artifact import Artifact
+from pipeline.store.store import LocalStore
 from workflows import stages
 from workflows.engine.dag import Step
 from workflows.engine.events import Watcher
-from workflows.engine.grid import Trial, _tunes_own, asha, run_grid
+from workflows.engine.grid import Trial, asha, run_grid
 from workflows.engine.runner import run
 from workflows.profiles import load_profile
-from workflows.reproduce_table3 import trials_of
 from workflows.tables.table3_rows import GridRow, varied
+from workflows.trials import trials_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
 
@@ -44,7 +45,7 @@ class Killer(Watcher):
     def __init__(self, label: str, update: int) -> None:
         self._label, self._update, self.killed = label, update, False
 
-    def event(self, step: Step, event: dict[str, Any]) -> None:
+    def event(self, step: Step[Artifact], event: dict[str, Any]) -> None:
         if step.label == self._label and event.get("step", 0) >= self._update and not self.killed:
             self.killed = True
             for process in Path("/proc").glob("[0-9]*"):
@@ -60,26 +61,26 @@ def _trials(**rows: dict[str, Any]) -> list[Trial]:
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def store(tmp_path_factory: pytest.TempPathFactory) -> LocalStore:
     """A store with the prepared text."""
-    folder: Path = tmp_path_factory.mktemp("grid") / "store"
+    store = LocalStore(tmp_path_factory.mktemp("grid"))
     text = stages.prepared(PROFILE, "en-de")
-    run([text.corpus, text.dataset], folder)
-    return folder
+    run([text.corpus, text.dataset], store)
+    return store
 
 
-def test_a_killed_trial_goes_on_from_its_checkpoint(store: Path) -> None:
+def test_a_killed_trial_goes_on_from_its_checkpoint(store: LocalStore) -> None:
     """Tune's own process killed by SIGKILL at update 4: tried again, the curve has each update once."""
     (trial,) = _trials(F3={"d_ff": 48})
     killer = Killer("train en-de F3", 4)
     assert run_grid([trial], store, [killer], layout=BASE) == {}
     assert killer.killed
-    run = TrainingRun(trial.training.folder(store))
+    run = trial.training.published(store)
     lines = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().split("\n")[:-1]]
     assert [line["update"] for line in lines if "dev_perplexity" in line] == [2, 4, 6, 8]
 
 
-def test_asha_stops_the_worse_of_two(store: Path) -> None:
+def test_asha_stops_the_worse_of_two(store: LocalStore) -> None:
     """A row that hardly learns is stopped, stays so with the scheduler, and is trained to its end without.
 
     Its updates take longer, so the better one is at each rung first and there to be compared with.
@@ -92,15 +93,3 @@ def test_asha_stops_the_worse_of_two(store: Path) -> None:
     assert "F4" not in unfinished
     assert run_grid(trials, store, layout=BASE, scheduler=asha(40, 4)) == unfinished
     assert run_grid(trials, store, layout=BASE) == {}
-
-
-def test_tunes_folders_of_dead_drivers_go_and_of_living_ones_stay(tmp_path: Path) -> None:
-    """Two drivers have a folder each; what one that was killed has left goes when the next begins."""
-    (tmp_path / ".tune-here-1-dead" / "grid").mkdir(parents=True)
-    with _tunes_own(tmp_path) as first:
-        first.mkdir()
-        with _tunes_own(tmp_path) as second:
-            second.mkdir()
-            assert sorted(tmp_path.glob(".tune-*")) == sorted([first, second])
-        assert [*tmp_path.glob(".tune-*")] == [first]
-    assert [path.name for path in tmp_path.rglob("*")] == [".locks", "guard"]

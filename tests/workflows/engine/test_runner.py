@@ -14,9 +14,10 @@ import pytest
 
 from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact, making_folder
+from pipeline.store.store import LocalStore
 from tests.support.lock_holder import lock_holder
 from tests.support.tiny_stages import (
-    Pair,
+    PairSteps,
     Words,
     WriteSettings,
     die_once,
@@ -45,16 +46,16 @@ class Log(Watcher):
     def started(self, step: Step) -> None:
         self.told.append(("started", step.label))
 
-    def event(self, step: Step, event: dict[str, Any]) -> None:
+    def event(self, step: Step[Artifact], event: dict[str, Any]) -> None:
         self.told.append((event.get("unit", "waiting"), step.label))
 
-    def finished(self, step: Step, artifact: Artifact) -> None:
+    def finished(self, step: Step[Artifact], artifact: Artifact) -> None:
         self.told.append(("finished", step.label))
 
 
-def _joined(log: Path, right: str = "b") -> Step:
+def _joined(log: Path, right: str = "b") -> Step[Words]:
     left, right_step = WRITE("left", WriteSettings(text="a")), WRITE("right", WriteSettings(text=right))
-    return JOIN("join", [Pair(left, right_step), Pair(left)], log)
+    return JOIN("join", [PairSteps(left, right_step), PairSteps(left)], log)
 
 
 @pytest.mark.usefixtures("ray_cluster")
@@ -62,7 +63,7 @@ def test_the_first_error_of_a_map_is_told_at_once(tmp_path: Path) -> None:
     """Not after the tasks before it, which are stopped."""
     log, started = tmp_path / "log", time.monotonic()
     with pytest.raises(UserError, match="the text is bad; write another"):
-        runner.run([Stage("tiny_stages.fail_in_a_task", fail_in_a_task, Words)("fails", log)], tmp_path / "store")
+        runner.run([Stage("tiny_stages.fail_in_a_task", fail_in_a_task, Words)("fails", log)], LocalStore(tmp_path))
     while not log.read_text() and time.monotonic() - started < 90:
         time.sleep(0.1)
     assert log.read_text() == "stopped"
@@ -72,7 +73,7 @@ def test_the_first_error_of_a_map_is_told_at_once(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_dag_runs_once_and_reruns_only_what_changed(tmp_path: Path) -> None:
     """Outputs are right and published with a manifest; a second call runs nothing; a change reruns what follows it."""
-    store, log = tmp_path / "store", tmp_path / "log"
+    store, log = LocalStore(tmp_path), tmp_path / "log"
     watcher = Log()
     (words,) = runner.run([_joined(log)], store, [watcher])
     assert isinstance(words, Words)
@@ -82,15 +83,15 @@ def test_a_dag_runs_once_and_reruns_only_what_changed(tmp_path: Path) -> None:
     manifest = json.loads((words.folder / "manifest.json").read_text())
     assert manifest["inputs"].keys() == {"left", "right"}
     assert manifest["files"]["words.txt"]["bytes"] == len(words.text)
-    assert not list(store.glob(".making*"))
-    assert [path.name for path in (store / ".locks").iterdir()] == ["guard"]
+    assert not list(store.artifacts.glob(".making*"))
+    assert [path.name for path in (store.artifacts / ".locks").iterdir()] == ["guard"]
 
     runner.run([_joined(log)], store)
     assert log.read_text() == "joined\n"
 
     watcher = Log()
     (words,) = runner.run([_joined(log, right="cc")], store, [watcher])
-    assert words.text == "a cc a [1, 2, 1]"  # type: ignore[attr-defined]
+    assert words.text == "a cc a [1, 2, 1]"
     assert ("started", "left") not in watcher.told
     assert ("started", "right") in watcher.told
 
@@ -98,12 +99,12 @@ def test_a_dag_runs_once_and_reruns_only_what_changed(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_users_error_arrives_as_one_line_and_nothing_is_half_written(tmp_path: Path) -> None:
     """The error of a stage on a Ray worker reaches the caller as it was raised."""
-    store = tmp_path / "store"
+    store = LocalStore(tmp_path)
     with pytest.raises(UserError, match=r"^the text is bad; write another$"):
         runner.run([_joined(tmp_path / "log", right="bad")], store)
     bad = _joined(tmp_path / "log", right="bad")
-    assert not bad.folder(store).exists()
-    assert not bad.inputs[1].folder(store).exists()
+    assert not store.folder(bad.name).exists()
+    assert not store.folder(bad.inputs[1].name).exists()
     assert not (tmp_path / "log").exists()
 
 
@@ -134,11 +135,11 @@ def _truncate(path: Path) -> None:
     os.truncate(path, path.stat().st_size // 2)
 
 
-def _contents(steps: dict[str, Step], store: Path) -> dict[str, bytes]:
+def _contents(steps: dict[str, Step[Artifact]], store: LocalStore) -> dict[str, bytes]:
     return {
-        f"{name}/{path.relative_to(step.folder(store))}": path.read_bytes()
+        f"{name}/{path.relative_to(store.folder(step.name))}": path.read_bytes()
         for name, step in steps.items()
-        for path in step.folder(store).rglob("*")
+        for path in store.folder(step.name).rglob("*")
         if path.is_file() and path.name != "manifest.json"
     }
 
@@ -150,27 +151,27 @@ def test_whatever_is_damaged_is_named_and_made_again(tmp_path: Path, caplog: pyt
     clean, vocabulary = text.dataset.inputs
     (generated,) = clean.inputs
     steps = dict(zip(FILES, (generated, clean, vocabulary, text.dataset), strict=True))
-    runner.run([text.dataset], tmp_path)
-    whole = _contents(steps, tmp_path)
+    runner.run([text.dataset], LocalStore(tmp_path))
+    whole = _contents(steps, LocalStore(tmp_path))
     assert len(whole) >= 12
     manifests = ("manifest.json",) * 4
     rounds = [*zip((_flip, _truncate, _flip), zip(*FILES.values(), strict=True), strict=True)]
     for damage, names in [*rounds, (_flip, manifests), (_truncate, manifests)]:
         for step, name in zip(steps.values(), names, strict=True):
-            damage(step.folder(tmp_path) / name)
+            damage(LocalStore(tmp_path).folder(step.name) / name)
         caplog.clear()
         watcher = Log()
         with caplog.at_level(logging.WARNING, "workflows.engine.runner"):
-            runner.run([text.dataset], tmp_path, [watcher])
+            runner.run([text.dataset], LocalStore(tmp_path), [watcher])
         told = [record.getMessage() for record in caplog.records if record.name == "workflows.engine.runner"]
         for line, step, name in zip(told, in_order([text.dataset]), names, strict=True):
-            assert line.startswith(f"{step.folder(tmp_path)} is damaged ({name} ")
+            assert line.startswith(f"{LocalStore(tmp_path).folder(step.name)} is damaged ({name} ")
             assert line.endswith(f": {step.label} is made again")
         assert [label for event, label in watcher.told if event == "finished"] == [
             step.label for step in in_order([text.dataset])
         ]
-        assert _contents(steps, tmp_path) == whole
-    assert runner.to_run([text.dataset], tmp_path) == []
+        assert _contents(steps, LocalStore(tmp_path)) == whole
+    assert runner.to_run([text.dataset], LocalStore(tmp_path)) == []
 
 
 class Vandal(Log):
@@ -189,15 +190,15 @@ def test_an_input_damaged_after_the_driver_looked_is_not_used(tmp_path: Path) ->
     """One line at the moment of use names the file and the step; the same command mends it."""
     step = _joined(tmp_path / "log")
     left = step.inputs[0]
-    runner.run([left], tmp_path / "store")
-    words = left.folder(tmp_path / "store") / "words.txt"
+    runner.run([left], LocalStore(tmp_path))
+    words = LocalStore(tmp_path).folder(left.name) / "words.txt"
     with pytest.raises(
         UserError, match=r"^.*, which join reads, is damaged: words.txt .* of manifest.json; run the same command again"
     ):
-        runner.run([step], tmp_path / "store", [Vandal(words)])
+        runner.run([step], LocalStore(tmp_path), [Vandal(words)])
     assert not (tmp_path / "log").exists()
-    (joined,) = runner.run([step], tmp_path / "store")
-    assert joined.text == "a b a [1, 1, 1]"  # type: ignore[attr-defined]
+    (joined,) = runner.run([step], LocalStore(tmp_path))
+    assert joined.text == "a b a [1, 1, 1]"
 
 
 class Killer(Log):
@@ -207,7 +208,7 @@ class Killer(Log):
         super().__init__()
         self._processes = processes
 
-    def finished(self, step: Step, artifact: Artifact) -> None:
+    def finished(self, step: Step[Artifact], artifact: Artifact) -> None:
         super().finished(step, artifact)
         for process in self._processes:
             process.kill()
@@ -218,10 +219,12 @@ def test_steps_that_another_workflow_makes_are_waited_for_without_a_cpu(tmp_path
     """On two CPUs two steps wait while the third runs; the others' makers then die, and their steps are taken over."""
     step = lingering(tmp_path / "log", 0.1)
     with ExitStack() as stack:
-        others = [stack.enter_context(lock_holder(needed.folder(tmp_path))) for needed in step.inputs[:2]]
+        others = [
+            stack.enter_context(lock_holder(LocalStore(tmp_path).folder(needed.name))) for needed in step.inputs[:2]
+        ]
         watcher = Killer(others)
-        (words,) = runner.run([step], tmp_path, [watcher])
-    assert words.text == "a b c [1, 1, 1]"  # type: ignore[attr-defined]
+        (words,) = runner.run([step], LocalStore(tmp_path), [watcher])
+    assert words.text == "a b c [1, 1, 1]"
     assert sorted(label for event, label in watcher.told if event == "waiting") == ["linger a", "linger b"]
     finished = [label for event, label in watcher.told if event == "finished"]
     assert finished[0] == "linger c"
@@ -233,17 +236,17 @@ def test_steps_that_another_workflow_makes_are_waited_for_without_a_cpu(tmp_path
 def test_a_step_found_made_after_waiting_is_finished_and_not_made_again(tmp_path: Path) -> None:
     """The other workflow has published it before its lock goes: the watchers are told, the stage is not called."""
     step = Stage("tiny_stages.linger", linger, Words)("linger", "a", 0.0, tmp_path / "log")
-    runner.run([step], tmp_path / "elsewhere")
+    runner.run([step], LocalStore(tmp_path / "elsewhere"))
 
     class Publisher(Log):
-        def event(self, step: Step, event: dict[str, Any]) -> None:
+        def event(self, step: Step[Artifact], event: dict[str, Any]) -> None:
             super().event(step, event)
-            step.folder(tmp_path / "elsewhere").rename(step.folder(tmp_path))
+            LocalStore(tmp_path / "elsewhere").folder(step.name).rename(LocalStore(tmp_path).folder(step.name))
             other.kill()
 
     watcher = Publisher()
-    with lock_holder(step.folder(tmp_path)) as other:
-        runner.run([step], tmp_path, [watcher])
+    with lock_holder(LocalStore(tmp_path).folder(step.name)) as other:
+        runner.run([step], LocalStore(tmp_path), [watcher])
     assert watcher.told == [("started", "linger"), ("waiting", "linger"), ("finished", "linger")]
     assert (tmp_path / "log").read_text() == "begins a\nends a\n"
 
@@ -252,17 +255,19 @@ def test_a_step_found_made_after_waiting_is_finished_and_not_made_again(tmp_path
 def test_a_step_whose_process_is_killed_is_tried_again(tmp_path: Path) -> None:
     """Ray starts it in another process, which takes over the dead one's lock and begins with an empty folder."""
     step = Stage("tiny_stages.die_once", die_once, Words)("die once", tmp_path / "log")
-    (words,) = runner.run([step], tmp_path)
-    assert words.text == "whole"  # type: ignore[attr-defined]
+    (words,) = runner.run([step], LocalStore(tmp_path))
+    assert words.text == "whole"
     assert (tmp_path / "log").exists()
-    assert not making_folder(step.folder(tmp_path)).exists()
+    assert not making_folder(LocalStore(tmp_path).folder(step.name)).exists()
 
 
 @pytest.mark.usefixtures("ray_cluster")
 def test_what_a_killed_actor_reserved_is_free_again(tmp_path: Path) -> None:
     """As when the controller of a training dies: without that the step would wait for ever."""
-    (words,) = runner.run([Stage("tiny_stages.outlive_actor", outlive_actor, Words, cpus=0)("outlive")], tmp_path)
-    assert words.text == "[3]"  # type: ignore[attr-defined]
+    (words,) = runner.run(
+        [Stage("tiny_stages.outlive_actor", outlive_actor, Words, cpus=0)("outlive")], LocalStore(tmp_path)
+    )
+    assert words.text == "[3]"
 
 
 @pytest.mark.slow

@@ -1,0 +1,206 @@
+"""What every `reproduce_*` does: options, profile, steps; then the plan, or the run with its results, table and report.
+
+@command(app, __doc__)
+def main(request: Request, seeds: int = 1) -> None:
+    reproduce(Experiment("table3", ...), request)
+"""
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Concatenate, Generic, ParamSpec
+
+import typer
+from rich.console import RenderableType
+
+from pipeline.errors import UserError
+from pipeline.store.artifacts import TrainingRun
+from pipeline.store.store import LocalStore
+from workflows.console.command import console, help_text
+from workflows.console.options import (
+    AddressOption,
+    ConfigOption,
+    DataOption,
+    GpuOption,
+    GpusOption,
+    PlanOption,
+    ProfileOption,
+    SetOption,
+    StoreOption,
+)
+from workflows.engine.cluster import cluster
+from workflows.engine.dag import A, Step, to_run
+from workflows.engine.events import Watcher
+from workflows.engine.grid import Unfinished
+from workflows.engine.progress import print_plan, view
+from workflows.engine.runner import run
+from workflows.forecast.estimate import Planned, forecast
+from workflows.forecast.hardware import find, only_with_plan
+from workflows.forecast.render import render
+from workflows.profiles import Profile, load_profile
+from workflows.reports.corpus import CorpusReport
+from workflows.stages import Evaluation
+from workflows.tables.measurements import Measured
+from workflows.tracking.curves import TrackedModel, send_corpus_report, send_curves, send_results, tracked
+from workflows.tracking.tracker import Status, Tracker, default_uri, ui_command
+
+Own = ParamSpec("Own")
+STATUS: dict[str, Status] = {"failed": "FAILED", "stopped": "KILLED"}
+"""MLflow's words for the state of a model without results."""
+FilesOption = Annotated[
+    list[Path] | None,
+    typer.Option("--files", help="TOML file naming text of your own; may be repeated, one a language pair."),
+]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the options that all experiments share ask for."""
+
+    profile: Profile
+    store: LocalStore
+    address: str | None
+    plan: bool
+    gpus: int | None
+    gpu: str | None
+
+
+def read_options(
+    profile: ProfileOption = None,
+    data: DataOption = None,
+    files: FilesOption = None,
+    config: ConfigOption = None,
+    overrides: SetOption = None,
+    store: StoreOption = Path("runs"),
+    address: AddressOption = None,
+    plan: PlanOption = False,
+    gpus: GpusOption = None,
+    gpu: GpuOption = None,
+) -> Request:
+    """The request that the shared options make. Raises UserError where they do not fit together or do not validate."""
+    only_with_plan(plan, gpus, gpu)
+    chosen = load_profile(profile, data=data, files=files or [], config=config, overrides=overrides or [])
+    return Request(chosen, LocalStore(store.absolute()), address, plan, gpus, gpu)
+
+
+def command(
+    app: typer.Typer, docstring: str | None
+) -> Callable[[Callable[Concatenate[Request, Own], None]], Callable[..., None]]:
+    """Decorates the function of a command, whose first parameter is a Request, to take the shared options instead."""
+
+    def decorate(function: Callable[Concatenate[Request, Own], None]) -> Callable[..., None]:
+        shared = inspect.signature(read_options).parameters
+        own = list(inspect.signature(function).parameters.values())[1:]
+
+        def main(**options: Any) -> None:
+            given = {name: options.pop(name) for name in shared if name in options}
+            function(read_options(**given), **options)  # type: ignore[call-arg]  # the rest are the function's own
+
+        parameters = [*shared.values(), *own]
+        main.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        main.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        app.command(help=help_text(docstring))(main)
+        return main
+
+    return decorate
+
+
+def chosen_names(option: str, asked: str | None, available: Iterable[str]) -> list[str]:
+    """The comma-separated names given to an option, all where it was not given. Raises UserError for an unknown one."""
+    known = list(available)
+    names = [name.strip() for name in asked.split(",")] if asked else known
+    for name in names:
+        if name not in known:
+            raise UserError(f"--{option} {name}: the profile has {', '.join(known)}")
+    return names
+
+
+@dataclass(frozen=True)
+class Model:
+    """One trained model of an experiment: a child run in MLflow."""
+
+    name: str
+    evaluation: Evaluation
+    settings: Mapping[str, Any]
+    tags: Mapping[str, str]
+    is_served: bool = False
+    """Whether MLflow keeps it as a model that answers over HTTP."""
+
+    @property
+    def training(self) -> Step[TrainingRun]:
+        """The step that trains it."""
+        return self.evaluation.training
+
+
+@dataclass(frozen=True)
+class Experiment(Generic[A]):
+    """A table, and what it takes to fill it."""
+
+    name: str
+    """Names MLflow's experiment, e.g. `table2`."""
+    params: Mapping[str, Any]
+    """Parameters of the parent run."""
+    models: Sequence[Model]
+    planned: Sequence[Planned]
+    """The trainings, for the forecast."""
+    reports: Sequence[Step[CorpusReport]]
+    tabulate: Callable[[Mapping[str, Unfinished]], Step[A]]
+    """The step that makes the table, given the models that have no results, by name, and why."""
+    show: Callable[[A, int], RenderableType]
+    """The table for a terminal of so many columns."""
+    train: Callable[[Sequence[Watcher]], Mapping[str, Unfinished]] | None = field(default=None)
+    """Trains the models where the table's step does not by itself, and says which have no results."""
+
+
+def reproduce(experiment: Experiment[A], request: Request) -> None:
+    """Prints the plan, where that is asked for; else makes what is missing, reports to MLflow and prints the table."""
+    store, target = request.store, experiment.tabulate({})
+    if request.plan:
+        hardware = find(request.gpus, request.gpu, experiment.planned[0].training.device)
+        print_plan(console, target, store)
+        console.print(render(forecast(request.profile, experiment.planned, hardware, store.root)))
+        return
+    tracker = Tracker(default_uri(store.root), experiment.name, store.root)
+    title = f"{experiment.name} {request.profile.name}"
+    models = [TrackedModel(model.name, model.training, model.settings, model.tags) for model in experiment.models]
+    with tracked(tracker, target, title, experiment.params, models) as curves:
+        watchers = [view(console), curves]
+        with _one_cluster(experiment, target, request):
+            unfinished = experiment.train(watchers) if experiment.train else {}
+            target = experiment.tabulate(unfinished)
+            (table,) = run([target], store, watchers, request.address)
+        for model in experiment.models:
+            _send(tracker, model, unfinished.get(model.name), store)
+        for report in experiment.reports:
+            send_corpus_report(tracker, report.published(store), report.fingerprint)
+        tracker.artifacts(table.folder, target.fingerprint)
+    console.print()
+    console.print(experiment.show(table, console.width))
+    console.print(f"\nreport: {table.folder / 'report.html'}", highlight=False, soft_wrap=True)
+    console.print(f"curves: {ui_command(tracker.uri)}", highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def _one_cluster(experiment: Experiment[A], target: Step[A], request: Request) -> Iterator[None]:
+    """One Ray cluster for trainings and table, where there are two runs and anything to do."""
+    if experiment.train and to_run([target], request.store):
+        with cluster(request.address):
+            yield
+    else:
+        yield
+
+
+def _send(tracker: Tracker, model: Model, unfinished: Unfinished | None, store: LocalStore) -> None:
+    """Sends a model's results to MLflow, or the state of one that has none."""
+    fingerprint = model.training.fingerprint
+    if unfinished:
+        tracker.end_model(fingerprint, STATUS[unfinished.state])
+        return
+    send_curves(tracker, fingerprint, model.training.published(store))
+    measured = Measured.from_artifacts(model.evaluation.resolved(lambda step: step.published(store)))
+    if measured:
+        send_results(tracker, fingerprint, measured)
+    if model.is_served:
+        tracker.translator(fingerprint, model.evaluation.checkpoint.published(store))
