@@ -10,7 +10,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import ray
+from ray._private.authentication.authentication_token_setup import _enable_token_auth
+from ray._private.authentication.authentication_utils import is_token_auth_enabled
+from ray._private.services import canonicalize_bootstrap_address
 from ray._private.state import state
+from ray._raylet import AuthenticationTokenLoader, InnerGcsClient  # type: ignore[attr-defined]  # compiled
 from ray.core.generated.gcs_pb2 import PlacementGroupTableData  # type: ignore[attr-defined]  # generated
 from ray.util.placement_group import PlacementGroup, remove_placement_group
 
@@ -18,6 +22,8 @@ from pipeline.errors import UserError
 from pipeline.memory import forget_peak_memory, peak_memory_bytes
 
 CONNECT_S = 10
+ANSWER_MS = 2000
+"""How long a head node may take for its first answer, once Ray has waited up to 10 s for the connection."""
 
 
 ABANDONED_S = 2.0
@@ -80,7 +86,7 @@ def cluster(address: str | None) -> Iterator[None]:
 
     RAY_ADDRESS stands in for an `address` not given, as everywhere in Ray.
 
-    Raises UserError where nothing answers at `address`.
+    Raises UserError where nothing answers at `address`, or what does demands a token that this machine does not have.
     """
     if ray.is_initialized():
         yield
@@ -88,15 +94,14 @@ def cluster(address: str | None) -> Iterator[None]:
     # Ray hides GPUs from tasks that ask for none, and warns that this will change; both ways suit us.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_TRAIN_V2_ENABLED", "1")
-    address = address or os.environ.get("RAY_ADDRESS")
-    local = address is None
-    if address is not None:
-        _check_answers(address)
-    else:
+    if address in (None, "auto"):
+        address = os.environ.get("RAY_ADDRESS") or address or "local"  # else Ray would join one that runs here
+    local = address == "local"
+    if local:
         set_local_variables()
     try:
         ray.init(
-            address=address or "local",  # else Ray would join one that runs on this machine
+            address=address if local else _answering(address),
             include_dashboard=False if local else None,
             log_to_driver=False,
             logging_level=logging.ERROR,
@@ -112,16 +117,62 @@ def cluster(address: str | None) -> Iterator[None]:
         ray.shutdown()
 
 
-def _check_answers(address: str) -> None:
-    """Ray itself would try for minutes. Raises UserError where nothing listens at a `host:port`."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if host and port.isdigit():
-        try:
+def _answering(address: str) -> str:
+    """The HOST:PORT of the head node at `address`, which has accepted this process; `ray://` addresses as they are.
+
+    Ray itself would try for minutes. Raises UserError where no head node answers or it does not accept this process.
+    """
+    found = address
+    try:
+        if "://" not in address:
+            found = canonicalize_bootstrap_address(address) or address
+        host, _, port = found.removeprefix("ray://").rpartition(":")
+        if host and port.isdigit():
             socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
-        except OSError as error:
-            raise UserError(
-                f"no Ray cluster answers at --address {address} ({error}); check that it runs and the port is open"
-            ) from None
+        if "://" not in address:
+            _authenticate(found)
+    except (OSError, ValueError, ray.exceptions.RayError) as error:
+        raise UserError(
+            f"no Ray cluster answers at --address {address} ({error}); check that it runs and the port is open"
+        ) from None
+    return found
+
+
+def _authenticate(address: str) -> None:
+    """Makes this process send its token if the head node demands one; by default Ray does so for `auto` alone.
+
+    Raises UserError where there is no token or a wrong one, RayError where no head node answers.
+    """
+    if not is_token_auth_enabled():
+        if _accepts(address):
+            return
+        if mode := os.environ.get("RAY_AUTH_MODE"):
+            raise UserError(f"the Ray cluster at {address} demands a token; unset RAY_AUTH_MODE, which is {mode!r}")
+    remedy = "copy what `ray get-auth-token` prints on the head node to ~/.ray/auth_token here, or to RAY_AUTH_TOKEN"
+    try:
+        # Without one, Ray would abort this process.
+        if not AuthenticationTokenLoader.instance().has_token(ignore_auth_mode=True):
+            raise UserError(f"this machine has no token for the Ray cluster at {address}; {remedy}")
+    except ray.exceptions.AuthenticationError as error:
+        raise UserError(f"no token for the Ray cluster at {address}: {error.message}") from None
+    _enable_token_auth()
+    if not _accepts(address):
+        raise UserError(f"the Ray cluster at {address} does not accept this machine's token; {remedy}")
+
+
+def _accepts(address: str) -> bool:
+    """Whether the head node accepts this process as it is. Raises RayError where no head node answers."""
+    screen, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)  # where Ray's C++ reports the failure, too
+    try:
+        InnerGcsClient.standalone(address, None, ANSWER_MS)
+    except ray.exceptions.AuthenticationError:
+        return False
+    finally:
+        os.dup2(screen, 2)
+        os.close(screen)
+        os.close(nowhere)
+    return True
 
 
 @contextmanager

@@ -1,0 +1,168 @@
+"""Joining a Ray cluster by address, with and without the token that it demands.
+
+Run as a script, this file is a driver: `python tests/workflows/engine/test_cluster_address.py --address HOST:PORT`.
+"""
+
+import os
+import re
+import secrets
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import psutil
+import pytest
+import ray
+import typer
+
+from workflows.console.command import run_app
+from workflows.engine.cluster import cluster
+
+START_S, STOP_S = 90, 30
+JOIN_S = 25
+"""Less than the 30 s for which Ray keeps asking a cluster that has refused it."""
+RAY = Path(sys.executable).with_name("ray")
+
+app = typer.Typer()
+
+
+@app.command()
+def drive(address: Annotated[str | None, typer.Option()] = None) -> None:
+    """Joins, and has a task ask this process for an object that it owns."""
+    with cluster(address):
+        add = ray.remote(lambda references: sum(ray.get(references)))
+        print(ray.get(add.remote([ray.put(40), ray.put(2)])))
+
+
+def _environment(home: Path, **variables: str) -> dict[str, str]:
+    """The environment of a user with that home, who has set these variables and no others of Ray's."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    return inherited | {"HOME": str(home)} | variables
+
+
+def _home(folder: Path, token: str) -> Path:
+    (folder / ".ray").mkdir(parents=True)
+    (folder / ".ray" / "auth_token").write_text(token)
+    return folder
+
+
+@contextmanager
+def _ray_start(environment: Mapping[str, str]) -> Iterator[Path]:
+    """A head node on a free port, and nothing left of it afterwards. Yields the file of what it prints."""
+    with tempfile.TemporaryDirectory(prefix="ray-") as folder:  # paths under pytest's are too long for sockets
+        printed = Path(folder) / "printed"
+        command = [RAY, "start", "--head", "--block", "--port=0", f"--temp-dir={folder}", "--include-dashboard=False"]
+        command += ["--num-cpus=1", "--object-store-memory=80000000", "--disable-usage-stats"]
+        with printed.open("w") as output:
+            head = psutil.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT)
+        try:
+            yield printed
+        finally:
+            processes = [head, *head.children(recursive=True)]
+            head.terminate()
+            _, alive = psutil.wait_procs(processes, timeout=STOP_S)
+            for process in alive:
+                process.kill()
+            psutil.wait_procs(alive, timeout=STOP_S)
+
+
+def _address(printed: Path) -> str:
+    """HOST:PORT of a head node, once it runs."""
+    end_s = time.monotonic() + START_S
+    while not (started := re.search(r"ray start --address='(\S+)'", printed.read_text())):
+        assert time.monotonic() < end_s, printed.read_text()
+        time.sleep(0.2)
+    return started[1]
+
+
+@pytest.fixture(scope="module")
+def token() -> str:
+    return secrets.token_hex(32)
+
+
+@pytest.fixture(scope="module")
+def clusters(tmp_path_factory: pytest.TempPathFactory, token: str) -> Iterator[dict[str, str]]:
+    """The addresses of a head node that demands a token, as by default where there is one, and of an open one."""
+    home = _home(tmp_path_factory.mktemp("head"), token)
+    with ExitStack() as stack:
+        printed = {
+            "token": stack.enter_context(_ray_start(_environment(home))),
+            "nothing": stack.enter_context(_ray_start(_environment(home, RAY_AUTH_MODE="disabled"))),
+        }
+        yield {demanded: _address(file) for demanded, file in printed.items()}
+
+
+def _driver(environment: Mapping[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, __file__, *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=JOIN_S)
+
+
+def _assert_one_line(done: subprocess.CompletedProcess[str], message: str) -> None:
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert done.returncode == 2
+
+
+@pytest.mark.parametrize("demanded", ["token", "nothing"])
+@pytest.mark.parametrize("by", ["--address", "RAY_ADDRESS"])
+def test_a_machine_that_has_the_token_joins(
+    by: str, demanded: str, clusters: dict[str, str], token: str, tmp_path: Path
+) -> None:
+    """By HOST:PORT, whether or not the cluster demands the token, and nothing is said on standard error."""
+    variables = {"RAY_ADDRESS": clusters[demanded]} if by == "RAY_ADDRESS" else {}
+    arguments = ["--address", clusters[demanded]] if by == "--address" else []
+    done = _driver(_environment(_home(tmp_path, token), **variables), *arguments)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "42\n", "")
+
+
+def test_the_token_may_be_in_the_environment(clusters: dict[str, str], token: str, tmp_path: Path) -> None:
+    """RAY_AUTH_TOKEN does without a file; RAY_AUTH_TOKEN_PATH names another one, which must be there."""
+    address = clusters["token"]
+    done = _driver(_environment(tmp_path, RAY_AUTH_TOKEN=token), "--address", address)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "42\n", "")
+    file = tmp_path / "token"
+    missing = _driver(_environment(tmp_path, RAY_AUTH_TOKEN_PATH=str(file)), "--address", address)
+    _assert_one_line(missing, str(file))
+    file.write_text(token)
+    done = _driver(_environment(tmp_path, RAY_AUTH_TOKEN_PATH=str(file)), "--address", address)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "42\n", "")
+
+
+def test_a_machine_without_a_token_joins_what_demands_none(clusters: dict[str, str], tmp_path: Path) -> None:
+    done = _driver(_environment(tmp_path), "--address", clusters["nothing"])
+    assert (done.returncode, done.stdout, done.stderr) == (0, "42\n", "")
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({}, "no token for the Ray cluster"),
+        ({"RAY_AUTH_MODE": "token"}, "no token for the Ray cluster"),
+        ({"RAY_AUTH_TOKEN": "wrong"}, "does not accept this machine's token"),
+        ({"RAY_AUTH_TOKEN": "wrong", "RAY_AUTH_MODE": "disabled"}, "unset RAY_AUTH_MODE"),
+    ],
+)
+def test_a_machine_that_is_not_accepted_is_told_in_one_line(
+    variables: dict[str, str], message: str, clusters: dict[str, str], tmp_path: Path
+) -> None:
+    """Exit status 2, no traceback, none of Ray's own lines."""
+    _assert_one_line(_driver(_environment(tmp_path, **variables), "--address", clusters["token"]), message)
+
+
+def test_what_listens_there_is_no_ray_cluster(clusters: dict[str, str], tmp_path: Path) -> None:
+    """A server that accepts connections and never answers is given up, also in one line."""
+    host, _ = clusters["token"].split(":")  # not localhost, which Ray takes for this address
+    with socket.create_server((host, 0)) as server:
+        done = _driver(_environment(tmp_path), "--address", f"{host}:{server.getsockname()[1]}")
+    _assert_one_line(done, "no Ray cluster answers")
+    assert "Timed out" in done.stderr
+
+
+if __name__ == "__main__":
+    run_app(app, "join")
