@@ -9,7 +9,7 @@ A user's own experiment is a TOML file that names a profile and what differs fro
 """
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -92,6 +92,7 @@ class Profile(Settings):
             return self
         described = _described(self) | {"corpora": self.corpora}
         _merge(described, self.pairs[pair], where=f"pairs.{pair}")
+        _size_models(described, where=f"pairs.{pair}")
         return checked(Profile, **described | {"pairs": {}})
 
     @model_validator(mode="after")
@@ -256,6 +257,7 @@ def load_profile(
         if not isinstance(corpus, Settings):  # of the profile's own kind: no other would explain what is wrong with it
             kind = type(PROFILES[chosen].corpora[pair])
             described["corpora"][pair] = checked(kind, within=f"corpora.{pair}.", **corpus)
+    _size_models(described, where="this experiment")
     return checked(Profile, **described)
 
 
@@ -294,11 +296,33 @@ def _value(text: str) -> Any:
 
 
 def _described(profile: Profile) -> dict[str, Any]:
-    """A profile as nested dictionaries, to be changed."""
+    """A profile as nested dictionaries, to be changed; no model's vocabulary_size is set."""
     described = profile.model_dump()
-    for trained in [*described["recipes"].values(), described["grid"]]:
-        trained["training"]["model"]["vocabulary_size"] = BASE.vocabulary_size  # follows vocabulary.size again
+    for _, model in _models(described):
+        model["vocabulary_size"] = None
     return described
+
+
+def _models(described: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The models of a described profile, with the keys that lead to them."""
+    trained = {f"recipes.{name}": recipe for name, recipe in described["recipes"].items()}
+    for key, value in (trained | {"grid": described["grid"]}).items():
+        yield f"{key}.training.model", value["training"]["model"]
+
+
+def _size_models(described: dict[str, Any], where: str) -> None:
+    """Gives the models the profile's vocabulary size. Raises UserError where another one is asked for explicitly."""
+    try:
+        size, models = described["vocabulary"]["size"], list(_models(described))
+    except (TypeError, AttributeError):
+        return  # something else stands where settings belong; validation says what
+    for key, model in models:
+        if model["vocabulary_size"] not in (None, size):
+            raise UserError(
+                f"{where}: {key}.vocabulary_size is {model['vocabulary_size']}, but vocabulary.size is {size}; "
+                "set vocabulary.size alone, the models follow it"
+            )
+        model["vocabulary_size"] = size
 
 
 def _change(described: dict[str, Any], changes: Mapping[str, Any], where: str) -> None:

@@ -44,7 +44,10 @@ def test_a_profile_without_changes_is_the_profile() -> None:
         (["decoding.beam_size=four"], "decoding.beam_size: .*integer"),
         (["recipes.base.averaging.last=50"], "only training.keep_checkpoints = 5 are kept"),
         (["recipes.base.training.model.n_heads=0"], "n_heads is 0; it must be at least 1"),
-        (["recipes.base.training.model.vocabulary_size=9"], "set vocabulary.size instead"),
+        (["recipes.base.training.model.vocabulary_size=9"], "set vocabulary.size alone"),
+        (["grid.training.model.vocabulary_size=37000"], "is 37000, but vocabulary.size is 1500"),
+        (["vocabulary=9"], "vocabulary: Input should be"),
+        (["recipes.base=9"], "recipes.base: Input should be"),
     ],
 )
 def test_a_wrong_setting_is_one_line(overrides: list[str], message: str) -> None:
