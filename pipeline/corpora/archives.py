@@ -139,7 +139,7 @@ def take_out(archive: Archive, origin: Origin, folder: Path) -> Members:
 
 @contextmanager
 def downloads_told(context: Context, archives: Sequence[Archive], origin: Origin) -> Iterator[None]:
-    """While the body runs, in whichever processes, the stage's progress: megabytes there, and their rate.
+    """While the body runs, in whichever processes, and at its end, the stage's progress: megabytes there, their rate.
 
     Read from the files, so those that another command downloads count too.
     """
@@ -147,7 +147,9 @@ def downloads_told(context: Context, archives: Sequence[Archive], origin: Origin
         yield
         return
     ended = threading.Event()
-    watch = threading.Thread(target=_tell_downloads, args=(context, archives, origin.downloads, ended), daemon=True)
+    begun = time.monotonic(), sum(_bytes_there(origin.downloads / archive.path) for archive in archives)
+    arguments = context, archives, origin.downloads, begun, ended
+    watch = threading.Thread(target=_tell_downloads, args=arguments, daemon=True)
     watch.start()
     try:
         yield
@@ -267,16 +269,20 @@ def _keep_checksum(record: Path, sha256: str, name: str) -> None:
     aside.replace(record)
 
 
-def _tell_downloads(context: Context, archives: Sequence[Archive], downloads: Path, ended: threading.Event) -> None:
-    seen: deque[tuple[float, int]] = deque()
-    while not ended.wait(POLL_S):
+def _tell_downloads(
+    context: Context, archives: Sequence[Archive], downloads: Path, begun: tuple[float, int], ended: threading.Event
+) -> None:
+    """`begun`: when the downloads began, and the bytes there were then."""
+    seen, over = deque([begun]), False
+    while not over:
+        over = ended.wait(POLL_S)  # what came last is told, too
         have_bytes = total_bytes = 0
         for archive in archives:
             there = _bytes_there(downloads / archive.path)
             have_bytes += there
             total_bytes += max(archive.size_bytes or 0, there)
         seen.append((time.monotonic(), have_bytes))
-        while seen[-1][0] - seen[0][0] > RATE_S:
+        while len(seen) > 2 and seen[-1][0] - seen[0][0] > RATE_S:
             seen.popleft()
         (since, then_bytes), (now, _) = seen[0], seen[-1]
         rate = (have_bytes - then_bytes) / (now - since) if now > since else 0.0
