@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,12 @@ import torch
 def _one_thread() -> None:
     """Tiny matrices: two threads on two cores shared with Ray's workers only wait for each other."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _interruptible() -> None:
+    """In a script's background (`make test &`) SIGINT is ignored; whatever a test starts would inherit that."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,13 @@ def fail_in_a_task(context: Context, log: Path) -> Words:
     return Words(context.folder)
 
 
+def work(context: Context, text: str, log: Path) -> Words:
+    """`work_or_fail` as a stage."""
+    work_or_fail(text, log)
+    (context.folder / "words.txt").write_text(text)
+    return Words(context.folder)
+
+
 def lingering(log: Path, seconds: float) -> Step[Words]:
     """Three steps that linger, joined."""
     steps = [
@@ -150,4 +158,18 @@ def drive(store: str, log: str) -> None:
         while len(list(Path(log).parent.glob("log.*"))) < 2:
             time.sleep(0.05)
         (words,) = run([lingering(Path(log), 2)], LocalStore(Path(store).parent), [Waits()])
-    print(words.text)  # type: ignore[attr-defined]
+    print(words.text)
+
+
+def drive_ignoring_interrupts(store: str, log: str) -> None:
+    """A driver that ignores SIGINT; of two steps at work one fails. Prints how the other's work ended, within 30 s."""
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    steps = [Stage("tiny_stages.work", work, Words, cpus=0)(text, text, Path(log)) for text in ("good", "bad")]
+    with cluster(None):
+        with suppress(UserError):
+            run(steps, LocalStore(Path(store).parent))
+        ends = time.monotonic() + 30
+        while not (ending := Path(log).read_text()) and time.monotonic() < ends:
+            time.sleep(0.05)
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    print(ending)

@@ -100,13 +100,14 @@ def cluster(address: str | None) -> Iterator[None]:
     if local:
         set_local_variables()
     try:
-        ray.init(
-            address=address if local else _answering(address),
-            include_dashboard=False if local else None,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            num_cpus=len(os.sched_getaffinity(0)) if local and hasattr(os, "sched_getaffinity") else None,
-        )
+        with _interrupts_reach_children():
+            ray.init(
+                address=address if local else _answering(address),
+                include_dashboard=False if local else None,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                num_cpus=len(os.sched_getaffinity(0)) if local and hasattr(os, "sched_getaffinity") else None,
+            )
     except ConnectionError as error:
         raise UserError(
             f"no Ray cluster answers at --address {address} ({error}); start one with `ray start`"
@@ -115,6 +116,24 @@ def cluster(address: str | None) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+@contextmanager
+def _interrupts_reach_children() -> Iterator[None]:
+    """Lets processes started in the body react to SIGINT, even where this one ignores it and goes on doing so.
+
+    A script's shell makes what it starts with `&` ignore SIGINT. Ray's workers would inherit that, and `ray.cancel`,
+    which interrupts a worker's main thread, would stop no task.
+    """
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        yield
+        return
+    # A new program inherits an ignored signal, but not a handler: it starts with the default action.
+    signal.signal(signal.SIGINT, lambda _signal, _frame: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _answering(address: str) -> str:

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -264,18 +265,37 @@ def test_a_step_whose_process_is_killed_is_tried_again(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("ray_cluster")
 def test_what_a_killed_actor_reserved_is_free_again(tmp_path: Path) -> None:
     """As when the controller of a training dies: without that the step would wait for ever."""
-    (words,) = runner.run(
-        [Stage("tiny_stages.outlive_actor", outlive_actor, Words, cpus=0)("outlive")], LocalStore(tmp_path)
-    )
+    step = Stage("tiny_stages.outlive_actor", outlive_actor, Words, cpus=0)("outlive")
+    (words,) = runner.run([step], LocalStore(tmp_path))
     assert words.text == "[3]"
+
+
+def _driver(function: str, folder: Path) -> tuple[list[str], dict[str, str]]:
+    """Command and environment of a process that calls a function of `tiny_stages` with a store and a log."""
+    script = f"import sys; from tests.support import tiny_stages; tiny_stages.{function}(*sys.argv[1:])"
+    command = [sys.executable, "-c", script, str(folder / "store"), str(folder / "log")]
+    return command, {**os.environ, "PYTHONPATH": os.getcwd()}
+
+
+def test_a_failing_step_stops_the_others_in_a_scripts_background(tmp_path: Path) -> None:
+    """A driver that was started with SIGINT ignored, as by `&`: Ray's processes do not inherit that."""
+    command, environment = _driver("drive_ignoring_interrupts", tmp_path)
+    done = subprocess.run(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    )
+    assert (done.returncode, done.stdout) == (0, "stopped\n"), done.stderr
 
 
 @pytest.mark.slow
 def test_two_drivers_on_one_store_make_each_step_once(tmp_path: Path) -> None:
     """Two processes, each with a Ray of its own, begin together: both get the result, each stage has run once."""
-    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
-    script = "import sys; from tests.support import tiny_stages; tiny_stages.drive(*sys.argv[1:])"
-    command = [sys.executable, "-c", script, str(tmp_path / "store"), str(tmp_path / "log")]
+    command, environment = _driver("drive", tmp_path)
     drivers = [
         subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(2)
