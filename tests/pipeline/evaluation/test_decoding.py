@@ -17,6 +17,7 @@ from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, Corpus
 from pipeline.text.lines import read_lines
+from tests.support.ray_workers import workers_alive
 from tests.support.tiny_checkpoint import SENTENCES
 
 FAST = DecodingSettings(max_extra_tokens=5)
@@ -48,22 +49,9 @@ def test_stage_writes_every_test_set_in_order(
     assert events[-1] == {"done": 49, "total": 49, "unit": "sentences"}
     assert len(events) > 2
     deadline_s = time.monotonic() + 30  # Ray ends a process some time after its actor was killed
-    while workers_alive() and time.monotonic() < deadline_s:
+    while workers_alive("DecodingWorker") and time.monotonic() < deadline_s:
         time.sleep(0.1)
-    assert not workers_alive()
-
-
-def workers_alive() -> list[int]:
-    """Process ids of decoding actors; Ray names their processes after the class."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            command = (process / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if command.startswith(b"ray::DecodingWorker"):
-            found.append(int(process.name))
-    return found
+    assert not workers_alive("DecodingWorker")
 
 
 def test_killed_actor_loses_nothing(
@@ -76,7 +64,7 @@ def test_killed_actor_loses_nothing(
 
     def kill(_event: dict[str, Any]) -> None:
         if not killed:
-            killed.extend(workers_alive())
+            killed.extend(workers_alive("DecodingWorker"))
             for pid in killed:
                 os.kill(pid, signal.SIGKILL)
 

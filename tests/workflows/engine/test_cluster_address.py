@@ -26,7 +26,7 @@ from workflows.engine.cluster import cluster
 
 START_S, STOP_S = 90, 30
 JOIN_S = 25
-"""Less than the 30 s for which Ray keeps asking a cluster that has refused it."""
+"""A driver may take twice the 12 s after which a server that never answers is given up."""
 RAY = Path(sys.executable).with_name("ray")
 
 app = typer.Typer()

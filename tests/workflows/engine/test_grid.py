@@ -3,14 +3,13 @@
 import json
 import os
 import signal
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pipeline.store.artifact import Artifact
 from pipeline.store.store import LocalStore
+from tests.support.ray_workers import workers_alive
 from workflows import stages
 from workflows.engine.dag import Step
 from workflows.engine.events import Watcher
@@ -48,10 +47,8 @@ class Killer(Watcher):
     def event(self, step: Step[Artifact], event: dict[str, Any]) -> None:
         if step.label == self._label and event.get("step", 0) >= self._update and not self.killed:
             self.killed = True
-            for process in Path("/proc").glob("[0-9]*"):
-                with suppress(OSError):
-                    if process.joinpath("cmdline").read_bytes().startswith((b"ray::_run_trial", b"ray::ImplicitFunc")):
-                        os.kill(int(process.name), signal.SIGKILL)
+            for pid in workers_alive("_run_trial", "ImplicitFunc"):
+                os.kill(pid, signal.SIGKILL)
 
 
 def _trials(**rows: dict[str, Any]) -> list[Trial]:
