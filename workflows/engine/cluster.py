@@ -10,12 +10,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import ray
-from ray._private.state import state
-from ray.core.generated.gcs_pb2 import PlacementGroupTableData  # type: ignore[attr-defined]  # generated
-from ray.util.placement_group import PlacementGroup, remove_placement_group
+from ray.util.placement_group import remove_placement_group
 
 from pipeline.errors import UserError
 from pipeline.hardware import forget_peak_memory, peak_memory_bytes
+from pipeline.ray_private import abandoned_placement_groups
 
 CONNECT_S = 10
 
@@ -138,24 +137,17 @@ def sigterm_as_interrupt() -> Iterator[None]:
 
 @contextmanager
 def abandoned_removed() -> Iterator[None]:
-    """Frees, during the body, what actors of this job reserved that were killed.
+    """Frees, while the body runs, what killed actors of this job had reserved.
 
-    A killed controller of Ray Train leaves its workers' placement group behind, and whoever trains next would wait for
-    ever. Ray Train's own cleaner asks the dashboard, which a cluster on one machine does not have, and costs each
-    training a process.
+    A killed controller of Ray Train leaves its workers' placement group behind, and the next training would wait for
+    it forever.
     """
     over = threading.Event()
 
     def remove() -> None:
-        job = ray.get_runtime_context().get_job_id()
         while not over.wait(ABANDONED_S):
-            for told in state._connect_and_get_accessor().get_placement_group_table():
-                group = PlacementGroupTableData.FromString(told)
-                ours = group.creator_job_id.hex() == job and not group.is_detached
-                # Those of the driver and of tasks, Tune's among them, have no such actor, and it is called dead too.
-                by_actor = not ray.ActorID(group.creator_actor_id).is_nil()
-                if ours and by_actor and group.creator_actor_dead and group.state != PlacementGroupTableData.REMOVED:
-                    remove_placement_group(PlacementGroup(ray.PlacementGroupID(group.placement_group_id)))
+            for group in abandoned_placement_groups():
+                remove_placement_group(group)
 
     thread = threading.Thread(target=remove, name="abandoned", daemon=True)
     thread.start()
