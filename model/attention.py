@@ -1,8 +1,7 @@
 """Multi-head attention (paper §3.2).
 
-Shapes: B batch, L query length, M key length, D = d_model, H heads, K = d_k, V = d_v; N rows: the
-B·L (or B·M) positions of a batch, sentence after sentence, and whatever follows them (`model.rows`).
-Masks are True where a query may not look.
+Shapes: B batch, L query length, M key length, D = d_model, H heads, K = d_k, V = d_v; N the rows of a
+batch, one per position (`model.rows`).
 """
 
 import math
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from model.rows import extended
+from model.rows import Layout, Memory, filled
 
 CPU_VECTOR = 16
 """float32 numbers in an AVX-512 register."""
@@ -47,30 +46,18 @@ class MultiHeadAttention(nn.Module):
             for weight in (self.w_q.weight, *self.w_kv.weight.split([n_heads * d_k, n_heads * d_v]), self.w_o.weight):
                 nn.init.xavier_uniform_(weight)
 
-    def queries(self, x_ND: Tensor, batch: int, length: int) -> Tensor:
-        """q_BHLK of the first `batch * length` rows."""
-        return self.w_q(x_ND)[: batch * length].view(batch, length, self.n_heads, self.d_k).transpose(1, 2)
+    def keys_values(self, memory_ND: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
+        """Projects the positions attended to: k_BHMK and v_BHMV, which a decoder caches."""
+        k_NX, v_NX = self.w_kv(memory_ND).split([self.n_heads * self.d_k, self.n_heads * self.d_v], dim=-1)
+        return layout.by_head(k_NX, self.n_heads), layout.by_head(v_NX, self.n_heads)
 
-    def keys_values(self, x_ND: Tensor, batch: int, length: int) -> tuple[Tensor, Tensor]:
-        """k_BHMK and v_BHMV of the first `batch * length` rows: what a decoder caches."""
-        keys_values_BMX = self.w_kv(x_ND)[: batch * length].view(batch, length, -1)
-        k_flat, v_flat = keys_values_BMX.split([self.n_heads * self.d_k, self.n_heads * self.d_v], dim=-1)
-        k_BHMK = k_flat.view(batch, length, self.n_heads, self.d_k).transpose(1, 2)
-        v_BHMV = v_flat.view(batch, length, self.n_heads, self.d_v).transpose(1, 2)
-        return k_BHMK, v_BHMV
-
-    def attend(self, q_BHLK: Tensor, k_BHMK: Tensor, v_BHMV: Tensor, mask: Tensor | None, n_rows: int) -> Tensor:
-        """-> x_ND of `n_rows` rows. `mask`, broadcastable to (B, H, L, M), is True where a query may not look."""
+    def forward(self, x_ND: Tensor, layout: Layout, memory: Memory) -> Tensor:
+        """Attends from each position of `x_ND` to those of `memory`: x_ND -> x_ND."""
+        # Autograd adds up the gradients of x_ND in the reverse of this order: another one would change the last bits.
+        k_BHMK, v_BHMV = self.keys_values(memory.x_ND, memory.layout)
+        q_BHLK = layout.by_head(self.w_q(x_ND), self.n_heads)
         scores_BHLM = (q_BHLK @ k_BHMK.transpose(-1, -2)).mul_(1 / math.sqrt(self.d_k))
-        if mask is not None:
-            scores_BHLM = scores_BHLM.masked_fill_(mask, -math.inf)
+        if memory.mask is not None:
+            scores_BHLM = scores_BHLM.masked_fill_(memory.mask, -math.inf)
         x_BHLV = softmax(scores_BHLM) @ v_BHMV
-        x_NX = x_BHLV.transpose(1, 2).reshape(-1, self.n_heads * self.d_v)
-        return self.w_o(extended(x_NX, n_rows))
-
-    def forward(
-        self, x_ND: Tensor, memory_ND: Tensor, batch: int, length: int, memory_length: int, mask: Tensor | None
-    ) -> Tensor:
-        """Queries from `x_ND`, keys and values from `memory_ND` (the same tensor for self-attention) -> x_ND."""
-        keys_values = self.keys_values(memory_ND, batch, memory_length)
-        return self.attend(self.queries(x_ND, batch, length), *keys_values, mask, x_ND.shape[0])
+        return self.w_o(filled(x_BHLV.transpose(1, 2).reshape(-1, self.n_heads * self.d_v)))

@@ -14,8 +14,8 @@ tenth), queries, keys and values are one product, and a sentence that is done le
 instead of all moving up.
 
 Shapes: B sentences, W hypotheses of each, S source length, M tokens of a sentence's tree, C room for them; D = d_model,
-H heads, K = d_k, V = d_v, and V the vocabulary where it is the last of logits; N rows: hypotheses, sentence after
-sentence, and what follows them (`model.rows`); X columns of any meaning.
+H heads, K = d_k, V = d_v, and V the vocabulary where it is the last of logits; N the rows of a batch, one per position
+or hypothesis (`model.rows`); X columns of any meaning.
 """
 
 import math
@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from model.attention import MultiHeadAttention, softmax
-from model.rows import extended, rows_for
+from model.rows import Layout, Memory, filled
 from model.transformer import DecoderLayer, Transformer
 
 FIRST_ROOM = 16
@@ -85,7 +85,7 @@ class DecoderCache:
         if self.memory_bias_B11S is not None:
             self.memory_bias_B11S = self.memory_bias_B11S[sentences]
 
-    def _add(self, width: int) -> None:
+    def open_position(self, width: int) -> None:
         """Opens a new position: each hypothesis sees its own token of it."""
         batch, n_tokens = len(self.bias_BWM), self.bias_BWM.shape[2] + width
         own_WW = self.bias_BWM.new_full((width, width), -math.inf).fill_diagonal_(0)
@@ -123,10 +123,6 @@ class _Attention:
         self.w_q = attention.w_q.weight.t().contiguous() / math.sqrt(self.d_k)
         self.w_o = attention.w_o.weight.t().contiguous()
 
-    def heads(self, x_NX: Tensor, batch: int, length: int) -> Tensor:
-        """The first rows, (B, H, length, ...)."""
-        return x_NX[: batch * length].view(batch, length, self.n_heads, -1).transpose(1, 2)
-
     def attend(self, x_ND: Tensor, q_BHWK: Tensor, k_BHKM: Tensor, v_BHMV: Tensor, bias_B1WM: Tensor | None) -> Tensor:
         """Adds what is attended to to the residual `x_ND`."""
         scores_BHWM = q_BHWK.to(k_BHKM.dtype) @ k_BHKM
@@ -134,7 +130,7 @@ class _Attention:
             scores_BHWM += bias_B1WM
         x_BHWV = softmax(scores_BHWM) @ v_BHMV
         x_NX = x_BHWV.transpose(1, 2).reshape(-1, self.n_heads * self.d_v).to(x_ND.dtype)
-        return x_ND.addmm_(extended(x_NX, x_ND.shape[0]), self.w_o)
+        return x_ND.addmm_(filled(x_NX), self.w_o)
 
 
 class _Layer:
@@ -153,10 +149,10 @@ class _Layer:
         self.w_1, self.b_1 = feed_forward.w_1.weight.t().contiguous(), feed_forward.w_1.bias
         self.w_2, self.b_2 = feed_forward.w_2.weight.t().contiguous(), feed_forward.w_2.bias
 
-    def start(self, memory_ND: Tensor, batch: int, length: int) -> LayerCache:
+    def start(self, memory: Memory) -> LayerCache:
         """The encoder's keys and values, and no others yet."""
-        own, dtype = self.own, attention_dtype(memory_ND)
-        k_BHSK, v_BHSV = (x.to(dtype) for x in self.cross_keys_values(memory_ND, batch, length))
+        own, dtype, batch = self.own, attention_dtype(memory.x_ND), memory.layout.batch
+        k_BHSK, v_BHSV = (x.to(dtype) for x in self.cross_keys_values(memory.x_ND, memory.layout))
         return LayerCache(
             k_BHSK.new_empty(batch, own.n_heads, own.d_k, 0),
             v_BHSV.new_empty(batch, own.n_heads, 0, own.d_v),
@@ -164,18 +160,18 @@ class _Layer:
             v_BHSV.contiguous(),
         )
 
-    def step(self, x_ND: Tensor, batch: int, width: int, cache: LayerCache, state: DecoderCache) -> Tensor:
-        """One position of `width` hypotheses a sentence, added to `cache`: x_ND -> x_ND."""
+    def step(self, x_ND: Tensor, layout: Layout, cache: LayerCache, state: DecoderCache) -> Tensor:
+        """One position of each sentence's hypotheses, added to `cache`: x_ND -> x_ND."""
         own, cross, n_tokens = self.own, self.cross, state.bias_BWM.shape[2]
         n_keys = own.n_heads * own.d_k
         q_NX, k_NX, v_NX = (x_ND @ self.w_qkv).split([n_keys, n_keys, own.n_heads * own.d_v], dim=1)
-        added = slice(n_tokens - width, n_tokens)
-        cache.k_BHKC[:, :, :, added] = own.heads(k_NX, batch, width).transpose(2, 3)
-        cache.v_BHCV[:, :, added] = own.heads(v_NX, batch, width)
+        added = slice(n_tokens - layout.length, n_tokens)
+        cache.k_BHKC[:, :, :, added] = layout.by_head(k_NX, own.n_heads).transpose(2, 3)
+        cache.v_BHCV[:, :, added] = layout.by_head(v_NX, own.n_heads)
         keys, values = cache.k_BHKC[:, :, :, :n_tokens], cache.v_BHCV[:, :, :n_tokens]
-        x_ND = own.attend(x_ND, own.heads(q_NX, batch, width), keys, values, state.bias_BWM[:, None])
+        x_ND = own.attend(x_ND, layout.by_head(q_NX, own.n_heads), keys, values, state.bias_BWM[:, None])
         x_ND = self.norms[0](x_ND)
-        queries = cross.heads(x_ND @ cross.w_q, batch, width)
+        queries = layout.by_head(x_ND @ cross.w_q, cross.n_heads)
         x_ND = cross.attend(x_ND, queries, cache.memory_k_BHKS, cache.memory_v_BHSV, state.memory_bias_B11S)
         x_ND = self.norms[1](x_ND)
         hidden_NX = torch.addmm(self.b_1, x_ND, self.w_1).relu_()
@@ -196,28 +192,27 @@ class IncrementalDecoder:
 
     def start(self, source_BS: Tensor) -> DecoderCache:
         """Encodes sentences and readies the cache, with one hypothesis a sentence."""
-        batch, length = source_BS.shape
-        memory_ND, mask_B11S = self.model.encode(source_BS)
-        bias_BWM, bias_B11S = memory_ND.new_empty(batch, 1, 0, dtype=attention_dtype(memory_ND)), None
-        if mask_B11S is not None:
-            bias_B11S = bias_BWM.new_zeros(mask_B11S.shape).masked_fill_(mask_B11S, -math.inf)
-        layers = [layer.start(memory_ND, batch, length) for layer in self._layers]
+        memory = self.model.encode(source_BS)
+        bias_BWM, bias_B11S = memory.x_ND.new_empty(len(source_BS), 1, 0, dtype=attention_dtype(memory.x_ND)), None
+        if memory.mask is not None:
+            bias_B11S = bias_BWM.new_zeros(memory.mask.shape).masked_fill_(memory.mask, -math.inf)
+        layers = [layer.start(memory) for layer in self._layers]
         return DecoderCache(layers, bias_B11S, bias_BWM)
 
     def step(self, tokens_BW: Tensor, cache: DecoderCache) -> Tensor:
         """Decodes one position of each hypothesis: hidden_BWD, before the projection to the vocabulary."""
-        batch, width = tokens_BW.shape
-        cache._add(width)
+        layout = Layout(*tokens_BW.shape)
+        cache.open_position(layout.length)
         x_ND = self.model.embed(tokens_BW, at=cache.length)
         for layer, layer_cache in zip(self._layers, cache.layers, strict=True):
-            x_ND = layer.step(x_ND, batch, width, layer_cache, cache)
+            x_ND = layer.step(x_ND, layout, layer_cache, cache)
         cache.length += 1
-        return x_ND[: batch * width].view(batch, width, -1)
+        return layout.by_sentence(x_ND)
 
     def logits(self, hidden_ND: Tensor) -> Tensor:
         """logits_NV of the next token; behind the vocabulary follow columns of -inf up to a multiple of 64."""
         n_rows, vocabulary_size = len(hidden_ND), self._w_vocabulary.shape[1]
-        x_ND = extended(hidden_ND, rows_for(n_rows, hidden_ND.device, hidden_ND.dtype))
+        x_ND = filled(hidden_ND)
         logits_NV = x_ND.new_empty(len(x_ND), -(-vocabulary_size // LOGITS_MULTIPLE) * LOGITS_MULTIPLE)
         torch.mm(x_ND, self._w_vocabulary, out=logits_NV[:, :vocabulary_size])
         logits_NV[:, vocabulary_size:] = -math.inf

@@ -7,10 +7,9 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from model.config import PAD_ID
-from model.rows import extended, rows_for
+from model.rows import filled
 
 CHUNK_ROWS = {"cpu": 1024, "cuda": 8192}
 """Rows whose logits are held at a time."""
@@ -56,8 +55,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         smoothing: float,
     ) -> tuple[Tensor, Tensor, Tensor]:
         n_own, vocabulary_size, uniform = len(targets_N), weight_VD.shape[0], smoothing / weight_VD.shape[0]
-        missing = rows_for(n_own, hidden_ND.device, hidden_ND.dtype) - n_own
-        hidden_ND, targets_N = extended(hidden_ND, n_own + missing), F.pad(targets_N, (0, missing), value=PAD_ID)
+        hidden_ND, targets_N = filled(hidden_ND), filled(targets_N, hidden_ND.dtype)
         accumulator = torch.promote_types(hidden_ND.dtype, torch.float32)
         weight_D = weight_VD.sum(0, dtype=accumulator)
         kept_N = targets_N != PAD_ID

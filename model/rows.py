@@ -1,12 +1,14 @@
-"""How many rows a matrix product gets.
+"""Batches as matrices: one row per position, sentence after sentence, and on some machines filling rows at the end.
 
-All but attention works on positions one by one, so a batch is a matrix of rows, its positions one after the other. On
-CPUs in bfloat16 a few rows of nothing follow them: oneDNN compiles a kernel for each number of rows it meets (1 to 2 ms
-and 0.9 MB for each of some thirty products of an update, where the update itself takes 50 to 400 ms on two cores), and
-no two batches have the same number.
+Everything but attention treats positions independently, so a batch is kept as a matrix x_ND. On CPUs in bfloat16 its
+number of rows is rounded up: oneDNN compiles a kernel for every number of rows it meets (1 to 2 ms and 0.9 MB for each
+of some thirty products of an update, which itself takes 50 to 400 ms on two cores), and hardly two batches have the
+same number.
 
-Shapes: N rows, X columns of any meaning.
+Shapes: N rows, filling included; B batch, L length, H heads, X columns of any meaning, K = X / H.
 """
+
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,14 +17,38 @@ from torch.nn import functional as F
 MULTIPLE = 64
 
 
+class Layout(NamedTuple):
+    """The shape of the batch that a matrix of rows holds."""
+
+    batch: int
+    length: int
+
+    def by_sentence(self, x_NX: Tensor) -> Tensor:
+        """Drops the filling: x_BLX."""
+        return x_NX[: self.batch * self.length].view(self.batch, self.length, -1)
+
+    def by_head(self, x_NX: Tensor, n_heads: int) -> Tensor:
+        """Drops the filling and splits the columns into heads: x_BHLK."""
+        return x_NX[: self.batch * self.length].view(self.batch, self.length, n_heads, -1).transpose(1, 2)
+
+
+class Memory(NamedTuple):
+    """The positions that queries attend to."""
+
+    x_ND: Tensor
+    layout: Layout
+    mask: Tensor | None
+    """True where a query must not look, broadcastable to (B, H, query length, L); None where all may look at all."""
+
+
 def rows_for(n_rows: int, device: torch.device, dtype: torch.dtype) -> int:
-    """`n_rows`, rounded up to a multiple of 64 where each number of rows costs a compilation."""
+    """Rounds `n_rows` up to a multiple of 64 where every number of rows costs a compilation."""
     if device.type != "cpu" or dtype != torch.bfloat16:
         return n_rows
     return -(-n_rows // MULTIPLE) * MULTIPLE
 
 
-def extended(x_NX: Tensor, n_rows: int) -> Tensor:
-    """x_NX with rows of zeros after its own, `n_rows` in all."""
-    missing = n_rows - x_NX.shape[0]
-    return F.pad(x_NX, (0, 0, 0, missing)) if missing else x_NX
+def filled(x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """Appends the filling, rows of zeros, to x_NX or x_N: as much as products in `dtype` (by default x's own) need."""
+    missing = rows_for(x.shape[0], x.device, dtype or x.dtype) - x.shape[0]
+    return F.pad(x, (0, 0) * (x.dim() - 1) + (0, missing)) if missing else x

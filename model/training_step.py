@@ -91,6 +91,11 @@ class TrainingStep:
         for parameter in self._masters:
             parameter.grad = None
 
+    def learning_rate(self, update: int) -> float:
+        """The learning rate of Adam's step number `update`, counted from 1 (§5.3)."""
+        config = self.config
+        return learning_rate(update, self.master.config.d_model, config.warmup_steps, config.learning_rate_scale)
+
     def apply(self, update: int, n_tokens: int) -> Tensor:
         """Divides the gradients by the global number of target tokens and takes Adam's step number `update` (from 1).
 
@@ -102,11 +107,8 @@ class TrainingStep:
         # Adam's kernel itself divides by one of these and does nothing where the other is 1.
         divisor = torch.full_like(norm, n_tokens)
         self.adam.grad_scale, self.adam.found_inf = divisor, self._broken  # type: ignore[attr-defined]
-        rate = learning_rate(
-            update, self.master.config.d_model, self.config.warmup_steps, self.config.learning_rate_scale
-        )
         for group in self.adam.param_groups:
-            group["lr"] = rate
+            group["lr"] = self.learning_rate(update)
         self.adam.step()
         self.discard()
         self.refresh()

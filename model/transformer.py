@@ -2,9 +2,8 @@
 
 Post-norm as printed: every sub-layer is LayerNorm(x + Dropout(Sublayer(x))) (§3.1, §5.4).
 
-Shapes: B batch, S source length, T target length, D = d_model, V vocabulary; N rows: the B·S or B·T
-positions of a batch, sentence after sentence, and whatever follows them (`model.rows`).
-Padding masks are True where padding; attention masks are True where a query may not look.
+Shapes: B batch, S source length, T target length, D = d_model, V vocabulary; N the rows of a batch, one
+per position (`model.rows`). Masks are True where a query must not look.
 """
 
 import math
@@ -19,7 +18,7 @@ from model.attention import MultiHeadAttention
 from model.config import PAD_ID, TransformerConfig
 from model.dropout import Dropout
 from model.positions import sinusoids
-from model.rows import rows_for
+from model.rows import Layout, Memory, filled
 
 
 class FeedForward(nn.Module):
@@ -49,9 +48,9 @@ class EncoderLayer(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(config.d_model)
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, x_ND: Tensor, batch: int, length: int, mask_B11S: Tensor | None) -> Tensor:
-        """x_ND -> x_ND; `mask_B11S` is True at padding, None where the batch has none."""
-        attended_ND = self.attention(x_ND, x_ND, batch, length, length, mask_B11S)
+    def forward(self, x_ND: Tensor, layout: Layout, mask_B11S: Tensor | None) -> Tensor:
+        """x_ND -> x_ND; `mask_B11S` hides padding, and is None where the batch has none."""
+        attended_ND = self.attention(x_ND, layout, Memory(x_ND, layout, mask_B11S))
         x_ND = self.attention_norm(x_ND + self.dropout(attended_ND))
         return self.feed_forward_norm(x_ND + self.dropout(self.feed_forward(x_ND)))
 
@@ -69,20 +68,11 @@ class DecoderLayer(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(config.d_model)
         self.dropout = Dropout(config.dropout)
 
-    def forward(
-        self,
-        x_ND: Tensor,
-        memory_ND: Tensor,
-        batch: int,
-        length: int,
-        memory_length: int,
-        causal_TT: Tensor,
-        mask_B11S: Tensor | None,
-    ) -> Tensor:
-        """x_ND -> x_ND."""
-        attended_ND = self.self_attention(x_ND, x_ND, batch, length, length, causal_TT)
+    def forward(self, x_ND: Tensor, layout: Layout, causal_TT: Tensor, memory: Memory) -> Tensor:
+        """x_ND -> x_ND; `causal_TT` hides later positions, and `memory` is the encoder's output."""
+        attended_ND = self.self_attention(x_ND, layout, Memory(x_ND, layout, causal_TT))
         x_ND = self.self_attention_norm(x_ND + self.dropout(attended_ND))
-        attended_ND = self.cross_attention(x_ND, memory_ND, batch, length, memory_length, mask_B11S)
+        attended_ND = self.cross_attention(x_ND, layout, memory)
         x_ND = self.cross_attention_norm(x_ND + self.dropout(attended_ND))
         return self.feed_forward_norm(x_ND + self.dropout(self.feed_forward(x_ND)))
 
@@ -111,12 +101,11 @@ class Transformer(nn.Module):
 
         Positions count along a row of `tokens_BL`, from 0; or all are `at`.
         """
-        n_tokens, device = tokens_BL.numel(), tokens_BL.device
+        dtype = self.embedding.weight.dtype
         n_positions = tokens_BL.shape[1] if at is None else at + 1
-        position_L = torch.arange(at or 0, n_positions, device=device)
-        missing = rows_for(n_tokens, device, self.embedding.weight.dtype) - n_tokens
-        tokens_N = F.pad(tokens_BL.flatten(), (0, missing), value=PAD_ID)
-        position_N = F.pad(position_L.expand(tokens_BL.shape).flatten(), (0, missing))
+        position_L = torch.arange(at or 0, n_positions, device=tokens_BL.device)
+        tokens_N = filled(tokens_BL.flatten(), dtype)
+        position_N = filled(position_L.expand(tokens_BL.shape).flatten(), dtype)
         x_ND = self.embedding(tokens_N) * math.sqrt(self.config.d_model)
         return self.dropout(x_ND + F.embedding(position_N, self._positions(n_positions)))
 
@@ -133,33 +122,32 @@ class Transformer(nn.Module):
             self._sinusoids_LD = table_LD  # another thread may put a shorter one here
         return table_LD
 
-    def encode(self, source_BS: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Token ids, PAD_ID where padding -> memory_ND and its mask_B11S (None where nothing is known to be padded)."""
-        batch, length = source_BS.shape
+    def encode(self, source_BS: Tensor) -> Memory:
+        """Encodes token ids, PAD_ID at padding; the mask is None where there is known to be no padding."""
+        layout = Layout(*source_BS.shape)
         padding_B11S = (source_BS == PAD_ID)[:, None, None]
         # Asking whether there is padding would make the host wait for a GPU.
         mask_B11S = padding_B11S if padding_B11S.device.type != "cpu" or bool(padding_B11S.any()) else None
         x_ND = self.embed(source_BS)
         for layer in self.encoder:
-            x_ND = layer(x_ND, batch, length, mask_B11S)
-        return x_ND, mask_B11S
+            x_ND = layer(x_ND, layout, mask_B11S)
+        return Memory(x_ND, layout, mask_B11S)
 
-    def decode(self, inputs_BT: Tensor, memory_ND: Tensor, memory_length: int, mask_B11S: Tensor | None) -> Tensor:
-        """Decoder inputs (BEGIN_ID, then the target shifted right) -> hidden_BTD, before the pre-softmax projection.
+    def decode(self, inputs_BT: Tensor, memory: Memory) -> Tensor:
+        """Decodes the target shifted right, BEGIN_ID first: hidden_BTD, before the pre-softmax projection.
 
         Target padding stands at the end, so the causal mask alone hides it from every real position.
         """
-        batch, length = inputs_BT.shape
-        causal_TT = torch.ones(length, length, dtype=torch.bool, device=inputs_BT.device).triu(1)
+        layout = Layout(*inputs_BT.shape)
+        causal_TT = torch.ones(layout.length, layout.length, dtype=torch.bool, device=inputs_BT.device).triu(1)
         x_ND = self.embed(inputs_BT)
         for layer in self.decoder:
-            x_ND = layer(x_ND, memory_ND, batch, length, memory_length, causal_TT, mask_B11S)
-        return x_ND[: batch * length].view(batch, length, -1)
+            x_ND = layer(x_ND, layout, causal_TT, memory)
+        return layout.by_sentence(x_ND)
 
     def forward(self, source_BS: Tensor, inputs_BT: Tensor) -> Tensor:
         """-> hidden_BTD; `logits` of it gives the scores of the next token."""
-        memory_ND, mask_B11S = self.encode(source_BS)
-        return self.decode(inputs_BT, memory_ND, source_BS.shape[1], mask_B11S)
+        return self.decode(inputs_BT, self.encode(source_BS))
 
     def logits(self, hidden: Tensor) -> Tensor:
         """hidden (..., D) -> logits (..., V), by the transposed embedding (§3.4)."""

@@ -4,7 +4,7 @@ A field marked `not_in_fingerprint()` says how a stage is carried out, not what 
 nothing.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, model_validator
 
@@ -78,6 +78,19 @@ class EncodingSettings(Settings):
     """Training pairs with a longer side, end mark counted, are left out and counted; dev and test are kept whole."""
 
 
+class PlanSettings(NamedTuple):
+    """What decides how an epoch is cut into updates (§5.1); the fields are those of TrainingSettings."""
+
+    budget_tokens: int
+    micro_batches: int
+    seed: int
+
+    @property
+    def micro_batch_tokens(self) -> int:
+        """Limit on the source tokens, and on the target tokens, of one micro-batch."""
+        return self.budget_tokens // self.micro_batches
+
+
 class TrainingSettings(Settings):
     """One training (§5.2 to §5.4)."""
 
@@ -107,6 +120,11 @@ class TrainingSettings(Settings):
     threads: int = not_in_fingerprint(1, ge=1)
     """CPU threads of each worker."""
     device: Device = not_in_fingerprint("auto")
+
+    @property
+    def plan(self) -> PlanSettings:
+        """The part of these settings that decides which pairs make which update."""
+        return PlanSettings(self.budget_tokens, self.micro_batches, self.seed)
 
     @model_validator(mode="after")
     def _some_checkpoint(self) -> "TrainingSettings":

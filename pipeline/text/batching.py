@@ -4,7 +4,7 @@ A pure function of the lengths, the seed, the epoch and the budget: the number o
 is a fixed number of micro-batches; a worker computes whole micro-batches, dealt out in turn. Pairs of like length
 share a micro-batch, so that little of what is computed is padding.
 
-    plan = plan_epoch(source_lengths, target_lengths, seed=1, epoch=0, budget_tokens=25_000, micro_batches=8)
+    plan = plan_epoch(source_lengths, target_lengths, TrainingSettings().plan, epoch=0)
     for update in range(len(plan)):
         for rows in plan[update]: ...
 """
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import UserError
+from pipeline.settings import PlanSettings
 
 Integers = NDArray[Any]
 BUDGET_TOLERANCE = 0.1
@@ -65,41 +66,32 @@ class EpochPlan:
         return [self._micro_batch(number) for number in dict.fromkeys(self.padded_tokens.argmax(axis=0).tolist())]
 
 
-def plan_epoch(
-    source_lengths: Integers,
-    target_lengths: Integers,
-    *,
-    seed: int,
-    epoch: int,
-    budget_tokens: int,
-    micro_batches: int,
-) -> EpochPlan:
+def plan_epoch(source_lengths: Integers, target_lengths: Integers, settings: PlanSettings, epoch: int) -> EpochPlan:
     """Each pair once: permuted, sorted by length, cut into micro-batches, and these shuffled and dealt to updates.
 
-    Lengths are tokens, end marks counted, one entry a pair. `budget_tokens` bounds the source tokens and the target
-    tokens of an update; a micro-batch holds at most its share on either side, unless one pair alone is longer. The
-    number of updates is the same in each epoch. Raises UserError where there is no pair, or where the fuller side of
-    an update misses the budget by more than 10 % on average (the last update, which may be short, not counted).
+    Lengths are tokens, end marks counted, one entry a pair. `settings.budget_tokens` bounds the source tokens and the
+    target tokens of an update; a micro-batch holds at most its share on either side, unless one pair alone is longer.
+    The number of updates is the same in each epoch. Raises UserError where there is no pair, or where the fuller side
+    of an update misses the budget by more than 10 % on average (the last update, which may be short, not counted).
     """
     if not len(source_lengths):
         raise UserError("the training split is empty: there is nothing to train on; check the cleaning's report")
-    random = np.random.default_rng([seed, epoch])
+    random = np.random.default_rng([settings.seed, epoch])
     rows = random.permutation(len(source_lengths)).astype(np.int32)
-    limit_tokens = budget_tokens // micro_batches
-    rows = rows[by_length(source_lengths[rows], target_lengths[rows], limit_tokens)]
+    rows = rows[by_length(source_lengths[rows], target_lengths[rows], settings.micro_batch_tokens)]
     source, target = source_lengths[rows], target_lengths[rows]
-    bounds = cut(source, target, limit_tokens)
+    bounds = cut(source, target, settings.micro_batch_tokens)
     starts = bounds[:-1]
     dealt = random.permutation(len(starts))
 
     def per_update(tokens: Integers) -> Integers:
-        first_of_update = np.arange(0, len(dealt), micro_batches)
+        first_of_update = np.arange(0, len(dealt), settings.micro_batches)
         return np.add.reduceat(np.add.reduceat(tokens, starts, dtype=np.int64)[dealt], first_of_update)
 
     longest = np.stack((np.maximum.reduceat(source, starts), np.maximum.reduceat(target, starts)), axis=1)
     padded_tokens = longest.astype(np.int64) * np.diff(bounds)[:, None]
-    plan = EpochPlan(rows, bounds, dealt, micro_batches, per_update(source), per_update(target), padded_tokens)
-    _check_budget(plan, budget_tokens)
+    plan = EpochPlan(rows, bounds, dealt, settings.micro_batches, per_update(source), per_update(target), padded_tokens)
+    _check_budget(plan, settings.budget_tokens)
     return plan
 
 

@@ -1,6 +1,6 @@
 """What prepared text is like: what was dropped and why, how long sentences are, what is unknown, what is padding.
 
-    statistics = measure("WMT 2014", corpus, vocabulary, dataset, budget_tokens=25_000, micro_batches=8, seed=1)
+    statistics = measure("WMT 2014", corpus, vocabulary, dataset, TrainingSettings().plan)
 
 Lengths are tokens, END_ID counted. They alone are read, shard by shard; all other figures are those that the stages
 before have left. Memory does not grow with the corpus: of a large one, the plan of an epoch is that of a sample.
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import UserError
+from pipeline.settings import PlanSettings
 from pipeline.store.artifacts import ALL, Corpus, EncodedDataset, Vocabulary
 from pipeline.text.batching import plan_epoch
 from pipeline.text.encoding import shard_lengths
@@ -131,12 +132,9 @@ def measure(
     corpus: Corpus,
     vocabulary: Vocabulary,
     dataset: EncodedDataset,
-    *,
-    budget_tokens: int,
-    micro_batches: int,
-    seed: int,
+    settings: PlanSettings,
 ) -> CorpusStatistics:
-    """The figures of a cleaned corpus, its vocabulary and its token ids; the plan is that of such a training.
+    """Measures a cleaned corpus, its vocabulary and its token ids, and plans a first epoch with these settings.
 
     Raises UserError where a file is missing or damaged.
     """
@@ -159,7 +157,7 @@ def measure(
         splits=[_split(name, shards) for name, shards in encoded["splits"].items()],
         lengths=(_lengths(corpus.languages[0], histograms[0]), _lengths(corpus.languages[1], histograms[1])),
         sample=Sample(**vocabulary.read_json("vocabulary.json")),
-        plan=_plan(np.concatenate(sampled[0]), np.concatenate(sampled[1]), every, budget_tokens, micro_batches, seed),
+        plan=_plan(np.concatenate(sampled[0]), np.concatenate(sampled[1]), every, settings),
     )
 
 
@@ -192,22 +190,11 @@ def _lengths(language: str, sentences: NDArray[np.int64]) -> Lengths:
 
 
 def _plan(
-    source_lengths: NDArray[np.int32],
-    target_lengths: NDArray[np.int32],
-    every: int,
-    budget_tokens: int,
-    micro_batches: int,
-    seed: int,
+    source_lengths: NDArray[np.int32], target_lengths: NDArray[np.int32], every: int, settings: PlanSettings
 ) -> Plan:
+    budget_tokens, micro_batches, _ = settings
     try:
-        plan = plan_epoch(
-            source_lengths,
-            target_lengths,
-            seed=seed,
-            epoch=0,
-            budget_tokens=budget_tokens,
-            micro_batches=micro_batches,
-        )
+        plan = plan_epoch(source_lengths, target_lengths, settings, epoch=0)
     except UserError as error:  # with other settings the text may do for a training
         return Plan(budget_tokens, micro_batches, every, None, None, str(error))
     return Plan(budget_tokens, micro_batches, every, len(plan) * every, plan.padding_fraction, "")

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from model.schedule import learning_rate
 from model.training_step import TrainingStep
 from model.transformer import Transformer
 from pipeline.errors import UserError
@@ -35,7 +34,30 @@ from pipeline.training.validation import check_vocabulary, exp, split_sums
 from pipeline.training.worker_group import WorkerGroup
 
 PROGRESS_S = 1.0
+"""Shortest time between two progress events."""
 Listener = Callable[[dict[str, Any]], None]
+
+
+class _Due(NamedTuple):
+    """What follows an update. The host waits for the device only where something does."""
+
+    end: bool
+    """This was the last update of the training, after which everything else is due too."""
+    metrics: bool
+    progress: bool
+    validation: bool
+    checkpoint: bool
+    """By the number of updates; `_checkpoint_minutes_over` decides by time."""
+
+
+class _Figures(NamedTuple):
+    """What an update's reduction adds up beside the gradients."""
+
+    loss: Tensor
+    nll: Tensor
+    checkpoint_due: Tensor
+    """More than 0 where rank 0's clock says that a checkpoint is due. The workers' clocks differ; the reduction tells
+    all of them what that of rank 0 says."""
 
 
 def run(
@@ -76,7 +98,7 @@ class _Unread(NamedTuple):
     source_tokens: int
     target_tokens: int
     figures: Tensor
-    """Loss, NLL, whether a checkpoint is due by time, norm of the gradient."""
+    """The fields of `_Figures`, then the norm of the gradient."""
 
 
 class Training:
@@ -105,8 +127,9 @@ class Training:
         torch.manual_seed(settings.seed)
         master = Transformer(settings.model).to(group.device)
         self.step = TrainingStep(master, settings.optimizer, self.dtype, compiles(group.device))
-        self.reduction = Reduction(group, self.step, n_figures=3, exact=settings.exact_reduction)
+        self.reduction = Reduction(group, self.step, n_figures=len(_Figures._fields), exact=settings.exact_reduction)
         self.unread: list[_Unread] = []
+        self.saved_s = self.shown_s = 0.0
         self.checkpoint_s = 0.0
         self.largest_tried = False
 
@@ -146,60 +169,71 @@ class Training:
         The host waits for the device only where it writes: at logged updates, once a second for the progress shown,
         and for validation and checkpoints.
         """
-        settings, state = self.settings, self.state
-        last = min(until or settings.updates, settings.updates)
+        state = self.state
+        last = min(until or self.settings.updates, self.settings.updates)
         if state.update >= last:
             return
         if not self.largest_tried:
             self._try_largest()
             state.matmul_flop_s = state.matmul_flop_s or matmul_flop_s(self.group.device)
-        saved_s = shown_s = resumed_s = time.monotonic()
+        self.saved_s = self.shown_s = resumed_s = time.monotonic()
         logged_tokens, logged_s = state.target_tokens, state.train_s
         for update in self.updates.between(state.update, last):
-            number = state.update + 1
-            done, logged = number == settings.updates, number % settings.log_updates == 0 or number == last
-            minutes_due = logged and 0 < settings.checkpoint_minutes <= (time.monotonic() - saved_s) / 60
-            self._update(update, minutes_due)
-            every = settings.checkpoint_updates
-            validated = number % settings.validation_updates == 0 or done
-            saved = done or (every > 0 and number % every == 0)
-            shown = time.monotonic() - shown_s >= PROGRESS_S
-            if logged or validated or saved or shown:
-                line, minutes_due = self._read_back()
-            now_s = time.monotonic()
-            state.train_s += now_s - resumed_s
-            if logged or shown:
-                line["tokens_s"] = (state.target_tokens - logged_tokens) / (state.train_s - logged_s)
-                line["train_s"] = state.train_s
-            if shown or done:
-                shown_s = now_s
-                figures = {"tokens_s": line["tokens_s"], "loss": line["loss"]}
-                self.emit({"done": number, "total": settings.updates, "unit": "updates", **figures})
-            if logged:
+            self._update(update)
+            due = self._due(last)
+            if not any(due):
+                continue
+            line, minutes_over = self._read_back()
+            state.train_s += time.monotonic() - resumed_s
+            line["tokens_s"] = (state.target_tokens - logged_tokens) / (state.train_s - logged_s)
+            line["train_s"] = state.train_s
+            if due.progress:
+                self._show(line)
+            if due.metrics:
                 self._log(line)
                 logged_tokens, logged_s = state.target_tokens, state.train_s
-            if validated:
+            if due.validation:
                 self._validate()
-            leaving = logged and not self.preemption_handled and self.is_leaving()
-            if saved or leaving or (logged and minutes_due):
-                self._save(settled=done or leaving)
-                saved_s = time.monotonic()
-            self.preemption_handled = self.preemption_handled or leaving
+            leaving = due.metrics and self._asked_to_leave()
+            if due.checkpoint or leaving or (due.metrics and minutes_over):
+                self._save(settled=due.end or leaving)
             resumed_s = time.monotonic()
 
-    def _update(self, update: Update, minutes_due: bool) -> None:
+    def _due(self, last: int) -> _Due:
+        """What is due after the update just queued, where `train` stops at update `last`."""
+        settings, number = self.settings, self.state.update
+        end = number == settings.updates
+        return _Due(
+            end=end,
+            metrics=number == last or number % settings.log_updates == 0,
+            progress=end or time.monotonic() - self.shown_s >= PROGRESS_S,
+            validation=end or number % settings.validation_updates == 0,
+            checkpoint=end or (settings.checkpoint_updates > 0 and number % settings.checkpoint_updates == 0),
+        )
+
+    def _checkpoint_minutes_over(self) -> bool:
+        """Whether this worker's clock says that a checkpoint is due."""
+        return 0 < self.settings.checkpoint_minutes <= (time.monotonic() - self.saved_s) / 60
+
+    def _asked_to_leave(self) -> bool:
+        """Whether a machine is about to be taken away, said once. All ranks ask at the same updates."""
+        if self.preemption_handled or not self.is_leaving():
+            return False
+        self.preemption_handled = True
+        return True
+
+    def _update(self, update: Update) -> None:
         """Queues one update on the device: nothing in it waits for a result."""
         state, number = self.state, self.state.update + 1
 
         def accumulate(batch: MicroBatch) -> Tensor:
             source_BS, target_BT = self._to_device(batch.source_BS), self._to_device(batch.target_BT)
             sums = self.step.accumulate(source_BS, target_BT, dropout_seed(self.settings.seed, number, batch.number))
-            return torch.stack((sums.loss, sums.nll, torch.zeros_like(sums.loss)))
+            return torch.stack(_Figures(sums.loss, sums.nll, checkpoint_due=torch.zeros_like(sums.loss)))
 
-        initial_figures = torch.zeros(3, device=self.group.device)
-        if minutes_due:
-            initial_figures[2] = 1
-        sums = self.reduction.sum(update.micro_batches, update.mine, accumulate, initial_figures)
+        zero = torch.zeros((), device=self.group.device)
+        initial = _Figures(zero, zero, checkpoint_due=zero + 1 if self._checkpoint_minutes_over() else zero)
+        sums = self.reduction.sum(update.micro_batches, update.mine, accumulate, torch.stack(initial))
         norm = self.step.apply(number, update.target_tokens)
         figures = torch.cat((sums, norm[None]))
         self.unread.append(_Unread(number, state.epoch, update.source_tokens, update.target_tokens, figures))
@@ -215,7 +249,7 @@ class Training:
 
         Raises UserError for the first update whose loss or gradient is not finite.
         """
-        settings, optimizer = self.settings, self.settings.optimizer
+        optimizer = self.settings.optimizer
         figures = torch.stack([unread.figures for unread in self.unread]).tolist()
         for unread, (loss, _, _, norm) in zip(self.unread, figures, strict=True):
             if not (math.isfinite(loss) and math.isfinite(norm)):
@@ -225,24 +259,21 @@ class Training:
                     f"optimizer.learning_rate_scale (now {optimizer.learning_rate_scale:g}), raise "
                     f"optimizer.warmup_steps (now {optimizer.warmup_steps}) or set precision = float32"
                 )
-        newest, (loss, nll, minutes_due, norm) = self.unread[-1], figures[-1]
+        newest, (loss, nll, checkpoint_due, norm) = self.unread[-1], figures[-1]
         self.unread.clear()
-        rate = learning_rate(
-            newest.number, settings.model.d_model, optimizer.warmup_steps, optimizer.learning_rate_scale
-        )
         line = {
             "update": newest.number,
             "epoch": newest.epoch,
             "loss": loss / newest.target_tokens,
             "nll": nll / newest.target_tokens,
             "perplexity": exp(nll / newest.target_tokens),
-            "learning_rate": rate,
+            "learning_rate": self.step.learning_rate(newest.number),
             "gradient_norm": norm,
             "workers": self.group.size,
             "source_tokens": newest.source_tokens,
             "target_tokens": newest.target_tokens,
         }
-        return line, minutes_due > 0
+        return line, checkpoint_due > 0
 
     def _try_largest(self) -> None:
         """Forward and backward of the micro-batches that need most memory, so that none fails hours later."""
@@ -280,6 +311,12 @@ class Training:
         }
         self._log(line)
 
+    def _show(self, line: dict[str, Any]) -> None:
+        """Emits how far the training is."""
+        figures = {"tokens_s": line["tokens_s"], "loss": line["loss"]}
+        self.emit({"done": self.state.update, "total": self.settings.updates, "unit": "updates", **figures})
+        self.shown_s = time.monotonic()
+
     def _log(self, line: dict[str, Any]) -> None:
         """A line of metrics.jsonl, and its event."""
         if self.group.rank == 0:
@@ -296,7 +333,8 @@ class Training:
                 self.writer.begin(self.step, self.state)
                 if settled:
                     self.writer.wait()
-        self.checkpoint_s += time.monotonic() - began_s
+        self.saved_s = time.monotonic()
+        self.checkpoint_s += self.saved_s - began_s
 
     def described(self) -> dict[str, Any]:
         """What run.json holds."""

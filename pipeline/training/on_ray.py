@@ -22,11 +22,10 @@ import ray.train
 import ray.train.torch
 from ray.train import FailureConfig, LoggingConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchConfig, TorchTrainer
-from ray.train.v2._internal.callbacks.datasets import DatasetsCallback
-from ray.train.v2._internal.callbacks.placement_group_callback import PlacementGroupCleanerCallback
 
 from pipeline.errors import UserError
 from pipeline.hardware import KEEP_MEMORY
+from pipeline.ray_private import lean_torch_trainer
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import EncodedDataset, TrainingRun
@@ -37,8 +36,6 @@ log = logging.getLogger(__name__)
 
 MAX_FAILURES = 3
 """Deaths of workers after which the training gives up. Machines taken away do not count, a UserError is no death."""
-NOT_NEEDED = (DatasetsCallback, PlacementGroupCleanerCallback)
-"""Of Ray Train's callbacks."""
 REGROW_S = 30.0
 """Between looks whether the cluster has room for more workers, where their number may change."""
 
@@ -53,7 +50,7 @@ def train(context: Context, dataset: EncodedDataset, settings: TrainingSettings)
     on_gpus, fewest, most, _ = layout_of(settings)
     ray_folder = training_run.folder / "ray"
     loop: Any = partial(_work, dataset, settings, training_run.folder, on_gpus, context.emit)
-    trainer = _Trainer(
+    trainer = lean_torch_trainer(
         loop,
         torch_config=TorchConfig(backend="nccl" if on_gpus else "gloo"),
         scaling_config=ScalingConfig(  # type: ignore[call-arg]  # mypy reads the signatures of Train V1
@@ -89,18 +86,6 @@ def _fit(trainer: TorchTrainer) -> Any:
         except ray.exceptions.ActorDiedError as error:
             log.warning("Ray Train's controller died and is started again (%s)", str(error).split("\n")[0])
     return trainer.fit()
-
-
-class _Trainer(TorchTrainer):
-    """Ray's, without two processes, each 3 s of a core to start.
-
-    One hands out Ray datasets: there are none. One frees what a killed controller had reserved: the workflow's runner
-    does (Ray's asks the dashboard, which a cluster on one machine does not have).
-    """
-
-    def _create_default_callbacks(self) -> list[Any]:
-        made = super()._create_default_callbacks()  # type: ignore[misc]  # mypy reads Train V1
-        return [callback for callback in made if not isinstance(callback, NOT_NEEDED)]
 
 
 class ClusterLayout(NamedTuple):

@@ -87,11 +87,4 @@ class Updates:
         return Update(mine, len(parts), int(source_tokens), int(target_tokens), padded_tokens, flop)
 
     def _plan_of(self, epoch: int) -> EpochPlan:
-        return plan_epoch(
-            self.split.source_lengths,
-            self.split.target_lengths,
-            seed=self.settings.seed,
-            epoch=epoch,
-            budget_tokens=self.settings.budget_tokens,
-            micro_batches=self.settings.micro_batches,
-        )
+        return plan_epoch(self.split.source_lengths, self.split.target_lengths, self.settings.plan, epoch)

@@ -51,19 +51,23 @@ class Reduction:
         self.gradients, self.figures = self.flat[:-n_figures].split(sizes), self.flat[-n_figures:]
 
     def sum(
-        self, leaves: int, mine: Sequence[MicroBatch], accumulate: Callable[[MicroBatch], Tensor], of_first: Tensor
+        self,
+        leaves: int,
+        mine: Sequence[MicroBatch],
+        accumulate: Callable[[MicroBatch], Tensor],
+        initial_figures: Tensor,
     ) -> Tensor:
         """The figures' sum over an update of `leaves` micro-batches, at every rank; the step then has the gradients'.
 
         `accumulate` adds one of `mine` to the step's gradients and gives its figures. Those of rank 0 start from
-        `of_first`. What is returned is overwritten by the next call.
+        `initial_figures`. What is returned is overwritten by the next call.
         """
         if self.exact:
-            self._tree(leaves, {batch.number: batch for batch in mine}, accumulate, of_first)
+            self._tree(leaves, {batch.number: batch for batch in mine}, accumulate, initial_figures)
         else:
             self.figures.zero_()
             if self.group.rank == 0:
-                self.figures.add_(of_first)
+                self.figures.add_(initial_figures)
             for batch in mine:
                 self.figures.add_(accumulate(batch))
             if self.gradients:
@@ -74,7 +78,11 @@ class Reduction:
         return self.figures
 
     def _tree(
-        self, leaves: int, mine: dict[int, MicroBatch], accumulate: Callable[[MicroBatch], Tensor], of_first: Tensor
+        self,
+        leaves: int,
+        mine: dict[int, MicroBatch],
+        accumulate: Callable[[MicroBatch], Tensor],
+        initial_figures: Tensor,
     ) -> None:
         group, sums = self.group, dict[int, Tensor]()
         for node in additions(leaves):
@@ -88,7 +96,7 @@ class Reduction:
                     sums[node.into].add_(group.receive(torch.empty_like(self.flat), giver))
             elif node in mine:
                 figures = accumulate(mine[node])
-                sums[node] = torch.cat((*self._of_step(), figures + of_first if node == 0 else figures))
+                sums[node] = torch.cat((*self._of_step(), figures + initial_figures if node == 0 else figures))
                 self.step.discard()
         if group.rank == 0:
             self.flat.copy_(sums[0])

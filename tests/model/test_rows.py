@@ -10,7 +10,7 @@ from model import rows
 from model.config import END_ID, PAD_ID, TransformerConfig
 from model.incremental import IncrementalDecoder
 from model.loss import smoothed_cross_entropy
-from model.rows import extended, rows_for
+from model.rows import Layout, filled, rows_for
 from model.training_step import shift_right
 from model.transformer import Transformer
 
@@ -23,8 +23,19 @@ def test_only_products_that_are_compiled_get_them() -> None:
     assert [rows_for(n, cpu, torch.bfloat16) for n in (1, 64, 65)] == [64, 64, 128]
     assert rows_for(65, cpu, torch.float32) == rows_for(65, gpu, torch.bfloat16) == 65
     x_NX = torch.ones(2, 3)
-    assert extended(x_NX, 2) is x_NX
-    assert extended(x_NX, 4).tolist() == [[1] * 3, [1] * 3, [0] * 3, [0] * 3]
+    assert filled(x_NX) is x_NX
+    assert filled(x_NX.bfloat16()).tolist() == [[1] * 3] * 2 + [[0] * 3] * 62
+    assert filled(torch.tensor([7, 8]), torch.bfloat16).tolist() == [7, 8] + [PAD_ID] * 62
+
+
+def test_layout_finds_sentences_and_heads_again() -> None:
+    """Rows 0 to 5 are two sentences of three positions; what follows them is dropped; heads divide the columns."""
+    x_NX = torch.arange(8 * 4).view(8, 4)
+    x_BLX = Layout(2, 3).by_sentence(x_NX)
+    assert torch.equal(x_BLX, x_NX[:6].view(2, 3, 4))
+    x_BHLK = Layout(2, 3).by_head(x_NX, 2)
+    assert x_BHLK.shape == (2, 2, 3, 2)
+    assert x_BHLK[1, 1, 2].tolist() == x_BLX[1, 2, 2:].tolist() == [22, 23]
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
@@ -37,9 +48,7 @@ def test_they_change_neither_loss_nor_gradient(monkeypatch: pytest.MonkeyPatch, 
     found = []
     for multiple in (1, 64):
         monkeypatch.setattr(rows, "MULTIPLE", multiple)
-        wanted = {"model.transformer.rows_for", "model.loss.rows_for", "model.incremental.rows_for"}
-        for name in wanted:
-            monkeypatch.setattr(name, lambda n, device, dtype: rows_for(n, device, torch.bfloat16))
+        monkeypatch.setattr(rows, "rows_for", lambda n, device, dtype: rows_for(n, device, torch.bfloat16))
         model.zero_grad()
         hidden_BTD = model(source_BS, shift_right(target_BT))
         sums = smoothed_cross_entropy(hidden_BTD.flatten(0, 1), model.embedding.weight, target_BT.flatten(), 0.1)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._dynamo.utils import counters
 from torch.nn import functional as F
 
 from model.attention import MultiHeadAttention
@@ -16,6 +17,7 @@ from model.dropout import Dropout
 from model.incremental import IncrementalDecoder
 from model.loss import smoothed_cross_entropy
 from model.positions import sinusoids
+from model.rows import Layout
 from model.training_step import shift_right
 from model.transformer import FeedForward, Transformer
 
@@ -185,6 +187,22 @@ def test_cached_decoding_is_uncached_decoding(positions: Any) -> None:
             tokens_BWT = torch.cat((grown, torch.randint(4, 23, (batch, width, 1))), dim=2)
 
 
+def test_layers_compile_once_for_all_shapes() -> None:
+    """Traced by torch.compile, encoder and decoder layers take one graph each for four shapes of batch."""
+    torch._dynamo.reset()
+    counters.clear()
+    plain = random_model(TINY)
+    traced = deepcopy(plain)
+    for layer in (*traced.encoder, *traced.decoder):
+        layer.compile(dynamic=True, backend="eager")
+    for batch, source_length, target_length in ((20, 19, 17), (30, 21, 21), (7, 17, 30), (12, 40, 18)):
+        source_BS = torch.randint(4, 23, (batch, source_length))
+        source_BS[: batch // 2, -1] = PAD_ID
+        sides = source_BS, torch.randint(4, 23, (batch, target_length))
+        assert torch.equal(traced(*sides), plain(*sides))
+    assert counters["stats"]["unique_graphs"] == 2
+
+
 def test_learned_positions_end_where_the_table_ends() -> None:
     """A longer sentence is refused by name; sinusoids have no such limit."""
     long_BS = torch.full((1, 300), 7)
@@ -219,7 +237,7 @@ def test_dropout_stands_where_the_paper_puts_it() -> None:
     layer = model.encoder[0]
     x_ND = torch.randn(6, 12, dtype=torch.float64)
     hook = layer.dropout.register_forward_hook(lambda _m, _x, y: torch.zeros_like(y))
-    torch.testing.assert_close(layer(x_ND, 2, 3, None), layer.feed_forward_norm(layer.attention_norm(x_ND)))
+    torch.testing.assert_close(layer(x_ND, Layout(2, 3), None), layer.feed_forward_norm(layer.attention_norm(x_ND)))
     hook.remove()
 
     # Without its Dropout modules a model in training is the model in evaluation.

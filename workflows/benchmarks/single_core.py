@@ -46,13 +46,7 @@ class SingleCoreCost:
             block[:] = draw_lengths(LENGTHS["wmt14"], block.shape[1], random)
         forget_peak_memory()
         started_s = time.perf_counter()
-        plan = plan_epoch(
-            *lengths,
-            seed=SETTINGS.seed,
-            epoch=0,
-            budget_tokens=SETTINGS.budget_tokens,
-            micro_batches=SETTINGS.micro_batches,
-        )
+        plan = plan_epoch(lengths[0], lengths[1], SETTINGS.plan, epoch=0)
         return {
             "pairs": pairs,
             "seconds": time.perf_counter() - started_s,

@@ -3,28 +3,18 @@
 import logging
 import os
 import signal
-import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import ray
-from ray._private.authentication.authentication_token_setup import _enable_token_auth
-from ray._private.authentication.authentication_utils import is_token_auth_enabled
-from ray._private.services import canonicalize_bootstrap_address
-from ray._private.state import state
-from ray._raylet import AuthenticationTokenLoader, InnerGcsClient  # type: ignore[attr-defined]  # compiled
-from ray.core.generated.gcs_pb2 import PlacementGroupTableData  # type: ignore[attr-defined]  # generated
-from ray.util.placement_group import PlacementGroup, remove_placement_group
+from ray.util.placement_group import remove_placement_group
 
 from pipeline.errors import UserError
 from pipeline.memory import forget_peak_memory, peak_memory_bytes
-
-CONNECT_S = 10
-ANSWER_MS = 2000
-"""How long a head node may take for its first answer, once Ray has waited up to 10 s for the connection."""
-
+from pipeline.ray_private import abandoned_placement_groups
+from workflows.engine.joining import accepted_address
 
 ABANDONED_S = 2.0
 """Between looks for what killed actors have reserved."""
@@ -102,7 +92,7 @@ def cluster(address: str | None) -> Iterator[None]:
     try:
         with _interrupts_reach_children():
             ray.init(
-                address=address if local else _answering(address),
+                address=address if local else accepted_address(address),
                 include_dashboard=False if local else None,
                 log_to_driver=False,
                 logging_level=logging.ERROR,
@@ -136,64 +126,6 @@ def _interrupts_reach_children() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _answering(address: str) -> str:
-    """The HOST:PORT of the head node at `address`, which has accepted this process; `ray://` addresses as they are.
-
-    Ray itself would try for minutes. Raises UserError where no head node answers or it does not accept this process.
-    """
-    found = address
-    try:
-        if "://" not in address:
-            found = canonicalize_bootstrap_address(address) or address
-        host, _, port = found.removeprefix("ray://").rpartition(":")
-        if host and port.isdigit():
-            socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
-        if "://" not in address:
-            _authenticate(found)
-    except (OSError, ValueError, ray.exceptions.RayError) as error:
-        raise UserError(
-            f"no Ray cluster answers at --address {address} ({error}); check that it runs and the port is open"
-        ) from None
-    return found
-
-
-def _authenticate(address: str) -> None:
-    """Makes this process send its token if the head node demands one; by default Ray does so for `auto` alone.
-
-    Raises UserError where there is no token or a wrong one, RayError where no head node answers.
-    """
-    if not is_token_auth_enabled():
-        if _accepts(address):
-            return
-        if mode := os.environ.get("RAY_AUTH_MODE"):
-            raise UserError(f"the Ray cluster at {address} demands a token; unset RAY_AUTH_MODE, which is {mode!r}")
-    remedy = "copy what `ray get-auth-token` prints on the head node to ~/.ray/auth_token here, or to RAY_AUTH_TOKEN"
-    try:
-        # Without one, Ray would abort this process.
-        if not AuthenticationTokenLoader.instance().has_token(ignore_auth_mode=True):
-            raise UserError(f"this machine has no token for the Ray cluster at {address}; {remedy}")
-    except ray.exceptions.AuthenticationError as error:
-        raise UserError(f"no token for the Ray cluster at {address}: {error.message}") from None
-    _enable_token_auth()
-    if not _accepts(address):
-        raise UserError(f"the Ray cluster at {address} does not accept this machine's token; {remedy}")
-
-
-def _accepts(address: str) -> bool:
-    """Whether the head node accepts this process as it is. Raises RayError where no head node answers."""
-    screen, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)  # where Ray's C++ reports the failure, too
-    try:
-        InnerGcsClient.standalone(address, None, ANSWER_MS)
-    except ray.exceptions.AuthenticationError:
-        return False
-    finally:
-        os.dup2(screen, 2)
-        os.close(screen)
-        os.close(nowhere)
-    return True
-
-
 @contextmanager
 def sigterm_as_interrupt() -> Iterator[None]:
     def interrupt(_signal: int, _frame: Any) -> None:
@@ -208,24 +140,17 @@ def sigterm_as_interrupt() -> Iterator[None]:
 
 @contextmanager
 def abandoned_removed() -> Iterator[None]:
-    """Frees, during the body, what actors of this job reserved that were killed.
+    """Frees, while the body runs, what killed actors of this job had reserved.
 
-    A killed controller of Ray Train leaves its workers' placement group behind, and whoever trains next would wait for
-    ever. Ray Train's own cleaner asks the dashboard, which a cluster on one machine does not have, and costs each
-    training a process.
+    A killed controller of Ray Train leaves its workers' placement group behind, and the next training would wait for
+    it forever.
     """
     over = threading.Event()
 
     def remove() -> None:
-        job = ray.get_runtime_context().get_job_id()
         while not over.wait(ABANDONED_S):
-            for told in state._connect_and_get_accessor().get_placement_group_table():
-                group = PlacementGroupTableData.FromString(told)
-                ours = group.creator_job_id.hex() == job and not group.is_detached
-                # Those of the driver and of tasks, Tune's among them, have no such actor, and it is called dead too.
-                by_actor = not ray.ActorID(group.creator_actor_id).is_nil()
-                if ours and by_actor and group.creator_actor_dead and group.state != PlacementGroupTableData.REMOVED:
-                    remove_placement_group(PlacementGroup(ray.PlacementGroupID(group.placement_group_id)))
+            for group in abandoned_placement_groups():
+                remove_placement_group(group)
 
     thread = threading.Thread(target=remove, name="abandoned", daemon=True)
     thread.start()

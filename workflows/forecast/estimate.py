@@ -148,7 +148,7 @@ def forecast(profile: Profile, planned: Sequence[Planned], hardware: Hardware, s
 
 def update_flop(training: TrainingSettings, lengths: str) -> float:
     """Counted operations of one update, on average; `lengths` as in TextForecast."""
-    cut_into = _micro_batches(lengths, training.budget_tokens // training.micro_batches)
+    cut_into = _micro_batches(lengths, training.plan.micro_batch_tokens)
     return training_flop(training.model, *_drawn(lengths)) * training.micro_batches / cut_into
 
 

@@ -5,6 +5,7 @@ A stage: `aiayn prepare` makes it in OUT/report; Tables 2 and 3 show it and send
 
 from pydantic import TypeAdapter
 
+from pipeline.settings import PlanSettings
 from pipeline.store.artifact import Artifact, Context
 from pipeline.store.artifacts import Corpus, EncodedDataset, Vocabulary
 from pipeline.text.corpus_statistics import CorpusStatistics, measure
@@ -32,19 +33,16 @@ def report_corpus(
     vocabulary: Vocabulary,
     dataset: EncodedDataset,
     data: str,
-    budget_tokens: int,
-    micro_batches: int,
-    seed: int,
+    *plan: int,
 ) -> CorpusReport:
     """Stage: the figures of a language pair's text, `data` in a few words, and of a training's first epoch on it.
 
-    Raises UserError where a file is missing or damaged.
+    `plan` is the fields of PlanSettings, one by one. Raises UserError where a file is missing or damaged.
     """
     from workflows.reports.corpus_plot import plots
     from workflows.reports.svg import standalone  # matplotlib takes a while, and who only builds the DAG needs it not
 
-    plan = {"budget_tokens": budget_tokens, "micro_batches": micro_batches, "seed": seed}
-    statistics = measure(data, corpus, vocabulary, dataset, **plan)
+    statistics = measure(data, corpus, vocabulary, dataset, PlanSettings(*plan))
     report = CorpusReport(context.folder)
     report.write_json("corpus_report.json", TypeAdapter(CorpusStatistics).dump_python(statistics, mode="json"))
     (context.folder / "corpus_report.svg").write_text(standalone(plots(statistics)), encoding="utf-8")

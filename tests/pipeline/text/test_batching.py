@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pipeline.errors import UserError
+from pipeline.settings import PlanSettings
 from pipeline.text.batching import EpochPlan, by_length, cut, plan_epoch
 
 Lengths = NDArray[np.int32]
@@ -25,7 +26,7 @@ def corpus(n: int, seed: int = 0) -> tuple[Lengths, Lengths]:
 
 def plan_of(lengths: tuple[Lengths, Lengths], *, seed: int = 1, epoch: int = 0, micro_batches: int = 8) -> EpochPlan:
     """With a budget of 250 tokens a micro-batch."""
-    return plan_epoch(*lengths, seed=seed, epoch=epoch, budget_tokens=250 * micro_batches, micro_batches=micro_batches)
+    return plan_epoch(*lengths, PlanSettings(250 * micro_batches, micro_batches, seed), epoch)
 
 
 @settings(deadline=None, max_examples=50)
@@ -130,5 +131,5 @@ def test_little_padding_at_the_papers_batch_size(data: Path) -> None:
             words.append(np.array([len(line.split()) + 1 for line in file], np.int32))
     for micro_batches in (1, 8):
         budget_tokens = 4096 if micro_batches == 1 else 25_000
-        plan = plan_epoch(*words, seed=1, epoch=0, budget_tokens=budget_tokens, micro_batches=micro_batches)
+        plan = plan_epoch(*words, PlanSettings(budget_tokens, micro_batches, seed=1), epoch=0)
         assert plan.padding_fraction < 0.05

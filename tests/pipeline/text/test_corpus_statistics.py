@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from model.config import END_ID, UNKNOWN_ID
+from pipeline.settings import PlanSettings
 from pipeline.text import corpus_statistics
 from pipeline.text.batching import plan_epoch
 from pipeline.text.corpus_statistics import QUANTILES, CorpusStatistics, measure
@@ -18,7 +19,7 @@ from pipeline.text.vocabulary import load
 from tests.support.tiny_text import FLICKR_PAIRS, MAX_TOKENS, NOISE, PIECES, SAMPLED_PAIRS, PreparedText, prepare_text
 
 Ids = tuple[list[int], list[int]]
-BUDGET = {"budget_tokens": 3000, "micro_batches": 2}
+PLAN = PlanSettings(budget_tokens=3000, micro_batches=2, seed=3)
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,7 @@ def text(tmp_path_factory: pytest.TempPathFactory, data: Path) -> PreparedText:
 @pytest.fixture(scope="module")
 def statistics(text: PreparedText) -> CorpusStatistics:
     """Of them."""
-    return measure("two collections", *text, **BUDGET, seed=3)
+    return measure("two collections", *text, PLAN)
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +99,7 @@ def test_lengths_of_both_sides(statistics: CorpusStatistics, cleaned: dict[str, 
 def test_padding_is_that_of_the_plan(statistics: CorpusStatistics, text: PreparedText) -> None:
     """Of the plan that a training with these settings has for its first epoch, and of the batches read by it."""
     split = EncodedSplit.open(text.dataset, "train")
-    plan = plan_epoch(split.source_lengths, split.target_lengths, **BUDGET, seed=3, epoch=0)
+    plan = plan_epoch(split.source_lengths, split.target_lengths, PLAN, epoch=0)
     assert statistics.plan.padding_fraction == plan.padding_fraction
     assert statistics.plan.updates == len(plan) > 2
     batches = [side for update in range(len(plan)) for rows in plan[update] for side in split.batch(rows)]
@@ -121,12 +122,12 @@ def _planned_of(
     part: float, statistics: CorpusStatistics, text: PreparedText, monkeypatch: pytest.MonkeyPatch
 ) -> CorpusStatistics:
     monkeypatch.setattr(corpus_statistics, "PLANNED_PAIRS", math.ceil(statistics.train.pairs * part))
-    return measure("two collections", *text, budget_tokens=600, micro_batches=1, seed=3)
+    return measure("two collections", *text, PlanSettings(budget_tokens=600, micro_batches=1, seed=3))
 
 
 def test_settings_that_allow_no_plan_are_told(statistics: CorpusStatistics, text: PreparedText) -> None:
     """The text may do for a training of another size, so that all else is measured."""
-    without = measure("two collections", *text, budget_tokens=10, micro_batches=1, seed=3)
+    without = measure("two collections", *text, PlanSettings(budget_tokens=10, micro_batches=1, seed=3))
     assert without.plan.updates is None
     assert without.plan.padding_fraction is None
     assert "budget_tokens = 10" in without.plan.problem

@@ -106,7 +106,7 @@ def test_gradient_is_that_of_one_batch_of_all_pairs(dataset: EncodedDataset, tmp
     settings = with_fields(model=model, updates=1)
     train_alone(dataset, settings, tmp_path)
     split = EncodedSplit.open(dataset, "train")
-    plan = plan_epoch(split.source_lengths, split.target_lengths, seed=1, epoch=0, budget_tokens=2400, micro_batches=8)
+    plan = plan_epoch(split.source_lengths, split.target_lengths, settings.plan, epoch=0)
     torch.manual_seed(settings.seed)
     step = TrainingStep(Transformer(model), settings.optimizer, torch.float32)
     sums = step.accumulate(*split.batch(np.concatenate(plan[0])), seed=0)

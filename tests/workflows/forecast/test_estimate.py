@@ -46,8 +46,8 @@ def test_operations_of_an_update_are_those_of_a_plan() -> None:
     source, target = draw_lengths(LENGTHS["multi30k"], LENGTHS["multi30k"].pairs, np.random.default_rng(1))
     looks = (source * source + target * target + source * target).sum()
     products = WEIGHTS_A_SOURCE_TOKEN * source.sum() + WEIGHTS_A_TARGET_TOKEN * target.sum() + PRODUCTS_A_LOOK * looks
-    plan = plan_epoch(source, target, seed=1, epoch=0, budget_tokens=2000, micro_batches=2)
     training = TrainingSettings(model=SMALL, budget_tokens=2000, micro_batches=2)
+    plan = plan_epoch(source, target, training.plan, epoch=0)
     assert update_flop(training, "multi30k") == pytest.approx(3 * 2 * products / len(plan), rel=0.005)
 
 

@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from pipeline.settings import PlanSettings
 from pipeline.store.artifact import Context
 from pipeline.text.corpus_statistics import Plan, measure
 from tests.support.html_reader import (
@@ -28,9 +29,10 @@ from workflows.tables import table2
 def test_figures_and_drawings_of_real_text(data: Path, tmp_path: Path) -> None:
     """The JSON reads back as what was measured; the SVG is one for any reader of XML, with pair and data in it."""
     text = prepare_text(tmp_path, data)
+    plan = PlanSettings(budget_tokens=3000, micro_batches=2, seed=1)
     (tmp_path / "report").mkdir()
-    made = report_corpus(Context(tmp_path / "report"), *text, "two collections", 3000, 2, 1)
-    measured = measure("two collections", *text, budget_tokens=3000, micro_batches=2, seed=1)
+    made = report_corpus(Context(tmp_path / "report"), *text, "two collections", *plan)
+    measured = measure("two collections", *text, plan)
     assert CorpusReport(tmp_path / "report").load() == measured
     assert json.loads((made.folder / "corpus_report.json").read_text())["plan"]["updates"] == measured.plan.updates
     assert {path.name for path in made.folder.iterdir()} == {"corpus_report.json", "corpus_report.svg"}

@@ -1,0 +1,60 @@
+"""Joining a Ray cluster by address: does anything answer there, and does it accept this process?
+
+Ray itself would try for minutes and print a line for each attempt.
+"""
+
+import os
+import socket
+
+import ray
+
+from pipeline import ray_private
+from pipeline.errors import UserError
+
+CONNECT_S = 10
+ANSWER_MS = 2000
+"""How long a head node may take for its first answer, once Ray has waited up to 10 s for the connection."""
+REMEDY = "copy what `ray get-auth-token` prints on the head node to ~/.ray/auth_token here, or to RAY_AUTH_TOKEN"
+
+
+def accepted_address(address: str) -> str:
+    """Returns the HOST:PORT of the head node at `address`, which has accepted this process.
+
+    Addresses that begin with `ray://` are returned as they are. Raises UserError where no head node answers or it does
+    not accept this process.
+    """
+    found = address
+    try:
+        if "://" not in address:
+            found = ray_private.head_address(address)
+        host, _, port = found.removeprefix("ray://").rpartition(":")
+        if host and port.isdigit():
+            socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
+        if "://" not in address:
+            _authenticate(found)
+    except (OSError, ValueError, ray.exceptions.RayError) as error:
+        raise UserError(
+            f"no Ray cluster answers at --address {address} ({error}); check that it runs and the port is open"
+        ) from None
+    return found
+
+
+def _authenticate(address: str) -> None:
+    """Makes this process send its token if the head node demands one; by default Ray does so for `auto` alone.
+
+    Raises UserError where there is no token or a wrong one, RayError where no head node answers.
+    """
+    if not ray_private.sends_token():
+        if ray_private.accepts_driver(address, ANSWER_MS):
+            return
+        if mode := os.environ.get("RAY_AUTH_MODE"):
+            raise UserError(f"the Ray cluster at {address} demands a token; unset RAY_AUTH_MODE, which is {mode!r}")
+    try:
+        # Without one, Ray would abort this process.
+        if not ray_private.has_token():
+            raise UserError(f"this machine has no token for the Ray cluster at {address}; {REMEDY}")
+    except ray.exceptions.AuthenticationError as error:
+        raise UserError(f"no token for the Ray cluster at {address}: {error.message}") from None
+    ray_private.send_token()
+    if not ray_private.accepts_driver(address, ANSWER_MS):
+        raise UserError(f"the Ray cluster at {address} does not accept this machine's token; {REMEDY}")
