@@ -23,7 +23,7 @@ COMMANDS = {
 
 def _commands(text: str) -> list[list[str]]:
     """The command lines of the project in code blocks and in backticks, each as words from the command's name on."""
-    blocks = re.findall(r"^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     text = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
     lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()] + re.findall(
         r"`([^`\n]+)`", text
