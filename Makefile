@@ -1,43 +1,49 @@
-# make reproduce   Table 2 on generated text, from nothing but Python 3.11+, pip, make and git
+# make reproduce   Table 2 on generated text; needs only Python 3.11+, pip, make and git
 # make test        the linters and the test suite
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 BIN := .venv/bin
+INSTALL := $(BIN)/pip install --quiet --constraint constraints.txt --editable
 
-.PHONY: help reproduce test test-slow chaos lint format clean
+.PHONY: help reproduce test test-slow chaos lint format constraints clean
 
-help: ## what there is to make
+help: ## list these targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
 
-.venv/installed: pyproject.toml
+.venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --editable .
+	$(INSTALL) .
 	@touch $@
 
 .venv/installed-dev: .venv/installed
-	$(BIN)/pip install --quiet --editable '.[dev]'
+	$(INSTALL) '.[dev]'
 	@touch $@
 
-reproduce: .venv/installed ## Table 2 on generated text
+reproduce: .venv/installed ## reproduce Table 2 on generated text
 	$(BIN)/python -m workflows.reproduce_table2
 
-test: .venv/installed-dev lint ## linters and tests
+test: .venv/installed-dev lint ## run the linters and the tests
 	$(BIN)/python -m pytest
 
-test-slow: .venv/installed-dev ## the tests that take minutes
+test-slow: .venv/installed-dev ## run the tests that take minutes
 	$(BIN)/python -m pytest -m slow
 
-chaos: .venv/installed-dev ## any process killed at random, results compared; AIAYN_CHAOS_SEED, AIAYN_CHAOS_KILLS
+chaos: .venv/installed-dev ## kill processes at random and compare the results; AIAYN_CHAOS_SEED, AIAYN_CHAOS_KILLS
 	$(BIN)/python -m pytest -m slow tests/chaos -s
 
-lint: .venv/installed-dev ## ruff and mypy
+lint: .venv/installed-dev ## check formatting, lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-format: .venv/installed-dev ## ruff's formatter and fixes
+format: .venv/installed-dev ## format the code and apply automatic fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-clean: ## removes the environment and the caches, not the runs
+constraints: .venv/installed-dev ## pin constraints.txt to the versions now in .venv
+	{ sed '/^[^#]/,$$d' constraints.txt; $(BIN)/pip freeze --exclude-editable | sed 's/+.*//'; } > .venv/constraints.txt
+	mv .venv/constraints.txt constraints.txt
+	@touch .venv/installed .venv/installed-dev
+
+clean: ## remove the environment and caches, but not the runs
 	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache
