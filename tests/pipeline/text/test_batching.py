@@ -96,7 +96,7 @@ def test_overlong_pair_is_its_own_micro_batch_and_tried_first() -> None:
 
 
 def test_budget_missed_by_a_tenth_is_refused() -> None:
-    """Too few pairs for an update, or sentences that fill micro-batches badly, are refused with the option to change."""
+    """Too few pairs for an update, or sentences that fill micro-batches badly, are refused with the option named."""
     with pytest.raises(UserError, match="budget_tokens = 2000"):
         plan_of(corpus(50))
     badly = np.full(500, 140, np.int32)
