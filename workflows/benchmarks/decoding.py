@@ -27,13 +27,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
 from model.config import TransformerConfig
 from pipeline.errors import UserError
-from pipeline.settings import DecodingSettings
+from pipeline.settings import DecodingSettings, Device
 from pipeline.store.artifacts import Checkpoint
 from pipeline.text.lines import read_lines, read_pairs
 from workflows.benchmarks.decoding_contenders import (
@@ -282,7 +282,7 @@ def decode(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Compare translation with CTranslate2 and MarianMT's generate, same weights, in sentences per second."""
-    one_of("--device", device, ("auto", "cpu", "gpu"))
+    one_of("--device", device, get_args(Device))
     text = read_text(src, ref, lang, sentences)
     settings = checked(DecodingSettings, beam_size=beam_size, length_penalty=length_penalty)
     options = DecodingOptions(settings, device, threads, rounds)

@@ -24,7 +24,7 @@ from pipeline.settings import DecodingSettings
 from pipeline.text.vocabulary import load
 from workflows.benchmarks.processes import OUT_OF_MEMORY, ContenderError
 
-if TYPE_CHECKING:  # it imports torch
+if TYPE_CHECKING:  # the module imports torch
     from model.search import Hypothesis
 
 

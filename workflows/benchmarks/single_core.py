@@ -34,7 +34,7 @@ class SingleCoreCost:
     """The measurements, called one at a time in their process."""
 
     def plan(self, pairs: int) -> dict[str, Any]:
-        """Plans an epoch of pairs with WMT14's lengths: {"pairs", "seconds", "peak_memory_gb", "padding_fraction" ...}.
+        """Plans an epoch of pairs with WMT14's lengths: {"pairs", "seconds", "peak_memory_gb", ...}.
 
         The int32 lengths are in memory before the clock starts, as in a training, and count towards peak memory.
         """

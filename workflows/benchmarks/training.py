@@ -24,13 +24,13 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
 from model.config import BASE, BIG, TransformerConfig
 from pipeline.errors import UserError
-from pipeline.settings import TrainingSettings
+from pipeline.settings import Device, Precision, TrainingSettings
 from workflows.benchmarks.processes import ContenderProcess, RunningContender
 from workflows.benchmarks.rounds import find_device, is_installed, one_of, with_status_line
 from workflows.benchmarks.training_rates import IN_RAY, MARIAN, OURS, SAVING, TORCH, TrainingRates, figures, print_table
@@ -157,14 +157,22 @@ def measure(size: Size, options: TrainingOptions, show: Callable[[str], object] 
 def train(
     size: Annotated[str, typer.Option(help="small (3+3 layers, width 256), base or big (the paper's).")] = "small",
     vocabulary_size: Annotated[
-        int | None, typer.Option(min=8, help="Pieces.  [default: 8000 for small, 37000 for base and big]")
+        int | None,
+        typer.Option(
+            min=8,
+            help=f"Pieces.  [default: {SMALL.vocabulary_size} for small, {BASE.vocabulary_size} for base and big]",
+        ),
     ] = None,
     lengths: Annotated[
         str | None, typer.Option(help="multi30k or wmt14.  [default: multi30k for small, else wmt14]")
     ] = None,
     batch_tokens: Annotated[
         int | None,
-        typer.Option(min=1, help="Tokens per side of a batch.  [default: 4096; base and big on a GPU: 25000]"),
+        typer.Option(
+            min=1,
+            help=f"Tokens per side of a batch.  [default: {SIZES['base'].cpu_batch_tokens}; "
+            f"base and big on a GPU: {SIZES['base'].gpu_batch_tokens}]",
+        ),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or gpu.")] = TrainingOptions.device,
     precision: Annotated[
@@ -179,7 +187,11 @@ def train(
     rounds: Annotated[int, typer.Option(min=1, help="Timed rounds per loop.")] = TrainingOptions.rounds,
     updates: Annotated[
         int | None,
-        typer.Option(min=1, help="Updates per round.  [default: 8, 3, 1 for small, base, big; 50 on a GPU]"),
+        typer.Option(
+            min=1,
+            help=f"Updates per round.  [default: {', '.join(str(one.cpu_updates) for one in SIZES.values())} for "
+            f"{', '.join(SIZES)}; {Size.gpu_updates} on a GPU]",
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -189,8 +201,8 @@ def train(
         chosen = replace(chosen, lengths=one_of("--lengths", lengths, ("multi30k", "wmt14")))
     if vocabulary_size:
         chosen = replace(chosen, model=replace(chosen.model, vocabulary_size=vocabulary_size))
-    one_of("--device", device, ("auto", "cpu", "gpu"))
-    one_of("--precision", precision, ("auto", "float32", "bfloat16"))
+    one_of("--device", device, get_args(Device))
+    one_of("--precision", precision, get_args(Precision))
     if ray and not is_installed("ray"):
         raise UserError("--ray: Ray is not installed; drop the option, or pip install 'ray[train]'")
     options = TrainingOptions(batch_tokens, device, precision, threads, rounds, updates, peers, ray, checkpoints)
