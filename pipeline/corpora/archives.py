@@ -148,7 +148,7 @@ def report_downloads(context: Context, archives: Sequence[Archive], origin: Orig
         yield
         return
     ended = threading.Event()
-    watch = threading.Thread(target=_report_until, args=(context, archives, origin.downloads, ended), daemon=True)
+    watch = threading.Thread(target=_poll_downloads, args=(context, archives, origin.downloads, ended), daemon=True)
     watch.start()
     try:
         yield
@@ -268,7 +268,7 @@ def _keep_checksum(record: Path, sha256: str, name: str) -> None:
     temporary.replace(record)
 
 
-def _report_until(context: Context, archives: Sequence[Archive], downloads: Path, ended: threading.Event) -> None:
+def _poll_downloads(context: Context, archives: Sequence[Archive], downloads: Path, ended: threading.Event) -> None:
     seen: deque[tuple[float, int]] = deque()
     while not ended.wait(POLL_S):
         have_bytes = total_bytes = 0

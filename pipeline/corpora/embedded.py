@@ -24,19 +24,19 @@ from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, Hypotheses
 from pipeline.text.lines import read_lines, write_lines, write_pairs
 
-Target = Literal["de", "fr", "trees"]
-Split = Literal["train", "dev", "test"]
-SPLITS: tuple[Split, ...] = ("train", "dev", "test")
+EmbeddedTarget = Literal["de", "fr", "trees"]
+SplitName = Literal["train", "dev", "test"]
+SPLITS: tuple[SplitName, ...] = ("train", "dev", "test")
 DEV_PERMILLE, TEST_PERMILLE = 50, 50
 """Shares of all sentences that belong to dev and to test."""
-PAIR_BYTES: dict[Target, int] = {"de": 93, "fr": 94}
+PAIR_BYTES: dict[EmbeddedTarget, int] = {"de": 93, "fr": 94}
 """UTF-8 bytes per pair, both sides with line ends, measured on the first 10 000 pairs; not measured for trees."""
 
 
 class EmbeddedSettings(Settings):
     """The text to generate; `seed` selects the stream of derivations."""
 
-    target: Target = "de"
+    target: EmbeddedTarget = "de"
     """With "trees" the English side is split into the leaves of its tree."""
     train_pairs: int = Field(24_000, ge=1)
     dev_pairs: int = Field(300, ge=1)
@@ -90,12 +90,14 @@ def substitute(context: Context, corpus: Corpus) -> Hypotheses:
     return hypotheses
 
 
-def split_of(english: str) -> Split:
+def split_of(english: str) -> SplitName:
     """Returns the split of a sentence, which depends only on its hash."""
     return _split(_hash(english))
 
 
-def write_shard(folder: str, target: Target, seed: int, split: Split, shard: int, pairs: int) -> dict[str, int]:
+def write_shard(
+    folder: str, target: EmbeddedTarget, seed: int, split: SplitName, shard: int, pairs: int
+) -> dict[str, int]:
     """Writes one shard of a split of the corpus in `folder`; its content depends only on the arguments.
 
     Returns its "pairs", its "source_words" and its "repeated" pairs, whose sentence occurs earlier in the shard (none
@@ -109,7 +111,7 @@ def write_shard(folder: str, target: Target, seed: int, split: Split, shard: int
     return {"pairs": written, **report}
 
 
-def _derivations(seed: int, split: Split, shard: int, report: dict[str, int]) -> Iterator[Derivation]:
+def _derivations(seed: int, split: SplitName, shard: int, report: dict[str, int]) -> Iterator[Derivation]:
     """Yields the endless derivations of a shard and counts in `report`. It remembers 64 bits of each sentence."""
     seen: set[int] = set()
     for number in count((SPLITS.index(split) << 60) + (shard << 32)):
@@ -131,14 +133,14 @@ def _hash(english: str) -> int:
     return int.from_bytes(hashlib.blake2b(english.encode(), digest_size=8).digest(), "big")
 
 
-def _split(hashed: int) -> Split:
+def _split(hashed: int) -> SplitName:
     permille = hashed % 1000
     if permille < TEST_PERMILLE:
         return "test"
     return "dev" if permille < TEST_PERMILLE + DEV_PERMILLE else "train"
 
 
-def _sides(derivation: Derivation, target: Target) -> tuple[str, str]:
+def _sides(derivation: Derivation, target: EmbeddedTarget) -> tuple[str, str]:
     """Returns the source line and the target line."""
     if target == "trees":
         return " ".join(derivation.tokens), derivation.tree

@@ -31,7 +31,7 @@ from pipeline.text.lines import read_pairs
 STATMT = "https://www.statmt.org/"
 SOURCE = "en"
 TEST_SET = "newstest2014"
-Target = Literal["de", "fr"]
+Wmt14Target = Literal["de", "fr"]
 
 _BOTH: dict[str, dict[str, Any]] = {
     "europarl-v7": {
@@ -63,7 +63,7 @@ _FRENCH: dict[str, dict[str, Any]] = {
     },
 }
 """The archives for English-French alone. No sha256 is published for them."""
-TRAIN_PAIRS: dict[str, dict[Target, int]] = {
+TRAIN_PAIRS: dict[str, dict[Wmt14Target, int]] = {
     "europarl-v7": {"de": 1_920_209, "fr": 2_007_723},
     "commoncrawl": {"de": 2_399_123, "fr": 3_244_152},
     "news-commentary-v9": {"de": 201_288, "fr": 183_251},
@@ -79,7 +79,7 @@ PAIR_BYTES = 316
 3 000 of newstest2013, English and German."""
 
 
-def official_archives(target: Target) -> dict[str, Archive]:
+def official_archives(target: Wmt14Target) -> dict[str, Archive]:
     """Returns the archives of the training data from English to `target`, in reading order."""
     archives = {}
     for name, described in (_BOTH if target == "de" else _BOTH | _FRENCH).items():
@@ -102,7 +102,7 @@ class EvaluationSet(Settings):
 class Wmt14Settings(Settings):
     """The language pair, and where its archives come from."""
 
-    target: Target = "de"
+    target: Wmt14Target = "de"
     archives: dict[str, Archive] = Field(
         default_factory=lambda fields: official_archives(fields["target"]), min_length=1
     )

@@ -31,7 +31,7 @@ def test_bytes_per_pair_of_real_text(data: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["de", "fr"])
-def test_generated_text_has_the_forecast_size(target: embedded.Target, tmp_path: Path) -> None:
+def test_generated_text_has_the_forecast_size(target: embedded.EmbeddedTarget, tmp_path: Path) -> None:
     """The size of 1 500 pairs is within 2 % of the forecast; the size of trees is not forecast."""
     settings = EmbeddedSettings(target=target, train_pairs=1500, dev_pairs=1, test_pairs=1)
     forecast = embedded.amount(settings)

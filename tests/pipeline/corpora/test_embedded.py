@@ -33,7 +33,7 @@ def contents(corpus):
 
 
 def test_sizes_shards_and_progress(tmp_path):
-    """The corpus has as many pairs, in shards of the size, as requested; progress ends at the total."""
+    """The corpus has the requested number of pairs in shards of the requested size; progress ends at the total."""
     events = []
     corpus = made(tmp_path / "corpus", SMALL, emit=events.append)
     assert corpus.languages == ("en", "de")
