@@ -54,15 +54,15 @@ def learn(context: Context, corpus: Corpus, settings: VocabularySettings) -> Voc
         )
     except RuntimeError as error:
         if largest := TOO_LARGE.search(str(error)):
-            raise _wrong_size(settings.size, f"at most {largest[1]}") from None
+            raise _wrong_size(settings.size, f"allows at most {largest[1]} pieces") from None
         if smallest := TOO_SMALL.search(str(error)):
-            raise _wrong_size(settings.size, f"at least {smallest[1]}, one for each character,") from None
+            raise _wrong_size(settings.size, f"needs at least {smallest[1]} pieces, one for each character") from None
         raise
     vocabulary = Vocabulary(context.folder)
     vocabulary.path.write_bytes(model.getvalue())
     processor = load(vocabulary.path)
     if len(processor) != settings.size:
-        raise _wrong_size(settings.size, f"{len(processor)}")
+        raise _wrong_size(settings.size, f"allows {len(processor)} pieces")
     pieces = (f"{processor.id_to_piece(i)}\t{processor.get_score(i):g}" for i in range(len(processor)))
     write_lines(vocabulary.folder / "joint.vocab", pieces)
     train_pairs = sum(shard.pairs for shard in corpus.shards("train"))
@@ -120,5 +120,5 @@ def _count(context: Context, corpus: Corpus, at_most_pairs: int) -> list[tuple[s
     return [*words.items(), *((character, 1) for character in sorted(rare))]
 
 
-def _wrong_size(size: int, allowed: str) -> UserError:
-    return UserError(f"the training text allows {allowed} pieces, not {size}; set the vocabulary's size accordingly")
+def _wrong_size(size: int, bound: str) -> UserError:
+    return UserError(f"the training text {bound}, not {size}; set the vocabulary's size accordingly")
