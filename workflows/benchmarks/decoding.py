@@ -235,12 +235,12 @@ def _translate(running: RunningContender[DecodingRates], lines: Sequence[str]) -
 def _map_lines(running: RunningContender[DecodingRates], method: str, lines: Sequence[str]) -> list[Any] | None:
     """Calls `method` on all lines, dealt to the processes longest first; the results are in the order of the lines."""
     order, n = sorted(range(len(lines)), key=lambda i: -len(lines[i])), len(running.processes)
-    hands = [order[first::n] for first in range(n)]
-    dealt = [([lines[i] for i in hand], running.rates.batch_size) for hand in hands]
-    parts = running.call_each(method, dealt)
+    shares = [order[first::n] for first in range(n)]
+    arguments = [([lines[i] for i in share], running.rates.batch_size) for share in shares]
+    parts = running.call_each(method, arguments)
     if parts is None:
         return None
-    found = {i: result for hand, part in zip(hands, parts, strict=True) for i, result in zip(hand, part, strict=True)}
+    found = {i: made for share, part in zip(shares, parts, strict=True) for i, made in zip(share, part, strict=True)}
     return [found[i] for i in range(len(lines))]
 
 
