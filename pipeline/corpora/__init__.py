@@ -1,1 +1,1 @@
-"""Where text comes from: each module gives the same `Corpus`."""
+"""Sources of text: each module makes the same kind of `Corpus`."""

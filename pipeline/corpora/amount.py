@@ -1,4 +1,4 @@
-"""How much a corpus is, as far as that is known before anything of it is read."""
+"""The size of a corpus, as far as it is known before any of it is read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Amount:
-    """What each kind of corpus tells of itself by its settings alone: `amount(settings)` in its module."""
+    """The size of a corpus as its settings imply it, returned by `amount(settings)` of each corpus module."""
 
     train_pairs: int | None = None
-    """None: not known before the text is read."""
+    """Training pairs; None if the number is not known before the text is read."""
     text_bytes: float | None = None
-    """Of both sides of the training pairs as plain text, about; None as for the pairs."""
+    """Approximate size of both sides of the training pairs as plain text, or None."""
     downloads: Mapping[str, int | None] = field(default_factory=dict)
-    """Bytes of what is downloaded, by its place below the server, alike in all corpora that need it; None: not known.
-    Evaluation sets, a few MB, are not counted where their size is not in the settings."""
-    about: frozenset[str] = frozenset()
-    """Those of the downloads whose size is no more than an estimate."""
+    """Bytes of each download, or None if not known, keyed by its path on the server, which is the same for all corpora
+    that need it. Evaluation sets, a few MB, are not counted if their size is not in the settings."""
+    estimated: frozenset[str] = frozenset()
+    """Keys of the downloads whose size is only an estimate."""

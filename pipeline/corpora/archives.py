@@ -1,8 +1,8 @@
-"""Parallel text out of published tar archives: downloaded once, checked, single members streamed out.
+"""Extracts parallel text from published tar archives, which are downloaded once and checked.
 
-Archives are gigabytes, so downloads outlive the stage that asks for them: they lie in a folder that is kept, where an
-interrupted one is continued and where other stages, other commands and other hosts find them. Nothing of an archive
-but the members asked for reaches the disk.
+Archives are gigabytes, so downloads outlive the stage that needs them: they are kept in a folder where an interrupted
+download is resumed and where other stages, commands and hosts find them. Only the requested members of an archive are
+written to disk.
 """
 
 import gzip
@@ -34,26 +34,27 @@ log = logging.getLogger(__name__)
 
 BLOCK_BYTES = 1 << 20
 POLL_S = 1.0
+"""Interval between two reports on downloads."""
 RATE_S = 10.0
-"""The rate of downloads is told over so long."""
+"""Period over which the reported download rate is averaged."""
 
 Checksum = Annotated[str, StringConstraints(pattern=r"^(sha256:[0-9a-f]{64}|md5:[0-9a-f]{32})$")]
 
 
 class Archive(Settings):
-    """A published tar archive, compressed or not, and the two members that are each other's translation."""
+    """A published tar archive, compressed or not, and its two members that are translations of each other."""
 
     path: Annotated[str, StringConstraints(pattern=r"^([\w-][\w.-]*/)*[\w-][\w.-]*$")]
-    """Below the address of a server, and in the folder of downloads, e.g. "wmt13/training-parallel-europarl-v7.tgz"."""
+    """Path on a server and in the folder of downloads, e.g. "wmt13/training-parallel-europarl-v7.tgz"."""
     source: str
     target: str
     size_bytes: int | None = None
     checksum: Checksum | None = None
-    """None: not published. What is found at first is kept in a file beside it and demanded ever after."""
+    """None if none is published. The sha256 found first is then kept beside the archive and required from then on."""
 
     @property
     def name(self) -> str:
-        """Of the file."""
+        """File name."""
         return PurePosixPath(self.path).name
 
 
@@ -62,24 +63,24 @@ class Origin:
     """Where archives come from."""
 
     servers: tuple[str, ...]
-    """Addresses, the first tried first."""
+    """Server addresses, in the order in which they are tried."""
     data: Path | None
-    """Folder that has them already, flat or with the server's folders; None: download."""
+    """Folder that has the archives already, flat or with the server's folders; None to download them."""
     downloads: Path
-    """Folder where downloads are kept, and the checksums found; laid out as a server is."""
+    """Folder where downloads and found checksums are kept, laid out like a server."""
 
     def check(self, archives: Sequence[Archive]) -> None:
-        """Raises UserError where `data` lacks some of them, or the disk has no room for the downloads."""
+        """Raises UserError if `data` lacks some of the archives, or if the disk has no room for the downloads."""
         if self.data is not None:
             missing = [archive.path for archive in archives if self.on_disk(archive) is None]
             if missing:
                 raise UserError(
                     f"--data {self.data} has no {', '.join(missing)}; put the official archives there, with or "
-                    "without these folders, or leave --data out to download them"
+                    "without these folders, or drop --data to download them"
                 )
             return
-        there = {archive: _bytes_there(self.downloads / archive.path) for archive in archives}
-        missing_bytes = sum(max((archive.size_bytes or 0) - have, 0) for archive, have in there.items())
+        present_bytes = {archive: _downloaded_bytes(self.downloads / archive.path) for archive in archives}
+        missing_bytes = sum(max((archive.size_bytes or 0) - have, 0) for archive, have in present_bytes.items())
         disk = next(folder for folder in (self.downloads, *self.downloads.parents) if folder.exists())
         if missing_bytes > (free_bytes := shutil.disk_usage(disk).free):
             raise UserError(
@@ -88,18 +89,18 @@ class Origin:
             )
 
     def record(self, archive: Archive) -> Path:
-        """Where the sha256 of an archive is kept, if none is published."""
+        """Returns the file that keeps an archive's sha256 if none is published."""
         return self.downloads / f"{archive.path}.sha256"
 
     def on_disk(self, archive: Archive) -> Path | None:
-        """Where in `data` an archive lies."""
+        """Returns the path of an archive in `data`, or None if it is not there."""
         candidates = [] if self.data is None else [self.data / archive.path, self.data / archive.name]
         return next((path for path in candidates if path.is_file()), None)
 
 
 @dataclass(frozen=True)
 class Members:
-    """The two files taken out of an archive."""
+    """The two files extracted from an archive."""
 
     source: Path
     target: Path
@@ -111,13 +112,13 @@ class DamagedError(UserError):
     """An archive cannot be read to its end."""
 
 
-def take_out(archive: Archive, origin: Origin, folder: Path) -> Members:
-    """The archive's two members, in `folder` under their own names.
+def extract(archive: Archive, origin: Origin, folder: Path) -> Members:
+    """Extracts the archive's two members into `folder` under their own names.
 
-    Raises UserError where the archive cannot be had, is not the one expected or damaged, or lacks a member. A download
-    that is damaged is fetched once more.
+    A damaged download is fetched once more. Raises UserError if the archive cannot be obtained, is damaged or not the
+    expected one, or lacks a member.
     """
-    record, again = origin.record(archive), False
+    record, retried = origin.record(archive), False
     known = archive.checksum or _kept_checksum(record)
     while True:
         path = _obtain(archive, origin, known)
@@ -125,11 +126,11 @@ def take_out(archive: Archive, origin: Origin, folder: Path) -> Members:
             source, target = _stream_out(path, (archive.source, archive.target), folder, to_the_end=known is None)
             break
         except DamagedError as error:
-            if again or known or origin.data is not None:
+            if retried or known or origin.data is not None:
                 raise
-            log.warning("%s; it is downloaded again", error)
+            log.warning("%s; downloading it again", error)
             path.unlink(missing_ok=True)
-            again = True
+            retried = True
     kind, _, digest = (known or "").partition(":")
     sha256 = digest if kind == "sha256" else content_sha256(path)
     if known is None:
@@ -138,18 +139,18 @@ def take_out(archive: Archive, origin: Origin, folder: Path) -> Members:
 
 
 @contextmanager
-def downloads_told(context: Context, archives: Sequence[Archive], origin: Origin) -> Iterator[None]:
-    """While the body runs, in whichever processes, and at its end, the stage's progress: megabytes there, their rate.
+def report_downloads(context: Context, archives: Sequence[Archive], origin: Origin) -> Iterator[None]:
+    """Reports megabytes downloaded, and their rate, as the stage's progress while the body runs.
 
-    Read from the files, so those that another command downloads count too.
+    The figures come from the sizes of the files, so downloads by other processes and commands count too.
     """
     if origin.data is not None:
         yield
         return
     ended = threading.Event()
-    begun = time.monotonic(), sum(_bytes_there(origin.downloads / archive.path) for archive in archives)
+    begun = time.monotonic(), sum(_downloaded_bytes(origin.downloads / archive.path) for archive in archives)
     arguments = context, archives, origin.downloads, begun, ended
-    watch = threading.Thread(target=_tell_downloads, args=arguments, daemon=True)
+    watch = threading.Thread(target=_poll_downloads, args=arguments, daemon=True)
     watch.start()
     try:
         yield
@@ -159,7 +160,7 @@ def downloads_told(context: Context, archives: Sequence[Archive], origin: Origin
 
 
 def _obtain(archive: Archive, origin: Origin, checksum: str | None) -> Path:
-    """The archive, of the right size and checksum as far as they are known. Raises UserError."""
+    """Returns the path of the archive, its size and checksum checked as far as they are known. Raises UserError."""
     differs = "" if archive.checksum else f"; if its publisher has changed it, remove {origin.record(archive)}"
     if origin.data is not None:
         path = origin.on_disk(archive) or origin.data / archive.name
@@ -172,7 +173,7 @@ def _obtain(archive: Archive, origin: Origin, checksum: str | None) -> Path:
         while owner := lock.take():
             wait_for(lock.path, owner)
         if path.exists() and (wrong := mismatch(path, archive.size_bytes, checksum)):
-            log.warning("%s was changed since it was downloaded (%s); it is downloaded again", path, wrong)
+            log.warning("%s has changed since it was downloaded (%s); downloading it again", path, wrong)
             path.unlink()
         if not path.exists():
             fetch(
@@ -180,16 +181,16 @@ def _obtain(archive: Archive, origin: Origin, checksum: str | None) -> Path:
                 path,
                 size_bytes=archive.size_bytes,
                 checksum=checksum,
-                otherwise="check the network, name a mirror (base_url, mirrors), or pass --data DIR with the archives"
+                advice="check the network, name a mirror (base_url, mirrors), or pass --data DIR with the archives"
                 + differs,
             )
     return path
 
 
 def _stream_out(path: Path, names: tuple[str, str], folder: Path, to_the_end: bool) -> list[Path]:
-    """Copies members to `folder`, in one pass forward; `to_the_end` reads all there is, up to gzip's checksums.
+    """Copies members to `folder` in one forward pass; `to_the_end` reads the whole archive to check gzip's checksums.
 
-    Raises UserError where one is missing, or any member on the way would lie outside the folder it is unpacked in.
+    Raises UserError if one is missing, or if any member on the way would be unpacked outside the folder.
     """
     found: dict[str, Path] = {}
     try:
@@ -216,22 +217,22 @@ def _stream_out(path: Path, names: tuple[str, str], folder: Path, to_the_end: bo
 
 
 def _check_inside(member: tarfile.TarInfo, archive: Path) -> None:
-    """Refuses what tarfile's data filter refuses, which Python has from 3.11.4 on only.
+    """Refuses what tarfile's data filter refuses, which exists only since Python 3.11.4.
 
-    Files are named by us in any case: this tells a forged archive from the official one.
+    We choose the names of the extracted files ourselves; this check detects a forged archive.
     """
     for name in (member.name, *([member.linkname] if member.islnk() or member.issym() else [])):
         parts = PurePosixPath(name)
         if parts.is_absolute() or ".." in parts.parts:
             raise UserError(
-                f"{archive} is refused: its member {member.name} leads to {name}, outside the folder, or is absolute; "
+                f"{archive} is refused: its member {member.name} points to {name}, outside the folder or absolute; "
                 "it is not the official archive"
             )
 
 
 @contextmanager
 def _unzipped(path: Path) -> Iterator[IO[bytes]]:
-    """The bytes of a file, those inside where it is gzip."""
+    """Opens the bytes of a file, decompressed if it is gzip."""
     with path.open("rb") as raw:
         if raw.peek(len(GZIP_MAGIC)).startswith(GZIP_MAGIC):
             with gzip.GzipFile(fileobj=raw, mode="rb") as unzipped:
@@ -247,7 +248,7 @@ def _read_through(file: IO[bytes]) -> None:
 
 def _copy(content: IO[bytes] | None, path: Path, name: str) -> None:
     if content is None:
-        raise UserError(f"{name} is no plain file; it is not the official archive")
+        raise UserError(f"{name} is not a regular file; it is not the official archive")
     with content, path.open("wb") as file:
         shutil.copyfileobj(content, file, BLOCK_BYTES)
 
@@ -262,25 +263,25 @@ def _kept_checksum(record: Path) -> str | None:
 
 
 def _keep_checksum(record: Path, sha256: str, name: str) -> None:
-    """As `sha256sum` writes it and `sha256sum -c` reads it."""
+    """Writes the checksum in the format of `sha256sum`, for `sha256sum -c`."""
     record.parent.mkdir(parents=True, exist_ok=True)
-    aside = record.with_name(f".{record.name}.{secrets.token_hex(4)}")
-    aside.write_text(f"{sha256}  {name}\n", encoding="utf-8")
-    aside.replace(record)
+    temporary = record.with_name(f".{record.name}.{secrets.token_hex(4)}")
+    temporary.write_text(f"{sha256}  {name}\n", encoding="utf-8")
+    temporary.replace(record)
 
 
-def _tell_downloads(
+def _poll_downloads(
     context: Context, archives: Sequence[Archive], downloads: Path, begun: tuple[float, int], ended: threading.Event
 ) -> None:
-    """`begun`: when the downloads began, and the bytes there were then."""
+    """Reports until `ended`; `begun` is when the downloads began, and the bytes there were then."""
     seen, over = deque([begun]), False
     while not over:
-        over = ended.wait(POLL_S)  # what came last is told, too
+        over = ended.wait(POLL_S)  # the last bytes are reported, too
         have_bytes = total_bytes = 0
         for archive in archives:
-            there = _bytes_there(downloads / archive.path)
-            have_bytes += there
-            total_bytes += max(archive.size_bytes or 0, there)
+            downloaded_bytes = _downloaded_bytes(downloads / archive.path)
+            have_bytes += downloaded_bytes
+            total_bytes += max(archive.size_bytes or 0, downloaded_bytes)
         seen.append((time.monotonic(), have_bytes))
         while len(seen) > 2 and seen[-1][0] - seen[0][0] > RATE_S:
             seen.popleft()
@@ -289,8 +290,8 @@ def _tell_downloads(
         context.progress(have_bytes / 1e6, total_bytes / 1e6, "MB", mb_s=rate / 1e6)
 
 
-def _bytes_there(path: Path) -> int:
-    """Of a download, finished or not."""
+def _downloaded_bytes(path: Path) -> int:
+    """Returns the size of a download, finished or not."""
     for candidate in (path, path.with_name(path.name + ".part")):
         with suppress(FileNotFoundError):
             return candidate.stat().st_size

@@ -1,4 +1,4 @@
-"""Downloads over HTTP that are continued, retried and checked against size and checksum before use."""
+"""HTTP downloads that are resumed, retried, and checked against size and checksum before use."""
 
 import hashlib
 import http.client
@@ -17,26 +17,26 @@ from pipeline.store.artifact import DISK_FULL
 log = logging.getLogger(__name__)
 BLOCK_BYTES = 1 << 16
 RETRIED = (408, 416, 429)
-"""Statuses below 500 after which asking again may help."""
+"""Statuses below 500 for which a retry may help."""
 
 
 def fetch(
     urls: Sequence[str],
     path: Path,
     *,
-    otherwise: str,
+    advice: str,
     size_bytes: int | None = None,
     checksum: str | None = None,
     attempts: int = 4,
     pause_s: float = 1.0,
     timeout_s: float = 30.0,
 ) -> None:
-    """Downloads to `path`, which appears only once size and checksum, as far as given, are right.
+    """Downloads to `path`, which appears only once its size and checksum, as far as given, are right.
 
-    The first of `urls`, mirrors of each other, that has the file is used. A partial file `<path>.part`, of this call
-    or an earlier one, is continued by HTTP Range, for as long as each of `attempts` in a row brings something; the
-    pauses between them double. A file that turns out wrong is fetched once more. `checksum` is "sha256:..." or
-    "md5:...". Raises UserError, ending in the advice `otherwise`, where no URL gives the file.
+    `urls` are mirrors of each other, and the first that has the file is used. A partial file `<path>.part` of this call
+    or an earlier one is resumed by HTTP Range. A URL is given up after `attempts` consecutive attempts without new
+    bytes; the pauses between them double. A file that turns out wrong is fetched once more. `checksum` is "sha256:..."
+    or "md5:...". Raises UserError, ending in `advice`, if no URL gives the file.
     """
     part = path.with_name(path.name + ".part")
     problems = []
@@ -46,11 +46,11 @@ def fetch(
             part.replace(path)
             return
         problems.append(f"{url}: {problem}")
-    raise UserError(f"cannot download {'; '.join(problems)}; {otherwise}")
+    raise UserError(f"cannot download {'; '.join(problems)}; {advice}")
 
 
 def mismatch(path: Path, size_bytes: int | None, checksum: str | None) -> str | None:
-    """What tells a file from the one expected: its size or, read only where that is right, its checksum."""
+    """Returns how a file differs from the expected one, or None; its checksum is computed only if its size is right."""
     have_bytes = path.stat().st_size
     if size_bytes is not None and have_bytes != size_bytes:
         return f"{have_bytes} bytes instead of {size_bytes}"
@@ -63,7 +63,7 @@ def mismatch(path: Path, size_bytes: int | None, checksum: str | None) -> str | 
 
 
 class _OtherFileError(Exception):
-    """What the server has is not what was asked for."""
+    """The server has another file than the requested one."""
 
 
 def _fetch_from(
@@ -75,7 +75,7 @@ def _fetch_from(
     pause_s: float,
     timeout_s: float,
 ) -> str | None:
-    """Completes the partial file from one URL; returns what is wrong, None where nothing is."""
+    """Completes the partial file from one URL; returns what went wrong, or None."""
     if not url.startswith(("http://", "https://")):
         return "it is neither http:// nor https://"
     failures, fetched_again, problem, most_bytes = 0, False, "", _size(part)
@@ -104,18 +104,19 @@ def _fetch_from(
                 raise
             problem = str(getattr(error, "reason", error)) or type(error).__name__
         have_bytes = _size(part)
-        failures = 0 if have_bytes > most_bytes else failures + 1  # more than ever: without ranges it comes and goes
+        # A server without ranges starts over each time, so progress means more bytes than ever before.
+        failures = 0 if have_bytes > most_bytes else failures + 1
         most_bytes = max(most_bytes, have_bytes)
         if failures == attempts:
             return problem
-        log.warning("%s: %s; trying again", url, problem)
+        log.warning("%s: %s; retrying", url, problem)
         time.sleep(pause_s * 2**failures)
 
 
 def _continue(url: str, part: Path, size_bytes: int | None, timeout_s: float) -> int | None:
-    """Appends what is missing to the partial file, and at most one block more than expected.
+    """Appends the missing bytes to the partial file, and at most one block more than expected.
 
-    Returns the bytes of the whole, None where the server does not tell either: it is complete then.
+    Returns the size of the whole file, or None if nobody knows it: the file is then complete.
     """
     have_bytes = _size(part)
     if size_bytes is not None and have_bytes >= size_bytes:
@@ -124,7 +125,7 @@ def _continue(url: str, part: Path, size_bytes: int | None, timeout_s: float) ->
     try:
         with urllib.request.urlopen(request, timeout=timeout_s) as response:
             ranged = response.status == 206  # a server without ranges sends the whole file again
-            begin_bytes, total_bytes = _told(response.headers, ranged)
+            begin_bytes, total_bytes = _range_of(response.headers, ranged)
             if ranged and begin_bytes not in (None, have_bytes):
                 raise _OtherFileError(f"the part from byte {begin_bytes} instead of {have_bytes}")
             if size_bytes is not None and total_bytes not in (None, size_bytes):
@@ -132,25 +133,26 @@ def _continue(url: str, part: Path, size_bytes: int | None, timeout_s: float) ->
             expected_bytes = size_bytes if size_bytes is not None else total_bytes
             with part.open("ab" if ranged else "wb") as file:
                 while expected_bytes is None or file.tell() <= expected_bytes:
-                    if not (block := response.read1(BLOCK_BYTES)):  # no waiting for more, which silence would lose
+                    # Unlike read, read1 returns what has arrived, so a stalled link loses nothing.
+                    if not (block := response.read1(BLOCK_BYTES)):
                         break
                     file.write(block)
             return expected_bytes
     except urllib.error.HTTPError as error:
-        if error.code == 416:  # nothing is left to send: the partial file is whole, or another file's
-            if have_bytes == _told(error.headers, ranged=True)[1]:
+        if error.code == 416:  # nothing is left to send: the partial file is complete, or of another file
+            if have_bytes == _range_of(error.headers, ranged=True)[1]:
                 return have_bytes
             part.unlink(missing_ok=True)
         raise
 
 
-def _told(headers: Message, ranged: bool) -> tuple[int | None, int | None]:
-    """First byte of the answer and bytes of the whole file, as far as the server says."""
+def _range_of(headers: Message, ranged: bool) -> tuple[int | None, int | None]:
+    """Returns the first byte of the response and the size of the whole file, as far as the server says."""
     if not ranged:
         length = headers["Content-Length"]
         return 0, int(length) if length and length.isdigit() else None
-    told = re.fullmatch(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)", headers["Content-Range"] or "")
-    begin, total = told.groups() if told else (None, None)
+    content_range = re.fullmatch(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)", headers["Content-Range"] or "")
+    begin, total = content_range.groups() if content_range else (None, None)
     return int(begin) if begin else None, int(total) if total and total != "*" else None
 
 

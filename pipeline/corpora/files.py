@@ -1,4 +1,4 @@
-"""A user's own parallel text, described by a small TOML file.
+"""Reads a user's own parallel text, described by a small TOML file.
 
     source = "en"
     target = "de"
@@ -44,9 +44,9 @@ def _absolute(path: Path, info: ValidationInfo) -> Path:
 
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
-"""Becomes part of a file name."""
+"""A name that becomes part of a file name."""
 File = Annotated[Path, AfterValidator(_absolute)]
-"""Relative to the TOML file; absolute once read, as the stage may run in another working directory."""
+"""A path relative to the TOML file, made absolute when read, since the stage may run in another working directory."""
 
 
 class FilePair(Settings):
@@ -62,12 +62,12 @@ class FilePair(Settings):
         return self
 
     def sha256(self) -> list[str]:
-        """Of both files. Raises UserError where one cannot be read."""
+        """Returns the sha256 of both files. Raises UserError if one cannot be read."""
         return [content_sha256(self.source), content_sha256(self.target)]
 
 
 class FilesSettings(Settings):
-    """Which files make which split."""
+    """The files of each split."""
 
     source: Name
     target: Name
@@ -85,12 +85,12 @@ class FilesSettings(Settings):
 
     @classmethod
     def load(cls, path: Path) -> "FilesSettings":
-        """Reads a TOML file. Raises UserError where it or a file it names is missing, or it is not as described."""
+        """Reads a TOML file. Raises UserError if it or a file it names is missing, or if it is malformed."""
         try:
             described = tomllib.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise UserError(f"cannot read {path}: {error.strerror}; check the path") from None
-        except ValueError as error:  # TOML syntax or UTF-8; the message tells line and column
+        except ValueError as error:  # TOML syntax or UTF-8; the message has line and column
             raise UserError(f"{path} is not valid TOML: {error}") from None
         folder = path.absolute().parent
         try:
@@ -106,7 +106,7 @@ class FilesSettings(Settings):
         return settings
 
     def identity(self) -> dict[str, Any]:
-        """Depends on the content of the files, not on where they lie. Raises UserError where one cannot be read."""
+        """Depends on the content of the files, not on their paths. Raises UserError if one cannot be read."""
         return {
             "source": self.source,
             "target": self.target,
@@ -117,14 +117,14 @@ class FilesSettings(Settings):
 
 
 def amount(settings: FilesSettings) -> Amount:
-    """Nothing: how many lines files have is known once they are read."""
+    """Returns no figures: the files' number of lines is known only once they are read."""
     return Amount()
 
 
 def read(context: Context, settings: FilesSettings) -> Corpus:
-    """The corpus with splits train, dev and the test sets in the order given.
+    """Reads the splits train, dev and the test sets in the given order.
 
-    Raises UserError where a file is missing, empty or not UTF-8, or two sides differ in length.
+    Raises UserError if a file is missing, empty or not UTF-8, or if two sides differ in length.
     """
     splits = {"train": settings.train, "dev": (settings.dev,), **{name: (s,) for name, s in settings.test.items()}}
     files = {name: [(sides.source, sides.target) for sides in pairs] for name, pairs in splits.items()}

@@ -1,6 +1,6 @@
-"""Multi30k task 1 (raw): 29 000 image captions, English with German or French; downloaded or from a folder.
+"""Reads Multi30k task 1 (raw): 29 000 image captions, English with German or French, downloaded or from a folder.
 
-Run as the first stage of profile `multi30k`; `--data DIR` takes the files from a folder instead of the network.
+It is the first stage of profile `multi30k`; `--data DIR` takes the files from a folder instead of the network.
 """
 
 import logging
@@ -40,19 +40,19 @@ FILES = {
     "test_2017_mscoco.de.gz": (10230, "799e4854c25d601cb6cb6be29eabe5667734c61ace2f495e03e429031a0bc338"),
     "test_2017_mscoco.fr.gz": (9751, "754f3072ba9f124569ba5258b32730fc1d214bbf8e0c6dfb2b74401676220db0"),
 }
-"""Bytes and sha256 of the published files."""
+"""Size in bytes and sha256 of the published files."""
 TRAIN_PAIRS, PAIR_BYTES = 29_000, 135
-"""Of the published training files; UTF-8 text of a pair, both sides with their line ends, German or French."""
+"""Pairs in the published training files, and UTF-8 bytes per pair, both sides with line ends, German or French."""
 
 
 class Multi30kSettings(Settings):
-    """Which pair of languages, and where the files come from."""
+    """The language pair, and where its files come from."""
 
     target: Literal["de", "fr"] = "de"
     data: Path | None = None
-    """Folder with `train.en.gz` or `train.en`, `val.*`, `test_2016_flickr.*` and further `test_*`; None: download."""
+    """Folder with `train.en.gz` or `train.en`, `val.*`, `test_2016_flickr.*` and other `test_*`; None to download."""
     base_url: str = not_in_fingerprint(REPOSITORY)
-    """Where the published files lie; their hashes are checked, so a mirror changes nothing."""
+    """Address of the published files. Their hashes are checked, so a mirror changes nothing."""
 
     @field_validator("data")
     @classmethod
@@ -60,21 +60,22 @@ class Multi30kSettings(Settings):
         return data and data.expanduser().absolute()  # the stage may run in another working directory
 
     def identity(self) -> dict[str, Any]:
-        """Depends on the content of the files, not on where they lie. Raises UserError where one is missing."""
+        """Depends on the content of the files, not on their paths. Raises UserError if one is missing."""
         return {"target": self.target, "files": {name: _sha256(self, names) for name, names in _splits(self).items()}}
 
 
 def amount(settings: Multi30kSettings) -> Amount:
-    """Of the published files, which are removed once they are read."""
+    """Returns the size of the published files, which are removed once they are read."""
     languages = (SOURCE, settings.target)
     downloads = {name: size for name, (size, _) in FILES.items() if name.split(".")[1] in languages}
     return Amount(TRAIN_PAIRS, TRAIN_PAIRS * PAIR_BYTES, {} if settings.data else downloads)
 
 
 def read(context: Context, settings: Multi30kSettings) -> Corpus:
-    """The corpus with splits train, dev, test_2016_flickr, then the other test sets by name.
+    """Reads the splits train, dev, test_2016_flickr, then the other test sets by name.
 
-    Raises UserError where a file is missing, damaged or not the published one after download, or the sides differ.
+    Raises UserError if a file is missing or damaged, a download is not the published file, or the sides differ in
+    length.
     """
     splits = _splits(settings)
     names = [name for sides in splits.values() for name in sides]
@@ -93,11 +94,11 @@ def _download(names: list[str], folder: Path, base_url: str) -> None:
         size_bytes, sha256 = FILES[name]
         url = base_url.rstrip("/") + "/" + name
         advice = "check the network, or pass --data DIR with the Multi30k files"
-        fetch([url], folder / name, size_bytes=size_bytes, checksum=f"sha256:{sha256}", otherwise=advice)
+        fetch([url], folder / name, size_bytes=size_bytes, checksum=f"sha256:{sha256}", advice=advice)
 
 
 def _splits(settings: Multi30kSettings) -> dict[str, tuple[str, str]]:
-    """Names of the source and target file of each split, in order. Raises UserError where one is missing."""
+    """Returns the names of the source and target file of each split, in order. Raises UserError if one is missing."""
     present = set(FILES) if settings.data is None else _names(settings.data)
     candidates = {name.split(".")[0] for name in present if name.startswith("test_")} - {MAIN_TEST_SET}
     splits = {}
@@ -119,7 +120,7 @@ def _names(folder: Path) -> set[str]:
 
 
 def _present_name(plain: str, present: set[str]) -> str | None:
-    """The unpacked file goes before the packed one: it is the one a user edits."""
+    """Prefers the unpacked file to the packed one, since it is the one that a user edits."""
     return next((name for name in (plain, plain + ".gz") if name in present), None)
 
 
@@ -132,4 +133,4 @@ def _sha256(settings: Multi30kSettings, names: tuple[str, str]) -> list[str]:
 def _warn_of_edits(paths: list[Path]) -> None:
     for path in paths:
         if path.name in FILES and content_sha256(path) != FILES[path.name][1]:
-            log.warning("%s is not the published file (its sha256 differs); it is used as it is", path)
+            log.warning("%s is not the published file (its sha256 differs); using it as it is", path)

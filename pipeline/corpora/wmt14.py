@@ -1,14 +1,14 @@
-"""WMT14 from the official archives: the paper's 4.5 M pairs English-German and 36 M English-French (§5.1).
+"""Reads WMT14 from the official archives: the paper's 4.5 M English-German and 36 M English-French pairs (§5.1).
 
-The first stage of profile `wmt14`. `--data DIR` names a folder that has the archives; otherwise they are downloaded
-from `base_url`, then from `mirrors`, to `downloads/` in the store, where an interrupted download is continued and
-both language pairs find what they share. The folder may be removed once the text is read.
+It is the first stage of profile `wmt14`. `--data DIR` names a folder that has the archives; otherwise they are
+downloaded from `base_url`, then from `mirrors`, to `downloads/` in the store, where an interrupted download is resumed
+and where both language pairs find the archives they share. The folder may be removed once the text is read.
 
-Traps, and where they are kept out:
+Pitfalls that are avoided here:
 - The test set is newstest2014 in full, 3003 sentences: sacreBLEU's `wmt14/full`. Its `wmt14` is a subset.
-- English is not the same in the sets of both pairs, so newstest2014 is always taken for its pair.
-- The text stays raw: no lower-casing, and no splitting of German compounds, which belongs to the paper's scorer.
-- Duplicates are kept, as in the paper; blank lines too, until `pipeline.text.cleaning` has both sides before it.
+- The English sides of newstest2014 differ between the two pairs, so each pair takes its own.
+- The text stays raw: it is not lower-cased, and German compounds are split only by the paper's scorer.
+- Duplicates are kept, as in the paper; blank lines too, until `pipeline.text.cleaning` sees both sides.
 """
 
 import shutil
@@ -20,7 +20,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from pipeline.corpora.amount import Amount
-from pipeline.corpora.archives import Archive, Checksum, Origin, downloads_told, take_out
+from pipeline.corpora.archives import Archive, Checksum, Origin, extract, report_downloads
 from pipeline.errors import UserError
 from pipeline.settings import Settings, not_in_fingerprint
 from pipeline.store.artifact import Context
@@ -31,7 +31,7 @@ from pipeline.text.lines import read_pairs
 STATMT = "https://www.statmt.org/"
 SOURCE = "en"
 TEST_SET = "newstest2014"
-Target = Literal["de", "fr"]
+Wmt14Target = Literal["de", "fr"]
 
 _BOTH: dict[str, dict[str, Any]] = {
     "europarl-v7": {
@@ -62,25 +62,25 @@ _FRENCH: dict[str, dict[str, Any]] = {
         "suffix": ".gz",
     },
 }
-"""For two archives no sha256 is published."""
-TRAIN_PAIRS: dict[str, dict[Target, int]] = {
+"""The archives for English-French alone. No sha256 is published for them."""
+TRAIN_PAIRS: dict[str, dict[Wmt14Target, int]] = {
     "europarl-v7": {"de": 1_920_209, "fr": 2_007_723},
     "commoncrawl": {"de": 2_399_123, "fr": 3_244_152},
     "news-commentary-v9": {"de": 201_288, "fr": 183_251},
     "un": {"fr": 12_886_831},
     "giga-fren": {"fr": 22_520_376},
 }
-"""Lines of the official archives' members, as public preparations of WMT14 count them: together 4.5 M and 40.8 M (the
-paper has 36 M English-French). For forecasts alone; what is read is counted anew."""
-ABOUT_BYTES = {"wmt13/training-parallel-un.tgz": int(2.3 * 2**30)}
-"""Where no exact size is published: WMT14's page prints 2.3 GB, in powers of 1024 as for the other archives."""
+"""Lines in the members of the official archives, as public preparations of WMT14 count them: 4.5 M and 40.8 M in total
+(the paper has 36 M English-French). Only forecasts use them; the lines that are read are counted."""
+ESTIMATED_BYTES = {"wmt13/training-parallel-un.tgz": int(2.3 * 2**30)}
+"""Sizes of archives without a published exact size: WMT14's page prints 2.3 GB, in powers of 1024 like its others."""
 PAIR_BYTES = 316
-"""UTF-8 text of a pair, both sides with their line ends, about: 7.26 MB in the opening 20 000 pairs of Europarl v7 and
-newstest2013's 3 000, English and German."""
+"""Approximate UTF-8 bytes per pair, both sides with line ends: 7.26 MB in the first 20 000 pairs of Europarl v7 and the
+3 000 of newstest2013, English and German."""
 
 
-def official_archives(target: Target) -> dict[str, Archive]:
-    """The training data of English to `target`, in the order in which it is read."""
+def official_archives(target: Wmt14Target) -> dict[str, Archive]:
+    """Returns the archives of the training data from English to `target`, in reading order."""
     archives = {}
     for name, described in (_BOTH if target == "de" else _BOTH | _FRENCH).items():
         fields = dict(described)
@@ -90,34 +90,34 @@ def official_archives(target: Target) -> dict[str, Archive]:
 
 
 class EvaluationSet(Settings):
-    """A set that sacreBLEU defines."""
+    """An evaluation set that sacreBLEU defines."""
 
     name: str
-    """sacreBLEU's."""
+    """sacreBLEU's name of the set."""
     pairs: int
     checksum: Checksum | None = None
-    """Of its archive; None: sacreBLEU's md5."""
+    """Checksum of its archive; None for sacreBLEU's md5."""
 
 
 class Wmt14Settings(Settings):
-    """Which language pair, and where the archives come from."""
+    """The language pair, and where its archives come from."""
 
-    target: Target = "de"
+    target: Wmt14Target = "de"
     archives: dict[str, Archive] = Field(
         default_factory=lambda fields: official_archives(fields["target"]), min_length=1
     )
-    """The training data. An archive is known by its checksum, so where it lies has no part in the stage's identity."""
+    """The training data. A checksum identifies an archive, so its location has no part in the stage's identity."""
     dev: EvaluationSet = EvaluationSet(name="wmt13", pairs=3000)
     test: EvaluationSet = EvaluationSet(name="wmt14/full", pairs=3003)
     data: Path | None = not_in_fingerprint(None)
-    """Folder with the archives, under their own names or those and the server's folders; None: download."""
+    """Folder with the archives, either flat or with the server's folders; None to download them."""
     base_url: str = not_in_fingerprint(STATMT)
-    """Server of all archives."""
+    """Server that has all archives."""
     mirrors: tuple[str, ...] = not_in_fingerprint(())
-    """Servers with the same folders, tried one after the other where `base_url` fails."""
+    """Servers with the same folders, tried in order if `base_url` fails."""
     downloads: Path | None = not_in_fingerprint(None)
-    """Folder where downloads are kept, 2 GB for EN-DE, 5 GB more for EN-FR. None: `downloads` in the store, the disk
-    that was chosen for large things, which every node of a cluster sees."""
+    """Folder where downloads are kept, 2 GB for EN-DE and 5 GB more for EN-FR; None for `downloads` in the store, which
+    is on the disk chosen for large files and visible to every node of a cluster."""
 
     @field_validator("data", "downloads")
     @classmethod
@@ -126,7 +126,7 @@ class Wmt14Settings(Settings):
 
 
 def amount(settings: Wmt14Settings) -> Amount:
-    """Pairs and text where all archives are official ones; the sizes of those that would be downloaded."""
+    """Returns pairs and text size, if all archives are official, and the sizes of the downloads."""
     official = official_archives(settings.target)
     known = all(name in official and archive.path == official[name].path for name, archive in settings.archives.items())
     pairs = sum(TRAIN_PAIRS[name][settings.target] for name in settings.archives) if known else None
@@ -134,27 +134,28 @@ def amount(settings: Wmt14Settings) -> Amount:
     return Amount(
         pairs,
         pairs and pairs * PAIR_BYTES,
-        {archive.path: archive.size_bytes or ABOUT_BYTES.get(archive.path) for archive in archives},
+        {archive.path: archive.size_bytes or ESTIMATED_BYTES.get(archive.path) for archive in archives},
         frozenset(archive.path for archive in archives if archive.size_bytes is None),
     )
 
 
 @dataclass(frozen=True)
 class Part:
-    """What becomes of one archive."""
+    """An archive and the split it becomes part of."""
 
     split: str
     archive: Archive
     evaluation: EvaluationSet | None = None
     collection: str = ""
-    """Name of the archive in the settings; evaluation sets have none."""
+    """Name of the archive in the settings; empty for evaluation sets."""
 
 
 def read(context: Context, settings: Wmt14Settings) -> Corpus:
-    """The corpus with splits train (archive after archive), dev and newstest2014; one call of `context.map` an archive.
+    """Reads the splits train (archive after archive), dev and newstest2014, one call of `context.map` per archive.
 
-    The report: {"read": pairs of each split, "archives": {path: {"split", "pairs", "bytes", "sha256"}}}. Raises
-    UserError, naming archive and member, where one cannot be had, is not the published one or its sides differ.
+    The report is {"read": pairs of each split, "archives": {path: {"split", "pairs", "bytes", "sha256"}}}. Raises
+    UserError, naming archive and member, if one cannot be obtained, is not the published one, or has sides of different
+    length.
     """
     languages, parts_folder = (SOURCE, settings.target), context.folder / "parts"
     origin = Origin(
@@ -166,34 +167,34 @@ def read(context: Context, settings: Wmt14Settings) -> Corpus:
     archives = [part.archive for part in parts]
     origin.check(archives)
     calls = [(part, languages, origin, str(parts_folder / f"{i:02d}")) for i, part in enumerate(parts)]
-    with downloads_told(context, archives, origin):
+    with report_downloads(context, archives, origin):
         reports = list(context.map(read_part, calls))
     corpus = Corpus(context.folder)
     splits: dict[str, list[int]] = {"train": [], "dev": [], TEST_SET: []}
     collections: list[str] = []
-    told = {}
+    described = {}
     for (part, _, _, folder), report in zip(calls, reports, strict=True):
         sizes = report.pop("shards")
         move_shards(Corpus(Path(folder)), corpus, part.split, languages, sizes, splits[part.split])
         if part.split == "train":
             collections += [part.collection] * len(sizes)
-        told[part.archive.path] = {"split": part.split, "pairs": sum(sizes), **report}
+        described[part.archive.path] = {"split": part.split, "pairs": sum(sizes), **report}
     shutil.rmtree(parts_folder)
     read_pairs_of = {split: sum(sizes) for split, sizes in splits.items()}
-    corpus.describe(languages, splits, {"read": read_pairs_of, "archives": told}, collections)
+    corpus.describe(languages, splits, {"read": read_pairs_of, "archives": described}, collections)
     return corpus
 
 
 def read_part(part: Part, languages: tuple[str, str], origin: Origin, folder: str) -> dict[str, Any]:
     """Reads an archive into the shards of a split of the corpus in `folder`.
 
-    Returns {"shards": pairs of each, "bytes": of the archive, "sha256": its own}.
+    Returns {"shards": pairs in each, "bytes": size of the archive, "sha256": hash of the archive}.
     """
     archive, corpus = part.archive, Corpus(Path(folder))
-    shutil.rmtree(corpus.folder, ignore_errors=True)  # of an attempt that was killed
+    shutil.rmtree(corpus.folder, ignore_errors=True)  # left by an attempt that was killed
     corpus.folder.mkdir(parents=True)
     with tempfile.TemporaryDirectory(dir=corpus.folder, prefix=".members") as members_folder:
-        members = take_out(archive, origin, Path(members_folder))
+        members = extract(archive, origin, Path(members_folder))
         files = members.source, members.target
         if part.evaluation:
             from pipeline.corpora.evaluation_sets import as_text
@@ -201,7 +202,7 @@ def read_part(part: Part, languages: tuple[str, str], origin: Origin, folder: st
             files = as_text(part.evaluation.name, "-".join(languages), *files)
         try:
             shards = write_shards(corpus, part.split, languages, read_pairs(*files), SHARD_PAIRS)
-        except UserError as error:  # its files will be gone
+        except UserError as error:  # the files it names will be gone
             raise UserError(str(error).replace(f"{members_folder}/", f"{archive.name}, member ")) from None
     pairs, expected = sum(shards), part.evaluation.pairs if part.evaluation else None
     if not pairs or expected not in (None, pairs):
@@ -214,8 +215,8 @@ def read_part(part: Part, languages: tuple[str, str], origin: Origin, folder: st
 
 
 def _parts(settings: Wmt14Settings) -> list[Part]:
-    """Evaluation sets first: they are small, and what is wrong with the network shows at once."""
-    from pipeline.corpora.evaluation_sets import archive_of  # sacreBLEU takes a while, and profiles need it not
+    """Lists evaluation sets first: they are small, so network problems show at once."""
+    from pipeline.corpora.evaluation_sets import archive_of  # sacreBLEU imports slowly, and profiles do not need it
 
     parts = []
     for split, evaluation in (("dev", settings.dev), (TEST_SET, settings.test)):

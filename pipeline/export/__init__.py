@@ -1,1 +1,1 @@
-"""Trained models for other software: CTranslate2 and MLflow."""
+"""Exports trained models to other software: CTranslate2 and MLflow."""

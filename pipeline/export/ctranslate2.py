@@ -1,4 +1,4 @@
-"""A checkpoint as a model of CTranslate2, which translates without torch: pip install 'aiayn[ctranslate2]'.
+"""Exports a checkpoint to CTranslate2, which translates without torch: pip install 'aiayn[ctranslate2]'.
 
     export_ctranslate2(checkpoint_folder, folder)
 
@@ -6,20 +6,20 @@
     found = model.translate_batch([pieces.encode("Two dogs run .", out_type=str)], beam_size=4)
     pieces.decode(found[0].hypotheses[0])
 
-The weights stay float32; `Translator(folder, compute_type="int8")` rounds them as it loads them. Log-probabilities are
-those of `model.transformer`; the search is CTranslate2's own. Among its defaults
+The weights stay float32; `Translator(folder, compute_type="int8")` rounds them while loading. Log-probabilities are
+those of `model.transformer`; the search is CTranslate2's own. Its defaults differ from ours:
 
-- `length_penalty=1` divides by |y|^α, not by ((5 + |y|) / 6)^α; only 0, no penalty, means the same in both;
-- `disable_unk=False` and no `suppress_sequences` let it produce <unk>, <pad> and <s>, which `model.search` never does;
-  forbidding them raises the probabilities of the rest a little;
-- `min_decoding_length=1` allows no empty output; `max_decoding_length=256` cuts off a longer one, where ours ends at
-  the latest 50 tokens beyond the source and counts the end;
-- `max_input_length=1024`, the end counted, cuts off a longer source, which `Translator` translates in parts.
+- `length_penalty=1` divides by |y|^α, not by ((5 + |y|) / 6)^α; only 0, no penalty, means the same in both.
+- `disable_unk=False` and no `suppress_sequences` allow <unk>, <pad> and <s>, which `model.search` never produces.
+  Forbidding them raises the probabilities of the other tokens a little.
+- `min_decoding_length=1` forbids an empty output. `max_decoding_length=256` cuts off longer ones, while ours may have
+  up to 50 tokens more than the source, including the end mark.
+- `max_input_length=1024`, including the end mark, cuts off a longer source, which our `Translator` translates in parts.
   A model whose learned positions end earlier raises RuntimeError unless both lengths are set to `max_positions`.
 
 With SAME_SEARCH a trained model (Multi30k, 3 layers, d_model 192, float32) gave our output for each of the 1000
-sentences of test_2016_flickr, greedy and with beam 4, its log-probability at most 0.015 nats higher; and so it did with
-`length_penalty=0` alone.
+sentences of test_2016_flickr, both greedily and with beam 4, with log-probabilities at most 0.015 nats higher; with
+`length_penalty=0` alone it did the same.
 """
 
 from pathlib import Path
@@ -43,17 +43,17 @@ SAME_SEARCH = MappingProxyType(
         "min_decoding_length": 0,
     }
 )
-"""Options of `Translator.translate_batch` under which it finds what `model.search` finds without length penalty."""
+"""Options that make `Translator.translate_batch` find what `model.search` finds without a length penalty."""
 SINUSOID_POSITIONS = 2 * LONGEST_TOKENS
-"""CTranslate2 reads positions from a table: room for its longest source, and for an output twice as long."""
+"""Rows of CTranslate2's position table: enough for its longest source and an output twice as long."""
 
 
 def export_ctranslate2(checkpoint_folder: Path, out: Path) -> None:
-    """Writes `model.bin`, `config.json`, `shared_vocabulary.json` and `joint.model` into `out`, new or empty.
+    """Writes `model.bin`, `config.json`, `shared_vocabulary.json` and `joint.model` into `out`, a new or empty folder.
 
-    Who translates passes pieces alone: CTranslate2 adds END_ID to a source and begins a target with BEGIN_ID.
-    Raises UserError where CTranslate2 is not installed or cannot express the model, where the checkpoint is no good,
-    and where `out` holds something.
+    Callers of the exported model pass pieces only: CTranslate2 adds END_ID to a source and starts a target with
+    BEGIN_ID. Raises UserError if CTranslate2 is not installed or cannot express the model, if the checkpoint is
+    unusable, or if `out` is not empty.
     """
     try:
         from ctranslate2.specs import TransformerSpec
@@ -64,8 +64,8 @@ def export_ctranslate2(checkpoint_folder: Path, out: Path) -> None:
     config = model.config
     if config.d_k != config.d_v:
         raise UserError(
-            f"{checkpoint_folder}: CTranslate2 has one size for keys and values, and this model has d_k {config.d_k} "
-            f"and d_v {config.d_v}; translate it with `aiayn translate`"
+            f"{checkpoint_folder}: CTranslate2 needs keys and values of the same size, and this model has d_k "
+            f"{config.d_k} and d_v {config.d_v}; translate with `aiayn translate` instead"
         )
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} exists already; remove it or choose another folder")
@@ -84,13 +84,13 @@ def export_ctranslate2(checkpoint_folder: Path, out: Path) -> None:
     spec.config.layer_norm_epsilon = model.decoder[0].feed_forward_norm.eps
     spec.register_file(str(checkpoint_folder / "joint.model"))
     spec.validate()
-    spec.optimize()  # a matrix that stands in several places is written once
+    spec.optimize()  # writes a matrix that is used in several places only once
     out.mkdir(parents=True, exist_ok=True)
     spec.save(str(out))
 
 
 def _set_weights(spec: Any, model: Transformer) -> None:
-    """All weights of a TransformerSpec; that embeddings are scaled by √d_model is its default."""
+    """Sets all weights of a TransformerSpec, which scales embeddings by √d_model by default."""
     weights, config = model.state_dict(), model.config
     learned_LD = weights.get("positions.weight")
     for side in (spec.encoder, spec.decoder):
@@ -109,7 +109,7 @@ def _set_weights(spec: Any, model: Transformer) -> None:
 
 
 def _set_attention(spec: Any, weights: dict[str, Tensor], name: str) -> None:
-    """Queries, keys and values are one matrix in self-attention; queries stand alone in attention over the memory."""
+    """Sets an attention layer: self-attention has one matrix for q, k and v, cross-attention a separate one for q."""
     queries, keys_values = weights[f"{name}.w_q.weight"], weights[f"{name}.w_kv.weight"]
     if len(spec.linear) == 2:
         spec.linear[0].weight = torch.cat((queries, keys_values))

@@ -1,4 +1,4 @@
-"""A trained model in MLflow's format: `mlflow models serve` answers requests with its translations.
+"""Saves a trained model in MLflow's format, so that `mlflow models serve` answers requests with its translations.
 
     export MLFLOW_TRACKING_URI=sqlite:///$PWD/runs/mlflow.db
     mlflow models serve -m models:/m-... --env-manager local --port 5001
@@ -6,8 +6,8 @@
         -d '{"inputs": ["Two dogs run ."], "params": {"beam_size": 8}}'
     {"predictions": ["Zwei Hunde rennen ."]}
 
-What is kept is the checkpoint as it is, the code of `model/` and `pipeline/`, and the name of this module, whose
-`_load_pyfunc` MLflow calls. So nothing is pickled, and it works where the project is not installed.
+The saved model holds the checkpoint as it is, the code of `model/` and `pipeline/`, and the name of this module, whose
+`_load_pyfunc` MLflow calls. Nothing is pickled, and the project need not be installed where the model is served.
 """
 
 from importlib.metadata import version
@@ -23,21 +23,21 @@ from pipeline.store.artifacts import Checkpoint
 
 EXAMPLE = ["Two dogs run ."]
 LIBRARIES = ("numpy", "pyarrow", "pydantic", "safetensors", "sentencepiece", "torch")
-"""What translating needs besides MLflow itself."""
+"""Packages that translation needs besides MLflow."""
 
 
 class ServedTranslator:
-    """What MLflow calls: `predict`, from several threads at once."""
+    """The model object that MLflow calls; `predict` may run in several threads at once."""
 
     def __init__(self, checkpoint_folder: Path) -> None:
         device = "cuda" if torch.cuda.is_available() else "cpu"
         self._translator = Translator(checkpoint_folder, DecodingSettings(), device)
 
     def predict(self, sentences: Any, params: dict[str, Any] | None = None) -> list[str]:
-        """A translation of each row of the data frame's first column; `params` are fields of DecodingSettings.
+        """Translates each row of the data frame's first column; `params` are fields of DecodingSettings.
 
-        Raises MlflowException, which the server answers with status 400, where one of them is out of range or a row
-        holds no text.
+        Raises MlflowException, which the server answers with status 400, if a parameter is out of range or a row is
+        not text.
         """
         from mlflow.exceptions import MlflowException
 
@@ -53,12 +53,12 @@ class ServedTranslator:
 
 
 def _load_pyfunc(data_path: str) -> ServedTranslator:
-    """MLflow's way in."""
+    """Loads the model; MLflow calls this function by its name."""
     return ServedTranslator(Path(data_path))
 
 
 def save(folder: Path, checkpoint: Checkpoint, description: Any) -> None:
-    """Writes a checkpoint as an MLflow model into a new folder; `description` is its `mlflow.models.Model`."""
+    """Writes a checkpoint as an MLflow model into a new folder; `description` is an `mlflow.models.Model`."""
     from mlflow import pyfunc
     from mlflow.models import ModelSignature
     from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema

@@ -1,4 +1,4 @@
-"""Parallel text copied into a corpus: aligned shards of bounded size, checked line by line, streamed."""
+"""Copies parallel text into a corpus: aligned shards of bounded size, streamed and checked line by line."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -12,7 +12,7 @@ from pipeline.store.artifacts import Corpus
 from pipeline.text.lines import read_pairs, write_pairs
 
 SHARD_PAIRS = 100_000
-"""Pairs a shard: what later stages hold in memory at once."""
+"""Pairs per shard, the unit that later stages hold in memory at once."""
 
 
 def write_corpus(
@@ -20,9 +20,9 @@ def write_corpus(
 ) -> Corpus:
     """Copies the (source, target) files of each split, one after the other, into a corpus.
 
-    One call of `context.map` a pair of files. A training shard is from one of them, and the end of the source file's
-    path, as much of it as tells it from the others, is its collection. Blank lines are kept. Raises UserError where two
-    sides differ in length, a line is not UTF-8 or a split is empty.
+    `context.map` makes one call per pair of files. A training shard comes from one source file and takes its collection
+    name from it: the shortest end of the path that tells the file from the others. Blank lines are kept. Raises
+    UserError if two sides differ in length, a line is not UTF-8 or a split is empty.
     """
     corpus, parts_folder = Corpus(context.folder), context.folder / "parts"
     splits: dict[str, list[int]] = {split: [] for split in files}
@@ -49,15 +49,15 @@ def write_corpus(
 
 
 def read_files(part: Corpus, split: str, languages: tuple[str, str], source: Path, target: Path) -> list[int]:
-    """Copies two aligned files into shards of a split of `part`; returns the pairs of each."""
-    rmtree(part.folder, ignore_errors=True)  # of an attempt that was killed
+    """Copies two aligned files into shards of a split of `part`; returns the number of pairs in each shard."""
+    rmtree(part.folder, ignore_errors=True)  # left by an attempt that was killed
     return write_shards(part, split, languages, read_pairs(source, target), SHARD_PAIRS)
 
 
 def write_shards(
     corpus: Corpus, split: str, languages: tuple[str, str], pairs: Iterable[tuple[str, str]], shard_pairs: int
 ) -> list[int]:
-    """Writes a split in shards of at most `shard_pairs`; returns the pairs of each, none where there are no pairs."""
+    """Writes a split in shards of at most `shard_pairs`; returns the number of pairs in each shard."""
     sizes: list[int] = []
     (corpus.folder / split).mkdir(parents=True, exist_ok=True)
     for block in _blocks(iter(pairs), shard_pairs):
@@ -67,18 +67,21 @@ def write_shards(
 
 
 def move_shards(
-    of: Corpus, to: Corpus, split: str, languages: tuple[str, str], sizes: Sequence[int], into: list[int]
+    part: Corpus, corpus: Corpus, split: str, languages: tuple[str, str], sizes: Sequence[int], present: list[int]
 ) -> None:
-    """Moves a split's shards, of `sizes` pairs, behind those of another corpus, of the sizes `into`, which grow."""
-    (to.folder / split).mkdir(parents=True, exist_ok=True)
+    """Appends the shards of a split of `part`, of `sizes` pairs, to the split in `corpus`.
+
+    `present` lists the sizes of the shards that `corpus` has; the new ones are added to it.
+    """
+    (corpus.folder / split).mkdir(parents=True, exist_ok=True)
     for number in range(len(sizes)):
         for language in languages:
-            of.shard_path(split, number, language).rename(to.shard_path(split, len(into) + number, language))
-    into += sizes
+            part.shard_path(split, number, language).rename(corpus.shard_path(split, len(present) + number, language))
+    present += sizes
 
 
 def content_sha256(path: Path) -> str:
-    """sha256 of a file, computed once for as long as its size and time of change stay. Raises UserError."""
+    """Returns a file's sha256, cached while its size and modification time stay the same. Raises UserError."""
     try:
         status = path.stat()
         return _sha256_at(path, status.st_size, status.st_mtime_ns)
@@ -88,24 +91,24 @@ def content_sha256(path: Path) -> str:
 
 @lru_cache(maxsize=4096)
 def _sha256_at(path: Path, size_bytes: int, changed_ns: int) -> str:
-    """The arguments after the first only tell one state of the file from another."""
+    """Hashes the file; the other arguments only key the cache."""
     return file_sha256(path)
 
 
 def _names(paths: Iterable[Path]) -> dict[Path, str]:
-    """The end of each path, as much of it as tells it from the others."""
+    """Returns, for each path, its shortest end that tells it from the others."""
     parts = {path: path.absolute().parts for path in paths}
     names = {}
     for path, own in parts.items():
-        alike, length = set(parts.values()), 0
-        while len(alike) > 1 or not length:
+        candidates, length = set(parts.values()), 0
+        while len(candidates) > 1 or not length:
             length += 1
-            alike = {other for other in alike if other[-length:] == own[-length:]}
+            candidates = {other for other in candidates if other[-length:] == own[-length:]}
         names[path] = "/".join(own[-length:])
     return names
 
 
 def _blocks(pairs: Iterator[tuple[str, str]], size: int) -> Iterator[Iterator[tuple[str, str]]]:
-    """Consecutive runs of at most `size` pairs, none empty; each must be used up before the next is asked for."""
+    """Yields consecutive, non-empty runs of at most `size` pairs; each must be consumed before the next."""
     for first in pairs:
         yield chain([first], islice(pairs, size - 1))

@@ -1,8 +1,8 @@
-"""The plan of an epoch: which pairs make which update, in which order (paper §5.1).
+"""Plans an epoch: which pairs make up which update, and in which order (paper §5.1).
 
-A pure function of the lengths, the seed, the epoch and the budget: the number of workers has no part in it. An update
-is a fixed number of micro-batches; a worker computes whole micro-batches, dealt out in turn. Pairs of like length
-share a micro-batch, so that little of what is computed is padding.
+The plan is a pure function of the lengths, the seed, the epoch and the budget, whatever the number of workers. An
+update is a fixed number of micro-batches; a worker computes whole micro-batches, dealt out in turn. Pairs of similar
+length share a micro-batch, so that little of the computation is padding.
 
     plan = plan_epoch(source_lengths, target_lengths, TrainingSettings().plan, epoch=0)
     for update in range(len(plan)):
@@ -20,33 +20,36 @@ from pipeline.settings import PlanSettings
 
 Integers = NDArray[Any]
 BUDGET_TOLERANCE = 0.1
+"""Largest relative difference between the budget and the mean size of an update."""
 BAND_RUNS = 4
+"""Least number of full micro-batches that a band of target lengths holds."""
 
 
 @dataclass(frozen=True)
 class EpochPlan:
-    """An epoch's updates: `plan[update]` gives the row numbers of each of its micro-batches."""
+    """The updates of an epoch: `plan[update]` lists the row numbers of each of its micro-batches."""
 
     rows: Integers
     """All rows, micro-batch after micro-batch."""
     bounds: Integers
-    """Where each micro-batch begins in `rows`, and the end."""
+    """Start of each micro-batch in `rows`, followed by the end of the last."""
     dealt: Integers
     """The micro-batches in the order of the updates."""
     micro_batches: int
-    """Of one update; the last update may have fewer."""
+    """Micro-batches per update; the last update may have fewer."""
     source_tokens: Integers
-    """Of each update, padding not counted."""
+    """Source tokens of each update, without padding."""
     target_tokens: Integers
+    """Target tokens of each update, without padding."""
     padded_tokens: Integers
-    """Of each micro-batch in the order of `bounds`: (source, target) columns, padding counted."""
+    """Columns (source, target): tokens of each micro-batch including padding, in the order of `bounds`."""
 
     def __len__(self) -> int:
-        """Updates."""
+        """Returns the number of updates."""
         return -(-len(self.dealt) // self.micro_batches)
 
     def __getitem__(self, update: int) -> list[Integers]:
-        """Rows of each micro-batch of update `update` of the epoch, from 0. Raises IndexError past the end."""
+        """Returns the rows of each micro-batch of an update, counted from 0. Raises IndexError past the end."""
         if not 0 <= update < len(self):
             raise IndexError(f"update {update} of a plan of {len(self)}")
         first = update * self.micro_batches
@@ -57,22 +60,22 @@ class EpochPlan:
 
     @property
     def padding_fraction(self) -> float:
-        """Padding over all tokens computed, source and target together."""
+        """Share of padding among all tokens computed, source and target together."""
         return 1 - float(self.source_tokens.sum() + self.target_tokens.sum()) / float(self.padded_tokens.sum())
 
     @property
     def largest(self) -> list[Integers]:
-        """Rows of the micro-batches that need most memory: most padded tokens on the source and on the target side."""
+        """Rows of the micro-batches that need the most memory: those with most padded tokens on either side."""
         return [self._micro_batch(number) for number in dict.fromkeys(self.padded_tokens.argmax(axis=0).tolist())]
 
 
 def plan_epoch(source_lengths: Integers, target_lengths: Integers, settings: PlanSettings, epoch: int) -> EpochPlan:
-    """Each pair once: permuted, sorted by length, cut into micro-batches, and these shuffled and dealt to updates.
+    """Plans each pair once: permutes, sorts by length, cuts into micro-batches, and deals these shuffled to updates.
 
-    Lengths are tokens, end marks counted, one entry a pair. `settings.budget_tokens` bounds the source tokens and the
-    target tokens of an update; a micro-batch holds at most its share on either side, unless one pair alone is longer.
-    The number of updates is the same in each epoch. Raises UserError where there is no pair, or where the fuller side
-    of an update misses the budget by more than 10 % on average (the last update, which may be short, not counted).
+    Lengths are in tokens, including end marks, with one entry per pair. `settings.budget_tokens` bounds the source
+    tokens and the target tokens of an update; a micro-batch holds at most its share on either side, unless a single
+    pair is longer. Every epoch has the same number of updates. Raises UserError if there is no pair, or if the fuller
+    side of an update misses the budget by more than 10 % on average (not counting the last update, which may be short).
     """
     if not len(source_lengths):
         raise UserError("the training split is empty: there is nothing to train on; check the cleaning's report")
@@ -96,12 +99,12 @@ def plan_epoch(source_lengths: Integers, target_lengths: Integers, settings: Pla
 
 
 def by_length(source_lengths: Integers, target_lengths: Integers, limit_tokens: int) -> Integers:
-    """An order in which neighbours are alike: by bands of target lengths, then source, then target length.
+    """Orders rows so that neighbours have similar lengths: by bands of target lengths, then source, then target length.
 
-    A band is as many target lengths as hold four runs of `limit_tokens` or more: with narrower bands a run takes in
-    sources of all lengths, with wider ones targets (Multi30k in runs of 4 096 tokens: 4.7 % padding, 5.4 % with a band
-    for each target length). Source lengths rise within one band and fall within the next, so that a run across the
-    border has like sources too. Equal pairs stay in the order given.
+    A band spans as many target lengths as fill four runs of `limit_tokens` or more. With narrower bands a run mixes
+    sources of all lengths, with wider ones targets (Multi30k in runs of 4 096 tokens: 4.7 % padding, and 5.4 % with
+    one band per target length). Source lengths fall within one band and rise within the next, so that a run across the
+    border has similar sources too. Equal pairs keep the given order.
     """
     tokens = np.bincount(target_lengths, weights=np.maximum(source_lengths, target_lengths))
     band_of_length, band, held_tokens = np.zeros(len(tokens), np.int64), 0, 0.0
@@ -117,7 +120,7 @@ def by_length(source_lengths: Integers, target_lengths: Integers, limit_tokens: 
 
 
 def cut(source_lengths: Integers, target_lengths: Integers, limit_tokens: int) -> Integers:
-    """Bounds of consecutive runs with at most `limit_tokens` on either side; a single longer pair is its own run."""
+    """Returns bounds of consecutive runs with at most `limit_tokens` on either side; a longer pair is its own run."""
     source_ends, target_ends = np.cumsum(source_lengths, dtype=np.int64), np.cumsum(target_lengths, dtype=np.int64)
     bounds, source_before, target_before = [0], 0, 0
     while bounds[-1] < len(source_ends):

@@ -1,8 +1,8 @@
-"""Drops training pairs that teach nothing: blank sides, overlong ones, and sides of very different length (§5.1).
+"""Drops training pairs that teach nothing: blank or overlong sides, and sides of very different length (§5.1).
 
-What WMT14's archives need. Dev and test sets keep every line, or references would no longer match; only a "\\r" before
-the line end goes. Inside training lines, line separators and control characters that other programs take for line
-ends or columns (tab, "\\r", U+0085, U+2028, ...) become one space; typographic spaces, such as the no-break space
+WMT14's archives need this. Dev and test sets keep every line, or references would no longer match; they only lose a
+"\\r" before the line end. Inside training lines, line separators and control characters that other programs take for
+line ends or columns (tab, "\\r", U+0085, U+2028, ...) become one space; typographic spaces, such as the no-break space
 before a French "?", stay.
 """
 
@@ -24,11 +24,11 @@ REASONS = ("blank", "too_long", "ratio")
 
 
 def clean(context: Context, corpus: Corpus, settings: CleaningSettings) -> Corpus:
-    """The corpus with its training pairs filtered, one call of `context.map` a shard.
+    """Filters the training pairs of a corpus, with one call of `context.map` per shard.
 
-    The report: {"read", "kept", "dropped": {reason: pairs}, "carriage_returns": lines of all splits that ended in one,
-    "collections": {name: {"read", "kept", "dropped"}}}. A shard stays of one collection. Raises UserError where no
-    training pair is kept.
+    The report is {"read", "kept", "dropped": {reason: pairs}, "carriage_returns": lines of all splits that ended in
+    one, "collections": {name: {"read", "kept", "dropped"}}}. Each shard holds pairs of one collection. Raises UserError
+    if no training pair is kept.
     """
     cleaned = Corpus(context.folder)
     languages = corpus.languages
@@ -46,22 +46,22 @@ def clean(context: Context, corpus: Corpus, settings: CleaningSettings) -> Corpu
         done += shard.pairs
         context.progress(done, read, "pairs")
     shutil.rmtree(parts, ignore_errors=True)
-    train = _told(sum(counts_of.values(), Counter()))
+    train = _report(sum(counts_of.values(), Counter()))
     if not train["kept"]:
         dropped = ", ".join(f"{pairs} {reason}" for reason, pairs in train["dropped"].items())
         raise UserError(
             f"cleaning drops all {read} training pairs ({dropped}); "
             "check that the two sides are the right files, or raise max_words or max_ratio"
         )
-    elsewhere: Counter[str] = Counter()
+    held_out: Counter[str] = Counter()
     for split in corpus.splits:
         if split != "train":
-            pairs = _without_carriage_returns(corpus.shards(split), elsewhere)
+            pairs = _without_carriage_returns(corpus.shards(split), held_out)
             splits[split] = write_shards(cleaned, split, languages, pairs, settings.shard_pairs)
     report = {
         **train,
-        "carriage_returns": sum(counted["carriage_returns"] for counted in (elsewhere, *counts_of.values())),
-        "collections": {name: _told(counted) for name, counted in counts_of.items()},
+        "carriage_returns": sum(counted["carriage_returns"] for counted in (held_out, *counts_of.values())),
+        "collections": {name: _report(counted) for name, counted in counts_of.items()},
     }
     cleaned.describe(languages, splits, report, collections)
     return cleaned
@@ -70,8 +70,8 @@ def clean(context: Context, corpus: Corpus, settings: CleaningSettings) -> Corpu
 def clean_shard(
     shard: Shard, part: Corpus, languages: tuple[str, str], settings: CleaningSettings
 ) -> tuple[list[int], Counter[str]]:
-    """Filters one training shard into split `train` of `part`; returns the pairs of each shard written and counts."""
-    shutil.rmtree(part.folder, ignore_errors=True)  # of an attempt that was killed
+    """Filters a training shard into split `train` of `part`; returns the sizes of the new shards and the counts."""
+    shutil.rmtree(part.folder, ignore_errors=True)  # left by an attempt that was killed
     counts: Counter[str] = Counter()
 
     def kept() -> Iterator[tuple[str, str]]:
@@ -86,7 +86,7 @@ def clean_shard(
 
 
 def reason_to_drop(source: str, target: str, settings: CleaningSettings) -> str | None:
-    """The first of "blank", "too_long" and "ratio" that speaks against a training pair, or None."""
+    """Returns the first reason to drop a training pair ("blank", "too_long" or "ratio"), or None."""
     shorter, longer = sorted((len(source.split()), len(target.split())))
     if not shorter:
         return "blank"
@@ -95,8 +95,8 @@ def reason_to_drop(source: str, target: str, settings: CleaningSettings) -> str 
     return "ratio" if longer / shorter > settings.max_ratio else None
 
 
-def _told(counts: Counter[str]) -> dict[str, Any]:
-    """Training pairs read, kept and dropped."""
+def _report(counts: Counter[str]) -> dict[str, Any]:
+    """Returns the numbers of training pairs read, kept and dropped."""
     return {
         "read": counts["read"],
         "kept": counts["kept"],
@@ -105,7 +105,7 @@ def _told(counts: Counter[str]) -> dict[str, Any]:
 
 
 def _without_carriage_returns(shards: list[Shard], counts: Counter[str]) -> Iterator[tuple[str, str]]:
-    """The pairs of some shards without Windows line ends, which are counted."""
+    """Yields the pairs of some shards without Windows line ends, which it counts."""
     for shard in shards:
         for source, target in read_pairs(shard.source, shard.target):
             counts["carriage_returns"] += source.endswith("\r") + target.endswith("\r")

@@ -1,9 +1,9 @@
-"""What prepared text is like: what was dropped and why, how long sentences are, what is unknown, what is padding.
+"""Statistics of prepared text: dropped pairs and the reasons, sentence lengths, unknown characters, padding.
 
     statistics = measure("WMT 2014", corpus, vocabulary, dataset, TrainingSettings().plan)
 
-Lengths are tokens, END_ID counted. They alone are read, shard by shard; all other figures are those that the stages
-before have left. Memory does not grow with the corpus: of a large one, the plan of an epoch is that of a sample.
+Lengths are in tokens and include END_ID. Only they are read, shard by shard; the earlier stages recorded all other
+figures. Memory is bounded: for a large corpus the epoch is planned on a sample.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,9 +20,9 @@ from pipeline.text.batching import plan_epoch
 from pipeline.text.encoding import shard_lengths
 
 TOO_MANY_TOKENS = "too_many_tokens"
-"""Why encoding leaves out pairs; `pipeline.text.cleaning.REASONS` are why cleaning drops them."""
+"""The reason for which encoding leaves out pairs; cleaning's reasons are `pipeline.text.cleaning.REASONS`."""
 PLANNED_PAIRS = 5_000_000
-"""The most that an epoch is planned of here."""
+"""Most pairs for which an epoch is planned here."""
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999)
 
 
@@ -33,11 +33,11 @@ class Collection:
     name: str
     read: int
     kept: int
-    """In the encoded training split: `read` without `dropped`."""
+    """Pairs in the encoded training split: `read` minus `dropped`."""
     dropped: Mapping[str, int]
-    """Reason to pairs."""
+    """Dropped pairs by reason."""
     unknown_fraction: float
-    """Of the tokens of the pairs kept."""
+    """Share of unknown tokens in the kept pairs."""
 
 
 @dataclass(frozen=True)
@@ -49,65 +49,65 @@ class Split:
     source_tokens_a_pair: float
     target_tokens_a_pair: float
     unknown_fraction: float
-    """Of the tokens of both sides."""
+    """Share of unknown tokens on both sides together."""
 
 
 @dataclass(frozen=True)
 class Lengths:
-    """One side of the training split."""
+    """Sentence lengths on one side of the training split."""
 
     language: str
     mean: float
     quantiles: Mapping[str, int]
-    """{"0.5": 26, ...}: the least length that this part of the sentences does not exceed."""
+    """{"0.5": 26, ...}: the smallest length that this share of the sentences does not exceed."""
     sentences: Sequence[int]
-    """How many have 0, 1, 2, ... tokens, up to the longest."""
+    """Number of sentences with 0, 1, 2, ... tokens, up to the longest."""
 
 
 @dataclass(frozen=True)
-class Sample:
-    """What the vocabulary was learned on."""
+class VocabularySample:
+    """The text that the vocabulary was learned on."""
 
     size: int
-    """Pieces of the vocabulary."""
+    """Pieces in the vocabulary."""
     sampled_pairs: int
     train_pairs: int
-    """That there were."""
+    """Training pairs in the corpus."""
     words: int
-    """Different ones among those sampled."""
+    """Distinct words in the sample."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The first epoch."""
+    """The plan of the first epoch."""
 
     budget_tokens: int
     micro_batches: int
     every: int
-    """So many-th pair only was planned; what is told of all is estimated, unless this is 1."""
+    """Only every N-th pair was planned; unless N is 1, the figures are estimates."""
     updates: int | None
     padding_fraction: float | None
-    """Of all tokens computed."""
+    """Share of padding among all tokens computed."""
     problem: str
-    """Why there is none, then without figures; otherwise empty."""
+    """Why no plan is possible, in which case there are no figures; otherwise empty."""
 
 
 @dataclass(frozen=True)
 class CorpusStatistics:
-    """All that is told of a prepared corpus."""
+    """The statistics of a prepared corpus."""
 
     data: str
-    """What it is, in a few words, e.g. "WMT 2014"."""
+    """Short name of the data, e.g. "WMT 2014"."""
     collections: Sequence[Collection]
     splits: Sequence[Split]
     lengths: tuple[Lengths, Lengths]
-    """Source, target."""
-    sample: Sample
+    """Lengths of the source side and of the target side."""
+    sample: VocabularySample
     plan: Plan
 
     @property
     def pair(self) -> str:
-        """E.g. "en-de"."""
+        """The language pair, e.g. "en-de"."""
         return "-".join(side.language for side in self.lengths)
 
     @property
@@ -136,7 +136,7 @@ def measure(
 ) -> CorpusStatistics:
     """Measures a cleaned corpus, its vocabulary and its token ids, and plans a first epoch with these settings.
 
-    Raises UserError where a file is missing or damaged.
+    Raises UserError if a file is missing or damaged.
     """
     encoded = dataset.read_json("dataset.json")
     cleaned = corpus.read_json("corpus.json")["report"]["collections"]
@@ -156,13 +156,13 @@ def measure(
         ],
         splits=[_split(name, shards) for name, shards in encoded["splits"].items()],
         lengths=(_lengths(corpus.languages[0], histograms[0]), _lengths(corpus.languages[1], histograms[1])),
-        sample=Sample(**vocabulary.read_json("vocabulary.json")),
+        sample=VocabularySample(**vocabulary.read_json("vocabulary.json")),
         plan=_plan(np.concatenate(sampled[0]), np.concatenate(sampled[1]), every, settings),
     )
 
 
 def _collection(name: str, cleaned: Mapping[str, Any], encoded: Mapping[str, int]) -> Collection:
-    """`encoded` is empty where cleaning kept nothing of it."""
+    """Joins the figures of cleaning and encoding; `encoded` is empty if cleaning kept nothing of the collection."""
     dropped = {**cleaned["dropped"], TOO_MANY_TOKENS: encoded.get("left_out", 0)}
     return Collection(name, cleaned["read"], encoded.get("pairs", 0), dropped, _unknown_fraction([encoded]))
 
@@ -179,7 +179,7 @@ def _unknown_fraction(counts: Sequence[Mapping[str, int]]) -> float:
 
 
 def _lengths(language: str, sentences: NDArray[np.int64]) -> Lengths:
-    """`sentences`: how many have 0, 1, 2, ... tokens."""
+    """Summarizes a histogram: `sentences` counts those with 0, 1, 2, ... tokens."""
     ends = sentences.cumsum()
     return Lengths(
         language,
@@ -195,6 +195,6 @@ def _plan(
     budget_tokens, micro_batches, _ = settings
     try:
         plan = plan_epoch(source_lengths, target_lengths, settings, epoch=0)
-    except UserError as error:  # with other settings the text may do for a training
+    except UserError as error:  # with other settings the text may still be usable
         return Plan(budget_tokens, micro_batches, every, None, None, str(error))
     return Plan(budget_tokens, micro_batches, every, len(plan) * every, plan.padding_fraction, "")

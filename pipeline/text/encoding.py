@@ -1,7 +1,7 @@
-"""Text to token ids: Arrow IPC files, bucketed by length, read through a memory map (§5.1).
+"""Encodes text as token ids in Arrow IPC files, bucketed by length and read through a memory map (§5.1).
 
-Each `<split>/<number>.arrow` holds two columns, `source` and `target`, lists of token ids that end in END_ID. The rows
-of a training shard are sorted into buckets by the longer side of the pair, one record batch a bucket; the schema's
+Each `<split>/<number>.arrow` has two columns, `source` and `target`: lists of token ids that end in END_ID. The rows of
+a training shard are sorted into buckets by the longer side of the pair, one record batch per bucket; the schema's
 metadata `bucket_bounds` gives the longest side of each. Other splits keep their order in a single record batch.
 
 Shape suffixes: B sentences, S source positions, T target positions, L either.
@@ -34,16 +34,16 @@ from pipeline.text.vocabulary import load
 
 SIDES = ("source", "target")
 BLOCK_PAIRS = 4096
-"""Pairs that are Python text at one time; after that they are arrays of ids."""
+"""Pairs held as Python strings at one time, before they become arrays of ids."""
 
 
 def encode(context: Context, corpus: Corpus, vocabulary: Vocabulary, settings: EncodingSettings) -> EncodedDataset:
-    """Every split as token ids, one call of `context.map` a shard, with a copy of `joint.model`.
+    """Encodes every split, with one call of `context.map` per shard, and adds a copy of `joint.model`.
 
-    dataset.json: {"vocabulary_size", "languages", "splits": {name: [{"pairs", "source_tokens", "target_tokens",
-    "unknown"}, ...]}, "left_out", "collections": {name: these figures and "left_out"}}; tokens count END_ID, `left_out`
-    the training pairs longer than `max_tokens`; the collections are those of the training shards.
-    Raises UserError where no training pair is short enough.
+    dataset.json is {"vocabulary_size", "languages", "splits": {name: [{"pairs", "source_tokens", "target_tokens",
+    "unknown"}, ...]}, "left_out", "collections": {name: these figures and "left_out"}}. Token counts include END_ID,
+    `left_out` counts training pairs longer than `max_tokens`, and the collections are those of the training shards.
+    Raises UserError if no training pair is short enough.
     """
     dataset = EncodedDataset(context.folder)
     calls = []
@@ -64,7 +64,7 @@ def encode(context: Context, corpus: Corpus, vocabulary: Vocabulary, settings: E
         done += shard.pairs
         context.progress(done, total, "pairs")
     if not any(counts["pairs"] for counts in splits["train"]):
-        raise UserError(f"no training pair has at most {settings.max_tokens} tokens a side; raise max_tokens")
+        raise UserError(f"no training pair has at most {settings.max_tokens} tokens per side; raise max_tokens")
     shutil.copyfile(vocabulary.path, dataset.folder / "joint.model")
     described = {
         "vocabulary_size": len(load(vocabulary.path)),
@@ -78,7 +78,7 @@ def encode(context: Context, corpus: Corpus, vocabulary: Vocabulary, settings: E
 
 
 def encode_shard(shard: Shard, model: Path, path: Path, max_tokens: int | None) -> dict[str, int]:
-    """Encodes one shard; None keeps every pair, in order. Returns the figures of dataset.json, and `left_out`."""
+    """Encodes one shard; with `max_tokens` None every pair is kept, in order. Returns what `write_shard` returns."""
     segment = segmenter(model)
     blocks: list[tuple[Ragged, ...]] = []
     pairs = read_pairs(shard.source, shard.target)
@@ -90,13 +90,13 @@ def encode_shard(shard: Shard, model: Path, path: Path, max_tokens: int | None) 
 
 
 def write_shard(path: Path, source: "Ragged", target: "Ragged", max_tokens: int | None) -> dict[str, int]:
-    """Writes pairs of token ids, bucketed up to `max_tokens` or, where that is None, all in order.
+    """Writes pairs of token ids, bucketed up to `max_tokens` or, if that is None, all of them in order.
 
-    Returns the figures of dataset.json, and `left_out`.
+    Returns the shard's figures in dataset.json and `left_out`.
     """
     longer = np.maximum(source.lengths, target.lengths)
     bounds = bucket_bounds(max_tokens) if max_tokens else [int(longer.max())]
-    bucket = np.searchsorted(bounds, longer)  # a pair beyond the last bound is in none
+    bucket = np.searchsorted(bounds, longer)  # a pair beyond the last bound is in no bucket
     rows = [np.flatnonzero(bucket == i) for i in range(len(bounds))]
     kept = [side.take(np.concatenate(rows)) for side in (source, target)]
     edges = np.cumsum([0, *map(len, rows)]).tolist()
@@ -111,7 +111,7 @@ def write_shard(path: Path, source: "Ragged", target: "Ragged", max_tokens: int 
 
 
 def shard_lengths(dataset: EncodedDataset, split: str) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32]]]:
-    """Tokens of the source and of the target sentences, END_ID counted, for each shard of a split that has any."""
+    """Yields the source and target lengths, in tokens with END_ID, of each shard of a split that is not empty."""
     for i, counts in enumerate(dataset.read_json("dataset.json")["splits"][split]):
         if counts["pairs"]:
             batches = _open(dataset.folder / split / f"{i:05d}.arrow", counts["pairs"])
@@ -120,7 +120,7 @@ def shard_lengths(dataset: EncodedDataset, split: str) -> Iterator[tuple[NDArray
 
 
 def bucket_bounds(max_tokens: int) -> list[int]:
-    """Longest side of each bucket: 8, then each a quarter more, in steps of 4; the last is `max_tokens`."""
+    """Returns the longest side of each bucket: 8, then a quarter more each time, in steps of 4, up to `max_tokens`."""
     bounds = [8]
     while bounds[-1] < max_tokens:
         bounds.append(bounds[-1] + max(4, bounds[-1] // 16 * 4))
@@ -128,7 +128,7 @@ def bucket_bounds(max_tokens: int) -> list[int]:
 
 
 def decode_ids(processor: SentencePieceProcessor, sentences: Sequence[Sequence[int]]) -> list[str]:
-    """The text of each sentence of token ids, up to its first END_ID; other special ids leave no trace."""
+    """Decodes each sentence up to its first END_ID; padding and BEGIN_ID are dropped."""
     special = {PAD_ID, BEGIN_ID, END_ID}
     cut = [ids[: ids.index(END_ID)] if END_ID in ids else ids for ids in map(list, sentences)]
     text: list[str] = processor.decode([[i for i in ids if i not in special] for ids in cut], num_threads=1)
@@ -137,20 +137,21 @@ def decode_ids(processor: SentencePieceProcessor, sentences: Sequence[Sequence[i
 
 @dataclass(frozen=True, eq=False)
 class EncodedSplit:
-    """One split of a dataset, its shards one after the other. Pickles as its place: each worker maps the files anew."""
+    """One split of a dataset, its shards in order. It pickles as a path, so each worker maps the files itself."""
 
     dataset: EncodedDataset
     split: str
     source_lengths: NDArray[np.int32]
-    """Tokens of each source sentence, END_ID counted, in the order of the rows."""
+    """Tokens of each source sentence, including END_ID, in row order."""
     target_lengths: NDArray[np.int32]
+    """Tokens of each target sentence, including END_ID, in row order."""
     _chunk_rows: NDArray[np.int64]
     """First row of each record batch."""
     _sides: "tuple[_Mapped, _Mapped]"
 
     @classmethod
     def open(cls, dataset: EncodedDataset, split: str) -> "EncodedSplit":
-        """Maps the files of a split. Raises UserError where there is no such split or a file is missing or damaged."""
+        """Maps the files of a split. Raises UserError if there is no such split or a file is missing or damaged."""
         splits = dataset.read_json("dataset.json")["splits"]
         if split not in splits:
             raise UserError(f"{dataset.folder} has no split {split!r}; it has {', '.join(splits)}")
@@ -170,9 +171,9 @@ class EncodedSplit:
         return EncodedSplit.open, (self.dataset, self.split)
 
     def batch(self, rows: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-        """(source_BS, target_BT) of the given rows: int64, padded with PAD_ID to the longest, END_ID last of each.
+        """Returns (source_BS, target_BT) of the given rows: int64, END_ID last, padded with PAD_ID to the longest.
 
-        Raises IndexError where a row is outside the split.
+        Raises IndexError if a row is outside the split.
         """
         rows = np.asarray(rows, np.int64)
         if rows.size and (rows.min() < 0 or rows.max() >= len(self)):
@@ -184,7 +185,7 @@ class EncodedSplit:
 
 @dataclass(frozen=True, eq=False)
 class _Mapped:
-    """One side of a split: the ids of each record batch, in place in its file, and where each row lies among them."""
+    """One side of a split: the ids of each record batch, mapped from its file, and the position of each row."""
 
     values: list[NDArray[Any]]
     begins: NDArray[np.int32]
@@ -200,7 +201,7 @@ class _Mapped:
         )
 
     def pad(self, rows: NDArray[np.int64], chunks: list[int]) -> Tensor:
-        """The rows, each in its record batch, as one padded (B, longest) tensor."""
+        """Returns the rows as one padded (B, longest) tensor; `chunks` names the record batch of each row."""
         if not chunks:
             return torch.empty(0, 0, dtype=torch.long)
         begins_B, lengths_B = self.begins[rows], self.lengths[rows]
@@ -220,24 +221,24 @@ class Ragged:
 
     @classmethod
     def concatenate(cls, parts: Sequence["Ragged"]) -> "Ragged":
-        """The rows of the parts, one part after the other."""
+        """Joins the rows of the parts, one part after the other."""
         return cls(np.concatenate([p.values for p in parts]), np.concatenate([p.lengths for p in parts]))
 
     def take(self, rows: NDArray[np.integer]) -> "Ragged":
-        """Copies of these rows, in that order."""
+        """Copies the given rows, in the given order."""
         lengths = self.lengths[rows]
         shifts = self.offsets[rows] - np.concatenate([[0], np.cumsum(lengths)[:-1]])
         return Ragged(self.values[np.arange(lengths.sum()) + np.repeat(shifts, lengths)], lengths)
 
     def arrow(self, begin: int, end: int) -> pa.ListArray:
-        """Rows `begin` to `end` as an Arrow list array."""
+        """Returns rows `begin` to `end` as an Arrow list array."""
         first, last = self.offsets[begin], self.offsets[end]
         offsets = (self.offsets[begin : end + 1] - first).astype(np.int32)
         return pa.ListArray.from_arrays(pa.array(offsets), pa.array(self.values[first:last]))
 
 
 def _write(path: Path, sides: Sequence[Ragged], edges: list[int], bounds: list[int]) -> None:
-    """One record batch for the rows between two edges."""
+    """Writes one record batch for the rows between each two consecutive edges."""
     value_type = pa.from_numpy_dtype(sides[0].values.dtype)
     fields = [pa.field(name, pa.list_(value_type), nullable=False) for name in SIDES]
     schema = pa.schema(fields, metadata={"bucket_bounds": json.dumps(bounds)})
@@ -247,7 +248,7 @@ def _write(path: Path, sides: Sequence[Ragged], edges: list[int], bounds: list[i
 
 
 def _open(path: Path, pairs: int) -> list[pa.RecordBatch]:
-    """The record batches of a mapped file that have rows, nothing copied."""
+    """Returns the non-empty record batches of a mapped file without copying them."""
     try:
         with pa.ipc.open_file(pa.memory_map(str(path))) as reader:
             batches = [reader.get_batch(i) for i in range(reader.num_record_batches)]

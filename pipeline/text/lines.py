@@ -1,7 +1,7 @@
-"""Text as lines: plain or gzip, strict UTF-8, split at "\\n" alone, streamed.
+"""Streams text as lines: plain or gzip, strict UTF-8, split only at "\\n".
 
-U+2028, U+0085, "\\r" and their like stay inside a line, where `str.splitlines` and text-mode files would split it and
-so shift one side of a parallel text against the other.
+U+2028, U+0085, "\\r" and the like stay inside a line. `str.splitlines` and text-mode files would split there and so
+shift one side of a parallel text against the other.
 """
 
 import gzip
@@ -16,14 +16,14 @@ from typing import Any, BinaryIO
 from pipeline.errors import UserError
 
 MAX_LINE_BYTES = 1 << 20
-"""A longer "line" is not text, and reading it whole would break the bound on memory."""
-GZIP_MAGIC = b"\x1f\x8b"  # never begins UTF-8, so the content tells, whatever the name
+"""Longest line: anything longer is not text, and reading it whole would break the bound on memory."""
+GZIP_MAGIC = b"\x1f\x8b"  # never valid UTF-8, so content identifies gzip files, whatever their names
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """The lines of a plain or gzip file, without their "\\n"; a byte order mark before the first is dropped.
+    """Yields the lines of a plain or gzip file without their "\\n"; a leading byte order mark is dropped.
 
-    Raises UserError with file and line where it is not UTF-8, damaged, unreadable or has a line over 1 MiB.
+    Raises UserError, naming file and line, if the file is not UTF-8, damaged, unreadable or has a line over 1 MiB.
     """
     try:
         with _open(path) as file:
@@ -35,7 +35,7 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def lines_of(file: BinaryIO, name: str) -> Iterator[str]:
-    """As `read_lines`, of an open file of plain bytes, e.g. standard input; `name` is what errors call it."""
+    """Like `read_lines`, for an open file of plain bytes such as standard input; error messages use `name`."""
     number = 0
     try:
         while raw := file.readline(MAX_LINE_BYTES):
@@ -51,9 +51,9 @@ def lines_of(file: BinaryIO, name: str) -> Iterator[str]:
 
 
 def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
-    """The lines of two files side by side.
+    """Yields the lines of two files in pairs.
 
-    Raises what `read_lines` raises and, at the end of the shorter file, UserError with both counts.
+    Raises what `read_lines` raises, and UserError with both line counts at the end of the shorter file.
     """
     pairs = zip_longest(read_lines(source), read_lines(target))
     for number, (source_line, target_line) in enumerate(pairs):
@@ -68,9 +68,9 @@ def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> int:
-    """Writes each line and "\\n", gzip-compressed where the name ends in .gz; returns their number.
+    """Writes each line and "\\n", gzip-compressed if the name ends in .gz; returns the number of lines.
 
-    The bytes depend on the lines alone. Raises ValueError where a line holds "\\n".
+    The bytes depend only on the lines. Raises ValueError if a line holds "\\n".
     """
     number = 0
     with ExitStack() as stack:
@@ -86,7 +86,7 @@ def write_lines(path: Path, lines: Iterable[str]) -> int:
 
 
 def write_pairs(source: Path, target: Path, pairs: Iterable[tuple[str, str]]) -> int:
-    """Writes two aligned plain files; returns the number of pairs. The lines hold no "\\n"."""
+    """Writes two aligned plain files; returns the number of pairs. The lines must not hold "\\n"."""
     written = 0
     with (
         source.open("w", encoding="utf-8", newline="\n") as source_file,
@@ -100,7 +100,7 @@ def write_pairs(source: Path, target: Path, pairs: Iterable[tuple[str, str]]) ->
 
 
 def _open(path: Path) -> BinaryIO:
-    """The uncompressed bytes of a file."""
+    """Opens the uncompressed bytes of a file."""
     file = path.open("rb")
     if not file.peek(2).startswith(GZIP_MAGIC):
         return file

@@ -1,9 +1,9 @@
-"""Lines to token ids, each word segmented once: the ids that sentencepiece gives, several times as fast.
+"""Encodes lines as token ids, segmenting each word once: sentencepiece's ids, several times as fast.
 
     ids, lengths = segmenter(model)(["ein Satz", "noch einer"])
 
-Text repeats its words, and no piece of a vocabulary (`pipeline.text.vocabulary`) reaches across a space: the ids of a
-line are those of its words in a row.
+Text repeats its words, and no piece of a vocabulary (`pipeline.text.vocabulary`) crosses a space, so the ids of a line
+are the ids of its words in a row.
 """
 
 from collections.abc import Sequence
@@ -20,34 +20,34 @@ from model.config import END_ID
 from pipeline.text.vocabulary import load
 
 KNOWN_WORDS = 1_000_000
-"""Words remembered, about 250 bytes each; then all are forgotten, and the frequent ones are soon known again."""
+"""Words remembered, about 250 bytes each; beyond that all are forgotten, and frequent ones are soon known again."""
 LONGEST_WORD = 64
-"""In characters, of those remembered."""
+"""Length in characters of the longest word that is remembered."""
 SPACE_SIGN = "\u2581"
-"""What sentencepiece writes for a space. Text that holds it itself is left to sentencepiece."""
+"""Sentencepiece's sign for a space. Text that holds the sign itself is left to sentencepiece."""
 LINE_END = "\n"
 
 
 def id_type(vocabulary_size: int) -> np.dtype[Any]:
-    """The type that ids are stored in."""
+    """Returns the type in which ids are stored."""
     return np.dtype(np.uint16 if vocabulary_size <= 1 << 16 else np.int32)
 
 
 def encode_lines(processor: SentencePieceProcessor, lines: Sequence[str]) -> list[list[int]]:
-    """Token ids of each line, END_ID last."""
+    """Returns the token ids of each line, END_ID last."""
     ids: list[list[int]] = processor.encode(list(lines), add_eos=True, num_threads=1)
     return ids
 
 
 class Segmenter:
-    """Lines to ids with one vocabulary."""
+    """Encodes lines with one vocabulary and remembers its words."""
 
     def __init__(self, processor: SentencePieceProcessor) -> None:
         self._processor, self._dtype = processor, id_type(len(processor))
         self._known = _Words(processor)
 
     def __call__(self, lines: Sequence[str]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """The ids of all lines in a row, END_ID last of each, and the number of ids of each. No line holds "\\n"."""
+        """Returns the ids of all lines in a row, END_ID after each, and the ids per line. No line may hold "\\n"."""
         text = f" {LINE_END} ".join(lines) + f" {LINE_END}"
         if SPACE_SIGN in text:
             rows = encode_lines(self._processor, lines)
@@ -59,12 +59,12 @@ class Segmenter:
 
 
 class _Words(dict[str, tuple[int, ...]]):
-    """Word -> ids, asked of sentencepiece the first time."""
+    """Maps words to ids; sentencepiece segments a word the first time it is looked up."""
 
     def __init__(self, processor: SentencePieceProcessor) -> None:
         super().__init__({"": (), LINE_END: (END_ID,)})
         self._processor = processor
-        self._ids = list(range(len(processor)))  # one object for each, whichever words have it
+        self._ids = list(range(len(processor)))  # one int object per id, shared by all words
 
     def __missing__(self, word: str) -> tuple[int, ...]:
         ids = tuple(map(self._ids.__getitem__, self._processor.encode(word)))
@@ -74,7 +74,7 @@ class _Words(dict[str, tuple[int, ...]]):
 
 
 def segmenter(model: Path) -> Segmenter:
-    """The segmenter of a vocabulary file, with the words that this process knows already. Raises UserError."""
+    """Returns the segmenter of a vocabulary file, with the words this process already knows. Raises UserError."""
     try:
         status = model.stat()
     except OSError:
@@ -84,5 +84,5 @@ def segmenter(model: Path) -> Segmenter:
 
 @lru_cache(maxsize=1)
 def _segmenter(model: Path, size_bytes: int, changed_ns: int) -> Segmenter:
-    """The arguments after the first only tell one state of the file from another."""
+    """Loads the vocabulary; the arguments after the first only key the cache."""
     return Segmenter(load(model))

@@ -1,8 +1,8 @@
-"""One vocabulary for both languages: byte-pair encoding, "a shared source-target vocabulary" (§5.1).
+"""Learns one vocabulary for both languages: byte-pair encoding with "a shared source-target vocabulary" (§5.1).
 
-Text is not normalised (rule `identity`): translations are scored against raw references, so what the model reads and
-writes must be the raw characters. Only runs of spaces become one. Characters that training never showed are unknown;
-`pipeline.text.encoding` counts them.
+Text is not normalised (rule `identity`): translations are scored against raw references, so the model must read and
+write the raw characters. Only runs of spaces become one space. Characters that do not occur in the training text are
+unknown; `pipeline.text.encoding` counts them.
 """
 
 import io
@@ -23,15 +23,15 @@ from pipeline.text.lines import MAX_LINE_BYTES, read_pairs, write_lines
 TOO_LARGE = re.compile(r"Vocabulary size too high .*<= (\d+)")
 TOO_SMALL = re.compile(r"Vocabulary size is smaller than required_chars\. \d+ vs (\d+)")
 KEPT_WORDS = 400_000
-"""That the pieces are learned from: the most frequent; memory grows with them, and a rarer word makes no piece."""
+"""Most frequent words, from which the pieces are learned. Memory grows with them, and rarer words make no pieces."""
 
 
 def learn(context: Context, corpus: Corpus, settings: VocabularySettings) -> Vocabulary:
     """Trains exactly `settings.size` pieces on the training split; the same corpus gives the same bytes.
 
-    Words are counted by one call of `context.map` a shard. vocabulary.json: {"size", "sampled_pairs", "train_pairs",
-    "words": different ones it was learned from}. Raises UserError where the text allows no vocabulary of that size,
-    naming the nearest size it does allow.
+    Words are counted with one call of `context.map` per shard. vocabulary.json is {"size", "sampled_pairs",
+    "train_pairs", "words": distinct words that it was learned from}. Raises UserError if the text allows no vocabulary
+    of that size, naming the nearest size that it does allow.
     """
     words = _count(context, corpus, settings.sample_pairs)
     model = io.BytesIO()
@@ -49,20 +49,20 @@ def learn(context: Context, corpus: Corpus, settings: VocabularySettings) -> Voc
             unk_id=UNKNOWN_ID,
             bos_id=BEGIN_ID,
             eos_id=END_ID,
-            num_threads=1,  # is written into the model, so it must not follow the machine
+            num_threads=1,  # is written into the model, so it must not depend on the machine
             minloglevel=2,
         )
     except RuntimeError as error:
         if largest := TOO_LARGE.search(str(error)):
-            raise _wrong_size(settings.size, f"at most {largest[1]}") from None
+            raise _wrong_size(settings.size, f"allows at most {largest[1]} pieces") from None
         if smallest := TOO_SMALL.search(str(error)):
-            raise _wrong_size(settings.size, f"at least {smallest[1]}, one for each character,") from None
+            raise _wrong_size(settings.size, f"needs at least {smallest[1]} pieces, one for each character") from None
         raise
     vocabulary = Vocabulary(context.folder)
     vocabulary.path.write_bytes(model.getvalue())
     processor = load(vocabulary.path)
     if len(processor) != settings.size:
-        raise _wrong_size(settings.size, f"{len(processor)}")
+        raise _wrong_size(settings.size, f"allows {len(processor)} pieces")
     pieces = (f"{processor.id_to_piece(i)}\t{processor.get_score(i):g}" for i in range(len(processor)))
     write_lines(vocabulary.folder / "joint.vocab", pieces)
     train_pairs = sum(shard.pairs for shard in corpus.shards("train"))
@@ -73,7 +73,7 @@ def learn(context: Context, corpus: Corpus, settings: VocabularySettings) -> Voc
 
 
 def load(path: Path) -> SentencePieceProcessor:
-    """Opens the model. Raises UserError where it is missing, damaged or has other special ids than model.config."""
+    """Opens the model. Raises UserError if it is missing, damaged or has other special ids than model.config."""
     try:
         processor = SentencePieceProcessor(model_file=str(path))
     except (OSError, RuntimeError):
@@ -88,7 +88,7 @@ def load(path: Path) -> SentencePieceProcessor:
 
 
 def count_words(shard: Shard, rows_before: int, sample_pairs: int, pairs: int) -> Counter[str]:
-    """How often each word stands in a shard, of whose corpus `sample_pairs` of all `pairs` are read, evenly spread."""
+    """Counts the words of a shard, reading only its part of `sample_pairs` spread evenly over a corpus of `pairs`."""
     words: Counter[str] = Counter()
     for row, pair in enumerate(read_pairs(shard.source, shard.target), rows_before):
         if row * sample_pairs // pairs != (row + 1) * sample_pairs // pairs:
@@ -99,7 +99,7 @@ def count_words(shard: Shard, rows_before: int, sample_pairs: int, pairs: int) -
 
 
 def _count(context: Context, corpus: Corpus, at_most_pairs: int) -> list[tuple[str, int]]:
-    """The `KEPT_WORDS` most frequent words, frequent ones first, and each character that is in none of them."""
+    """Counts the `KEPT_WORDS` most frequent words, most frequent first, then each character that is in none of them."""
     shards = corpus.shards("train")
     pairs = sum(shard.pairs for shard in shards)
     rows_before = accumulate((shard.pairs for shard in shards), initial=0)
@@ -120,5 +120,5 @@ def _count(context: Context, corpus: Corpus, at_most_pairs: int) -> list[tuple[s
     return [*words.items(), *((character, 1) for character in sorted(rare))]
 
 
-def _wrong_size(size: int, allowed: str) -> UserError:
-    return UserError(f"the training text allows {allowed} pieces, not {size}; set the vocabulary's size accordingly")
+def _wrong_size(size: int, bound: str) -> UserError:
+    return UserError(f"the training text {bound}, not {size}; set the vocabulary's size accordingly")

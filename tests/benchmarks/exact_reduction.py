@@ -18,10 +18,10 @@ from pipeline.corpora.synthetic.lengths import LENGTHS, write_dataset
 from pipeline.training.loop import Training
 from pipeline.training.worker_group import WorkerGroup
 from workflows.benchmarks.training import SIZES
-from workflows.benchmarks.training_contenders import Workload
+from workflows.benchmarks.training_contenders import TrainingWorkload
 
 
-def work(rank: int, workers: int, workload: Workload, updates: int, rounds: int) -> None:
+def work(rank: int, workers: int, workload: TrainingWorkload, updates: int, rounds: int) -> None:
     """One worker: both trainings by turns; rank 0 prints."""
     torch.set_num_threads(1)
     if workers > 1:
@@ -63,7 +63,7 @@ def main() -> None:
     size = SIZES[options.size]
     with tempfile.TemporaryDirectory(prefix="aiayn-bench-") as name:
         dataset = write_dataset(Path(name) / "dataset", LENGTHS[size.lengths], size.model.vocabulary_size)
-        workload = Workload(size.model, dataset, Path(name), size.cpu_batch_tokens, "cpu", "auto", threads=1)
+        workload = TrainingWorkload(size.model, dataset, Path(name), size.cpu_batch_tokens, "cpu", "auto", threads=1)
         for workers in map(int, options.workers.split(",")):
             torch.multiprocessing.spawn(work, (workers, workload, options.updates, options.rounds), nprocs=workers)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.corpora.wmt14 import EvaluationSet, Target, official_archives
+from pipeline.corpora.wmt14 import EvaluationSet, Wmt14Target, official_archives
 
 Pairs = Sequence[tuple[str, str]]
 
@@ -35,7 +35,7 @@ def sgml(lines: Sequence[str]) -> bytes:
     return text([*document, *segments, "</p>", "</doc>", "</srcset>"])
 
 
-def write_official(folder: Path, target: Target, train: Mapping[str, Pairs], dev: Pairs, test: Pairs) -> None:
+def write_official(folder: Path, target: Wmt14Target, train: Mapping[str, Pairs], dev: Pairs, test: Pairs) -> None:
     """All archives of a language pair in the folders of a server; `train` by the name of the archive.
 
     The other pair's members are there too, with other text: the right ones must be chosen.
@@ -60,7 +60,7 @@ def write_official(folder: Path, target: Target, train: Mapping[str, Pairs], dev
         write_archive(folder / path, {name: sgml(lines) for name, lines in zip(names, sides, strict=True)})
 
 
-def settings_of(folder: Path, target: Target, dev_pairs: int, test_pairs: int) -> dict[str, Any]:
+def settings_of(folder: Path, target: Wmt14Target, dev_pairs: int, test_pairs: int) -> dict[str, Any]:
     """Fields of Wmt14Settings that expect the archives of `write_official` instead of the published ones.
 
     Those without a published checksum stay without.

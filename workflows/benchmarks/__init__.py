@@ -1,1 +1,1 @@
-"""Measured speed of preparation, training and decoding beside other libraries."""
+"""Benchmarks that measure preparation, training and decoding, and compare them with other libraries."""

@@ -1,9 +1,9 @@
-"""How fast this machine is, beside other people's code on it: `aiayn bench`, one command a benchmark.
+"""How fast this project runs on this machine, compared with other libraries: `aiayn bench`, one command per benchmark.
 
-aiayn bench train                       a training step, in real target tokens a second
+aiayn bench train                       a training step, in real target tokens per second
 aiayn bench train --size base --json
-aiayn bench decode model --src test.en --ref test.de --lang de     beam search, in sentences a second
-aiayn bench prepare --pairs 4500000     text to token ids, in pairs a second
+aiayn bench decode model --src test.en --ref test.de --lang de     beam search, in sentences per second
+aiayn bench prepare --pairs 4500000     text to token ids, in pairs per second
 """
 
 import typer

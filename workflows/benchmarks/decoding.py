@@ -1,20 +1,20 @@
-"""Benchmark of translation: ours, CTranslate2 and MarianMT's `generate`, one trained model, the same sentences.
+"""Benchmark of translation: our search, CTranslate2 and MarianMT's `generate` with the same model and sentences.
 
     python -m workflows.benchmarks.decoding model --src test.en      # the same as `aiayn bench decode`
     python -m workflows.benchmarks.decoding model --src test.en.gz --ref test.de.gz --lang de --json
 
-Each contender (`decoding_contenders`) has processes of its own and waits while another translates. All
-have the same cores, as one worker of all threads or as workers of one thread each that share out the sentences; a
-warm-up on some of the sentences finds the faster of the two and, for the peers, the fastest batch size. Then come
-rounds: all sentences by ours, the same by the next contender, and so on; so a slow minute of the machine is shared
-out, and the spread over the rounds shows it. Timed is text to text, sentencepiece included; a ratio is the quotient of
-two medians over the rounds. Loading the model is not timed.
+Each contender (`decoding_contenders`) runs in its own processes and waits while another translates. All use the same
+cores, either as one worker with all threads or as single-threaded workers that split the sentences; a warm-up on a
+sample of the sentences picks the faster layout and, for the peers, the fastest batch size. The contenders are then
+timed in interleaved rounds: ours translates all sentences, then the next contender does, and so on, so that a slow
+minute of the machine affects all of them and shows in the spread over the rounds. The clock covers text to text,
+sentencepiece included, but not loading the model. A ratio is the quotient of two medians over the rounds.
 
-All are timed as their users run them, with the same number for the length penalty, which is not the same penalty: the
-scores stand beside the rates for that. At length penalty 0, where all search for the same, outputs are compared token
-by token.
+Every contender runs as its users would run it. All are given the same value of the length penalty, but the peers
+define the penalty differently, so BLEU scores are printed beside the rates. At length penalty 0, where all of them
+search for the same output, the outputs are compared token by token.
 
-Needs neither Ray nor MLflow. The peers take part where they are installed: pip install -e '.[bench]'.
+The benchmark needs neither Ray nor MLflow. Peers take part if they are installed: pip install -e '.[bench]'.
 """
 
 import json
@@ -27,45 +27,61 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
 from model.config import TransformerConfig
 from pipeline.errors import UserError
-from pipeline.settings import DecodingSettings
+from pipeline.settings import DecodingSettings, Device
 from pipeline.store.artifacts import Checkpoint
 from pipeline.text.lines import read_lines, read_pairs
-from workflows.benchmarks.decoding_contenders import Contender, CTranslate2, Layout, MarianGenerate, Ours, Workload
-from workflows.benchmarks.decoding_rates import CTRANSLATE2, MARIAN, OURS, Rates, Round, figures, print_table
-from workflows.benchmarks.processes import ContenderProcess, Running
-from workflows.benchmarks.rounds import find_device, is_installed, one_of, watched
+from workflows.benchmarks.decoding_contenders import (
+    CTranslate2,
+    DecodingContender,
+    DecodingWorkload,
+    MarianGenerate,
+    OurTranslator,
+    WorkerLayout,
+)
+from workflows.benchmarks.decoding_rates import (
+    CTRANSLATE2,
+    MARIAN,
+    OURS,
+    DecodingRates,
+    DecodingRound,
+    figures,
+    print_table,
+)
+from workflows.benchmarks.processes import ContenderProcess, RunningContender
+from workflows.benchmarks.rounds import find_device, is_installed, one_of, with_status_line
 from workflows.console.command import console, require_output_of, run_app
 from workflows.profiles import checked
 
-CONTENDERS: dict[str, type[Contender]] = {OURS: Ours, CTRANSLATE2: CTranslate2, MARIAN: MarianGenerate}
+DEFAULTS = DecodingSettings()
+CONTENDERS: dict[str, type[DecodingContender]] = {OURS: OurTranslator, CTRANSLATE2: CTranslate2, MARIAN: MarianGenerate}
 PEERS = {"ctranslate2": CTRANSLATE2, "transformers": MARIAN}
-"""By the packages they need."""
+"""The peers, keyed by the package each needs."""
 CHOICE_SENTENCES = 500
-"""Taken evenly from all, to find the fastest layout and batch size."""
-CHOICE_TIMES = 2
-"""So often each is tried, and the faster counts: one slow moment of the machine must not decide on a layout."""
+"""Size of the evenly spaced sample on which the fastest layout and batch size are chosen."""
+CHOICE_TRIALS = 2
+"""Trials of each candidate. The faster one counts, so that one slow moment of the machine does not decide."""
 WARM_UP_SENTENCES = 32
-"""Of those, translated by new processes before the clock runs."""
+"""Sentences that new processes translate before the clock starts."""
 
 
 @dataclass(frozen=True)
-class Text:
-    """What is translated, no line of it blank."""
+class BenchmarkText:
+    """The sentences to translate, none of them blank."""
 
     sources: list[str]
     references: list[str]
-    """As many, or none."""
+    """One per source, or an empty list."""
     language: str = ""
-    """Of the references."""
+    """Language of the references."""
 
     def score(self, translations: list[str]) -> dict[str, Any]:
-        """Both BLEU scores; nothing where there are no references."""
+        """Returns both BLEU scores, or an empty dict if there are no references."""
         if not self.references:
             return {}
         from pipeline.evaluation.scoring import score_texts
@@ -75,20 +91,20 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Options:
-    """How it is measured."""
+class DecodingOptions:
+    """How the benchmark is run."""
 
     settings: DecodingSettings
     device: str = "auto"
     threads: int = 0
-    """0: all cores."""
+    """CPU threads; 0 means all cores."""
     rounds: int = 3
 
 
-def read_text(src: Path, ref: Path | None, language: str | None, sentences: int | None) -> Text:
-    """The first `sentences` lines whose source is not blank.
+def read_text(src: Path, ref: Path | None, language: str | None, sentences: int | None) -> BenchmarkText:
+    """Reads the first `sentences` lines whose source is not blank.
 
-    Raises UserError where a file cannot be read, the two have not as many lines, or nothing is left.
+    Raises UserError if a file cannot be read, the two files differ in length, or no sentence is left.
     """
     if language and not ref:
         raise UserError("--lang needs --ref, the file of references")
@@ -97,15 +113,19 @@ def read_text(src: Path, ref: Path | None, language: str | None, sentences: int 
     pairs = list(read_pairs(src, ref)) if ref else [(line, "") for line in read_lines(src)]
     pairs = [pair for pair in pairs if pair[0].strip()][:sentences]
     if not pairs:
-        raise UserError(f"{src} holds no sentence; name a file with one sentence a line")
-    return Text([source for source, _ in pairs], [target for _, target in pairs] if ref else [], language or "")
+        raise UserError(f"{src} holds no sentence; name a file with one sentence per line")
+    return BenchmarkText(
+        [source for source, _ in pairs], [target for _, target in pairs] if ref else [], language or ""
+    )
 
 
-def measure(model: Path, text: Text, options: Options, show: Callable[[str], object] = str) -> dict[str, Any]:
-    """Runs the benchmark; gives what --json prints. `show` takes a line on what is running now.
+def measure(
+    model: Path, text: BenchmarkText, options: DecodingOptions, show: Callable[[str], object] = str
+) -> dict[str, Any]:
+    """Runs the benchmark and returns what --json prints. `show` is called with a line on what is running now.
 
-    Raises UserError where the checkpoint is no good, a sentence is too long, an option does not fit the machine, or
-    our own search fails. A peer that fails is reported as such, with null for its ratio.
+    Raises UserError if the checkpoint is unusable, a sentence is too long, an option does not suit the machine, or our
+    own search fails. A peer that fails is reported as failed, with null for its ratio.
     """
     from pipeline.hardware import device_name, dtype_of
 
@@ -113,26 +133,30 @@ def measure(model: Path, text: Text, options: Options, show: Callable[[str], obj
     _check_lengths(model, text, options.settings)
     device, threads = find_device(options.device), options.threads or os.cpu_count() or 1
     with tempfile.TemporaryDirectory(prefix="aiayn-bench-") as folder, ExitStack() as stack:
-        workload = Workload(model, Path(folder) / "exported", options.settings, device)
-        layouts = [Layout(1, threads)] if device == "gpu" or threads == 1 else [Layout(1, threads), Layout(threads, 1)]
+        workload = DecodingWorkload(model, Path(folder) / "exported", options.settings, device)
+        layouts = (
+            [WorkerLayout(1, threads)]
+            if device == "gpu" or threads == 1
+            else [WorkerLayout(1, threads), WorkerLayout(threads, 1)]
+        )
         sample = _evenly(text.sources, CHOICE_SENTENCES)
 
-        def enter(name: str, dtype: str) -> Running[Rates]:
+        def start(name: str, dtype: str) -> RunningContender[DecodingRates]:
             show(f"warming up {name} {dtype}")
-            rates = Rates(name, dtype, layouts[0])
-            _choose(rates, workload, layouts, sample)
+            rates = DecodingRates(name, dtype, layouts[0])
+            _choose_layout(rates, workload, layouts, sample)
             running = stack.enter_context(_start(rates, workload))
             _translate(running, _evenly(sample, WARM_UP_SENTENCES))
             return running
 
         native = str(dtype_of("auto", workload.device_name)).removeprefix("torch.")
-        ours = enter(OURS, native)
+        ours = start(OURS, native)
         dtypes = {
             CTRANSLATE2: ["float32", "bfloat16", *(["float16"] if device == "gpu" else []), "int8"],
             MARIAN: ["float32", *([native] if native != "float32" else [])],
         }
-        taking_part = [name for package, name in PEERS.items() if is_installed(package)]
-        peers = [enter(name, dtype) for name in taking_part for dtype in dtypes[name]]
+        installed = [name for package, name in PEERS.items() if is_installed(package)]
+        peers = [start(name, dtype) for name in installed for dtype in dtypes[name]]
         for number in range(options.rounds):
             for running in (ours, *peers):
                 show(f"round {number + 1} of {options.rounds}: {running.rates.name} {running.rates.dtype}")
@@ -156,8 +180,8 @@ def measure(model: Path, text: Text, options: Options, show: Callable[[str], obj
         return described | result | _agreement(ours, peers, text.sources)
 
 
-def _check_lengths(model: Path, text: Text, settings: DecodingSettings) -> None:
-    """Raises UserError where a sentence and what may come of it exceed the positions that every contender has."""
+def _check_lengths(model: Path, text: BenchmarkText, settings: DecodingSettings) -> None:
+    """Raises UserError if a sentence, or its longest possible output, exceeds the positions every contender has."""
     from pipeline.text.vocabulary import load
 
     fields = Checkpoint(model).read_json("model.json")
@@ -165,28 +189,30 @@ def _check_lengths(model: Path, text: Text, settings: DecodingSettings) -> None:
     for source, ids in zip(text.sources, load(model / "joint.model").encode(text.sources), strict=True):
         if len(ids) >= limit:
             raise UserError(
-                f"a sentence of {len(ids)} tokens is too long to compare, {limit - 1} are the most; leave it out: "
+                f"a sentence of {len(ids)} tokens is too long to compare (the limit is {limit - 1}); leave it out: "
                 f"{source.strip()[:40]}..."
             )
 
 
-def _start(rates: Rates, workload: Workload) -> Running[Rates]:
-    """The processes of a contender in the layout noted in `rates`; none where it has failed."""
+def _start(rates: DecodingRates, workload: DecodingWorkload) -> RunningContender[DecodingRates]:
+    """Starts a contender's processes in the layout noted in `rates`; starts none if it has failed."""
     make = CONTENDERS[rates.name]
     n_processes = 0 if rates.failed else 1 if make.SHARES_WORK else rates.layout.workers
     processes = [ContenderProcess(make, workload, rates.layout, rates.dtype) for _ in range(n_processes)]
-    return Running(rates, processes, mend="lower --beam-size or --threads" if rates.name == OURS else "")
+    return RunningContender(rates, processes, advice="lower --beam-size or --threads" if rates.name == OURS else "")
 
 
-def _choose(rates: Rates, workload: Workload, layouts: Sequence[Layout], lines: Sequence[str]) -> None:
-    """Notes in `rates` the layout and the batch size that translate `lines` fastest."""
+def _choose_layout(
+    rates: DecodingRates, workload: DecodingWorkload, layouts: Sequence[WorkerLayout], lines: Sequence[str]
+) -> None:
+    """Sets the layout and batch size of `rates` to those that translate `lines` fastest."""
     batch_sizes = CONTENDERS[rates.name].BATCH_SIZES
     best_s, best = math.inf, (layouts[0], batch_sizes[0])
     for layout in layouts if len(layouts) * len(batch_sizes) > 1 else ():
         rates.layout = layout
         with _start(rates, workload) as running:
             _translate(running, _evenly(lines, WARM_UP_SENTENCES))
-            for batch_size in batch_sizes * CHOICE_TIMES:
+            for batch_size in batch_sizes * CHOICE_TRIALS:
                 rates.batch_size = batch_size
                 done = _translate(running, lines)
                 if done and done.seconds < best_s:
@@ -195,40 +221,42 @@ def _choose(rates: Rates, workload: Workload, layouts: Sequence[Layout], lines: 
 
 
 def _evenly(lines: Sequence[str], at_most: int) -> Sequence[str]:
-    """At most so many, from all over."""
+    """Returns at most `at_most` lines, evenly spaced."""
     return lines[:: math.ceil(len(lines) / at_most)]
 
 
-def _translate(running: Running[Rates], lines: Sequence[str]) -> Round | None:
-    """All lines, with the clock running; None of a peer that has failed."""
+def _translate(running: RunningContender[DecodingRates], lines: Sequence[str]) -> DecodingRound | None:
+    """Times the translation of all lines; returns None for a peer that has failed."""
     started_s = time.perf_counter()
-    outputs = _deal(running, "translate", lines)
-    return None if outputs is None else Round(outputs, time.perf_counter() - started_s)
+    outputs = _map_lines(running, "translate", lines)
+    return None if outputs is None else DecodingRound(outputs, time.perf_counter() - started_s)
 
 
-def _deal(running: Running[Rates], method: str, lines: Sequence[str]) -> list[Any] | None:
-    """What `method` makes of each line, in their order: dealt out to the processes in turn, the longest first."""
+def _map_lines(running: RunningContender[DecodingRates], method: str, lines: Sequence[str]) -> list[Any] | None:
+    """Calls `method` on all lines, dealt to the processes longest first; the results are in the order of the lines."""
     order, n = sorted(range(len(lines)), key=lambda i: -len(lines[i])), len(running.processes)
-    hands = [order[first::n] for first in range(n)]
-    dealt = [([lines[i] for i in hand], running.rates.batch_size) for hand in hands]
-    parts = running.call_each(method, dealt)
+    shares = [order[first::n] for first in range(n)]
+    arguments = [([lines[i] for i in share], running.rates.batch_size) for share in shares]
+    parts = running.call_each(method, arguments)
     if parts is None:
         return None
-    found = {i: result for hand, part in zip(hands, parts, strict=True) for i, result in zip(hand, part, strict=True)}
+    found = {i: made for share, part in zip(shares, parts, strict=True) for i, made in zip(share, part, strict=True)}
     return [found[i] for i in range(len(lines))]
 
 
-def _agreement(ours: Running[Rates], peers: Sequence[Running[Rates]], lines: Sequence[str]) -> dict[str, Any]:
-    """Share of the lines whose tokens are the same at length penalty 0, and how far log-probabilities are apart."""
+def _agreement(
+    ours: RunningContender[DecodingRates], peers: Sequence[RunningContender[DecodingRates]], lines: Sequence[str]
+) -> dict[str, Any]:
+    """Compares outputs at length penalty 0: the share with equal tokens, the largest log-probability difference."""
     result: dict[str, Any] = {"agreement_ctranslate2": None, "agreement_transformers": None}
     result["log_probability_difference"] = None
     exact = {peer.rates.name: peer for peer in peers if peer.rates.dtype == "float32" and not peer.rates.failed}
     if not exact:
         return result
-    hypotheses = _deal(ours, "hypotheses", lines) or []
+    hypotheses = _map_lines(ours, "hypotheses", lines) or []
     outputs = [hypothesis.tokens for hypothesis in hypotheses]
     for package, name in PEERS.items():
-        if name in exact and (found := _deal(exact[name], "unpenalized", lines)):
+        if name in exact and (found := _map_lines(exact[name], "unpenalized", lines)):
             result[f"agreement_{package}"] = sum(map(list.__eq__, outputs, found)) / len(lines)
     if CTRANSLATE2 in exact and (log_ps := exact[CTRANSLATE2].call("log_probabilities", lines, outputs)):
         differences = (abs(mine.log_probability - log_p) for mine, log_p in zip(hypotheses, log_ps, strict=True))
@@ -237,24 +265,28 @@ def _agreement(ours: Running[Rates], peers: Sequence[Running[Rates]], lines: Seq
 
 
 def decode(
-    model: Annotated[Path, typer.Argument(help="Folder of a model, as `aiayn average` makes it.")],
-    src: Annotated[Path, typer.Option(help="Sentences to translate, one a line; may be gzip.")],
-    ref: Annotated[Path | None, typer.Option(help="References, one a line: scores all translations.")] = None,
+    model: Annotated[Path, typer.Argument(help="Model folder made by `aiayn average`.")],
+    src: Annotated[Path, typer.Option(help="Sentences to translate, one per line; may be gzip.")],
+    ref: Annotated[Path | None, typer.Option(help="References, one per line, to score the translations with.")] = None,
     lang: Annotated[str | None, typer.Option(help="Language of the references, e.g. de.")] = None,
-    beam_size: Annotated[int, typer.Option(min=1, help="Hypotheses kept open; 1 is greedy.")] = 4,
-    length_penalty: Annotated[float, typer.Option(min=0, help="α of ((5 + |y|) / 6)^α; the peers have |y|^α.")] = 0.6,
-    sentences: Annotated[int | None, typer.Option(min=1, help="Only so many, the first.  [default: all]")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or gpu.")] = "auto",
-    threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0: all cores.")] = 0,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds that each translator is timed in.")] = 3,
+    beam_size: Annotated[int, typer.Option(min=1, help="Hypotheses kept open; 1 is greedy.")] = DEFAULTS.beam_size,
+    length_penalty: Annotated[
+        float, typer.Option(min=0, help="α of ((5 + |y|) / 6)^α; the peers use |y|^α.")
+    ] = DEFAULTS.length_penalty,
+    sentences: Annotated[
+        int | None, typer.Option(min=1, help="Translate only the first N sentences.  [default: all]")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or gpu.")] = DecodingOptions.device,
+    threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0: all cores.")] = DecodingOptions.threads,
+    rounds: Annotated[int, typer.Option(min=1, help="Timed rounds per translator.")] = DecodingOptions.rounds,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Translation beside CTranslate2 and MarianMT's generate, in sentences a second, with the same weights."""
-    one_of("--device", device, ("auto", "cpu", "gpu"))
+    """Compare translation with CTranslate2 and MarianMT's generate, same weights, in sentences per second."""
+    one_of("--device", device, get_args(Device))
     text = read_text(src, ref, lang, sentences)
     settings = checked(DecodingSettings, beam_size=beam_size, length_penalty=length_penalty)
-    options = Options(settings, device, threads, rounds)
-    result = watched(partial(measure, model, text, options))
+    options = DecodingOptions(settings, device, threads, rounds)
+    result = with_status_line(partial(measure, model, text, options))
     if as_json:
         typer.echo(json.dumps(result))
         return

@@ -1,11 +1,11 @@
 """The translators that `aiayn bench decode` compares: ours, CTranslate2, and `generate` of Hugging Face's MarianMT.
 
-All have the same weights, the same vocabulary and the same sentences, and are timed from text to text. The two others
-are run as their users run them: CTranslate2 sorts and batches by itself, `generate` is given sentences of like length.
-Their length penalty is |y|^α, not the paper's ((5 + |y|) / 6)^α; `unpenalized` searches at α = 0, where all three are
-after the same output.
+All have the same weights, vocabulary and sentences, and are timed from text to text. The other two run as their users
+would run them: CTranslate2 sorts and batches by itself, and `generate` is given batches of sentences of similar length.
+Their length penalty is |y|^α, not the paper's ((5 + |y|) / 6)^α; `unpenalized` searches at α = 0, where all three look
+for the same output.
 
-A contender imports what it needs and no more, since the memory of its process is measured.
+A contender imports only what it needs, because the memory of its process is measured.
 
 Shapes: B batch, S source length, T target length.
 """
@@ -24,23 +24,23 @@ from pipeline.settings import DecodingSettings
 from pipeline.text.vocabulary import load
 from workflows.benchmarks.processes import OUT_OF_MEMORY, ContenderError
 
-if TYPE_CHECKING:  # it imports torch
+if TYPE_CHECKING:  # the module imports torch
     from model.search import Hypothesis
 
 
 @dataclass(frozen=True)
-class Workload:
-    """What every contender is given."""
+class DecodingWorkload:
+    """The input that every contender is given."""
 
     checkpoint_folder: Path
     exported_folder: Path
-    """The same model as CTranslate2 reads it; the first that needs it makes it."""
+    """The same model in CTranslate2's format, written by the first contender that needs it."""
     settings: DecodingSettings
     device: Literal["cpu", "gpu"]
 
     @property
     def device_name(self) -> str:
-        """As the libraries call it."""
+        """The device's name in torch and CTranslate2."""
         return "cuda" if self.device == "gpu" else "cpu"
 
     @property
@@ -49,8 +49,8 @@ class Workload:
         return self.settings.model_copy(update={"length_penalty": 0.0})
 
 
-class Layout(NamedTuple):
-    """How cores are shared out: sentences over workers, and each worker's matrix products over threads."""
+class WorkerLayout(NamedTuple):
+    """How the cores are used: sentences are split over workers, a worker's matrix products over threads."""
 
     workers: int
     threads: int
@@ -64,36 +64,36 @@ class Output(NamedTuple):
 
     text: str
     n_tokens: int
-    """END_ID counted."""
+    """Tokens of the output, including END_ID."""
 
 
-class Contender:
-    """A translator on `layout.threads` threads: one of the workers, or all of them."""
+class DecodingContender:
+    """A translator on `layout.threads` threads: one worker of the layout, or all of them in one process."""
 
     SHARES_WORK = False
-    """Whether one process runs all workers of a layout."""
+    """True if one process runs all workers of a layout."""
     BATCH_SIZES: tuple[int | None, ...] = (16, 32, 64)
-    """Sentences searched at once, of which the fastest is taken."""
+    """Candidate batch sizes, in sentences; the fastest is used."""
 
-    def __init__(self, workload: Workload, layout: Layout, dtype: str) -> None:
+    def __init__(self, workload: DecodingWorkload, layout: WorkerLayout, dtype: str) -> None:
         self.workload = workload
         self.vocabulary = load(workload.checkpoint_folder / "joint.model")
 
     def translate(self, lines: Sequence[str], batch_size: int | None) -> list[Output]:
-        """A translation of each line, none of them blank."""
+        """Translates each line; no line is blank."""
         raise NotImplementedError
 
     def peak_memory_gb(self) -> float:
-        """Most memory that the process has had so far, a GPU's not counted."""
+        """Returns the process's peak memory so far, GPU memory not included."""
         return peak_memory_bytes() / 1e9
 
 
-class Ours(Contender):
-    """`Translator`, which has its own rule for batches. Raises UserError where the checkpoint is no good."""
+class OurTranslator(DecodingContender):
+    """Our `Translator`, which forms batches by its own rule. Raises UserError if the checkpoint is unusable."""
 
     BATCH_SIZES = (None,)
 
-    def __init__(self, workload: Workload, layout: Layout, dtype: str) -> None:
+    def __init__(self, workload: DecodingWorkload, layout: WorkerLayout, dtype: str) -> None:
         super().__init__(workload, layout, dtype)
         import torch
 
@@ -107,7 +107,7 @@ class Ours(Contender):
         return [Output(done.text, done.n_tokens) for done in self.translator.translations(lines)]
 
     def hypotheses(self, lines: Sequence[str], batch_size: int | None) -> "list[Hypothesis]":
-        """The best output of each line at length penalty 0 in float32, as tokens."""
+        """Returns the best hypothesis for each line at length penalty 0, computed in float32."""
         from pipeline.evaluation.translation import Translator
         from pipeline.text.segmentation import encode_lines
 
@@ -116,15 +116,15 @@ class Ours(Contender):
         return [found[0] for found in translator.search(encode_lines(self.vocabulary, lines))]
 
 
-class CTranslate2(Contender):
-    """CTranslate2's Translator, one process with all workers, computing in `dtype`: float32, bfloat16, int8, ...
+class CTranslate2(DecodingContender):
+    """CTranslate2's Translator with all workers in one process, computing in `dtype`: float32, bfloat16, int8, ...
 
-    Raises ContenderError where it refuses the type, the device or the model.
+    Raises ContenderError if CTranslate2 refuses the type, the device or the model.
     """
 
     SHARES_WORK = True
 
-    def __init__(self, workload: Workload, layout: Layout, dtype: str) -> None:
+    def __init__(self, workload: DecodingWorkload, layout: WorkerLayout, dtype: str) -> None:
         super().__init__(workload, layout, dtype)
         import ctranslate2
 
@@ -149,9 +149,9 @@ class CTranslate2(Contender):
         return [Output(text, len(pieces) + 1) for text, pieces in zip(texts, outputs, strict=True)]
 
     def unpenalized(self, lines: Sequence[str], batch_size: int | None) -> list[list[int]]:
-        """The tokens of the best output of each line at length penalty 0, END_ID left out.
+        """Returns the tokens of the best output for each line at length penalty 0, without END_ID.
 
-        What our search never produces and CTranslate2 may is forbidden here.
+        Outputs that CTranslate2 may produce but our search never does are forbidden here.
         """
         from pipeline.export.ctranslate2 import SAME_SEARCH
 
@@ -159,15 +159,15 @@ class CTranslate2(Contender):
         return [self.vocabulary.piece_to_id(pieces) for pieces in outputs]
 
     def log_probabilities(self, lines: Sequence[str], outputs: Sequence[Sequence[int]]) -> list[float]:
-        """Of given outputs of the lines, END_ID left out of the tokens and counted in the sum; nats."""
+        """Returns the log-probability in nats of a given output for each line; END_ID is implied and counted."""
         targets = [self.vocabulary.id_to_piece(list(output)) for output in outputs]
         with _refusals():
             scored = self.translator.score_batch(self._pieces(lines), targets, max_batch_size=32)
         return [math.fsum(result.log_probs) for result in scored]
 
-    def _search(self, lines: Sequence[str], batch_size: int | None, **how: Any) -> list[list[str]]:
+    def _search(self, lines: Sequence[str], batch_size: int | None, **search_options: Any) -> list[list[str]]:
         sources, settings = self._pieces(lines), self.workload.settings
-        longest_tokens = max(map(len, sources), default=0) + 1  # it has one limit for all, and adds END_ID itself
+        longest_tokens = max(map(len, sources), default=0) + 1  # CTranslate2 has one limit for all and adds END_ID
         with _refusals():
             found = self.translator.translate_batch(
                 sources,
@@ -175,7 +175,7 @@ class CTranslate2(Contender):
                 batch_type="examples",
                 beam_size=settings.beam_size,
                 max_decoding_length=longest_tokens + settings.max_extra_tokens,
-                **how,
+                **search_options,
             )
         return [result.hypotheses[0] for result in found]
 
@@ -186,7 +186,7 @@ class CTranslate2(Contender):
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """CTranslate2 looks for a GPU's libraries, and finds them missing, only when it computes."""
+    """Turns RuntimeError into ContenderError: CTranslate2 finds a GPU library missing only once it computes."""
     try:
         yield
     except RuntimeError as error:
@@ -194,13 +194,13 @@ def _refusals() -> Iterator[None]:
         raise ContenderError(reason) from None
 
 
-class MarianGenerate(Contender):
-    """`generate` of MarianMTModel with our weights, in `dtype`: float32 or bfloat16.
+class MarianGenerate(DecodingContender):
+    """MarianMTModel's `generate` with our weights in `dtype`, float32 or bfloat16.
 
-    Raises ContenderError where MarianMT cannot express the model.
+    Raises ContenderError if MarianMT cannot express the model.
     """
 
-    def __init__(self, workload: Workload, layout: Layout, dtype: str) -> None:
+    def __init__(self, workload: DecodingWorkload, layout: WorkerLayout, dtype: str) -> None:
         super().__init__(workload, layout, dtype)
         import torch
         import transformers
@@ -226,7 +226,7 @@ class MarianGenerate(Contender):
         return [Output(text, len(tokens) + 1) for text, tokens in zip(texts, outputs, strict=True)]
 
     def unpenalized(self, lines: Sequence[str], batch_size: int | None) -> list[list[int]]:
-        """The tokens of the best output of each line at length penalty 0, END_ID left out."""
+        """Returns the tokens of the best output for each line at length penalty 0, without END_ID."""
         return self._generate(lines, batch_size, self.workload.unpenalized)
 
     def _generate(self, lines: Sequence[str], batch_size: int | None, settings: DecodingSettings) -> list[list[int]]:

@@ -1,4 +1,4 @@
-"""What `aiayn bench decode` makes of its measurements: rates, ratios, agreement, and the table that shows them."""
+"""The results of `aiayn bench decode`: rates, ratios, agreement, and the table that shows them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -7,38 +7,38 @@ from typing import Any, NamedTuple
 
 from rich.table import Table
 
-from workflows.benchmarks.decoding_contenders import Layout, Output
+from workflows.benchmarks.decoding_contenders import Output, WorkerLayout
 from workflows.benchmarks.rounds import ratio
 from workflows.console.command import console
 
 OURS, CTRANSLATE2, MARIAN = "aiayn", "CTranslate2", "MarianMT"
 
 
-class Round(NamedTuple):
-    """One measurement: all sentences."""
+class DecodingRound(NamedTuple):
+    """One timed translation of all sentences."""
 
     outputs: list[Output]
     seconds: float
 
 
 @dataclass
-class Rates:
-    """What was measured of a contender."""
+class DecodingRates:
+    """The measurements of one contender."""
 
     name: str
     dtype: str
-    layout: Layout
+    layout: WorkerLayout
     batch_size: int | None = None
-    """Sentences searched at once; None: as the contender itself has it."""
-    rounds: list[Round] = field(default_factory=list)
+    """Sentences searched at once; None if the contender has its own rule."""
+    rounds: list[DecodingRound] = field(default_factory=list)
     peak_memory_gb: float = 0.0
-    """Of all its processes together."""
+    """Sum over all its processes."""
     failed: str | None = None
-    """Why it has no figures."""
+    """Why the contender has no figures, or None."""
 
     @property
     def sentences_s_by_round(self) -> list[float]:
-        """Sentences a second of each round; none where it failed."""
+        """Sentences per second in each round; empty if the contender failed."""
         return [] if self.failed else [len(done.outputs) / done.seconds for done in self.rounds]
 
     @property
@@ -47,7 +47,7 @@ class Rates:
         return [output.text for output in self.rounds[-1].outputs]
 
     def described(self, score: Callable[[list[str]], dict[str, Any]]) -> dict[str, Any]:
-        """What --json prints of it; `score` gives the BLEU scores of texts, or nothing."""
+        """Returns the contender's entry in --json; `score` returns the BLEU scores of texts, or an empty dict."""
         described: dict[str, Any] = {"name": self.name, "dtype": self.dtype, "failed": self.failed}
         if self.failed:
             return described
@@ -64,12 +64,12 @@ class Rates:
         }
 
 
-def figures(contenders: Sequence[Rates], score: Callable[[list[str]], dict[str, Any]]) -> dict[str, Any]:
-    """Rates, ratios and scores, by the contenders' names; ours stands first and has not failed."""
+def figures(contenders: Sequence[DecodingRates], score: Callable[[list[str]], dict[str, Any]]) -> dict[str, Any]:
+    """Returns rates, ratios and scores; our own contender comes first and has not failed."""
     described = [rates.described(score) for rates in contenders]
 
     def fastest(name: str, *, int8: bool = False) -> int | None:
-        """The place of the fastest contender of a name, in a floating-point type or in int8."""
+        """Returns the index of the fastest contender with this name, in a floating-point type or in int8."""
         places = [
             i
             for i, rates in enumerate(contenders)
@@ -95,16 +95,18 @@ def figures(contenders: Sequence[Rates], score: Callable[[list[str]], dict[str, 
 
 
 def print_table(result: dict[str, Any]) -> None:
-    """What `measure` gave, for people."""
+    """Prints the result of `measure` for people to read."""
     title = (
         f"{result['sentences']} sentences, beam {result['beam_size']}, length penalty {result['length_penalty']:g}, "
         f"{result['device_name']}"
     )
     cores = f", {result['threads']} thread{'s' if result['threads'] > 1 else ''}" if result["device"] == "cpu" else ""
-    table = Table(title=title + cores, caption="layout: workers × threads of each; batch: sentences searched at once")
+    table = Table(
+        title=title + cores, caption="layout: workers × threads per worker; batch: sentences searched at once"
+    )
     table.add_column("translator")
     scored = result["sacrebleu_ours"] is not None
-    headings = ["layout", "batch", "sentences\na second", "spread", "ours is\nfaster\nby", "tokens\na second"]
+    headings = ["layout", "batch", "sentences/s", "spread", "ours is\nfaster\nby", "tokens/s"]
     for heading in [*headings, *(["sacreBLEU", "paper\nBLEU"] if scored else []), "peak\nmemory,\nGB"]:
         table.add_column(heading, justify="right")
     for entry in result["contenders"]:
@@ -112,7 +114,7 @@ def print_table(result: dict[str, Any]) -> None:
             continue
         table.add_row(
             f"{entry['name']} {entry['dtype']}",
-            str(Layout(entry["workers"], entry["threads"])),
+            str(WorkerLayout(entry["workers"], entry["threads"])),
             str(entry["batch_size"] or "own"),
             _rate(entry["sentences_s"]),
             " to ".join(map(_rate, entry["sentences_s_spread"])),
@@ -133,12 +135,12 @@ def _rate(sentences_s: float) -> str:
 
 
 def _agreement_line(result: dict[str, Any]) -> str:
-    """How far the outputs are the same; empty where no peer took part."""
+    """Describes how far the outputs agree; empty if no peer took part."""
     shares = {CTRANSLATE2: result["agreement_ctranslate2"], MARIAN: result["agreement_transformers"]}
     same = [f"{share:.1%} of {name}'s" for name, share in shares.items() if share is not None]
     if not same:
         return ""
     difference = result["log_probability_difference"]
-    return f"at length penalty 0, {' and '.join(same)} float32 outputs are ours, token by token" + (
+    return f"at length penalty 0, {' and '.join(same)} float32 outputs equal ours token by token" + (
         "" if difference is None else f"; log-probabilities of our outputs differ by at most {difference:.1g}"
     )

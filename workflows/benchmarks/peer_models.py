@@ -1,8 +1,8 @@
-"""The peers of `aiayn bench`: other libraries' Transformers, made into the paper's model as far as they allow.
+"""The peers of `aiayn bench`: other libraries' Transformers, configured as the paper's model as far as they allow.
 
-Both have biases in their attention projections, which the paper has not. torch's module drops out attention weights and
-ReLU outputs as well, as in everyone's use of it; MarianMT, like the paper, does not. With dropout 0, biases 0 and
-copied weights both give our loss (tests).
+Both have biases in their attention projections, which the paper's model has not. torch's module also applies dropout to
+attention weights and ReLU outputs, as everyone who uses it gets; MarianMT, like the paper, does not. With dropout 0,
+biases 0 and copied weights, both give our loss (see the tests).
 
 Shapes: B batch, S source length, T target length, L either, D = d_model, V vocabulary.
 """
@@ -19,7 +19,7 @@ from model.transformer import Transformer
 
 
 class TorchTransformer(nn.Module):
-    """torch.nn.Transformer and what it leaves to its user: embedding, positions, masks, projection (§3.4, §3.5)."""
+    """torch.nn.Transformer plus the parts it leaves to users: embedding, positions, masks, projection (§3.4, §3.5)."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class TorchTransformer(nn.Module):
             batch_first=True,
             norm_first=False,
         )
-        # Norms behind the last layers belong to pre-norm; a post-norm layer ends in one.
+        # Norms after the last layers belong to pre-norm; a post-norm layer ends in its own.
         self.transformer.encoder.norm = self.transformer.decoder.norm = None
         for parameter in self.transformer.parameters():
             if parameter.dim() > 1:
@@ -50,7 +50,7 @@ class TorchTransformer(nn.Module):
         return x_BLD
 
     def forward(self, source_BS: Tensor, inputs_BT: Tensor) -> Tensor:
-        """-> logits_BTV."""
+        """Returns logits_BTV."""
         length = inputs_BT.shape[1]
         causal_TT = torch.ones(length, length, dtype=torch.bool, device=inputs_BT.device).triu(1)
         source_padding_BS = source_BS == PAD_ID
@@ -67,7 +67,7 @@ class TorchTransformer(nn.Module):
 
 
 class Marian(nn.Module):
-    """Hugging Face's MarianMTModel, made from a configuration of the same sizes; nothing is downloaded."""
+    """Hugging Face's MarianMTModel, built from a configuration with the same sizes; nothing is downloaded."""
 
     def __init__(self, config: TransformerConfig) -> None:
         from transformers import MarianConfig, MarianMTModel
@@ -101,7 +101,7 @@ class Marian(nn.Module):
         )
 
     def forward(self, source_BS: Tensor, inputs_BT: Tensor) -> Tensor:
-        """-> logits_BTV."""
+        """Returns logits_BTV."""
         output = self.marian(input_ids=source_BS, attention_mask=source_BS != PAD_ID, decoder_input_ids=inputs_BT)
         logits_BTV: Tensor = output.logits
         return logits_BTV
@@ -109,14 +109,14 @@ class Marian(nn.Module):
 
 @torch.no_grad()
 def copy_weights(ours: Transformer, peer: Marian) -> None:
-    """Our weights into MarianMT, 0 into the biases that the paper has not, so that both compute the same.
+    """Copies our weights into MarianMT and zeroes the biases that the paper's model lacks: both then compute the same.
 
-    Its sinusoids stand all sines first, so the dimensions of ours are put in that order. Raises ValueError where
-    n_heads · d_k or n_heads · d_v is not d_model, as MarianMT has it.
+    MarianMT's sinusoids put all sines first, so our dimensions are reordered to match. Raises ValueError unless
+    n_heads · d_k = n_heads · d_v = d_model, which MarianMT requires.
     """
     config = ours.config
     if not config.n_heads * config.d_k == config.n_heads * config.d_v == config.d_model:
-        raise ValueError(f"MarianMT has d_k = d_v = d_model / n_heads, not {config.d_k} and {config.d_v}")
+        raise ValueError(f"MarianMT needs d_k = d_v = d_model / n_heads, not {config.d_k} and {config.d_v}")
     order = torch.cat((torch.arange(0, config.d_model, 2), torch.arange(1, config.d_model, 2)))
 
     def linear(weight: Tensor, theirs: nn.Linear, bias: Tensor | None, sides: str) -> None:
@@ -144,7 +144,7 @@ def copy_weights(ours: Transformer, peer: Marian) -> None:
         norm(mine.feed_forward_norm, theirs.final_layer_norm)
 
     model = peer.marian.model
-    model.shared.weight.copy_(ours.embedding.weight[:, order])  # embedding of both sides and projection
+    model.shared.weight.copy_(ours.embedding.weight[:, order])  # serves as both embeddings and the projection
     if ours.positions is not None:
         for side in (model.encoder, model.decoder):
             side.embed_positions.weight.copy_(ours.positions.weight[:, order])

@@ -1,11 +1,11 @@
-"""Preparation at size: raw text to token ids through the DAG on Ray, beside sentencepiece's bare encoding of that text.
+"""Benchmark of preparation at full size: raw text to token ids through the DAG on Ray, against sentencepiece alone.
 
 aiayn bench prepare                        # 200 000 pairs
 aiayn bench prepare --pairs 4500000        # as many as WMT14's English-German
 
-The text is from `pipeline.corpora.synthetic`, of WMT14's lengths, alphabets and noise. Timed are the stages of profile
-`wmt14` as a workflow runs them: read, clean, vocabulary, encode. Then, on one core, the plan of an epoch, and the
-reading of a training's updates beside the speed at which a GPU would consume them.
+`pipeline.corpora.synthetic` generates the text, with WMT14's lengths, alphabets and noise. The benchmark times the
+stages of profile `wmt14` as a workflow runs them: read, clean, vocabulary, encode. It then measures, on one core, how
+long planning an epoch takes and how fast a training's updates are read, compared with what a GPU would consume.
 """
 
 import json
@@ -16,27 +16,26 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from workflows.benchmarks.rounds import watched
+from pipeline.settings import TrainingSettings
+from workflows.benchmarks.rounds import with_status_line
 from workflows.console.command import console, run_app
 from workflows.profiles import WMT14
 
 
 def prepare(
-    pairs: Annotated[int, typer.Option(min=1000, help="Of text, which is written first.")] = 200_000,
+    pairs: Annotated[int, typer.Option(min=1000, help="Sentence pairs to generate and prepare.")] = 200_000,
     plan_pairs: Annotated[
-        int | None, typer.Option(min=1000, help="That an epoch is planned of.  [default: 8 times --pairs]")
+        int | None, typer.Option(min=1000, help="Sentence pairs in the planned epoch.  [default: 8 times --pairs]")
     ] = None,
-    vocabulary_size: Annotated[int, typer.Option(min=8, help="Pieces.")] = WMT14.vocabulary.size,
-    scratch: Annotated[
-        Path | None, typer.Option(help="Folder for what is written and removed again.  [default: the system's]")
-    ] = None,
+    vocabulary_size: Annotated[int, typer.Option(min=8, help="Pieces in the vocabulary.")] = WMT14.vocabulary.size,
+    scratch: Annotated[Path | None, typer.Option(help="Folder for temporary files.  [default: the system's]")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Preparation of text of WMT14's shape: pairs a second, memory, disk, beside sentencepiece alone."""
+    """Measure preparation of WMT14-like text (pairs per second, memory, disk) against sentencepiece alone."""
     from workflows.benchmarks.preparation_rates import measure
 
     folder = scratch or Path(tempfile.gettempdir())
-    result = watched(lambda show: measure(pairs, plan_pairs or 8 * pairs, vocabulary_size, folder, show))
+    result = with_status_line(lambda show: measure(pairs, plan_pairs or 8 * pairs, vocabulary_size, folder, show))
     if as_json:
         typer.echo(json.dumps(result))
     else:
@@ -44,7 +43,7 @@ def prepare(
 
 
 def print_tables(result: dict[str, Any]) -> None:
-    """What `measure` gave, for people."""
+    """Prints the result of `measure` for people to read."""
     table = Table(title=f"{result['pairs']} pairs, {result['cores']} cores, {result['device_name']}")
     table.add_column("stage")
     for heading in ("seconds", "pairs/s", "peak memory of a task, GB"):
@@ -54,15 +53,15 @@ def print_tables(result: dict[str, Any]) -> None:
     console.print(table)
     plan, reading = result["plan"], result["reading"]
     for line in (
-        f"sentencepiece alone: {result['sentencepiece_pairs_s']:.0f} pairs/s with a process a core; "
-        f"the whole preparation goes at {result['ratio_sentencepiece']:.2f} times that",
-        f"disk: {result['disk_gb']:.2f} GB, the text before preparation included",
-        f"plan of an epoch of {plan['pairs']} pairs, on one core: {plan['seconds']:.1f} s, "
+        f"sentencepiece alone: {result['sentencepiece_pairs_s']:.0f} pairs/s with one process per core; "
+        f"the whole preparation runs at {result['ratio_sentencepiece']:.2f} times that rate",
+        f"disk: {result['disk_gb']:.2f} GB, including the text before preparation",
+        f"planning an epoch of {plan['pairs']} pairs on one core: {plan['seconds']:.1f} s, "
         f"{plan['peak_memory_gb']:.2f} GB, {plan['padding_fraction']:.1%} padding",
-        f"reading on one core: {reading['updates_s']:.0f} updates/s of 25 000 tokens, "
+        f"reading on one core: {reading['updates_s']:.0f} updates/s of {TrainingSettings().budget_tokens} tokens, "
         f"{reading['target_tokens_s']:.0f} target tokens/s, {reading['ratio_gpu']:.1f} times what an "
-        f"{reading['gpu']} takes of the base model at {reading['assumed_flop_s'] / 1e12:.0f} TFLOP/s (an assumption: "
-        f"{reading['assumed_fraction']:.0%} of its dense bfloat16 rate)",
+        f"{reading['gpu']} consumes training the base model at {reading['assumed_flop_s'] / 1e12:.0f} TFLOP/s "
+        f"(an assumption: {reading['assumed_fraction']:.0%} of its dense bfloat16 rate)",
     ):
         console.print(line, highlight=False, soft_wrap=True)
 

@@ -1,4 +1,4 @@
-"""How fast, and in how much memory, the DAG prepares text of WMT14's shape: what `aiayn bench prepare` measures."""
+"""The measurements of `aiayn bench prepare`: how fast, and in how much memory, the DAG prepares WMT14-like text."""
 
 import os
 import shutil
@@ -26,22 +26,22 @@ from workflows.engine.events import Watcher
 from workflows.profiles import WMT14
 
 PAIR = "en-de"
-PAIRS_A_FILE = 250_000
+PAIRS_PER_FILE = 250_000
 HELD_OUT_PAIRS = 1000
-BYTES_A_PAIR = 1200
-"""Of disk: text as given, as read and as cleaned, and token ids."""
+BYTES_PER_PAIR = 1200
+"""Disk space that a pair takes: its text as generated, as read and as cleaned, and its token ids."""
 BARE_SHARDS = 4
-"""That each core encodes by sentencepiece alone."""
+"""Shards that each core encodes with sentencepiece alone."""
 
 
-class Shown(Watcher):
-    """Tells which stage is at work, and how far it is."""
+class ProgressLine(Watcher):
+    """Shows which stage is running and how far it has got."""
 
     def __init__(self, show: Callable[[str], object]) -> None:
         self._show = show
 
     def event(self, step: Step[Artifact], event: dict[str, Any]) -> None:
-        """Shows progress."""
+        """Shows the progress that `event` reports."""
         if "total" in event:
             self._show(f"{step.label}: {event['done']:.0f} of {event['total']:.0f} {event['unit']}")
 
@@ -49,7 +49,7 @@ class Shown(Watcher):
 def measure(
     pairs: int, plan_pairs: int, vocabulary_size: int, scratch: Path, show: Callable[[str], object]
 ) -> dict[str, Any]:
-    """Everything that `--json` prints. Raises UserError where the disk is too small."""
+    """Runs the benchmark and returns what --json prints. Raises UserError if the disk is too small."""
     _check_disk(pairs, scratch)
     cores = len(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory(dir=scratch, prefix="aiayn-") as folder, cluster(None):
@@ -61,7 +61,7 @@ def measure(
         vocabulary = WMT14.vocabulary.model_copy(update={"size": vocabulary_size})
         profile = WMT14.model_copy(update={"corpora": {PAIR: settings}, "pairs": {}, "vocabulary": vocabulary})
         text, store = stages.prepared(profile, PAIR), LocalStore(Path(folder))
-        (dataset,) = runner.run([text.dataset], store, [Shown(show)])
+        (dataset,) = runner.run([text.dataset], store, [ProgressLine(show)])
         seconds = time.perf_counter() - started_s
         show("sentencepiece alone")
         shards = text.corpus.published(store).shards("train")[: BARE_SHARDS * cores]
@@ -72,7 +72,7 @@ def measure(
         }
         disk_bytes = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
         with ContenderProcess(SingleCoreCost, environment={"OMP_NUM_THREADS": "1"}) as single_core:
-            show(f"the plan of {plan_pairs} pairs")
+            show(f"planning an epoch of {plan_pairs} pairs")
             plan = single_core.call("plan", plan_pairs)
             show("reading updates")
             reading = single_core.call("read", dataset)
@@ -101,7 +101,7 @@ def measure(
 
 
 def bare_encoding(shard: Shard, model: Path) -> dict[str, float]:
-    """Pairs, and the seconds that sentencepiece takes to encode them, read before: no file, no array, no bucket."""
+    """Times sentencepiece encoding the pairs of a shard already in memory: no files, no arrays, no buckets."""
     processor = load(model)
     sides = [list(read_lines(side)) for side in (shard.source, shard.target)]
     started_s = time.perf_counter()
@@ -113,18 +113,18 @@ def bare_encoding(shard: Shard, model: Path) -> dict[str, float]:
 def _check_disk(pairs: int, scratch: Path) -> None:
     if not scratch.is_dir():
         raise UserError(f"--scratch {scratch} is not a folder")
-    free_bytes, wanted_bytes = shutil.disk_usage(scratch).free, pairs * BYTES_A_PAIR
+    free_bytes, wanted_bytes = shutil.disk_usage(scratch).free, pairs * BYTES_PER_PAIR
     if free_bytes < wanted_bytes:
         raise UserError(
-            f"{pairs} pairs take about {wanted_bytes / 1e9:.1f} GB and {scratch} has {free_bytes / 1e9:.1f} free; "
-            "ask for fewer --pairs, or name a folder on another disk by --scratch"
+            f"{pairs} pairs take about {wanted_bytes / 1e9:.1f} GB and {scratch} has {free_bytes / 1e9:.1f} GB free; "
+            "lower --pairs, or name a folder on another disk with --scratch"
         )
 
 
 def _files(folder: Path, pairs: int) -> tuple[list[tuple[Any, ...]], FilesSettings]:
-    """The calls of `write_text` that write all splits, and what reads them."""
+    """Returns the calls of `write_text` that write all splits, and the settings that read them."""
     folder.mkdir()
-    sizes = [min(PAIRS_A_FILE, pairs - begin) for begin in range(0, pairs, PAIRS_A_FILE)]
+    sizes = [min(PAIRS_PER_FILE, pairs - begin) for begin in range(0, pairs, PAIRS_PER_FILE)]
     names = [*(f"train{number:03d}" for number in range(len(sizes))), "dev", "test"]
     files = [FilePair(source=folder / f"{name}.en", target=folder / f"{name}.de") for name in names]
     sizes += [HELD_OUT_PAIRS] * 2

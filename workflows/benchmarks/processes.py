@@ -1,10 +1,10 @@
-"""Contenders of a benchmark, each in a process of its own, so that threads, caches and peak memory are each one's own.
+"""Contenders of a benchmark, each in its own process, so that they share no threads, caches or peak memory.
 
-    with ContenderProcess(Ours, workload) as ours:
+    with ContenderProcess(OurLoop, workload) as ours:
         ours.call("round", 10)
 
-A contender is any object; its methods are called through a pipe, one at a time, and the other processes wait at their
-pipes meanwhile. `Running` is a contender at work, with what becomes of one that fails.
+A contender is any object. Its methods are called through a pipe, one at a time, while the other processes wait at their
+pipes. `RunningContender` joins a contender's processes with its measurements and handles failures.
 """
 
 import multiprocessing
@@ -22,21 +22,21 @@ OUT_OF_MEMORY = "out of memory"
 
 
 class ContenderError(Exception):
-    """Why a contender can go no further: out of memory, a library missing, refused, or dead; the message says which."""
+    """A contender cannot go on: it is out of memory, lacks a library, refused, or died. The message says which."""
 
 
 class ContenderProcess:
-    """A process that holds one contender; leaving the `with` block ends it at once."""
+    """A process that holds one contender; leaving the `with` block kills it."""
 
     def __init__(self, make: Callable[..., Any], *arguments: Any, environment: Mapping[str, str] | None = None) -> None:
-        """Starts a process that calls `make(*arguments)`, importable both; `call` waits for it.
+        """Starts a process that calls `make(*arguments)`; `call` waits for it.
 
-        `environment` is added to that of this process.
+        `make` and the arguments must be picklable. `environment` is added to this process's environment.
         """
         spawn = multiprocessing.get_context("spawn")
         self._pipe, theirs = spawn.Pipe()
         self.process = spawn.Process(target=_serve, args=(theirs, make, arguments), daemon=True)
-        # Ctrl-C goes to all processes of the terminal: this one ends the others, without a traceback of each.
+        # Ctrl-C reaches all processes of the terminal; this one ends the others, so that none prints a traceback.
         handler, before = signal.signal(signal.SIGINT, signal.SIG_IGN), dict(os.environ)
         try:
             os.environ.update(environment or {})
@@ -45,24 +45,24 @@ class ContenderProcess:
             os.environ.clear()
             os.environ.update(before)
             signal.signal(signal.SIGINT, handler)
-        theirs.close()  # so that a dead process is the end of the pipe
+        theirs.close()  # so that the pipe ends when the process dies
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """What the contender's method returns.
+        """Calls a method of the contender and returns its result.
 
-        Raises ContenderError where the process is out of memory, lacks a library or has died, and both that and
-        UserError where the method raised it.
+        Raises ContenderError if the process is out of memory, lacks a library or has died, and re-raises a
+        ContenderError or UserError of the method itself.
         """
         self.send(method, *arguments)
         return self.receive()
 
     def send(self, method: str, *arguments: Any) -> None:
-        """Begins a call, whose result `receive` waits for; other processes can compute meanwhile."""
-        with suppress(OSError):  # of a dead process, which `receive` tells
+        """Begins a call whose result `receive` waits for; other processes can compute meanwhile."""
+        with suppress(OSError):  # the process is dead, which `receive` reports
             self._pipe.send((method, arguments))
 
     def receive(self) -> Any:
-        """What the method begun last returns; raises as `call` does."""
+        """Returns the result of the call begun last; raises what `call` raises."""
         try:
             result = self._pipe.recv()
         except (EOFError, OSError):
@@ -91,35 +91,35 @@ class ContenderProcess:
         self._pipe.close()
 
 
-class Measured(Protocol):
-    """What is known of a contender."""
+class ContenderRates(Protocol):
+    """The part of a contender's measurements that every benchmark has."""
 
     name: str
     failed: str | None
-    """Why it has no figures."""
+    """Why the contender has no figures, or None."""
 
 
-MeasuredT = TypeVar("MeasuredT", bound=Measured)
+RatesT = TypeVar("RatesT", bound=ContenderRates)
 
 
 @dataclass
-class Running(Generic[MeasuredT]):
-    """A contender at work, in one process or in several that share its work; leaving the `with` block ends them."""
+class RunningContender(Generic[RatesT]):
+    """A contender in one process, or in several that share its work; leaving the `with` block kills them."""
 
-    rates: MeasuredT
+    rates: RatesT
     processes: Sequence[ContenderProcess]
-    mend: str = ""
-    """What to do where it fails, which then ends the benchmark; empty for a peer, which is left out of what follows."""
+    advice: str = ""
+    """What the user can do if it fails, which then ends the benchmark. Empty for a peer, which just drops out."""
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """What the method of the first process returns; None of a peer that has failed.
+        """Calls a method in the first process and returns its result, or None for a peer that has failed.
 
-        Raises UserError where the method raised it, or where a contender fails that is no peer.
+        Raises UserError if the method raises it, or if our own contender fails.
         """
         return (self.call_each(method, [arguments]) or [None])[0]
 
     def call_each(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any] | None:
-        """As `call`, in as many processes at once as there are tuples of arguments."""
+        """Like `call`, in as many processes at once as there are tuples of arguments."""
         if self.rates.failed:
             return None
         processes = self.processes[: len(arguments)]
@@ -128,13 +128,13 @@ class Running(Generic[MeasuredT]):
                 process.send(method, *given)
             return [process.receive() for process in processes]
         except ContenderError as error:
-            if self.mend:
-                raise UserError(f"{self.rates.name}: {error}; {self.mend}") from None
+            if self.advice:
+                raise UserError(f"{self.rates.name}: {error}; {self.advice}") from None
             self.rates.failed = str(error)
             self.end()
             return None
 
-    def __enter__(self) -> "Running[MeasuredT]":
+    def __enter__(self) -> "RunningContender[RatesT]":
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -159,7 +159,7 @@ def _serve(pipe: Connection, make: Callable[..., Any], arguments: tuple[Any, ...
                 result = error
             except ImportError as error:
                 result = ContenderError(" ".join(str(error).split()))
-            except (MemoryError, RuntimeError) as error:  # torch raises both where memory is short
+            except (MemoryError, RuntimeError) as error:  # torch raises either when memory runs out
                 if isinstance(error, RuntimeError) and "memory" not in str(error):
                     raise
                 result = ContenderError(OUT_OF_MEMORY)

@@ -1,4 +1,4 @@
-"""What every command of `aiayn bench` does alike: options, what is shown meanwhile, ctrl-C, ratios."""
+"""The parts that all commands of `aiayn bench` share: checks of options, the status line, Ctrl-C, ratios."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from workflows.console.command import INTERRUPTED
 
 
 def is_installed(package: str) -> bool:
-    """Whether it can be imported."""
+    """Returns True if the package can be imported."""
     try:
         return find_spec(package) is not None
     except ImportError:
@@ -21,24 +21,24 @@ def is_installed(package: str) -> bool:
 
 
 def find_device(name: str) -> Literal["cpu", "gpu"]:
-    """The device that --device names, auto being a GPU where torch finds one. Raises UserError where there is none."""
+    """Resolves --device; auto means a GPU if torch finds one. Raises UserError if the GPU asked for is not there."""
     import torch
 
     has_gpu = torch.cuda.is_available()
     if name == "gpu" and not has_gpu:
-        raise UserError("--device gpu: torch finds no GPU here; take cpu, or auto")
+        raise UserError("--device gpu: torch finds no GPU here; use cpu or auto")
     return "gpu" if has_gpu and name != "cpu" else "cpu"
 
 
 def one_of(option: str, value: str, choices: Sequence[str]) -> str:
-    """`value`. Raises UserError where it is no choice of `option`."""
+    """Returns `value`. Raises UserError if it is not one of the choices of `option`."""
     if value not in choices:
         raise UserError(f"{option} {value}: choose one of {', '.join(choices)}")
     return value
 
 
-def watched(measure: Callable[[Callable[[str], object]], dict[str, Any]]) -> dict[str, Any]:
-    """What `measure` gives; on a terminal, the lines it shows stand there meanwhile. Ctrl-C ends the program."""
+def with_status_line(measure: Callable[[Callable[[str], object]], dict[str, Any]]) -> dict[str, Any]:
+    """Runs `measure`, showing its status lines on a terminal, and returns its result. Ctrl-C ends the program."""
     try:
         with Console(stderr=True).status("starting") as status:
             return measure(status.update)
@@ -48,7 +48,7 @@ def watched(measure: Callable[[Callable[[str], object]], dict[str, Any]]) -> dic
 
 
 def ratio(name: str, ours_by_round: Sequence[float], peers_by_round: Sequence[float]) -> dict[str, Any]:
-    """Our rate over a peer's: of the medians, then least and most over the rounds; None where a side has no rates."""
+    """Returns the ratio of the median rates and its range over the rounds; None if either side has no rates."""
     if not (ours_by_round and peers_by_round):
         return {name: None, f"{name}_spread": None}
     by_round = [ours / peers for ours, peers in zip(ours_by_round, peers_by_round, strict=True)]

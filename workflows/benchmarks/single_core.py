@@ -1,6 +1,6 @@
-"""What one core does for a training on a large corpus: the plan of an epoch, and reading the updates it plans.
+"""What training on a large corpus costs one core: planning an epoch, and reading the updates of the plan.
 
-For `aiayn bench prepare`, in a process of its own (`workflows.benchmarks.processes`) that computes with one thread.
+`aiayn bench prepare` runs this in a separate process (`workflows.benchmarks.processes`) with one thread.
 """
 
 import time
@@ -22,21 +22,22 @@ from pipeline.training.worker_group import WorkerGroup
 from workflows.forecast.hardware import GPUS, Hardware
 
 DRAWN_PAIRS = 1_000_000
-"""At one time."""
+"""Pairs whose lengths are drawn at one time."""
 READ_S = 5.0
+"""Seconds for which updates are read."""
 SETTINGS = TrainingSettings(model=BASE)
-"""The paper's base model, 25 000 tokens an update on either side."""
+"""The paper's training of the base model."""
 GPU, ASSUMED_FRACTION = "h200", 0.5
-"""What is to be fed, and the share of its published rate that training might reach."""
+"""The GPU to be fed, and the share of its published rate that training is assumed to reach."""
 
 
 class SingleCoreCost:
-    """Called in its process, a method at a time."""
+    """The measurements, called one at a time in their process."""
 
     def plan(self, pairs: int) -> dict[str, Any]:
-        """Plans an epoch of pairs of WMT14's lengths: {"pairs", "seconds", "peak_memory_gb", "padding_fraction", ...}.
+        """Plans an epoch of pairs with WMT14's lengths: {"pairs", "seconds", "peak_memory_gb", ...}.
 
-        The lengths, int32, are there before, as they are in a training, and count as memory.
+        The int32 lengths are in memory before the clock starts, as in a training, and count towards peak memory.
         """
         torch.set_num_threads(1)
         random = np.random.default_rng(1)
@@ -57,7 +58,7 @@ class SingleCoreCost:
         }
 
     def read(self, dataset: EncodedDataset) -> dict[str, Any]:
-        """Reads updates of the paper's base model as its training does: rates, and beside a GPU's."""
+        """Reads updates as training the paper's base model does, and compares their rate with a GPU's."""
         updates = Updates(EncodedSplit.open(dataset, "train"), SETTINGS, WorkerGroup(0, 1, "cpu"))
         read, target_tokens, flop, started_s = 0, 0, 0.0, time.perf_counter()
         for update in updates.between(0, 10**9):

@@ -1,18 +1,20 @@
-"""Benchmark of the training step: ours, torch.nn.Transformer and MarianMT, in one run, on the same batches.
+"""Benchmark of the training step: our loop, torch.nn.Transformer and MarianMT in one run on the same batches.
 
     python -m workflows.benchmarks.training                       # the same as `aiayn bench train`
     python -m workflows.benchmarks.training --size base --json
 
-Each contender (`training_contenders`) lives in a process of its own and waits while another computes. After a warm-up
-come rounds: the next few updates of the plan by ours, the same updates by the next contender, and so on; so a slow
-minute of the machine is shared out, and the spread over the rounds shows it. A rate is real (not padding) target tokens
-over seconds in one round, and the rates printed are medians over the rounds, a ratio the quotient of two of them.
+Each contender (`training_contenders`) runs in its own process and waits while another computes. After a warm-up the
+contenders are timed in interleaved rounds: ours trains on the next few updates of the plan, then the next contender on
+the same updates, and so on, so that a slow minute of the machine affects all of them and shows in the spread over the
+rounds. A rate is real (not padding) target tokens per second in one round; the printed rates are medians over the
+rounds, and a ratio is the quotient of two medians.
 
-The roofline: floating-point operations of the matrix products that the real tokens need (`model.flops`) over the time
-that they would take at the rate of a large square product in the same type, measured before each round. Not covered:
-more than one device, and the start of a training (reading weights, the first batch).
+The roofline fraction compares two rates: the floating-point operations of the matrix products that real tokens need
+(`model.flops`), per second of training, over the rate of a large square matrix product in the same type, measured
+before each round. The benchmark does not cover several devices or the start of a training (reading weights, the first
+batch).
 
-Needs neither Ray nor MLflow. MarianMT takes part where `transformers` is installed: pip install -e '.[bench]'.
+It needs neither Ray nor MLflow. MarianMT takes part if `transformers` is installed: pip install -e '.[bench]'.
 """
 
 import json
@@ -22,68 +24,69 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
 from model.config import BASE, BIG, TransformerConfig
 from pipeline.errors import UserError
-from workflows.benchmarks.processes import ContenderProcess, Running
-from workflows.benchmarks.rounds import find_device, is_installed, one_of, watched
-from workflows.benchmarks.training_rates import IN_RAY, MARIAN, OURS, SAVING, TORCH, Rates, figures, print_table
+from pipeline.settings import Device, Precision, TrainingSettings
+from workflows.benchmarks.processes import ContenderProcess, RunningContender
+from workflows.benchmarks.rounds import find_device, is_installed, one_of, with_status_line
+from workflows.benchmarks.training_rates import IN_RAY, MARIAN, OURS, SAVING, TORCH, TrainingRates, figures, print_table
 from workflows.console.command import console, run_app
 
-if TYPE_CHECKING:  # it imports torch
-    from workflows.benchmarks.training_contenders import Contender, Workload
+if TYPE_CHECKING:  # the module imports torch
+    from workflows.benchmarks.training_contenders import TrainingContender, TrainingWorkload
 
 
 @dataclass(frozen=True)
 class Size:
-    """What is trained in the benchmark."""
+    """The model that a benchmark trains, and on what batches."""
 
     name: str
     model: TransformerConfig
     lengths: str
-    """A name of `pipeline.corpora.synthetic.lengths.LENGTHS`."""
+    """A key of `pipeline.corpora.synthetic.lengths.LENGTHS`."""
     cpu_batch_tokens: int
     gpu_batch_tokens: int
     cpu_updates: int
-    """Timed updates a round: some ten seconds on two cores."""
+    """Timed updates per round, about ten seconds on two cores."""
     gpu_updates: int = 50
 
 
 SMALL = TransformerConfig(vocabulary_size=8_000, n_layers=3, d_model=256, d_ff=1024, n_heads=4)
 SIZES = {
     "small": Size("small", SMALL, "multi30k", 4_096, 4_096, cpu_updates=8),
-    "base": Size("base", BASE, "wmt14", 4_096, 25_000, cpu_updates=3),
-    "big": Size("big", BIG, "wmt14", 4_096, 25_000, cpu_updates=1),
+    "base": Size("base", BASE, "wmt14", 4_096, TrainingSettings().budget_tokens, cpu_updates=3),
+    "big": Size("big", BIG, "wmt14", 4_096, TrainingSettings().budget_tokens, cpu_updates=1),
 }
 
 
 @dataclass(frozen=True)
-class Options:
-    """How it is measured; None: as the size and the device say."""
+class TrainingOptions:
+    """How the benchmark is run; where a field is None, the size and the device decide."""
 
     batch_tokens: int | None = None
     device: str = "auto"
     precision: str = "auto"
     threads: int = 0
-    """0: all cores."""
+    """CPU threads; 0 means all cores."""
     rounds: int = 3
     updates: int | None = None
     with_peers: bool = True
-    """Whether the other loops are timed at all."""
+    """Time the loops around other libraries' models."""
     with_ray: bool = False
-    """Whether our loop is timed inside a worker of Ray Train too."""
+    """Also time our loop inside a Ray Train worker."""
     with_checkpoints: bool = False
-    """Whether our loop is timed with a checkpoint a round too."""
+    """Also time our loop with one checkpoint per round."""
 
 
-def measure(size: Size, options: Options, show: Callable[[str], object] = str) -> dict[str, Any]:
-    """Runs the benchmark; gives what --json prints. `show` takes a line on what is running now.
+def measure(size: Size, options: TrainingOptions, show: Callable[[str], object] = str) -> dict[str, Any]:
+    """Runs the benchmark and returns what --json prints. `show` is called with a line on what is running now.
 
-    Raises UserError where an option does not fit the machine or the data, or where our own training fails. A peer that
-    fails is reported as such, with null for its ratio.
+    Raises UserError if an option does not suit the machine or the data, or if our own training fails. A peer that
+    fails is reported as failed, with null for its ratio.
     """
     from pipeline.corpora.synthetic.lengths import LENGTHS, write_dataset
     from pipeline.hardware import KEEP_MEMORY
@@ -94,7 +97,7 @@ def measure(size: Size, options: Options, show: Callable[[str], object] = str) -
     with tempfile.TemporaryDirectory(prefix="aiayn-bench-") as folder, ExitStack() as stack:
         show("writing sentence pairs")
         dataset = write_dataset(Path(folder) / "dataset", LENGTHS[size.lengths], size.model.vocabulary_size)
-        workload = training_contenders.Workload(
+        workload = training_contenders.TrainingWorkload(
             model=size.model,
             dataset=dataset,
             run_folder=Path(folder) / "run",
@@ -105,16 +108,18 @@ def measure(size: Size, options: Options, show: Callable[[str], object] = str) -
         )
 
         def start(
-            name: str, make: "Callable[[Workload], Contender]", environment: Mapping[str, str] | None = None
-        ) -> Running[Rates]:
+            name: str,
+            make: "Callable[[TrainingWorkload], TrainingContender]",
+            environment: Mapping[str, str] | None = None,
+        ) -> RunningContender[TrainingRates]:
             show(f"warming up {name}")
             process = ContenderProcess(make, workload, environment=environment)
-            mend = "lower --batch-tokens or take a smaller --size" if name == OURS else ""
-            running = stack.enter_context(Running(Rates(name), [process], mend))
+            advice = "lower --batch-tokens or choose a smaller --size" if name == OURS else ""
+            running = stack.enter_context(RunningContender(TrainingRates(name), [process], advice))
             running.rates.dtype = running.call("warm_up") or ""
             return running
 
-        ours = start(OURS, training_contenders.Ours, KEEP_MEMORY)
+        ours = start(OURS, training_contenders.OurLoop, KEEP_MEMORY)
         matmul_rates, all_running = [], [ours]
         if options.with_peers:
             all_running.append(start(TORCH, training_contenders.torch_float32))
@@ -123,11 +128,11 @@ def measure(size: Size, options: Options, show: Callable[[str], object] = str) -
             if ours.call("bfloat16_is_native"):
                 all_running.append(start(MARIAN, training_contenders.marian_bfloat16))
         if options.with_checkpoints:
-            all_running.append(start(SAVING, training_contenders.OursSaving, KEEP_MEMORY))
+            all_running.append(start(SAVING, training_contenders.OurLoopWithCheckpoints, KEEP_MEMORY))
         if options.with_ray:
-            from workflows.benchmarks.training_in_ray import OursInRay
+            from workflows.benchmarks.training_in_ray import OurLoopInRay
 
-            all_running.append(start(IN_RAY, OursInRay))
+            all_running.append(start(IN_RAY, OurLoopInRay))
         for number in range(options.rounds):
             matmul_rates.append(ours.call("matmul_flop_s"))
             for running in all_running:
@@ -150,44 +155,58 @@ def measure(size: Size, options: Options, show: Callable[[str], object] = str) -
 
 
 def train(
-    size: Annotated[str, typer.Option(help="small (3+3 layers, 256), base or big (the paper's).")] = "small",
+    size: Annotated[str, typer.Option(help="small (3+3 layers, width 256), base or big (the paper's).")] = "small",
     vocabulary_size: Annotated[
-        int | None, typer.Option(min=8, help="Pieces.  [default: 8000 for small, 37000 for base and big]")
+        int | None,
+        typer.Option(
+            min=8,
+            help=f"Pieces.  [default: {SMALL.vocabulary_size} for small, {BASE.vocabulary_size} for base and big]",
+        ),
     ] = None,
     lengths: Annotated[
         str | None, typer.Option(help="multi30k or wmt14.  [default: multi30k for small, else wmt14]")
     ] = None,
     batch_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Tokens a side of a batch.  [default: 4096; base and big on a GPU: 25000]")
+        int | None,
+        typer.Option(
+            min=1,
+            help=f"Tokens per side of a batch.  [default: {SIZES['base'].cpu_batch_tokens}; "
+            f"base and big on a GPU: {SIZES['base'].gpu_batch_tokens}]",
+        ),
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or gpu.")] = "auto",
+    device: Annotated[str, typer.Option(help="auto, cpu or gpu.")] = TrainingOptions.device,
     precision: Annotated[
-        str, typer.Option(help="Of our step: float32, bfloat16, or auto (bfloat16 where it is native).")
-    ] = "auto",
-    threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0: all cores.")] = 0,
+        str, typer.Option(help="Precision of our step: float32, bfloat16, or auto (bfloat16 where it is native).")
+    ] = TrainingOptions.precision,
+    threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0: all cores.")] = TrainingOptions.threads,
     peers: Annotated[bool, typer.Option(help="Time the plain loops around other models.")] = True,
-    ray: Annotated[bool, typer.Option("--ray", help="Time our loop inside a worker of Ray Train too.")] = False,
+    ray: Annotated[bool, typer.Option("--ray", help="Also time our loop inside a Ray Train worker.")] = False,
     checkpoints: Annotated[
-        bool, typer.Option("--checkpoints", help="Time our loop with a checkpoint a round too.")
+        bool, typer.Option("--checkpoints", help="Also time our loop with one checkpoint per round.")
     ] = False,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds that each loop is timed in.")] = 3,
+    rounds: Annotated[int, typer.Option(min=1, help="Timed rounds per loop.")] = TrainingOptions.rounds,
     updates: Annotated[
-        int | None, typer.Option(min=1, help="Updates a round.  [default: 8, 3, 1 for small, base, big; 50 on a GPU]")
+        int | None,
+        typer.Option(
+            min=1,
+            help=f"Updates per round.  [default: {', '.join(str(one.cpu_updates) for one in SIZES.values())} for "
+            f"{', '.join(SIZES)}; {Size.gpu_updates} on a GPU]",
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """The training step beside torch.nn.Transformer and MarianMT, in real target tokens a second."""
+    """Compare the training step with torch.nn.Transformer and MarianMT, in real target tokens per second."""
     chosen = SIZES[one_of("--size", size, list(SIZES))]
     if lengths:
         chosen = replace(chosen, lengths=one_of("--lengths", lengths, ("multi30k", "wmt14")))
     if vocabulary_size:
         chosen = replace(chosen, model=replace(chosen.model, vocabulary_size=vocabulary_size))
-    one_of("--device", device, ("auto", "cpu", "gpu"))
-    one_of("--precision", precision, ("auto", "float32", "bfloat16"))
+    one_of("--device", device, get_args(Device))
+    one_of("--precision", precision, get_args(Precision))
     if ray and not is_installed("ray"):
-        raise UserError("--ray: Ray is not installed; leave the option out, or pip install 'ray[train]'")
-    options = Options(batch_tokens, device, precision, threads, rounds, updates, peers, ray, checkpoints)
-    result = watched(lambda show: measure(chosen, options, show))
+        raise UserError("--ray: Ray is not installed; drop the option, or pip install 'ray[train]'")
+    options = TrainingOptions(batch_tokens, device, precision, threads, rounds, updates, peers, ray, checkpoints)
+    result = with_status_line(lambda show: measure(chosen, options, show))
     if as_json:
         typer.echo(json.dumps(result))
         return

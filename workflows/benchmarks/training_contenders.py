@@ -1,9 +1,8 @@
-"""The training loops that `aiayn bench train` compares: ours, torch's own Transformer, Hugging Face's MarianMT.
+"""The training loops that `aiayn bench train` compares: ours, torch's own Transformer, and Hugging Face's MarianMT.
 
-All three take the same batches of the same plan from the same files, read ahead by the same thread. The two others are
-what a good tutorial writes: the model as the library gives it (`peer_models`), cross entropy with label
-smoothing, Adam (fused, as ours) with the paper's schedule. They compute in float32, MarianMT also under torch.autocast
-in bfloat16.
+All three take the same batches of the same plan from the same files, prefetched by the same code. The other two are
+the loops of a good tutorial: the library's model (`peer_models`), cross entropy with label smoothing, and Adam (fused,
+like ours) with the paper's schedule. They compute in float32, MarianMT also in bfloat16 under torch.autocast.
 
 Shapes: B batch, S source length, T target length, V vocabulary.
 """
@@ -35,31 +34,31 @@ from pipeline.training.worker_group import WorkerGroup
 from workflows.benchmarks.peer_models import Marian, TorchTransformer
 
 NEVER = 10**9
-"""Updates to what is not to happen while the clock runs."""
+"""An interval in updates for what must not happen while the clock runs."""
 
 
 @dataclass(frozen=True)
-class Workload:
-    """What every contender is given."""
+class TrainingWorkload:
+    """The input that every contender is given."""
 
     model: TransformerConfig
     dataset: EncodedDataset
     run_folder: Path
-    """For what our loop writes."""
+    """Folder that our loop writes to."""
     batch_tokens: int
     device: Literal["cpu", "gpu"]
     precision: str
-    """Of our step: auto, float32 or bfloat16."""
+    """Precision of our step: auto, float32 or bfloat16."""
     threads: int
 
     @property
     def torch_device(self) -> str:
-        """As torch calls it."""
+        """The device's name in torch."""
         return "cuda" if self.device == "gpu" else "cpu"
 
     @property
     def settings(self) -> TrainingSettings:
-        """Of the training; nothing but updates and a line of metrics a round."""
+        """Settings of our training, which does nothing but updates and one line of metrics per round."""
         return TrainingSettings(
             model=self.model,
             updates=NEVER,
@@ -78,16 +77,16 @@ class Workload:
 
 @dataclass(frozen=True)
 class Work:
-    """What some updates hold."""
+    """Totals over some updates."""
 
     source_tokens: int = 0
-    """Not padding."""
+    """Source tokens without padding."""
     target_tokens: int = 0
-    """Not padding."""
+    """Target tokens without padding."""
     padded_tokens: int = 0
-    """Source and target, padding counted."""
+    """Source and target tokens including padding."""
     flop: float = 0.0
-    """Counted operations of the matrix products that the tokens need, forward and backward."""
+    """Operations of the matrix products that the tokens need, forward and backward."""
 
     def __add__(self, other: "Work") -> "Work":
         return Work(*map(operator.add, astuple(self), astuple(other)))
@@ -96,21 +95,21 @@ class Work:
         return Work(*map(operator.sub, astuple(self), astuple(other)))
 
 
-class Round(NamedTuple):
-    """One measurement."""
+class TrainingRound(NamedTuple):
+    """One timed run of some updates."""
 
     work: Work
     seconds: float
     peak_memory_gb: float
-    """So far: of the process on CPUs, of what torch allocated on a GPU."""
+    """Peak so far: of the process on a CPU, of torch's allocations on a GPU."""
 
 
-class Contender:
-    """A training loop that can be run in parts; `_train` is what differs."""
+class TrainingContender:
+    """A training loop that can be run in parts; subclasses define `_train`."""
 
     dtype: torch.dtype
 
-    def __init__(self, workload: Workload) -> None:
+    def __init__(self, workload: TrainingWorkload) -> None:
         self.workload, self.device = workload, workload.torch_device
         torch.set_num_threads(workload.threads)
 
@@ -118,12 +117,12 @@ class Contender:
         raise NotImplementedError
 
     def warm_up(self) -> str:
-        """The plan's largest batches, then one update, not timed. Returns the name of the type computed in."""
+        """Runs the plan's largest batches and one update, untimed. Returns the name of the computation's type."""
         self._train(1)
         return str(self.dtype).removeprefix("torch.")
 
-    def round(self, n_updates: int) -> Round:
-        """The next updates, with the clock running."""
+    def round(self, n_updates: int) -> TrainingRound:
+        """Times the next `n_updates` updates."""
         on_gpu = self.device == "cuda"
         if on_gpu:
             torch.cuda.synchronize()
@@ -133,25 +132,25 @@ class Contender:
             torch.cuda.synchronize()
         seconds = time.perf_counter() - started_s
         peak_bytes = torch.cuda.max_memory_allocated() if on_gpu else peak_memory_bytes()
-        return Round(work, seconds, peak_bytes / 1e9)
+        return TrainingRound(work, seconds, peak_bytes / 1e9)
 
     def matmul_flop_s(self) -> float:
-        """Rate of a large product in the type computed in, with the same threads."""
+        """Measures the rate of a large matrix product in the same type with the same threads."""
         return matmul_flop_s(self.device, self.dtype)
 
     def bfloat16_is_native(self) -> bool:
-        """Whether autocast to bfloat16 is worth trying."""
+        """Returns True if the device multiplies bfloat16 natively, so that autocast is worth timing."""
         return compute_dtype(self.device) == torch.bfloat16
 
     def device_name(self) -> str:
-        """What it runs on."""
+        """Returns the name of the processor or GPU."""
         return device_name(self.device)
 
 
-class Ours(Contender):
-    """`pipeline.training.loop`, whole: it reads, steps, watches the loss and writes its line of metrics."""
+class OurLoop(TrainingContender):
+    """The whole of `pipeline.training.loop`: it reads, steps, watches the loss and writes its line of metrics."""
 
-    def __init__(self, workload: Workload) -> None:
+    def __init__(self, workload: TrainingWorkload) -> None:
         super().__init__(workload)
         workload.run_folder.mkdir(parents=True, exist_ok=True)
         group = WorkerGroup(device=self.device)
@@ -169,10 +168,10 @@ class Ours(Contender):
         return Work(state.source_tokens, state.target_tokens, state.padded_tokens, state.counted_flop)
 
 
-class OursSaving(Ours):
-    """The same loop with a checkpoint in each round: begun after an update, on the disk before the round ends."""
+class OurLoopWithCheckpoints(OurLoop):
+    """Our loop with one checkpoint per round, begun after the first update and on disk before the round ends."""
 
-    def __init__(self, workload: Workload) -> None:
+    def __init__(self, workload: TrainingWorkload) -> None:
         super().__init__(replace(workload, run_folder=workload.run_folder / "saving"))
 
     def _train(self, n_updates: int) -> Work:
@@ -184,11 +183,11 @@ class OursSaving(Ours):
         return done
 
 
-class PlainLoop(Contender):
-    """The loop most people would write around a module that gives logits_BTV of (source_BS, inputs_BT)."""
+class PlainLoop(TrainingContender):
+    """The loop most people would write around a module that maps (source_BS, inputs_BT) to logits_BTV."""
 
     def __init__(
-        self, workload: Workload, make_model: Callable[[TransformerConfig], nn.Module], dtype: torch.dtype
+        self, workload: TrainingWorkload, make_model: Callable[[TransformerConfig], nn.Module], dtype: torch.dtype
     ) -> None:
         super().__init__(workload)
         settings = workload.settings
@@ -211,7 +210,7 @@ class PlainLoop(Contender):
         )
 
     def loss(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
-        """Label-smoothed cross entropy a target token."""
+        """Computes the label-smoothed cross entropy per target token."""
         lower = self.dtype != torch.float32
         precision: AbstractContextManager[Any] = torch.autocast(self.device, self.dtype) if lower else nullcontext()
         with precision:
@@ -244,16 +243,16 @@ class PlainLoop(Contender):
         return work
 
 
-def torch_float32(workload: Workload) -> PlainLoop:
-    """torch.nn.Transformer in float32."""
+def torch_float32(workload: TrainingWorkload) -> PlainLoop:
+    """Makes the loop around torch.nn.Transformer in float32."""
     return PlainLoop(workload, TorchTransformer, torch.float32)
 
 
-def marian_float32(workload: Workload) -> PlainLoop:
-    """MarianMT in float32."""
+def marian_float32(workload: TrainingWorkload) -> PlainLoop:
+    """Makes the loop around MarianMT in float32."""
     return PlainLoop(workload, Marian, torch.float32)
 
 
-def marian_bfloat16(workload: Workload) -> PlainLoop:
-    """MarianMT under torch.autocast in bfloat16."""
+def marian_bfloat16(workload: TrainingWorkload) -> PlainLoop:
+    """Makes the loop around MarianMT in bfloat16, under torch.autocast."""
     return PlainLoop(workload, Marian, torch.bfloat16)

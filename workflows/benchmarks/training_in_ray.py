@@ -1,7 +1,7 @@
-"""Our training loop inside a Ray Train worker, as `pipeline.training.on_ray` runs it: what Ray adds to an update.
+"""Our training loop inside a Ray Train worker, as `pipeline.training.on_ray` runs it, to measure what Ray costs.
 
-One `TorchTrainer` lasts the whole benchmark. Its worker warms up, then waits for the number of updates of each round,
-so that it is measured as the other contenders are: a process that has trained before, on the updates they train on.
+One `TorchTrainer` lasts the whole benchmark. Its worker warms up, then waits for the number of updates of each round.
+So it is measured like the other contenders: in a process that has trained before, on the same updates.
 """
 
 import logging
@@ -14,16 +14,16 @@ from ray.train.torch import TorchTrainer
 from ray.util.queue import Empty, Queue
 
 from pipeline.hardware import KEEP_MEMORY
-from workflows.benchmarks.training_contenders import Contender, Ours, Round, Work, Workload
+from workflows.benchmarks.training_contenders import OurLoop, TrainingContender, TrainingRound, TrainingWorkload, Work
 
-LOOK_S = 1.0
-"""While waiting for the worker, how often to see whether the training has failed."""
+POLL_S = 1.0
+"""Interval at which a failed training is looked for while waiting for the worker."""
 
 
-class OursInRay(Contender):
-    """Needs Ray; starts a cluster of this machine alone, which ends with the process."""
+class OurLoopInRay(TrainingContender):
+    """Our loop in a Ray Train worker, on a local Ray cluster that ends with the process."""
 
-    def __init__(self, workload: Workload) -> None:
+    def __init__(self, workload: TrainingWorkload) -> None:
         super().__init__(workload)
         n_gpus = int(workload.device == "gpu")
         ray.init(
@@ -42,7 +42,7 @@ class OursInRay(Contender):
         self.requests, self.answers = Queue(), Queue()
 
     def warm_up(self) -> str:
-        """Starts the training and waits until its worker has warmed up."""
+        """Starts the training and waits until its worker has warmed up. Returns the name of the computation's type."""
         run_config: Any = RunConfig(  # type: ignore[call-arg]  # mypy reads the signature of Train V1
             storage_path=str(self.workload.run_folder / "ray"),
             logging_config=LoggingConfig(log_level="ERROR"),
@@ -52,17 +52,17 @@ class OursInRay(Contender):
         self.training = ray.remote(num_cpus=0)(_fit).remote(loop, self.scaling, run_config)
         return str(self._answer())
 
-    def round(self, n_updates: int) -> Round:
-        """The next updates in the worker of Ray Train."""
+    def round(self, n_updates: int) -> TrainingRound:
+        """Times the next `n_updates` updates in the Ray Train worker."""
         self.requests.put(n_updates)
-        done: Round = self._answer()
+        done: TrainingRound = self._answer()
         return done
 
     def _answer(self) -> Any:
-        """The worker's next answer. Raises what ended the training."""
+        """Returns the worker's next answer. Raises the error that ended the training, if any."""
         while True:
             try:
-                return self.answers.get(timeout=LOOK_S)
+                return self.answers.get(timeout=POLL_S)
             except Empty:
                 if ray.wait([self.training], timeout=0)[0]:
                     ray.get(self.training)
@@ -72,13 +72,13 @@ class OursInRay(Contender):
 
 
 def _fit(loop: Any, scaling: ScalingConfig, run_config: Any) -> None:
-    """In a task, since it lasts as long as the training."""
+    """Runs as a task, since it lasts as long as the training."""
     TorchTrainer(loop, scaling_config=scaling, run_config=run_config).fit()
 
 
-def _serve(workload: Workload, requests: Queue, answers: Queue) -> None:
-    """In the worker: warms up, then times as many updates as it is asked for, again and again."""
-    contender = Ours(workload)
+def _serve(workload: TrainingWorkload, requests: Queue, answers: Queue) -> None:
+    """Runs in the worker: warms up, then times the requested number of updates, round after round."""
+    contender = OurLoop(workload)
     answers.put(contender.warm_up())
     while True:
         answers.put(contender.round(requests.get()))

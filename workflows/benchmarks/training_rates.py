@@ -1,4 +1,4 @@
-"""What `aiayn bench train` makes of its measurements: rates, ratios, the roofline, and the table that shows them."""
+"""The results of `aiayn bench train`: rates, ratios, the roofline, and the table that shows them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -7,40 +7,41 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
+from pipeline.settings import TrainingSettings
 from workflows.benchmarks.rounds import ratio
 from workflows.console.command import console
 
-if TYPE_CHECKING:  # it imports torch
-    from workflows.benchmarks.training_contenders import Round
+if TYPE_CHECKING:  # the module imports torch
+    from workflows.benchmarks.training_contenders import TrainingRound
 
 OURS, SAVING, IN_RAY = "aiayn", "aiayn with a checkpoint", "aiayn in Ray Train"
 TORCH, MARIAN = "torch.nn.Transformer", "MarianMT"
-CHECKPOINT_EVERY_S = 600.0
-"""The paper's (§6.1)."""
+CHECKPOINT_INTERVAL_S = 60 * TrainingSettings().checkpoint_minutes
+"""Time between checkpoints in the paper (§6.1)."""
 
 
 @dataclass
-class Rates:
-    """What was measured of a contender."""
+class TrainingRates:
+    """The measurements of one contender."""
 
     name: str
     dtype: str = ""
-    rounds: "list[Round]" = field(default_factory=list)
+    rounds: "list[TrainingRound]" = field(default_factory=list)
     failed: str | None = None
-    """Why there are none."""
+    """Why the contender has no figures, or None."""
 
     @property
     def tokens_s_by_round(self) -> list[float]:
-        """Real target tokens a second of each round."""
+        """Real target tokens per second in each round."""
         return [done.work.target_tokens / done.seconds for done in self.rounds]
 
     @property
     def tokens_s(self) -> float | None:
-        """Their median; None where it failed."""
+        """Median over the rounds; None if the contender failed."""
         return None if self.failed else median(self.tokens_s_by_round)
 
     def described(self, updates: int) -> dict[str, Any]:
-        """What --json prints of it."""
+        """Returns the contender's entry in --json."""
         described: dict[str, Any] = {"name": self.name, "dtype": self.dtype, "failed": self.failed}
         if not self.failed:
             seconds = sum(done.seconds for done in self.rounds)
@@ -55,8 +56,8 @@ class Rates:
         return described
 
 
-def figures(contenders: Sequence[Rates], matmul_rates: Sequence[float], updates: int) -> dict[str, Any]:
-    """Rates, ratios and the roofline, by the contenders' names."""
+def figures(contenders: Sequence[TrainingRates], matmul_rates: Sequence[float], updates: int) -> dict[str, Any]:
+    """Returns rates, ratios and the roofline fraction."""
     by_name = {rates.name: rates for rates in contenders}
     ours = by_name[OURS]
     peers = [rates for rates in contenders if rates.name == MARIAN and not rates.failed]
@@ -80,23 +81,25 @@ def figures(contenders: Sequence[Rates], matmul_rates: Sequence[float], updates:
     }
 
 
-def _checkpoint_cost(ours: Rates, saving: Rates | None) -> dict[str, Any]:
-    """Seconds that a checkpoint adds to a round, median over the rounds, and their share of the time between two."""
+def _checkpoint_cost(ours: TrainingRates, saving: TrainingRates | None) -> dict[str, Any]:
+    """Returns the median seconds that a checkpoint adds to a round, and their share of the checkpoint interval."""
     if not saving or saving.failed:
         return {"checkpoint_s": None, "checkpoint_fraction": None}
-    added_s = median(late.seconds - done.seconds for late, done in zip(saving.rounds, ours.rounds, strict=True))
-    return {"checkpoint_s": added_s, "checkpoint_fraction": added_s / CHECKPOINT_EVERY_S}
+    added_s = median(
+        with_one.seconds - without.seconds for with_one, without in zip(saving.rounds, ours.rounds, strict=True)
+    )
+    return {"checkpoint_s": added_s, "checkpoint_fraction": added_s / CHECKPOINT_INTERVAL_S}
 
 
-def _ratio(name: str, ours: Rates, peer: Rates | None) -> dict[str, Any]:
+def _ratio(name: str, ours: TrainingRates, peer: TrainingRates | None) -> dict[str, Any]:
     return ratio(name, ours.tokens_s_by_round, peer.tokens_s_by_round if peer and not peer.failed else [])
 
 
 def print_table(result: dict[str, Any]) -> None:
-    """What `measure` gave, for people."""
+    """Prints the result of `measure` for people to read."""
     ours_s = result["tokens_s"]
     title = (
-        f"{result['size']}, {result['lengths']} lengths, {result['batch_tokens']} tokens a batch, "
+        f"{result['size']}, {result['lengths']} lengths, {result['batch_tokens']} tokens per batch, "
         f"vocabulary {result['vocabulary_size']}, {result['device_name']}"
     )
     table = Table(title=title + (f", {result['threads']} threads" if result["device"] == "cpu" else ""))
@@ -120,16 +123,16 @@ def print_table(result: dict[str, Any]) -> None:
         )
     console.print(table)
     console.print(
-        f"{result['roofline_fraction']:.0%} of the roofline: {result['counted_flop_s'] / 1e9:.1f} GFLOP/s of matrix "
-        f"products that real tokens need, of {result['matmul_flop_s'] / 1e9:.1f} for a large {result['dtype']} "
-        f"product; {result['padding_fraction']:.1%} of the tokens computed are padding",
+        f"{result['roofline_fraction']:.0%} of the roofline: {result['counted_flop_s'] / 1e9:.1f} GFLOP/s in matrix "
+        f"products that real tokens need, against {result['matmul_flop_s'] / 1e9:.1f} in a large {result['dtype']} "
+        f"product; {result['padding_fraction']:.1%} of the computed tokens are padding",
         highlight=False,
         soft_wrap=True,
     )
     if result["checkpoint_s"] is not None:
         console.print(
             f"a checkpoint adds {result['checkpoint_s']:.2f} s: {result['checkpoint_fraction']:.2%} of the "
-            f"{CHECKPOINT_EVERY_S / 60:.0f} minutes between two",
+            f"{CHECKPOINT_INTERVAL_S / 60:.0f} minutes between checkpoints",
             highlight=False,
             soft_wrap=True,
         )

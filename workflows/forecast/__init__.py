@@ -1,1 +1,1 @@
-"""What a training will cost, before it runs: disk, FLOP and hours."""
+"""Forecasts of what a table will cost before it runs: disk, FLOP and hours."""

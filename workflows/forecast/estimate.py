@@ -1,10 +1,10 @@
-"""What a table will take before anything of it is run: disk, floating-point operations, hours. Part of `--plan`.
+"""Estimates what a table will take before it is run: disk, floating-point operations, hours. Part of `--plan`.
 
     planned = [Planned("en-de base", "en-de", recipe.training, models=2)]
-    told = forecast(profile, planned, find(8, "h100"), store)
+    estimate = forecast(profile, planned, find(8, "h100"), store)
 
-Operations are counted as in a training, over sentence pairs drawn with the lengths that were measured on real text and
-cut into micro-batches as a training's are. Nothing is read or downloaded.
+Operations are counted as in a training, over sentence pairs whose lengths are drawn from distributions measured on real
+text and which are cut into micro-batches as in a training. Nothing is read or downloaded.
 """
 
 import shutil
@@ -32,124 +32,125 @@ from workflows.profiles import Profile
 
 FLOAT32_BYTES = 4
 OFFSETS_BYTES = 8
-"""Arrow's, of a pair of token lists."""
+"""Arrow's offsets for the two token lists of a pair."""
 ADAM_COPIES = 3
-"""In a checkpoint, of the size of the weights: themselves and two moments."""
+"""Arrays of the size of the weights in a checkpoint: the weights and Adam's two moments."""
 
 
 @dataclass(frozen=True)
 class Planned:
-    """Trainings that are alike but for their seed."""
+    """Trainings that differ only in their seed."""
 
     name: str
     pair: str
     training: TrainingSettings
     models: int = 1
-    """Copies of the averaged model that are kept."""
+    """Copies of the averaged model that each leaves."""
     times: int = 1
+    """Number of trainings (seeds)."""
 
 
 @dataclass(frozen=True)
 class TextForecast:
-    """What becomes of a language pair's training text; None where that is not known before it is read."""
+    """Sizes of a language pair's training text; a field is None if it is not known before the text is read."""
 
     pair: str
     lengths: str
-    """The text whose measured lengths stand for its own: a name of `pipeline.corpora.synthetic.lengths.LENGTHS`."""
+    """Text whose measured lengths stand in for this one's: a key of `pipeline.corpora.synthetic.lengths.LENGTHS`."""
     train_pairs: int | None
     downloads_bytes: int | None
-    """Of those that no pair before it needs."""
+    """Size of the downloads, without those that an earlier pair needs too."""
     is_download_estimated: bool
     text_bytes: float | None
-    """As plain text, which is kept as read and cleaned."""
+    """Size of the plain text, of which two copies are kept: as read and cleaned."""
     ids_bytes: float | None
 
     @property
     def disk_bytes(self) -> float:
-        """In all, as far as it is known."""
+        """Total of the sizes that are known."""
         return (self.downloads_bytes or 0) + 2 * (self.text_bytes or 0) + (self.ids_bytes or 0)
 
 
 @dataclass(frozen=True)
 class TrainingForecast:
-    """What one of the trainings takes."""
+    """What each of some trainings takes."""
 
     name: str
     times: int
     parameters: int
     devices: int
-    """That have a part in it."""
+    """Devices that the training can use."""
     number_type: str
     flop_s: float
     """Rate of one device."""
     fraction: float
-    """Of that rate, assumed to be reached."""
+    """Share of that rate that the training is assumed to reach."""
     counted_flop: float
     seconds: float
     paper_way_flop: float
     checkpoints_bytes: int
-    """Of all that are kept."""
+    """Size of all checkpoints that are kept."""
     models_bytes: int
     printed_cost_flop: float | None
-    """None where the paper did not train it so."""
+    """The paper's figure, or None if the paper has no such training."""
     printed_duration: str
 
     @property
     def disk_bytes(self) -> int:
-        """Of what it leaves."""
+        """Disk space that the finished training occupies."""
         return self.checkpoints_bytes + self.models_bytes
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """Of a whole table."""
+    """The forecast for a whole table."""
 
     hardware: Hardware
     texts: list[TextForecast]
     trainings: list[TrainingForecast]
     store: Path
     free_bytes: int
-    """On the disk of the store."""
+    """Free space on the disk of the store."""
 
     @property
     def counted_flop(self) -> float:
-        """Of all trainings; so are the next two."""
+        """Counted operations of all trainings."""
         return sum(one.times * one.counted_flop for one in self.trainings)
 
     @property
     def paper_way_flop(self) -> float:
-        """Cost in the paper's way."""
+        """Cost of all trainings as the paper computes it."""
         return sum(one.times * one.paper_way_flop for one in self.trainings)
 
     @property
     def seconds(self) -> float:
-        """One after the other."""
+        """Duration of all trainings, run one after the other."""
         return sum(one.times * one.seconds for one in self.trainings)
 
     @property
     def disk_bytes(self) -> float:
-        """In all, as far as it is known."""
-        left_bytes = sum(one.times * one.disk_bytes for one in self.trainings)
-        return left_bytes + sum(text.disk_bytes for text in self.texts)
+        """Total of the sizes that are known."""
+        trainings_bytes = sum(one.times * one.disk_bytes for one in self.trainings)
+        return trainings_bytes + sum(text.disk_bytes for text in self.texts)
 
 
 def forecast(profile: Profile, planned: Sequence[Planned], hardware: Hardware, store: Path) -> Forecast:
-    """Of trainings on language pairs of `profile`, whatever of it is in the store already."""
+    """Forecasts trainings on language pairs of `profile`, including any that are in the store already."""
     folder = store.absolute()
-    disk = next(there for there in (folder, *folder.parents) if there.exists())
+    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
     return Forecast(
         hardware,
         _texts(profile, list(dict.fromkeys(one.pair for one in planned))),
         [_training(one, _lengths_of(profile.for_pair(one.pair).corpora[one.pair]), hardware) for one in planned],
         folder,
-        shutil.disk_usage(disk).free,
+        shutil.disk_usage(existing).free,
     )
 
 
 def update_flop(training: TrainingSettings, lengths: str) -> float:
-    """Counted operations of one update, on average; `lengths` as in TextForecast."""
-    cut_into = _micro_batches(lengths, training.plan.micro_batch_tokens)
-    return training_flop(training.model, *_drawn(lengths)) * training.micro_batches / cut_into
+    """Returns the mean number of operations in one update; `lengths` is as in TextForecast."""
+    n_micro_batches = _micro_batches(lengths, training.plan.micro_batch_tokens)
+    return training_flop(training.model, *_drawn(lengths)) * training.micro_batches / n_micro_batches
 
 
 def _training(planned: Planned, lengths: str, hardware: Hardware) -> TrainingForecast:
@@ -159,7 +160,7 @@ def _training(planned: Planned, lengths: str, hardware: Hardware) -> TrainingFor
     most = training.workers if isinstance(training.workers, int) else training.workers[1]
     devices = min(hardware.devices, training.micro_batches, most or hardware.devices)
     counted_flop = training.updates * update_flop(training, lengths)
-    # The device with most of an update's micro-batches is waited for by the others.
+    # The other devices wait for the one with the most micro-batches of an update.
     longest_share = -(-training.micro_batches // devices) / training.micro_batches
     seconds = counted_flop * longest_share / (flop_s * fraction)
     weights_bytes = FLOAT32_BYTES * count(training.model)
@@ -183,14 +184,14 @@ def _training(planned: Planned, lengths: str, hardware: Hardware) -> TrainingFor
 
 
 def _kept(training: TrainingSettings) -> int:
-    """Checkpoints that are left of a training."""
+    """Returns the number of checkpoints that a finished training leaves."""
     if training.checkpoint_minutes:
         return training.keep_checkpoints
     return min(training.keep_checkpoints, -(-training.updates // training.checkpoint_updates))
 
 
 def _printed(planned: Planned) -> tuple[float | None, str] | None:
-    """The paper's cost and time of the same training, where it has it (§5.2, §6.1)."""
+    """Returns the paper's cost and duration of the same training, or None if it has none (§5.2, §6.1)."""
     training = planned.training
     for model in paper.MODELS if planned.pair in paper.PAIRS else ():
         printed = paper.experiment(planned.pair, model)
@@ -219,7 +220,7 @@ def _texts(profile: Profile, pairs: Sequence[str]) -> list[TextForecast]:
                 lengths=lengths,
                 train_pairs=amount.train_pairs,
                 downloads_bytes=sum(sizes) if len(sizes) == len(new) else None,
-                is_download_estimated=bool(amount.about & new.keys()),
+                is_download_estimated=bool(amount.estimated & new.keys()),
                 text_bytes=amount.text_bytes,
                 ids_bytes=amount.train_pairs and amount.train_pairs * ids_bytes,
             )
@@ -237,25 +238,25 @@ def _amount(corpus: Settings) -> Amount:
             return wmt14.amount(corpus)
         case files.FilesSettings():
             return files.amount(corpus)
-    raise TypeError(f"nothing is known of {type(corpus).__name__}")
+    raise TypeError(f"no forecast for {type(corpus).__name__}")
 
 
 def _lengths_of(corpus: Settings) -> str:
-    """Generated sentences are nearly as short as captions; a user's own text is taken to be as long as WMT14's."""
+    """Chooses measured lengths: generated text is about as short as captions, a user's is assumed to be like WMT14."""
     short = isinstance(corpus, embedded.EmbeddedSettings | multi30k.Multi30kSettings)
     return "multi30k" if short else "wmt14"
 
 
 @cache
 def _drawn(lengths: str) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Source and target lengths, in tokens, of as many pairs as make a dense plan."""
+    """Draws source and target lengths, in tokens, of enough pairs for a dense plan."""
     source, target = draw_lengths(LENGTHS[lengths], LENGTHS[lengths].pairs, np.random.default_rng(1))
     return source, target
 
 
 @cache
 def _micro_batches(lengths: str, limit_tokens: int) -> int:
-    """How many hold the drawn pairs."""
+    """Returns the number of micro-batches into which the drawn pairs are cut."""
     source, target = _drawn(lengths)
     rows = by_length(source, target, limit_tokens)
     return len(cut(source[rows], target[rows], limit_tokens)) - 1

@@ -1,8 +1,8 @@
-"""The hardware that a forecast is for, found here or named, and how fast it multiplies.
+"""The hardware that a forecast is for, detected or named, and its rate of matrix products.
 
 hardware = find(8, "h100")
 number_type, flop_s = hardware.flop_s("auto")      # of one device
-hardware.fraction(d_model=512)                     # of that rate, what a training reaches
+hardware.fraction(d_model=512)                     # the share of that rate that a training reaches
 """
 
 from collections.abc import Mapping
@@ -21,13 +21,13 @@ from pipeline.settings import Device, Precision
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU's published rates in floating-point operations a second."""
+    """A GPU's published rates in floating-point operations per second."""
 
     name: str
     float32_flop_s: float
-    """Without tensor cores: torch keeps float32 exact unless it is told otherwise."""
+    """Rate without tensor cores, since torch computes float32 exactly by default."""
     bfloat16_flop_s: float | None = None
-    """Of the tensor cores, dense: what sparsity would add is not counted. None: the GPU has no bfloat16."""
+    """Dense rate of the tensor cores, without sparsity; None if the GPU has no bfloat16."""
 
 
 GPUS: Mapping[str, Gpu] = MappingProxyType(
@@ -46,30 +46,31 @@ GPUS: Mapping[str, Gpu] = MappingProxyType(
         "b200": Gpu("B200", 75e12, 2250e12),
     }
 )
-"""NVIDIA's data sheets, and for the two RTX its white papers on GA102 and Ada, products summed in float32. P100 and
-V100 are the SXM2 boards. Where a sheet prints bfloat16 with sparsity alone, half of it."""
+"""Rates from NVIDIA's data sheets and, for the two RTX cards, from its white papers on GA102 and Ada, with products
+summed in float32. P100 and V100 are the SXM2 boards. Where a sheet prints bfloat16 only with sparsity, half of it."""
 
 GPU_FRACTIONS: Mapping[int, float] = MappingProxyType({BASE.d_model: 0.40, BIG.d_model: 0.50})
-"""By width of the model: what this project aims at for the paper's base and big on one GPU. Not measured."""
+"""Share of the rate by width of the model: this project's targets for the paper's base and big on one GPU. Not
+measured."""
 CPU_WIDEST = 256
 CPU_FRACTIONS: Mapping[int, float] = MappingProxyType({128: 0.23, 192: 0.47, CPU_WIDEST: 0.59, BASE.d_model: 0.77})
-"""By width of the model, in float32 on two cores: trainings of the profiles embedded (400 tokens an update) and
-multi30k (1 000), from run.json: counted_flop / (train_s · matmul_flop_s). Wider ones have not been measured: base
-stands with what a width of 256 reaches in updates of 4 096 tokens (`aiayn bench train`)."""
+"""Share of the rate by width of the model, in float32 on two cores, measured in trainings of the profiles embedded (400
+tokens per update) and multi30k (1 000) as counted_flop / (train_s · matmul_flop_s) from run.json. Wider models have not
+been measured: base is given what a width of 256 reaches in updates of 4 096 tokens (`aiayn bench train`)."""
 
 
 @dataclass(frozen=True)
 class Hardware:
-    """So many devices of a kind. All CPU cores together are one device."""
+    """A number of equal devices. All CPU cores together count as one device."""
 
     kind: Literal["cpu", "gpu"]
     name: str
     devices: int = 1
     gpu: Gpu | None = None
-    """Of which published rates are taken; None: the device is here, and is measured."""
+    """The GPU whose published rates are used; None if the device is present and its rate is measured."""
 
     def flop_s(self, precision: Precision) -> tuple[str, float]:
-        """Number type in which a training with this `precision` computes, and one device's rate in it."""
+        """Returns the number type in which a training with this `precision` computes, and one device's rate in it."""
         if self.gpu is None:
             device = "cuda" if self.kind == "gpu" else "cpu"
             dtype = dtype_of(precision, device)
@@ -79,21 +80,21 @@ class Hardware:
         return "bfloat16", self.gpu.bfloat16_flop_s
 
     def fraction(self, d_model: int) -> float:
-        """Of the rate, what a training of a model of this width reaches: that of the widest known one not wider."""
+        """Returns the share of the rate that training reaches: that of the widest known model not wider than this."""
         known = GPU_FRACTIONS if self.kind == "gpu" else CPU_FRACTIONS
         return known[max((width for width in known if width <= d_model), default=min(known))]
 
 
 def only_with_plan(plan: bool, gpus: int | None, gpu: str | None) -> None:
-    """Raises UserError where `--gpus` or `--gpu` stands without `--plan`."""
+    """Raises UserError if `--gpus` or `--gpu` is given without `--plan`."""
     if not plan and (gpus is not None or gpu is not None):
-        raise UserError("--gpus and --gpu say what --plan is to forecast for; add --plan, or leave them out")
+        raise UserError("--gpus and --gpu name the hardware that --plan forecasts for; add --plan, or drop them")
 
 
 def find(gpus: int | None, gpu: str | None, device: Device = "auto") -> Hardware:
-    """The hardware named; else the GPUs found here, or, where there are none or the training wants a CPU, the CPU.
+    """Returns the named hardware, else the GPUs of this machine, else (or if `device` is cpu) its CPU.
 
-    Raises UserError where a number of GPUs is given, none is named and none found, or a GPU is not known.
+    Raises UserError if `gpu` is unknown, or if `gpus` is given without `gpu` on a machine that has no GPU.
     """
     if gpu is not None:
         known = GPUS.get(gpu.lower())
@@ -102,7 +103,7 @@ def find(gpus: int | None, gpu: str | None, device: Device = "auto") -> Hardware
         return Hardware("gpu", known.name, gpus or 1, known)
     found = torch.cuda.is_available()
     if gpus is not None and not found:
-        raise UserError(f"--gpus {gpus}: torch finds no GPU here; name one by --gpu: {', '.join(GPUS)}")
+        raise UserError(f"--gpus {gpus}: torch finds no GPU here; name one with --gpu: {', '.join(GPUS)}")
     if found and (gpus is not None or device != "cpu"):
         return Hardware("gpu", device_name("cuda"), gpus or torch.cuda.device_count())
     return Hardware("cpu", device_name("cpu"))

@@ -1,4 +1,4 @@
-"""A forecast for a terminal: the text, the trainings, what they take in all, and what was assumed."""
+"""Renders a forecast for a terminal: the text, the trainings, their totals, and what was assumed."""
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -10,58 +10,61 @@ from workflows.forecast.estimate import Forecast, TextForecast, TrainingForecast
 from workflows.forecast.hardware import CPU_WIDEST
 from workflows.tables.notes import columns
 
-LENGTHS_SAID = {"multi30k": "Multi30k's captions", "wmt14": "WMT14's text"}
+TEXT_OF_LENGTHS = {"multi30k": "Multi30k's captions", "wmt14": "WMT14's text"}
 UNKNOWN = "not known before the text is read"
 
 
 def render(forecast: Forecast) -> RenderableType:
-    """All of it, for a terminal of 100 columns or more."""
-    disk = f"disk: {_about(forecast.disk_bytes)} in all"
+    """Renders the whole forecast, for a terminal of at least 100 columns."""
+    disk = f"disk: {_about(forecast.disk_bytes)} in total"
     if any(text.text_bytes is None for text in forecast.texts):
-        disk += ", without the text"
+        disk += " without the text"
     disk += f"; {forecast.store} has {_size(forecast.free_bytes)} free"
-    told = Table.grid(padding=(0, 1))
+    bullets = Table.grid(padding=(0, 1))
     for note in notes(forecast):
-        told.add_row("·", Text(note, style="dim"))
-    return Group("", _hardware(forecast), "", _texts(forecast), "", _trainings(forecast), "", Text(disk), told)
+        bullets.add_row("·", Text(note, style="dim"))
+    return Group("", _hardware(forecast), "", _texts(forecast), "", _trainings(forecast), "", Text(disk), bullets)
 
 
 def notes(forecast: Forecast) -> list[str]:
-    """What the figures mean and which of them are assumptions."""
+    """Explains what the figures mean and which of them are assumptions."""
     hardware, trainings = forecast.hardware, forecast.trainings
-    lengths = " and ".join(dict.fromkeys(LENGTHS_SAID[text.lengths] for text in forecast.texts))
+    lengths = " and ".join(dict.fromkeys(TEXT_OF_LENGTHS[text.lengths] for text in forecast.texts))
     fractions = " and ".join(f"{fraction:.0%}" for fraction in sorted({one.fraction for one in trainings}))
     rates = {sustained_flop_s(hardware.name, one.flop_s) for one in trainings}
-    rates_said = " and ".join(f"{_rate(rate)}{' (its footnote 5)' * (said == 'paper')}" for rate, said in sorted(rates))
+    sustained = " and ".join(
+        f"{_rate(rate)}{' (its footnote 5)' * (source == 'paper')}" for rate, source in sorted(rates)
+    )
     if hardware.kind == "gpu":
         assumed = (
-            f"Time is an assumption, not measured: that trainings reach {fractions} of the rate, which this project "
-            "aims at for the paper's base and big on one GPU (narrower models reach less, and so do GPUs that share an "
+            f"Times are assumptions, not measurements: that trainings reach {fractions} of the rate, this project's "
+            "target for the paper's base and big on one GPU (narrower models reach less, and so do GPUs that share an "
             "update), and that adding gradients between GPUs takes no time."
         )
     else:
         assumed = (
-            f"Time is an assumption: that trainings reach {fractions} of the rate, as models of such widths did when "
-            f"measured on two cores; none wider than {CPU_WIDEST} was."
+            f"Times assume that trainings reach {fractions} of the rate, as models of such widths did when measured "
+            f"on two cores; no model wider than {CPU_WIDEST} was measured."
         )
-    told = [
-        "FLOP are those of the matrix products that real tokens need, in updates filled with pairs taken to be as long "
-        f"as those measured on {lengths}. The paper's way: time × devices × {rates_said}.",
-        f"{assumed} Trainings are counted one after the other; text, validation, decoding and scores are not "
-        "counted, and what is in the store already is.",
-        "Disk of a training: the checkpoints that are kept, each with Adam's moments, and the averaged model; while a "
-        "checkpoint is written, one more. Sizes of text are estimates: bytes and tokens of a pair as on a sample.",
+    lines = [
+        "FLOP counts the matrix products that real tokens need, in updates filled with pairs assumed to be as long as "
+        f"those measured on {lengths}. The paper's way: time × devices × {sustained}.",
+        f"{assumed} Trainings are assumed to run one after the other. Preparing text, validation, decoding and scoring "
+        "are left out; whatever is in the store already is included.",
+        "The disk space of a training holds the checkpoints that are kept, each with Adam's moments, and the averaged "
+        "model; one more checkpoint is needed while one is written. Text sizes are estimated from the bytes and tokens "
+        "per pair of a sample.",
     ]
-    if idle := {one.devices for one in trainings if one.devices < hardware.devices}:
-        told.append(
-            f"Of the {hardware.devices} devices a training uses {' or '.join(map(str, sorted(idle)))}: no more than "
-            "its micro_batches and workers."
+    if used := {one.devices for one in trainings if one.devices < hardware.devices}:
+        lines.append(
+            f"Of the {hardware.devices} devices a training uses {' or '.join(map(str, sorted(used)))}: it cannot use "
+            "more than its micro_batches and workers."
         )
-    return told
+    return lines
 
 
 def _hardware(forecast: Forecast) -> Text:
-    """So many of what, and their rates."""
+    """Renders the number of devices, their name and their rates."""
     hardware = forecast.hardware
     number = f"{hardware.devices} × " if hardware.kind == "gpu" else ""
     rates = {f"{_rate(one.flop_s)} in {one.number_type}": None for one in forecast.trainings}
@@ -95,8 +98,8 @@ def _trainings(forecast: Forecast) -> Table:
     for one in forecast.trainings:
         table.add_row(*_training(one))
     flop = flop_text(forecast.counted_flop), flop_text(forecast.paper_way_flop)
-    left_bytes = sum(one.times * one.disk_bytes for one in forecast.trainings)
-    table.add_row("in all", "", *flop, "", duration(forecast.seconds), "", _size(left_bytes), style="bold")
+    disk_bytes = sum(one.times * one.disk_bytes for one in forecast.trainings)
+    table.add_row("total", "", *flop, "", duration(forecast.seconds), "", _size(disk_bytes), style="bold")
     return table
 
 
@@ -114,17 +117,17 @@ def _training(one: TrainingForecast) -> list[str]:
 
 
 def _rate(flop_s: float) -> str:
-    """989 TFLOP/s, 190 GFLOP/s."""
+    """Formats a rate, e.g. 989 TFLOP/s or 190 GFLOP/s."""
     return f"{flop_s / 1e12:,.4g} TFLOP/s" if flop_s >= 1e12 else f"{flop_s / 1e9:.0f} GFLOP/s"
 
 
 def _size(count_bytes: float) -> str:
-    """1.7 GB, 24 MB, 1.8 MB."""
+    """Formats a size, e.g. 1.7 GB, 24 MB or 1.8 MB."""
     if count_bytes >= 1e9:
         return f"{count_bytes / 1e9:,.1f} GB"
     return f"{count_bytes / 1e6:.0f} MB" if count_bytes >= 1e7 else f"{count_bytes / 1e6:.1f} MB"
 
 
 def _about(count_bytes: float | None) -> str:
-    """An estimate; "not known" where there is none."""
+    """Formats an estimated size, or "not known"."""
     return "not known" if count_bytes is None else f"about {_size(count_bytes)}"

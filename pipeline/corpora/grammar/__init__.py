@@ -1,10 +1,10 @@
-"""A synchronous grammar: one derivation is an English sentence, its German and French translation and its English tree.
+"""A synchronous grammar: each derivation gives an English sentence, its tree, and its German and French translations.
 
     >>> derivation = derive(seed=1, number=0)
     >>> derivation.english, derivation.german, derivation.french, derivation.tree
 
-`words` lists the lemmas, `inflection` and `lexicon` form their words, `rules` draws abstract syntax (`syntax`), and
-`english`, `german` and `french` realise it.
+`words` lists the lemmas, `inflection` and `lexicon` inflect them, `rules` draws abstract syntax (`syntax`), and
+`english`, `german` and `french` turn it into sentences.
 """
 
 from dataclasses import dataclass
@@ -27,12 +27,12 @@ class Derivation:
 
     @cached_property
     def tree(self) -> str:
-        """Penn-style bracketed English tree, one line; its leaves are `tokens`."""
+        """Penn-style bracketed English tree on one line; its leaves are `tokens`."""
         return english.tree(self.sentence)
 
     @property
     def tokens(self) -> list[str]:
-        """English words and punctuation, as the Penn Treebank cuts them."""
+        """English words and punctuation, split as in the Penn Treebank."""
         return english.tokens(self.tree)
 
     @cached_property
@@ -52,5 +52,5 @@ class Derivation:
 
 
 def derive(seed: int, number: int) -> Derivation:
-    """Derivation `number` of the stream `seed`: a pure function of the two (`number` below 2**64)."""
+    """Returns derivation `number` of the stream `seed`, a pure function of the two (`number` must be below 2**64)."""
     return Derivation(draw(Random((seed << 64) + number)))

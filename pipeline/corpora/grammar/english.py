@@ -1,4 +1,4 @@
-"""English: a Penn-style bracketed tree, and the sentence its leaves spell.
+"""Realises English: a Penn-style bracketed tree and the sentence that its leaves spell.
 
 Labels are those of the Penn Treebank without functions and traces: (S (NP (DT The) (NN man)) (VP (VBZ sleeps)) (. .))
 """
@@ -54,19 +54,19 @@ ADVERBIAL_TREES = {
     "in the morning": "(PP (IN in) (NP (DT the) (NN morning)))",
     "in the evening": "(PP (IN in) (NP (DT the) (NN evening)))",
 }
-"""All others are one adverb."""
+"""Trees of the adverbials that are more than a single adverb."""
 LEAF = re.compile(r" ([^ ()]+)\)")
 
 
 def number(value: int) -> str:
-    """two ... ninety-nine."""
+    """Spells a number from two to ninety-nine."""
     if value < 20:
         return UNITS[value]
     return TENS[value // 10] + (f"-{UNITS[value % 10]}" if value % 10 else "")
 
 
 def tree(sentence: Sentence) -> str:
-    """The bracketed tree, on one line; the first leaf is capitalised."""
+    """Returns the bracketed tree on one line, the first leaf capitalised."""
     main = sentence.main
     if sentence.question:
         text = _question(main)
@@ -89,17 +89,17 @@ def tree(sentence: Sentence) -> str:
 
 
 def tokens(bracketed: str) -> list[str]:
-    """The leaves of a tree."""
+    """Returns the leaves of a tree."""
     return LEAF.findall(bracketed)
 
 
 def detokenised(leaves: list[str]) -> str:
-    """The sentence as one writes it."""
+    """Joins the leaves into a sentence with normal spacing."""
     return " ".join(leaves).replace(" ,", ",").replace(" .", ".").replace(" ?", "?").replace(" 's", "'s")
 
 
 def _clause(clause: Clause, end: str = "", opening: str = "", subordinate: str = "") -> str:
-    """S, with `opening` before the subject, `subordinate` last in the verb phrase and `end` after it."""
+    """Builds S with `opening` before the subject, `subordinate` last in the verb phrase and `end` after it."""
     chain = _chain(clause)
     subject = "" if isinstance(clause.subject, Gap) else _nominal(clause.subject, 0) + " "
     time = f"{_adverbial(clause.time)} " if clause.time and clause.time_first else ""
@@ -118,7 +118,7 @@ def _question(clause: Clause) -> str:
 
 
 def _chain(clause: Clause, inverted: bool = False) -> list[tuple[str, str]]:
-    """(tag, word) of auxiliaries and verb, the finite one first; `inverted` and negated clauses need an auxiliary."""
+    """Lists (tag, word) of auxiliaries and verb, finite verb first; inverted and negated clauses need an auxiliary."""
     verb, person, tense = clause.verb.english, clause.subject.person, clause.tense
     third = person == 2
     present = "VBZ" if third else "VBP"
@@ -155,7 +155,7 @@ def _finite(verb: EnglishVerb, third: bool, past: bool) -> str:
 
 
 def _verb_phrase(clause: Clause, chain: list[tuple[str, str]], subordinate: str) -> tuple[str, str]:
-    """What stands between subject and verb phrase (often), and the verb phrase."""
+    """Returns what comes between subject and verb phrase (e.g. often), and the verb phrase."""
     rest = _complements(clause) + subordinate
     frequency = _adverbial(clause.frequency) if clause.frequency else ""
     tag, word = chain[0]
@@ -170,7 +170,7 @@ def _verb_phrase(clause: Clause, chain: list[tuple[str, str]], subordinate: str)
 
 
 def _nested(chain: list[tuple[str, str]], rest: str, infinitive: bool) -> str:
-    """The verb phrases inside that of the finite verb; wants (S (VP (TO to) (VP ...)))."""
+    """Builds the verb phrases inside that of the finite verb, e.g. wants (S (VP (TO to) (VP ...)))."""
     if chain[0][0] == "TO":
         inner = f"(VP (TO to) (VP (VB {chain[1][1]}){rest}))"
         return f"(S {inner})" if infinitive else inner
@@ -181,7 +181,7 @@ def _nested(chain: list[tuple[str, str]], rest: str, infinitive: bool) -> str:
 
 
 def _complements(clause: Clause) -> str:
-    """All that follows the verb, each with a space before it."""
+    """Builds everything that follows the verb, each part with a space before it."""
     parts = []
     particle = f"(PRT (RP {clause.verb.english.particle}))" if clause.verb.english.particle else ""
     spoken = clause.object if not isinstance(clause.object, Gap) else None
@@ -219,7 +219,7 @@ def _prepositional(place: PrepositionalPhrase) -> str:
 
 
 def _preposition(preposition: Preposition) -> str:
-    """The opening of its phrase."""
+    """Opens the phrase of a preposition."""
     if preposition.english == "next to":
         return "(PP (JJ next) (TO to)"
     return f"(PP ({'TO' if preposition.english == 'to' else 'IN'} {preposition.english})"
@@ -230,7 +230,7 @@ def _a(following: str) -> str:
 
 
 def _nominal(nominal: Nominal, case: int) -> str:
-    """NP; case 0 subject, 1 object."""
+    """Builds an NP; `case` is 0 for a subject, 1 for an object."""
     if isinstance(nominal, NounPhrase):
         return _noun_phrase(nominal)
     if isinstance(nominal, Coordination):
@@ -261,8 +261,6 @@ def _noun_phrase(phrase: NounPhrase) -> str:
     after = []
     if owner is not None and not named:
         after.append(f"(PP (IN of) {_noun_phrase(owner)})")
-    if phrase.place:
-        after.append(_prepositional(phrase.place))
     if phrase.relative:
         after.append(_relative(phrase, phrase.relative))
     return f"(NP {text} {' '.join(after)})" if after else text

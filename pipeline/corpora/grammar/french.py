@@ -1,6 +1,7 @@
-"""French: agreement, place of the adjective, clitic pronouns, participle agreement, elision and contraction.
+"""Realises French: agreement, adjective position, clitic pronouns, participle agreement, elision and contraction.
 
-Words stay apart until the sentence is joined: there le and je elide, ce and vieux change before a vowel, de le is du.
+Words stay separate until the sentence is joined; then le and je elide, ce and vieux change before a vowel, and de le
+becomes du.
 """
 
 from pipeline.corpora.grammar.lexicon import Profession, lexicon
@@ -65,7 +66,7 @@ UNITS = [
 
 
 def number(value: int, feminine: bool = False) -> list[str]:
-    """deux ... quatre-vingt-dix-neuf; un agrees."""
+    """Spells a number from deux to quatre-vingt-dix-neuf; un agrees in gender."""
     one = "une" if feminine else "un"
     if value < 20:
         return [UNITS[value]]
@@ -78,7 +79,7 @@ def number(value: int, feminine: bool = False) -> list[str]:
 
 
 def text(sentence: Sentence) -> str:
-    """The French sentence."""
+    """Returns the French sentence."""
     main, second, link = sentence.main, sentence.second, sentence.link
     words = _clause(main)
     if sentence.question:
@@ -161,7 +162,7 @@ def _agreeing(participle: str, agreement: tuple[str, bool] | None) -> str:
 
 
 def _complements(clause: Clause) -> list[str]:
-    """All that follows the verb."""
+    """Lists the words that follow the verb."""
     verb, subject = clause.verb, clause.subject
     words = [clause.manner.french] if clause.manner else []
     if clause.object and not isinstance(clause.object, Pronoun | Gap):
@@ -194,7 +195,7 @@ def _prepositional(place: PrepositionalPhrase) -> list[str]:
 
 
 def _nominal(nominal: Nominal) -> list[str]:
-    """Words of a noun phrase, or of a pronoun as subject."""
+    """Lists the words of a noun phrase, or of a pronoun as subject."""
     if isinstance(nominal, NounPhrase):
         return _noun_phrase(nominal)
     if isinstance(nominal, Pronoun):
@@ -224,8 +225,6 @@ def _noun_phrase(phrase: NounPhrase) -> list[str]:
         words += ["de", "la" if first.french_gender == "f" else "le", first.french[0]]
     if owner is not None:
         words += ["de", *_noun_phrase(owner)]
-    if phrase.place:
-        words += _prepositional(phrase.place)
     if phrase.relative:
         words += _relative(phrase, phrase.relative)
     return words

@@ -1,7 +1,7 @@
-"""German: case, agreement and declension; verb second in main clauses, last in others; the bracket of split verbs.
+"""Realises German: case, agreement, declension, the position of the finite verb and the bracket of split verbs.
 
 A clause is: (front) finite verb | middle field | rest of the verb; in subordinate clauses the finite verb comes last.
-Commas are tokens of their own until the sentence is joined.
+Commas are separate tokens until the sentence is joined.
 """
 
 from pipeline.corpora.grammar.inflection import (
@@ -64,14 +64,14 @@ UNITS = [
 
 
 def number(value: int) -> str:
-    """zwei ... neunundneunzig."""
+    """Spells a number from zwei to neunundneunzig."""
     if value < 20:
         return UNITS[value]
     return (f"{UNITS[value % 10]}und" if value % 10 else "") + TENS[value // 10]
 
 
 def text(sentence: Sentence) -> str:
-    """The German sentence."""
+    """Returns the German sentence."""
     main, second, link = sentence.main, sentence.second, sentence.link
     if second is None:
         words = _clause(main, "inverted" if sentence.question else "second")
@@ -93,7 +93,7 @@ def _joined(words: list[str], end: str) -> str:
 
 
 def _clause(clause: Clause, order: str) -> list[str]:
-    """Words of a clause; `order` of the finite verb: second, inverted (something else stands in front), last."""
+    """Lists the words of a clause; `order` places the finite verb: second, inverted (before the subject) or last."""
     finite, bracket, last = _verbs(clause)
     middle: list[str] = []
     tail: list[str] = []
@@ -147,7 +147,7 @@ def _clause(clause: Clause, order: str) -> list[str]:
 
 
 def _verbs(clause: Clause) -> tuple[str, list[str], list[str]]:
-    """The finite verb, the rest of the verb where they are apart, and both together at the end of a clause."""
+    """Returns the finite verb, the rest of the verb if split, and both joined for the end of a clause."""
     verb, person, tense = clause.verb.german, clause.subject.person, clause.tense
     if clause.modal:
         modal = clause.modal.german
@@ -175,7 +175,7 @@ def _nominal(nominal: Nominal, case: int) -> list[str]:
 
 
 def _noun_phrase(phrase: NounPhrase, case: int) -> tuple[list[str], list[str]]:
-    """Its words, and its relative clause between commas."""
+    """Returns the words of a noun phrase, and its relative clause between commas."""
     noun, owner, gender = phrase.noun, phrase.owner, phrase.german_gender
     named = owner is not None and owner.determiner == "name"
     words, endings = _determiner(phrase, gender, case)
@@ -188,13 +188,11 @@ def _noun_phrase(phrase: NounPhrase, case: int) -> tuple[list[str], list[str]]:
     words.append(phrase.compound[1] + word.lower() if phrase.compound else word)
     if owner is not None and not named:
         words += _nominal(owner, GENITIVE)
-    if phrase.place:
-        words += _prepositional(phrase.place)
     return words, _relative(gender, phrase.relative)
 
 
 def _determiner(phrase: NounPhrase, gender: str, case: int) -> tuple[list[str], dict[str, tuple[str, str, str, str]]]:
-    """The determiner, and the endings of the adjectives after it."""
+    """Returns the determiner, and the endings of the adjectives after it."""
     determiner = phrase.determiner
     if determiner == "the":
         return [THE[gender][case]], WEAK_ENDINGS
@@ -208,7 +206,7 @@ def _determiner(phrase: NounPhrase, gender: str, case: int) -> tuple[list[str], 
 
 
 def _prepositional(place: PrepositionalPhrase) -> list[str]:
-    """Preposition and noun phrase; contracted (im, zur) unless a relative clause makes the article a pointer."""
+    """Lists preposition and noun phrase, contracted (im, zur) unless a relative clause makes the article emphatic."""
     preposition, phrase = place.preposition, place.phrase
     words = _nominal(phrase, preposition.german_case)
     if isinstance(phrase, NounPhrase) and phrase.determiner == "the" and not phrase.relative:
@@ -219,7 +217,7 @@ def _prepositional(place: PrepositionalPhrase) -> list[str]:
 
 
 def _relative(gender: str, relative: RelativeClause | None) -> list[str]:
-    """The relative clause between commas, if there is one."""
+    """Lists the words of the relative clause between commas, if there is one."""
     if relative is None:
         return []
     clause = relative.clause

@@ -1,6 +1,6 @@
-"""Forms by rule: nouns, adjectives and verbs of the three languages, from the principal parts in `words`.
+"""Inflects nouns, adjectives and verbs of the three languages by rule, from the principal parts in `words`.
 
-Persons are indices: 0 I, 1 you (one), 2 he/she/it, 3 we, 4 they. So are cases, nominative to genitive.
+Persons are indices: 0 I, 1 you (singular), 2 he/she/it, 3 we, 4 they. Cases are indices too, nominative to genitive.
 German genders are "m", "f", "n", and "p" for any plural.
 """
 
@@ -17,16 +17,16 @@ WEAK_ENDINGS: dict[str, Four] = {
     "n": ("e", "e", "en", "en"),
     "p": ("en", "en", "en", "en"),
 }
-"""Adjectives after der, dieser, jeder."""
+"""Endings of adjectives after der, dieser, jeder."""
 STRONG_ENDINGS: dict[str, Four] = {
     "m": ("er", "en", "em", "en"),
     "f": ("e", "e", "er", "er"),
     "n": ("es", "es", "em", "en"),
     "p": ("e", "e", "en", "er"),
 }
-"""Adjectives without an article before them."""
+"""Endings of adjectives without an article before them."""
 MIXED_ENDINGS = {**WEAK_ENDINGS, "m": ("er", "en", "en", "en"), "n": ("es", "es", "en", "en")}
-"""Adjectives after ein, kein, mein."""
+"""Endings of adjectives after ein, kein, mein."""
 THE: dict[str, Four] = {
     "m": ("der", "den", "dem", "des"),
     "f": ("die", "die", "der", "der"),
@@ -35,11 +35,11 @@ THE: dict[str, Four] = {
 }
 THIS_ENDINGS: dict[str, Four] = {**STRONG_ENDINGS, "m": ("er", "en", "em", "es"), "n": ("es", "es", "em", "es")}
 A_ENDINGS: dict[str, Four] = {**THIS_ENDINGS, "m": ("", "en", "em", "es"), "n": ("", "", "em", "es")}
-"""ein, mein, unser and the like."""
+"""Endings of ein, mein, unser and the like."""
 
 
 class EnglishVerb(NamedTuple):
-    """Forms of an English verb; `particle` is the "on" of "turn on"."""
+    """The forms of an English verb; `particle` is the "on" of "turn on"."""
 
     base: str
     third: str
@@ -50,7 +50,7 @@ class EnglishVerb(NamedTuple):
 
 
 class GermanVerb(NamedTuple):
-    """Forms of a German verb, the separable prefix apart in `present` and `past` alone."""
+    """The forms of a German verb; `present` and `past` are without the separable prefix."""
 
     infinitive: str
     present: Five
@@ -58,11 +58,11 @@ class GermanVerb(NamedTuple):
     participle: str
     prefix: str
     sein: bool
-    """The perfect is formed with sein, not haben."""
+    """True if the perfect is formed with sein instead of haben."""
 
 
 class FrenchVerb(NamedTuple):
-    """Forms of a French verb."""
+    """The forms of a French verb."""
 
     infinitive: str
     present: Five
@@ -70,21 +70,21 @@ class FrenchVerb(NamedTuple):
     future: Five
     participle: str
     etre: bool
-    """The passé composé is formed with être, not avoir."""
+    """True if the passé composé is formed with être instead of avoir."""
     reflexive: bool
     indirect: bool
-    """Its one object takes à."""
+    """True if its only object takes à."""
 
 
 def english_plural(noun: str) -> str:
-    """boxes, stories, men (given in the list) ..."""
+    """Forms a regular plural (boxes, stories); the word list gives irregular ones (men)."""
     if re.search(r"[^aeiou]y$", noun):
         return noun[:-1] + "ies"
     return noun + ("es" if re.search(r"(s|x|z|ch|sh|to)$", noun) else "s")
 
 
 def english_verb(base: str, past: str = "", participle: str = "", particle: str = "") -> EnglishVerb:
-    """Past and participle by rule where they are not given; -y and silent -e as spelt."""
+    """Forms past and participle by rule if they are not given, with the spelling rules for -y and silent -e."""
     consonant_y = bool(re.search(r"[^aeiou]y$", base))
     third = "has" if base == "have" else "goes" if base == "go" else english_plural(base)
     past = past or (base[:-1] + "ied" if consonant_y else base + ("d" if base.endswith("e") else "ed"))
@@ -98,8 +98,8 @@ def english_verb(base: str, past: str = "", participle: str = "", particle: str 
 
 
 def german_noun(word: str, gender: str, plural: str, weak: bool) -> tuple[Four, Four]:
-    """Singular and plural through the four cases."""
-    if weak:  # der Junge, den Jungen: the oblique cases look like the plural
+    """Declines singular and plural through the four cases."""
+    if weak:  # der Junge, den Jungen: the oblique cases equal the plural
         singular = (word, plural, plural, plural)
     elif gender == "f":
         singular = (word,) * 4
@@ -115,7 +115,7 @@ def german_noun(word: str, gender: str, plural: str, weak: bool) -> tuple[Four, 
 def german_verb(
     infinitive: str, third: str = "", past: str = "", participle: str = "", sein: bool = False
 ) -> GermanVerb:
-    """Weak by rule where only the infinitive is given; `an+rufen` marks a separable prefix."""
+    """Conjugates a verb, as a weak one if only the infinitive is given; `an+rufen` marks a separable prefix."""
     prefix, _, simple = infinitive.rpartition("+")
     stem = simple[:-2] if simple.endswith("en") else simple[:-1]
     link = "e" if re.search(r"([dt]|[^aeiouäöülrhmn][mn])$", stem) else ""
@@ -142,16 +142,16 @@ def german_verb(
 
 
 def french_plural(word: str) -> str:
-    """Regular ones and gâteaux; -s, -x, -z stay."""
+    """Forms a plural, regular or like gâteaux; words in -s, -x, -z stay the same."""
     if word.endswith(("s", "x", "z")):
         return word
     return word + ("x" if word.endswith(("eau", "eu")) and word != "bleu" else "s")
 
 
 def french_verb(parts: list[str], etre: bool = False, reflexive: bool = False, indirect: bool = False) -> FrenchVerb:
-    """Verbs in -er and those like choisir by rule.
+    """Conjugates a verb; those in -er and those like choisir follow rules.
 
-    `acheter=achèt` gives the stem before silent endings, `envoyer=envoi~enverr` that of the future too.
+    `acheter=achèt` gives the stem before silent endings, `envoyer=envoi~enverr` the stem of the future as well.
     """
     infinitive, _, future = parts[0].partition("~")
     infinitive, _, light = infinitive.partition("=")
@@ -183,6 +183,6 @@ def french_verb(parts: list[str], etre: bool = False, reflexive: bool = False, i
 
 
 def french_adjective(masculine: str, feminine: str = "") -> Four:
-    """Masculine and feminine singular, masculine and feminine plural."""
+    """Returns masculine and feminine singular, then masculine and feminine plural."""
     feminine = feminine or masculine + ("" if masculine.endswith("e") else "e")
     return masculine, feminine, french_plural(masculine), feminine + "s"

@@ -1,4 +1,4 @@
-"""The lemmas with all their forms, read once from `words`, and Zipf-like choice among them."""
+"""The lemmas with all their forms, read once from `words`, and a Zipf-like choice among them."""
 
 from bisect import bisect
 from collections.abc import Iterator, Sequence
@@ -26,12 +26,12 @@ Lemma = TypeVar("Lemma")
 
 
 class Noun(NamedTuple):
-    """A noun; forms are (singular, plural). `kind` as in `words`, and "name" for proper names."""
+    """A noun with forms (singular, plural). `kind` is as in `words`, or "name" for proper names."""
 
     kind: str
     english: tuple[str, str]
     sex: str
-    """m or f where English says he or she, n of a child, "" where it says it."""
+    """The English pronoun: "m" for he, "f" for she, "n" for a child, "" for it."""
     german: tuple[Four, Four]
     german_gender: str
     french: tuple[str, str]
@@ -39,7 +39,7 @@ class Noun(NamedTuple):
 
 
 class Adjective(NamedTuple):
-    """An adjective; German: predicative form and stem of the declined forms."""
+    """An adjective; for German, the predicative form and the stem of the declined forms."""
 
     kinds: str
     english: str
@@ -49,7 +49,7 @@ class Adjective(NamedTuple):
     before_vowel: str
     """French masculine singular before a vowel (vieil), or ""."""
     precedes: bool
-    """French: stands before the noun."""
+    """True if it precedes the noun in French."""
 
 
 class Verb(NamedTuple):
@@ -67,7 +67,7 @@ class Verb(NamedTuple):
 
 
 class Modal(NamedTuple):
-    """can, must, want to."""
+    """A modal verb: can, must, want to."""
 
     english: tuple[str, str]
     german: GermanVerb
@@ -75,7 +75,7 @@ class Modal(NamedTuple):
 
 
 class Preposition(NamedTuple):
-    """A preposition; French may be empty (attendre quelqu'un)."""
+    """A preposition; `french` may be empty (attendre quelqu'un)."""
 
     english: str
     german: str
@@ -94,7 +94,7 @@ class Adverbial(NamedTuple):
 
 
 class Profession(NamedTuple):
-    """What somebody is, without an article in German and French; (masculine, feminine)."""
+    """A profession, used without an article in German and French; forms are (masculine, feminine)."""
 
     english: str
     german: tuple[str, str]
@@ -102,7 +102,7 @@ class Profession(NamedTuple):
 
 
 class Conjunction(NamedTuple):
-    """A subordinating conjunction; German: (present, past)."""
+    """A subordinating conjunction; `german` is (present, past)."""
 
     tenses: str
     english: str
@@ -111,7 +111,7 @@ class Conjunction(NamedTuple):
 
 
 class Zipf(Generic[Lemma]):
-    """Chooses among lemmas, the one of rank r (from 0) with weight 1 / (r + 2)."""
+    """Chooses among lemmas; the lemma of rank r (from 0) has weight 1 / (r + 2)."""
 
     def __init__(self, lemmas: Sequence[Lemma]) -> None:
         self.lemmas = tuple(lemmas)
@@ -119,12 +119,12 @@ class Zipf(Generic[Lemma]):
         self.cumulative = [weight / weights[-1] for weight in weights[:-1]]
 
     def pick(self, random: Random) -> Lemma:
-        """One lemma, for one number drawn."""
+        """Draws one random number and returns the lemma it selects."""
         return self.lemmas[bisect(self.cumulative, random.random())]
 
 
 def rows(table: str) -> Iterator[list[str]]:
-    """The cells of a table of `words`, comments left out."""
+    """Yields the cells of each row of a table in `words`, without comments."""
     for line in table.strip().split("\n"):
         if not line.startswith("#"):
             yield [cell.strip() for cell in line.split("|")]
@@ -206,7 +206,7 @@ def _preposition(row: Sequence[str]) -> Preposition:
 
 
 class Lexicon:
-    """All lemmas. Made once a process by `lexicon()`."""
+    """All lemmas, made once per process by `lexicon()`."""
 
     def __init__(self) -> None:
         nouns = [_noun(*row) for row in rows(words.NOUNS)]
@@ -214,7 +214,7 @@ class Lexicon:
         self.nouns = nouns
         self.noun_of = by_english
         self.names = Zipf([_name(*row[0].split()) for row in rows(words.NAMES)])
-        self.kinds = {noun.kind: True for noun in nouns}
+        kinds = dict.fromkeys(noun.kind for noun in nouns)
         self._nouns_of: dict[str, Zipf[Noun]] = {}
         self.compounds: dict[str, list[tuple[Noun, str]]] = {}
         for english, form, heads in rows(words.COMPOUNDS):
@@ -222,10 +222,10 @@ class Lexicon:
                 self.compounds.setdefault(head, []).append((by_english[english], form))
         self.adjectives = [_adjective(*row) for row in rows(words.ADJECTIVES)]
         self.adjectives_of = {
-            kind: Zipf([adjective for adjective in self.adjectives if kind in adjective.kinds]) for kind in self.kinds
+            kind: Zipf([adjective for adjective in self.adjectives if kind in adjective.kinds]) for kind in kinds
         }
         self.colours_of = {
-            kind: Zipf([a for a in self.adjectives if kind in a.kinds and not a.precedes]) for kind in self.kinds
+            kind: Zipf([a for a in self.adjectives if kind in a.kinds and not a.precedes]) for kind in kinds
         }
         self.verbs = [_verb(row) for row in rows(words.VERBS)]
         self.verbs_of = {frame: Zipf([verb for verb in self.verbs if verb.frame == frame]) for frame in "tdgilmpc"}
@@ -257,7 +257,7 @@ class Lexicon:
         self.avoir = next(verb for verb in self.verbs if verb.english.base == "have").french
 
     def nouns_of(self, kinds: str) -> Zipf[Noun]:
-        """Nouns of any of the kinds, in the order of the list."""
+        """Returns a choice among the nouns of the given kinds, ranked as in the list."""
         if kinds not in self._nouns_of:
             self._nouns_of[kinds] = Zipf(self._mixed(kinds))
         return self._nouns_of[kinds]
@@ -270,5 +270,5 @@ class Lexicon:
 
 @cache
 def lexicon() -> Lexicon:
-    """The one lexicon of this process."""
+    """Returns the lexicon of this process."""
     return Lexicon()

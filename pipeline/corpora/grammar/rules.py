@@ -1,8 +1,8 @@
-"""The rules of the grammar: which sentences there are, and how often. Everything is drawn from one random stream.
+"""The rules of the grammar: which sentences exist, and how often. Everything is drawn from one random stream.
 
-A rule draws what the sentence means (its abstract syntax) and never asks how a language says it. What English leaves
-open is not drawn, so that the English sentence decides its translation: `it` and `they` always stand for the object of
-the clause before (its subject where it has no object); `you` is one person, du and tu.
+A rule draws what the sentence means (its abstract syntax), regardless of how a language expresses it. Nothing that
+English leaves open is drawn, so that the English sentence determines its translation: `it` and `they` always refer to
+the object of the previous clause (or its subject, if it has no object), and `you` is one person, du and tu.
 """
 
 from random import Random
@@ -23,34 +23,34 @@ from pipeline.corpora.grammar.syntax import (
 )
 
 DEPTH_DECAY = 0.5
-"""A relative clause inside another is so many times as likely: the depth is unbounded, and falls geometrically."""
+"""Factor on the probability of a relative clause at each level: depth is unbounded but decays geometrically."""
 RELATIVE = 0.12
-"""Share of the noun phrases of an outermost clause that may have a relative clause and do."""
+"""Share of the noun phrases in an outermost clause that have a relative clause, among those that may have one."""
 TENSES: Zipf[Tense] = Zipf(["present", "present", "past", "past", "perfect", "future", "progressive"])
 FRAMES = Zipf(["t", "t", "b", "t", "t", "i", "m", "t", "g", "c", "d", "p", "l", "t"])
 DETERMINERS: Zipf[Determiner] = Zipf(["the", "the", "the", "a", "my", "this", "the", "his", "her", "your", "our"])
 NO_PROGRESSIVE = frozenset(["be", "see", "hear", "find", "forget", "know", "say", "believe", "hope"])
 OWNED = frozenset(["friend", "teacher", "doctor", "neighbour"])
-"""Persons that somebody may have."""
+"""Persons who can belong to somebody."""
 SOCIABLE = frozenset(["work", "sing", "dance", "play", "laugh"])
-"""Intransitive verbs of what is done with others."""
+"""Intransitive verbs for activities shared with others."""
 LETTERS = {"present": "p", "progressive": "p", "past": "h", "perfect": "", "future": "f"}
-"""Of tenses, as in the tables of times and conjunctions."""
+"""Letter of each tense in the tables of times and conjunctions."""
 
 
 class Rules:
-    """The rules over one random stream."""
+    """The rules, drawing from one random stream."""
 
     def __init__(self, random: Random, words: Lexicon) -> None:
         self.random = random
         self.words = words
 
     def chance(self, probability: float) -> bool:
-        """True so often."""
+        """Returns True with the given probability."""
         return self.random.random() < probability
 
     def sentence(self) -> Sentence:
-        """A whole sentence."""
+        """Draws a whole sentence."""
         kind = self.random.random()
         if kind < 0.66:
             return Sentence(self.clause(fronting=True))
@@ -61,28 +61,30 @@ class Rules:
         return self.subordination()
 
     def subordination(self) -> Sentence:
-        """The dog runs because the cat sleeps; when the cat sleeps, the dog runs."""
+        """Draws a complex sentence: The dog runs because the cat sleeps; When the cat sleeps, the dog runs."""
         tense: Tense = "past" if self.chance(0.4) else "present"
         conjunction = self.words.conjunctions[LETTERS[tense]].pick(self.random)
         second = self.clause(tense, short=True)
         return Sentence(self.clause(tense, short=True), second, conjunction, self.chance(0.4))
 
     def with_pronoun(self) -> Sentence:
-        """The lamp is old, but I like it: what the pronoun stands for decides its form."""
+        """Draws two clauses with a pronoun in the second: The lamp is old, but I like it. Its noun decides its form."""
         tense: Tense = "past" if self.chance(0.4) else "present"
         main = self.clause(tense, short=True, frame="b" if self.chance(0.35) else "t", full=True)
-        meant = main.object or main.subject
-        if not isinstance(meant, NounPhrase) or meant.determiner == "" or (meant.noun.sex == "n" and not meant.plural):
-            return Sentence(main)  # nothing, or what English may call he, she or it
-        pronoun = Pronoun(4 if meant.plural else 2, meant.noun)
+        antecedent = main.object or main.subject
+        if not isinstance(antecedent, NounPhrase) or antecedent.determiner == "":
+            return Sentence(main)
+        if antecedent.noun.sex == "n" and not antecedent.plural:
+            return Sentence(main)  # English may call it he, she or it
+        pronoun = Pronoun(4 if antecedent.plural else 2, antecedent.noun)
         if self.chance(0.5):
             second = self.clause(tense, frame="b", subject=pronoun, short=True)
         else:
-            verbs = [verb for verb in self.words.verbs if verb.frame == "t" and meant.noun.kind in verb.objects]
+            verbs = [verb for verb in self.words.verbs if verb.frame == "t" and antecedent.noun.kind in verb.objects]
             if not verbs:
                 return Sentence(main)
             subject = self.speaker() if self.chance(0.6) else self.noun_phrase("P", short=True)
-            if isinstance(subject, NounPhrase) and meant.noun.kind in "PA":
+            if isinstance(subject, NounPhrase) and antecedent.noun.kind in "PA":
                 subject = self.speaker()
             second = self.clause(
                 tense, subject=subject, verb=Zipf(verbs).pick(self.random), object_=pronoun, short=True
@@ -92,11 +94,11 @@ class Rules:
         return Sentence(main, second, self.words.conjunctions[LETTERS[tense]].lemmas[0])
 
     def name(self) -> NounPhrase:
-        """Anna."""
+        """Draws a proper name, e.g. Anna."""
         return NounPhrase(self.words.names.pick(self.random), "name")
 
     def speaker(self) -> Pronoun:
-        """I, you or we."""
+        """Draws I, you or we."""
         return Pronoun((0, 3, 1)[min(int(self.random.random() * 3.5), 2) if self.chance(0.5) else 0])
 
     def clause(
@@ -113,7 +115,7 @@ class Rules:
         full: bool = False,
         depth: int = 0,
     ) -> Clause:
-        """A clause, what is given kept. `short`: few additions; `full`: no pronouns."""
+        """Draws a clause around the given parts. `short` limits additions; `full` excludes pronouns."""
         random, words = self.random, self.words
         if verb is None:
             frame = frame or FRAMES.pick(random)
@@ -129,7 +131,7 @@ class Rules:
         if subject is None:
             subject = self.subject(verb, full, question, short, depth)
         if tense == "past" and verb.english.past == verb.english.base and subject.person != 2:
-            tense = "present"  # I read, I put on: English does not tell
+            tense = "present"  # I read, I put on: ambiguous in English
         modal = None
         if tense in ("present", "past") and not verb.stative and frame not in "cb" and self.chance(0.12):
             modal = words.modals.pick(random)
@@ -150,7 +152,7 @@ class Rules:
             return clause._replace(**added)  # type: ignore[arg-type]
         free = 0.4 if short else 1.0
         final = added.get("object") or added.get("prepositional")
-        # What follows a relative clause would belong to it.
+        # Anything after a relative clause would be read as part of it.
         closed = isinstance(final, NounPhrase) and final.relative is not None
         definite = not isinstance(final, NounPhrase) or final.determiner not in ("a", "", "many")
         if modal is None and definite and not question and tense in ("present", "past") and self.chance(0.06):
@@ -169,11 +171,11 @@ class Rules:
         return clause._replace(**added)  # type: ignore[arg-type]
 
     def copula(self) -> Verb:
-        """be, at times become."""
+        """Draws be, or now and then become."""
         return self.words.become if self.chance(0.1) else self.words.be
 
     def subject(self, verb: Verb, full: bool, question: bool, short: bool, depth: int) -> Nominal:
-        """Who does it."""
+        """Draws a subject that suits the verb."""
         if verb.frame == "b" and self.chance(0.55):
             return self.noun_phrase("TPLCDBARSVN" if self.chance(0.5) else "TDCR", depth=depth, short=short)
         kinds = "A" if "A" in verb.subjects and self.chance(0.35) else "P"
@@ -190,7 +192,7 @@ class Rules:
         return self.noun_phrase(kinds, depth=depth, short=short)
 
     def direct_object(self, verb: Verb, full: bool, short: bool, depth: int) -> Nominal:
-        """What it is done to; no pronoun where `full`."""
+        """Draws a direct object that suits the verb; `full` excludes pronouns."""
         if verb.objects in ("M", "K") or (verb.objects == "FM" and self.chance(0.3)):
             return self.noun_phrase("K" if verb.objects == "K" else "M", short=short)
         if "P" in verb.objects and not full and self.chance(0.08):
@@ -199,7 +201,7 @@ class Rules:
         return self.noun_phrase(kinds, depth=depth, short=short or verb.frame == "g", bare=True)
 
     def predicate(self, subject: Nominal) -> Adjective | Profession:
-        """old, or a teacher."""
+        """Draws a predicate that suits the subject: old, or a teacher."""
         noun = subject.noun if isinstance(subject, NounPhrase | Pronoun) else None
         kind = noun.kind if noun else "P"
         adult = kind in ("P", "name") and (noun is None or noun.german_gender != "n")
@@ -208,7 +210,7 @@ class Rules:
         return self.words.adjectives_of["P" if kind == "name" else kind].pick(self.random)
 
     def place(self, verb: Verb, free: float) -> PrepositionalPhrase | None:
-        """in the garden; into the garden with verbs of motion; with the teacher."""
+        """Draws a place or none: in the garden; into the garden with verbs of motion; with the teacher."""
         words, frame, chance = self.words, verb.frame, self.random.random()
         if frame == "m":
             return self.prepositional("to" if chance < 0.6 else "into")
@@ -223,14 +225,14 @@ class Rules:
         return self.prepositional("in" if chance < 0.75 else "behind" if chance < 0.85 else "next to")
 
     def prepositional(self, name: str) -> PrepositionalPhrase:
-        """A place, with the nouns that go with the preposition."""
+        """Draws a prepositional phrase with a noun that suits the preposition."""
         preposition = self.words.prepositions[name]
         return PrepositionalPhrase(preposition, self.noun_phrase(preposition.kinds, plain=True))
 
     def noun_phrase(
         self, kinds: str, *, depth: int = 0, short: bool = False, plain: bool = False, bare: bool = False
     ) -> NounPhrase:
-        """A noun and what goes with it. `plain`: article and adjective at most; `bare`: an article may be missing."""
+        """Draws a noun phrase. `plain` allows only article and adjective; `bare` allows a missing article."""
         random, words = self.random, self.words
         noun = words.nouns_of(kinds).pick(random)
         kind = noun.kind
@@ -262,11 +264,11 @@ class Rules:
         return self.extended(phrase, depth)
 
     def number(self) -> int:
-        """Mostly two to ten, at times up to ninety-nine."""
+        """Draws a number, mostly two to ten and sometimes up to ninety-nine."""
         return 2 + int(self.random.random() * (9 if self.chance(0.8) else 98))
 
     def adjectives(self, kind: str) -> tuple[Adjective, ...]:
-        """One adjective; or two, the second of which follows the noun in French."""
+        """Draws one adjective, or two of which the second follows the noun in French."""
         words = self.words
         first = words.adjectives_of[kind].pick(self.random)
         if first.precedes and self.chance(0.12) and words.colours_of[kind].lemmas:
@@ -274,7 +276,7 @@ class Rules:
         return (first,)
 
     def extended(self, phrase: NounPhrase, depth: int) -> NounPhrase:
-        """With an owner, a place or a relative clause."""
+        """Adds an owner, a relative clause or nothing."""
         kind, chance = phrase.noun.kind, self.random.random()
         decay = DEPTH_DECAY**depth
         if chance < RELATIVE * decay and phrase.determiner in ("the", "a", "this"):
@@ -293,7 +295,7 @@ class Rules:
         return phrase
 
     def relative(self, head: NounPhrase, depth: int) -> RelativeClause:
-        """who sleeps; that I see; with whom I work; in which we live."""
+        """Draws a relative clause: who sleeps; that I see; with whom I work; in which we live."""
         kind, random, words = head.noun.kind, self.random, self.words
         gap = Gap(head.person, head.german_gender, head.french_gender)
         tense: Tense = ("present", "past", "perfect")[int(random.random() * 2.5)]
@@ -325,5 +327,5 @@ class Rules:
 
 
 def draw(random: Random) -> Sentence:
-    """A sentence."""
+    """Draws a sentence."""
     return Rules(random, lexicon()).sentence()

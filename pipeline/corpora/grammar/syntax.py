@@ -1,4 +1,4 @@
-"""Abstract syntax: what a derivation is made of, in no language yet. The realisers turn it into words."""
+"""Abstract syntax: the content of a derivation, independent of any language. The realisers turn it into words."""
 
 from typing import Literal, NamedTuple, Union
 
@@ -17,7 +17,7 @@ Tense = Literal["present", "progressive", "past", "perfect", "future"]
 """The English tense. German: Präsens (both presents), Präteritum, Perfekt, Futur; French: présent, passé composé (past
 and perfect; imparfait of stative verbs and modals), futur."""
 Determiner = Literal["the", "a", "this", "every", "many", "my", "your", "his", "her", "our", "", "name"]
-""""" is no article: a mass noun, a bare plural, or a bare number; "name" a proper name."""
+"""An empty string means no article: a mass noun, a bare plural or a bare number; "name" means a proper name."""
 
 
 class NounPhrase(NamedTuple):
@@ -29,49 +29,48 @@ class NounPhrase(NamedTuple):
     number: int = 0
     """2 to 99, or 0 for none."""
     adjectives: tuple[Adjective, ...] = ()
-    """In English order; the first of two precedes the noun in French, the second follows it."""
+    """Adjectives in English order; the first of two precedes the noun in French, the second follows it."""
     compound: tuple[Noun, str] | None = None
-    """First part, and its form inside a German compound."""
+    """First part of a compound, and its form inside the German compound."""
     owner: Union["NounPhrase", None] = None
-    """Anna's book where it is a name, otherwise the roof of the house."""
-    place: Union["PrepositionalPhrase", None] = None
+    """The owner, as in "Anna's book" if it is a name, otherwise as in "the roof of the house"."""
     relative: Union["RelativeClause", None] = None
 
     @property
     def person(self) -> int:
-        """Index as in `inflection`."""
+        """Person, an index as in `inflection`."""
         return 4 if self.plural else 2
 
     @property
     def german_gender(self) -> str:
-        """m, f, n, or p for plural."""
+        """Gender: "m", "f" or "n", or "p" for any plural."""
         return "p" if self.plural else self.noun.german_gender
 
     @property
     def french_gender(self) -> tuple[str, bool]:
-        """m or f; whether plural."""
+        """Gender, "m" or "f", and True for plural."""
         return self.noun.french_gender, self.plural
 
 
 class Pronoun(NamedTuple):
-    """A personal pronoun; of the third person it stands for `noun`, whose gender decides its German and French form."""
+    """A personal pronoun; in the third person it refers to `noun`, whose gender decides its German and French form."""
 
     person: int
     noun: Noun | None = None
 
     @property
     def german_gender(self) -> str:
-        """m, f, n, or p for plural."""
+        """Gender: "m", "f" or "n", or "p" for any plural."""
         return "p" if self.person > 2 else self.noun.german_gender if self.noun else "m"
 
     @property
     def french_gender(self) -> tuple[str, bool]:
-        """m or f (I, you and we: m); whether plural."""
+        """Gender, "m" or "f" ("m" for I, you and we), and True for plural."""
         return (self.noun.french_gender if self.noun else "m"), self.person > 2
 
 
 class Gap(NamedTuple):
-    """The place a relative pronoun was taken from: says nothing, but the verb and participle agree with it."""
+    """The position that a relative pronoun was moved from: it is silent, but verb and participle agree with it."""
 
     person: int
     german_gender: str
@@ -88,7 +87,7 @@ class Coordination(NamedTuple):
 
     @property
     def french_gender(self) -> tuple[str, bool]:
-        """Feminine only where both are."""
+        """Feminine only if both nouns are; always plural."""
         both = self.first.noun.french_gender == self.second.noun.french_gender == "f"
         return ("f" if both else "m"), True
 
@@ -97,14 +96,14 @@ Nominal = NounPhrase | Pronoun | Gap | Coordination
 
 
 class PrepositionalPhrase(NamedTuple):
-    """Preposition and noun phrase."""
+    """A preposition and its noun phrase."""
 
     preposition: Preposition
     phrase: NounPhrase | Pronoun | Gap
 
 
 class RelativeClause(NamedTuple):
-    """A clause with a gap. `role`: what the gap is in it; `preposition` where that is "place"."""
+    """A clause with a gap; `role` is the gap's function in it, and `preposition` belongs to the role "place"."""
 
     role: Literal["subject", "object", "indirect", "place"]
     clause: "Clause"
@@ -112,18 +111,18 @@ class RelativeClause(NamedTuple):
 
 
 class Clause(NamedTuple):
-    """Subject, verb and all the rest. The direct object of a verb of frame d is a German dative."""
+    """A subject, a verb and the other parts. The direct object of a verb of frame d is a German dative."""
 
     subject: Nominal
     verb: Verb
     tense: Tense = "present"
     modal: Modal | None = None
-    """Its tense is `tense` (present or past)."""
+    """A modal verb, which takes the clause's `tense` (present or past)."""
     negated: bool = False
     object: Nominal | None = None
     indirect: Nominal | None = None
     prepositional: NounPhrase | None = None
-    """Goes with the verb's own preposition."""
+    """The object of the verb's own preposition."""
     predicate: Adjective | Profession | None = None
     frequency: Adverbial | None = None
     manner: Adverbial | None = None
@@ -134,7 +133,7 @@ class Clause(NamedTuple):
 
 
 class Sentence(NamedTuple):
-    """One clause; or two, joined by a `link`: "but" / "and", or a conjunction that makes the second one subordinate."""
+    """One clause, or two joined by a `link`: "but", "and", or a conjunction that makes the second subordinate."""
 
     main: Clause
     second: Clause | None = None

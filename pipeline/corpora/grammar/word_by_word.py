@@ -1,4 +1,4 @@
-"""Substitution of each English word by one German or French word: what a translation has to beat."""
+"""Substitutes one German or French word for each English word: a baseline that a translation has to beat."""
 
 import re
 from functools import cache
@@ -18,9 +18,9 @@ voulait, to zu à, about über de, next neben côté
 
 
 def word_by_word(sentence: str, language: str) -> str:
-    """`sentence` with each word replaced by its usual form in `language` ("de" or "fr"), in English order.
+    """Replaces each word of `sentence` by its usual form in `language` ("de" or "fr"), in English order.
 
-    Words without a counterpart (does) vanish; unknown ones stay. Raises KeyError for other languages.
+    Words without a counterpart (does) are dropped; unknown words stay. Raises KeyError for other languages.
     """
     words = dictionary({"de": 0, "fr": 1}[language])
     found = [words.get(word.lower(), word) for word in re.findall(r"[\w-]+|[,.?]", sentence.replace("'s", ""))]
@@ -30,7 +30,7 @@ def word_by_word(sentence: str, language: str) -> str:
 
 @cache
 def dictionary(column: int) -> dict[str, str]:
-    """English form to German (0) or French (1) form; the first of several lemmas is kept."""
+    """Maps English forms to German (0) or French (1) forms, keeping the first of several lemmas."""
     lemmas = lexicon()
     words: dict[str, str] = {}
     for entry in FUNCTION_WORDS.replace("\n", " ").split(","):
@@ -62,7 +62,7 @@ def dictionary(column: int) -> dict[str, str]:
 
 
 def _verb_forms(verb: Verb) -> list[tuple[str, tuple[str, str]]]:
-    """Each English form with the form most like it; the particle with the prefix."""
+    """Pairs each English form with the closest German and French forms, and the particle with the prefix."""
     forms = verb.english
     return [
         (forms.third, (verb.german.present[2], verb.french.present[2])),

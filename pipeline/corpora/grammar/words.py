@@ -1,6 +1,6 @@
-"""The word lists of the grammar, one lemma a line, the most frequent of its kind first. Read by `lexicon`.
+"""The word lists of the grammar, read by `lexicon`: one lemma per line, the most frequent of its kind first.
 
-Forms left out are formed by rule (`inflection`). Kinds: P person, A animal, T thing, D device, R something to read,
+Forms that are left out follow rules (`inflection`). Kinds: P person, A animal, T thing, D device, R something to read,
 C clothing, F food, M food without plural, K drink, S furniture, L place, B part of a building, V vehicle, N nature.
 """
 

@@ -1,18 +1,19 @@
-"""Sentence pairs for benchmarks: lengths as measured on real text, token ids drawn at random; nothing to download.
+"""Generates sentence pairs for benchmarks, with lengths measured on real text and random token ids.
 
     dataset = write_dataset(folder, LENGTHS["multi30k"], vocabulary_size=8_000)
 
-What a training step costs depends on the lengths of the pairs, and hardly on which tokens they hold. Lengths, END_ID
-counted, were measured after this project's own cleaning and encoding, English and German:
+The cost of a training step depends on the lengths of the pairs and hardly on which tokens they hold. Lengths, including
+END_ID, were measured after this project's own cleaning and encoding of English and German:
 
-- multi30k: the 29 000 training pairs of Multi30k task 1, joint BPE of 8 000 pieces. Means 15.3 and 15.8 tokens.
-- wmt14: the opening 20 000 pairs of Europarl v7, part of WMT14's training data, and the 3 000 of newstest2013, joint
-  BPE of 37 000 pieces learned on them. Means 29.5 and 29.3. Newstest alone is a little shorter (24.8 and 25.9).
+- multi30k: the 29 000 training pairs of Multi30k task 1, joint BPE of 8 000 pieces. The means are 15.3 and 15.8 tokens.
+- wmt14: the first 20 000 pairs of Europarl v7, part of WMT14's training data, and the 3 000 of newstest2013, joint BPE
+  of 37 000 pieces learned on them. The means are 29.5 and 29.3 tokens; newstest alone is a little shorter (24.8 and
+  25.9).
 
-Each side is kept as its quantiles; between them its normal score is interpolated, and the two scores have the measured
-correlation (a Gaussian copula). Drawn again, every quantile from 1 to 99 % is within one token of the measured one, the
-means within 1.5 %, target over source within 0.03 at its quantiles from 1 to 99 %; packed to 4 096 tokens, 29 000 drawn
-Multi30k pairs have 4.4 % of padding, the real ones 4.7 %.
+Each side is stored as its quantiles; between them its normal score is interpolated, and the two scores have the
+measured correlation (a Gaussian copula). In drawn lengths every quantile from 1 to 99 % is within one token of the
+measured one, the means are within 1.5 %, and the ratio of target to source is within 0.03 at its quantiles from 1 to
+99 %. Packed to 4 096 tokens, 29 000 drawn Multi30k pairs have 4.4 % padding, the real ones 4.7 %.
 
 Ids are log-uniform: the r-th most frequent of V has probability log(1 + 1/r) / log V, which is Zipf's law.
 """
@@ -27,27 +28,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import END_ID
+from pipeline.settings import EncodingSettings
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.text.encoding import Ragged, write_shard
 from pipeline.text.segmentation import id_type
 
 LEVELS = (0.001, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999)
-"""Of the quantiles kept."""
-MAX_TOKENS = 256
+"""Levels of the stored quantiles."""
+MAX_TOKENS = EncodingSettings().max_tokens
 DEV_PAIRS = 8
 
 
 @dataclass(frozen=True)
 class PairLengths:
-    """How long the sides of a corpus's pairs are, in tokens, END_ID counted."""
+    """The distribution of the lengths of a corpus's pairs, in tokens, including END_ID."""
 
     source: tuple[float, ...]
     """Quantiles at LEVELS; a length n stands for n - 1/2 to n + 1/2."""
     target: tuple[float, ...]
+    """Quantiles at LEVELS."""
     correlation: float
-    """Of the normal scores of the two sides."""
+    """Correlation of the normal scores of the two sides."""
     pairs: int
-    """Enough for a plan as dense as the real corpus's: the more pairs, the likelier two of like length."""
+    """Pairs for a plan as dense as the real corpus's: with more pairs, two of similar length become likelier."""
 
 
 LENGTHS = {
@@ -67,7 +70,7 @@ LENGTHS = {
 
 
 def draw_lengths(lengths: PairLengths, pairs: int, random: np.random.Generator) -> NDArray[np.int64]:
-    """(2, pairs): source and target lengths in tokens, END_ID counted, at least 2."""
+    """Draws (2, pairs): source and target lengths in tokens, including END_ID, at least 2."""
     level_scores = [NormalDist().inv_cdf(level) for level in LEVELS]
     scores = random.standard_normal((2, pairs))
     scores[1] = lengths.correlation * scores[0] + math.sqrt(1 - lengths.correlation**2) * scores[1]
@@ -79,7 +82,7 @@ def draw_lengths(lengths: PairLengths, pairs: int, random: np.random.Generator) 
 
 
 def draw_ids(lengths: NDArray[np.int64], vocabulary_size: int, random: np.random.Generator) -> Ragged:
-    """Sentences of these lengths: ids above the special ones, the lowest the most frequent; END_ID last of each."""
+    """Draws sentences of these lengths: ids above the special ones, the lowest most frequent, and END_ID last."""
     first = END_ID + 1
     ranks = np.exp(random.random(int(lengths.sum()), dtype=np.float32) * math.log(vocabulary_size - first))
     ids: NDArray[Any] = (ranks + (first - 1)).clip(max=vocabulary_size - 1).astype(id_type(vocabulary_size))
@@ -88,7 +91,7 @@ def draw_ids(lengths: NDArray[np.int64], vocabulary_size: int, random: np.random
 
 
 def write_dataset(folder: Path, lengths: PairLengths, vocabulary_size: int, seed: int = 1) -> EncodedDataset:
-    """An encoded dataset with splits train and dev, as `pipeline.text.encoding` writes it, without `joint.model`."""
+    """Writes an encoded dataset like `pipeline.text.encoding`, with splits train and dev but without `joint.model`."""
     dataset, random, splits = EncodedDataset(folder), np.random.default_rng(seed), {}
     for split, pairs, limit in (("train", lengths.pairs, MAX_TOKENS), ("dev", DEV_PAIRS, None)):
         (folder / split).mkdir(parents=True)

@@ -1,11 +1,12 @@
-"""Raw parallel text of WMT14's shape for benchmarks: lengths, alphabets, word frequencies, noise; nothing to download.
+"""Generates raw parallel text for benchmarks with WMT14's lengths, alphabets, word frequencies and noise.
 
     write_text(Path("train.en"), Path("train.de"), pairs=100_000, seed=1)
 
-What preparation costs depends on how many characters and words there are, how often words come again, and how much is
-to be dropped; hardly on what they mean. Words a line, how often the most frequent words come, and the length of words
-were measured on the opening 20 000 pairs of Europarl v7, part of WMT14's training data, and the 3 000 of newstest2013.
-There are half as many different words more than in Europarl, which is one institution's; the archives hold the web's.
+The cost of preparation depends on the number of characters and words, on how often words repeat and on how much is
+dropped, and hardly on what the text means. Words per line, the shares of the most frequent words, and word lengths were
+measured on the first 20 000 pairs of Europarl v7, part of WMT14's training data, and the 3 000 of newstest2013. There
+are half as many distinct words again as in Europarl, because the archives hold text from the web as well as from that
+one institution.
 """
 
 from bisect import bisect
@@ -21,27 +22,27 @@ from pipeline.corpora.synthetic.lengths import PairLengths, draw_lengths
 from pipeline.text.lines import write_pairs
 
 BLOCK_PAIRS = 10_000
-"""Made at one time."""
+"""Pairs generated at one time."""
 SYLLABLES = 1280
-"""Of a language: 16 onsets, 8 vowels, 10 codas."""
+"""Syllables of a language: 16 onsets, 8 vowels, 10 codas."""
 DIFFERENT_WORDS = 4_000_000
 SPREAD = 7_368_787
-"""A prime, so that neighbouring ranks look nothing alike and no two are spelled alike."""
+"""A prime that scatters ranks: neighbours look nothing alike, and no two have the same spelling."""
 
 
 @dataclass(frozen=True)
 class Language:
-    """How its words look and how often they come again."""
+    """The spelling of a language's words and how often they repeat."""
 
     onsets: tuple[str, ...]
     vowels: tuple[str, ...]
     codas: tuple[str, ...]
     longer_from_rank: tuple[int, ...]
-    """Words of these ranks by frequency and rarer have one syllable more."""
+    """Ranks by frequency from which words have one more syllable."""
     capital_every: int
-    """Each so many-th word begins with a capital."""
+    """Every N-th word begins with a capital letter."""
     shares: tuple[float, ...]
-    """Of a text that its 1, 10, 100, 1000, 10 000 and 100 000 most frequent words make."""
+    """Shares of a text that its 1, 10, 100, 1000, 10 000 and 100 000 most frequent words make up."""
 
 
 LANGUAGES = {
@@ -68,16 +69,16 @@ WORDS = PairLengths(
     correlation=0.951,
     pairs=4_500_000,
 )
-"""Words a line, between spaces."""
+"""Words per line, separated by spaces."""
 COMMA_EVERY = 15
 NOISE = {"blank": 0.004, "overlong": 0.0005, "misaligned": 0.002, "return": 0.002, "separator": 0.001, "foreign": 0.002}
-"""Shares of pairs, each with another kind of trouble: a blank side, 40 sentences in one line, one word for a sentence,
-a carriage return at the end, a line separator within, a word in another script."""
+"""Share of pairs with each kind of noise: a blank side, 40 sentences in one line, one word for a sentence, a carriage
+return at the end, a line separator inside, a word in another script."""
 SCRIPTS = ("αβγδεζηθικλμνξοπρστυφχψω", "абвгдежзийклмнопрстуфхцчшщыьэюя", "的一是不了人我在有他这中大来上国")
 
 
 def spell(rank: int, language: Language) -> str:
-    """The word of this rank by frequency, from 1: rarer words are longer, and each is spelled in its own way."""
+    """Spells the word of a frequency rank, counted from 1: rarer words are longer, and each spelling is unique."""
     if rank % 41 == 0:
         return str(rank // 41)
     n_syllables = 1 + bisect(language.longer_from_rank, rank)
@@ -91,7 +92,7 @@ def spell(rank: int, language: Language) -> str:
 
 
 class _Vocabulary(dict[int, str]):
-    """Rank -> word, spelled the first time."""
+    """Maps ranks to words; a word is spelled when it is first looked up."""
 
     def __init__(self, language: Language) -> None:
         super().__init__()
@@ -118,7 +119,7 @@ def write_text(source: Path, target: Path, pairs: int, seed: int, languages: tup
 
 
 def _lines(lengths: NDArray[np.int64], vocabulary: _Vocabulary, random: np.random.Generator) -> list[str]:
-    """Sentences of so many words."""
+    """Draws sentences of the given numbers of words."""
     language, n_words = vocabulary.language, int(lengths.sum())
     rank_bounds = [1, *(10**i + 1 for i in range(len(language.shares))), DIFFERENT_WORDS]
     log_ranks = np.interp(random.random(n_words), [0, *language.shares, 1], np.log(rank_bounds))
@@ -132,7 +133,7 @@ def _lines(lengths: NDArray[np.int64], vocabulary: _Vocabulary, random: np.rando
 
 
 def _disturb(source: list[str], target: list[str], random: np.random.Generator) -> None:
-    """Puts in, in place, what is wrong with text from the web."""
+    """Adds, in place, the noise of text from the web."""
     kinds, shares = ["", *NOISE], [1 - sum(NOISE.values()), *NOISE.values()]
     drawn = random.choice(len(kinds), len(source), p=shares)
     for i in np.flatnonzero(drawn).tolist():

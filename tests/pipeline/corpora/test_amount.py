@@ -1,4 +1,4 @@
-"""What corpora tell of themselves before they are read, beside what they are once they are."""
+"""The sizes that corpora report before they are read, against the sizes after reading."""
 
 import gzip
 from pathlib import Path
@@ -14,13 +14,13 @@ from pipeline.store.artifacts import Corpus
 
 
 def _text(*files: Path) -> tuple[float, int]:
-    """Bytes of all files, unpacked, and pairs in the two sides that follow each other."""
+    """Returns the unpacked bytes of all files, and the pairs in files that alternate between the two sides."""
     texts = [gzip.decompress(file.read_bytes()) for file in files]
     return sum(map(len, texts)), sum(text.count(b"\n") for text in texts) // 2
 
 
-def test_bytes_of_a_pair_of_real_text(data: Path) -> None:
-    """WMT14's figure is that of the sample its docstring names, Multi30k's that of its training files."""
+def test_bytes_per_pair_of_real_text(data: Path) -> None:
+    """WMT14's figure is that of the sample named in its docstring, Multi30k's that of its training files."""
     sample = [data / "europarl_sample" / f"train.{language}.gz" for language in ("en", "de")]
     news = [data / "newstest2013" / f"newstest2013.{language}.gz" for language in ("en", "de")]
     text_bytes, pairs = _text(*sample, *news)
@@ -31,23 +31,23 @@ def test_bytes_of_a_pair_of_real_text(data: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["de", "fr"])
-def test_generated_text_is_as_large_as_foretold(target: embedded.Target, tmp_path: Path) -> None:
-    """1 500 pairs, within 2 %; how large trees are is not foretold."""
+def test_generated_text_has_the_forecast_size(target: embedded.EmbeddedTarget, tmp_path: Path) -> None:
+    """The size of 1 500 pairs is within 2 % of the forecast; the size of trees is not forecast."""
     settings = EmbeddedSettings(target=target, train_pairs=1500, dev_pairs=1, test_pairs=1)
-    foretold = embedded.amount(settings)
+    forecast = embedded.amount(settings)
     (shard,) = Corpus(embedded.generate(Context(tmp_path), settings).folder).shards("train")
-    assert foretold.train_pairs == shard.pairs
-    assert foretold.text_bytes == pytest.approx(shard.source.stat().st_size + shard.target.stat().st_size, rel=0.02)
+    assert forecast.train_pairs == shard.pairs
+    assert forecast.text_bytes == pytest.approx(shard.source.stat().st_size + shard.target.stat().st_size, rel=0.02)
     assert embedded.amount(EmbeddedSettings(target="trees")).text_bytes is None
 
 
 def test_wmt14_is_known_as_far_as_its_archives_are_official() -> None:
-    """4.5 M and 40.8 M pairs; one archive has no exact size; nothing is downloaded from a folder."""
+    """There are 4.5 M and 40.8 M pairs, one archive has no exact size, and a folder needs no download."""
     german, french = (wmt14.amount(Wmt14Settings(target=target)) for target in ("de", "fr"))
     assert (german.train_pairs, french.train_pairs) == (4_520_620, 40_842_333)
-    assert (sum(size or 0 for size in german.downloads.values()), german.about) == (1_656_362_162, frozenset())
+    assert (sum(size or 0 for size in german.downloads.values()), german.estimated) == (1_656_362_162, frozenset())
     assert french.downloads.keys() > german.downloads.keys()
-    assert french.about == {"wmt13/training-parallel-un.tgz"}
+    assert french.estimated == {"wmt13/training-parallel-un.tgz"}
     assert french.downloads["wmt13/training-parallel-un.tgz"] == pytest.approx(2.47e9, rel=0.01)
     assert wmt14.amount(Wmt14Settings(data=Path())).downloads == {}
     archives = official_archives("de")
@@ -59,7 +59,7 @@ def test_wmt14_is_known_as_far_as_its_archives_are_official() -> None:
 
 
 def test_multi30k_downloads_the_files_of_its_languages() -> None:
-    """Train, dev and three test sets, two languages each."""
+    """It downloads train, dev and three test sets in two languages."""
     downloads = multi30k.amount(Multi30kSettings(target="fr")).downloads
     assert len(downloads) == 10
     assert not [name for name in downloads if ".de." in name]

@@ -1,4 +1,4 @@
-"""pipeline.corpora.archives: what is taken out of an archive on the disk, and what is refused."""
+"""pipeline.corpora.archives: what is extracted from an archive on disk, and what is refused."""
 
 import gzip
 import hashlib
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.corpora.archives import Archive, DamagedError, Members, Origin, take_out
+from pipeline.corpora.archives import Archive, DamagedError, Members, Origin, extract
 from pipeline.errors import UserError
 from pipeline.text.lines import read_lines
 from tests.support.official_archives import checksum, text, write_archive
@@ -25,17 +25,17 @@ def data(tmp_path: Path) -> Path:
 def taken(
     data: Path, name: str = "x.tgz", members: tuple[str, str] = ("in/a.en", "in/a.de"), known: bool = True
 ) -> Members:
-    """`take_out` of an archive in `data`; `known`: its checksum is the one expected."""
+    """Extracts an archive in `data`; if `known`, its checksum is given."""
     expected = checksum(data / name) if known else None
     archive = Archive(path=name, source=members[0], target=members[1], checksum=expected)
     (data.parent / "out").mkdir(exist_ok=True)
-    return take_out(archive, Origin((), data, data.parent / "downloads"), data.parent / "out")
+    return extract(archive, Origin((), data, data.parent / "downloads"), data.parent / "out")
 
 
 @pytest.mark.parametrize("order", [1, -1])
 @pytest.mark.parametrize("prefix", ["", "./"])
-def test_both_sides_are_taken_whatever_their_order(data: Path, order: int, prefix: str) -> None:
-    """One pass forward; nothing else of the archive reaches the disk."""
+def test_both_sides_are_extracted_whatever_their_order(data: Path, order: int, prefix: str) -> None:
+    """One forward pass finds both, and nothing else of the archive reaches the disk."""
     members = {"in/a.cs": b"jeden\n", **dict([*SIDES.items()][::order]), "readme": b"x"}
     write_archive(data / "x.tgz", {prefix + name: content for name, content in members.items()})
     out = taken(data)
@@ -46,15 +46,15 @@ def test_both_sides_are_taken_whatever_their_order(data: Path, order: int, prefi
 
 
 def test_packed_members_stay_packed_until_read(data: Path) -> None:
-    """On the disk they need a part of what their text would."""
+    """On disk they take a fraction of the size of their text."""
     write_archive(data / "x.tar", {"a.gz": gzip.compress(b"a\n" * 9999), "b.gz": gzip.compress(b"b\n")})
     out = taken(data, "x.tar", ("a.gz", "b.gz"))
     assert out.source.stat().st_size < 1000
     assert next(read_lines(out.source)) == "a"
 
 
-def test_reading_ends_behind_the_second_member(data: Path) -> None:
-    """What follows in a known archive is not unpacked, so damage there is not seen; in an unknown one it is."""
+def test_reading_stops_after_the_second_member(data: Path) -> None:
+    """The rest of a known archive is not unpacked, so damage there goes unnoticed; in an unknown one it is found."""
     write_archive(data / "x.tgz", {**SIDES, "rest": bytes(10_000_000)})
     (data / "x.tgz").write_bytes((data / "x.tgz").read_bytes()[:-5000])
     assert taken(data).target.read_bytes() == b"eins\n"
@@ -64,16 +64,18 @@ def test_reading_ends_behind_the_second_member(data: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../outside", "in/../../outside"])
 def test_a_member_outside_the_folder_is_refused(data: Path, name: str) -> None:
-    """Even one that nobody asks for: such an archive is not what it says it is."""
+    """Even a member that is not requested is refused: such an archive is not what it claims to be."""
     write_archive(data / "x.tgz", {name: b"x", **SIDES})
     with pytest.raises(UserError, match=r"x.tgz is refused: .*outside.*not the official archive"):
         taken(data)
     assert not list(data.parent.rglob("outside"))
 
 
-@pytest.mark.parametrize(("target", "message"), [("/etc/passwd", "is refused: .*absolute"), ("b", "is no plain file")])
+@pytest.mark.parametrize(
+    ("target", "message"), [("/etc/passwd", "is refused: .*absolute"), ("b", "is not a regular file")]
+)
 def test_a_link_in_place_of_a_member_is_refused(data: Path, target: str, message: str) -> None:
-    """It could give any file of this machine as text."""
+    """A link could expose any file of this machine as text."""
     with tarfile.open(data / "x.tgz", "w:gz") as archive:
         link = tarfile.TarInfo("in/a.en")
         link.type, link.linkname = tarfile.SYMTYPE, target
@@ -83,8 +85,8 @@ def test_a_link_in_place_of_a_member_is_refused(data: Path, target: str, message
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_a_file_that_is_no_whole_archive_is_told(data: Path, known: bool) -> None:
-    """Text, a gzip file that ends early, a tar file that does."""
+def test_a_file_that_is_no_complete_archive_is_reported(data: Path, known: bool) -> None:
+    """Text, a truncated gzip file and a truncated tar file are reported as damaged."""
     (data / "x.tgz").write_bytes(b"<html>not found</html>\n" * 100)
     with pytest.raises(DamagedError, match=r"x.tgz is damaged \(.*get it again"):
         taken(data, known=known)

@@ -1,4 +1,4 @@
-"""pipeline.corpora.download against a real HTTP server on loopback that cuts, refuses and lies as links do."""
+"""pipeline.corpora.download against a real HTTP server on loopback that cuts off, refuses and lies as links do."""
 
 import hashlib
 import random
@@ -27,7 +27,7 @@ def server(tmp_path: Path) -> Iterator[RangeServer]:
 
 @pytest.fixture
 def target(tmp_path: Path) -> Path:
-    """Where the file is to be, in an empty folder."""
+    """The path to download to, in an empty folder."""
     (tmp_path / "here").mkdir()
     return tmp_path / "here" / "file"
 
@@ -40,14 +40,14 @@ def get(
     checksum: str | None = SHA256,
     timeout_s: float = 5,
 ) -> None:
-    """`fetch` of CONTENT without long pauses."""
+    """Fetches CONTENT without long pauses."""
     url = server if isinstance(server, str) else f"{server.url}/file"
     fetch(
         [url, *mirrors],
         target,
         size_bytes=size_bytes,
         checksum=checksum,
-        otherwise="pass --data DIR",
+        advice="pass --data DIR",
         attempts=3,
         pause_s=0.001,
         timeout_s=timeout_s,
@@ -55,12 +55,12 @@ def get(
 
 
 def ranges(server: RangeServer) -> list[str | None]:
-    """The Range headers so far."""
-    return [asked for _, asked in server.asked]
+    """Returns the Range headers of the requests so far."""
+    return [header for _, header in server.asked]
 
 
 def test_a_whole_file_arrives(server: RangeServer, target: Path) -> None:
-    """One request, and no partial file stays."""
+    """It takes one request, and no partial file is left."""
     get(server, target)
     assert target.read_bytes() == CONTENT
     assert ranges(server) == [None]
@@ -69,9 +69,9 @@ def test_a_whole_file_arrives(server: RangeServer, target: Path) -> None:
 
 @pytest.mark.parametrize("known", [True, False])
 def test_a_cut_download_is_continued_where_it_broke(server: RangeServer, target: Path, known: bool) -> None:
-    """A link that dies again and again is no failure as long as each attempt brings something.
+    """A link that breaks repeatedly is not a failure as long as each attempt brings new bytes.
 
-    Where no size is published, the server's own tells that more is to come.
+    If no size is published, the server's own shows that more is to come.
     """
     server.cut_bytes = 70_000
     get(server, target, **({} if known else {"size_bytes": None, "checksum": None}))
@@ -80,7 +80,7 @@ def test_a_cut_download_is_continued_where_it_broke(server: RangeServer, target:
 
 
 def test_a_link_that_falls_silent_is_dropped_and_continued(server: RangeServer, target: Path) -> None:
-    """A server that sends nothing for `timeout_s` is asked for the rest anew."""
+    """If a server sends nothing for `timeout_s`, a new request asks for the rest."""
     server.cut_bytes, server.stalls = 200_000, 1
     get(server, target, timeout_s=0.3)
     assert target.read_bytes() == CONTENT
@@ -88,7 +88,7 @@ def test_a_link_that_falls_silent_is_dropped_and_continued(server: RangeServer, 
 
 
 def test_a_slow_link_is_waited_for(server: RangeServer, target: Path) -> None:
-    """The time limit is for silence, not for the whole file."""
+    """The time limit applies to silence, not to the whole file."""
     server.pause_s = 0.04
     began = time.monotonic()
     get(server, target, timeout_s=0.3)
@@ -98,7 +98,7 @@ def test_a_slow_link_is_waited_for(server: RangeServer, target: Path) -> None:
 
 @pytest.mark.parametrize("known", [True, False])
 def test_the_partial_file_of_an_earlier_run_is_continued(server: RangeServer, target: Path, known: bool) -> None:
-    """Nothing that arrived is fetched twice, also where nothing is missing but the last step."""
+    """Nothing that arrived is fetched twice, even if only the last step is missing."""
     changes = {} if known else {"size_bytes": None, "checksum": None}
     part = target.with_name("file.part")
     part.write_bytes(CONTENT[:1000])
@@ -121,7 +121,7 @@ def test_a_server_without_ranges_starts_again(server: RangeServer, target: Path)
 
 
 def test_a_server_without_ranges_that_always_breaks_is_given_up(server: RangeServer, target: Path) -> None:
-    """Each attempt brings the same beginning: that is no progress."""
+    """Getting the same beginning in each attempt does not count as progress."""
     server.ranges, server.cut_bytes = False, 70_000
     with pytest.raises(UserError, match="ended after 70000 of 300000 bytes"):
         get(server, target)
@@ -129,7 +129,7 @@ def test_a_server_without_ranges_that_always_breaks_is_given_up(server: RangeSer
 
 
 def test_a_server_that_refuses_a_range_is_asked_for_all(server: RangeServer, target: Path) -> None:
-    """416 for a good beginning: the partial file goes, the whole one comes."""
+    """On status 416 for a good beginning, the partial file is dropped and the whole file fetched."""
     server.ranges = 416
     target.with_name("file.part").write_bytes(CONTENT[:1000])
     get(server, target)
@@ -137,22 +137,22 @@ def test_a_server_that_refuses_a_range_is_asked_for_all(server: RangeServer, tar
     assert target.read_bytes() == CONTENT
 
 
-def test_a_server_that_tells_no_size_is_believed_at_its_end(server: RangeServer, target: Path) -> None:
-    """Without a size from anywhere, the end of the answer is the end of the file."""
+def test_without_any_size_the_end_of_the_response_is_believed(server: RangeServer, target: Path) -> None:
+    """If neither the caller nor the server knows the size, the end of the response is the end of the file."""
     server.lengths = False
     get(server, target, size_bytes=None, checksum=None)
     assert target.read_bytes() == CONTENT
 
 
 def test_a_wrong_partial_file_is_thrown_away(server: RangeServer, target: Path) -> None:
-    """What was left from another file does not spoil the download for good."""
+    """A partial file of other content does not spoil the download for good."""
     target.with_name("file.part").write_bytes(b"x" * 1000)
     get(server, target)
     assert target.read_bytes() == CONTENT
 
 
 def test_a_file_damaged_on_the_way_is_fetched_once_more(server: RangeServer, target: Path) -> None:
-    """The second one is right."""
+    """A second download that is intact is used."""
     server.damaged = 1
     get(server, target)
     assert target.read_bytes() == CONTENT
@@ -160,22 +160,22 @@ def test_a_file_damaged_on_the_way_is_fetched_once_more(server: RangeServer, tar
 
 
 def test_a_wrong_hash_leaves_no_file(server: RangeServer, target: Path) -> None:
-    """Content that is not the published one is fetched once more, then reported, and never used."""
+    """Content other than the published one is fetched once more, then reported, and never used."""
     with pytest.raises(UserError, match=r"not the file expected \(sha256 .* instead of 0{64}\); pass --data DIR"):
         get(server, target, checksum="sha256:" + "0" * 64)
     assert list(target.parent.iterdir()) == []
     assert ranges(server) == [None, None]
 
 
-def test_a_wrong_size_is_told_before_the_content_comes(server: RangeServer, target: Path) -> None:
-    """A login page instead of gigabytes is seen by its length."""
+def test_a_wrong_size_is_reported_before_the_content_arrives(server: RangeServer, target: Path) -> None:
+    """A login page in place of gigabytes is recognized by its length."""
     with pytest.raises(UserError, match="300000 bytes instead of 500000"):
         get(server, target, size_bytes=500_000)
     assert list(target.parent.iterdir()) == []
 
 
-def test_a_missing_page_is_told_at_once(server: RangeServer, target: Path) -> None:
-    """404 is not retried; 503 is."""
+def test_a_missing_page_is_reported_at_once(server: RangeServer, target: Path) -> None:
+    """Status 404 is not retried; 503 is."""
     server.status = 404
     with pytest.raises(UserError, match=r"HTTP 404 Not Found; pass --data DIR"):
         get(server, target)
@@ -187,7 +187,7 @@ def test_a_missing_page_is_told_at_once(server: RangeServer, target: Path) -> No
 
 
 def test_a_mirror_goes_on_where_the_first_server_stopped(server: RangeServer, target: Path, tmp_path: Path) -> None:
-    """What arrived from one is kept; where all fail, each is named with its reason."""
+    """Bytes that arrived from one server are kept; if all fail, each is named with its reason."""
     with serving(tmp_path / "served") as mirror:
         server.status = 404
         target.with_name("file.part").write_bytes(CONTENT[:1000])
@@ -200,7 +200,7 @@ def test_a_mirror_goes_on_where_the_first_server_stopped(server: RangeServer, ta
 
 
 def test_no_server_is_one_clear_line(server: RangeServer, target: Path) -> None:
-    """Without a network the advice is what a user reads."""
+    """Without a network the error is one line that ends in the advice."""
     with serving(target.parent) as gone:
         url = f"{gone.url}/file"
     with pytest.raises(UserError, match=f"cannot download {url}: .*refused; pass --data DIR"):
@@ -208,13 +208,13 @@ def test_no_server_is_one_clear_line(server: RangeServer, target: Path) -> None:
 
 
 def test_other_schemes_are_refused(target: Path) -> None:
-    """A URL cannot make the program read local files."""
+    """A URL of another scheme cannot make the program read local files."""
     with pytest.raises(UserError, match="neither http"):
         get((target.parent / "x").as_uri(), target)
 
 
-def test_what_tells_a_file_from_the_one_expected(target: Path) -> None:
-    """Size first, then the checksum of the kind asked for; nothing where all is right or unknown."""
+def test_mismatch_names_the_difference(target: Path) -> None:
+    """The size is compared first, then the checksum of the given kind; a right or unknown file has no mismatch."""
     target.write_bytes(CONTENT)
     assert mismatch(target, None, None) is None
     assert mismatch(target, len(CONTENT), SHA256) is None

@@ -1,4 +1,4 @@
-"""The embedded corpus: disjoint splits, shards that do not depend on one another, bounded memory."""
+"""pipeline.corpora.embedded: disjoint splits, independent shards, bounded memory."""
 
 import subprocess
 import sys
@@ -16,24 +16,24 @@ SMALL = EmbeddedSettings(train_pairs=700, dev_pairs=40, test_pairs=60, shard_pai
 
 
 def made(folder, settings, **context):
-    """A corpus in a new folder."""
+    """Generates a corpus in a new folder."""
     folder.mkdir()
     return generate(Context(folder, **context), settings)
 
 
 def lines(corpus, split):
-    """The pairs of a split."""
+    """Reads the pairs of a split."""
     return list(chain.from_iterable(read_pairs(shard.source, shard.target) for shard in corpus.shards(split)))
 
 
 def contents(corpus):
-    """Each file of the folder with its bytes."""
+    """Maps each file of the folder to its bytes."""
     files = sorted(path for path in corpus.folder.rglob("*") if path.is_file())
     return {str(path.relative_to(corpus.folder)): path.read_bytes() for path in files}
 
 
 def test_sizes_shards_and_progress(tmp_path):
-    """As many pairs as asked for, in shards of the size asked for; progress ends at the total."""
+    """The corpus has the requested number of pairs in shards of the requested size; progress ends at the total."""
     events = []
     corpus = made(tmp_path / "corpus", SMALL, emit=events.append)
     assert corpus.languages == ("en", "de")
@@ -46,7 +46,7 @@ def test_sizes_shards_and_progress(tmp_path):
 
 
 def test_splits_are_disjoint_and_decided_by_the_sentence(tmp_path):
-    """No dev or test sentence is in training or twice; another size or seed gives no sentence another split."""
+    """No dev or test sentence is in training or repeated; no other size or seed moves a sentence to another split."""
     corpora = [
         made(tmp_path / "small", SMALL),
         made(tmp_path / "other", SMALL.model_copy(update={"seed": 2, "test_pairs": 90})),
@@ -64,8 +64,8 @@ def test_splits_are_disjoint_and_decided_by_the_sentence(tmp_path):
     assert len(set(sources[0, "train"])) > 0.97 * len(sources[0, "train"])
 
 
-def test_shards_do_not_depend_on_one_another(tmp_path):
-    """Made last to first, by arguments that can be pickled, the files are byte for byte the same."""
+def test_shards_are_independent(tmp_path):
+    """Written last to first, from arguments that can be pickled, the files are byte for byte the same."""
 
     def backwards(function, calls):
         results = [function(*call) for call in reversed(list(calls))]
@@ -75,7 +75,7 @@ def test_shards_do_not_depend_on_one_another(tmp_path):
 
 
 def test_another_process_writes_the_same_shard(tmp_path):
-    """Nothing of a shard comes from hash seeds or from what the process made before."""
+    """A shard does not depend on hash seeds or on what the process did before."""
     corpus = made(tmp_path / "here", SMALL)
     (tmp_path / "there" / "train").mkdir(parents=True)
     call = f"write_shard({str(tmp_path / 'there')!r}, 'de', 1, 'train', 1, 300)"
@@ -86,7 +86,7 @@ def test_another_process_writes_the_same_shard(tmp_path):
 
 
 def test_all_targets_share_their_sentences(tmp_path):
-    """German, French and trees are of the same English; the leaves of a tree are the words of its line."""
+    """German, French and trees have the same English side; the leaves of a tree are the words of its line."""
     corpora = {
         target: made(tmp_path / target, SMALL.model_copy(update={"target": target})) for target in ("de", "fr", "trees")
     }
@@ -122,7 +122,7 @@ print(peaks[1], peaks[-1])
 
 @pytest.mark.parametrize("pairs", [12_000, pytest.param(100_000, marks=pytest.mark.slow)])
 def test_memory_does_not_grow_with_the_corpus(tmp_path, pairs):
-    """The peak of a process after two shards is within 4 MiB of its peak after all."""
+    """The peak memory of a process after two shards is within 4 MiB of its peak after all shards."""
     command = [sys.executable, "-c", MEASURE, str(tmp_path / "corpus"), str(pairs)]
     early, late = map(int, subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())
     assert late - early < 4 * 1024

@@ -1,4 +1,4 @@
-"""pipeline.corpora.files: a user's own text from a TOML file, and the ways such a file is wrong."""
+"""pipeline.corpora.files: a user's own text from a TOML file, and mistakes in such a file."""
 
 import shutil
 from pathlib import Path
@@ -51,7 +51,7 @@ def here(tmp_path: Path) -> Context:
 
 
 def test_text_is_copied_aligned_into_shards(folder: Path, here: Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Training files follow one another, each in shards of its own; blank dev lines stay, test sets in order."""
+    """Training files follow each other, each in its own shards; blank dev lines stay, test sets keep their order."""
     monkeypatch.setattr(aligned, "SHARD_PAIRS", 100)
     corpus = read(here, FilesSettings.load(folder / "corpus.toml"))
     assert corpus.splits == ["train", "dev", "second", "a"]
@@ -73,7 +73,7 @@ def test_text_is_copied_aligned_into_shards(folder: Path, here: Context, monkeyp
 
 
 def test_files_of_one_name_are_told_apart_by_their_folders(folder: Path, here: Context) -> None:
-    """By as much of the path as must be; a file named twice is read twice and is one collection."""
+    """Collections are named by as much of the path as needed; a file named twice is read twice as one collection."""
     for name in ("a", "b"):
         (folder / "nested" / name).mkdir(parents=True)
         for language in ("en", "de"):
@@ -91,7 +91,7 @@ def test_files_of_one_name_are_told_apart_by_their_folders(folder: Path, here: C
     ]
 
 
-def test_identity_follows_content_not_place(folder: Path, tmp_path: Path) -> None:
+def test_identity_follows_content_not_path(folder: Path, tmp_path: Path) -> None:
     """Moved files keep their fingerprint; a changed byte or another order of test sets changes it."""
     original = FilesSettings.load(folder / "corpus.toml").identity()
     moved = Path(shutil.copytree(folder, tmp_path / "moved"))
@@ -120,8 +120,8 @@ def test_identity_follows_content_not_place(folder: Path, tmp_path: Path) -> Non
     ],
     ids=["syntax", "no test", "extra", "no source", "split", "name", "languages", "same file", "no file", "type"],
 )
-def test_a_wrong_description_is_told_in_one_line(folder: Path, toml: str, message: str) -> None:
-    """The file and the key are named."""
+def test_a_wrong_description_is_reported_in_one_line(folder: Path, toml: str, message: str) -> None:
+    """The error names the file and the key."""
     (folder / "corpus.toml").write_text(toml)
     with pytest.raises(UserError, match=message) as caught:
         FilesSettings.load(folder / "corpus.toml")
@@ -129,8 +129,8 @@ def test_a_wrong_description_is_told_in_one_line(folder: Path, toml: str, messag
     assert "\n" not in str(caught.value)
 
 
-def test_a_missing_description_is_told(tmp_path: Path) -> None:
-    """The path is named."""
+def test_a_missing_description_is_reported(tmp_path: Path) -> None:
+    """The error names the path."""
     with pytest.raises(UserError, match=r"cannot read .*none.toml: No such file"):
         FilesSettings.load(tmp_path / "none.toml")
 
@@ -143,7 +143,7 @@ def test_unequal_sides_stop_the_stage(folder: Path, here: Context) -> None:
 
 
 def test_empty_files_stop_the_stage(folder: Path, here: Context) -> None:
-    """A split without a pair is named."""
+    """The error names the split that has no pair."""
     for language in ("en", "de"):
         (folder / f"dev.{language}").write_bytes(b"")
     with pytest.raises(UserError, match=r"dev.en and .*dev.de are empty: 'dev' needs"):

@@ -1,4 +1,4 @@
-"""The grammar says what a native speaker would write, in all three languages at once."""
+"""pipeline.corpora.grammar: it writes what a native speaker would, in all three languages at once."""
 
 import re
 
@@ -33,48 +33,48 @@ ME, YOU, WE = Pronoun(0), Pronoun(1), Pronoun(3)
 
 
 def np(noun, determiner="the", *adjectives, **more):
-    """A noun phrase from English words."""
+    """Builds a noun phrase from English words."""
     return NounPhrase(WORDS.noun_of[noun], determiner, adjectives=tuple(ADJECTIVES[a] for a in adjectives), **more)
 
 
 def many(noun, determiner="the", *adjectives, **more):
-    """A plural noun phrase."""
+    """Builds a plural noun phrase."""
     return np(noun, determiner, *adjectives, plural=True, **more)
 
 
 def name(word):
-    """Anna."""
+    """Builds a proper name, e.g. Anna."""
     return NounPhrase(NAMES[word], "name")
 
 
 def it(noun):
-    """The pronoun for a noun."""
+    """Builds the pronoun for a noun."""
     return Pronoun(2, WORDS.noun_of[noun])
 
 
 def they(noun):
-    """The plural pronoun for a noun."""
+    """Builds the plural pronoun for a noun."""
     return Pronoun(4, WORDS.noun_of[noun])
 
 
 def verb(base, frame="", particle=""):
-    """A verb by its base form."""
+    """Returns a verb by its base form."""
     found = [v for v in [WORDS.be, WORDS.become, *WORDS.verbs] if v.english.base == base and frame in v.frame]
     return next(v for v in found if not particle or v.english.particle == particle)
 
 
 def at(preposition, phrase):
-    """A prepositional phrase."""
+    """Builds a prepositional phrase."""
     return PrepositionalPhrase(WORDS.prepositions[preposition], phrase)
 
 
 def gap(phrase):
-    """The gap that goes with a head."""
+    """Builds the gap that agrees with a head."""
     return Gap(phrase.person, phrase.german_gender, phrase.french_gender)
 
 
 def who(phrase, role, preposition=None, **clause):
-    """`phrase` with a relative clause whose gap is in `role`."""
+    """Adds to `phrase` a relative clause whose gap is in `role`."""
     hole = gap(phrase)
     if role == "place":
         clause["place"] = PrepositionalPhrase(WORDS.prepositions[preposition], hole)
@@ -395,14 +395,14 @@ EXPECTED = {
 
 @pytest.mark.parametrize("phenomenon", EXPECTED)
 def test_sentences_are_those_of_a_native_speaker(phenomenon):
-    """Hand-built abstract syntax becomes the English, German and French written here by hand."""
+    """Abstract syntax built by hand becomes the English, German and French sentences written here by hand."""
     sentence, *expected = EXPECTED[phenomenon]
     derivation = Derivation(sentence)
     assert [derivation.english, derivation.german, derivation.french] == expected
 
 
 def test_tree_is_penn_style():
-    """The tree of a sentence with a relative clause and a prepositional phrase, written here by hand."""
+    """A sentence with a relative clause and a prepositional phrase has the tree written here by hand."""
     subject = who(np("man"), "subject", verb=verb("turn", particle="on"), object=np("lamp"))
     sentence = Sentence(Clause(subject, SLEEP, "past", negated=True, place=at("in", np("house", owner=name("Anna")))))
     assert Derivation(sentence).tree == (
@@ -415,7 +415,7 @@ def test_tree_is_penn_style():
 @given(st.integers(0, 1000), st.integers(0, 2**64 - 1))
 @settings(max_examples=400, deadline=None)
 def test_every_derivation_is_well_formed(seed, number):
-    """Any derivation: deterministic, a tree over the English tokens, tidy sentences that end once."""
+    """Any derivation is deterministic, has a tree over the English tokens, and gives tidy sentences that end once."""
     derivation = derive(seed, number)
     assert derivation == derive(seed, number)
     tree = Tree.fromstring(derivation.tree)
@@ -444,7 +444,7 @@ def test_english_decides_the_translation():
     assert 0 < repeated < 120
 
 
-def test_sizes_of_the_language():
+def test_extent_of_the_language():
     """Sentences are short on average, relative clauses nest, and hundreds of lemmas are in use."""
     derivations = [derive(1, number) for number in range(3000)]
     words = [len(derivation.english.split()) for derivation in derivations]
@@ -456,7 +456,7 @@ def test_sizes_of_the_language():
 
 
 @pytest.mark.parametrize(("language", "attribute"), [("de", "german"), ("fr", "french")])
-def test_word_by_word_is_no_translation(language, attribute):
+def test_word_by_word_substitution_is_no_translation(language, attribute):
     """Substitution knows the words, yet scores at most 35 BLEU."""
     derivations = [derive(3, number) for number in range(1000)]
     hypotheses = [word_by_word(derivation.english, language) for derivation in derivations]
@@ -467,7 +467,7 @@ def test_word_by_word_is_no_translation(language, attribute):
 
 
 def test_numbers():
-    """Number words with their irregular tens and joints."""
+    """Number words have their irregular tens and joints."""
     assert [german.number(value) for value in (2, 16, 17, 30, 71)] == [
         "zwei",
         "sechzehn",
@@ -481,7 +481,7 @@ def test_numbers():
 
 
 def test_irregular_verbs():
-    """Persons that the rules derive from the principal parts."""
+    """The rules derive all persons from the principal parts."""
     assert german_verb("ein+laden", "lädt", "lud", "geladen").present[:3] == ("lade", "lädst", "lädt")
     assert german_verb("antworten").past[1] == "antwortetest"
     assert german_verb("reparieren").participle == "repariert"

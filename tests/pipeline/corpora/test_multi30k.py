@@ -22,12 +22,12 @@ class Quiet(SimpleHTTPRequestHandler):
     """Serves a folder without a log."""
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Says nothing."""
+        """Logs nothing."""
 
 
 @pytest.fixture
 def served(tmp_path: Path, data: Path) -> Iterator[tuple[Path, str]]:
-    """A folder with the published files there are, and its address."""
+    """A folder with the published files that are available, and its address."""
     folder = tmp_path / "served"
     shutil.copytree(data / "multi30k", folder, copy_function=shutil.copyfile)
     folder.chmod(0o755)
@@ -46,7 +46,7 @@ def here(tmp_path: Path) -> Context:
 
 @pytest.mark.parametrize("target", ["de", "fr"])
 def test_the_folder_becomes_a_corpus(here: Context, data: Path, target: str) -> None:
-    """Sizes are the published ones, the main test set comes first and text is copied as it is."""
+    """Sizes are the published ones, the main test set comes first and the text is copied unchanged."""
     corpus = read(here, Multi30kSettings(target=target, data=data / "multi30k"))
     assert corpus.languages == ("en", target)
     assert {split: sum(s.pairs for s in corpus.shards(split)) for split in corpus.splits} == {
@@ -58,7 +58,7 @@ def test_the_folder_becomes_a_corpus(here: Context, data: Path, target: str) -> 
     assert corpus.shards("dev")[0].target.read_bytes() == original
 
 
-def test_identity_follows_content_not_place(tmp_path: Path, data: Path) -> None:
+def test_identity_follows_content_not_path(tmp_path: Path, data: Path) -> None:
     """A copy elsewhere has the same fingerprint, an edited line another; languages differ."""
     copy = tmp_path / "copy"
     shutil.copytree(data / "multi30k", copy, copy_function=shutil.copyfile)
@@ -70,7 +70,7 @@ def test_identity_follows_content_not_place(tmp_path: Path, data: Path) -> None:
 
 
 def test_the_identity_of_a_download_needs_no_network() -> None:
-    """It comes from the table of hashes and is the same for every mirror."""
+    """The identity comes from the table of hashes and is the same for every mirror."""
     settings = Multi30kSettings(base_url="http://127.0.0.1:1")
     assert settings.identity() == Multi30kSettings().identity()
     assert settings.identity()["files"]["train"] == [FILES["train.en.gz"][1], FILES["train.de.gz"][1]]
@@ -80,7 +80,7 @@ def test_the_identity_of_a_download_needs_no_network() -> None:
 def test_edited_files_and_more_test_sets_are_used(
     here: Context, served: tuple[Path, str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An unpacked file goes before the packed one, an edited packed one is warned of, half a test set skipped."""
+    """An unpacked file is preferred, an edited packed file causes a warning, and half a test set is skipped."""
     folder, _ = served
     write_lines(folder / "train.en", read_lines(folder / "train.en.gz"))
     write_lines(folder / "val.en.gz", ["edited", *list(read_lines(folder / "val.en.gz"))[1:]])
@@ -94,7 +94,7 @@ def test_edited_files_and_more_test_sets_are_used(
 
 
 def test_download_checks_and_reads(here: Context, served: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """From a server comes the same corpus as from the folder, and no download stays in the artifact."""
+    """A server gives the same corpus as a folder, and no download stays in the artifact."""
     folder, url = served
     for name in list(FILES):  # the 2017 files are not among the tests' data
         if not (folder / name).exists():
@@ -115,8 +115,8 @@ def test_a_tampered_download_is_refused(here: Context, served: tuple[Path, str])
     assert list(here.folder.iterdir()) == []
 
 
-def test_without_a_network_the_way_out_is_named(here: Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one line says --data DIR."""
+def test_without_a_network_the_error_names_the_way_out(here: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error is one line that recommends --data DIR."""
     monkeypatch.setattr(multi30k, "fetch", functools.partial(multi30k.fetch, pause_s=0.001))
     with pytest.raises(UserError, match=r"cannot download http://127.0.0.1:1/train.en.gz: .*pass --data DIR"):
         read(here, Multi30kSettings(base_url="http://127.0.0.1:1/"))
@@ -131,7 +131,7 @@ def test_without_a_network_the_way_out_is_named(here: Context, monkeypatch: pyte
     ],
 )
 def test_missing_files_are_named(served: tuple[Path, str], remove: str, message: str) -> None:
-    """The first missing file is told before the stage starts."""
+    """The first missing file is reported before the stage starts."""
     for path in served[0].glob(remove):
         path.unlink()
     with pytest.raises(UserError, match=message):
@@ -139,12 +139,12 @@ def test_missing_files_are_named(served: tuple[Path, str], remove: str, message:
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    """The option is in the message."""
+    """The error names the option and the folder."""
     with pytest.raises(UserError, match=f"--data {tmp_path}/nowhere: No such file"):
         Multi30kSettings(data=tmp_path / "nowhere").identity()
 
 
 def test_a_relative_folder_holds_in_other_working_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stage may run in a process with another working directory."""
+    """The folder is made absolute, since a stage may run in a process with another working directory."""
     monkeypatch.chdir(tmp_path)
     assert Multi30kSettings(data="data").data == tmp_path / "data"

@@ -1,4 +1,4 @@
-"""pipeline.corpora.wmt14 on archives of the official names and layout, from a server on loopback and from a folder."""
+"""pipeline.corpora.wmt14 on archives with the official names and layout, from a server on loopback and a folder."""
 
 import json
 import logging
@@ -30,7 +30,7 @@ NAMES = {
 
 
 def some_pairs(name: str, number: int) -> Pairs:
-    """Lines with what WMT14's files have in them."""
+    """Lines with the peculiarities of WMT14's files."""
     odd = [("", "leer"), ("a\r", "b\r"), ("one\u2028line", "eine\x85Zeile"), ("Same & same .", "Gleich &amp; gleich .")]
     return [*odd, *((f"{name} line {i}", f"{name} Zeile {i}") for i in range(len(odd), number))]
 
@@ -41,7 +41,7 @@ DEV, TEST = [(f"dev {i}", f"Dev {i}") for i in range(7)], [(f"test {i}", f"Test 
 
 @pytest.fixture
 def official(tmp_path: Path) -> Path:
-    """A server's folder with the archives of both pairs."""
+    """A server's folder with the archives of both language pairs."""
     folder = tmp_path / "official"
     write_official(folder, "de", TRAIN, DEV, TEST)
     return folder
@@ -63,7 +63,7 @@ def here(tmp_path: Path) -> Context:
 
 @pytest.fixture
 def settings(official: Path, server: RangeServer) -> Callable[..., Wmt14Settings]:
-    """`settings(data=...)` -> what expects the archives of `official`, by default from the server."""
+    """`settings(data=...)` returns settings that expect the archives of `official`, by default from the server."""
 
     def build(**changes: Any) -> Wmt14Settings:
         return Wmt14Settings(**settings_of(official, "de", 7, 9) | {"base_url": server.url} | changes)
@@ -73,18 +73,18 @@ def settings(official: Path, server: RangeServer) -> Callable[..., Wmt14Settings
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between attempts to download."""
+    """Removes the pauses between download attempts."""
     monkeypatch.setattr(archives, "fetch", partial(archives.fetch, pause_s=0.001, attempts=2))
 
 
 def lines(corpus: Corpus, split: str) -> list[tuple[str, str]]:
-    """The pairs of a split."""
+    """Reads the pairs of a split."""
     shards = corpus.shards(split)
     return [pair for s in shards for pair in zip(read_lines(s.source), read_lines(s.target), strict=True)]
 
 
 def test_the_official_archives_are_the_published_ones() -> None:
-    """Names, sizes and hashes stand in the settings; English-French has two archives more, without a hash."""
+    """The settings hold names, sizes and hashes; English-French has two more archives, without a hash."""
     german, french = official_archives("de"), official_archives("fr")
     assert {name: archive.path for name, archive in french.items()} == NAMES
     assert list(german) == list(NAMES)[:3]
@@ -95,7 +95,7 @@ def test_the_official_archives_are_the_published_ones() -> None:
 
 
 def test_the_test_set_is_the_full_one_of_sacrebleu() -> None:
-    """3003 sentences, md5 and members as sacreBLEU has them; English is taken from the pair's own file."""
+    """It has 3003 sentences, with sacreBLEU's md5 and members; English comes from the pair's own file."""
     settings = Wmt14Settings(target="fr")
     assert (settings.test.name, settings.test.pairs) == ("wmt14/full", 3003)
     from pipeline.corpora.evaluation_sets import archive_of
@@ -111,7 +111,7 @@ def test_the_test_set_is_the_full_one_of_sacrebleu() -> None:
 def test_download_becomes_a_corpus(
     here: Context, settings: Callable[..., Wmt14Settings], server: RangeServer, official: Path
 ) -> None:
-    """Archive after archive in their order, lines as they are; dev and test as sacreBLEU makes text of them."""
+    """Archives are read in order with lines unchanged; dev and test are the text that sacreBLEU makes."""
     corpus = read(here, settings())
     assert corpus.languages == ("en", "de")
     assert corpus.splits == ["train", "dev", "newstest2014"]
@@ -132,10 +132,10 @@ def test_download_becomes_a_corpus(
     assert len(server.asked) == 5
 
 
-def test_what_was_downloaded_is_not_downloaded_again(
+def test_a_finished_download_is_not_repeated(
     here: Context, settings: Callable[..., Wmt14Settings], server: RangeServer, tmp_path: Path
 ) -> None:
-    """A second reading finds all archives in the store; a changed one is noticed and fetched anew."""
+    """A second reading finds all archives in the store; a changed one is noticed and fetched again."""
     read(here, settings())
     downloaded = here.folder.parent / "downloads" / NAMES["commoncrawl"]
     content = bytearray(downloaded.read_bytes())
@@ -166,10 +166,10 @@ def test_archives_come_side_by_side_and_are_told_of(
     assert sorted(event["done"] for event in told) == [event["done"] for event in told]
 
 
-def test_a_cut_download_goes_on_in_the_next_run(
+def test_a_cut_download_is_resumed_in_the_next_run(
     here: Context, settings: Callable[..., Wmt14Settings], server: RangeServer, official: Path
 ) -> None:
-    """The part that arrived outlives the failed stage, and only the rest is asked for."""
+    """The part that arrived outlives the failed stage, and only the rest is requested."""
     part = here.folder.parent / "downloads" / (NAMES["europarl-v7"] + ".part")
     part.parent.mkdir(parents=True)
     part.write_bytes((official / NAMES["europarl-v7"]).read_bytes()[:100])
@@ -179,10 +179,10 @@ def test_a_cut_download_goes_on_in_the_next_run(
     assert not part.exists()
 
 
-def test_a_link_that_breaks_and_refuses_ranges_is_told(
+def test_a_link_that_breaks_and_refuses_ranges_is_reported(
     here: Context, settings: Callable[..., Wmt14Settings], server: RangeServer
 ) -> None:
-    """One line: which archive, what happened, what to do."""
+    """The error is one line: which archive, what happened, what to do."""
     server.ranges, server.cut_bytes = False, 50
     with pytest.raises(UserError, match=r"wmt13/test.tgz: ended after 50 of \d+ bytes; check the network, name a mirr"):
         read(here, settings())
@@ -191,7 +191,7 @@ def test_a_link_that_breaks_and_refuses_ranges_is_told(
 def test_a_damaged_download_is_fetched_once_more(
     here: Context, settings: Callable[..., Wmt14Settings], server: RangeServer
 ) -> None:
-    """A wrong byte on the way costs a second download and nothing else."""
+    """A byte corrupted in transit costs a second download and nothing else."""
     server.damaged = 1
     read(here, settings())
     assert [path for path, _ in server.asked].count("/wmt13/test.tgz") == 2
@@ -200,7 +200,7 @@ def test_a_damaged_download_is_fetched_once_more(
 def test_an_archive_of_another_hash_is_reported(
     here: Context, settings: Callable[..., Wmt14Settings], server: RangeServer, official: Path
 ) -> None:
-    """After the second download; the archive is named, and nothing of it stays."""
+    """After a second download the error names the archive, and nothing of it is kept."""
     expecting = settings()
     write_archive(official / NAMES["commoncrawl"], {"commoncrawl.de-en.en": b"a\n", "commoncrawl.de-en.de": b"b\n"})
     expecting.archives["commoncrawl"] = expecting.archives["commoncrawl"].model_copy(update={"size_bytes": None})
@@ -211,23 +211,23 @@ def test_an_archive_of_another_hash_is_reported(
 
 
 def test_a_mirror_steps_in(here: Context, settings: Callable[..., Wmt14Settings], official: Path) -> None:
-    """Where the first server has nothing, the next with the same folders is asked."""
+    """If the first server has nothing, the next one with the same folders is tried."""
     with serving(official.parent / "nothing") as empty, serving(official) as mirror:
         corpus = read(here, settings(base_url=empty.url, mirrors=[mirror.url + "/"]))
         assert len(empty.asked) == len(mirror.asked) == 5
     assert lines(corpus, "dev") == DEV
 
 
-def test_without_a_network_the_way_out_is_named(here: Context, settings: Callable[..., Wmt14Settings]) -> None:
-    """The one line says --data DIR."""
+def test_without_a_network_the_error_names_the_way_out(here: Context, settings: Callable[..., Wmt14Settings]) -> None:
+    """The error is one line that recommends --data DIR."""
     with pytest.raises(UserError, match=r"cannot download http://127.0.0.1:1/wmt13/test.tgz: .*pass --data DIR"):
         read(here, settings(base_url="http://127.0.0.1:1"))
 
 
-def test_a_disk_too_small_is_told_before_anything_comes(
+def test_too_small_a_disk_is_reported_before_any_download(
     here: Context, settings: Callable[..., Wmt14Settings], server: RangeServer
 ) -> None:
-    """Not after hours."""
+    """The error comes at once, not after hours."""
     expecting = settings()
     huge = expecting.archives["commoncrawl"].model_copy(update={"size_bytes": 1 << 60})
     archives_of = {**expecting.archives, "commoncrawl": huge}
@@ -240,7 +240,7 @@ def test_a_disk_too_small_is_told_before_anything_comes(
 def test_archives_on_disk_are_used(
     here: Context, settings: Callable[..., Wmt14Settings], server: RangeServer, official: Path, flat: bool
 ) -> None:
-    """--data takes them with the server's folders or all in one; nothing is downloaded and nothing copied."""
+    """--data takes them with the server's folders or flat; nothing is downloaded and nothing copied."""
     expecting = settings(data=official)
     if flat:
         for path in list(official.glob("*/*")):
@@ -252,7 +252,7 @@ def test_archives_on_disk_are_used(
 
 
 def test_archives_missing_on_disk_are_all_named(here: Context, settings: Callable[..., Wmt14Settings]) -> None:
-    """Before anything is read."""
+    """The error comes before anything is read and names all of them."""
     (here.folder / "data").mkdir()
     with pytest.raises(
         UserError, match=r"--data .*/data has no wmt13/test.tgz, wmt14/test-full.tgz, .*-europarl-v7.tgz, .*nc-v9"
@@ -263,7 +263,7 @@ def test_archives_missing_on_disk_are_all_named(here: Context, settings: Callabl
 def test_a_wrong_archive_on_disk_is_reported(
     here: Context, settings: Callable[..., Wmt14Settings], official: Path
 ) -> None:
-    """It is the user's: it is neither used nor removed."""
+    """The file belongs to the user, so it is neither used nor removed."""
     expecting, path = settings(data=official), official / NAMES["europarl-v7"]
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(UserError, match=r"europarl-v7.tgz is not the published archive \(\d+ bytes instead of \d+\)"):
@@ -272,15 +272,15 @@ def test_a_wrong_archive_on_disk_is_reported(
 
 
 def _unpublished(settings: Wmt14Settings, name: str) -> Wmt14Settings:
-    """As if no size and no hash of an archive were published."""
+    """Returns settings as if no size and no hash of an archive were published."""
     archive = settings.archives[name].model_copy(update={"size_bytes": None, "checksum": None})
     return settings.model_copy(update={"archives": {**settings.archives, name: archive}})
 
 
-def test_a_hash_that_is_not_published_is_kept_and_demanded_ever_after(
+def test_a_hash_that_is_not_published_is_kept_and_required_later(
     here: Context, settings: Callable[..., Wmt14Settings], official: Path
 ) -> None:
-    """It stands in the report and beside the download; another file of that name is refused, also by --data."""
+    """The hash is in the report and beside the download; another file of that name is refused, also with --data."""
     expecting = _unpublished(settings(), "commoncrawl")
     found = checksum(official / NAMES["commoncrawl"]).removeprefix("sha256:")
     report = read(here, expecting).read_json("corpus.json")["report"]
@@ -298,10 +298,10 @@ def test_a_hash_that_is_not_published_is_kept_and_demanded_ever_after(
 
 
 @pytest.mark.parametrize("name", ["commoncrawl", "giga-fren"])
-def test_a_damaged_download_without_a_hash_is_known_by_its_own_checksum(
+def test_a_damaged_download_without_a_hash_is_detected_by_gzip(
     tmp_path: Path, here: Context, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """gzip's, of the archive or of the members in it: fetched once more, and nothing false is kept as the hash."""
+    """The checksum of gzip, in the archive or its members, causes a second download, and no wrong hash is kept."""
     folder = tmp_path / "french"
     many = {name: [(f"{i * i} words", f"{i * i} mots") for i in range(3000)] for name in NAMES}
     write_official(folder, "fr", many, DEV, TEST)
@@ -323,7 +323,7 @@ def test_a_damaged_download_without_a_hash_is_known_by_its_own_checksum(
 
 
 def test_the_five_archives_of_english_french(tmp_path: Path, here: Context) -> None:
-    """Packed members of a plain tar, and UN's text, are read as the others."""
+    """Packed members of a plain tar, and UN's text, are read like the others."""
     folder = tmp_path / "french"
     write_official(folder, "fr", TRAIN, DEV, TEST)
     corpus = read(here, Wmt14Settings(**settings_of(folder, "fr", 7, 9), data=folder))
@@ -332,7 +332,7 @@ def test_the_five_archives_of_english_french(tmp_path: Path, here: Context) -> N
 
 
 def test_a_missing_member_is_named(here: Context, settings: Callable[..., Wmt14Settings], official: Path) -> None:
-    """With its archive."""
+    """The error names the member and its archive."""
     write_archive(official / NAMES["commoncrawl"], {"commoncrawl.de-en.en": b"a\n", "commoncrawl.cs-en.cs": b"b\n"})
     with pytest.raises(UserError, match=r"training-parallel-commoncrawl.tgz has no member commoncrawl.de-en.de; it is"):
         read(here, settings())
@@ -341,7 +341,7 @@ def test_a_missing_member_is_named(here: Context, settings: Callable[..., Wmt14S
 def test_sides_of_unequal_length_are_named(
     here: Context, settings: Callable[..., Wmt14Settings], official: Path
 ) -> None:
-    """Both counts, both members, and no folder that is gone by then."""
+    """The error gives both counts and both members, and no path of a folder that is gone by then."""
     members = {"commoncrawl.de-en.en": b"a\nb\nc\n", "commoncrawl.de-en.de": b"a\nb\n"}
     write_archive(official / NAMES["commoncrawl"], members)
     name = "training-parallel-commoncrawl.tgz, member commoncrawl.de-en"
@@ -350,14 +350,16 @@ def test_sides_of_unequal_length_are_named(
 
 
 def test_a_test_set_of_another_length_is_refused(here: Context, settings: Callable[..., Wmt14Settings]) -> None:
-    """`wmt14` instead of `wmt14/full` would be 2737 sentences and other scores."""
+    """`wmt14` instead of `wmt14/full` would have 2737 sentences and give other scores."""
     shorter = settings().test.model_copy(update={"pairs": 3003})
     with pytest.raises(UserError, match=r"test-full.tgz: .* have 9 lines instead of 3003; get the official archive"):
         read(here, settings(test=shorter))
 
 
-def test_identity_follows_the_archives_not_their_place(settings: Callable[..., Wmt14Settings], tmp_path: Path) -> None:
-    """Server, mirrors and folders have no part in it; a hash, a pair and the test set have."""
+def test_identity_follows_the_archives_not_their_location(
+    settings: Callable[..., Wmt14Settings], tmp_path: Path
+) -> None:
+    """A hash, the pair and the test set are part of it; servers, mirrors and folders are not."""
     identity = json.dumps(settings().identity())
     elsewhere = settings(data=tmp_path, base_url="http://other/", mirrors=("http://m/",), downloads=tmp_path)
     assert json.dumps(elsewhere.identity()) == identity
@@ -368,7 +370,7 @@ def test_identity_follows_the_archives_not_their_place(settings: Callable[..., W
 def test_two_readers_share_one_download(
     here: Context, settings: Callable[..., Wmt14Settings], server: RangeServer
 ) -> None:
-    """English-German and English-French ask for Europarl at the same time: it comes once."""
+    """English-German and English-French need Europarl at the same time: it is downloaded once."""
     server.pause_s = 0.2
     (here.folder.parent / "other").mkdir()
     folders = [here.folder, here.folder.parent / "other"]

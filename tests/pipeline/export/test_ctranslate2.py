@@ -1,4 +1,4 @@
-"""A checkpoint and its CTranslate2 model side by side: the same log-probabilities, the same outputs."""
+"""pipeline.export.ctranslate2: a checkpoint and its export give the same log-probabilities and outputs."""
 
 import dataclasses
 from pathlib import Path
@@ -21,7 +21,7 @@ from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpu
 ctranslate2 = pytest.importorskip("ctranslate2")
 KNOWN = [line for line in SENTENCES if line.strip()]
 LINES = [*KNOWN, "A dög ."]
-"""The last holds a character that the vocabulary lacks."""
+"""Test sentences; the last holds a character that the vocabulary lacks."""
 TINY = TransformerConfig(60, n_layers=2, d_model=32, d_ff=48, n_heads=2, d_k=16, d_v=16, dropout=0.0)
 MODELS: dict[str, dict[str, Any]] = {
     "sinusoids": {},
@@ -41,7 +41,7 @@ def shifted(target_BT: torch.Tensor) -> torch.Tensor:
 
 
 def make_model(folder: Path, **more: Any) -> Transformer:
-    """A checkpoint that half learned to answer each line with another: its outputs are varied, and most of them end."""
+    """A checkpoint that has half learned to map each line to another: its outputs vary, and most of them end."""
     make_checkpoint(folder, make_corpus(folder.with_name("corpus")))
     source_BS = ids(vocabulary.load(folder / "joint.model"), KNOWN)
     target_BT = source_BS.roll(1, dims=0)
@@ -61,7 +61,7 @@ def make_model(folder: Path, **more: Any) -> Transformer:
 
 @pytest.fixture(scope="module", params=MODELS)
 def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Transformer, Path]:
-    """A model and the folder that it was exported to."""
+    """A model and the folder it was exported to."""
     folder = tmp_path_factory.mktemp("exported")
     model = make_model(folder / "checkpoint", **MODELS[request.param])
     export_ctranslate2(folder / "checkpoint", folder / "out")
@@ -74,7 +74,7 @@ def translator(folder: Path, **more: Any) -> Any:
 
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_same_outputs(exported: tuple[Transformer, Path], beam_size: int) -> None:
-    """Pieces in, the pieces of our search out; an output that reached our limit, which theirs lacks, does not count."""
+    """CTranslate2 outputs the pieces of our search; outputs that reach our limit, which it lacks, are not compared."""
     model, folder = exported
     processor = vocabulary.load(folder / "joint.model")
     source_BS = ids(processor, LINES)
@@ -91,7 +91,7 @@ def test_same_outputs(exported: tuple[Transformer, Path], beam_size: int) -> Non
 
 
 def test_same_log_probabilities(exported: tuple[Transformer, Path]) -> None:
-    """Of every token of given outputs, END_ID last, in one batch of unequal lengths."""
+    """Every token of the given outputs, END_ID included, has the same log-probability in a batch of unequal lengths."""
     model, folder = exported
     processor = vocabulary.load(folder / "joint.model")
     source_BS, target_BT = ids(processor, LINES), ids(processor, LINES[::-1])
@@ -104,7 +104,7 @@ def test_same_log_probabilities(exported: tuple[Transformer, Path]) -> None:
 
 
 def test_lengths(exported: tuple[Transformer, Path]) -> None:
-    """Positions are those of the model to the last row of the table; with its bounds as options nothing is an error."""
+    """Positions match the model's up to the last row of the table; with its bounds as options no length is an error."""
     model, folder = exported
     n_positions = SINUSOID_POSITIONS if model.positions is None else model.config.max_positions
     processor = vocabulary.load(folder / "joint.model")
@@ -126,7 +126,7 @@ def test_lengths(exported: tuple[Transformer, Path]) -> None:
 
 
 def test_rounded_weights(exported: tuple[Transformer, Path]) -> None:
-    """The same folder loads with 8-bit weights, whose log-probabilities are near, not equal."""
+    """The same folder loads with 8-bit weights, whose log-probabilities are close but not equal."""
     _, folder = exported
     pieces = [vocabulary.load(folder / "joint.model").encode(line, out_type=str) for line in LINES]
     exact, rounded = (
@@ -153,7 +153,7 @@ def test_what_ctranslate2_cannot_express(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path) -> None:
-    """Nothing is written beside other files, nor over a file."""
+    """Nothing is written into a folder with other files, or over a file."""
     folder = make_checkpoint(tmp_path / "checkpoint", make_corpus(tmp_path / "corpus")).folder
     before = sorted(path.name for path in folder.iterdir())
     for out in (folder, folder / "model.json"):
@@ -163,7 +163,7 @@ def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_files_that_do_not_belong_together(tmp_path: Path) -> None:
-    """A vocabulary of another size is told, and so is a folder without a model."""
+    """A vocabulary of another size is reported, and so is a folder without a model."""
     folder = make_checkpoint(tmp_path / "checkpoint", make_corpus(tmp_path / "corpus")).folder
     config = dataclasses.replace(TINY, vocabulary_size=61)
     write_weights(folder, Transformer(config).state_dict(), dataclasses.asdict(config))

@@ -1,4 +1,4 @@
-"""The model that MLflow keeps with a run: loaded in this process, and served over HTTP by a process of its own."""
+"""The model that MLflow keeps with a run, loaded in this process and served over HTTP by another."""
 
 import json
 import os
@@ -28,7 +28,7 @@ STARTS_S = 60.0
 
 
 class Kept(NamedTuple):
-    """A checkpoint and the model that MLflow made of it."""
+    """A checkpoint and the model that MLflow made from it."""
 
     checkpoint: Checkpoint
     tracker: Tracker
@@ -37,11 +37,11 @@ class Kept(NamedTuple):
 
     @property
     def folder(self) -> Path:
-        """Where the model lies."""
+        """The folder of the model."""
         return Path(self.model.artifact_location.removeprefix("file://"))
 
     def translate(self, lines: list[str], **settings: Any) -> list[str]:
-        """What it should answer."""
+        """The translations that the model should answer with."""
         return Translator(self.checkpoint.folder, DecodingSettings(**settings)).translate(lines)
 
 
@@ -60,7 +60,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
 
 
 def test_model_stands_under_its_run(kept: Kept) -> None:
-    """The run is its source and lists it; it is ready, and named after the run without what MLflow refuses."""
+    """The run is its source and lists it; it is ready and named after the run, without characters MLflow refuses."""
     outputs = kept.tracker._client.get_run(kept.run).outputs.model_outputs
     assert [output.model_id for output in outputs] == [kept.model.model_id]
     assert kept.model.source_run_id == kept.run
@@ -70,7 +70,7 @@ def test_model_stands_under_its_run(kept: Kept) -> None:
 
 
 def test_model_is_kept_once(kept: Kept) -> None:
-    """The same command again adds nothing; another workflow with the same training refers to the same model."""
+    """Repeating the command adds nothing; another workflow with the same training refers to the same model."""
     again = Tracker(kept.tracker.uri, "table2", kept.folder)
     again.workflow("f1", "table2", {})
     assert again.model("t1", "EN-DE base 1.0", {}) == kept.run
@@ -86,7 +86,7 @@ def test_model_is_kept_once(kept: Kept) -> None:
 
 
 def test_loaded_model_translates_as_the_translator(kept: Kept) -> None:
-    """Lists and data frames, blank lines, parameters; what is wrong is refused in one line."""
+    """It takes lists, data frames, blank lines and parameters; wrong ones are refused in one line."""
     import pandas
     from mlflow import pyfunc
     from mlflow.exceptions import MlflowException
@@ -105,13 +105,13 @@ def test_loaded_model_translates_as_the_translator(kept: Kept) -> None:
         with pytest.raises(MlflowException, match="must be a string"):
             loaded.predict(pandas.DataFrame({"sentence": ["A dog .", None]}))
     finally:
-        sys.path[:] = path  # to which MLflow added the model's code
+        sys.path[:] = path  # MLflow added the model's code to it
 
 
 def test_a_failure_is_a_warning_and_leaves_no_ready_model(
     kept: Kept, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A checkpoint that is gone costs one warning; what was begun is marked as failed, and the next call makes it."""
+    """A missing checkpoint costs one warning; the unfinished model is marked as failed, and the next call makes it."""
     gone = Checkpoint(tmp_path / "gone")
     shutil.copytree(kept.checkpoint.folder, gone.folder)
     gone.write_json(MANIFEST, {"fingerprint": "c2"})
@@ -133,7 +133,7 @@ def test_a_failure_is_a_warning_and_leaves_no_ready_model(
 
 @pytest.fixture
 def address(kept: Kept, tmp_path: Path) -> Iterator[str]:
-    """`mlflow models serve` on a free port of this machine, where the project cannot be imported; ended afterwards."""
+    """`mlflow models serve` on a free local port, without access to the project; stopped afterwards."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -169,14 +169,14 @@ def address(kept: Kept, tmp_path: Path) -> Iterator[str]:
 
 
 def ask(address: str, question: dict[str, Any]) -> Any:
-    """The server's answer to a JSON request."""
+    """Sends a JSON request and returns the server's answer."""
     request = urllib.request.Request(address, json.dumps(question).encode(), {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=30) as answer:
         return json.load(answer)
 
 
 def test_served_model_answers(kept: Kept, address: str) -> None:
-    """Requests as a list, with parameters, and as a data frame get what the Translator gives; a bad one gets 400."""
+    """A list, one with parameters and a data frame get the Translator's translations; a bad request gets 400."""
     lines = ["Two dogs run .", "", "A dog ."]
     assert ask(address, {"inputs": lines}) == {"predictions": kept.translate(lines)}
     assert ask(address, {"inputs": lines, "params": {"beam_size": 2}}) == {

@@ -18,21 +18,21 @@ Lengths = NDArray[np.int32]
 
 
 def corpus(n: int, seed: int = 0) -> tuple[Lengths, Lengths]:
-    """Lengths like those of sentences: log-normal, the sides alike."""
+    """Lengths like those of sentences: log-normal, similar on both sides."""
     random = np.random.default_rng(seed)
     target = np.clip(random.lognormal(2.5, 0.5, n), 2, 100).astype(np.int32)
     return np.clip(target + random.integers(-3, 4, n), 2, 100).astype(np.int32), target
 
 
 def plan_of(lengths: tuple[Lengths, Lengths], *, seed: int = 1, epoch: int = 0, micro_batches: int = 8) -> EpochPlan:
-    """With a budget of 250 tokens a micro-batch."""
+    """A plan with a budget of 250 tokens per micro-batch."""
     return plan_epoch(*lengths, PlanSettings(250 * micro_batches, micro_batches, seed), epoch)
 
 
 @settings(deadline=None, max_examples=50)
 @given(n=st.integers(2000, 4000), seed=st.integers(0, 99), epoch=st.integers(0, 9), micro_batches=st.integers(1, 8))
 def test_each_pair_once_within_the_budget(n: int, seed: int, epoch: int, micro_batches: int) -> None:
-    """Every pair is in one micro-batch, none of which is over its share, and each update but the last is full."""
+    """Every pair is in one micro-batch, no micro-batch exceeds its share, and each update but the last is full."""
     lengths = source, target = corpus(n, seed)
     plan = plan_of(lengths, seed=seed, epoch=epoch, micro_batches=micro_batches)
     updates = [plan[update] for update in range(len(plan))]
@@ -50,7 +50,7 @@ def test_each_pair_once_within_the_budget(n: int, seed: int, epoch: int, micro_b
 
 @given(lengths=st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1), limit=st.integers(1, 60))
 def test_cut_is_greedy(lengths: list[tuple[int, int]], limit: int) -> None:
-    """Runs are within the limit or one pair, and the next pair would not have fitted."""
+    """A run is within the limit or a single pair, and the next pair would not have fitted."""
     source, target = np.array(lengths, np.int32).T
     bounds = cut(source, target, limit).tolist()
     assert bounds[0] == 0
@@ -63,7 +63,7 @@ def test_cut_is_greedy(lengths: list[tuple[int, int]], limit: int) -> None:
 
 
 def test_pure_function_of_seed_and_epoch() -> None:
-    """The same arguments give the same plan; another seed or epoch another order, of as many updates."""
+    """The same arguments give the same plan; another seed or epoch gives another order with as many updates."""
     lengths = corpus(3000)
     plan = plan_of(lengths)
     for other, same in (
@@ -76,7 +76,7 @@ def test_pure_function_of_seed_and_epoch() -> None:
 
 
 def test_equal_pairs_meet_others_in_the_next_epoch() -> None:
-    """Pairs of one length are permuted before the sort: who shares a micro-batch changes with the epoch."""
+    """Pairs of one length are permuted before the sort, so that different ones share a micro-batch in each epoch."""
     lengths = np.full(1000, 10, np.int32), np.full(1000, 10, np.int32)
     groups = [
         {frozenset(rows.tolist()) for u in range(len(p)) for rows in p[u]}
@@ -86,7 +86,7 @@ def test_equal_pairs_meet_others_in_the_next_epoch() -> None:
 
 
 def test_overlong_pair_is_its_own_micro_batch_and_tried_first() -> None:
-    """A pair over the share stands alone, and `largest` names it for the side it is long on."""
+    """A pair over the share is alone in its micro-batch, and `largest` names it for its longer side."""
     source, target = corpus(3000)
     source[17], target[23] = 500, 600
     plan = plan_of((source, target))
@@ -97,7 +97,7 @@ def test_overlong_pair_is_its_own_micro_batch_and_tried_first() -> None:
 
 
 def test_budget_missed_by_a_tenth_is_refused() -> None:
-    """Too few pairs for one update, or sentences that fill a micro-batch badly: the line names the option."""
+    """Too few pairs for an update, or sentences that fill micro-batches badly, are refused with the option named."""
     with pytest.raises(UserError, match="budget_tokens = 2000"):
         plan_of(corpus(50))
     badly = np.full(500, 140, np.int32)
@@ -118,13 +118,13 @@ def test_order_is_by_bands_of_targets_then_source(limit_tokens: int, sources: li
 
 
 def test_equal_sources_are_ordered_by_target_and_equal_pairs_not_at_all() -> None:
-    """Within a band a run of one source length has like targets; what is equal stays as it was given."""
+    """Within a band pairs of one source length are sorted by target length, and equal pairs keep the given order."""
     source, target = np.full(6, 4), np.array([2, 1, 2, 3, 1, 2])
     assert by_length(source, target, 100).tolist() == [1, 4, 0, 2, 5, 3]
 
 
 def test_little_padding_at_the_papers_batch_size(data: Path) -> None:
-    """Multi30k in updates of 4 096 and 8 · 3 125 tokens (words): less than 5 % of what is computed is padding."""
+    """Less than 5 % of the tokens computed are padding, for Multi30k in updates of 4 096 and 8 · 3 125 words."""
     words = []
     for language in ("en", "de"):
         with gzip.open(data / "multi30k" / f"train.{language}.gz", "rt", encoding="utf-8", newline="\n") as file:

@@ -24,13 +24,13 @@ BAD = [
 
 
 def map_processes(function: Callable[..., Any], calls: Iterable[Sequence[Any]]) -> Iterable[Any]:
-    """`map_here` over two other processes."""
+    """Like `map_here`, in two other processes."""
     with ProcessPoolExecutor(2) as pool:
         yield from pool.map(function, *zip(*calls, strict=True))
 
 
 def corpus_of(folder: Path, train: list[tuple[str, str]], other: list[tuple[str, str]], shard_pairs: int) -> Corpus:
-    """A corpus over some pairs."""
+    """Makes a corpus of some pairs."""
     corpus, languages = Corpus(folder), ("en", "de")
     splits = {"train": write_shards(corpus, "train", languages, train, shard_pairs)}
     splits |= {split: write_shards(corpus, split, languages, other, shard_pairs) for split in ("dev", "news")}
@@ -39,7 +39,7 @@ def corpus_of(folder: Path, train: list[tuple[str, str]], other: list[tuple[str,
 
 
 def pairs_of(corpus: Corpus, split: str) -> list[tuple[str, str]]:
-    """All pairs of a split."""
+    """Reads all pairs of a split."""
     return [pair for shard in corpus.shards(split) for pair in read_pairs(shard.source, shard.target)]
 
 
@@ -52,8 +52,8 @@ def europarl(data: Path) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("map_calls", [map_here, map_processes])
-def test_bad_pairs_go_and_are_counted(tmp_path: Path, europarl: list[tuple[str, str]], map_calls: Any) -> None:
-    """Of real text with four bad pairs the four are dropped, in whatever process a shard is cleaned."""
+def test_bad_pairs_are_dropped_and_counted(tmp_path: Path, europarl: list[tuple[str, str]], map_calls: Any) -> None:
+    """Exactly the four bad pairs added to real text are dropped, in whatever process a shard is cleaned."""
     (tmp_path / "stage").mkdir()
     corpus = corpus_of(tmp_path / "corpus", europarl[:30] + BAD + europarl[30:], europarl[:5], shard_pairs=50)
     cleaned = clean(Context(tmp_path / "stage", map=map_calls), corpus, CleaningSettings(shard_pairs=20))
@@ -76,7 +76,7 @@ def test_bad_pairs_go_and_are_counted(tmp_path: Path, europarl: list[tuple[str, 
 
 
 def test_collections_are_counted_apart_and_kept(tmp_path: Path, europarl: list[tuple[str, str]]) -> None:
-    """Each shard stays of its collection; one of which nothing is left is counted too. Progress is told in pairs."""
+    """Each shard keeps its collection, a collection that loses all pairs is still counted, progress is in pairs."""
     (tmp_path / "stage").mkdir()
     corpus, languages, events = Corpus(tmp_path / "corpus"), ("en", "de"), []
     pairs = [*BAD[2:], *europarl[:28], *BAD[:1], *europarl[28:57], *BAD]
@@ -94,7 +94,7 @@ def test_collections_are_counted_apart_and_kept(tmp_path: Path, europarl: list[t
 
 
 def test_dev_and_test_keep_every_line(tmp_path: Path) -> None:
-    """Blank, overlong and lopsided pairs stay, byte for byte but for Windows line ends."""
+    """Blank, overlong and lopsided pairs stay byte for byte, except for Windows line ends."""
     (tmp_path / "stage").mkdir()
     corpus = corpus_of(tmp_path / "corpus", [("a", "b")], [*BAD, (" x\u2028y\r", "z\r")], shard_pairs=3)
     cleaned = clean(Context(tmp_path / "stage"), corpus, CleaningSettings())
@@ -131,7 +131,7 @@ def test_limits_are_the_last_values_allowed(source_words: int, target_words: int
 
 
 def test_nothing_left_is_a_user_error(tmp_path: Path) -> None:
-    """The line says how many pairs went for which reason."""
+    """The error says how many pairs were dropped for each reason."""
     (tmp_path / "stage").mkdir()
     corpus = corpus_of(tmp_path / "corpus", BAD, [("a", "b")], shard_pairs=3)
     with pytest.raises(UserError, match=r"drops all 4 training pairs \(2 blank, 1 too_long, 1 ratio"):

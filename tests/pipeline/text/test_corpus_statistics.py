@@ -1,4 +1,4 @@
-"""pipeline.text.corpus_statistics: every figure, counted again from the text."""
+"""pipeline.text.corpus_statistics: every figure is checked against a count of the text itself."""
 
 import math
 from collections import Counter
@@ -24,19 +24,19 @@ PLAN = PlanSettings(budget_tokens=3000, micro_batches=2, seed=3)
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory, data: Path) -> PreparedText:
-    """Two collections, prepared."""
+    """Prepared text of two collections."""
     return prepare_text(tmp_path_factory.mktemp("text"), data)
 
 
 @pytest.fixture(scope="module")
 def statistics(text: PreparedText) -> CorpusStatistics:
-    """Of them."""
+    """The statistics of that text."""
     return measure("two collections", *text, PLAN)
 
 
 @pytest.fixture(scope="module")
 def cleaned(text: PreparedText) -> dict[str, list[Ids]]:
-    """Token ids of all cleaned training pairs by collection, straight from sentencepiece."""
+    """Token ids of all cleaned training pairs by collection, taken directly from sentencepiece."""
     processor = load(text.vocabulary.path)
     found: dict[str, list[Ids]] = {}
     for shard in text.corpus.shards("train"):
@@ -47,12 +47,12 @@ def cleaned(text: PreparedText) -> dict[str, list[Ids]]:
 
 
 def short(pairs: list[Ids]) -> list[Ids]:
-    """Those that encoding keeps."""
+    """The pairs that encoding keeps."""
     return [pair for pair in pairs if max(map(len, pair)) <= MAX_TOKENS]
 
 
 def test_pairs_read_kept_and_dropped(statistics: CorpusStatistics, cleaned: dict[str, list[Ids]]) -> None:
-    """The noise was in Europarl alone; what is read is kept or dropped for one of four reasons."""
+    """Only Europarl has noise; every pair read is either kept or dropped for one of four reasons."""
     flickr, europarl = statistics.collections
     left_out = {name: len(pairs) - len(short(pairs)) for name, pairs in cleaned.items()}
     assert 0 < left_out["europarl"] < len(cleaned["europarl"])
@@ -65,8 +65,8 @@ def test_pairs_read_kept_and_dropped(statistics: CorpusStatistics, cleaned: dict
     assert statistics.total.kept == statistics.train.pairs == sum(len(short(pairs)) for pairs in cleaned.values())
 
 
-def test_what_is_unknown(statistics: CorpusStatistics, cleaned: dict[str, list[Ids]], text: PreparedText) -> None:
-    """The sign in the first pair, which is not among those the vocabulary was learned on; in dev too."""
+def test_unknown_characters(statistics: CorpusStatistics, cleaned: dict[str, list[Ids]], text: PreparedText) -> None:
+    """The sign in the first pair, outside the vocabulary's sample, is counted as unknown, in dev too."""
     ids = {name: [i for pair in short(pairs) for side in pair for i in side] for name, pairs in cleaned.items()}
     assert ids["flickr"].count(UNKNOWN_ID) >= 2
     for one in statistics.collections:
@@ -82,7 +82,7 @@ def test_what_is_unknown(statistics: CorpusStatistics, cleaned: dict[str, list[I
 
 
 def test_lengths_of_both_sides(statistics: CorpusStatistics, cleaned: dict[str, list[Ids]]) -> None:
-    """How many sentences have how many tokens; each quantile is the least length that reaches it."""
+    """The histogram counts sentences by tokens; each quantile is the smallest length that reaches it."""
     pairs = [pair for name in cleaned for pair in short(cleaned[name])]
     for i, (side, language) in enumerate(zip(statistics.lengths, ("en", "de"), strict=True)):
         lengths = [len(pair[i]) for pair in pairs]
@@ -97,7 +97,7 @@ def test_lengths_of_both_sides(statistics: CorpusStatistics, cleaned: dict[str, 
 
 
 def test_padding_is_that_of_the_plan(statistics: CorpusStatistics, text: PreparedText) -> None:
-    """Of the plan that a training with these settings has for its first epoch, and of the batches read by it."""
+    """The figures are those of a training's plan of its first epoch and of the batches read by that plan."""
     split = EncodedSplit.open(text.dataset, "train")
     plan = plan_epoch(split.source_lengths, split.target_lengths, PLAN, epoch=0)
     assert statistics.plan.padding_fraction == plan.padding_fraction
@@ -107,10 +107,10 @@ def test_padding_is_that_of_the_plan(statistics: CorpusStatistics, text: Prepare
     assert statistics.plan.padding_fraction == pytest.approx(1 - real / sum(batch.numel() for batch in batches))
 
 
-def test_of_a_large_corpus_a_sample_is_planned(
+def test_a_large_corpus_is_planned_on_a_sample(
     statistics: CorpusStatistics, text: PreparedText, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every third pair, spread over all lengths: about the same padding and updates, all other figures the same."""
+    """Planning every third pair gives about the same padding and updates, and all other figures exactly."""
     whole, sampled = (_planned_of(1 / part, statistics, text, monkeypatch) for part in (1, 3))
     assert (whole.plan.every, sampled.plan.every) == (1, 3)
     assert sampled.plan.updates == pytest.approx(whole.plan.updates, rel=0.25)
@@ -125,8 +125,8 @@ def _planned_of(
     return measure("two collections", *text, PlanSettings(budget_tokens=600, micro_batches=1, seed=3))
 
 
-def test_settings_that_allow_no_plan_are_told(statistics: CorpusStatistics, text: PreparedText) -> None:
-    """The text may do for a training of another size, so that all else is measured."""
+def test_settings_that_allow_no_plan_are_reported(statistics: CorpusStatistics, text: PreparedText) -> None:
+    """The text may suit a training of another size, so everything else is still measured."""
     without = measure("two collections", *text, PlanSettings(budget_tokens=10, micro_batches=1, seed=3))
     assert without.plan.updates is None
     assert without.plan.padding_fraction is None
@@ -134,8 +134,8 @@ def test_settings_that_allow_no_plan_are_told(statistics: CorpusStatistics, text
     assert replace(without, plan=statistics.plan) == statistics
 
 
-def test_what_the_vocabulary_was_learned_on(statistics: CorpusStatistics) -> None:
-    """A part of the cleaned pairs."""
+def test_the_sample_of_the_vocabulary(statistics: CorpusStatistics) -> None:
+    """The vocabulary was learned on a part of the cleaned pairs."""
     sample = statistics.sample
     cleaned_pairs = statistics.total.read - len(NOISE)
     assert (sample.size, sample.sampled_pairs, sample.train_pairs) == (PIECES, SAMPLED_PAIRS, cleaned_pairs)

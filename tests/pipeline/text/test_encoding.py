@@ -1,4 +1,4 @@
-"""pipeline.text.encoding: the ids in the files are those of the text, and `batch` gives them back."""
+"""pipeline.text.encoding: the files hold the ids of the text, and `batch` returns them."""
 
 import json
 import pickle
@@ -27,7 +27,7 @@ from pipeline.text.vocabulary import learn, load
 
 
 class Prepared(NamedTuple):
-    """The artifacts the tests look at."""
+    """The artifacts that the tests inspect."""
 
     corpus: Corpus
     vocabulary: Vocabulary
@@ -61,19 +61,19 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Prepared:
 
 
 def rows_of(split: EncodedSplit) -> list[tuple[list[int], list[int]]]:
-    """Ids of every row without padding, read through `batch` one row at a time."""
+    """Reads the ids of every row without padding, through `batch`, one row at a time."""
     return [tuple(side[0].tolist() for side in split.batch(np.array([row]))) for row in range(len(split))]
 
 
 def expected(prepared: Prepared, split: str) -> list[tuple[list[int], list[int]]]:
-    """Ids of every pair of the text, straight from sentencepiece."""
+    """Returns the ids of every pair of the text, taken directly from sentencepiece."""
     processor = load(prepared.vocabulary.path)
     pairs = [pair for shard in prepared.corpus.shards(split) for pair in read_pairs(shard.source, shard.target)]
     return [tuple([*processor.encode(side), END_ID] for side in pair) for pair in pairs]
 
 
 def test_training_rows_are_the_short_pairs(prepared: Prepared) -> None:
-    """Pairs stay pairs, none is lost or doubled, and those with a side over max_tokens are left out and counted."""
+    """Sides stay paired, no pair is lost or doubled, and those with a side over max_tokens are left out and counted."""
     short = [pair for pair in expected(prepared, "train") if max(map(len, pair)) <= MAX_TOKENS]
     assert 0 < len(short) < 1500
     assert sorted(rows_of(prepared.train)) == sorted(short)
@@ -87,7 +87,7 @@ def test_training_rows_are_the_short_pairs(prepared: Prepared) -> None:
 
 
 def test_collections_have_figures_of_their_own(prepared: Prepared, tmp_path: Path) -> None:
-    """What is told of a collection is what its shards hold; progress is told in pairs."""
+    """A collection's figures are those of its shards; progress is reported in pairs."""
     rows = expected(prepared, "train")
     described = prepared.dataset.read_json("dataset.json")
     for name, of_it in (("flickr", rows[:1200]), ("web", rows[1200:])):
@@ -106,14 +106,14 @@ def test_collections_have_figures_of_their_own(prepared: Prepared, tmp_path: Pat
 
 
 def test_lengths_come_a_shard_at_a_time(prepared: Prepared) -> None:
-    """One after the other they are those of the whole split."""
+    """Joined, the lengths of the shards are those of the whole split."""
     by_shard = list(shard_lengths(prepared.dataset, "train"))
     assert len(by_shard) == 3
     for side, lengths in enumerate((prepared.train.source_lengths, prepared.train.target_lengths)):
         assert np.concatenate([shard[side] for shard in by_shard]).tolist() == lengths.tolist()
 
 
-def test_dev_rows_keep_their_order_and_all_of_them(prepared: Prepared) -> None:
+def test_all_dev_rows_are_kept_in_order(prepared: Prepared) -> None:
     """Row i is line i, overlong and blank ones included; an unseen character is counted as unknown."""
     rows = expected(prepared, "dev")
     assert max(len(side) for pair in rows for side in pair) > MAX_TOKENS
@@ -123,8 +123,8 @@ def test_dev_rows_keep_their_order_and_all_of_them(prepared: Prepared) -> None:
     assert prepared.dataset.read_json("dataset.json")["splits"]["dev"][0]["unknown"] == unknown
 
 
-def test_files_are_arrow_with_a_batch_a_bucket(prepared: Prepared) -> None:
-    """Any Arrow reader finds the two columns, and each record batch keeps within the bounds that the schema names."""
+def test_files_are_arrow_with_one_batch_per_bucket(prepared: Prepared) -> None:
+    """Any Arrow reader finds the two columns, and each record batch stays within the bounds that the schema names."""
     with pa.ipc.open_file(prepared.dataset.folder / "train" / "00000.arrow") as reader:
         bounds = [0, *json.loads(reader.schema.metadata[b"bucket_bounds"])]
         assert reader.schema.names == ["source", "target"]
@@ -138,7 +138,7 @@ def test_files_are_arrow_with_a_batch_a_bucket(prepared: Prepared) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_batch_is_plain_padding(prepared: Prepared, draw: st.DataObject) -> None:
-    """For any rows, in any order and doubled, a batch is what a loop over sentences pads."""
+    """For any rows, in any order and repeated, a batch equals what a plain loop over sentences pads."""
     rows = draw.draw(st.lists(st.integers(0, len(prepared.train) - 1), max_size=20))
     for side, lengths, ids in zip(
         prepared.train.batch(np.array(rows, dtype=np.int64)),
@@ -155,7 +155,7 @@ _ROWS: dict[Path, list[tuple[list[int], list[int]]]] = {}
 
 
 def rows_cached(prepared: Prepared) -> list[tuple[list[int], list[int]]]:
-    """All rows by pyarrow alone, read once."""
+    """Reads all rows once with pyarrow alone."""
     folder = prepared.dataset.folder
     if folder not in _ROWS:
         tables = [pa.ipc.open_file(path).read_all() for path in sorted((folder / "train").glob("*.arrow"))]
@@ -165,14 +165,14 @@ def rows_cached(prepared: Prepared) -> list[tuple[list[int], list[int]]]:
 
 
 def test_rows_outside_are_refused(prepared: Prepared) -> None:
-    """A negative row does not silently mean one from the end."""
+    """A negative row does not silently count from the end."""
     for row in (-1, len(prepared.train)):
         with pytest.raises(IndexError, match=f"of a split with {len(prepared.train)}"):
             prepared.train.batch(np.array([0, row]))
 
 
-def test_a_split_pickles_as_its_place(prepared: Prepared) -> None:
-    """What goes to a worker is a path, not the tokens, and gives the same batches there."""
+def test_a_split_pickles_as_its_path(prepared: Prepared) -> None:
+    """A worker is sent a path, not the tokens, and reads the same batches."""
     pickled = pickle.dumps(prepared.train)
     assert len(pickled) < 1000
     rows = np.array([5, 700, 1])
@@ -181,7 +181,7 @@ def test_a_split_pickles_as_its_place(prepared: Prepared) -> None:
 
 
 def test_opening_maps_instead_of_reading(prepared: Prepared) -> None:
-    """Only offsets and lengths are in memory: opening takes less than the tokens would."""
+    """Only offsets and lengths are in memory: opening takes less memory than the tokens would."""
     tracemalloc.start()
     try:
         split = EncodedSplit.open(prepared.dataset, "train")
@@ -193,8 +193,8 @@ def test_opening_maps_instead_of_reading(prepared: Prepared) -> None:
     assert not values.flags.writeable
 
 
-def test_damage_is_told_in_one_line(prepared: Prepared, tmp_path: Path) -> None:
-    """A missing, cut or swapped file, and a split that is not there, are named."""
+def test_damage_is_reported_in_one_line(prepared: Prepared, tmp_path: Path) -> None:
+    """The error names a missing, truncated or swapped file, or a split that does not exist."""
     dataset = EncodedDataset(tmp_path)
     (tmp_path / "dataset.json").write_text(json.dumps({"splits": {"train": [{"pairs": 3}]}}))
     with pytest.raises(UserError, match="no split 'test'; it has train"):
@@ -210,18 +210,18 @@ def test_damage_is_told_in_one_line(prepared: Prepared, tmp_path: Path) -> None:
 
 
 def test_nothing_short_enough_is_a_user_error(prepared: Prepared, tmp_path: Path) -> None:
-    """The option to raise is named."""
-    with pytest.raises(UserError, match="no training pair has at most 2 tokens a side; raise max_tokens"):
+    """The error names the option to raise."""
+    with pytest.raises(UserError, match="no training pair has at most 2 tokens per side; raise max_tokens"):
         encode(Context(tmp_path), prepared.corpus, prepared.vocabulary, EncodingSettings(max_tokens=2))
 
 
-def test_the_dataset_stands_alone(prepared: Prepared) -> None:
-    """Its copy of the vocabulary is the vocabulary."""
+def test_the_dataset_is_self_contained(prepared: Prepared) -> None:
+    """It holds an exact copy of the vocabulary."""
     assert (prepared.dataset.folder / "joint.model").read_bytes() == prepared.vocabulary.path.read_bytes()
 
 
 def test_ids_decode_up_to_the_end_mark(prepared: Prepared) -> None:
-    """Text comes back from ids that are padded, begun or run on after their end."""
+    """Text is recovered from ids with padding, with a begin mark, or with more ids after the end mark."""
     processor = load(prepared.vocabulary.path)
     lines = ["Two young men are outside.", "Zwei Männer stehen am Herd."]
     ids = encode_lines(processor, lines)
@@ -233,7 +233,7 @@ def test_ids_decode_up_to_the_end_mark(prepared: Prepared) -> None:
 
 @given(st.integers(2, 5000))
 def test_bucket_bounds_rise_to_the_limit(max_tokens: int) -> None:
-    """Every length up to the limit has a bucket at most a half longer, or 8."""
+    """Every length up to the limit has a bucket at most half as long again, or 8."""
     bounds = bucket_bounds(max_tokens)
     assert bounds[-1] == max_tokens
     assert all(a < b <= max(8, a * 1.5) for a, b in pairwise(bounds))

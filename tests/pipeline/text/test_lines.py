@@ -1,4 +1,4 @@
-"""pipeline.text.lines: what counts as a line, and what is said of files that are not text."""
+"""pipeline.text.lines: what counts as a line, and the errors for files that are not text."""
 
 import gzip
 import os
@@ -18,7 +18,7 @@ LINE = st.text(st.characters(exclude_characters="\n", codec="utf-8"))
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(LINE), st.sampled_from(["lines", "lines.gz"]))
 def test_any_lines_come_back(tmp_path: Path, lines: list[str], name: str) -> None:
-    """Whatever a line holds but a line feed, U+2028, U+0085, form feed or "\\r", it is read as it was written."""
+    """A line may hold anything but a line feed, even U+2028, U+0085, form feed or "\\r", and is read as written."""
     if lines and lines[0].startswith("\ufeff"):
         lines[0] = "x" + lines[0]
     assert write_lines(tmp_path / name, lines) == len(lines)
@@ -26,27 +26,27 @@ def test_any_lines_come_back(tmp_path: Path, lines: list[str], name: str) -> Non
 
 
 def test_only_line_feeds_split(tmp_path: Path) -> None:
-    """The separators that `str.splitlines` knows stay inside; a last line needs no end; a byte order mark goes."""
+    """Separators known to `str.splitlines` stay inside, the last line needs no end, a byte order mark is dropped."""
     path = tmp_path / "x"
     path.write_bytes("\ufeffa\u2028b\x85c\r\n\n\x0bd\re".encode())
     assert list(read_lines(path)) == ["a\u2028b\x85c\r", "", "\x0bd\re"]
 
 
-def test_gzip_is_told_by_content(tmp_path: Path) -> None:
-    """A packed file is unpacked whatever its name."""
+def test_gzip_is_recognized_by_content(tmp_path: Path) -> None:
+    """A gzip file is unpacked whatever its name."""
     (tmp_path / "x.en").write_bytes(gzip.compress(b"a\nb\n"))
     assert list(read_lines(tmp_path / "x.en")) == ["a", "b"]
 
 
 def test_the_same_lines_give_the_same_gzip_bytes(tmp_path: Path) -> None:
-    """Neither the time nor the name is in the file, so hashes of content hold."""
+    """Neither time nor name is in the file, so hashes of content are stable."""
     for name in ("a.gz", "b.gz"):
         write_lines(tmp_path / name, ["one", "zwei"])
     assert (tmp_path / "a.gz").read_bytes() == (tmp_path / "b.gz").read_bytes()
 
 
 def test_a_line_feed_inside_a_line_is_refused(tmp_path: Path) -> None:
-    """Writing it would shift all lines after it against the other side."""
+    """Writing it would shift all later lines against the other side."""
     with pytest.raises(ValueError, match="line 2"):
         write_lines(tmp_path / "x", ["a", "b\nc"])
 
@@ -63,7 +63,7 @@ def test_a_line_feed_inside_a_line_is_refused(tmp_path: Path) -> None:
     ids=["latin-1", "surrogate", "no line ends", "cut gzip", "wrong checksum"],
 )
 def test_what_is_not_text_is_named_with_file_and_line(tmp_path: Path, content: bytes, message: str) -> None:
-    """Bad input gets one line that says where it is."""
+    """The error for bad input is one line that names file and line."""
     (tmp_path / "x").write_bytes(content)
     with pytest.raises(UserError, match=message) as caught:
         list(read_lines(tmp_path / "x"))
@@ -71,15 +71,15 @@ def test_what_is_not_text_is_named_with_file_and_line(tmp_path: Path, content: b
 
 
 def test_a_missing_file_is_a_user_error(tmp_path: Path) -> None:
-    """So is a folder in place of a file."""
+    """A missing file, or a folder in its place, is a UserError."""
     for path in (tmp_path / "nothing", tmp_path):
         with pytest.raises(UserError, match=f"cannot read {path}: "):
             list(read_lines(path))
 
 
 @pytest.mark.parametrize(("n_source", "n_target"), [(3, 5), (5, 3), (0, 1)])
-def test_unequal_sides_tell_both_counts(tmp_path: Path, n_source: int, n_target: int) -> None:
-    """The message counts both files to their end."""
+def test_unequal_sides_are_reported_with_both_counts(tmp_path: Path, n_source: int, n_target: int) -> None:
+    """The error gives the number of lines in each whole file."""
     source, target = tmp_path / "s", tmp_path / "t"
     write_lines(source, ["a"] * n_source)
     write_lines(target, ["b"] * n_target)

@@ -1,4 +1,4 @@
-"""pipeline.text.segmentation: word by word or in one go, the ids are sentencepiece's."""
+"""pipeline.text.segmentation: word by word, the ids are those that sentencepiece gives whole lines."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def model(tmp_path_factory: pytest.TempPathFactory, sides: list[list[str]]) -> P
 
 
 def check(segment: Segmenter, model: Path, lines: list[str]) -> None:
-    """The ids and lengths are those of sentencepiece, line by line."""
+    """Checks that ids and lengths are those of sentencepiece, line by line."""
     ids, lengths = segment(lines)
     expected = encode_lines(load(model), lines)
     assert lengths.tolist() == [len(row) for row in expected]
@@ -43,7 +43,7 @@ def check(segment: Segmenter, model: Path, lines: list[str]) -> None:
 
 
 def test_real_text(model: Path, sides: list[list[str]]) -> None:
-    """All lines, twice: words met the first time and words remembered."""
+    """All lines are encoded twice, with words met for the first time and with words remembered."""
     segment = segmenter(model)
     for _ in range(2):
         for lines in sides:
@@ -58,12 +58,12 @@ LINE = st.lists(st.one_of(ODD, st.text(st.characters(exclude_characters="\n", ex
 
 @given(st.lists(LINE, min_size=1, max_size=8))
 def test_any_text(model: Path, lines: list[str]) -> None:
-    """Runs of spaces, spaces at the ends, sentencepiece's own sign, marks spelled out, unknown characters in a row."""
+    """Runs of spaces, outer spaces, sentencepiece's own sign, spelled-out marks and runs of unknown characters."""
     check(segmenter(model), model, lines)
 
 
 def test_memory_is_bounded(model: Path, sides: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
-    """More words than are remembered change no id, and long ones are never kept."""
+    """Exceeding the number of remembered words changes no id, and long words are never kept."""
     monkeypatch.setattr(segmentation, "KNOWN_WORDS", 50)
     segment = Segmenter(load(model))
     for begin in range(0, 1000, 100):
@@ -72,8 +72,8 @@ def test_memory_is_bounded(model: Path, sides: list[list[str]], monkeypatch: pyt
         assert max(map(len, segment._known)) <= segmentation.LONGEST_WORD
 
 
-def test_a_vocabulary_made_anew_is_read_anew(model: Path, tmp_path: Path) -> None:
-    """The words of the file that was there before are forgotten; a missing file is told of."""
+def test_a_changed_vocabulary_is_read_again(model: Path, tmp_path: Path) -> None:
+    """The words of the previous file are forgotten; a missing file is reported."""
     path = tmp_path / "joint.model"
     with pytest.raises(UserError, match=r"joint\.model is missing"):
         segmenter(path)

@@ -1,4 +1,4 @@
-"""`aiayn bench decode`: a benchmark really run, contenders that compute the same, and how it ends."""
+"""`aiayn bench decode`: a real run of the benchmark, contenders that compute the same, Ctrl-C and mistakes."""
 
 import json
 import os
@@ -24,17 +24,25 @@ from pipeline.text.vocabulary import load
 from tests.support.process_tree import interrupted, wait_for_end
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
 from workflows.benchmarks import decoding
-from workflows.benchmarks.decoding import Options, Text, measure, read_text
+from workflows.benchmarks.decoding import BenchmarkText, DecodingOptions, measure, read_text
 from workflows.benchmarks.decoding_contenders import (
-    Contender,
     CTranslate2,
-    Layout,
+    DecodingContender,
+    DecodingWorkload,
     MarianGenerate,
-    Ours,
+    OurTranslator,
     Output,
-    Workload,
+    WorkerLayout,
 )
-from workflows.benchmarks.decoding_rates import CTRANSLATE2, MARIAN, OURS, Rates, Round, figures, print_table
+from workflows.benchmarks.decoding_rates import (
+    CTRANSLATE2,
+    MARIAN,
+    OURS,
+    DecodingRates,
+    DecodingRound,
+    figures,
+    print_table,
+)
 
 ROOT = Path(__file__).parents[3]
 LINES = [line for line in SENTENCES if line.strip()]
@@ -54,7 +62,7 @@ COMMAND = [sys.executable, "-m", "workflows.cli", "bench", "decode"]
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint that has learned, in seconds, to repeat LINES."""
+    """A checkpoint trained for a few seconds to repeat LINES."""
     folder = tmp_path_factory.mktemp("model")
     checkpoint = make_checkpoint(folder / "checkpoint", make_corpus(folder / "corpus"), dropout=0.0)
     sentences = [torch.tensor(ids) for ids in encode_lines(load(checkpoint.folder / "joint.model"), LINES)]
@@ -67,16 +75,16 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return checkpoint.folder
 
 
-def workload(model: Path, tmp_path: Path) -> Workload:
-    """At length penalty 0, where all search for the same."""
-    return Workload(model, tmp_path / "exported", UNPENALIZED, "cpu")
+def workload(model: Path, tmp_path: Path) -> DecodingWorkload:
+    """A workload at length penalty 0, where all contenders search for the same output."""
+    return DecodingWorkload(model, tmp_path / "exported", UNPENALIZED, "cpu")
 
 
 def test_ours_alone_without_other_libraries(model: Path, tmp_path: Path) -> None:
-    """Without Ray, MLflow and peers the command prints one JSON object: figures that fit one another, ratios null.
+    """Without Ray, MLflow and peers the command prints one JSON object with consistent figures and null ratios.
 
-    The reference is the source, which the model repeats: BLEU 100 says that lines dealt to two workers come back in
-    order.
+    The reference is the source, which the model repeats, so BLEU 100 proves that lines dealt to two workers come back
+    in order.
     """
     (tmp_path / "sitecustomize.py").write_text(BLOCKED)
     write_lines(tmp_path / "text.gz", [*TEXT, ""])
@@ -101,13 +109,15 @@ def test_ours_alone_without_other_libraries(model: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("package", "make"), [("", Ours), ("ctranslate2", CTranslate2), ("transformers", MarianGenerate)]
+    ("package", "make"), [("", OurTranslator), ("ctranslate2", CTranslate2), ("transformers", MarianGenerate)]
 )
-def test_contenders_translate_the_same(model: Path, tmp_path: Path, package: str, make: type[Contender]) -> None:
-    """Each gives the lines in order and what `evaluation.translation` gives, in batches of any size, tokens counted."""
+def test_contenders_translate_the_same(
+    model: Path, tmp_path: Path, package: str, make: type[DecodingContender]
+) -> None:
+    """Each gives, in order and for any batch size, the translations and token counts of `evaluation.translation`."""
     if package:
         pytest.importorskip(package)
-    contender = make(workload(model, tmp_path), Layout(1, 1), "float32")
+    contender = make(workload(model, tmp_path), WorkerLayout(1, 1), "float32")
     outputs = contender.translate(TEXT, 3)
     assert outputs == contender.translate(TEXT, 64)
     assert outputs == [Output(done.text, done.n_tokens) for done in Translator(model, UNPENALIZED).translations(TEXT)]
@@ -115,10 +125,10 @@ def test_contenders_translate_the_same(model: Path, tmp_path: Path, package: str
 
 
 def test_log_probabilities_are_ours(model: Path, tmp_path: Path) -> None:
-    """CTranslate2 gives our outputs at length penalty 0 the log-probabilities that our search gave them."""
+    """CTranslate2 assigns our outputs at length penalty 0 the log-probabilities that our search found."""
     pytest.importorskip("ctranslate2")
     given = workload(model, tmp_path)
-    ours, peer = Ours(given, Layout(1, 1), "float32"), CTranslate2(given, Layout(1, 1), "float32")
+    ours, peer = OurTranslator(given, WorkerLayout(1, 1), "float32"), CTranslate2(given, WorkerLayout(1, 1), "float32")
     hypotheses = ours.hypotheses(LINES, None)
     outputs = [hypothesis.tokens for hypothesis in hypotheses]
     assert peer.unpenalized(LINES, 2) == outputs
@@ -127,10 +137,10 @@ def test_log_probabilities_are_ours(model: Path, tmp_path: Path) -> None:
 
 
 def test_all_contenders_at_once(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A benchmark with every peer: figures by their names, equal outputs, what is refused told, one table."""
+    """A benchmark with every peer gives each its figures, finds equal outputs, reports refusals and prints a table."""
     pytest.importorskip("ctranslate2")
     pytest.importorskip("transformers")
-    result = measure(model, Text(TEXT, TEXT, "en"), Options(SETTINGS, "cpu", threads=1, rounds=1))
+    result = measure(model, BenchmarkText(TEXT, TEXT, "en"), DecodingOptions(SETTINGS, "cpu", threads=1, rounds=1))
     found = {(entry["name"], entry["dtype"]): entry for entry in result["contenders"]}
     int8 = found[CTRANSLATE2, "int8"]
     assert result["ratio_ctranslate2_int8"] == pytest.approx(result["sentences_s"] / int8["sentences_s"])
@@ -139,7 +149,7 @@ def test_all_contenders_at_once(model: Path, capsys: pytest.CaptureFixture[str])
     assert result["ratio_ctranslate2"] <= result["sentences_s"] / peers[0]["sentences_s"] * (1 + 1e-9)
     assert result["ratio_transformers"] > 0
     assert result["sacrebleu_ours"] == pytest.approx(100)
-    assert 50 < result["sacrebleu_ctranslate2"] <= 100.01, "with its own length penalty it may end early"
+    assert 50 < result["sacrebleu_ctranslate2"] <= 100.01, "its own length penalty may end outputs early"
     assert (result["agreement_ctranslate2"], result["agreement_transformers"]) == (1, 1)
     assert 0 <= result["log_probability_difference"] < 1e-4
     assert 0.02 < peers[0]["peak_memory_gb"] < result["peak_memory_gb"] < 1, "CTranslate2's process imports no torch"
@@ -148,17 +158,17 @@ def test_all_contenders_at_once(model: Path, capsys: pytest.CaptureFixture[str])
     json.dumps(result)
     print_table(result)
     shown = capsys.readouterr().out
-    assert "100.0% of CTranslate2's and 100.0% of MarianMT's float32 outputs are ours" in shown
+    assert "100.0% of CTranslate2's and 100.0% of MarianMT's float32 outputs equal ours" in shown
     assert refused is None or "CTranslate2 bfloat16 has no figures: refused" in shown
 
 
-def _rates(name: str, dtype: str, seconds: list[float], failed: str | None = None) -> Rates:
-    rounds = [Round([Output(name, 6), Output(dtype, 4)], second) for second in seconds]
-    return Rates(name, dtype, Layout(2, 1), 32, rounds, 0.5, failed)
+def _rates(name: str, dtype: str, seconds: list[float], failed: str | None = None) -> DecodingRates:
+    rounds = [DecodingRound([Output(name, 6), Output(dtype, 4)], second) for second in seconds]
+    return DecodingRates(name, dtype, WorkerLayout(2, 1), 32, rounds, 0.5, failed)
 
 
 def test_figures() -> None:
-    """Ratios are of medians, their spread by round; the best float type of a peer counts, int8 by itself."""
+    """Ratios compare medians, spreads compare rounds; a peer's best floating-point type counts, int8 separately."""
     contenders = [
         _rates(OURS, "float32", [1, 2, 4]),
         _rates(CTRANSLATE2, "float32", [2, 2, 2]),
@@ -176,7 +186,7 @@ def test_figures() -> None:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_ctrl_c_ends_all_processes(model: Path, tmp_path: Path) -> None:
-    """Ctrl-C, which all processes of a terminal get, ends them at once: status 130, one line, nothing left."""
+    """Ctrl-C, which reaches all processes of a terminal, ends them at once: status 130, one line, nothing left."""
     write_lines(tmp_path / "text", TEXT * 1000)
     (tmp_path / "tmp").mkdir()
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path / "tmp")}
@@ -188,7 +198,7 @@ def test_ctrl_c_ends_all_processes(model: Path, tmp_path: Path) -> None:
 
 
 def test_mistakes_are_one_line(model: Path, tmp_path: Path) -> None:
-    """Each names what is wrong: the model, a file, its lines, an option or a sentence."""
+    """Each error names what is wrong: the model, a file, its lines, an option or a sentence."""
     text, short, blank, endless = (tmp_path / name for name in ("text", "short", "blank", "endless"))
     for path, lines in ((text, TEXT), (short, LINES), (blank, ["", " "]), (endless, ["A dog . " * 400])):
         write_lines(path, lines)
@@ -201,15 +211,15 @@ def test_mistakes_are_one_line(model: Path, tmp_path: Path) -> None:
         ({"src": endless}, "974|973"),
         ({"device": "tpu"}, "choose one of"),
     ]
-    for options, told in mistakes:
-        with pytest.raises(UserError, match=told) as raised:
+    for options, message in mistakes:
+        with pytest.raises(UserError, match=message) as raised:
             decoding.decode(**{"model": model, "src": text} | options)
         assert "\n" not in str(raised.value)
 
 
 def test_read_text_keeps_pairs_together(tmp_path: Path) -> None:
-    """A blank source goes with its reference; so many of the rest are kept as are asked for."""
+    """A blank source is dropped with its reference; of the rest, the requested number is kept."""
     write_lines(tmp_path / "a", ["one", " ", "two", "three"])
     write_lines(tmp_path / "b", ["eins", "leer", "", "drei"])
-    assert read_text(tmp_path / "a", tmp_path / "b", "de", 2) == Text(["one", "two"], ["eins", ""], "de")
-    assert read_text(tmp_path / "a", None, None, None) == Text(["one", "two", "three"], [])
+    assert read_text(tmp_path / "a", tmp_path / "b", "de", 2) == BenchmarkText(["one", "two"], ["eins", ""], "de")
+    assert read_text(tmp_path / "a", None, None, None) == BenchmarkText(["one", "two", "three"], [])

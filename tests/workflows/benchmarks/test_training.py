@@ -1,4 +1,4 @@
-"""`aiayn bench train`: a benchmark really run, the fairness of its peers, and how it ends."""
+"""`aiayn bench train`: a real run of the benchmark, the fairness of its peers, Ctrl-C and mistakes."""
 
 import json
 import os
@@ -23,10 +23,10 @@ from tests.support.process_tree import interrupted, is_alive, wait_for_end
 from workflows.benchmarks import training, training_contenders
 from workflows.benchmarks.peer_models import Marian, TorchTransformer, copy_weights
 from workflows.benchmarks.processes import ContenderError, ContenderProcess
-from workflows.benchmarks.training import SMALL, Options, Size
-from workflows.benchmarks.training_contenders import PlainLoop, Round, Work, Workload
-from workflows.benchmarks.training_in_ray import OursInRay
-from workflows.benchmarks.training_rates import IN_RAY, MARIAN, OURS, TORCH, Rates, figures
+from workflows.benchmarks.training import SMALL, Size, TrainingOptions
+from workflows.benchmarks.training_contenders import PlainLoop, TrainingRound, TrainingWorkload, Work
+from workflows.benchmarks.training_in_ray import OurLoopInRay
+from workflows.benchmarks.training_rates import IN_RAY, MARIAN, OURS, TORCH, TrainingRates, figures
 
 ROOT = Path(__file__).parents[3]
 TINY = TransformerConfig(vocabulary_size=300, n_layers=2, d_model=32, d_ff=64, n_heads=2, d_k=16, d_v=16, dropout=0.0)
@@ -42,7 +42,7 @@ COMMAND = ["-m", "workflows.cli", "bench", "train", "--vocabulary-size=300", "--
 
 
 def test_command_without_ray_mlflow_and_transformers(tmp_path: Path) -> None:
-    """The command prints one JSON object whose figures fit one another; a missing peer is null."""
+    """The command prints one JSON object with consistent figures; a missing peer is null."""
     (tmp_path / "sitecustomize.py").write_text(BLOCKED)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
     command = [sys.executable, *COMMAND, "--updates=1", "--rounds=2", "--device=cpu", "--precision=float32", "--json"]
@@ -51,7 +51,7 @@ def test_command_without_ray_mlflow_and_transformers(tmp_path: Path) -> None:
     result = json.loads(done.stdout)
     assert (result["size"], result["device"], result["dtype"]) == ("small", "cpu", "float32")
     ours, peer = result["contenders"]
-    assert ours["target_tokens"] == peer["target_tokens"], "they were given different batches"
+    assert ours["target_tokens"] == peer["target_tokens"], "the contenders were given different batches"
     assert 500 < ours["target_tokens"] <= 800
     assert result["tokens_s"] == ours["tokens_s"]
     assert result["ratio_torch"] == pytest.approx(ours["tokens_s"] / peer["tokens_s"])
@@ -66,22 +66,22 @@ def test_command_without_ray_mlflow_and_transformers(tmp_path: Path) -> None:
 
 
 def test_without_peers() -> None:
-    """Our loop alone: no other is started, and their ratios are null."""
+    """Only our loop is started, and the peers' ratios are null."""
     tiny = Size("tiny", TINY, "multi30k", 400, 400, 1)
-    result = training.measure(tiny, Options(device="cpu", threads=1, rounds=1, updates=1, with_peers=False))
+    result = training.measure(tiny, TrainingOptions(device="cpu", threads=1, rounds=1, updates=1, with_peers=False))
     assert [entry["name"] for entry in result["contenders"]] == ["aiayn"]
     assert (result["ratio_torch"], result["ratio_best_peer"]) == (None, None)
     assert result["tokens_s"] > 0
 
 
-def workload(folder: Path, model: TransformerConfig, lengths: PairLengths, batch_tokens: int = 600) -> Workload:
-    """Everything on one thread in float32."""
+def workload(folder: Path, model: TransformerConfig, lengths: PairLengths, batch_tokens: int = 600) -> TrainingWorkload:
+    """A workload for one thread in float32."""
     dataset = write_dataset(folder / "dataset", lengths, model.vocabulary_size)
-    return Workload(model, dataset, folder / "run", batch_tokens, "cpu", "float32", threads=1)
+    return TrainingWorkload(model, dataset, folder / "run", batch_tokens, "cpu", "float32", threads=1)
 
 
 def _as_torch(ours: Transformer, peer: TorchTransformer) -> None:
-    """Our weights in torch's module; its attention biases are 0 from the start."""
+    """Copies our weights into torch's module, whose attention biases are initialised to 0."""
 
     def attention(mine: Any, theirs: Any) -> None:
         theirs.in_proj_weight.copy_(torch.cat((mine.w_q.weight, mine.w_kv.weight)))
@@ -108,7 +108,7 @@ def _as_torch(ours: Transformer, peer: TorchTransformer) -> None:
 
 @pytest.mark.parametrize("name", ["torch", "marian", "marian, learned positions"])
 def test_peers_are_the_same_model(tmp_path: Path, name: str) -> None:
-    """With dropout 0 and copied weights, norms made uneven, a peer's loss and gradient are ours: the work is equal."""
+    """With dropout 0, copied weights and perturbed norms, a peer's loss and gradient equal ours: so does its work."""
     if name != "torch":
         pytest.importorskip("transformers")
     torch.manual_seed(0)
@@ -139,21 +139,21 @@ def test_peers_are_the_same_model(tmp_path: Path, name: str) -> None:
 
 
 def test_marian_has_one_size_of_head() -> None:
-    """A model that MarianMT cannot be is refused, not copied in part."""
+    """A model that MarianMT cannot express is refused, not copied in part."""
     pytest.importorskip("transformers")
     with pytest.raises(ValueError, match="d_model / n_heads"):
         copy_weights(Transformer(replace(TINY, d_k=8)), Marian(TINY))
 
 
 def test_loops_learn(tmp_path: Path) -> None:
-    """Our loop and the plain one take the same updates, counted alike, and the plain one's weights move."""
+    """Our loop and the plain one take the same updates with the same counts, and the plain one's weights change."""
     given = workload(tmp_path, TINY, replace(LENGTHS["multi30k"], pairs=500))
-    peer, ours = training_contenders.torch_float32(given), training_contenders.Ours(given)
+    peer, ours = training_contenders.torch_float32(given), training_contenders.OurLoop(given)
     before = peer.model.embedding.weight.detach().clone()  # type: ignore[union-attr, operator]
     assert peer.warm_up() == ours.warm_up() == "float32"
     assert peer.round(3).work == ours.round(3).work
     assert not torch.equal(before, peer.model.embedding.weight)  # type: ignore[arg-type]
-    assert len((given.run_folder / "metrics.jsonl").read_text().split("\n")) == 3, "a line a part, no more"
+    assert len((given.run_folder / "metrics.jsonl").read_text().split("\n")) == 3, "one line for each part"
     assert not (given.run_folder / "checkpoints").exists()
 
 
@@ -162,7 +162,7 @@ def _quantiles(source: np.ndarray, target: np.ndarray) -> np.ndarray:
 
 
 def test_lengths_are_those_of_multi30k(data: Path, tmp_path: Path) -> None:
-    """Drawn lengths have the quantiles, the means and the ratios of the real text, encoded with 8 000 pieces."""
+    """Drawn lengths match the quantiles, means and ratios of the real text encoded with 8 000 pieces."""
     from pipeline.corpora import multi30k
     from pipeline.settings import CleaningSettings, EncodingSettings, VocabularySettings
     from pipeline.store.artifact import Context
@@ -184,7 +184,7 @@ def test_lengths_are_those_of_multi30k(data: Path, tmp_path: Path) -> None:
 
 
 def test_written_pairs(tmp_path: Path) -> None:
-    """Token ids: no special one but END_ID at the end, none beyond the vocabulary, the low ones frequent; seeded."""
+    """Ids lie in the vocabulary, END_ID is the only special one, low ids are frequent, a seed gives the same ids."""
     lengths = replace(LENGTHS["wmt14"], pairs=300)
     split = EncodedSplit.open(write_dataset(tmp_path / "a", lengths, 300), "train")
     again = EncodedSplit.open(write_dataset(tmp_path / "b", lengths, 300), "train")
@@ -197,8 +197,8 @@ def test_written_pairs(tmp_path: Path) -> None:
     assert float((words == 4).float().mean()) == pytest.approx(np.log(2) / np.log(296), abs=0.01)
 
 
-def test_a_killed_contender_is_told() -> None:
-    """A call to a process that is killed meanwhile ends, as does each later one; leaving the block ends a process."""
+def test_a_killed_contender_is_reported() -> None:
+    """A call ends when its process is killed, later calls end at once, and leaving the block ends the process."""
     with ContenderProcess(threading.Event) as waiting:
         assert waiting.call("is_set") is False
         threading.Timer(0.2, waiting.process.kill).start()
@@ -211,13 +211,13 @@ def test_a_killed_contender_is_told() -> None:
     assert not is_alive(idle.process.pid)
 
 
-def _rates(name: str, seconds: list[float], failed: str | None = None, dtype: str = "float32") -> Rates:
-    rounds = [Round(Work(900, 1000, 2000, 1e9), second, 0.5) for second in seconds]
-    return Rates(name, dtype, rounds, failed)
+def _rates(name: str, seconds: list[float], failed: str | None = None, dtype: str = "float32") -> TrainingRates:
+    rounds = [TrainingRound(Work(900, 1000, 2000, 1e9), second, 0.5) for second in seconds]
+    return TrainingRates(name, dtype, rounds, failed)
 
 
 def test_figures() -> None:
-    """Ratios are of medians, their spread by round; a peer that failed has null for a ratio and is never the best."""
+    """Ratios compare medians, spreads compare rounds; a failed peer has a null ratio and is never the best."""
     ours, slow, fast = _rates(OURS, [1, 2, 4]), _rates(MARIAN, [4, 4, 4]), _rates(MARIAN, [2, 3, 8], dtype="bfloat16")
     dead, in_ray = _rates(TORCH, [], "out of memory"), _rates(IN_RAY, [1, 2.1, 4])
     result = figures([ours, dead, slow, fast, _rates(MARIAN, [], "killed"), in_ray], [4e9, 1e9, 2e9], updates=5)
@@ -233,11 +233,11 @@ def test_figures() -> None:
 
 @pytest.mark.slow
 def test_in_ray_the_same_updates(tmp_path: Path) -> None:
-    """Workers of Ray Train take the updates that our loop takes by itself, round after round."""
+    """A Ray Train worker takes the same updates as our loop alone, round after round."""
     given = workload(tmp_path, TINY, replace(LENGTHS["multi30k"], pairs=500))
-    alone = training_contenders.Ours(given)
+    alone = training_contenders.OurLoop(given)
     alone.warm_up()
-    with ContenderProcess(OursInRay, given) as in_ray:
+    with ContenderProcess(OurLoopInRay, given) as in_ray:
         in_ray.call("warm_up")
         for n_updates in (2, 3):
             assert in_ray.call("round", n_updates).work == alone.round(n_updates).work
@@ -245,7 +245,7 @@ def test_in_ray_the_same_updates(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_ctrl_c_ends_all_processes(tmp_path: Path) -> None:
-    """Ctrl-C, which all processes of a terminal get, ends them at once: status 130, one line, nothing left."""
+    """Ctrl-C, which reaches all processes of a terminal, ends them at once: status 130, one line, nothing left."""
     command = [sys.executable, *COMMAND, "--updates=100000"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
     status, errors, pids = interrupted(command, environment)
@@ -256,10 +256,10 @@ def test_ctrl_c_ends_all_processes(tmp_path: Path) -> None:
 
 
 def test_mistakes_are_one_line() -> None:
-    """Names that are not offered, a GPU where there is none, and batches smaller than a sentence."""
+    """Names that are not offered, and a GPU that is not there, are refused with one line."""
     for options in ({"size": "huge"}, {"device": "tpu"}, {"precision": "float8"}, {"lengths": "long"}):
         with pytest.raises(UserError, match=r"choose one of"):
             training.train(**options)  # type: ignore[arg-type]
     if not torch.cuda.is_available():
         with pytest.raises(UserError, match="no GPU"):
-            training.measure(Size("tiny", SMALL, "multi30k", 100, 100, 1), Options(device="gpu"))
+            training.measure(Size("tiny", SMALL, "multi30k", 100, 100, 1), TrainingOptions(device="gpu"))

@@ -1,4 +1,4 @@
-"""What --plan foretells: operations, hours and disk against figures computed by hand, and wrong options."""
+"""What --plan forecasts: operations, hours and disk against figures computed by hand, and wrong options."""
 
 import io
 import sys
@@ -23,11 +23,11 @@ from workflows.forecast.render import UNKNOWN, render
 from workflows.profiles import EMBEDDED, MULTI30K, WMT14, load_profile
 
 SMALL = TransformerConfig(vocabulary_size=100, n_layers=1, d_model=8, d_ff=16, n_heads=2, d_k=4, d_v=4)
-WEIGHTS_A_SOURCE_TOKEN = 4 * 8 * 8 + 2 * 8 * 16 + 2 * 8 * 8
-"""That multiply it: attention, feed-forward, and the keys and values that the decoder looks at."""
-WEIGHTS_A_TARGET_TOKEN = 4 * 8 * 8 + 2 * 8 * 8 + 2 * 8 * 16 + 8 * 100
-PRODUCTS_A_LOOK = 8 + 8
-"""Of a query with a key, and of the weight with the value."""
+WEIGHTS_PER_SOURCE_TOKEN = 4 * 8 * 8 + 2 * 8 * 16 + 2 * 8 * 8
+"""Weights that multiply a source token: attention, feed-forward, and the keys and values for the decoder."""
+WEIGHTS_PER_TARGET_TOKEN = 4 * 8 * 8 + 2 * 8 * 8 + 2 * 8 * 16 + 8 * 100
+PRODUCTS_PER_QUERY_AND_KEY = 8 + 8
+"""Products of a query with a key, and of the attention weight with the value."""
 H100_8 = Hardware("gpu", "H100 SXM", 8, GPUS["h100"])
 
 
@@ -35,24 +35,25 @@ def _one(planned: Planned, hardware: Hardware = H100_8, store: Path = Path()) ->
     return forecast(WMT14, [planned], hardware, store)
 
 
-def _shown(told: Forecast) -> str:
+def _shown(result: Forecast) -> str:
     file = io.StringIO()
-    Console(file=file, width=120).print(render(told))
+    Console(file=file, width=120).print(render(result))
     return file.getvalue()
 
 
 def test_operations_of_an_update_are_those_of_a_plan() -> None:
-    """By the weights counted on paper, over the epoch plan that a training would have of the same pairs."""
+    """The operations follow from weights counted by hand and the epoch plan that a training would make of the pairs."""
     source, target = draw_lengths(LENGTHS["multi30k"], LENGTHS["multi30k"].pairs, np.random.default_rng(1))
-    looks = (source * source + target * target + source * target).sum()
-    products = WEIGHTS_A_SOURCE_TOKEN * source.sum() + WEIGHTS_A_TARGET_TOKEN * target.sum() + PRODUCTS_A_LOOK * looks
+    weighted = WEIGHTS_PER_SOURCE_TOKEN * source.sum() + WEIGHTS_PER_TARGET_TOKEN * target.sum()
+    queries_and_keys = (source * source + target * target + source * target).sum()
+    products = weighted + PRODUCTS_PER_QUERY_AND_KEY * queries_and_keys
     training = TrainingSettings(model=SMALL, budget_tokens=2000, micro_batches=2)
     plan = plan_epoch(source, target, training.plan, epoch=0)
     assert update_flop(training, "multi30k") == pytest.approx(3 * 2 * products / len(plan), rel=0.005)
 
 
 def test_the_papers_base_model_two_other_ways() -> None:
-    """Six operations a weight and token, and full updates of sentences of 25 tokens (test_flops): both a bit more."""
+    """The count is close to six operations per weight and token, and to full updates of 25-token sentences."""
     (base,) = _one(Planned("base", "en-de", WMT14.recipes["base"].training)).trainings
     by_weights = 6 * base.parameters * 25_000 * 100_000
     assert 0.88 < base.counted_flop / by_weights < 1.02
@@ -60,8 +61,8 @@ def test_the_papers_base_model_two_other_ways() -> None:
     assert (base.printed_cost_flop, base.printed_duration) == (3.3e18, "12 hours")
 
 
-def test_multi30k_is_foretold_as_it_was_measured() -> None:
-    """Within 3 % of 1.014e14, which a training of the profile's EN-DE base counted, vocabulary and all."""
+def test_multi30k_is_forecast_as_it_was_measured() -> None:
+    """The forecast is within 3 % of 1.014e14, counted in a training of the profile's EN-DE base."""
     planned = Planned("base", "en-de", MULTI30K.recipes["base"].training)
     (base,) = forecast(MULTI30K, [planned], H100_8, Path()).trainings
     assert base.counted_flop == pytest.approx(1.014e14, rel=0.03)
@@ -70,7 +71,7 @@ def test_multi30k_is_foretold_as_it_was_measured() -> None:
 
 @pytest.mark.parametrize(("devices", "used", "share"), [(1, 1, 1.0), (3, 3, 3 / 8), (8, 8, 1 / 8), (64, 8, 1 / 8)])
 def test_time_is_that_of_the_device_with_most_micro_batches(devices: int, used: int, share: float) -> None:
-    """Of 8 micro-batches three devices compute 3, 3 and 2; more than 8 devices are of no use."""
+    """Three devices compute 3, 3 and 2 of 8 micro-batches; more than 8 devices are of no use."""
     hardware = replace(H100_8, devices=devices)
     (big,) = _one(Planned("big", "en-de", WMT14.recipes["big"].training), hardware).trainings
     assert big.devices == used
@@ -79,14 +80,14 @@ def test_time_is_that_of_the_device_with_most_micro_batches(devices: int, used: 
 
 
 def test_a_fixed_number_of_workers_bounds_the_devices() -> None:
-    """A number, or the most of a range."""
+    """Devices are bounded by a number of workers, or by the upper end of a range."""
     for workers, used in ((2, 2), ((1, 4), 4), (0, 8)):
         training = WMT14.recipes["base"].training.model_copy(update={"workers": workers})
         assert _one(Planned("base", "en-de", training)).trainings[0].devices == used
 
 
 def test_the_papers_gpus_have_the_papers_rate() -> None:
-    """Time by the published rate of a P100, which has no bfloat16; cost by the 9.5 TFLOP/s of footnote 5."""
+    """Time follows the published rate of a P100, which has no bfloat16; cost follows footnote 5's 9.5 TFLOP/s."""
     hardware = find(8, "P100")
     (base,) = _one(Planned("base", "en-de", WMT14.recipes["base"].training), hardware).trainings
     assert (base.number_type, base.flop_s) == ("float32", 10.6e12)
@@ -101,21 +102,21 @@ def test_float32_has_its_own_rate() -> None:
 
 
 def test_disk_by_hand(tmp_path: Path) -> None:
-    """Archives once for both pairs, text twice, ids of two bytes; five checkpoints of three copies, two models."""
+    """Shared archives count once, text twice, ids take two bytes; 4 checkpoints of three copies and two models stay."""
     training = TrainingSettings(model=SMALL, updates=40, checkpoint_minutes=0, checkpoint_updates=10)
     planned = [Planned(pair, pair, training, models=2, times=3) for pair in ("en-de", "en-fr")]
-    told = forecast(WMT14, planned, H100_8, tmp_path / "not" / "there")
-    german, french = told.texts
+    result = forecast(WMT14, planned, H100_8, tmp_path / "not" / "there")
+    german, french = result.texts
     assert (german.downloads_bytes, german.is_download_estimated) == (657632379 + 918311367 + 80418416, False)
     assert (french.downloads_bytes, french.is_download_estimated) == (2595102720 + int(2.3 * 2**30), True)
     assert german.text_bytes == 4_520_620 * 316
     assert german.ids_bytes == pytest.approx(4_520_620 * (2 * (29.5 + 29.3) + 8), rel=0.02)
-    parameters = told.trainings[0].parameters
-    assert told.trainings[0].disk_bytes == 4 * (4 * 3 * parameters + 2 * parameters)  # 4 checkpoints in 40 updates
+    parameters = result.trainings[0].parameters
+    assert result.trainings[0].disk_bytes == 4 * (4 * 3 * parameters + 2 * parameters)  # 4 checkpoints in 40 updates
     text_bytes = german.disk_bytes + french.disk_bytes
-    assert told.disk_bytes == pytest.approx(text_bytes + 6 * told.trainings[0].disk_bytes)
-    assert told.free_bytes > 0
-    assert told.counted_flop == pytest.approx(3 * sum(one.counted_flop for one in told.trainings))
+    assert result.disk_bytes == pytest.approx(text_bytes + 6 * result.trainings[0].disk_bytes)
+    assert result.free_bytes > 0
+    assert result.counted_flop == pytest.approx(3 * sum(one.counted_flop for one in result.trainings))
 
 
 @pytest.mark.parametrize(
@@ -132,15 +133,15 @@ def test_disk_by_hand(tmp_path: Path) -> None:
 def test_the_papers_figures_stand_beside_its_own_trainings_alone(
     pair: str, difference: dict[str, object], printed: tuple[float | None, str]
 ) -> None:
-    """Model, updates, budget and label smoothing as in §5, on a pair that it has."""
+    """They need the model, updates, budget and label smoothing of §5, on one of the paper's pairs."""
     profile = WMT14.model_copy(update={"corpora": {**WMT14.corpora, "en-cs": WMT14.corpora["en-de"]}})
     planned = Planned("a model", pair, TrainingSettings(**difference))  # type: ignore[arg-type]
     (one,) = forecast(profile, [planned], H100_8, Path()).trainings
     assert (one.printed_cost_flop, one.printed_duration) == printed
 
 
-def test_text_of_ones_own_is_not_known_but_its_training_is(tmp_path: Path) -> None:
-    """No sizes of text, and it says so; operations and time all the same."""
+def test_the_size_of_a_users_text_is_not_known_but_its_training_is(tmp_path: Path) -> None:
+    """Text sizes are reported as not known; operations and time are forecast all the same."""
     for name in ("train", "dev", "test"):
         for language in ("en", "cs"):
             (tmp_path / f"{name}.{language}").write_text("a\n")
@@ -149,23 +150,23 @@ def test_text_of_ones_own_is_not_known_but_its_training_is(tmp_path: Path) -> No
     lines = [f"{key} = {sides.format(name)}" for key, name in (("train", "train"), ("dev", "dev"), ("test.a", "test"))]
     toml.write_text("\n".join(['source = "en"', 'target = "cs"', *lines]))
     profile = load_profile(files=[toml])
-    told = forecast(profile, [Planned("base", "en-cs", profile.recipes["base"].training)], H100_8, tmp_path)
-    assert (told.texts[0].train_pairs, told.texts[0].disk_bytes) == (None, 0)
-    assert told.trainings[0].seconds > 0
-    shown = _shown(told)
+    result = forecast(profile, [Planned("base", "en-cs", profile.recipes["base"].training)], H100_8, tmp_path)
+    assert (result.texts[0].train_pairs, result.texts[0].disk_bytes) == (None, 0)
+    assert result.trainings[0].seconds > 0
+    shown = _shown(result)
     assert UNKNOWN in shown
-    assert "in all, without the text" in shown
+    assert "in total without the text" in shown
 
 
 def test_what_is_shown_says_what_is_assumed(tmp_path: Path) -> None:
-    """Nothing cut off at 120 columns; estimates and assumptions are called so; idle devices are told."""
+    """Nothing is cut off at 120 columns; estimates, assumptions and idle devices are named as such."""
     planned = [Planned(f"en-de {name}", "en-de", recipe.training) for name, recipe in WMT14.recipes.items()]
     shown = _shown(forecast(WMT14, planned, replace(H100_8, devices=16), tmp_path))
     assert "16 × H100 SXM: 989 TFLOP/s in bfloat16 each, published" in shown
     assert "about 1.4 GB" in shown
     assert "40% and 50% of the rate" in shown
     words = " ".join(shown.split())
-    assert "Time is an assumption, not measured" in words
+    assert "Times are assumptions, not measurements" in words
     assert "Of the 16 devices a training uses 8" in words
     assert "…" not in shown
     assert max(map(len, shown.split("\n"))) <= 120
@@ -173,24 +174,24 @@ def test_what_is_shown_says_what_is_assumed(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 def test_without_a_name_the_processor_is_measured(tmp_path: Path) -> None:
-    """One device, whose rate is that of a processor; shown as an assumption from measurements on another."""
+    """The CPU is one device whose rate is measured; the share reached is shown as an assumption."""
     hardware = find(None, None)
     assert (hardware.kind, hardware.devices) == ("cpu", 1)
-    told = forecast(EMBEDDED, [Planned("base", "en-de", EMBEDDED.recipes["base"].training)], hardware, tmp_path)
-    assert 1e8 < told.trainings[0].flop_s < 1e15
-    assert told.trainings[0].fraction == 0.23
-    shown = _shown(told)
+    result = forecast(EMBEDDED, [Planned("base", "en-de", EMBEDDED.recipes["base"].training)], hardware, tmp_path)
+    assert 1e8 < result.trainings[0].flop_s < 1e15
+    assert result.trainings[0].fraction == 0.23
+    shown = _shown(result)
     assert "measured now" in shown
-    assert "Time is an assumption: that trainings reach 23% of the rate" in shown
+    assert "Times assume that trainings reach 23% of the rate" in shown
 
 
 def test_the_plan_of_both_tables_ends_in_the_forecast(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """By the real commands: every training stands in it, with the hardware named, and nothing is made."""
+    """The real commands forecast every training for the named hardware and write nothing."""
     named = {"plan": True, "profile": "wmt14", "gpus": 8, "gpu": "h100", "store": tmp_path / "new"}
     reproduce_table2.main(**named)
-    told = capsys.readouterr().out
-    assert "stages to run" in told.split("Forecast for 8 × H100 SXM")[0]
-    beneath = told.split("Forecast for")[1]
+    shown = capsys.readouterr().out
+    assert "stages to run" in shown.split("Forecast for 8 × H100 SXM")[0]
+    beneath = shown.split("Forecast for")[1]
     for training in ("en-de base", "en-de big", "en-fr base", "en-fr big"):
         assert training in beneath
     assert [beneath.count(printed) for printed in ("3.3e18", "2.3e19", "12 hours", "3.5 days")] == [2, 2, 2, 2]
@@ -205,13 +206,13 @@ def test_the_plan_of_both_tables_ends_in_the_forecast(tmp_path: Path, capsys: py
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--gpus", "8"], "--gpus and --gpu say what --plan is to forecast for; add --plan"),
-        (["--gpu", "h100"], "--gpus and --gpu say what --plan is to forecast for; add --plan"),
+        (["--gpus", "8"], "--gpus and --gpu name the hardware that --plan forecasts for; add --plan"),
+        (["--gpu", "h100"], "--gpus and --gpu name the hardware that --plan forecasts for; add --plan"),
         (["--plan", "--gpu", "k80"], "--gpu k80: choose one of p100, v100, t4, a10, a100, l4, l40s, rtx3090"),
         (["--plan", "--gpus", "0", "--gpu", "h100"], "'--gpus'"),
         pytest.param(
             ["--plan", "--gpus", "8"],
-            "--gpus 8: torch finds no GPU here; name one by --gpu: p100",
+            "--gpus 8: torch finds no GPU here; name one with --gpu: p100",
             marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here"),
         ),
     ],
@@ -223,11 +224,11 @@ def test_a_mistake_is_one_line_and_status_2(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Nothing on standard output."""
+    """The message goes to standard error, and nothing to standard output."""
     app: typer.Typer = module.app  # type: ignore[attr-defined]
     monkeypatch.setattr(sys, "argv", ["reproduce", *arguments])
     with pytest.raises(SystemExit) as stopped:
         run_app(app, "reproduce")
-    told = capsys.readouterr()
-    assert (stopped.value.code, told.out, told.err.count("\n")) == (2, "", 1)
-    assert message in told.err
+    printed = capsys.readouterr()
+    assert (stopped.value.code, printed.out, printed.err.count("\n")) == (2, "", 1)
+    assert message in printed.err

@@ -1,4 +1,4 @@
-"""pipeline.corpora.synthetic.text: the same bytes from the same seed, and the shape of real text."""
+"""pipeline.corpora.synthetic.text: a seed always gives the same bytes, and the text has the shape of real text."""
 
 from collections import Counter
 from itertools import islice
@@ -17,7 +17,7 @@ PAIRS = 20_000
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Both sides of a text."""
+    """Both sides of a generated text."""
     folder = tmp_path_factory.mktemp("text")
     source, target = folder / "train.en", folder / "train.de"
     assert write_text(source, target, PAIRS, seed=1) == PAIRS
@@ -25,7 +25,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def test_the_seed_decides_the_bytes(tmp_path: Path) -> None:
-    """Same seed, same files; another seed, others."""
+    """The same seed gives the same files, and another seed gives others."""
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         write_text(tmp_path / f"{name}.en", tmp_path / f"{name}.de", 300, seed)
     for language in ("en", "de"):
@@ -35,14 +35,14 @@ def test_the_seed_decides_the_bytes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGES)
 def test_words_differ_and_rare_ones_are_longer(language: object) -> None:
-    """No two ranks are spelled alike within a length, and length grows with rank."""
+    """No two ranks of one length share a spelling, and length grows with rank."""
     common, rare = ([spell(rank, language) for rank in ranks] for ranks in (range(1, 110), range(10_000, 40_000)))
     assert len(set(map(str.lower, rare))) > 0.99 * len(rare)
     assert fmean(map(len, common)) + 2 < fmean(map(len, rare)) < 15
 
 
-def test_noise_is_there_in_its_shares(files: tuple[Path, Path]) -> None:
-    """Cleaning finds what was put in: blank, overlong and misaligned pairs, carriage returns, separators."""
+def test_noise_has_its_shares(files: tuple[Path, Path]) -> None:
+    """Cleaning finds the noise that was added: blank, overlong and misaligned pairs, carriage returns, separators."""
     found: Counter[str] = Counter()
     for source, target in read_pairs(*files):
         reason = reason_to_drop(source, target, CleaningSettings())
@@ -55,7 +55,7 @@ def test_noise_is_there_in_its_shares(files: tuple[Path, Path]) -> None:
 
 
 def test_shape_is_that_of_europarl(files: tuple[Path, Path], data: Path) -> None:
-    """Beside as many lines of the real text: characters and words within a tenth, more different words."""
+    """Compared with as many real lines, characters and words are within a tenth, and more words are distinct."""
     for ours, language in zip(files, ("en", "de"), strict=True):
         real = list(islice(read_lines(data / "europarl_sample" / f"train.{language}.gz"), PAIRS))
         drawn = list(islice(read_lines(ours), len(real)))
