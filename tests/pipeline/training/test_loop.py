@@ -191,12 +191,12 @@ def test_machine_about_to_go_makes_a_checkpoint_at_once(dataset: EncodedDataset,
     """Told so at update 2, training has written update 2 before update 3 begins, and it goes on while it may."""
     seen = []
 
-    def is_leaving() -> bool:
+    def is_preempted() -> bool:
         seen.append([path.name for path in list_folders(tmp_path / "checkpoints")])
         return len(seen) >= 2
 
     settings = with_fields(checkpoint_updates=4, updates=4)
-    described = run(WorkerGroup(), dataset, settings, tmp_path, is_leaving=is_leaving)
+    described = run(WorkerGroup(), dataset, settings, tmp_path, is_preempted=is_preempted)
     assert seen == [[], []]  # not asked again
     assert described["checkpoints"] == [2, 4]
 
