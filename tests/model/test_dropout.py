@@ -8,7 +8,7 @@ from model.dropout import Dropout
 
 @pytest.mark.parametrize("p", [0.1, 0.3])
 def test_drops_with_probability_p_and_keeps_the_mean(p: float) -> None:
-    """A fraction p of a million elements is 0 within 5 standard deviations; the rest and the gradients scale exactly."""
+    """A fraction p of a million elements is 0 (within 5 standard deviations); others and their gradients are scaled."""
     torch.manual_seed(0)
     x = torch.ones(1000, 1001, requires_grad=True)
     dropped = Dropout(p).train()(x)

@@ -17,7 +17,7 @@ from model.dropout import Dropout
 from model.incremental import IncrementalDecoder
 from model.loss import smoothed_cross_entropy
 from model.positions import sinusoids
-from model.rows import Layout
+from model.rows import Layout, Memory
 from model.training_step import shift_right
 from model.transformer import FeedForward, Transformer
 
@@ -127,7 +127,8 @@ def test_attention_of_free_sizes_is_equation_1_head_by_head() -> None:
         scores = (q @ k.mT / math.sqrt(2)).masked_fill(mask_B11M[:, 0], -math.inf)
         heads.append(torch.softmax(scores, dim=-1) @ v)
     expected = torch.cat(heads, dim=-1) @ attention.w_o.weight.T
-    x_ND = attention(x_BLD.flatten(0, 1), memory_BMD.flatten(0, 1), 2, 4, 6, mask_B11M)
+    memory = Memory(memory_BMD.flatten(0, 1), Layout(2, 6), mask_B11M)
+    x_ND = attention(x_BLD.flatten(0, 1), Layout(2, 4), memory)
     torch.testing.assert_close(x_ND.view(2, 4, 10), expected, rtol=1e-12, atol=1e-12)
 
 

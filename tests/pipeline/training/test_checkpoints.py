@@ -104,7 +104,7 @@ def test_checkpoint_is_of_the_moment_it_was_begun(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0 or not Path("/bin/mount").exists(), reason="needs the right to mount a disk")
 def test_full_disk_keeps_the_last_good_checkpoint(tmp_path: Path, dataset: EncodedDataset) -> None:
-    """With room for one checkpoint on a real file system, training ends in one line and continues once there is room."""
+    """On a real file system with room for one checkpoint, training ends in one line and later continues there."""
     disk = tmp_path / "disk"
     disk.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=900k", "tmpfs", str(disk)], capture_output=True).returncode:
