@@ -1,4 +1,4 @@
 """The Transformer and the mathematics around it (paper §3): tensors in, tensors out.
 
-Imports torch and the standard library only; knows no file, no Ray, no MLflow.
+It imports only torch and the standard library, and knows nothing of files, Ray or MLflow.
 """

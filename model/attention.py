@@ -13,14 +13,15 @@ from torch.nn import functional as F
 from model.rows import Layout, Memory, filled
 
 CPU_VECTOR = 16
-"""float32 numbers in an AVX-512 register."""
+"""Number of float32 values in an AVX-512 register."""
 
 
 def softmax(scores: Tensor) -> Tensor:
-    """Over the last dimension.
+    """Computes the softmax over the last dimension.
 
-    On CPUs torch goes through rows shorter than a vector register one number at a time, so these are filled up: 6 000
-    rows of 12 take 0.2 ms instead of 1.3 on one AVX-512 core at 2.8 GHz, and a third of the time backward.
+    On CPUs, torch processes rows shorter than a vector register one number at a time, so such rows are padded to the
+    register's width: 6 000 rows of 12 then take 0.2 ms instead of 1.3 on one AVX-512 core at 2.8 GHz, and the backward
+    pass a third of the time.
     """
     if scores.device.type != "cpu" or scores.shape[-1] >= CPU_VECTOR:
         return torch.softmax(scores, dim=-1)
@@ -29,10 +30,10 @@ def softmax(scores: Tensor) -> Tensor:
 
 
 class MultiHeadAttention(nn.Module):
-    """softmax(Q Kᵀ / √d_k) V for h heads, joined and projected by W_O; projections without bias (§3.2.2).
+    """Computes softmax(Q Kᵀ / √d_k) V in h heads, concatenates them and projects by W_O; no biases (§3.2.2).
 
-    The weights of one kind lie in one matrix, heads one after the other: `w_q` (H·K, D), `w_kv` (H·K + H·V, D)
-    with the keys first, `w_o` (D, H·V).
+    The heads' weights are stacked in one matrix per projection: `w_q` (H·K, D), `w_kv` (H·K + H·V, D) with the keys
+    first, `w_o` (D, H·V).
     """
 
     def __init__(self, d_model: int, n_heads: int, d_k: int, d_v: int) -> None:
@@ -42,18 +43,19 @@ class MultiHeadAttention(nn.Module):
         self.w_kv = nn.Linear(d_model, n_heads * (d_k + d_v), bias=False)
         self.w_o = nn.Linear(n_heads * d_v, d_model, bias=False)
         with torch.no_grad():
-            # Xavier for each projection by itself, as if keys and values were two matrices.
+            # Xavier initialisation treats keys and values as the two matrices that they are in the paper.
             for weight in (self.w_q.weight, *self.w_kv.weight.split([n_heads * d_k, n_heads * d_v]), self.w_o.weight):
                 nn.init.xavier_uniform_(weight)
 
     def keys_values(self, memory_ND: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
-        """Projects the positions attended to: k_BHMK and v_BHMV, which a decoder caches."""
+        """Projects the positions to attend to: k_BHMK and v_BHMV, which a decoder caches."""
         k_NX, v_NX = self.w_kv(memory_ND).split([self.n_heads * self.d_k, self.n_heads * self.d_v], dim=-1)
         return layout.by_head(k_NX, self.n_heads), layout.by_head(v_NX, self.n_heads)
 
     def forward(self, x_ND: Tensor, layout: Layout, memory: Memory) -> Tensor:
         """Attends from each position of `x_ND` to those of `memory`: x_ND -> x_ND."""
-        # Autograd adds up the gradients of x_ND in the reverse of this order: another one would change the last bits.
+        # Keys and values come first: autograd sums the gradients of x_ND in an order that follows from this one, and
+        # any other would change the last bits.
         k_BHMK, v_BHMV = self.keys_values(memory.x_ND, memory.layout)
         q_BHLK = layout.by_head(self.w_q(x_ND), self.n_heads)
         scores_BHLM = (q_BHLK @ k_BHMK.transpose(-1, -2)).mul_(1 / math.sqrt(self.d_k))

@@ -1,4 +1,4 @@
-"""Averaging of checkpoints (paper §6.1)."""
+"""Checkpoint averaging (paper §6.1)."""
 
 from collections.abc import Iterable
 
@@ -7,9 +7,9 @@ from torch import Tensor
 
 
 def average(checkpoints: Iterable[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """The mean of each weight over the checkpoints' `state_dict()`s, summed in float64; dtypes are those of the first.
+    """Averages each weight over the checkpoints' `state_dict()`s, in float64; the result has the first one's dtypes.
 
-    One checkpoint is held at a time. Raises ValueError where there is none or their names differ.
+    Only one checkpoint is held at a time. Raises ValueError if there are none or if their names differ.
     """
     sums: dict[str, Tensor] = {}
     dtypes: dict[str, torch.dtype] = {}

@@ -4,20 +4,20 @@ from dataclasses import dataclass
 from typing import Literal
 
 PAD_ID = 0
-"""Token id of padding, everywhere in the project."""
+"""Token id of padding throughout the project."""
 UNKNOWN_ID = 1
 BEGIN_ID = 2
-"""First decoder input (the target is shifted right by one, §3.1)."""
+"""The first decoder input: the target is shifted right by one (§3.1)."""
 END_ID = 3
-"""Ends every source and every target sentence."""
+"""The last token of every source and target sentence."""
 
 
 @dataclass(frozen=True)
 class TransformerConfig:
-    """Sizes of the model.
+    """The sizes of a model.
 
-    `d_k` and `d_v` are free of `d_model / n_heads` (Table 3 rows B vary `d_k` alone).
-    Raises ValueError where a size is not positive, `d_model` is odd or `dropout` is outside [0, 1).
+    `d_k` and `d_v` need not equal `d_model / n_heads` (Table 3 rows B vary `d_k` alone). Raises ValueError if a size is
+    not positive, `d_model` is odd or `dropout` is outside [0, 1).
     """
 
     vocabulary_size: int = 37_000
@@ -30,7 +30,7 @@ class TransformerConfig:
     dropout: float = 0.1
     positions: Literal["sinusoidal", "learned"] = "sinusoidal"
     max_positions: int = 1024
-    """Rows of the learned position table; sinusoids have no limit."""
+    """Size of the learned position table; sinusoids have no limit."""
 
     def __post_init__(self) -> None:
         for name in ("vocabulary_size", "n_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v", "max_positions"):
@@ -45,14 +45,14 @@ class TransformerConfig:
 
 
 BASE = TransformerConfig()
-"""Paper §3, the base model."""
+"""The paper's base model (§3)."""
 BIG = TransformerConfig(d_model=1024, d_ff=4096, n_heads=16, dropout=0.3)
-"""Table 3, last row."""
+"""The paper's big model (Table 3, last row)."""
 
 
 @dataclass(frozen=True)
 class OptimizerConfig:
-    """Adam, its schedule and label smoothing; the defaults are the paper's (§5.3, §5.4)."""
+    """Settings of Adam, its schedule and label smoothing; the defaults are the paper's (§5.3, §5.4)."""
 
     beta_1: float = 0.9
     beta_2: float = 0.98

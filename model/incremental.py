@@ -1,17 +1,17 @@
-"""The decoder one position at a time, as beam search needs it: every key and value is computed once.
+"""The decoder, run one position at a time as beam search needs it, computing every key and value once.
 
-    decoder = IncrementalDecoder(model)          # lays the weights out; use it for many batches
+    decoder = IncrementalDecoder(model)          # copies the weights; use it for many batches
     cache = decoder.start(source_BS)
     logits_NV = decoder.logits(decoder.step(tokens_BW, cache).flatten(0, 1))
 
-The hypotheses of a sentence form a tree. Keys and values of its tokens are stored once, in the order in which they were
-decoded, and never moved: a hypothesis looks at all of them but those that are not on its path, which a bias of -inf
-hides. So reordering hypotheses reorders a few numbers, and W hypotheses are W queries of one product.
+The hypotheses of a sentence form a tree. The keys and values of its tokens are stored once, in decoding order, and
+never move. A hypothesis attends to the tokens on its path; a bias of -inf hides the others. Reordering hypotheses
+therefore reorders a few numbers, and W hypotheses are W queries of one product.
 
-What makes it fast on a CPU, each measured for 256 rows (64 sentences of 4 hypotheses, d_model 192) on one AVX-512 core:
-keys lie with their positions innermost (a product with them takes half the time), a mask is added and not filled in (a
-tenth), queries, keys and values are one product, and a sentence that is done leaves by one of the last taking its place
-instead of all moving up.
+Four choices make it fast on a CPU, measured for 256 rows (64 sentences of 4 hypotheses, d_model 192) on one AVX-512
+core: keys are stored with positions innermost (a product with them takes half the time), masks are added instead of
+filled in (a tenth), queries, keys and values are one product, and the place of a finished sentence is taken by one of
+the last sentences, so that the others need not move.
 
 Shapes: B sentences, W hypotheses of each, S source length, M tokens of a sentence's tree, C room for them; D = d_model,
 H heads, K = d_k, V = d_v, and V the vocabulary where it is the last of logits; N the rows of a batch, one per position
@@ -29,23 +29,23 @@ from model.rows import Layout, Memory, filled
 from model.transformer import DecoderLayer, Transformer
 
 FIRST_ROOM = 16
-"""Tokens that a cache has room for at first; it doubles."""
+"""Smallest capacity of a cache, in tokens; it grows to twice the tokens it must hold."""
 LOGITS_MULTIPLE = 64
-"""The rows of logits end in -inf, up to a multiple of this."""
+"""Rows of logits are padded with -inf to a multiple of this."""
 
 
 @dataclass
 class LayerCache:
-    """Keys and values of one decoder layer."""
+    """The keys and values of one decoder layer."""
 
     k_BHKC: Tensor
     v_BHCV: Tensor
     memory_k_BHKS: Tensor
-    """Of the encoder's output."""
+    """Keys of the encoder's output."""
     memory_v_BHSV: Tensor
 
     def grow(self, room: int) -> None:
-        """Makes room for so many tokens."""
+        """Makes room for `room` tokens of each sentence's tree."""
         n_tokens = self.v_BHCV.shape[2]
         k_BHKC, v_BHCV = self.k_BHKC, self.v_BHCV
         self.k_BHKC = k_BHKC.new_empty(*k_BHKC.shape[:3], room)
@@ -53,7 +53,7 @@ class LayerCache:
         self.k_BHKC[..., :n_tokens], self.v_BHCV[:, :, :n_tokens] = k_BHKC, v_BHCV
 
     def move(self, sources: Tensor, places: Tensor, n_sentences: int) -> None:
-        """Puts the sentences `sources` into `places` and keeps the first `n_sentences`."""
+        """Copies the sentences `sources` to `places`, then keeps the first `n_sentences`."""
         for name, kept in vars(self).items():
             kept[places] = kept[sources]
             setattr(self, name, kept[:n_sentences])
@@ -61,23 +61,23 @@ class LayerCache:
 
 @dataclass
 class DecoderCache:
-    """What decoding one more position needs, for B sentences with W hypotheses each."""
+    """Everything needed to decode one more position of B sentences with W hypotheses each."""
 
     layers: list[LayerCache]
     memory_bias_B11S: Tensor | None
-    """-inf at padding, 0 elsewhere; None where there is none."""
+    """-inf at padding, 0 elsewhere; None if there is none."""
     bias_BWM: Tensor
-    """-inf where a token of the tree is not on the hypothesis's path, 0 elsewhere."""
+    """-inf at tokens of the tree that are not on the hypothesis's path, 0 elsewhere."""
     length: int = 0
-    """Positions decoded."""
+    """Number of positions decoded."""
 
     def branch(self, parents_BW: Tensor) -> None:
-        """Replaces the hypotheses of each sentence by continuations of `parents_BW` (long); W may change."""
+        """Replaces each sentence's hypotheses with continuations of `parents_BW` (long); W may change."""
         n_tokens = self.bias_BWM.shape[2]
         self.bias_BWM = self.bias_BWM.gather(1, parents_BW[:, :, None].expand(-1, -1, n_tokens))
 
     def keep(self, sentences: Tensor) -> None:
-        """Drops all but `sentences` (long, (B',)): the order of `compacted`."""
+        """Keeps only `sentences` (long, (B',)), in the order given by `compacted`."""
         places = (sentences != torch.arange(len(sentences), device=sentences.device)).nonzero().squeeze(1)
         for layer in self.layers:
             layer.move(sentences[places], places, len(sentences))
@@ -86,7 +86,7 @@ class DecoderCache:
             self.memory_bias_B11S = self.memory_bias_B11S[sentences]
 
     def open_position(self, width: int) -> None:
-        """Opens a new position: each hypothesis sees its own token of it."""
+        """Adds a position to the tree, in which each of `width` hypotheses sees only its own token."""
         batch, n_tokens = len(self.bias_BWM), self.bias_BWM.shape[2] + width
         own_WW = self.bias_BWM.new_full((width, width), -math.inf).fill_diagonal_(0)
         self.bias_BWM = torch.cat((self.bias_BWM, own_WW.expand(batch, -1, -1)), dim=2)
@@ -96,9 +96,9 @@ class DecoderCache:
 
 
 def compacted(open_B: Tensor) -> Tensor:
-    """The sentences that are open, as `DecoderCache.keep` wants them: the last take the places of those that are not.
+    """Orders the open sentences for `DecoderCache.keep`: the last ones take the places of those that are closed.
 
-    `open_B` is True where open; (B',) long.
+    `open_B` is True for open sentences; returns (B',), long.
     """
     sentences = open_B.nonzero().squeeze(1)
     order = torch.arange(len(sentences), device=open_B.device)
@@ -107,16 +107,16 @@ def compacted(open_B: Tensor) -> Tensor:
 
 
 def attention_dtype(x: Tensor) -> torch.dtype:
-    """In what keys and values are kept and attended to: float32 for bfloat16 on a CPU.
+    """Returns the number type for cached keys and values: x's own, but float32 instead of bfloat16 on a CPU.
 
-    oneDNN compiles a bfloat16 product for every shape it meets, and here each position has its own (5 ms each on one
-    AVX-512 core, where the product itself takes 0.4 to 0.9).
+    oneDNN compiles a bfloat16 product for every shape it meets, and here every position has its own shape: each takes
+    5 ms on one AVX-512 core, where the product itself takes 0.4 to 0.9.
     """
     return torch.promote_types(x.dtype, torch.float32) if x.device.type == "cpu" else x.dtype
 
 
 class _Attention:
-    """Weights of one attention, as (inputs, outputs) matrices; queries come out divided by √d_k."""
+    """Holds one attention's weights as (inputs, outputs) matrices, with 1 / √d_k folded into those of the queries."""
 
     def __init__(self, attention: MultiHeadAttention) -> None:
         self.n_heads, self.d_k, self.d_v = attention.n_heads, attention.d_k, attention.d_v
@@ -124,7 +124,7 @@ class _Attention:
         self.w_o = attention.w_o.weight.t().contiguous()
 
     def attend(self, x_ND: Tensor, q_BHWK: Tensor, k_BHKM: Tensor, v_BHMV: Tensor, bias_B1WM: Tensor | None) -> Tensor:
-        """Adds what is attended to to the residual `x_ND`."""
+        """Attends, and adds the result to the residual `x_ND` in place."""
         scores_BHWM = q_BHWK.to(k_BHKM.dtype) @ k_BHKM
         if bias_B1WM is not None:
             scores_BHWM += bias_B1WM
@@ -134,7 +134,7 @@ class _Attention:
 
 
 class _Layer:
-    """A decoder layer, its weights laid out for `step`."""
+    """A decoder layer with its weights laid out for `step`."""
 
     def __init__(self, layer: DecoderLayer) -> None:
         self.own, self.cross = _Attention(layer.self_attention), _Attention(layer.cross_attention)
@@ -150,7 +150,7 @@ class _Layer:
         self.w_2, self.b_2 = feed_forward.w_2.weight.t().contiguous(), feed_forward.w_2.bias
 
     def start(self, memory: Memory) -> LayerCache:
-        """The encoder's keys and values, and no others yet."""
+        """Returns a cache that holds only the keys and values of the encoder's output."""
         own, dtype, batch = self.own, attention_dtype(memory.x_ND), memory.layout.batch
         k_BHSK, v_BHSV = (x.to(dtype) for x in self.cross_keys_values(memory.x_ND, memory.layout))
         return LayerCache(
@@ -161,7 +161,7 @@ class _Layer:
         )
 
     def step(self, x_ND: Tensor, layout: Layout, cache: LayerCache, state: DecoderCache) -> Tensor:
-        """One position of each sentence's hypotheses, added to `cache`: x_ND -> x_ND."""
+        """Decodes one position of every hypothesis and adds its keys and values to `cache`: x_ND -> x_ND."""
         own, cross, n_tokens = self.own, self.cross, state.bias_BWM.shape[2]
         n_keys = own.n_heads * own.d_k
         q_NX, k_NX, v_NX = (x_ND @ self.w_qkv).split([n_keys, n_keys, own.n_heads * own.d_v], dim=1)
@@ -179,10 +179,10 @@ class _Layer:
 
 
 class IncrementalDecoder:
-    """A model's decoder, most of its weights copied into the layout that decoding wants.
+    """Runs a model's decoder with most of its weights copied into the layout that decoding needs.
 
-    When the weights change, make a new one. The model must be in evaluation mode. `step` and `logits` give those of
-    `Transformer.forward` (tests). Several threads may use one, each with caches of its own.
+    Make a new one when the weights change. The model must be in evaluation mode. Hidden states and logits equal those
+    of the model itself (tests/model/test_transformer.py). Threads may share one, each with caches of its own.
     """
 
     def __init__(self, model: Transformer) -> None:
@@ -191,7 +191,7 @@ class IncrementalDecoder:
             self._w_vocabulary = model.embedding.weight.t().contiguous()
 
     def start(self, source_BS: Tensor) -> DecoderCache:
-        """Encodes sentences and readies the cache, with one hypothesis a sentence."""
+        """Encodes sentences and prepares their cache, with one hypothesis per sentence."""
         memory = self.model.encode(source_BS)
         bias_BWM, bias_B11S = memory.x_ND.new_empty(len(source_BS), 1, 0, dtype=attention_dtype(memory.x_ND)), None
         if memory.mask is not None:
@@ -200,7 +200,7 @@ class IncrementalDecoder:
         return DecoderCache(layers, bias_B11S, bias_BWM)
 
     def step(self, tokens_BW: Tensor, cache: DecoderCache) -> Tensor:
-        """Decodes one position of each hypothesis: hidden_BWD, before the projection to the vocabulary."""
+        """Decodes one position of every hypothesis: hidden_BWD, before the projection to the vocabulary."""
         layout = Layout(*tokens_BW.shape)
         cache.open_position(layout.length)
         x_ND = self.model.embed(tokens_BW, at=cache.length)
@@ -210,7 +210,7 @@ class IncrementalDecoder:
         return layout.by_sentence(x_ND)
 
     def logits(self, hidden_ND: Tensor) -> Tensor:
-        """logits_NV of the next token; behind the vocabulary follow columns of -inf up to a multiple of 64."""
+        """Returns logits_NV of the next token, padded behind the vocabulary with -inf to a multiple of 64 columns."""
         n_rows, vocabulary_size = len(hidden_ND), self._w_vocabulary.shape[1]
         x_ND = filled(hidden_ND)
         logits_NV = x_ND.new_empty(len(x_ND), -(-vocabulary_size // LOGITS_MULTIPLE) * LOGITS_MULTIPLE)

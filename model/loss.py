@@ -1,4 +1,4 @@
-"""Label-smoothed cross entropy (paper §5.4) as sums over target tokens, never means.
+"""Label-smoothed cross entropy (paper §5.4), always as sums over target tokens and never as means.
 
 Shapes: N rows (target positions), D = d_model, V vocabulary, C rows of one chunk.
 """
@@ -12,38 +12,40 @@ from model.config import PAD_ID
 from model.rows import filled
 
 CHUNK_ROWS = {"cpu": 1024, "cuda": 8192}
-"""Rows whose logits are held at a time."""
+"""Number of rows whose logits are held at a time, by device type."""
 
 
 class LossSums(NamedTuple):
-    """Sums over the target tokens that are not padding; divide by `n_tokens` once it is summed over all workers."""
+    """Sums over the target tokens, without padding; divide by `n_tokens` only after summing over all workers."""
 
     loss: Tensor
-    """Label-smoothed cross entropy in nats: what is minimised."""
+    """Label-smoothed cross entropy in nats, which training minimises."""
     nll: Tensor
-    """Plain negative log-likelihood in nats: exp(nll / n_tokens) is the perplexity."""
+    """Plain negative log-likelihood in nats; exp(nll / n_tokens) is the perplexity."""
     n_tokens: Tensor
 
 
 def smoothed_cross_entropy(hidden_ND: Tensor, weight_VD: Tensor, targets_N: Tensor, smoothing: float) -> LossSums:
-    """Cross entropy against q(k) = (1 - ε)·[k = target] + ε/V (Szegedy et al. 2016, the source §5.4 cites).
+    """Computes the cross entropy against q(k) = (1 - ε)·[k = target] + ε/V (Szegedy et al. 2016, cited by §5.4).
 
-    The logits `hidden_ND @ weight_VD.T` are made, used and dropped a chunk of rows at a time, and the gradients are
-    formed in the same pass: no batch of logits is held, and the logits are read and written once, by the softmax. A
-    third of the time of log_softmax in float32 and its gradient, at bfloat16 and 8 000 pieces. Rows whose target is
-    PAD_ID count for nothing. The gradient of `loss` alone is defined; `nll` is for reporting, at most 87 a token (where
-    float32 ends).
+    The logits `hidden_ND @ weight_VD.T` are computed, used and discarded one chunk of rows at a time, and the gradients
+    are formed in the same pass, so a whole batch of logits is never held, and the softmax alone reads and writes them.
+    In bfloat16 with 8 000 pieces this takes a third of the time of a float32 log_softmax and its gradient. Rows whose
+    target is PAD_ID are ignored. Only `loss` has a gradient; `nll` is for reporting and at most 87 per token (where
+    float32 underflows).
     """
     loss, nll, n_tokens = _ChunkedCrossEntropy.apply(hidden_ND, weight_VD, targets_N, smoothing)
     return LossSums(loss, nll, n_tokens)
 
 
 class _ChunkedCrossEntropy(torch.autograd.Function):
-    """With p the softmax of the logits z: nll = -log p[t], and log Σ exp z = z[t] + nll, so the smoothed part of the
-    loss, ε·(log Σ exp z - mean z), needs but the mean logit, hidden · mean row of the weight.
+    """Computes the loss and its gradients without the log-probabilities of all tokens.
 
-    d loss / d z = p - q. Of q, the target's entry is put into p; ε/V, the same everywhere, is subtracted from the
-    products as the outer product that it is.
+    Let p be the softmax of the logits z. Then nll = -log p[t] and log Σ exp z = z[t] + nll, so the smoothed part of the
+    loss, ε·(log Σ exp z - mean z), needs only the mean logit, which is hidden · (mean row of the weight).
+
+    The gradient is d loss / d z = p - q. Of q, the 1 - ε at the target is subtracted from p in place; the constant ε/V
+    is subtracted from the products instead, to which it contributes an outer product.
     """
 
     @staticmethod
@@ -68,7 +70,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             rows = slice(first, first + n_rows)
             hidden_CD, targets_C, kept_C = hidden_ND[rows], targets_N[rows], kept_N[rows]
             logits_CV = hidden_CD @ weight_VD.T
-            # Where each row's target lies; scatter_ would copy all logits twice.
+            # Flat indices of the targets: scatter_ would copy all logits twice.
             at_C = torch.arange(len(targets_C), device=targets_C.device) * vocabulary_size + targets_C
             target_C = logits_CV.take(at_C).to(accumulator)
             p_CV = torch.softmax(logits_CV, dim=-1, out=logits_CV)

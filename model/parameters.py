@@ -1,4 +1,4 @@
-"""Parameters of a model, counted without building it in memory (paper Table 3)."""
+"""The number of parameters of a model (paper Table 3)."""
 
 from functools import cache
 
@@ -10,6 +10,6 @@ from model.transformer import Transformer
 
 @cache
 def count(config: TransformerConfig) -> int:
-    """Parameters of the model, built without memory."""
+    """Counts a model's parameters on torch's meta device, which allocates no memory."""
     with torch.device("meta"):
         return sum(parameter.numel() for parameter in Transformer(config).parameters())

@@ -8,10 +8,10 @@ from torch import Tensor
 
 
 def sinusoids(n_positions: int, d_model: int, first: int = 0) -> Tensor:
-    """PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos of the same: pe_LD, float32.
+    """Computes PE(pos, 2i) = sin(pos / 10000^(2i/d_model)) and PE(pos, 2i+1) = cos of the same: pe_LD, float32.
 
-    Rows are positions `first` to `first + n_positions - 1`. Computed in float64: at position 5000 a float32 angle is
-    already off by 3e-4.
+    The rows are positions `first` to `first + n_positions - 1`. The angles are float64, because at position 5000 a
+    float32 angle is already off by 3e-4.
     """
     position_L1 = torch.arange(first, first + n_positions, dtype=torch.float64)[:, None]
     exponent_I = torch.arange(0, d_model, 2, dtype=torch.float64) / d_model

@@ -1,9 +1,9 @@
-"""Batches as matrices: one row per position, sentence after sentence, and on some machines filling rows at the end.
+"""Batches as matrices: one row per position, sentence after sentence, with filling rows at the end on some machines.
 
-Everything but attention treats positions independently, so a batch is kept as a matrix x_ND. On CPUs in bfloat16 its
+Everything but attention treats positions independently, so a batch is kept as a matrix x_ND. In bfloat16 on CPUs, its
 number of rows is rounded up: oneDNN compiles a kernel for every number of rows it meets (1 to 2 ms and 0.9 MB for each
-of some thirty products of an update, which itself takes 50 to 400 ms on two cores), and hardly two batches have the
-same number.
+of the thirty or so products of an update, which itself takes 50 to 400 ms on two cores), and the number differs from
+batch to batch.
 
 Shapes: N rows, filling included; B batch, L length, H heads, X columns of any meaning, K = X / H.
 """
@@ -38,17 +38,20 @@ class Memory(NamedTuple):
     x_ND: Tensor
     layout: Layout
     mask: Tensor | None
-    """True where a query must not look, broadcastable to (B, H, query length, L); None where all may look at all."""
+    """True where a query must not look, broadcastable to (B, H, query length, L); None if nothing is masked."""
 
 
 def rows_for(n_rows: int, device: torch.device, dtype: torch.dtype) -> int:
-    """Rounds `n_rows` up to a multiple of 64 where every number of rows costs a compilation."""
+    """Rounds `n_rows` up to a multiple of 64 on devices where every new number of rows costs a compilation."""
     if device.type != "cpu" or dtype != torch.bfloat16:
         return n_rows
     return -(-n_rows // MULTIPLE) * MULTIPLE
 
 
 def filled(x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-    """Appends the filling, rows of zeros, to x_NX or x_N: as much as products in `dtype` (by default x's own) need."""
+    """Appends filling rows of zeros (so PAD_ID, for token ids) to x_NX or x_N.
+
+    `dtype` is that of the products to come, by default x's own.
+    """
     missing = rows_for(x.shape[0], x.device, dtype or x.dtype) - x.shape[0]
     return F.pad(x, (0, 0) * (x.dim() - 1) + (0, missing)) if missing else x

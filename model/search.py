@@ -1,17 +1,15 @@
-"""Beam search (paper §6.1): beam 4, length penalty α = 0.6 of Wu et al. 2016, output at most the input plus 50 tokens.
+"""Beam search (paper §6.1): beam 4, length penalty α = 0.6 (Wu et al. 2016), at most 50 tokens more than the input.
 
     best = beam_search(model, source_BS)[0][0].tokens
 
-A hypothesis y is scored log P(y | x) / ((5 + |y|) / 6)^α, where |y| counts END_ID, as the authors' own code does. At
-each position the 2·beam best continuations of the open hypotheses of a sentence are taken: those that end and stand
-among the first `beam` are finished, the best `beam` of the others stay open. At the greatest length the only
-continuation is END_ID, whose probability counts, so a score is always the model's own of a complete output. PAD_ID,
-BEGIN_ID and UNKNOWN_ID stand for no text and are never produced; the probabilities of the others are not raised for
-that.
+The score of a hypothesis y is log P(y | x) / ((5 + |y|) / 6)^α, where |y| includes END_ID, as in the authors' own code.
+Each position considers the 2·beam best continuations of a sentence's open hypotheses: of those, the ones that end and
+rank among the first `beam` are finished, and the best `beam` of the others stay open. At the maximum length the only
+continuation is END_ID, and its probability counts, so every score is the model's own for a complete output. PAD_ID,
+BEGIN_ID and UNKNOWN_ID stand for no text and are never produced; the other tokens' probabilities are not renormalised.
 
-Shapes: B sentences still open, S source length, W hypotheses of a sentence, N rows of them (or the finished ones kept),
-D = d_model, V vocabulary, G blocks of Z tokens of it, C candidates of a sentence, X all that are compared, T tokens
-decoded.
+Shapes: B open sentences, S source length, W hypotheses per sentence, N their rows (or the finished ones kept),
+D = d_model, V vocabulary in G blocks of Z tokens, C candidates per sentence, X all that are compared, T tokens decoded.
 """
 
 import math
@@ -26,28 +24,28 @@ from model.incremental import LOGITS_MULTIPLE, DecoderCache, IncrementalDecoder,
 from model.transformer import Transformer
 
 CHUNK_ROWS = {"cpu": 512, "cuda": 8192}
-"""Hypotheses whose logits are made and gone through at once."""
+"""Number of hypotheses whose logits are processed at a time, by device type."""
 NEVER_PRODUCED = (PAD_ID, UNKNOWN_ID, BEGIN_ID)
 
 
 class Hypothesis(NamedTuple):
-    """One finished output."""
+    """A finished output."""
 
     tokens: list[int]
-    """Without END_ID."""
+    """The output's token ids, without END_ID."""
     score: float
-    """log_probability / penalty."""
+    """The log-probability over the length penalty."""
     log_probability: float
-    """Nats, END_ID counted."""
+    """In nats, including that of END_ID."""
 
 
 def penalty(n_tokens: Tensor | int, length_penalty: float) -> Tensor | float:
-    """((5 + |y|) / 6)^α (Wu et al. 2016, equation 14); grows with |y|."""
+    """Returns ((5 + |y|) / 6)^α, which grows with |y| (Wu et al. 2016, equation 14)."""
     return ((5 + n_tokens) / 6) ** length_penalty
 
 
-def greatest_length(n_source_tokens: Tensor, model: Transformer, max_extra_tokens: int) -> Tensor:
-    """Most tokens of an output, END_ID counted on both sides; learned positions end it earlier."""
+def max_length(n_source_tokens: Tensor, model: Transformer, max_extra_tokens: int) -> Tensor:
+    """Returns how many tokens an output may have, END_ID included; learned positions limit it too."""
     limit = n_source_tokens + max_extra_tokens
     return limit.clamp(max=model.config.max_positions) if model.positions is not None else limit
 
@@ -62,12 +60,12 @@ def beam_search(
     max_extra_tokens: int = 50,
     n_best: int = 1,
 ) -> list[list[Hypothesis]]:
-    """The `n_best` outputs of each sentence, best first (fewer where the search finds fewer). Beam 1 is greedy.
+    """Finds the `n_best` outputs of each sentence, best first (or as many as the search finds). Beam 1 is greedy.
 
-    `source_BS` holds token ids, each sentence ending in END_ID, PAD_ID behind; what comes out for a sentence does not
-    depend on its neighbours. A sentence leaves the batch when no open hypothesis can beat its `n_best` finished ones.
-    For many batches give the model's `IncrementalDecoder`. The model is put into evaluation mode while this runs.
-    Raises ValueError where `beam_size` or `n_best` is below 1.
+    `source_BS` holds token ids, each sentence ending in END_ID and padded with PAD_ID; a sentence's outputs do not
+    depend on its neighbours. It leaves the batch once no open hypothesis can beat its `n_best` finished ones. To decode
+    many batches, pass the model's `IncrementalDecoder`. The model is in evaluation mode while this runs. Raises
+    ValueError if `beam_size` or `n_best` is below 1.
     """
     if beam_size < 1 or n_best < 1:
         raise ValueError(f"beam_size is {beam_size} and n_best is {n_best}; both must be at least 1")
@@ -76,7 +74,7 @@ def beam_search(
     was_training = decoder.model.training
     decoder.model.eval()
     try:
-        limit_B = greatest_length((source_BS != PAD_ID).sum(dim=1), decoder.model, max_extra_tokens)
+        limit_B = max_length((source_BS != PAD_ID).sum(dim=1), decoder.model, max_extra_tokens)
         state = _Search.begin(decoder.start(source_BS), limit_B, n_best)
         while state.sentence_B.numel():
             state.advance(decoder, beam_size, length_penalty)
@@ -88,19 +86,19 @@ def beam_search(
 
 @dataclass
 class _Search:
-    """The sentences still open, each with W open hypotheses and the N best finished ones."""
+    """The open sentences, each with its W open hypotheses and its N best finished ones."""
 
     cache: DecoderCache
     sentence_B: Tensor
-    """Row of the sentence in the source."""
+    """Index of the sentence in the source batch."""
     limit_B: Tensor
     tokens_BWT: Tensor
-    """Begins with BEGIN_ID."""
+    """Tokens of the open hypotheses, BEGIN_ID first."""
     log_p_BW: Tensor
-    """-inf where there is no hypothesis."""
+    """Log-probabilities of the open hypotheses; -inf if there is none."""
     finished_BNT: Tensor
     finished_score_BN: Tensor
-    """Descending; -inf where there is none yet."""
+    """Descending scores; -inf if there is no hypothesis yet."""
     finished_log_p_BN: Tensor
 
     @classmethod
@@ -120,7 +118,7 @@ class _Search:
         )
 
     def advance(self, decoder: IncrementalDecoder, beam_size: int, length_penalty: float) -> None:
-        """Decodes one position: continues, finishes and prunes hypotheses."""
+        """Decodes one position, continuing, finishing and pruning hypotheses."""
         hidden_BWD = decoder.step(self.tokens_BWT[:, :, -1], self.cache)
         log_p_BC, parent_BC, token_BC = self._continuations(decoder, hidden_BWD, 2 * beam_size)
         ends_BC = token_BC == END_ID
@@ -141,9 +139,9 @@ class _Search:
         self.cache.branch(parent_BW)
 
     def _continuations(self, decoder: IncrementalDecoder, hidden_BWD: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The `n` best of each sentence, descending: log-probability, parent hypothesis and token, all BC.
+        """Finds each sentence's `n` best, descending: log-probability, parent hypothesis and token, all BC.
 
-        Some sentences at a time, so that their logits stay in the processor's cache.
+        It takes a few sentences at a time, so that their logits stay in the processor's cache.
         """
         batch, width = self.log_p_BW.shape
         closing_B = self.limit_B == self.cache.length
@@ -162,10 +160,10 @@ class _Search:
         return log_p_BC, parent_BC, token_BC
 
     def release(self, found: list[list[Hypothesis]], length_penalty: float) -> None:
-        """Moves sentences whose result is settled into `found`.
+        """Moves the sentences whose outputs are settled to `found`.
 
-        A log-probability only falls as an output grows, and the penalty it is divided by is at most that of the
-        greatest length: log_p / penalty(limit) bounds the score of everything that may come of an open hypothesis.
+        As an output grows, its log-probability can only fall, and the penalty that divides it is at most that of the
+        maximum length. So log_p / penalty(limit) bounds the score of every continuation of an open hypothesis.
         """
         bound_B = self.log_p_BW.amax(dim=1) / penalty(self.limit_B, length_penalty)
         settled_B = bound_B <= self.finished_score_BN[:, -1]
@@ -185,10 +183,10 @@ class _Search:
 
 
 def _best(log_p_BWV: Tensor, log_p_BW: Tensor, n_candidates: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The best continuations of each sentence, descending: log-probability, parent hypothesis and token, all BC.
+    """Finds each sentence's best continuations, descending: log-probability, parent hypothesis and token, all BC.
 
-    They are in those blocks of 64 tokens that have the best maxima, so the vocabulary is gone through once for
-    the maxima; torch's own `topk` of it takes ten times as long (11 to 17 µs a row of 6 000 on one AVX-512 core).
+    They must be in the blocks of 64 tokens with the best maxima, so one pass over the vocabulary, for the maxima, is
+    enough. torch's own `topk` takes ten times as long (11 to 17 µs for a row of 6 000 on one AVX-512 core).
     """
     batch, width, n_tokens = log_p_BWV.shape
     blocks_BGZ = log_p_BWV.view(batch, -1, LOGITS_MULTIPLE)
@@ -201,22 +199,22 @@ def _best(log_p_BWV: Tensor, log_p_BW: Tensor, n_candidates: int) -> tuple[Tenso
     log_p_BC, index_BC = log_p_BX.topk(min(n_candidates, log_p_BX.shape[1]), dim=1)
     block_BC, offset_BC = block_BC.gather(1, index_BC // LOGITS_MULTIPLE), index_BC % LOGITS_MULTIPLE
     token_BC = block_BC % n_blocks * LOGITS_MULTIPLE + offset_BC
-    # What fills up a list of too few may be no token at all.
+    # Where there are too few candidates, the rest have probability 0 and may lie behind the vocabulary.
     return log_p_BC, block_BC // n_blocks, token_BC.masked_fill_(log_p_BC == -math.inf, END_ID)
 
 
 def _end_only(log_p_NV: Tensor) -> Tensor:
-    """What leaves END_ID alone when it is added: 0 there, -inf elsewhere, (V,)."""
+    """Returns the bias that allows END_ID alone: 0 there and -inf elsewhere, (V,)."""
     bias_V = torch.full_like(log_p_NV[0], -math.inf)
     bias_V[END_ID] = 0
     return bias_V
 
 
 def _select(tokens_BWT: Tensor, rows_BX: Tensor) -> Tensor:
-    """Rows of each sentence: tokens_BXT."""
+    """Selects hypotheses of each sentence: tokens_BXT."""
     return tokens_BWT.gather(1, rows_BX[:, :, None].expand(-1, -1, tokens_BWT.shape[2]))
 
 
 def _extend(tokens_BWT: Tensor, parent_BX: Tensor, token_BX: Tensor) -> Tensor:
-    """Chosen hypotheses with one more token: tokens_BXT."""
+    """Selects hypotheses of each sentence and appends a token to each: tokens_BXT."""
     return torch.cat((_select(tokens_BWT, parent_BX), token_BX[:, :, None]), dim=2)

@@ -1,9 +1,9 @@
-"""One update of the weights (paper §5.3, §5.4): gradients of micro-batches summed, divided once, Adam.
+"""One update of the weights (paper §5.3, §5.4): sum the micro-batches' gradients, divide once, take a step of Adam.
 
     step = TrainingStep(Transformer(BASE), OptimizerConfig(), compute_dtype("cpu"))
     for source_BS, target_BT in micro_batches:
         sums = step.accumulate(source_BS, target_BT, seed)
-    step.gradients()                     # all-reduce these between workers, sums as they are
+    step.gradients()                     # sums: all-reduce them between workers as they are
     norm = step.apply(update=1, n_tokens=total)
 
 Shapes: B batch, S source length, T target length (END_ID included).
@@ -21,16 +21,15 @@ from model.transformer import Transformer
 
 
 def shift_right(target_BT: Tensor) -> Tensor:
-    """Decoder inputs: BEGIN_ID, then the target without its last column (§3.1)."""
+    """Returns the decoder inputs: BEGIN_ID, then the target without its last column (§3.1)."""
     begin_B1 = torch.full_like(target_BT[:, :1], BEGIN_ID)
     return torch.cat((begin_B1, target_BT[:, :-1]), dim=1)
 
 
 class TrainingStep:
-    """Holds the float32 masters, their Adam state and, where `dtype` is lower, a shadow model that computes in it.
+    """Holds the float32 master weights, their Adam state and, if `dtype` is lower, a shadow model of that type.
 
-    `master` is what checkpoints save; `model` is what computes: the same module in float32. No method waits for the
-    device.
+    Checkpoints save `master`; `model` computes, and is `master` itself in float32. No method waits for the device.
     """
 
     def __init__(
@@ -39,7 +38,7 @@ class TrainingStep:
         self.master, self.config = master.float(), config
         self.model = master if dtype == torch.float32 else deepcopy(master).to(dtype)
         if compiled:
-            # A layer at a time: all share the code of one. Sizes are symbols, so other batches compile nothing more.
+            # Layer by layer, because all layers share one's code; dynamic, so that other batch sizes compile nothing.
             for layer in (*self.model.encoder, *self.model.decoder):
                 layer.compile(dynamic=True)
         self._masters: list[Tensor] = list(self.master.parameters())
@@ -50,13 +49,13 @@ class TrainingStep:
         self._broken = torch.zeros((), device=self._masters[0].device)
 
     def refresh(self) -> None:
-        """Copies the masters into the shadow; call after loading weights."""
+        """Copies the master weights into the shadow; call it after loading weights."""
         if self.model is not self.master:
             with torch.no_grad():
                 torch._foreach_copy_(self._shadows, self._masters)
 
     def loss(self, source_BS: Tensor, target_BT: Tensor) -> LossSums:
-        """Forward pass of one batch. Token ids, PAD_ID where padding; `target_BT` ends each sentence with END_ID."""
+        """Runs the forward pass on one batch of token ids, padded with PAD_ID; targets end with END_ID."""
         hidden_BTD = self.model(source_BS, shift_right(target_BT))
         smoothing = self.config.label_smoothing
         return smoothed_cross_entropy(
@@ -64,13 +63,13 @@ class TrainingStep:
         )
 
     def accumulate(self, source_BS: Tensor, target_BT: Tensor, seed: int) -> LossSums:
-        """Forward and backward of one micro-batch, added to the gradients. `seed` alone decides its dropout."""
+        """Adds the gradients of one micro-batch. Its dropout depends on `seed` alone."""
         torch.manual_seed(seed)
         self.model.train()
         sums = self.loss(source_BS, target_BT)
         sums.loss.backward()
         if self.model is not self.master:
-            # bfloat16 has 8 bits of mantissa: micro-batches are summed in float32.
+            # The sum is float32: bfloat16 has only 8 bits of mantissa.
             for master, shadow in zip(self._masters, self._shadows, strict=True):
                 if shadow.grad is not None:
                     master.grad = shadow.grad.float() if master.grad is None else master.grad.add_(shadow.grad)
@@ -78,7 +77,7 @@ class TrainingStep:
         return LossSums(sums.loss.detach(), sums.nll, sums.n_tokens)
 
     def gradients(self) -> list[Tensor]:
-        """The summed gradients, float32, in the order of the parameters: the tensors themselves, to reduce in place."""
+        """Returns the summed float32 gradients in the order of the parameters, as tensors to be reduced in place."""
         gradients = []
         for parameter in self._masters:
             if parameter.grad is None:
@@ -87,24 +86,24 @@ class TrainingStep:
         return gradients
 
     def discard(self) -> None:
-        """Forgets what has been summed since the last update. The next gradient is taken, not added to zeros."""
+        """Drops the gradients summed since the last update. The next ones replace them and are not added to zeros."""
         for parameter in self._masters:
             parameter.grad = None
 
     def learning_rate(self, update: int) -> float:
-        """The learning rate of Adam's step number `update`, counted from 1 (§5.3)."""
+        """Returns the learning rate of update number `update`, counted from 1 (§5.3)."""
         config = self.config
         return learning_rate(update, self.master.config.d_model, config.warmup_steps, config.learning_rate_scale)
 
     def apply(self, update: int, n_tokens: int) -> Tensor:
-        """Divides the gradients by the global number of target tokens and takes Adam's step number `update` (from 1).
+        """Divides the gradients by the global number of target tokens and takes step `update` of Adam, from 1.
 
-        Returns the norm of the divided gradient. Where that is not finite, neither this call nor a later one changes a
-        weight: the caller may look at the norms whenever it likes. What has been summed is forgotten.
+        Returns the norm of the divided gradient. If it is not finite, neither this call nor any later one changes a
+        weight, so the caller may check the norms at its convenience. The gradients are dropped afterwards.
         """
         norm = torch.nn.utils.get_total_norm(self.gradients()) / n_tokens
         self._broken = torch.maximum(self._broken, (~norm.isfinite()).float())
-        # Adam's kernel itself divides by one of these and does nothing where the other is 1.
+        # Adam's fused kernel divides by the first of these and does nothing if the second is 1.
         divisor = torch.full_like(norm, n_tokens)
         self.adam.grad_scale, self.adam.found_inf = divisor, self._broken  # type: ignore[attr-defined]
         for group in self.adam.param_groups:

@@ -38,7 +38,7 @@ class FeedForward(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention and feed-forward, each with its residual and norm (§3.1)."""
+    """Self-attention and feed-forward, each with residual and norm (§3.1)."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -49,14 +49,14 @@ class EncoderLayer(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(self, x_ND: Tensor, layout: Layout, mask_B11S: Tensor | None) -> Tensor:
-        """x_ND -> x_ND; `mask_B11S` hides padding, and is None where the batch has none."""
+        """x_ND -> x_ND; `mask_B11S` hides padding and is None if there is none."""
         attended_ND = self.attention(x_ND, layout, Memory(x_ND, layout, mask_B11S))
         x_ND = self.attention_norm(x_ND + self.dropout(attended_ND))
         return self.feed_forward_norm(x_ND + self.dropout(self.feed_forward(x_ND)))
 
 
 class DecoderLayer(nn.Module):
-    """Masked self-attention, attention over the encoder's output, feed-forward (§3.1)."""
+    """Masked self-attention, attention to the encoder's output and feed-forward, each with residual and norm (§3.1)."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -78,13 +78,13 @@ class DecoderLayer(nn.Module):
 
 
 class Transformer(nn.Module):
-    """The encoder-decoder; one matrix is source embedding, target embedding and pre-softmax projection (§3.4)."""
+    """The encoder and decoder; both embeddings and the pre-softmax projection share one matrix (§3.4)."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.config = config
         self.embedding = nn.Embedding(config.vocabulary_size, config.d_model)
-        nn.init.normal_(self.embedding.weight, std=config.d_model**-0.5)  # so that √d_model times it has unit variance
+        nn.init.normal_(self.embedding.weight, std=config.d_model**-0.5)  # times √d_model: unit variance
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.n_layers))
         decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.n_layers))
         self.decoder = cast("Sequence[DecoderLayer]", decoder)
@@ -97,9 +97,9 @@ class Transformer(nn.Module):
         self.register_buffer("_sinusoids_LD", sinusoids(256, config.d_model), persistent=False)
 
     def embed(self, tokens_BL: Tensor, at: int | None = None) -> Tensor:
-        """Embeddings times √d_model plus positions, with dropout (§3.4, §3.5, §5.4): x_ND.
+        """Adds positions to the embeddings times √d_model and applies dropout (§3.4, §3.5, §5.4): x_ND.
 
-        Positions count along a row of `tokens_BL`, from 0; or all are `at`.
+        Positions count from 0 along each row of `tokens_BL`, unless `at` is given: then all tokens have that one.
         """
         dtype = self.embedding.weight.dtype
         n_positions = tokens_BL.shape[1] if at is None else at + 1
@@ -113,20 +113,20 @@ class Transformer(nn.Module):
         if self.positions is not None:
             if n_positions > self.config.max_positions:
                 raise ValueError(
-                    f"a sentence of {n_positions} tokens, but the learned positions end at {self.config.max_positions}"
+                    f"a sentence has {n_positions} tokens, but the learned positions end at {self.config.max_positions}"
                 )
             return self.positions.weight
         table_LD = self._sinusoids_LD
         if n_positions > len(table_LD):
             table_LD = sinusoids(2 * n_positions, self.config.d_model).to(table_LD)
-            self._sinusoids_LD = table_LD  # another thread may put a shorter one here
+            self._sinusoids_LD = table_LD  # returned from the local name: another thread may store a shorter table
         return table_LD
 
     def encode(self, source_BS: Tensor) -> Memory:
-        """Encodes token ids, PAD_ID at padding; the mask is None where there is known to be no padding."""
+        """Encodes token ids, padded with PAD_ID; the mask is None if there is known to be no padding."""
         layout = Layout(*source_BS.shape)
         padding_B11S = (source_BS == PAD_ID)[:, None, None]
-        # Asking whether there is padding would make the host wait for a GPU.
+        # On a GPU, asking whether there is padding would make the host wait.
         mask_B11S = padding_B11S if padding_B11S.device.type != "cpu" or bool(padding_B11S.any()) else None
         x_ND = self.embed(source_BS)
         for layer in self.encoder:
@@ -134,9 +134,9 @@ class Transformer(nn.Module):
         return Memory(x_ND, layout, mask_B11S)
 
     def decode(self, inputs_BT: Tensor, memory: Memory) -> Tensor:
-        """Decodes the target shifted right, BEGIN_ID first: hidden_BTD, before the pre-softmax projection.
+        """Runs the decoder on the target shifted right, BEGIN_ID first: hidden_BTD, before the pre-softmax projection.
 
-        Target padding stands at the end, so the causal mask alone hides it from every real position.
+        Target padding is at the end of a sentence, so the causal mask alone hides it from every real position.
         """
         layout = Layout(*inputs_BT.shape)
         causal_TT = torch.ones(layout.length, layout.length, dtype=torch.bool, device=inputs_BT.device).triu(1)
@@ -146,9 +146,9 @@ class Transformer(nn.Module):
         return layout.by_sentence(x_ND)
 
     def forward(self, source_BS: Tensor, inputs_BT: Tensor) -> Tensor:
-        """-> hidden_BTD; `logits` of it gives the scores of the next token."""
+        """Encodes and decodes: hidden_BTD, from which `logits` computes the scores of the next token."""
         return self.decode(inputs_BT, self.encode(source_BS))
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """hidden (..., D) -> logits (..., V), by the transposed embedding (§3.4)."""
+        """Projects hidden (..., D) to logits (..., V) by the transposed embedding (§3.4)."""
         return F.linear(hidden, self.embedding.weight)

@@ -1,4 +1,4 @@
-"""What the machine is: a device's name, the number type it computes in and its rate of multiplication."""
+"""Facts about the machine: a device's name, its number type and its matrix multiplication rate."""
 
 import platform
 import time
@@ -11,25 +11,25 @@ import torch
 from pipeline.settings import Precision
 
 MATMUL_S = 0.3
-
+"""How long `matmul_flop_s` measures."""
 KEEP_MEMORY = {"MALLOC_ARENA_MAX": "1", "MALLOC_TRIM_THRESHOLD_": "2000000000", "MALLOC_MMAP_THRESHOLD_": "1000000000"}
-"""Environment with which a process that computes starts: glibc keeps what is freed for the next update.
+"""Environment variables for processes that compute, with which glibc keeps freed memory for the next update.
 
-It would give large blocks back to the kernel and get them anew, page by page: 22 000 page faults of about 5 µs in an
-update of 4 096 tokens (3+3 layers of 256). Without them it takes 2 to 5 % less time in float32 on two cores; where
-products take less, the share is larger."""
+By default it returns large blocks to the kernel and gets them back page by page: 22 000 page faults of about 5 µs in an
+update of 4 096 tokens (3+3 layers of 256). Without these faults an update takes 2 to 5 % less time in float32 on two
+cores, and the faster the products are, the more there is to gain."""
 
 
 def dtype_of(precision: Precision, device: str) -> torch.dtype:
-    """The number type that `precision` asks for on a device."""
+    """Returns the number type that `precision` means on a device."""
     dtype: torch.dtype = compute_dtype(device) if precision == "auto" else getattr(torch, precision)
     return dtype
 
 
 def matmul_flop_s(device: str, dtype: torch.dtype = torch.float32) -> float:
-    """Rate of a square product on one device with the threads torch has now, measured for 0.3 s after one to warm up.
+    """Measures the rate of a square product on one device with torch's current threads: 0.3 s, after one to warm up.
 
-    8192 columns on a GPU, 2048 on CPUs: the rate no longer grows with the size there.
+    The matrices have 8192 columns on a GPU and 2048 on CPUs, where the rate no longer grows with the size.
     """
     on_gpu = device.startswith("cuda")
     size = 8192 if on_gpu else 2048
@@ -49,7 +49,7 @@ def matmul_flop_s(device: str, dtype: torch.dtype = torch.float32) -> float:
 
 
 def device_name(device: str) -> str:
-    """The GPU's name, or the processor's."""
+    """Returns the name of the GPU or of the processor."""
     if device.startswith("cuda"):
         return torch.cuda.get_device_name(device)
     try:
@@ -60,7 +60,7 @@ def device_name(device: str) -> str:
 
 
 def compute_dtype(device: str) -> torch.dtype:
-    """bfloat16 where the processor multiplies it natively (AMX, AVX512-BF16, recent GPUs), else float32."""
+    """Returns bfloat16 if the device multiplies it natively (AMX, AVX512-BF16, recent GPUs), else float32."""
     if device.startswith("cuda"):
         return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float32
     capabilities = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
@@ -69,9 +69,9 @@ def compute_dtype(device: str) -> torch.dtype:
 
 
 def compiles(device: str) -> bool:
-    """Whether `torch.compile` pays: on GPUs, where Triton and a C compiler are there to make the kernels.
+    """Tells whether `torch.compile` pays off: on GPUs, if Triton and a C compiler are installed to build the kernels.
 
-    On two CPU cores the compiled layers were slower than the plain ones (sizes 3+3 layers, 256; the random bits cost
-    most), after two minutes of compiling.
+    On two CPU cores the compiled layers were slower than the plain ones (3+3 layers of 256; mostly because of the
+    random bits), and compiling took two minutes.
     """
     return device.startswith("cuda") and find_spec("triton") is not None and any(map(which, ("cc", "gcc", "clang")))

@@ -1,9 +1,10 @@
-"""Checkpoints of a training: what it takes to go on as if it had never stopped.
+"""Checkpoints of a training, from which it continues as if it had never stopped.
 
-A checkpoint is a folder `<update:08d>`: `model.safetensors` (float32 masters), `model.json`, `optimizer.safetensors`
-(Adam's moments and step of each weight), `state.json` (where the training is, its counters and its identity) and
-`checksums.json` (sha256 of each file). It is written aside, flushed to the disk and renamed, all that while training
-goes on with the next updates. A damaged one is passed over, with a warning, for the one before.
+A checkpoint is a folder `<update:08d>` with `model.safetensors` (the float32 master weights), `model.json`,
+`optimizer.safetensors` (Adam's moments and step for each weight), `state.json` (progress, counters and identity of the
+training) and `checksums.json` (the sha256 of each file). It is written under another name, flushed to the disk and
+renamed while training goes on with the next updates. A damaged checkpoint is skipped with a warning, and the one before
+it is used.
 """
 
 import json
@@ -33,31 +34,31 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class TrainingState:
-    """Where a training is. Random draws are seeded by (seed, update, micro-batch), so no generator is kept."""
+    """How far a training is. It holds no random state, because draws are seeded by (seed, update, micro-batch)."""
 
     update: int = 0
-    """Updates done."""
+    """Number of updates done."""
     epoch: int = 0
-    """The epoch of the next update, from 0."""
+    """The epoch of the next update, counted from 0."""
     position: int = 0
-    """The next update's place in its epoch's plan."""
+    """Index of the next update in its epoch's plan."""
     train_s: float = 0.0
-    """Seconds spent on updates; validation and the writing of checkpoints are not counted."""
+    """Time spent on updates, without validation and writing checkpoints."""
     source_tokens: int = 0
     target_tokens: int = 0
     padded_tokens: int = 0
-    """Source and target tokens computed, padding counted."""
+    """Source and target tokens computed, including padding."""
     counted_flop: float = 0.0
     matmul_flop_s: float = 0.0
-    """Rate of a float32 product, measured before update 1."""
+    """Rate of a float32 matrix product, measured before update 1."""
     identity: dict[str, Any] = field(default_factory=dict)
-    """Settings and dataset that the training is of."""
+    """The settings and dataset that identify the training."""
 
 
 class CheckpointWriter:
-    """Publishes checkpoints under `folder` in a thread of its own, and removes all but the newest `keep`.
+    """Publishes checkpoints in `folder` from its own thread, one at a time, and removes all but the newest `keep`.
 
-    As a context manager it waits, at the end, for the one being written. One is written at a time.
+    As a context manager, it waits at the end for the checkpoint being written.
     """
 
     def __init__(self, folder: Path, keep: int) -> None:
@@ -66,9 +67,9 @@ class CheckpointWriter:
         self._writing: Future[None] | None = None
 
     def begin(self, step: TrainingStep, state: TrainingState) -> None:
-        """Copies what belongs to a checkpoint, which later updates then do not change, and begins to write it.
+        """Takes a copy that later updates do not change, and starts writing it.
 
-        Waits for the one before. Raises UserError where the disk was too full for that one.
+        It first waits for the previous checkpoint. Raises UserError if the disk was too full for that one.
         """
         self.wait()
         weights = {name: _copied(weight) for name, weight in step.master.state_dict().items()}
@@ -77,7 +78,7 @@ class CheckpointWriter:
         self._writing = self._thread.submit(self._write, weights, moments, *described)
 
     def wait(self) -> None:
-        """Until the checkpoint begun last is published. Raises UserError where the disk is too full for it."""
+        """Waits until the last checkpoint is published. Raises UserError if the disk is too full for it."""
         writing, self._writing = self._writing, None
         if writing:
             writing.result()
@@ -91,8 +92,8 @@ class CheckpointWriter:
     def _write(self, weights: Tensors, moments: Tensors, config: dict[str, Any], state: dict[str, Any]) -> None:
         update = state["update"]
         target, aside = self.folder / f"{update:08d}", self.folder / f"{ASIDE}{update:08d}"
-        for left in self.folder.glob(f"{ASIDE}*"):  # by a process that was killed
-            shutil.rmtree(left)
+        for leftover in self.folder.glob(f"{ASIDE}*"):  # left by a killed process
+            shutil.rmtree(leftover)
         try:
             aside.mkdir(parents=True)
             write_weights(aside, weights, config)
@@ -101,7 +102,7 @@ class CheckpointWriter:
             Artifact(aside).write_json(CHECKSUMS, {path.name: file_sha256(path) for path in sorted(aside.iterdir())})
             for path in aside.iterdir():
                 _flush(path)
-            if target.exists():  # a damaged one of the same update
+            if target.exists():  # a damaged checkpoint of the same update
                 shutil.rmtree(target)
             os.rename(aside, target)
             _flush(self.folder)
@@ -109,7 +110,7 @@ class CheckpointWriter:
             shutil.rmtree(aside, ignore_errors=True)
             if error.errno in DISK_FULL:
                 raise UserError(
-                    f"the disk of {self.folder} is full: the checkpoint of update {update} was not written; "
+                    f"the disk of {self.folder} is full, and the checkpoint of update {update} was not written; "
                     "free some space or lower keep_checkpoints, and run the same command again"
                 ) from error
             raise
@@ -118,38 +119,38 @@ class CheckpointWriter:
 
 
 def list_folders(folder: Path) -> list[Path]:
-    """Checkpoints under `folder`, oldest first, good or damaged."""
+    """Lists the checkpoints in `folder`, oldest first, intact or damaged."""
     return sorted(path for path in folder.glob("[0-9]*") if path.is_dir())
 
 
 def load_newest(folder: Path, identity: dict[str, Any]) -> tuple[Path, TrainingState] | None:
-    """The newest checkpoint whose checksums hold, None where there is none; damaged ones are passed over, warned of.
+    """Returns the newest checkpoint with valid checksums, or None, and warns of the damaged ones that it skips.
 
-    Raises UserError where it belongs to another training: the fields that differ are named.
+    Raises UserError, naming the fields that differ, if the checkpoint belongs to another training.
     """
     for checkpoint in reversed(list_folders(folder)):
         damage = find_damage(checkpoint)
         if damage:
-            log.warning("checkpoint %s is damaged (%s) and passed over for the one before", checkpoint, damage)
+            log.warning("checkpoint %s is damaged (%s); skipping it", checkpoint, damage)
             continue
         state = TrainingState(**Artifact(checkpoint).read_json("state.json"))
         differing = list(_differences(state.identity, json.loads(json.dumps(identity))))
         if differing:
             raise UserError(
-                f"checkpoint {checkpoint} is of another training: {'; '.join(differing)}; "
-                f"go back to its settings, or remove {folder} to start anew"
+                f"checkpoint {checkpoint} belongs to another training: {'; '.join(differing)}; "
+                f"restore its settings, or remove {folder} to start over"
             )
         return checkpoint, state
     return None
 
 
 def find_damage(checkpoint: Path) -> str | None:
-    """What is wrong with a checkpoint's files, None where their checksums hold."""
+    """Says what is wrong with a checkpoint's files, or returns None if their checksums are valid."""
     try:
         checksums = json.loads((checkpoint / CHECKSUMS).read_text(encoding="utf-8"))
         for name, expected in checksums.items():
             if file_sha256(checkpoint / name) != expected:
-                return f"{name} does not have the sha256 of {CHECKSUMS}"
+                return f"{name} does not match its sha256 in {CHECKSUMS}"
     except FileNotFoundError as error:
         return f"{Path(error.filename).name} is missing"
     except (OSError, ValueError, AttributeError) as error:
@@ -158,7 +159,7 @@ def find_damage(checkpoint: Path) -> str | None:
 
 
 def restore(checkpoint: Path, step: TrainingStep) -> None:
-    """Loads weights and Adam's state into a training step of the same model."""
+    """Loads the weights and Adam's state into a training step for the same model."""
     step.master.load_state_dict(safetensors.torch.load_file(checkpoint / "model.safetensors"))
     tensors = safetensors.torch.load_file(checkpoint / "optimizer.safetensors")
     state: dict[int, dict[str, Tensor]] = {}
@@ -169,7 +170,7 @@ def restore(checkpoint: Path, step: TrainingStep) -> None:
 
 
 def write_weights(folder: Path, weights: Tensors, config: dict[str, Any]) -> None:
-    """`model.safetensors` and, from the fields of a TransformerConfig, `model.json`."""
+    """Writes `model.safetensors` and, from the fields of a TransformerConfig, `model.json`."""
     tensors = {name: weight.detach().cpu().contiguous() for name, weight in weights.items()}
     _write_tensors(folder / "model.safetensors", tensors)
     Artifact(folder).write_json("model.json", config)
@@ -178,14 +179,14 @@ def write_weights(folder: Path, weights: Tensors, config: dict[str, Any]) -> Non
 def _write_tensors(path: Path, tensors: Tensors) -> None:
     try:
         safetensors.torch.save_file(tensors, path)
-    except SafetensorError as error:  # its way to say OSError
+    except SafetensorError as error:  # safetensors wraps OSError
         if number := re.search(r"os error (\d+)", str(error)):
             raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
         raise
 
 
 def _copied(tensor: Tensor) -> Tensor:
-    """On the CPU and never the tensor itself."""
+    """Copies a tensor to the CPU, even if it is there already."""
     return tensor.detach().to("cpu", copy=True).contiguous()
 
 

@@ -1,10 +1,10 @@
-"""The training loop of one worker (paper §5): torch and torch.distributed alone, no Ray.
+"""The training loop of one worker (paper §5), built on torch and torch.distributed alone, without Ray.
 
-A worker computes whole micro-batches, dealt out in turn. Gradients are summed over the workers and divided once by the
-update's number of target tokens. What is random inside a micro-batch is seeded by (seed, update, micro-batch), so the
-number of workers changes nothing but the order of the sum.
+Workers take whole micro-batches in turn. Gradients are summed over the workers and divided once by the update's number
+of target tokens. All randomness within a micro-batch is seeded by (seed, update, micro-batch), so the number of workers
+changes only the order of the sum.
 
-    run(WorkerGroup(), dataset, TrainingSettings(updates=100), folder)          # one worker, this process
+    run(WorkerGroup(), dataset, TrainingSettings(updates=100), folder)          # one worker, in this process
 """
 
 import hashlib
@@ -34,30 +34,30 @@ from pipeline.training.validation import check_vocabulary, exp, split_sums
 from pipeline.training.worker_group import WorkerGroup
 
 PROGRESS_S = 1.0
-"""Shortest time between two progress events."""
+"""Least time between two progress events."""
 Listener = Callable[[dict[str, Any]], None]
 
 
 class _Due(NamedTuple):
-    """What follows an update. The host waits for the device only where something does."""
+    """Says what must follow an update. If nothing does, the host need not wait for the device."""
 
     end: bool
-    """This was the last update of the training, after which everything else is due too."""
+    """This was the last update of the training."""
     metrics: bool
     progress: bool
     validation: bool
     checkpoint: bool
-    """By the number of updates; `_checkpoint_minutes_over` decides by time."""
+    """A checkpoint is due by the number of updates; `_Figures.checkpoint_due` tells whether one is due by time."""
 
 
 class _Figures(NamedTuple):
-    """What an update's reduction adds up beside the gradients."""
+    """What the reduction sums along with the gradients of an update."""
 
     loss: Tensor
     nll: Tensor
     checkpoint_due: Tensor
-    """More than 0 where rank 0's clock says that a checkpoint is due. The workers' clocks differ; the reduction tells
-    all of them what that of rank 0 says."""
+    """1 if a checkpoint is due by rank 0's clock. All workers must agree, and their clocks differ, so rank 0 tells the
+    others through the reduction."""
 
 
 def run(
@@ -66,18 +66,18 @@ def run(
     settings: TrainingSettings,
     folder: Path,
     emit: Listener = ignore,
-    is_leaving: Callable[[], bool] = lambda: False,
+    is_preempted: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
-    """Trains to `settings.updates`, from the newest good checkpoint of `folder/checkpoints`; gives what run.json holds.
+    """Trains up to `settings.updates` from the newest intact checkpoint in `folder/checkpoints`; returns run.json.
 
     Every rank calls it with the same arguments. Rank 0 writes `checkpoints/` and `metrics.jsonl` and emits events.
-    `is_leaving`, asked at every logged update, the same at all ranks, says that a machine is about to be taken away: a
-    checkpoint is written at once, and training goes on while it may. Raises UserError, at every rank, where the
-    settings do not fit the dataset, an update does not fit the memory, the disk is full, or a loss or gradient is not
-    finite.
+    `is_preempted` tells whether a machine is about to be taken away. All ranks call it at the same updates, those that
+    are logged, and it must answer all alike; once it is true, a checkpoint is written at once and training goes on for
+    as long as it can. Raises UserError at every rank if the settings do not fit the dataset, an update does not fit
+    into memory, the disk is full, or a loss or gradient is not finite.
     """
     began_s = time.monotonic()
-    training = Training(group, dataset, settings, folder, emit if group.rank == 0 else ignore, is_leaving)
+    training = Training(group, dataset, settings, folder, emit if group.rank == 0 else ignore, is_preempted)
     with training.writer:
         training.resume()
         training.train()
@@ -85,24 +85,24 @@ def run(
 
 
 def dropout_seed(seed: int, update: int, micro_batch: int) -> int:
-    """Seeds what is random in a micro-batch; the same on every machine and Python."""
+    """Derives the seed of a micro-batch's dropout, the same on every machine and in every Python."""
     digest = hashlib.blake2b(f"{seed} {update} {micro_batch}".encode(), digest_size=8).digest()
     return int.from_bytes(digest) >> 1
 
 
 class _Unread(NamedTuple):
-    """An update whose figures the host has not asked the device for."""
+    """An update whose figures the host has not yet read from the device."""
 
     number: int
     epoch: int
     source_tokens: int
     target_tokens: int
     figures: Tensor
-    """The fields of `_Figures`, then the norm of the gradient."""
+    """The fields of `_Figures`, followed by the norm of the gradient."""
 
 
 class Training:
-    """One worker's training: `resume`, then `train` to the end or, in parts, to any update before it."""
+    """One worker's training: call `resume`, then `train` up to any update, as often as needed to reach the end."""
 
     def __init__(
         self,
@@ -111,10 +111,10 @@ class Training:
         settings: TrainingSettings,
         folder: Path,
         emit: Listener = ignore,
-        is_leaving: Callable[[], bool] = lambda: False,
+        is_preempted: Callable[[], bool] = lambda: False,
     ) -> None:
         self.group, self.settings, self.folder = group, settings, folder
-        self.emit, self.is_leaving, self.preemption_handled = emit, is_leaving, False
+        self.emit, self.is_preempted, self.preemption_handled = emit, is_preempted, False
         self.writer = CheckpointWriter(folder / "checkpoints", settings.keep_checkpoints)
         if group.device == "cpu":
             torch.set_num_threads(settings.threads)
@@ -135,13 +135,15 @@ class Training:
 
     def _check_splits(self) -> None:
         if not len(self.dev):
-            raise UserError(f"{self.dev.dataset.folder} has an empty dev split; training is measured on it")
+            raise UserError(
+                f"{self.dev.dataset.folder} has an empty dev split, but training is validated on it; add dev text"
+            )
         model = self.settings.model
         splits = [split for split in (self.split, self.dev) if len(split)]
         longest = max(int(side.max()) for split in splits for side in (split.source_lengths, split.target_lengths))
         if model.positions == "learned" and longest > model.max_positions:
             raise UserError(
-                f"a sentence of {longest} tokens, but learned positions end at max_positions = {model.max_positions}; "
+                f"a sentence has {longest} tokens, but learned positions end at max_positions = {model.max_positions}; "
                 "raise max_positions or lower the encoding's max_tokens"
             )
 
@@ -150,7 +152,7 @@ class Training:
         return {**self.settings.identity(), "dataset": digest.hexdigest()}
 
     def resume(self) -> None:
-        """Takes up the newest good checkpoint, of rank 0's choice; cuts the metrics that came after it."""
+        """Restores the newest intact checkpoint that rank 0 finds, and cuts later metrics."""
         found, identity = None, self._identity()
         with self.group.agreed():
             if self.group.rank == 0:
@@ -164,10 +166,10 @@ class Training:
             cut_metrics(self.folder / "metrics.jsonl", self.state.update)
 
     def train(self, until: int | None = None) -> None:
-        """The updates that are left, or those up to `until`, with their metrics, validation and checkpoints.
+        """Computes the remaining updates, or those up to `until`, with metrics, validation and checkpoints.
 
-        The host waits for the device only where it writes: at logged updates, once a second for the progress shown,
-        and for validation and checkpoints.
+        The host waits for the device only to report something: at logged updates, once a second to show progress, and
+        for validation and checkpoints.
         """
         state = self.state
         last = min(until or self.settings.updates, self.settings.updates)
@@ -183,7 +185,7 @@ class Training:
             due = self._due(last)
             if not any(due):
                 continue
-            line, minutes_over = self._read_back()
+            line, checkpoint_due = self._read_back()
             state.train_s += time.monotonic() - resumed_s
             line["tokens_s"] = (state.target_tokens - logged_tokens) / (state.train_s - logged_s)
             line["train_s"] = state.train_s
@@ -194,13 +196,13 @@ class Training:
                 logged_tokens, logged_s = state.target_tokens, state.train_s
             if due.validation:
                 self._validate()
-            leaving = due.metrics and self._asked_to_leave()
-            if due.checkpoint or leaving or (due.metrics and minutes_over):
-                self._save(settled=due.end or leaving)
+            preempted = due.metrics and self._newly_preempted()
+            if due.checkpoint or preempted or (due.metrics and checkpoint_due):
+                self._save(wait=due.end or preempted)
             resumed_s = time.monotonic()
 
     def _due(self, last: int) -> _Due:
-        """What is due after the update just queued, where `train` stops at update `last`."""
+        """Decides what is due after the update just queued, if `train` stops at update `last`."""
         settings, number = self.settings, self.state.update
         end = number == settings.updates
         return _Due(
@@ -212,18 +214,18 @@ class Training:
         )
 
     def _checkpoint_minutes_over(self) -> bool:
-        """Whether this worker's clock says that a checkpoint is due."""
+        """Tells whether a checkpoint is due by this worker's clock."""
         return 0 < self.settings.checkpoint_minutes <= (time.monotonic() - self.saved_s) / 60
 
-    def _asked_to_leave(self) -> bool:
-        """Whether a machine is about to be taken away, said once. All ranks ask at the same updates."""
-        if self.preemption_handled or not self.is_leaving():
+    def _newly_preempted(self) -> bool:
+        """Tells, only once, that a machine is about to be taken away. All ranks must ask at the same updates."""
+        if self.preemption_handled or not self.is_preempted():
             return False
         self.preemption_handled = True
         return True
 
     def _update(self, update: Update) -> None:
-        """Queues one update on the device: nothing in it waits for a result."""
+        """Queues one update on the device without waiting for any result."""
         state, number = self.state, self.state.update + 1
 
         def accumulate(batch: MicroBatch) -> Tensor:
@@ -245,7 +247,7 @@ class Training:
         state.counted_flop += update.flop
 
     def _read_back(self) -> tuple[dict[str, Any], bool]:
-        """Waits for the device; gives the newest update's line of metrics, and whether a checkpoint is due by time.
+        """Waits for the device; returns the newest update's metrics, and whether a checkpoint is due by time.
 
         Raises UserError for the first update whose loss or gradient is not finite.
         """
@@ -255,7 +257,7 @@ class Training:
             if not (math.isfinite(loss) and math.isfinite(norm)):
                 raise UserError(
                     f"update {unread.number} (epoch {unread.epoch}): the loss is {loss / unread.target_tokens:.4g} and "
-                    f"the norm of the gradient {norm:.4g}, and no weight was changed by it; lower "
+                    f"the gradient norm {norm:.4g}, so the update was not applied; lower "
                     f"optimizer.learning_rate_scale (now {optimizer.learning_rate_scale:g}), raise "
                     f"optimizer.warmup_steps (now {optimizer.warmup_steps}) or set precision = float32"
                 )
@@ -276,7 +278,7 @@ class Training:
         return line, checkpoint_due > 0
 
     def _try_largest(self) -> None:
-        """Forward and backward of the micro-batches that need most memory, so that none fails hours later."""
+        """Tries the micro-batches that need the most memory, so that none fails hours later."""
         with self.group.agreed():
             for rows in self.updates.largest:
                 source_BS, target_BT = map(self._to_device, self.split.batch(rows))
@@ -287,7 +289,7 @@ class Training:
                         raise
                     raise UserError(
                         f"the largest micro-batch, {len(rows)} pairs of {source_BS.shape[1]} and {target_BT.shape[1]} "
-                        f"tokens, does not fit the memory of {self.group.device}; raise micro_batches, or lower "
+                        f"tokens, does not fit into the memory of {self.group.device}; raise micro_batches, or lower "
                         "budget_tokens or the encoding's max_tokens"
                     ) from error
             self.step.discard()
@@ -297,7 +299,7 @@ class Training:
         return tokens.to(self.group.device, non_blocking=True)
 
     def _validate(self) -> None:
-        """Loss and perplexity of the dev split, spread over the workers."""
+        """Computes loss and perplexity of the dev split, shared among the workers."""
         smoothing = self.settings.optimizer.label_smoothing
         sums = self.group.sum(split_sums(self.step.model, self.dev, smoothing, self.group.rank, self.group.size))
         loss, nll, n_tokens = sums.tolist()
@@ -312,32 +314,32 @@ class Training:
         self._log(line)
 
     def _show(self, line: dict[str, Any]) -> None:
-        """Emits how far the training is."""
+        """Emits a progress event."""
         figures = {"tokens_s": line["tokens_s"], "loss": line["loss"]}
         self.emit({"done": self.state.update, "total": self.settings.updates, "unit": "updates", **figures})
         self.shown_s = time.monotonic()
 
     def _log(self, line: dict[str, Any]) -> None:
-        """A line of metrics.jsonl, and its event."""
+        """Appends a line to metrics.jsonl and emits it as an event."""
         if self.group.rank == 0:
             with (self.folder / "metrics.jsonl").open("a", encoding="utf-8", newline="\n") as file:
                 file.write(json.dumps(line) + "\n")
             figures = {name: value for name, value in line.items() if name != "update"}
             self.emit({"metrics": figures, "step": line["update"]})
 
-    def _save(self, settled: bool) -> None:
-        """Hands a checkpoint to the writer; `settled`: and waits until it lies on the disk."""
+    def _save(self, wait: bool) -> None:
+        """Hands a checkpoint to the writer and, if `wait`, waits until it is on the disk."""
         began_s = time.monotonic()
         with self.group.agreed():
             if self.group.rank == 0:
                 self.writer.begin(self.step, self.state)
-                if settled:
+                if wait:
                     self.writer.wait()
         self.saved_s = time.monotonic()
         self.checkpoint_s += self.saved_s - began_s
 
     def described(self) -> dict[str, Any]:
-        """What run.json holds."""
+        """Describes the training as run.json holds it."""
         settings, state = self.settings, self.state
         return {
             "settings": settings.model_dump(mode="json"),
@@ -361,7 +363,7 @@ class Training:
 
 
 def cut_metrics(path: Path, update: int) -> None:
-    """Keeps the lines of metrics.jsonl up to `update`, so that none stands twice; a half-written one goes too."""
+    """Drops the lines of metrics.jsonl after `update`, which will be written again, and any half-written line."""
     if not path.exists():
         return
     kept = []

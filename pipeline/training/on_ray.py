@@ -1,10 +1,10 @@
-"""Training on a Ray cluster (paper §5): a group of workers by Ray Train V2, each in `pipeline.training.loop`.
+"""Training on a Ray cluster (paper §5): Ray Train V2 runs a group of workers, each in `pipeline.training.loop`.
 
     run = train(Context(folder), dataset, TrainingSettings(workers=2))
 
-The checkpoints in the stage's folder are the one thing to go on from: a worker that dies, a driver that is killed, and
-the same command started again all continue from the newest good one there. On several nodes the folder lies on storage
-that all of them share.
+All recovery goes through the checkpoints in the stage's folder: after a worker dies, after the driver is killed, and
+when the same command is started again, training continues from the newest intact one. With several nodes, the folder
+must be on storage that all of them share.
 """
 
 import logging
@@ -35,16 +35,16 @@ from pipeline.training.worker_group import WorkerGroup
 log = logging.getLogger(__name__)
 
 MAX_FAILURES = 3
-"""Deaths of workers after which the training gives up. Machines taken away do not count, a UserError is no death."""
+"""Worker failures tolerated before the run is aborted; preempted machines and UserErrors do not count."""
 REGROW_S = 30.0
-"""Between looks whether the cluster has room for more workers, where their number may change."""
+"""Time between checks for room for more workers, if their number may change."""
 
 
 def train(context: Context, dataset: EncodedDataset, settings: TrainingSettings) -> TrainingRun:
-    """Trains a model, continuing what an interrupted call left in `context.folder`.
+    """Trains a model, continuing from what an interrupted call has left in `context.folder`.
 
-    Needs a Ray connection. Each worker reserves `settings.threads` CPUs and, on GPUs, one GPU, and waits until they are
-    free. Raises UserError where the cluster's nodes can never hold the workers, and as `training_loop.run` does.
+    It needs a Ray connection. Each worker reserves `settings.threads` CPUs and, on GPUs, one GPU, and waits until they
+    are free. Raises UserError if the cluster's nodes can never hold the workers, and whenever `loop.run` does.
     """
     training_run, dataset = TrainingRun(context.folder.resolve()), EncodedDataset(dataset.folder.resolve())
     on_gpus, fewest, most, _ = layout_of(settings)
@@ -67,7 +67,7 @@ def train(context: Context, dataset: EncodedDataset, settings: TrainingSettings)
             worker_runtime_env={"env_vars": KEEP_MEMORY},
         ),
     )
-    with _own_interrupts():
+    with _sigint_restored():
         result: Any = _fit(trainer)
     outcome = result.return_value
     if outcome["user_error"]:
@@ -79,36 +79,36 @@ def train(context: Context, dataset: EncodedDataset, settings: TrainingSettings)
 
 
 def _fit(trainer: TorchTrainer) -> Any:
-    """The trainer's result. Ray Train sees to its workers; where its own controller dies, it is begun anew here."""
+    """Returns the trainer's result. Ray Train restarts its workers; if its own controller dies, this restarts it."""
     for _ in range(MAX_FAILURES):
         try:
             return trainer.fit()
         except ray.exceptions.ActorDiedError as error:
-            log.warning("Ray Train's controller died and is started again (%s)", str(error).split("\n")[0])
+            log.warning("Ray Train's controller died (%s); restarting it", str(error).split("\n")[0])
     return trainer.fit()
 
 
 class ClusterLayout(NamedTuple):
-    """How a training lies on the cluster."""
+    """How a training is laid out on the cluster."""
 
     on_gpus: bool
     fewest: int
     most: int
-    """Workers; as many as `fewest` unless the number may change while it trains."""
+    """Greatest number of workers, equal to `fewest` unless the number may change during the training."""
     at_once: int
-    """So many such trainings have room beside each other."""
+    """Number of such trainings that fit on the cluster at the same time."""
 
 
 def layout_of(settings: TrainingSettings) -> ClusterLayout:
-    """Whether the workers have GPUs, and their number: that of the settings, or as many as the idle nodes would hold.
+    """Decides whether the workers use GPUs and how many there are: as the settings say, or as many as fit if idle.
 
-    More than one a micro-batch are never taken. Raises UserError where the nodes cannot hold the fewest that there may
-    be: Ray would wait for them for ever.
+    There is never more than one per micro-batch. Raises UserError if the nodes cannot hold even the fewest workers,
+    for which Ray would wait forever.
     """
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     has_gpus = any(node.get("GPU", 0) >= 1 for node in nodes)
     if settings.device == "gpu" and not has_gpus:
-        raise UserError("device is gpu, but the Ray cluster has none; set device to cpu or join a node that has one")
+        raise UserError("device is gpu, but the Ray cluster has no GPU; set device to cpu or add a node with one")
     on_gpus = has_gpus and settings.device != "cpu"
     per_worker = _resources(settings, on_gpus)
     room = sum(min(int(node.get(name, 0) // wanted) for name, wanted in per_worker.items()) for node in nodes)
@@ -116,12 +116,12 @@ def layout_of(settings: TrainingSettings) -> ClusterLayout:
     bounds = asked if isinstance(asked, tuple) else (asked, asked)
     fewest, most = (min(bound, settings.micro_batches) for bound in bounds)
     if settings.workers and most < bounds[1]:
-        log.warning("workers is %d, but an update has %d micro-batches: so many train", bounds[1], most)
+        log.warning("workers is %d, but an update has only %d micro-batches; using %d workers", bounds[1], most, most)
     if room < fewest:
         wanted = " and ".join(f"{number} {name}" for name, number in per_worker.items())
         raise UserError(
-            f"{fewest} training workers with {wanted} each do not fit the Ray cluster: its nodes, {len(nodes)} in "
-            f"number, have room for {room}; lower workers or threads, or join more nodes"
+            f"{fewest} training workers with {wanted} each do not fit on the Ray cluster: its {len(nodes)} nodes have "
+            f"room for {room}; lower workers or threads, or add nodes"
         )
     return ClusterLayout(on_gpus, fewest, most, room // fewest)
 
@@ -133,26 +133,26 @@ def _resources(settings: TrainingSettings, on_gpus: bool) -> dict[str, float]:
 def _work(
     dataset: EncodedDataset, settings: TrainingSettings, folder: Path, on_gpus: bool, emit: Listener
 ) -> dict[str, Any]:
-    """One worker. A UserError is returned, not raised: to Ray it would be a failure to try again."""
+    """Runs one worker. It returns a UserError instead of raising it, because Ray would retry after a failure."""
     worker = ray.train.get_context()
     device = str(ray.train.torch.get_device()) if on_gpus else "cpu"
     group = WorkerGroup(worker.get_world_rank(), worker.get_world_size(), device)
     try:
-        return {"user_error": None, "run": run(group, dataset, settings, folder, emit, _is_leaving())}
+        return {"user_error": None, "run": run(group, dataset, settings, folder, emit, _preemption_check())}
     except UserError as error:
         return {"user_error": str(error), "run": None}
 
 
-def _is_leaving() -> Callable[[], bool]:
-    """Asks Ray Train whether a node of these workers is about to be taken away (all of them must ask)."""
+def _preemption_check() -> Callable[[], bool]:
+    """Returns a check of whether a worker's node is about to be taken away, which all workers must make together."""
     if os.environ.get("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER") == "0":
         return lambda: False
     return lambda: ray.train.get_preemption_info() is not None
 
 
 @contextmanager
-def _own_interrupts() -> Iterator[None]:
-    """Puts the SIGINT handler back: Ray Train leaves its own, which would outlive the training."""
+def _sigint_restored() -> Iterator[None]:
+    """Restores the SIGINT handler, which Ray Train replaces with one that would outlive the training."""
     before = signal.getsignal(signal.SIGINT)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Updates of a training in order, read from the dataset by one thread while another is computed.
+"""The updates of a training in order, which one thread reads from the dataset while earlier ones are computed.
 
 Shapes: B pairs, S source positions, T target positions.
 """
@@ -17,46 +17,47 @@ from pipeline.text.encoding import EncodedSplit
 from pipeline.training.worker_group import WorkerGroup
 
 AHEAD_UPDATES = 2
+"""Number of updates read ahead."""
 
 
 class MicroBatch(NamedTuple):
-    """What one forward and backward pass needs."""
+    """The input of one forward and backward pass."""
 
     number: int
-    """Its place in the update."""
+    """Its index in the update."""
     source_BS: Tensor
     target_BT: Tensor
 
 
 class Update(NamedTuple):
-    """A worker's share of an update, and what the whole of it holds."""
+    """One worker's share of an update, with the size of the whole update."""
 
     mine: list[MicroBatch]
     micro_batches: int
-    """Of all workers."""
+    """Number of micro-batches of all workers."""
     source_tokens: int
     target_tokens: int
     padded_tokens: int
-    """Source and target together, padding counted."""
+    """Source and target tokens together, including padding."""
     flop: float
-    """Counted operations, forward and backward."""
+    """Operations of forward and backward, as `model.flops` counts them."""
 
 
 class Updates:
-    """The updates of a split: micro-batch i of each is read by rank i % size alone.
+    """Reads the updates of a split; micro-batch i of each is read only by rank i % size.
 
-    Raises UserError where the plan misses the token budget (`pipeline.text.batching`).
+    Raises UserError if the plan misses the token budget (`pipeline.text.batching`).
     """
 
     def __init__(self, split: EncodedSplit, settings: TrainingSettings, group: WorkerGroup) -> None:
         self.split, self.settings, self.group = split, settings, group
         self._epoch, self._plan = 0, self._plan_of(0)
         self.in_epoch = len(self._plan)
-        """Updates of an epoch, the same in each."""
+        """Number of updates in an epoch, the same in every epoch."""
         self.largest = self._plan.largest
 
     def between(self, first: int, last: int) -> Iterator[Update]:
-        """Updates `first` to `last` - 1 of the training, counted from 0; the next two are read ahead."""
+        """Yields updates `first` to `last` - 1 of the training, counted from 0, and reads ahead of them."""
         waiting: deque[Future[Update]] = deque()
         with ThreadPoolExecutor(max_workers=1) as reader:
             try:

@@ -1,4 +1,4 @@
-"""Loss sums of a split: what training measures on the dev set, and what perplexity is computed from."""
+"""Loss sums of a split, which training reports for the dev set and perplexity is computed from."""
 
 import math
 
@@ -14,13 +14,14 @@ from pipeline.text.batching import by_length, cut
 from pipeline.text.encoding import EncodedSplit
 
 BATCH_TOKENS = 4096
-"""Of one forward pass, on either side; has no part in the result but for rounding."""
+"""Limit on the tokens of either side in one forward pass; it changes the result by no more than rounding."""
 
 
 def split_sums(model: Transformer, split: EncodedSplit, smoothing: float, rank: int = 0, workers: int = 1) -> Tensor:
-    """(loss, NLL, target tokens) summed over the batches of one worker: batch i is of rank i % workers. float64, (3,).
+    """Sums label-smoothed loss, NLL and target tokens over one worker's batches: float64, (3,).
 
-    `loss` is label-smoothed. Computed in evaluation mode on the model's device; the model's mode is put back.
+    Batch i belongs to rank i % workers. The model computes in evaluation mode on its own device, and then returns to
+    the mode it was in.
     """
     device, was_training = model.embedding.weight.device, model.training
     sums = torch.zeros(3, dtype=torch.float64, device=device)
@@ -44,15 +45,15 @@ def split_sums(model: Transformer, split: EncodedSplit, smoothing: float, rank: 
 
 
 def exp(nll: float) -> float:
-    """Perplexity of a mean NLL in nats; e^700 where it is more than that."""
+    """Returns the perplexity of a mean NLL in nats, at most e^700."""
     return math.exp(min(nll, 700.0))
 
 
 def check_vocabulary(dataset: EncodedDataset, vocabulary_size: int) -> None:
-    """Raises UserError where a model has another number of pieces than the dataset."""
+    """Raises UserError if a model's vocabulary size is not that of the dataset."""
     pieces = dataset.read_json("dataset.json")["vocabulary_size"]
     if pieces != vocabulary_size:
         raise UserError(
-            f"the model has vocabulary_size = {vocabulary_size} and the dataset {dataset.folder} {pieces} pieces; "
-            "set vocabulary_size to that of the dataset's vocabulary"
+            f"the model has vocabulary_size = {vocabulary_size}, but the dataset {dataset.folder} has {pieces} pieces; "
+            f"set vocabulary_size to {pieces}"
         )

@@ -1,4 +1,4 @@
-"""The workers of one training: what they sum, share and agree on. torch.distributed alone; no Ray."""
+"""What the workers of a training sum, share and agree on, by torch.distributed alone, without Ray."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,34 +16,34 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class WorkerGroup:
-    """One worker's place among the workers; with more than one, torch.distributed's default group joins them."""
+    """One worker's place among the workers. If there are several, torch.distributed's default group connects them."""
 
     rank: int = 0
     size: int = 1
     device: str = "cpu"
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """The sum over all workers, in place."""
+        """Sums a tensor over all workers, in place."""
         if self.size > 1:
             dist.all_reduce(tensor)
         return tensor
 
     def send(self, tensor: Tensor, rank: int) -> None:
-        """Gives a tensor to another worker, which receives it."""
+        """Sends a tensor to another worker, which must receive it."""
         dist.send(tensor, rank)
 
     def receive(self, tensor: Tensor, rank: int) -> Tensor:
-        """What another worker sends, written into `tensor`."""
+        """Overwrites `tensor` with the one that another worker sends."""
         dist.recv(tensor, rank)
         return tensor
 
     def copy_first(self, tensor: Tensor) -> None:
-        """Rank 0's tensor, written into that of every rank."""
+        """Overwrites every rank's tensor with that of rank 0."""
         if self.size > 1:
             dist.broadcast(tensor, 0)
 
     def from_first(self, value: Value) -> Value:
-        """Rank 0's value, at every rank."""
+        """Returns rank 0's value at every rank."""
         box = [value]
         if self.size > 1:
             dist.broadcast_object_list(box, device=torch.device(self.device))
@@ -51,7 +51,7 @@ class WorkerGroup:
 
     @contextmanager
     def agreed(self) -> Iterator[None]:
-        """A UserError in the body of any worker is raised in all, so that none waits for one that gave up."""
+        """Raises a UserError from any worker's body in all workers, so that none waits for one that has given up."""
         message: str | None = None
         try:
             yield

@@ -1,4 +1,4 @@
-"""Tiny models: one thread is faster than two that wait for each other."""
+"""One thread for tests of tiny models, where two would only wait for each other."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ import torch
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    """Computes on one thread."""
+    """Makes torch compute on one thread."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -8,7 +8,7 @@ from model.dropout import Dropout
 
 @pytest.mark.parametrize("p", [0.1, 0.3])
 def test_drops_with_probability_p_and_keeps_the_mean(p: float) -> None:
-    """Of a million elements p are 0 within 5 standard deviations, the rest exactly scaled, and gradients likewise."""
+    """A fraction p of a million elements is 0 (within 5 standard deviations); others and their gradients are scaled."""
     torch.manual_seed(0)
     x = torch.ones(1000, 1001, requires_grad=True)
     dropped = Dropout(p).train()(x)
@@ -22,7 +22,7 @@ def test_drops_with_probability_p_and_keeps_the_mean(p: float) -> None:
 
 
 def test_draws_are_independent_and_seeded() -> None:
-    """The seed alone decides; neighbours, rows and calls are uncorrelated."""
+    """Only the seed matters; neighbours, rows and calls are uncorrelated."""
     dropout, x = Dropout(0.3).train(), torch.ones(999, 1001)
     torch.manual_seed(1)
     first, second = dropout(x), dropout(x)
@@ -34,7 +34,7 @@ def test_draws_are_independent_and_seeded() -> None:
 
 
 def test_evaluation_and_p_0_change_nothing() -> None:
-    """The same tensor comes back."""
+    """The very same tensor is returned."""
     x = torch.randn(3, 4)
     assert Dropout(0.5).eval()(x) is x
     assert Dropout(0.0).train()(x) is x

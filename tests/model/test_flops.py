@@ -1,4 +1,4 @@
-"""Counted FLOPs against torch's own counter and against what is known of the paper's base model."""
+"""Counted FLOPs are compared with torch's own counter and with what is known of the paper's base model."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ SIZES = TransformerConfig(31, n_layers=3, d_model=12, d_ff=20, n_heads=2, d_k=5,
 
 @pytest.mark.parametrize(("n", "source_length", "target_length"), [(1, 7, 4), (5, 3, 9)])
 def test_equals_torchs_counter(n: int, source_length: int, target_length: int) -> None:
-    """On real passes over pairs without padding, forward and forward with backward, to the last operation."""
+    """The count is exact for real passes over pairs without padding, both forward alone and with backward."""
     step = TrainingStep(Transformer(SIZES), OptimizerConfig(), torch.float32)
     source_BS, target_BT = torch.full((n, source_length), 7), torch.full((n, target_length), 8)
     lengths: Any = ([source_length] * n, torch.tensor([target_length] * n))
@@ -29,13 +29,13 @@ def test_equals_torchs_counter(n: int, source_length: int, target_length: int) -
 
 
 def test_sentences_add_up() -> None:
-    """Attention stays inside a pair: the count of a batch is the sum over its pairs."""
+    """Attention stays within a pair, so the count of a batch is the sum over its pairs."""
     source, target = [3, 8, 5], [4, 1, 9]
     pairs = sum(forward_flop(SIZES, [s], [t]) for s, t in zip(source, target, strict=True))
     assert forward_flop(SIZES, source, target) == pairs
 
 
 def test_base_takes_about_9_5e17_in_the_papers_training() -> None:
-    """100 000 updates of 25 000 + 25 000 tokens in sentences of 25: 3.5 times less than time × GPUs × TFLOPS says."""
+    """100 000 updates of 2 × 25 000 tokens in sentences of 25 take 3.5 times less than time × GPUs × TFLOPS says."""
     flop = 100_000 * training_flop(BASE, [25] * 1000, [25] * 1000)
     assert flop == pytest.approx(9.5e17, rel=0.05)

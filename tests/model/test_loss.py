@@ -1,4 +1,4 @@
-"""Label smoothing against the distribution written out, chunk borders included."""
+"""Label smoothing is compared with the distribution written out, across chunk borders too."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ from model.loss import smoothed_cross_entropy
 def test_value_and_gradient_of_the_explicit_distribution(
     monkeypatch: pytest.MonkeyPatch, smoothing: float, chunk_rows: int
 ) -> None:
-    """-Σ q log p with q = (1 - ε)·[k = target] + ε/V over the rows that are not padding, with its gradients."""
+    """Loss and gradients are those of -Σ q log p, q = (1 - ε)·[k = target] + ε/V, over all rows but padding."""
     monkeypatch.setitem(loss.CHUNK_ROWS, "cpu", chunk_rows)
     torch.manual_seed(0)
     targets_N = torch.tensor([4, 5, PAD_ID, 8, 6, 4, PAD_ID, 1, 3, 8, PAD_ID])
@@ -35,7 +35,7 @@ def test_value_and_gradient_of_the_explicit_distribution(
 
 
 def test_sums_of_parts_are_the_sum_of_the_whole() -> None:
-    """Loss, nll, tokens and gradients of two parts of unequal size add up: never a mean of means."""
+    """Loss, nll, tokens and gradients of two parts of unequal size add up, with no mean of means."""
     torch.manual_seed(1)
     hidden_ND, weight_VD = torch.randn(7, 4, dtype=torch.float64), torch.randn(6, 4, dtype=torch.float64)
     targets_N = torch.tensor([3, 4, 5, PAD_ID, 1, 2, 3])
@@ -52,7 +52,7 @@ def test_sums_of_parts_are_the_sum_of_the_whole() -> None:
 
 
 def test_perplexity_is_of_the_nll_not_of_the_smoothed_loss() -> None:
-    """A certain model has nll 0 and still pays for smoothing."""
+    """A model that is certain of the target has nll 0 but still pays for smoothing."""
     hidden_ND, weight_VD = 50 * torch.eye(6), torch.eye(6)
     sums = smoothed_cross_entropy(hidden_ND[1:], weight_VD, torch.arange(1, 6), 0.1)
     assert sums.nll.item() == pytest.approx(0, abs=1e-6)

@@ -1,4 +1,4 @@
-"""model.averaging: the mean of each weight, exact where float32 would not be."""
+"""model.averaging: the mean of each weight is exact even where float32 would not be."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from model.averaging import average
 
 
 def test_mean_of_each_weight() -> None:
-    """By hand, shapes and dtype kept."""
+    """The mean is the one computed by hand, with shapes and dtypes kept."""
     first = {"w": torch.tensor([1.0, 2.0]), "b": torch.tensor([[4.0]])}
     second = {"w": torch.tensor([3.0, -2.0]), "b": torch.tensor([[5.0]])}
     mean = average([first, second])
@@ -17,14 +17,14 @@ def test_mean_of_each_weight() -> None:
 
 
 def test_sum_is_in_float64() -> None:
-    """1e8, then 20 times 1, less 1e8: a float32 sum would lose each 1."""
+    """A float32 sum of 1e8, twenty times 1 and -1e8 would lose every 1; the mean does not."""
     weights = [1e8, *[1.0] * 20, -1e8]
     mean = average({"w": torch.tensor([weight])} for weight in weights)
     assert mean["w"].item() == pytest.approx(20 / 22)
 
 
 def test_nothing_and_strangers_are_refused() -> None:
-    """No checkpoint, or those of two models, have no mean."""
+    """No checkpoints at all, or checkpoints of two models, are refused."""
     with pytest.raises(ValueError, match="no checkpoint"):
         average([])
     with pytest.raises(ValueError, match="different models"):

@@ -1,4 +1,4 @@
-"""Sinusoids against the formula of §3.5 computed by hand."""
+"""Sinusoids are compared with the formula of §3.5, computed by hand."""
 
 import math
 
@@ -8,7 +8,7 @@ from model.positions import sinusoids
 
 
 def test_sinusoids_are_the_formula() -> None:
-    """PE(pos, 2i) = sin(pos / 10000^(2i/d_model)) and PE(pos, 2i+1) the cosine, to float32 rounding, far out too."""
+    """Values equal sin and cos of pos / 10000^(2i/d_model) to float32 rounding, at distant positions too."""
     d_model = 6
     for first, n_positions in ((0, 5), (5000, 3)):
         pe_LD = sinusoids(n_positions, d_model, first)

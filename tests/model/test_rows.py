@@ -1,4 +1,4 @@
-"""Rows of nothing: where they are added, and that they change nothing."""
+"""model.rows: filling rows are added where they help, and change nothing."""
 
 from dataclasses import replace
 
@@ -17,8 +17,8 @@ from model.transformer import Transformer
 TINY = TransformerConfig(30, n_layers=2, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8, dropout=0.0)
 
 
-def test_only_products_that_are_compiled_get_them() -> None:
-    """A multiple of 64 on CPUs in bfloat16; the number itself elsewhere."""
+def test_rows_are_filled_only_where_products_are_compiled() -> None:
+    """The number of rows becomes a multiple of 64 on CPUs in bfloat16, and stays as it is elsewhere."""
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
     assert [rows_for(n, cpu, torch.bfloat16) for n in (1, 64, 65)] == [64, 64, 128]
     assert rows_for(65, cpu, torch.float32) == rows_for(65, gpu, torch.bfloat16) == 65
@@ -29,7 +29,7 @@ def test_only_products_that_are_compiled_get_them() -> None:
 
 
 def test_layout_finds_sentences_and_heads_again() -> None:
-    """Rows 0 to 5 are two sentences of three positions; what follows them is dropped; heads divide the columns."""
+    """Rows 0 to 5 are two sentences of three positions, the rest is dropped, and heads divide the columns."""
     x_NX = torch.arange(8 * 4).view(8, 4)
     x_BLX = Layout(2, 3).by_sentence(x_NX)
     assert torch.equal(x_BLX, x_NX[:6].view(2, 3, 4))
@@ -39,8 +39,8 @@ def test_layout_finds_sentences_and_heads_again() -> None:
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
-def test_they_change_neither_loss_nor_gradient(monkeypatch: pytest.MonkeyPatch, positions: str) -> None:
-    """In float32 with rows of nothing and without: hidden states, loss, every gradient and decoded logits are equal."""
+def test_filling_changes_neither_loss_nor_gradient(monkeypatch: pytest.MonkeyPatch, positions: str) -> None:
+    """In float32, hidden states, loss, every gradient and decoded logits are equal with and without filling rows."""
     torch.manual_seed(0)
     model = Transformer(replace(TINY, positions=positions))
     source_BS = torch.tensor([[5, 9, 7, END_ID], [11, END_ID, PAD_ID, PAD_ID], [8, 6, END_ID, PAD_ID]])
@@ -64,8 +64,8 @@ def test_they_change_neither_loss_nor_gradient(monkeypatch: pytest.MonkeyPatch, 
         torch.testing.assert_close(with_rows, plain, rtol=1e-5, atol=1e-5)
 
 
-def test_bfloat16_uses_them() -> None:
-    """Every linear layer of a bfloat16 model on a CPU gets a multiple of 64 rows."""
+def test_bfloat16_fills_rows() -> None:
+    """Every linear layer of a bfloat16 model on a CPU receives a multiple of 64 rows."""
     seen = []
     model = Transformer(TINY).bfloat16()
     for module in model.modules():

@@ -1,4 +1,4 @@
-"""Beam search against a plain search, against all outputs there are, and against itself in other batches."""
+"""Beam search is compared with a plain search, with all possible outputs, and with itself in other batches."""
 
 import itertools
 import math
@@ -17,7 +17,7 @@ from model.transformer import Transformer
 
 
 def tiny(seed: int, vocabulary_size: int = 11, scale: float = 3.0, **more) -> Transformer:
-    """A random model in float64 whose distributions are far from uniform and that still has a use for dropout."""
+    """Makes a random float64 model whose distributions are far from uniform and which dropout would change."""
     torch.manual_seed(seed)
     config = TransformerConfig(vocabulary_size, 2, d_model=16, d_ff=32, n_heads=2, d_k=5, d_v=7, dropout=0.3, **more)
     model = Transformer(config).double()
@@ -29,7 +29,7 @@ def tiny(seed: int, vocabulary_size: int = 11, scale: float = 3.0, **more) -> Tr
 
 
 def sources(n: int, vocabulary_size: int = 11, longest: int = 9) -> list[list[int]]:
-    """Random sentences of different lengths, ending in END_ID."""
+    """Draws random sentences of different lengths, each ending in END_ID."""
     generator = torch.Generator().manual_seed(n)
     lengths = torch.randint(0, longest, (n,), generator=generator).tolist()
     return [[*torch.randint(4, vocabulary_size, (k,), generator=generator).tolist(), END_ID] for k in lengths]
@@ -40,7 +40,7 @@ def batch(sentences: list[list[int]]) -> Tensor:
 
 
 def log_probabilities(model: Transformer, source: list[int], prefixes: list[list[int]]) -> Tensor:
-    """Of every next token after each token of prefixes of one length, uncached: (prefixes, length + 1, V)."""
+    """Computes those of every next token in each of equally long prefixes, uncached: (prefixes, length + 1, V)."""
     model.eval()
     with torch.no_grad():
         inputs = torch.tensor([[BEGIN_ID, *prefix] for prefix in prefixes])
@@ -49,7 +49,7 @@ def log_probabilities(model: Transformer, source: list[int], prefixes: list[list
 
 
 def log_probability(model: Transformer, source: list[int], tokens: list[int]) -> float:
-    """Of one output, END_ID included."""
+    """Computes that of one output, including END_ID."""
     wanted = torch.tensor([*tokens, END_ID])
     return log_probabilities(model, source, [tokens])[0].gather(1, wanted[:, None]).sum().item()
 
@@ -57,7 +57,7 @@ def log_probability(model: Transformer, source: list[int], tokens: list[int]) ->
 def plain_search(
     model: Transformer, source: list[int], beam: int, alpha: float, extra: int, n_best: int
 ) -> list[Hypothesis]:
-    """The search of `model.search` said plainly: one sentence, lists, no cache, and no early end."""
+    """Searches as `model.search` does but plainly: one sentence, lists, no cache and no early end."""
     limit = len(source) + extra
     open_: list[tuple[float, list[int]]] = [(0.0, [])]
     finished: list[Hypothesis] = []
@@ -87,7 +87,7 @@ def assert_same(ours: list[Hypothesis], theirs: list[Hypothesis]) -> None:
     [(1, 0.6, 1, 3.0), (4, 0.6, 1, 3.0), (4, 0.6, 3, 1.5), (3, 0.0, 2, 3.0), (5, 2.0, 4, 1.0), (2, 0.6, 6, 2.0)],
 )
 def test_batched_search_is_plain_search(beam: int, alpha: float, n_best: int, scale: float) -> None:
-    """Hypothesis by hypothesis what one sentence at a time, uncached and never ended early, gives."""
+    """Every hypothesis is the one found by searching one sentence at a time, uncached and never ended early."""
     for seed in range(3):
         model = tiny(seed, scale=scale)
         sentences = sources(6)
@@ -99,7 +99,7 @@ def test_batched_search_is_plain_search(beam: int, alpha: float, n_best: int, sc
 
 
 def test_wide_beam_finds_the_best_of_all_outputs() -> None:
-    """With a beam as wide as all prefixes the n best are those of enumerating every output."""
+    """With a beam wide enough for all prefixes, the n best are those found by enumerating every output."""
     vocabulary_size, source, extra = 7, [5, END_ID], 3
     model = tiny(3, vocabulary_size, scale=1.5)
     words, limit = range(END_ID + 1, vocabulary_size), len(source) + extra
@@ -114,7 +114,7 @@ def test_wide_beam_finds_the_best_of_all_outputs() -> None:
 
 
 def test_neighbours_order_and_padding_change_nothing() -> None:
-    """The same hypotheses and scores alone, in a batch, in that batch reversed, and with more padding."""
+    """Hypotheses and scores are the same alone, in a batch, in that batch reversed, and with more padding."""
     model, sentences = tiny(5), sources(12)
     together = beam_search(model, batch(sentences), n_best=2)
     backwards = beam_search(model, batch(sentences[::-1]), n_best=2)[::-1]
@@ -125,7 +125,7 @@ def test_neighbours_order_and_padding_change_nothing() -> None:
 
 
 def test_score_is_the_models_own_and_mode_is_kept() -> None:
-    """log_probability is that of teacher forcing without dropout, and a model in training stays in training."""
+    """The log-probability is that of teacher forcing without dropout, and a model in training mode stays in it."""
     model, sentences = tiny(7), sources(8)
     model.train()
     found = beam_search(model, batch(sentences), n_best=4)
@@ -139,7 +139,7 @@ def test_score_is_the_models_own_and_mode_is_kept() -> None:
 
 
 def test_length_ends_with_the_input_plus_extra_and_with_learned_positions() -> None:
-    """A model that never wants to end is cut at input + extra, END_ID counted, and where learned positions end."""
+    """Output that does not end is cut off at input + extra tokens, END_ID included, and where learned positions end."""
     sentences = sources(5, longest=6)
     for more, ends in (({}, math.inf), ({"positions": "learned", "max_positions": 8}, 8)):
         model = tiny(1, scale=1.0, **more)
@@ -154,7 +154,7 @@ def test_length_ends_with_the_input_plus_extra_and_with_learned_positions() -> N
 
 @pytest.mark.parametrize(("n_tokens", "width", "n"), [(640, 4, 8), (128, 3, 6), (64, 1, 40), (64, 2, 200)])
 def test_best_of_blocks_is_best_of_all(n_tokens: int, width: int, n: int) -> None:
-    """Values, parents and tokens are those of one `topk` over all continuations, also where there are fewer than n."""
+    """Values, parents and tokens are those of one `topk` over all continuations, even if there are fewer than n."""
     torch.manual_seed(n)
     log_p_BWV, log_p_BW = torch.randn(5, width, n_tokens).log_softmax(-1), torch.randn(5, width)
     log_p_BWV[2, 0, 7:] = -math.inf
@@ -168,7 +168,7 @@ def test_best_of_blocks_is_best_of_all(n_tokens: int, width: int, n: int) -> Non
 
 
 def test_parts_of_the_batch_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Logits made for a few hypotheses at a time, or for all at once, give the same output."""
+    """The output is the same whether logits are computed for a few hypotheses at a time or for all at once."""
     model, sentences = tiny(9), sources(10)
     whole = beam_search(model, batch(sentences), n_best=2)
     monkeypatch.setitem(CHUNK_ROWS, "cpu", 12)
@@ -177,7 +177,7 @@ def test_parts_of_the_batch_change_nothing(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_threads_share_a_decoder() -> None:
-    """Several searches at once with one decoder, as a server has them, find what each finds alone; positions too."""
+    """Concurrent searches with one decoder, as in a server, find what each finds alone, even as positions grow."""
     sentences = sources(40)
     parts = [sentences[first::4] for first in range(4)]
     parts[0].append([5] * 300 + [END_ID])  # beyond the positions that there are at first
@@ -194,13 +194,13 @@ def test_threads_share_a_decoder() -> None:
 
 @pytest.mark.parametrize("open_", [[1, 1, 1], [0, 1, 1, 0, 1], [0, 0, 1], [1, 0, 0], [0, 0]])
 def test_the_last_sentences_take_free_places(open_: list[int]) -> None:
-    """All that are open stay, each once, and those that need not move do not."""
+    """All open sentences stay, each exactly once, and those that need not move do not."""
     kept = compacted(torch.tensor(open_, dtype=torch.bool)).tolist()
     assert sorted(kept) == [i for i, is_open in enumerate(open_) if is_open]
     assert all(kept[i] == i for i in range(len(kept)) if open_[i])
 
 
 def test_bad_beam_is_refused() -> None:
-    """A beam of nothing is an error, not an empty result."""
+    """An empty beam is an error, not an empty result."""
     with pytest.raises(ValueError, match="beam_size is 0"):
         beam_search(tiny(1), batch([[END_ID]]), beam_size=0)

@@ -1,4 +1,4 @@
-"""One update: micro-batches add up, Adam is the paper's, a bfloat16 shadow stays close."""
+"""model.training_step: micro-batches add up, Adam is the paper's, and a bfloat16 shadow stays close."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ FAST = OptimizerConfig(warmup_steps=10, learning_rate_scale=0.2)
 
 
 def sentences(n: int, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Random pairs of 2 to 9 tokens, padded."""
+    """Draws random pairs of 2 to 9 tokens and pads them."""
     torch.manual_seed(seed)
     sides = []
     for _ in range(2):
@@ -37,7 +37,7 @@ def new_step(
 
 
 def test_micro_batches_are_one_big_batch() -> None:
-    """Gradients and sums of parts of 1, 3 and 8 sentences, padded otherwise, add up to those of 12 at once."""
+    """Gradients and sums of parts of 1, 3 and 8 sentences, with other padding, add up to those of all 12 at once."""
     source_BS, target_BT = sentences(12)
     whole, parts = new_step(), new_step()
     expected = whole.accumulate(source_BS, target_BT, seed=1)
@@ -53,7 +53,7 @@ def test_micro_batches_are_one_big_batch() -> None:
 
 
 def test_update_is_adam_on_the_mean_gradient() -> None:
-    """Two updates equal Adam written out, with eq. 3's rates; the norm returned is that of the mean gradient."""
+    """Two updates equal Adam written out with eq. 3's rates, and the norm returned is that of the mean gradient."""
     step = new_step()
     first = [p.detach().clone() for p in step.master.parameters()]
     m, v = [torch.zeros_like(p) for p in first], [torch.zeros_like(p) for p in first]
@@ -73,7 +73,7 @@ def test_update_is_adam_on_the_mean_gradient() -> None:
 
 
 def test_dropout_is_the_seeds_alone() -> None:
-    """The same micro-batch and seed give the same gradient whatever was drawn before; another seed another one."""
+    """The same micro-batch and seed give the same gradient whatever was drawn before; another seed gives another."""
     steps = [new_step(replace(TINY, dropout=0.3)) for _ in range(3)]
     for step, seed, before in zip(steps, (7, 7, 8), (0, 1, 2), strict=True):
         torch.manual_seed(before)
@@ -84,7 +84,7 @@ def test_dropout_is_the_seeds_alone() -> None:
 
 
 def test_bfloat16_shadow_stays_close_to_float32() -> None:
-    """Gradients point the same way (cosine above 0.99, norm within 3 %) and 30 updates lose the same within 2 %."""
+    """Gradients agree (cosine above 0.99, norm within 3 %), and after 30 updates the losses agree within 2 %."""
     exact, shadow = new_step(), new_step(dtype=torch.bfloat16)
     assert next(shadow.model.parameters()).dtype == torch.bfloat16
     assert next(shadow.master.parameters()).dtype == torch.float32
@@ -103,7 +103,7 @@ def test_bfloat16_shadow_stays_close_to_float32() -> None:
 
 
 def test_refresh_brings_loaded_weights_into_the_shadow() -> None:
-    """The shadow is the masters rounded, after an update and after `refresh`."""
+    """After `refresh`, the shadow is the rounded master weights."""
     step = new_step(dtype=torch.bfloat16)
     with torch.no_grad():
         for parameter in step.master.parameters():
@@ -114,13 +114,13 @@ def test_refresh_brings_loaded_weights_into_the_shadow() -> None:
 
 
 def test_inputs_are_the_target_shifted_right() -> None:
-    """BEGIN_ID first, the last column gone."""
+    """BEGIN_ID comes first and the last column is gone."""
     assert shift_right(torch.tensor([[7, 8, 3], [9, 3, 0]])).tolist() == [[2, 7, 8], [2, 9, 3]]
 
 
 @pytest.mark.slow
 def test_compiled_layers_are_the_plain_ones() -> None:
-    """Without dropout, loss and gradients are equal, and four shapes of batch compile two layers once each."""
+    """Without dropout, loss and gradients are equal, and four batch shapes compile each kind of layer once."""
     plain, compiled = new_step(), new_step(compiled=True)
     torch._dynamo.reset()
     counters.clear()

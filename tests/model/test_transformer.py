@@ -1,4 +1,4 @@
-"""The model against torch's reference modules and against itself with other neighbours."""
+"""The model is compared with torch's reference modules, and with itself in other batches."""
 
 import math
 from copy import deepcopy
@@ -17,7 +17,7 @@ from model.dropout import Dropout
 from model.incremental import IncrementalDecoder
 from model.loss import smoothed_cross_entropy
 from model.positions import sinusoids
-from model.rows import Layout
+from model.rows import Layout, Memory
 from model.training_step import shift_right
 from model.transformer import FeedForward, Transformer
 
@@ -27,7 +27,7 @@ TARGET_BT = torch.tensor([[6, END_ID, PAD_ID, PAD_ID], [7, 12, 4, END_ID], [9, 9
 
 
 def random_model(config: TransformerConfig, seed: int = 0) -> Transformer:
-    """Float64, with every parameter random, also those that begin at 0 or 1."""
+    """Makes a float64 model with every parameter random, even those that start at 0 or 1."""
     torch.manual_seed(seed)
     model = Transformer(config).double()
     with torch.no_grad():
@@ -41,7 +41,7 @@ def logits(model: Transformer, source_BS: Tensor, target_BT: Tensor) -> Tensor:
 
 
 def copied(reference: nn.MultiheadAttention, ours: MultiHeadAttention) -> dict[nn.Parameter, nn.Parameter]:
-    """Gives the reference our weights and its biases 0; tells which parameters correspond."""
+    """Copies our weights into the reference, zeroes its biases, and returns which parameters correspond."""
     with torch.no_grad():
         reference.in_proj_weight.copy_(torch.cat((ours.w_q.weight, ours.w_kv.weight)))
         reference.out_proj.weight.copy_(ours.w_o.weight)
@@ -113,7 +113,7 @@ def test_equals_torchs_reference_modules(source_BS: Tensor) -> None:
 
 
 def test_attention_of_free_sizes_is_equation_1_head_by_head() -> None:
-    """With d_k and d_v unequal and unlike d_model / h, each head is softmax(QKᵀ/√d_k)V; W_O joins them."""
+    """With d_k, d_v and d_model / h all different, each head is softmax(QKᵀ/√d_k)V and W_O joins them."""
     torch.manual_seed(0)
     attention = MultiHeadAttention(d_model=10, n_heads=3, d_k=2, d_v=5).double()
     x_BLD, memory_BMD = torch.randn(2, 4, 10, dtype=torch.float64), torch.randn(2, 6, 10, dtype=torch.float64)
@@ -127,13 +127,14 @@ def test_attention_of_free_sizes_is_equation_1_head_by_head() -> None:
         scores = (q @ k.mT / math.sqrt(2)).masked_fill(mask_B11M[:, 0], -math.inf)
         heads.append(torch.softmax(scores, dim=-1) @ v)
     expected = torch.cat(heads, dim=-1) @ attention.w_o.weight.T
-    x_ND = attention(x_BLD.flatten(0, 1), memory_BMD.flatten(0, 1), 2, 4, 6, mask_B11M)
+    memory = Memory(memory_BMD.flatten(0, 1), Layout(2, 6), mask_B11M)
+    x_ND = attention(x_BLD.flatten(0, 1), Layout(2, 4), memory)
     torch.testing.assert_close(x_ND.view(2, 4, 10), expected, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
 def test_what_must_not_matter_changes_no_logit(positions: Any) -> None:
-    """More padding, another padding token, other later target tokens and neighbours leave real positions' logits."""
+    """Real positions keep their logits under more padding, another padding token, other later tokens and neighbours."""
     model = random_model(replace(TINY, d_k=5, d_v=3, positions=positions))
     expected = logits(model, SOURCE_BS, TARGET_BT)
     wider = logits(model, F.pad(SOURCE_BS, (0, 4), value=PAD_ID), F.pad(TARGET_BT, (0, 3), value=PAD_ID))
@@ -162,7 +163,7 @@ def test_what_must_not_matter_changes_no_logit(positions: Any) -> None:
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
 def test_cached_decoding_is_uncached_decoding(positions: Any) -> None:
-    """Steps over hypotheses that branch, die out, change in number and lose a sentence give forward's logits."""
+    """Stepping over hypotheses that branch, die out, change in number and lose a sentence gives forward's logits."""
     torch.manual_seed(3)
     model = random_model(replace(TINY, d_k=5, d_v=3, positions=positions)).eval()
     source_BS, tokens_BWT = SOURCE_BS, torch.full((3, 1, 1), 2)
@@ -188,7 +189,7 @@ def test_cached_decoding_is_uncached_decoding(positions: Any) -> None:
 
 
 def test_layers_compile_once_for_all_shapes() -> None:
-    """Traced by torch.compile, encoder and decoder layers take one graph each for four shapes of batch."""
+    """torch.compile needs one graph for encoder layers and one for decoder layers, whatever the shape of the batch."""
     torch._dynamo.reset()
     counters.clear()
     plain = random_model(TINY)
@@ -204,7 +205,7 @@ def test_layers_compile_once_for_all_shapes() -> None:
 
 
 def test_learned_positions_end_where_the_table_ends() -> None:
-    """A longer sentence is refused by name; sinusoids have no such limit."""
+    """A sentence longer than the table is refused with both lengths; sinusoids have no such limit."""
     long_BS = torch.full((1, 300), 7)
     with pytest.raises(ValueError, match="300 tokens, but the learned positions end at 299"):
         Transformer(replace(TINY, positions="learned", max_positions=299)).encode(long_BS)
@@ -212,7 +213,7 @@ def test_learned_positions_end_where_the_table_ends() -> None:
 
 
 def test_dropout_stands_where_the_paper_puts_it() -> None:
-    """§5.4: on the output of each sub-layer before it is added, and on embeddings plus positions; nowhere else."""
+    """Dropout acts on sub-layer outputs before they are added and on embeddings plus positions, nowhere else (§5.4)."""
     model = random_model(replace(TINY, dropout=0.4)).train()
     inputs_BT = shift_right(TARGET_BT)
     seen: list[tuple[Tensor, Tensor]] = []

@@ -1,4 +1,4 @@
-"""pipeline.training.checkpoints: a damaged checkpoint is noticed, another training's is refused."""
+"""pipeline.training.checkpoints: damage is noticed, and the checkpoint of another training is refused."""
 
 import json
 import logging
@@ -26,21 +26,21 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def identity(folder: Path) -> dict[str, Any]:
-    """What the checkpoints of a folder say they are of."""
+    """Reads the identity of the training from its checkpoints."""
     found: dict[str, Any] = json.loads((list_folders(folder)[0] / "state.json").read_text())["identity"]
     return found
 
 
 @pytest.fixture
 def trained(two_workers: Path, tmp_path: Path) -> Path:
-    """A copy of a finished training, to be harmed."""
+    """Copies a finished training, so that a test may damage it."""
     shutil.copytree(two_workers, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 
 @pytest.mark.parametrize("harm", ["model.safetensors", "optimizer.safetensors", "state.json", "checksums.json"])
-def test_damaged_checkpoint_is_passed_over(harm: str, trained: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """One flipped bit in any file of the newest checkpoint: a warning names the file, the one before is taken."""
+def test_damaged_checkpoint_is_skipped(harm: str, trained: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """If one bit of any file of the newest checkpoint flips, a warning names the file and the one before is used."""
     path = trained / "checkpoints" / f"{TINY.updates:08d}" / harm
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
@@ -55,7 +55,7 @@ def test_damaged_checkpoint_is_passed_over(harm: str, trained: Path, caplog: pyt
 
 
 def test_damaged_checkpoint_costs_only_its_updates(trained: Path, dataset: EncodedDataset) -> None:
-    """With the newest one cut short, training goes on from the one before and ends with the same curve."""
+    """If the newest one is truncated, training continues from the one before and ends with the same curve."""
     before, path = curve(trained), trained / "checkpoints" / f"{TINY.updates:08d}" / "optimizer.safetensors"
     path.write_bytes(path.read_bytes()[:1000])
     run(WorkerGroup(), dataset, TINY, trained)
@@ -64,7 +64,7 @@ def test_damaged_checkpoint_costs_only_its_updates(trained: Path, dataset: Encod
 
 
 def test_missing_file_is_damage(trained: Path) -> None:
-    """A checkpoint that lost a file, or its checksums, is damaged."""
+    """A checkpoint without one of its files, or without its checksums, is damaged."""
     newest, *_ = reversed(list_folders(trained / "checkpoints"))
     (newest / "optimizer.safetensors").unlink()
     assert find_damage(newest) == "optimizer.safetensors is missing"
@@ -73,7 +73,7 @@ def test_missing_file_is_damage(trained: Path) -> None:
 
 
 def test_what_a_killed_write_leaves_is_no_checkpoint(trained: Path) -> None:
-    """The folder written aside is not looked at, and the newest checkpoint stays the newest."""
+    """An unfinished folder is ignored, and the newest checkpoint stays the newest."""
     aside = trained / "checkpoints" / ".making-00000012"
     aside.mkdir()
     (aside / "model.safetensors").write_bytes(b"half")
@@ -83,7 +83,7 @@ def test_what_a_killed_write_leaves_is_no_checkpoint(trained: Path) -> None:
 
 
 def test_checkpoint_is_of_the_moment_it_was_begun(tmp_path: Path) -> None:
-    """Weights and state changed while it is written are not in it; what a killed process left aside is gone."""
+    """Later changes to weights and state are not in it, and what a killed process left behind is removed."""
     step = TrainingStep(Transformer(TINY.model), TINY.optimizer, torch.float32)
     step.accumulate(torch.tensor([[5, 6, 3]]), torch.tensor([[7, 3]]), seed=1)
     step.apply(1, n_tokens=2)
@@ -104,7 +104,7 @@ def test_checkpoint_is_of_the_moment_it_was_begun(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0 or not Path("/bin/mount").exists(), reason="needs the right to mount a disk")
 def test_full_disk_keeps_the_last_good_checkpoint(tmp_path: Path, dataset: EncodedDataset) -> None:
-    """On a real file system with room for one: training ends in a line that says so, and goes on when there is room."""
+    """On a real file system with room for one checkpoint, training ends in one line and later continues there."""
     disk = tmp_path / "disk"
     disk.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=900k", "tmpfs", str(disk)], capture_output=True).returncode:
@@ -121,7 +121,7 @@ def test_full_disk_keeps_the_last_good_checkpoint(tmp_path: Path, dataset: Encod
 
 
 def test_other_settings_are_refused_by_name(trained: Path, dataset: EncodedDataset) -> None:
-    """The line says which setting differs and how; nothing is trained over."""
+    """The line says which setting differs and how, and nothing is overwritten."""
     before = weights(trained)
     with pytest.raises(UserError, match="seed was 1 and is 2"):
         run(WorkerGroup(), dataset, with_fields(seed=2), trained)
@@ -129,5 +129,5 @@ def test_other_settings_are_refused_by_name(trained: Path, dataset: EncodedDatas
 
 
 def test_no_checkpoint_is_no_error(tmp_path: Path) -> None:
-    """A new training starts from nothing."""
+    """A new training finds nothing to continue from."""
     assert load_newest(tmp_path / "checkpoints", {}) is None

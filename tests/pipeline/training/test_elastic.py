@@ -1,6 +1,6 @@
-"""Training with `--workers 1:2` on a real cluster of two nodes, one of which comes and goes: the same bits in the end.
+"""Training with `--workers 1:2` on a real cluster whose second node comes and goes ends in the same bits.
 
-pytest -m slow tests/pipeline/test_elastic_training.py
+pytest -m slow tests/pipeline/training/test_elastic.py
 """
 
 import json
@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.usefixture
 
 PATIENCE_S = 180
 DEADLINE_S = 30
-"""What the node that is to be taken away is given."""
+"""Time given to the node that is to be taken away."""
 SETTINGS = f"""
 vocabulary.size = {PIECES}
 [recipes.base.training]
@@ -46,12 +46,12 @@ validation_updates = 100000
 log_updates = 7
 device = "cpu"
 """
-"""A logged update is a multiple of 200 once in 1 400: a checkpoint made on notice is told by its number."""
+"""Only one logged update in 200 is a multiple of 200, so a checkpoint made on notice is known by its number."""
 
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
-    """A head of one CPU, to which nodes can be added."""
+    """Starts a head node of one CPU, to which nodes can be added."""
     for name in [name for name in os.environ if name.startswith("RAY_")]:
         monkeypatch.delenv(name)
     folder = tempfile.mkdtemp(prefix="elastic-")  # short, as the path of a socket must be
@@ -63,7 +63,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
 
 
 class Watched:
-    """A training by the command line on a cluster, as it looks from its folder."""
+    """A training started from the command line, watched through its folder."""
 
     def __init__(self, dataset: EncodedDataset, cluster: Cluster, folder: Path) -> None:
         self.folder = folder / ".making-out"
@@ -74,12 +74,12 @@ class Watched:
         self.driver = subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL)
 
     def lines(self) -> list[dict[str, Any]]:
-        """Metrics written so far."""
+        """Reads the metrics written so far."""
         path = self.folder / "metrics.jsonl"
         return [json.loads(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else []
 
     def until(self, happened: Callable[[], Any], what: str) -> Any:
-        """What `happened` gives as soon as it gives something."""
+        """Waits until `happened` returns something true, and returns that."""
         began_s = time.monotonic()
         while not (found := happened()):
             assert self.driver.poll() is None, f"the driver ended while waiting for {what}"
@@ -89,7 +89,7 @@ class Watched:
         return found
 
     def until_workers(self, workers: int, after: int) -> int:
-        """The update that so many workers have come to, later than `after`."""
+        """Waits until exactly `workers` workers train, after update `after`; returns the update."""
 
         def came() -> int:
             newest = self.lines()[-1:]
@@ -104,7 +104,7 @@ class Watched:
 def test_nodes_come_and_go_and_the_weights_do_not_tell(
     cluster: Cluster, dataset: EncodedDataset, tmp_path: Path
 ) -> None:
-    """Two workers; a node killed: one goes on; a node back: two; on its notice a checkpoint, then one."""
+    """Two workers become one when a node is killed, two when one joins, and one after a notice and its checkpoint."""
 
     def copied(folder: Path) -> EncodedDataset:
         shutil.copytree(dataset.folder, folder, dirs_exist_ok=True)

@@ -1,4 +1,4 @@
-"""pipeline.training.loop: the same curve on any layout, and nothing lost by an interruption."""
+"""pipeline.training.loop: the curve is the same on any layout, and an interruption loses nothing."""
 
 import json
 import shutil
@@ -28,13 +28,13 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class StopError(Exception):
-    """Stands for whatever ends a training from outside."""
+    """Stands for anything that ends a training from outside."""
 
 
 def train_alone(
     dataset: EncodedDataset, settings: TrainingSettings, folder: Path, stop_at: int | None = None
 ) -> dict[str, Any]:
-    """One worker in this process; is stopped after the metrics of update `stop_at`, before its checkpoint."""
+    """Trains with one worker in this process, stopping after the metrics of update `stop_at`, before its checkpoint."""
 
     def emit(event: dict[str, Any]) -> None:
         if stop_at is not None and event.get("step") == stop_at:
@@ -44,7 +44,7 @@ def train_alone(
 
 
 def train_until(dataset: EncodedDataset, settings: TrainingSettings, folder: Path, update: int, where: str) -> None:
-    """Training that ends in StopError: before the checkpoint that `update` may bring, after it, or amid the update."""
+    """Trains until StopError: before the checkpoint that may be due at `update`, after it, or in mid-update."""
     training = Training(WorkerGroup(), dataset, settings, folder)
     accumulate, asked_for = training.step.accumulate, 5 if where == "amid" else 1
 
@@ -70,7 +70,7 @@ def train_until(dataset: EncodedDataset, settings: TrainingSettings, folder: Pat
 
 @pytest.fixture(scope="module")
 def alone_exactly(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As `alone`, with the exact reduction."""
+    """Trains as `alone` does, but with the exact reduction."""
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("alone_exactly")
     described = train_alone(dataset, with_fields(exact_reduction=True), folder)
@@ -80,7 +80,7 @@ def alone_exactly(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture(scope="module")
 def alone(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of TINY trained by one worker without interruption."""
+    """Trains TINY with one worker without interruption; returns its folder."""
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("alone")
     (folder / "run.json").write_text(json.dumps(train_alone(dataset, TINY, folder)))
@@ -88,13 +88,13 @@ def alone(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def test_curve_does_not_depend_on_the_workers(alone: Path, two_workers: Path) -> None:
-    """1 and 2 workers, dropout on, give the same losses on both splits but for the rounding of the sums."""
+    """1 and 2 workers, with dropout, give the same losses on both splits except for the rounding of sums."""
     assert len(curve(alone)) == TINY.updates + 3
     assert curve(two_workers) == pytest.approx(curve(alone), rel=1e-4)
 
 
 def test_dropout_has_a_part_in_the_curve(alone: Path, dataset: EncodedDataset, tmp_path: Path) -> None:
-    """Without dropout the losses are others, so the equality of the layouts above is one of the random draws too."""
+    """Losses differ without dropout, so the layouts above agree on the random draws too."""
     still = with_fields(model=TransformerConfig(**{**TINY.model_dump()["model"], "dropout": 0.0}), updates=2)
     train_alone(dataset, still, tmp_path)
     assert abs(curve(tmp_path)[0] / curve(alone)[0] - 1) > 1e-4
@@ -126,7 +126,7 @@ epoch's end, before and after it."""
 def test_stopped_and_continued_ends_in_the_same_bits(
     exact: bool, update: int, where: str, alone: Path, alone_exactly: Path, dataset: EncodedDataset, tmp_path: Path
 ) -> None:
-    """Weights, Adam's state, losses and counters are as if it had not been stopped."""
+    """Weights, Adam's state, losses and counters are those of a training that was never stopped."""
     settings, uninterrupted = with_fields(exact_reduction=exact), alone_exactly if exact else alone
     with pytest.raises(StopError):
         train_until(dataset, settings, tmp_path, update, where)
@@ -142,7 +142,7 @@ def test_stopped_and_continued_ends_in_the_same_bits(
 
 
 def test_continued_by_three_workers_where_one_began(alone: Path, dataset: EncodedDataset, tmp_path: Path) -> None:
-    """A checkpoint says nothing of the layout: three workers, with unequal shares, go on along the same curve."""
+    """Checkpoints do not depend on the layout: three workers, with unequal shares, continue on the same curve."""
     with pytest.raises(StopError):
         train_alone(dataset, TINY, tmp_path, 5)
     train_in_processes(3, dataset, TINY, tmp_path)
@@ -150,7 +150,7 @@ def test_continued_by_three_workers_where_one_began(alone: Path, dataset: Encode
 
 
 def test_continued_when_all_is_done_changes_nothing(alone: Path, dataset: EncodedDataset, tmp_path: Path) -> None:
-    """Killed between the last checkpoint and run.json: the same command describes the same run but for its own time."""
+    """After a kill between the last checkpoint and run.json, the same command describes the same run, but for times."""
     shutil.copytree(alone, tmp_path, dirs_exist_ok=True)
     described, before = train_alone(dataset, TINY, tmp_path), json.loads((alone / "run.json").read_text())
     for clock in ("loop_s", "checkpoint_s"):
@@ -161,7 +161,7 @@ def test_continued_when_all_is_done_changes_nothing(alone: Path, dataset: Encode
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_loss_that_is_not_finite_ends_the_training(precision: str, dataset: EncodedDataset, tmp_path: Path) -> None:
-    """A learning rate far too high: one line names the update, the epoch and what to lower; no metrics are written."""
+    """If the learning rate is far too high, one line names the update, the epoch and what to lower."""
     optimizer = TINY.optimizer.__class__(learning_rate_scale=1e30)
     with pytest.raises(UserError, match=r"update 2 \(epoch 0\).*learning_rate_scale \(now 1e\+30\)") as caught:
         train_alone(dataset, with_fields(optimizer=optimizer, precision=precision), tmp_path)
@@ -170,10 +170,10 @@ def test_loss_that_is_not_finite_ends_the_training(precision: str, dataset: Enco
 
 
 def test_settings_that_do_not_fit_the_dataset(dataset: EncodedDataset, tmp_path: Path) -> None:
-    """Another vocabulary, positions that end too early and a budget the corpus cannot fill are refused."""
+    """A different vocabulary, positions that end too early and a budget that the corpus cannot fill are refused."""
     model = TINY.model_dump()["model"]
     for fields, message in (
-        ({"model": TransformerConfig(**{**model, "vocabulary_size": 900})}, r"vocabulary_size = 900 .* 800 pieces"),
+        ({"model": TransformerConfig(**{**model, "vocabulary_size": 900})}, r"vocabulary_size = 900, .* 800 pieces"),
         ({"model": TransformerConfig(**{**model, "positions": "learned", "max_positions": 9})}, "max_positions = 9"),
         ({"budget_tokens": 100_000}, "budget_tokens = 100000"),
     ):
@@ -182,27 +182,27 @@ def test_settings_that_do_not_fit_the_dataset(dataset: EncodedDataset, tmp_path:
 
 
 def test_checkpoints_by_minutes_alone(dataset: EncodedDataset, tmp_path: Path) -> None:
-    """A checkpoint is due as soon as the minutes have passed, and at the end; the oldest go."""
+    """A checkpoint is written once the minutes have passed and at the end, and the oldest are removed."""
     settings = with_fields(checkpoint_updates=0, checkpoint_minutes=1e-9, updates=3, keep_checkpoints=2)
     assert train_alone(dataset, settings, tmp_path)["checkpoints"] == [2, 3]
 
 
 def test_machine_about_to_go_makes_a_checkpoint_at_once(dataset: EncodedDataset, tmp_path: Path) -> None:
-    """Told so at update 2, training has written update 2 before update 3 begins, and it goes on while it may."""
+    """A notice at update 2 has update 2 on the disk before update 3 begins, and training goes on."""
     seen = []
 
-    def is_leaving() -> bool:
+    def is_preempted() -> bool:
         seen.append([path.name for path in list_folders(tmp_path / "checkpoints")])
         return len(seen) >= 2
 
     settings = with_fields(checkpoint_updates=4, updates=4)
-    described = run(WorkerGroup(), dataset, settings, tmp_path, is_leaving=is_leaving)
+    described = run(WorkerGroup(), dataset, settings, tmp_path, is_preempted=is_preempted)
     assert seen == [[], []]  # not asked again
     assert described["checkpoints"] == [2, 4]
 
 
 def test_run_json_counts_what_was_trained(alone: Path, dataset: EncodedDataset) -> None:
-    """Tokens are those of the plan's updates, and an epoch holds each pair once."""
+    """Tokens are those of the plan's updates, and an epoch holds every pair once."""
     described = json.loads((alone / "run.json").read_text())
     split = EncodedSplit.open(dataset, "train")
     lines = [line for line in metrics(alone) if "loss" in line]
@@ -214,14 +214,14 @@ def test_run_json_counts_what_was_trained(alone: Path, dataset: EncodedDataset) 
 
 
 def test_seeds_differ_and_stay() -> None:
-    """Each micro-batch of each update has its own seed, the same in every release: a stored run must continue."""
+    """Every micro-batch has its own seed, the same in every release, so that stored runs can continue."""
     seeds = {dropout_seed(seed, update, part) for seed in (1, 2) for update in range(20) for part in range(20)}
     assert len(seeds) == 800
     assert dropout_seed(1, 2, 3) == 926643494850814613
 
 
 def test_cut_metrics_keeps_lines_up_to_an_update(tmp_path: Path) -> None:
-    """Later lines and a half-written one go; a missing file is no error."""
+    """Later lines and a half-written one are dropped, and a missing file is no error."""
     path = tmp_path / "metrics.jsonl"
     cut_metrics(path, 3)
     path.write_text('{"update": 3}\n{"update": 4}\n{"update": 3, "dev_loss": 1}\n{"upd')

@@ -1,4 +1,4 @@
-"""pipeline.training.on_ray: the stage on a Ray cluster, end to end."""
+"""pipeline.training.on_ray: the stage runs on a Ray cluster, end to end."""
 
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("ray_cluster")
 
 
 def test_killed_worker_ends_in_the_same_bits(two_workers: Path, dataset: EncodedDataset, tmp_path: Path) -> None:
-    """Rank 0 killed by SIGKILL at update 5, in a stage that is itself a Ray task: as two processes left in peace."""
+    """With rank 0 killed by SIGKILL at update 5, a stage in a Ray task ends like two undisturbed processes."""
     folder = tmp_path / "run"
     folder.mkdir()
     context = Context(folder, partial(kill_once, tmp_path / "killed", 5))
@@ -33,7 +33,7 @@ def test_killed_worker_ends_in_the_same_bits(two_workers: Path, dataset: Encoded
 
 
 def test_user_error_of_a_worker_reaches_the_caller(dataset: EncodedDataset, tmp_path: Path) -> None:
-    """It is one line, it is tried once, and the checkpoints made before it stay."""
+    """The error is one line, training is not retried, and earlier checkpoints stay."""
     optimizer = TINY.optimizer.__class__(learning_rate_scale=1e30)
     with pytest.raises(UserError, match="update 2 ") as caught:
         train(Context(tmp_path), dataset, with_fields(optimizer=optimizer, checkpoint_updates=1))
@@ -42,7 +42,7 @@ def test_user_error_of_a_worker_reaches_the_caller(dataset: EncodedDataset, tmp_
 
 
 def test_workers_that_never_fit_are_refused() -> None:
-    """Three workers on two CPUs, or a GPU where there is none: a line instead of waiting for ever."""
+    """Three workers on two CPUs, or a GPU where there is none, are refused in one line instead of waiting forever."""
     with pytest.raises(UserError, match="room for 2"):
         layout_of(with_fields(workers=3))
     with pytest.raises(UserError, match="room for 0"):
@@ -52,7 +52,7 @@ def test_workers_that_never_fit_are_refused() -> None:
 
 
 def test_workers_left_open_are_those_that_fit() -> None:
-    """One for each CPU, but never more than an update has micro-batches."""
+    """There is one worker per CPU, but never more than an update has micro-batches."""
     assert layout_of(with_fields(workers=0)) == (False, 2, 2, 1)
     assert layout_of(with_fields(workers=0, micro_batches=1)) == (False, 1, 1, 2)
     assert layout_of(with_fields(workers=2, micro_batches=1)) == (False, 1, 1, 2)

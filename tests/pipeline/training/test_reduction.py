@@ -1,4 +1,4 @@
-"""training.reduction: one order of addition whatever the layout, and one curve whatever the number of workers."""
+"""pipeline.training.reduction: order of addition and curve are the same whatever the number of workers."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ THIRTY = with_fields(
 @settings(deadline=None)
 @given(st.integers(1, 70))
 def test_tree_takes_in_every_micro_batch_once(leaves: int) -> None:
-    """The joints end in one sum of all, never of anything twice, and few sums exist at a time."""
+    """The additions end in one sum of everything exactly once, and few sums exist at a time."""
     sums: dict[int, list[int]] = {}
     most = 0
     for node in additions(leaves):
@@ -40,14 +40,14 @@ def test_tree_takes_in_every_micro_batch_once(leaves: int) -> None:
 
 
 def test_tree_of_eight_lies_as_it_is_documented() -> None:
-    """The order is part of what is stored: another one would give other bits to a continued training."""
+    """The order must never change: another one would give other bits to a continued training."""
     assert [str(node) if isinstance(node, int) else f"{node.into}+{node.taken}" for node in additions(8)] == (
         ["0", "4", "0+4", "2", "6", "2+6", "0+2", "1", "5", "1+5", "3", "7", "3+7", "1+3", "0+1"]
     )
 
 
 def train_in_layouts(rank: int, dataset: EncodedDataset, folder: Path) -> None:
-    """One of eight processes: takes part in each layout that has a place for it, with both ways to add."""
+    """Runs one of eight processes, which takes part in every layout that is large enough, with both reductions."""
     torch.set_num_threads(1)
     for exact in (False, True):
         for size in LAYOUTS:
@@ -64,7 +64,7 @@ def train_in_layouts(rank: int, dataset: EncodedDataset, folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def layouts(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folders `<workers>-<exact>`: the same 30 updates, dropout on, in every layout."""
+    """Trains the same 30 updates, with dropout, in every layout, in folders `<workers>-<exact>`."""
     folder = tmp_path_factory.mktemp("layouts")
     torch.multiprocessing.spawn(train_in_layouts, (dataset, folder), nprocs=max(LAYOUTS))
     return folder
@@ -72,7 +72,7 @@ def layouts(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.mark.parametrize("size", LAYOUTS[1:])
 def test_workers_walk_the_same_curve(size: int, layouts: Path) -> None:
-    """Losses of 30 updates with dropout, and of the dev split, are those of one worker to 1e-4."""
+    """The losses of 30 updates with dropout, and of the dev split, agree with those of one worker to 1e-4."""
     alone = curve(layouts / "1-False")
     together = curve(layouts / f"{size}-False")
     assert len(alone) == 30 + 2
@@ -84,7 +84,7 @@ def test_workers_walk_the_same_curve(size: int, layouts: Path) -> None:
 
 @pytest.mark.parametrize("size", LAYOUTS[1:])
 def test_exact_reduction_ends_in_the_same_bits(size: int, layouts: Path) -> None:
-    """Weights and Adam's state of 2, 3, 4 and 8 workers are those of one, bit by bit, as are all training losses."""
+    """Weights, Adam's state and training losses of 2, 3, 4 and 8 workers are those of one, bit for bit."""
     for file in ("model.safetensors", "optimizer.safetensors"):
         alone, together = (layouts / f"{n}-True/checkpoints/{THIRTY.updates:08d}" / file for n in (1, size))
         assert together.read_bytes() == alone.read_bytes()
@@ -92,7 +92,7 @@ def test_exact_reduction_ends_in_the_same_bits(size: int, layouts: Path) -> None
 
 
 def test_order_of_addition_tells_in_the_bits(layouts: Path) -> None:
-    """Without it the bits differ between layouts: the equality above is its work, not that of tiny numbers."""
+    """Without the exact reduction the bits differ between layouts, so the equality above is not by chance."""
     bits = {weights(layouts / f"{size}-False", THIRTY.updates) for size in LAYOUTS}
     assert len(bits) > 1
     assert curve(layouts / "1-True") == pytest.approx(curve(layouts / "1-False"), rel=1e-4)
