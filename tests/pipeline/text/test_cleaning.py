@@ -44,16 +44,16 @@ def pairs_of(corpus: Corpus, split: str) -> list[tuple[str, str]]:
 
 
 @pytest.fixture
-def europarl(data: Path) -> list[tuple[str, str]]:
-    """120 real pairs."""
-    sides = [read_lines(data / "europarl_sample" / f"train.{language}.gz") for language in ("en", "de")]
+def europarl(parallel_text: Path) -> list[tuple[str, str]]:
+    """120 pairs."""
+    sides = [read_lines(parallel_text / "europarl_sample" / f"train.{language}.gz") for language in ("en", "de")]
     pairs = [pair for _, *pair in zip(range(120), *sides, strict=False)]
     return [(source, target) for source, target in pairs if source.strip() and target.strip()]
 
 
 @pytest.mark.parametrize("map_calls", [map_here, map_processes])
 def test_bad_pairs_go_and_are_counted(tmp_path: Path, europarl: list[tuple[str, str]], map_calls: Any) -> None:
-    """Of real text with four bad pairs the four are dropped, in whatever process a shard is cleaned."""
+    """Of text with four bad pairs the four are dropped, in whatever process a shard is cleaned."""
     (tmp_path / "stage").mkdir()
     corpus = corpus_of(tmp_path / "corpus", europarl[:30] + BAD + europarl[30:], europarl[:5], shard_pairs=50)
     cleaned = clean(Context(tmp_path / "stage", map=map_calls), corpus, CleaningSettings(shard_pairs=20))

@@ -22,9 +22,9 @@ BUDGET = {"budget_tokens": 3000, "micro_batches": 2}
 
 
 @pytest.fixture(scope="module")
-def text(tmp_path_factory: pytest.TempPathFactory, data: Path) -> PreparedText:
+def text(tmp_path_factory: pytest.TempPathFactory, parallel_text: Path) -> PreparedText:
     """Two collections, prepared."""
-    return prepare_text(tmp_path_factory.mktemp("text"), data)
+    return prepare_text(tmp_path_factory.mktemp("text"), parallel_text)
 
 
 @pytest.fixture(scope="module")

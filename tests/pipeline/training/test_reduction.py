@@ -13,7 +13,7 @@ from pipeline.store.artifacts import EncodedDataset
 from pipeline.training.loop import run
 from pipeline.training.reduction import Addition, additions
 from pipeline.training.worker_group import WorkerGroup
-from tests.support.tiny_training import curve, weights, with_fields
+from tests.support.tiny_training import curve, start_processes, weights, with_fields
 
 LAYOUTS = (1, 2, 3, 4, 8)
 THIRTY = with_fields(
@@ -66,7 +66,7 @@ def train_in_layouts(rank: int, dataset: EncodedDataset, folder: Path) -> None:
 def layouts(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folders `<workers>-<exact>`: the same 30 updates, dropout on, in every layout."""
     folder = tmp_path_factory.mktemp("layouts")
-    torch.multiprocessing.spawn(train_in_layouts, (dataset, folder), nprocs=max(LAYOUTS))
+    start_processes(train_in_layouts, (dataset, folder), max(LAYOUTS))
     return folder
 
 
