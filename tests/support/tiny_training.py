@@ -80,7 +80,7 @@ def train_in_processes(size: int, dataset: EncodedDataset, settings: TrainingSet
 
 
 def start_processes(function: Callable[..., None], arguments: tuple[Any, ...], size: int) -> None:
-    """`function(rank, *arguments)` in `size` processes, of which one has imported torch for all; waits for their end."""
+    """`function(rank, *arguments)` in `size` processes, of which one imports torch for all; waits for them."""
     multiprocessing.set_forkserver_preload([__name__])
     torch.multiprocessing.start_processes(function, arguments, nprocs=size, start_method="forkserver")
 
