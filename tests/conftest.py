@@ -4,11 +4,15 @@ import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
 
 from tests.support.parallel_text import write_parallel_text
+
+if TYPE_CHECKING:
+    from tests.support.command_line import CommandLine
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -34,6 +38,14 @@ def parallel_text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder named by AIAYN_DATA or, where it is not set, one of the same layout with generated text."""
     folder = os.environ.get("AIAYN_DATA")
     return Path(folder) if folder else write_parallel_text(tmp_path_factory.mktemp("parallel_text"))
+
+
+@pytest.fixture
+def command_line(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> "CommandLine":
+    """Runs commands of the project."""
+    from tests.support.command_line import CommandLine
+
+    return CommandLine(capfd, monkeypatch)
 
 
 @pytest.fixture(scope="session")
