@@ -81,7 +81,7 @@ def train_in_processes(size: int, dataset: EncodedDataset, settings: TrainingSet
 
 def start_processes(function: Callable[..., None], arguments: tuple[Any, ...], size: int) -> None:
     """`function(rank, *arguments)` in `size` processes, of which one imports torch for all; waits for them."""
-    multiprocessing.set_forkserver_preload([__name__])
+    multiprocessing.set_forkserver_preload([__name__, "torch._dynamo", "pandas"])  # what torch and pyarrow import late
     torch.multiprocessing.start_processes(function, arguments, nprocs=size, start_method="forkserver")
 
 
