@@ -1,6 +1,6 @@
 """Training with `--workers 1:2` on a real cluster of two nodes, one of which comes and goes: the same bits in the end.
 
-pytest -m slow tests/pipeline/test_elastic_training.py
+pytest -m slow tests/pipeline/training/test_elastic.py
 """
 
 import json
