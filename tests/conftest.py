@@ -1,13 +1,19 @@
-"""What the tests share: the folder of real text, and one Ray cluster a session."""
+"""What the tests share: a folder of text, and one Ray cluster a session."""
 
 import logging
 import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
+
+from tests.support.parallel_text import write_parallel_text
+
+if TYPE_CHECKING:
+    from tests.support.command_line import CommandLine
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -24,11 +30,29 @@ def _interruptible() -> None:
 
 @pytest.fixture(scope="session")
 def data() -> Path:
-    """The folder named by AIAYN_DATA, with multi30k/, europarl_sample/ ...; skips where it is not set."""
+    """The folder named by AIAYN_DATA, with multi30k/, europarl_sample/ ...; skips where it is not set.
+
+    For tests of which real text is the point; `parallel_text` does for all others.
+    """
     folder = os.environ.get("AIAYN_DATA")
     if not folder:
         pytest.skip("AIAYN_DATA names no folder of real text")
     return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def parallel_text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder named by AIAYN_DATA or, where it is not set, one of the same layout with generated text."""
+    folder = os.environ.get("AIAYN_DATA")
+    return Path(folder) if folder else write_parallel_text(tmp_path_factory.mktemp("parallel_text"))
+
+
+@pytest.fixture
+def command_line(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> "CommandLine":
+    """Runs commands of the project."""
+    from tests.support.command_line import CommandLine
+
+    return CommandLine(capfd, monkeypatch)
 
 
 @pytest.fixture(scope="session")

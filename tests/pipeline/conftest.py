@@ -9,11 +9,12 @@ from pipeline.settings import EncodingSettings, VocabularySettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, Corpus, EncodedDataset
 from pipeline.text.aligned import write_shards
-from pipeline.text.encoding import encode
+from pipeline.text.batching import plan_epoch
+from pipeline.text.encoding import EncodedSplit, encode
 from pipeline.text.lines import read_lines
 from pipeline.text.vocabulary import learn
 from tests.support.tiny_checkpoint import make_checkpoint, make_corpus
-from tests.support.tiny_training import PIECES, TINY, train_in_processes
+from tests.support.tiny_training import EPOCH_UPDATES, PIECES, TINY, train_in_processes
 
 
 @pytest.fixture
@@ -29,19 +30,22 @@ def checkpoint(tmp_path: Path, corpus: Corpus) -> Checkpoint:
 
 
 @pytest.fixture(scope="session")
-def dataset(tmp_path_factory: pytest.TempPathFactory, data: Path) -> EncodedDataset:
-    """600 training pairs and 60 dev pairs of Multi30k, encoded with 800 pieces."""
+def dataset(tmp_path_factory: pytest.TempPathFactory, parallel_text: Path) -> EncodedDataset:
+    """600 training pairs and 60 dev pairs of Multi30k, encoded with 800 pieces: an epoch is EPOCH_UPDATES of TINY."""
     folder = tmp_path_factory.mktemp("dataset")
     for name in ("vocabulary", "encoded"):
         (folder / name).mkdir()
     corpus, languages = Corpus(folder / "corpus"), ("en", "de")
     splits = {}
     for split, stem, n in (("train", "train", 600), ("dev", "val", 60)):
-        sides = [list(read_lines(data / "multi30k" / f"{stem}.{language}.gz"))[:n] for language in languages]
+        sides = [list(read_lines(parallel_text / "multi30k" / f"{stem}.{language}.gz"))[:n] for language in languages]
         splits[split] = write_shards(corpus, split, languages, zip(*sides, strict=True), 250)
     corpus.describe(languages, splits, {})
     vocabulary = learn(Context(folder / "vocabulary"), corpus, VocabularySettings(size=PIECES))
-    return encode(Context(folder / "encoded"), corpus, vocabulary, EncodingSettings(max_tokens=60))
+    encoded = encode(Context(folder / "encoded"), corpus, vocabulary, EncodingSettings(max_tokens=60))
+    lengths = EncodedSplit.open(encoded, "train")
+    assert len(plan_epoch(lengths.source_lengths, lengths.target_lengths, TINY.plan, epoch=0)) == EPOCH_UPDATES
+    return encoded
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Real text of two collections, prepared as a workflow would: cleaned, a vocabulary learned, encoded."""
+"""Text of two collections, prepared as a workflow would: cleaned, a vocabulary learned, encoded."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -31,11 +31,11 @@ class PreparedText(NamedTuple):
     dataset: EncodedDataset
 
 
-def prepare_text(folder: Path, data: Path) -> PreparedText:
+def prepare_text(folder: Path, parallel_text: Path) -> PreparedText:
     """400 pairs of Multi30k, the first with a sign that the vocabulary has not, then NOISE and some of Europarl."""
 
     def pairs(name: str, number: int) -> list[tuple[str, str]]:
-        sides = [list(read_lines(data / f"{name}.{language}.gz"))[:number] for language in LANGUAGES]
+        sides = [list(read_lines(parallel_text / f"{name}.{language}.gz"))[:number] for language in LANGUAGES]
         return [(source, target) for source, target in zip(*sides, strict=True) if source.strip() and target.strip()]
 
     text = Corpus(folder / "text")

@@ -1,9 +1,11 @@
 """A training small enough for tests, and what they do around it."""
 
 import json
+import multiprocessing
 import os
 import signal
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +36,8 @@ TINY = TrainingSettings(
     workers=2,
     device="cpu",
 )
-"""Update 7 ends the first epoch."""
+EPOCH_UPDATES = 7
+"""Updates of an epoch of the fixture `dataset`: update 7 ends the first one."""
 
 
 def with_fields(**fields: Any) -> TrainingSettings:
@@ -72,8 +75,14 @@ def train_in_processes(size: int, dataset: EncodedDataset, settings: TrainingSet
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    torch.multiprocessing.spawn(work, (size, port, dataset, settings, folder), nprocs=size)
+    start_processes(work, (size, port, dataset, settings, folder), size)
     return folder
+
+
+def start_processes(function: Callable[..., None], arguments: tuple[Any, ...], size: int) -> None:
+    """`function(rank, *arguments)` in `size` processes, of which one imports torch for all; waits for them."""
+    multiprocessing.set_forkserver_preload([__name__, "torch._dynamo", "pandas"])  # what torch and pyarrow import late
+    torch.multiprocessing.start_processes(function, arguments, nprocs=size, start_method="forkserver")
 
 
 def kill_once(marker: Path, update: int, event: dict[str, Any]) -> None:

@@ -54,9 +54,9 @@ class Interrupting(Watcher):
 
 
 @pytest.mark.usefixtures("ray_cluster")
-def test_an_interrupted_download_goes_on(data: Path, tmp_path: Path) -> None:
+def test_an_interrupted_download_goes_on(parallel_text: Path, tmp_path: Path) -> None:
     """Ctrl-C in the middle of two archives: what was there is kept, and the same command asks for the rest alone."""
-    official(data, tmp_path / "official", train_pairs=3000)
+    official(parallel_text, tmp_path / "official", train_pairs=1500)
     with serving(tmp_path / "official") as server:
         fields = settings_of(tmp_path / "official", "de", DEV_PAIRS, TEST_PAIRS) | {"base_url": server.url}
         step = stages.corpus("en-de", Wmt14Settings(**fields))
@@ -70,7 +70,7 @@ def test_an_interrupted_download_goes_on(data: Path, tmp_path: Path) -> None:
         (corpus,) = run([step], tmp_path / "store")
         assert any(asked for _, asked in server.asked)
     assert isinstance(corpus, Corpus)
-    assert [shard.pairs for shard in corpus.shards("train")] == [3000, 3000, 3000]
+    assert [shard.pairs for shard in corpus.shards("train")] == [1500, 1500, 1500]
     assert not list((tmp_path / "store" / "downloads").rglob("*.part"))
 
 

@@ -29,15 +29,15 @@ TEST = '[test.t]\nsource = "dev.en"\ntarget = "dev.de"\n'
 
 
 @pytest.fixture
-def folder(tmp_path: Path, data: Path) -> Path:
-    """Excerpts of Europarl and newstest2013, and `corpus.toml`."""
+def folder(tmp_path: Path, parallel_text: Path) -> Path:
+    """Excerpts of Europarl and newstest2013, or of generated text, and `corpus.toml`."""
     folder = tmp_path / "mine"
     folder.mkdir()
     for language in ("en", "de"):
-        europarl = list(read_lines(data / "europarl_sample" / f"train.{language}.gz"))
+        europarl = list(read_lines(parallel_text / "europarl_sample" / f"train.{language}.gz"))
         write_lines(folder / f"train.{language}.gz", europarl[:250])
         write_lines(folder / f"more.{language}", europarl[250:270])
-        news = list(read_lines(data / "newstest2013" / f"newstest2013.{language}.gz"))
+        news = list(read_lines(parallel_text / "newstest2013" / f"newstest2013.{language}.gz"))
         write_lines(folder / f"dev.{language}", ["", *news[:30]])
     (folder / "corpus.toml").write_text(TOML)
     return folder

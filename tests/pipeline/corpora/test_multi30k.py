@@ -130,12 +130,14 @@ def test_without_a_network_the_error_names_the_way_out(here: Context, monkeypatc
         ("test_2016*", "neither test_2016"),
     ],
 )
-def test_missing_files_are_named(served: tuple[Path, str], remove: str, message: str) -> None:
+def test_missing_files_are_named(tmp_path: Path, parallel_text: Path, remove: str, message: str) -> None:
     """The first missing file is reported before the stage starts."""
-    for path in served[0].glob(remove):
+    folder = shutil.copytree(parallel_text / "multi30k", tmp_path / "text", copy_function=shutil.copyfile)
+    folder.chmod(0o755)
+    for path in folder.glob(remove):
         path.unlink()
     with pytest.raises(UserError, match=message):
-        Multi30kSettings(data=served[0]).identity()
+        Multi30kSettings(data=folder).identity()
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:

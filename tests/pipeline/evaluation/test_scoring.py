@@ -86,9 +86,9 @@ def test_compound_split_is_for_german_alone() -> None:
     assert paper_bleu(*lines, "de") > paper_bleu(*lines, "fr") == 0
 
 
-def test_sacre_bleu_is_sacrebleu_s_own(data: Path, tmp_path: Path) -> None:
-    """On real German, score and signature equal those of the sacrebleu command."""
-    references = list(read_lines(data / "multi30k" / "test_2016_flickr.de.gz"))[:300]
+def test_sacre_bleu_is_sacrebleu_s_own(parallel_text: Path, tmp_path: Path) -> None:
+    """On German, score and signature equal those of the sacrebleu command."""
+    references = list(read_lines(parallel_text / "multi30k" / "test_2016_flickr.de.gz"))[:300]
     hypotheses = [" ".join(line.split(" ")[::-1][:2] + line.split(" ")[2:]) for line in references]
     write_lines(tmp_path / "hypotheses", hypotheses)
     write_lines(tmp_path / "references", references)

@@ -44,9 +44,9 @@ def pairs_of(corpus: Corpus, split: str) -> list[tuple[str, str]]:
 
 
 @pytest.fixture
-def europarl(data: Path) -> list[tuple[str, str]]:
-    """120 real pairs."""
-    sides = [read_lines(data / "europarl_sample" / f"train.{language}.gz") for language in ("en", "de")]
+def europarl(parallel_text: Path) -> list[tuple[str, str]]:
+    """120 pairs."""
+    sides = [read_lines(parallel_text / "europarl_sample" / f"train.{language}.gz") for language in ("en", "de")]
     pairs = [pair for _, *pair in zip(range(120), *sides, strict=False)]
     return [(source, target) for source, target in pairs if source.strip() and target.strip()]
 

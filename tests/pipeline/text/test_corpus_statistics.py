@@ -23,9 +23,9 @@ PLAN = PlanSettings(budget_tokens=3000, micro_batches=2, seed=3)
 
 
 @pytest.fixture(scope="module")
-def text(tmp_path_factory: pytest.TempPathFactory, data: Path) -> PreparedText:
+def text(tmp_path_factory: pytest.TempPathFactory, parallel_text: Path) -> PreparedText:
     """Prepared text of two collections."""
-    return prepare_text(tmp_path_factory.mktemp("text"), data)
+    return prepare_text(tmp_path_factory.mktemp("text"), parallel_text)
 
 
 @pytest.fixture(scope="module")

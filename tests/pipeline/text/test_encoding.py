@@ -39,7 +39,7 @@ MAX_TOKENS = 30
 
 
 @pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Prepared:
+def prepared(tmp_path_factory: pytest.TempPathFactory, parallel_text: Path) -> Prepared:
     """1500 training pairs of Multi30k in three shards, 100 dev pairs with a blank line, encoded with 800 pieces."""
     folder = tmp_path_factory.mktemp("encoding")
     for name in ("vocabulary", "dataset"):
@@ -47,7 +47,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Prepared:
     corpus, languages = Corpus(folder / "corpus"), ("en", "de")
 
     def pairs(stem: str, n: int) -> Iterator[tuple[str, str]]:
-        sides = [list(read_lines(data / "multi30k" / f"{stem}.{language}.gz"))[:n] for language in languages]
+        sides = [list(read_lines(parallel_text / "multi30k" / f"{stem}.{language}.gz"))[:n] for language in languages]
         return zip(*sides, strict=True)
 
     splits = {

@@ -19,9 +19,11 @@ from pipeline.text.vocabulary import learn, load
 
 
 @pytest.fixture(scope="module")
-def sides(data: Path) -> list[list[str]]:
+def sides(parallel_text: Path) -> list[list[str]]:
     """1000 pairs of Europarl, with its no-break spaces, quotes and long words."""
-    return [list(read_lines(next(data.glob(f"europarl_sample/*.{language}*"))))[:1000] for language in ("en", "de")]
+    return [
+        list(read_lines(next(parallel_text.glob(f"europarl_sample/*.{language}*"))))[:1000] for language in ("en", "de")
+    ]
 
 
 @pytest.fixture(scope="module")

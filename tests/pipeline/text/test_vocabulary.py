@@ -21,10 +21,10 @@ IDS = (PAD_ID, UNKNOWN_ID, BEGIN_ID, END_ID)
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Corpus:
+def corpus(tmp_path_factory: pytest.TempPathFactory, parallel_text: Path) -> Corpus:
     """2000 pairs of Multi30k in three shards."""
     corpus = Corpus(tmp_path_factory.mktemp("corpus"))
-    sides = [list(read_lines(data / "multi30k" / f"train.{language}.gz"))[:2000] for language in ("en", "de")]
+    sides = [list(read_lines(parallel_text / "multi30k" / f"train.{language}.gz"))[:2000] for language in ("en", "de")]
     sizes = write_shards(corpus, "train", ("en", "de"), zip(*sides, strict=True), 800)
     corpus.describe(("en", "de"), {"train": sizes}, {})
     return corpus

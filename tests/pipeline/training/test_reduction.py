@@ -1,5 +1,6 @@
 """pipeline.training.reduction: order of addition and curve are the same whatever the number of workers."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,13 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model.config import OptimizerConfig
+from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.training.loop import run
 from pipeline.training.reduction import Addition, additions
 from pipeline.training.worker_group import WorkerGroup
-from tests.support.tiny_training import curve, weights, with_fields
+from tests.support.tiny_training import curve, start_processes, weights, with_fields
 
-LAYOUTS = (1, 2, 3, 4, 8)
+LAYOUTS = [2, 3, *(pytest.param(size, marks=pytest.mark.slow) for size in (4, 8))]
+"""Workers that train together."""
 THIRTY = with_fields(
     updates=30, checkpoint_updates=30, validation_updates=15, optimizer=OptimizerConfig(warmup_steps=400)
 )
@@ -46,35 +49,39 @@ def test_tree_of_eight_lies_as_it_is_documented() -> None:
     )
 
 
-def train_in_layouts(rank: int, dataset: EncodedDataset, folder: Path) -> None:
-    """Runs one of eight processes, which takes part in every layout that is large enough, with both reductions."""
+def train_in_group(rank: int, size: int, dataset: EncodedDataset, given: TrainingSettings, folder: Path) -> None:
+    """Runs one of `size` processes that train together."""
     torch.set_num_threads(1)
-    for exact in (False, True):
-        for size in LAYOUTS:
-            if rank < size:
-                name = f"{size}-{exact}"
-                if size > 1:
-                    dist.init_process_group("gloo", f"file://{folder / name}.group", world_size=size, rank=rank)
-                (folder / name).mkdir(exist_ok=True)
-                settings = THIRTY.model_copy(update={"exact_reduction": exact})
-                run(WorkerGroup(rank, size), dataset, settings, folder / name)
-                if size > 1:
-                    dist.destroy_process_group()
+    if size > 1:
+        dist.init_process_group("gloo", f"file://{folder}.group", world_size=size, rank=rank)
+    run(WorkerGroup(rank, size), dataset, given, folder)
+    if size > 1:
+        dist.destroy_process_group()
 
 
 @pytest.fixture(scope="module")
-def layouts(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Trains the same 30 updates, with dropout, in every layout, in folders `<workers>-<exact>`."""
+def trained(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """`trained(3, exact=True)` -> the folder of the same 30 updates, with dropout, by three workers; trained once."""
     folder = tmp_path_factory.mktemp("layouts")
-    torch.multiprocessing.spawn(train_in_layouts, (dataset, folder), nprocs=max(LAYOUTS))
-    return folder
+
+    def train(size: int, *, exact: bool, updates: int = THIRTY.updates) -> Path:
+        place = folder / f"{size}-{exact}-{updates}"
+        if not place.exists():
+            place.mkdir()
+            given = THIRTY.model_copy(
+                update={"exact_reduction": exact, "updates": updates, "checkpoint_updates": updates}
+            )
+            start_processes(train_in_group, (size, dataset, given, place), size)
+        return place
+
+    return train
 
 
-@pytest.mark.parametrize("size", LAYOUTS[1:])
-def test_workers_walk_the_same_curve(size: int, layouts: Path) -> None:
+@pytest.mark.parametrize("size", LAYOUTS)
+def test_workers_walk_the_same_curve(size: int, trained: Callable[..., Path]) -> None:
     """The losses of 30 updates with dropout, and of the dev split, agree with those of one worker to 1e-4."""
-    alone = curve(layouts / "1-False")
-    together = curve(layouts / f"{size}-False")
+    alone = curve(trained(1, exact=False))
+    together = curve(trained(size, exact=False))
     assert len(alone) == 30 + 2
     differences = [abs(ours / theirs - 1) for ours, theirs in zip(together, alone, strict=True)]
     print(f"{size} workers: loss {together[29]:.6f}, alone {alone[29]:.6f}; at most {max(differences):.1e} apart")
@@ -82,17 +89,27 @@ def test_workers_walk_the_same_curve(size: int, layouts: Path) -> None:
     assert alone[29] < alone[0] - 0.2
 
 
-@pytest.mark.parametrize("size", LAYOUTS[1:])
-def test_exact_reduction_ends_in_the_same_bits(size: int, layouts: Path) -> None:
-    """Weights, Adam's state and training losses of 2, 3, 4 and 8 workers are those of one, bit for bit."""
+def assert_same_bits(alone: Path, together: Path, updates: int) -> None:
+    """Compares weights, Adam's state and training losses bit for bit."""
     for file in ("model.safetensors", "optimizer.safetensors"):
-        alone, together = (layouts / f"{n}-True/checkpoints/{THIRTY.updates:08d}" / file for n in (1, size))
-        assert together.read_bytes() == alone.read_bytes()
-    assert curve(layouts / f"{size}-True")[:30] == curve(layouts / "1-True")[:30]
+        checkpoints = [folder / "checkpoints" / f"{updates:08d}" / file for folder in (alone, together)]
+        assert checkpoints[0].read_bytes() == checkpoints[1].read_bytes()
+    assert curve(together)[:updates] == curve(alone)[:updates]
 
 
-def test_order_of_addition_tells_in_the_bits(layouts: Path) -> None:
+@pytest.mark.parametrize("size", LAYOUTS)
+def test_exact_reduction_ends_in_the_same_bits(size: int, trained: Callable[..., Path]) -> None:
+    """Weights, Adam's state and training losses of 2, 3, 4 and 8 workers are those of one, bit for bit."""
+    assert_same_bits(trained(1, exact=True), trained(size, exact=True), THIRTY.updates)
+
+
+def test_exact_reduction_with_a_micro_batch_a_worker(trained: Callable[..., Path]) -> None:
+    """Eight workers for eight micro-batches: the first three updates end in the bits of one worker's."""
+    assert_same_bits(trained(1, exact=True, updates=3), trained(8, exact=True, updates=3), 3)
+
+
+def test_order_of_addition_tells_in_the_bits(trained: Callable[..., Path]) -> None:
     """Without the exact reduction the bits differ between layouts, so the equality above is not by chance."""
-    bits = {weights(layouts / f"{size}-False", THIRTY.updates) for size in LAYOUTS}
+    bits = {weights(trained(size, exact=False), THIRTY.updates) for size in (1, 2, 3)}
     assert len(bits) > 1
-    assert curve(layouts / "1-True") == pytest.approx(curve(layouts / "1-False"), rel=1e-4)
+    assert curve(trained(1, exact=True)) == pytest.approx(curve(trained(1, exact=False)), rel=1e-4)

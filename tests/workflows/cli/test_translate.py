@@ -16,6 +16,7 @@ import pytest
 from pipeline.evaluation.translation import Translator
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifacts import Checkpoint
+from tests.support.command_line import CommandLine
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
 
 FAST = DecodingSettings(beam_size=3, max_extra_tokens=3)
@@ -77,13 +78,16 @@ def test_n_best_list_is_moses(checkpoint: Checkpoint, translator: Translator) ->
         ("--precision", "float8", "precision"),
     ],
 )
-def test_bad_settings_are_one_line(checkpoint: Checkpoint, option: str, value: str, told: str) -> None:
+def test_bad_settings_are_one_line(
+    checkpoint: Checkpoint, option: str, value: str, told: str, command_line: CommandLine
+) -> None:
     """What the search cannot work with is refused by name, with status 2, before anything is read."""
-    refused = piped(checkpoint, "A dog .\n", option, value)
+    command = ["workflows.cli", "translate", str(checkpoint.folder), *OPTIONS, option, value]
+    refused = command_line.here(*command, text="A dog .\n")
     assert refused.returncode == 2
-    assert told in refused.stderr.decode()
-    assert refused.stderr.decode().count("\n") == 1
-    assert refused.stdout == b""
+    assert told in refused.stderr
+    assert refused.stderr.count("\n") == 1
+    assert refused.stdout == ""
 
 
 def test_more_than_the_beam_is_one_line(checkpoint: Checkpoint) -> None:

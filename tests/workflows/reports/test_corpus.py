@@ -1,4 +1,4 @@
-"""The report of prepared text: its files, from real text; its words and drawings, from made-up figures."""
+"""The report of prepared text: its files, from text; its words and drawings, from made-up figures."""
 
 import json
 from dataclasses import replace
@@ -26,9 +26,9 @@ from workflows.reports.corpus_text import facts, metrics, rows, summary
 from workflows.tables import table2
 
 
-def test_figures_and_drawings_of_real_text(data: Path, tmp_path: Path) -> None:
+def test_figures_and_drawings_of_text(parallel_text: Path, tmp_path: Path) -> None:
     """The JSON reads back as what was measured; the SVG is one for any reader of XML, with pair and data in it."""
-    text = prepare_text(tmp_path, data)
+    text = prepare_text(tmp_path, parallel_text)
     plan = PlanSettings(budget_tokens=3000, micro_batches=2, seed=1)
     (tmp_path / "report").mkdir()
     made = report_corpus(Context(tmp_path / "report"), *text, "two collections", *plan)

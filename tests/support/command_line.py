@@ -1,0 +1,47 @@
+"""A command as its user sees it: exit status and both streams, with or without a process of its own."""
+
+import io
+import subprocess
+import sys
+from typing import NamedTuple
+
+import pytest
+
+from workflows import reproduce_table2
+from workflows.cli import main
+from workflows.console.command import run_app
+
+APPS = {"workflows.cli": main.app, "workflows.reproduce_table2": reproduce_table2.app}
+
+
+class Done(NamedTuple):
+    """A command that has ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+class CommandLine:
+    """Runs commands of the project, named by their modules."""
+
+    def __init__(self, capture: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        self._capture = capture
+        self._monkeypatch = monkeypatch
+
+    def here(self, module: str, *arguments: str, text: str = "") -> Done:
+        """In this process, which has imported all that takes seconds: for what does not depend on a process."""
+        self._capture.readouterr()
+        with self._monkeypatch.context() as patch:
+            patch.setattr(sys, "argv", [module, *arguments])
+            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+            with pytest.raises(SystemExit) as ended:
+                run_app(APPS[module], module)
+        assert isinstance(ended.value.code, int)
+        return Done(ended.value.code, *self._capture.readouterr())
+
+    def in_process(self, module: str, *arguments: str, text: str = "") -> Done:
+        """In a process of its own."""
+        command = [sys.executable, "-m", module, *arguments]
+        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+        return Done(done.returncode, done.stdout, done.stderr)

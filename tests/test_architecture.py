@@ -1,0 +1,209 @@
+"""The packages' layout, read from their source: which may import which, how large folders and modules may be.
+
+Imports inside functions and under `if TYPE_CHECKING` count as those at the top of a module.
+"""
+
+import ast
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+MAY_IMPORT = {"model": (), "pipeline": ("model",), "workflows": ("model", "pipeline")}
+"""Packages, and the others that each may import."""
+IN_MODEL = {"torch", *sys.stdlib_module_names}
+RAY_IN_PIPELINE = {"pipeline.training.on_ray", "pipeline.evaluation.decoding", "pipeline.ray_private"}
+MOST_LINES, MOST_MODULES = 400, 16
+
+
+class Module:
+    """A source file of one of the packages."""
+
+    def __init__(self, root: Path, path: Path) -> None:
+        parts = path.relative_to(root).with_suffix("").parts
+        self.is_package = parts[-1] == "__init__"
+        self.package = ".".join(parts[:-1])
+        """The package that relative imports start from."""
+        self.name = self.package if self.is_package else ".".join(parts)
+        self.text = path.read_text(encoding="utf-8")
+        self.tree = ast.parse(self.text, str(path))
+
+    @property
+    def top(self) -> str:
+        """The package at the root."""
+        return self.name.partition(".")[0]
+
+    @property
+    def node(self) -> str:
+        """What circles are looked for between: the folder, or a module at the top of a package by itself."""
+        return self.name if self.package == self.top else self.package
+
+    def imported(self, known: Mapping[str, object]) -> Iterator[str]:
+        """Absolute names of the modules imported; `from a import b` is of `a.b` where that is one of the `known`."""
+        for statement in ast.walk(self.tree):
+            if isinstance(statement, ast.Import):
+                yield from (alias.name for alias in statement.names)
+            elif isinstance(statement, ast.ImportFrom):
+                above = self.package.split(".")[: 1 - statement.level or None] if statement.level else []
+                source = ".".join([*above, *filter(None, [statement.module])])
+                for alias in statement.names:
+                    name = f"{source}.{alias.name}"
+                    yield name if name in known else source
+
+
+@cache
+def read(root: Path) -> Mapping[str, Module]:
+    """The modules of all packages under `root`, by name."""
+    found = [Module(root, path) for package in MAY_IMPORT for path in sorted((root / package).rglob("*.py"))]
+    return {module.name: module for module in found}
+
+
+def wrong_imports(modules: Mapping[str, Module]) -> Iterator[str]:
+    """Imports against the arrows workflows -> pipeline -> model, of the tests, and of libraries out of their place."""
+    for module in modules.values():
+        for name in dict.fromkeys(module.imported(modules)):
+            top = name.partition(".")[0]
+            if top == module.top:
+                continue
+            if (
+                top == "tests"
+                or (top in MAY_IMPORT and top not in MAY_IMPORT[module.top])
+                or (module.top == "model" and top not in IN_MODEL)
+                or (module.top == "pipeline" and top == "ray" and module.name not in RAY_IN_PIPELINE)
+            ):
+                yield f"{module.name} imports {name}"
+
+
+def circles(modules: Mapping[str, Module]) -> Iterator[str]:
+    """One circle of imports for each package that has any, between its folders and the modules at its top."""
+    for package in MAY_IMPORT:
+        after: dict[str, set[str]] = {}
+        for module in modules.values():
+            if module.top == package:
+                others = {modules[name].node for name in module.imported(modules) if name in modules}
+                inside = {node for node in others if node.partition(".")[0] == package}
+                after.setdefault(module.node, set()).update(inside - {module.node})
+        try:
+            TopologicalSorter({node: sorted(before) for node, before in after.items()}).prepare()
+        except CycleError as error:
+            yield f"a circle of imports: {' <- '.join(error.args[1])}"
+
+
+def wrong_sizes(modules: Mapping[str, Module]) -> Iterator[str]:
+    """Modules that are too long, and folders with too many, __init__.py not counted."""
+    counts: dict[str, int] = {}
+    for module in modules.values():
+        n_lines = len(module.text.splitlines())
+        if n_lines > MOST_LINES:
+            yield f"{module.name} has {n_lines} lines"
+        counts[module.package] = counts.get(module.package, 0) + (not module.is_package)
+    yield from (f"{package} has {n} modules" for package, n in counts.items() if n > MOST_MODULES)
+
+
+def undescribed(modules: Mapping[str, Module]) -> Iterator[str]:
+    """Folders on the way to a module that have no __init__.py, or one without a docstring."""
+    folders = set()
+    for module in modules.values():
+        parts = module.package.split(".")
+        folders |= {".".join(parts[: i + 1]) for i in range(len(parts))}
+    for name in sorted(folders):
+        package = modules.get(name)
+        if package is None:
+            yield f"{name} has no __init__.py"
+        elif not ast.get_docstring(package.tree):
+            yield f"{name}/__init__.py has no docstring"
+
+
+def violations(root: Path) -> list[str]:
+    """All that is against the rules, a line each."""
+    modules = read(root)
+    rules = (wrong_imports, circles, wrong_sizes, undescribed)
+    return [line for rule in rules for line in rule(modules)]
+
+
+def test_the_packages_keep_the_rules() -> None:
+    """No import against the arrows, no circle, nothing too large, every folder described."""
+    assert violations(ROOT) == []
+
+
+def test_all_packages_are_read() -> None:
+    """The empty list above is not for want of modules or imports."""
+    modules = read(ROOT)
+    between = {(m.top, name.partition(".")[0]) for m in modules.values() for name in m.imported(modules)}
+    assert {("pipeline", "model"), ("workflows", "pipeline"), ("model", "torch"), ("pipeline", "ray")} <= between
+    assert {"model.transformer", "pipeline.corpora.grammar.rules", "workflows.engine.runner"} <= modules.keys()
+
+
+SOUND = {
+    "model/__init__.py": '"""Tensors."""',
+    "model/layer.py": "import math\nimport torch.nn\nfrom torch import Tensor",
+    "pipeline/__init__.py": '"""Stages."""',
+    "pipeline/errors.py": "import json",
+    "pipeline/text/__init__.py": '"""Text."""',
+    "pipeline/text/lines.py": "import numpy\nfrom model import layer\nfrom . import words\nfrom ..errors import Error",
+    "pipeline/text/words.py": "from pipeline.text.lines import read\nfrom pipeline import errors",
+    "pipeline/evaluation/__init__.py": '"""Scores."""',
+    "pipeline/evaluation/decoding.py": "import ray",
+    "workflows/__init__.py": '"""Commands."""',
+    "workflows/main.py": "import model.layer\nimport ray\nfrom pipeline.text import lines",
+}
+"""A tree in which modules of one folder may import each other."""
+CIRCLE = "a circle of imports: pipeline.errors <- pipeline.text <- pipeline.errors"
+DEEP = {"pipeline/text/deep/__init__.py": '"""Deep."""', "pipeline/text/deep/inside.py": "from .. import lines"}
+WRONG = {
+    "model imports pipeline": (
+        {"model/layer.py": "from pipeline import errors"},
+        "model.layer imports pipeline.errors",
+    ),
+    "pipeline imports workflows": ({"pipeline/errors.py": "import workflows"}, "pipeline.errors imports workflows"),
+    "model imports a library": ({"model/layer.py": "from numpy import array"}, "model.layer imports numpy"),
+    "inside a function": ({"model/layer.py": "def f():\n    import numpy"}, "model.layer imports numpy"),
+    "a test": ({"workflows/main.py": "from tests.support import x"}, "workflows.main imports tests.support"),
+    "ray out of its place": ({"pipeline/text/words.py": "import ray.train"}, "pipeline.text.words imports ray.train"),
+    "circle": ({"pipeline/errors.py": "from pipeline.text import words"}, CIRCLE),
+    "circle of relative imports": ({"pipeline/errors.py": "from .text.words import x"}, CIRCLE),
+    "circle inside a function": ({"pipeline/errors.py": "def f():\n    import pipeline.text.words"}, CIRCLE),
+    "circle with a folder inside": (
+        {**DEEP, "pipeline/text/words.py": "from pipeline.text.deep.inside import x"},
+        "a circle of imports: pipeline.text <- pipeline.text.deep <- pipeline.text",
+    ),
+    "circle of top modules": (
+        {"model/layer.py": "from model import loss", "model/loss.py": "from model.layer import x"},
+        "a circle of imports: model.layer <- model.loss <- model.layer",
+    ),
+    "too long": ({"workflows/main.py": "pass\n" * (MOST_LINES + 1)}, "workflows.main has 401 lines"),
+    "too many": ({f"model/m{i}.py": "" for i in range(MOST_MODULES)}, "model has 17 modules"),
+    "no docstring": ({"pipeline/text/__init__.py": "import json"}, "pipeline.text/__init__.py has no docstring"),
+    "no __init__.py": ({"workflows/cli/main.py": ""}, "workflows.cli has no __init__.py"),
+    "no __init__.py on the way": (
+        {"workflows/cli/deep/__init__.py": '"""Deep."""', "workflows/cli/deep/main.py": ""},
+        "workflows.cli has no __init__.py",
+    ),
+}
+"""What is written over the sound tree, and the one line that is told."""
+
+
+def write(root: Path, files: Mapping[str, str]) -> Path:
+    """Writes source files under `root`."""
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def test_a_sound_tree_passes(tmp_path: Path) -> None:
+    """Nothing that is allowed is refused: modules at the limits too."""
+    full = {f"model/m{i}.py": "" for i in range(MOST_MODULES - 1)}
+    assert violations(write(tmp_path, {**SOUND, **full, "model/m0.py": "pass\n" * MOST_LINES})) == []
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_each_breach_is_told(name: str, tmp_path: Path) -> None:
+    """One change to a sound tree, one line."""
+    files, told = WRONG[name]
+    assert violations(write(tmp_path, {**SOUND, **files})) == [told]
