@@ -109,7 +109,7 @@ def test_settings_are_validated():
 MEASURE = """
 import resource, sys
 from pathlib import Path
-from pipeline.store.artifacts import Context
+from pipeline.store.artifact import Context
 from pipeline.corpora.embedded import EmbeddedSettings, generate
 folder = Path(sys.argv[1])
 folder.mkdir()
