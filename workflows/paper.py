@@ -1,8 +1,8 @@
-"""The paper's numbers, and the only module of this project in which figures are typed in.
+"""Holds the paper's numbers; it is the only module of this project in which figures are typed in.
 
 "Attention Is All You Need", Vaswani et al. 2017, arXiv 1706.03762 v5; section marks are the paper's. The sustained
-rates of footnote 5 stand in `pipeline.evaluation.costs`, whose formula needs them. All else that is printed comes from
-a file.
+rates of footnote 5 stand in `pipeline.evaluation.costs`, whose formula needs them. Every other figure that the project
+shows comes from a file.
 """
 
 from collections.abc import Mapping
@@ -26,14 +26,14 @@ MODEL_SYMBOLS = {
     "dropout": "P_drop",
     "positions": "positions",
 }
-"""Fields of TransformerConfig as Table 3 heads them."""
+"""The fields of TransformerConfig and their headings in Table 3."""
 SYMBOLS = {**MODEL_SYMBOLS, "label_smoothing": "ε_ls"}
-"""Fields that Table 3 varies."""
+"""The fields that Table 3 varies, with their headings."""
 
 
 @dataclass(frozen=True)
 class PrintedRow:
-    """A row of Table 2: tokenized BLEU on newstest2014 and training cost in FLOP, where printed, by pair."""
+    """A row of Table 2: tokenized BLEU on newstest2014 and training cost in FLOP, by language pair, where printed."""
 
     name: str
     bleu: Mapping[str, str] = field(default_factory=dict)
@@ -60,7 +60,7 @@ TABLE_2: tuple[PrintedRow, ...] = (
         footnote=EN_FR_BIG_NOTE,
     ),
 )
-"""Table 2 (§6.1), top to bottom."""
+"""The rows of Table 2 (§6.1), top to bottom."""
 
 
 @dataclass(frozen=True)
@@ -70,16 +70,16 @@ class Experiment:
     model: TransformerConfig
     corpus: str
     pairs: int
-    """Sentence pairs of the training data (§5.1), about."""
+    """The approximate number of sentence pairs in the training data (§5.1)."""
     vocabulary_size: int
     updates: int
     averaged: int
-    """Checkpoints averaged (§6.1)."""
+    """The number of last checkpoints that are averaged (§6.1)."""
     step_s: float
     duration: str
-    """Of the whole training, as printed (§5.2)."""
+    """The time that the whole training took, as printed (§5.2)."""
     budget_tokens: int = 25_000
-    """Source tokens, and target tokens, of one update (§5.1), about."""
+    """The approximate number of source tokens, and of target tokens, in one update (§5.1)."""
     warmup_steps: int = 4000
     learning_rate_scale: float = 1.0
     beta_1: float = 0.9
@@ -96,7 +96,7 @@ class Experiment:
 
 
 def experiment(pair: str, model: str) -> Experiment:
-    """The paper's experiment behind one cell of Table 2: `pair` "en-de" or "en-fr", `model` "base" or "big"."""
+    """Returns the experiment behind one cell of Table 2: `pair` "en-de" or "en-fr", `model` "base" or "big"."""
     # §6.1: the big EN-FR model was trained with P_drop 0.1 instead of 0.3.
     big = TransformerConfig(**{**BIG.__dict__, "dropout": 0.1}) if pair == "en-fr" else BIG
     pairs, vocabulary_size = (36_000_000, 32_000) if pair == "en-fr" else (4_500_000, 37_000)
@@ -106,43 +106,43 @@ def experiment(pair: str, model: str) -> Experiment:
 
 
 def cost_flop(pair: str, model: str) -> float | None:
-    """What Table 2 prints for the training of "base" or "big" on a language pair."""
+    """Returns the cost that Table 2 prints for the training of "base" or "big" on a language pair."""
     row = next(row for row in TABLE_2 if row.name == f"Transformer ({model})")
     return row.cost_flop.get(pair)
 
 
 def symbols(difference: Mapping[str, Any]) -> str:
-    """{"n_heads": 1, "d_k": 512} -> `h 1, d_k 512`; settings that the paper has no symbol for go by their name."""
+    """Writes {"n_heads": 1, "d_k": 512} as `h 1, d_k 512`; a setting without a symbol in the paper keeps its name."""
     return ", ".join(f"{SYMBOLS.get(name, name)} {value}" for name, value in difference.items())
 
 
 def group(row: str) -> str:
-    """The letter before a row of Table 3: A to E; base and big are groups of their own."""
+    """Returns the letter of a row's group in Table 3, A to E; base and big are groups of their own."""
     return row.rstrip("0123456789")
 
 
 @dataclass(frozen=True)
 class Variation:
-    """A row of Table 3: EN-DE, newstest2013, beam 4, no averaging of checkpoints. What it leaves out is base's."""
+    """A row of Table 3: EN-DE, newstest2013, beam 4, no averaging of checkpoints, and base with one difference."""
 
     name: str
     difference: Mapping[str, Any]
-    """From base: fields of TransformerConfig, and `label_smoothing`."""
+    """What differs from base: fields of TransformerConfig, and `label_smoothing`."""
     perplexity: str
-    """Per word-piece, as printed; so is `bleu`."""
+    """The perplexity per word-piece with the digits that are printed, like `bleu`."""
     bleu: str
     parameters_millions: int | None = None
     updates: int | None = None
-    """Steps, printed for base and big alone."""
+    """The number of steps, which is printed for base and big alone."""
 
     def model(self, vocabulary_size: int) -> TransformerConfig:
-        """Its Transformer; Table 3 prints no vocabulary size."""
+        """Returns the row's Transformer with a vocabulary of a given size, which Table 3 does not print."""
         sizes = {name: value for name, value in self.difference.items() if name != "label_smoothing"}
         return replace(BASE, vocabulary_size=vocabulary_size, **sizes)
 
     @property
     def label_smoothing(self) -> float:
-        """ε_ls of its training (§5.4)."""
+        """ε_ls of the row's training (§5.4)."""
         smoothing: float = self.difference.get("label_smoothing", Experiment.label_smoothing)
         return smoothing
 
@@ -171,16 +171,16 @@ TABLE_3: tuple[Variation, ...] = (
         "big", {"d_model": 1024, "d_ff": 4096, "n_heads": 16, "dropout": 0.3}, "4.33", "26.4", 213, updates=300_000
     ),
 )
-"""Table 3 (§6.2), top to bottom."""
+"""The rows of Table 3 (§6.2), top to bottom."""
 VARIATIONS = MappingProxyType({variation.name: variation for variation in TABLE_3})
-"""The same by name, in its order."""
+"""The same rows by name, in the same order."""
 
 VARIATION_TEST_SET, VARIATION_TEST_SENTENCES = "newstest2013", 3000
-"""What Table 3 is measured on: the development set, without averaging of checkpoints (§6.2)."""
+"""The development set, on which Table 3 is measured (§6.2)."""
 
 
 def variation_experiment(row: str) -> Experiment:
-    """The paper's experiment behind a row of Table 3; behind its base for a row that the paper has not."""
+    """Returns the experiment behind a row of Table 3; for a row that the paper does not have, the one behind base."""
     variation = VARIATIONS.get(row, VARIATIONS["base"])
     trained = experiment("en-de", "big" if row == "big" else "base")
     return replace(
@@ -195,9 +195,9 @@ def variation_experiment(row: str) -> Experiment:
 
 @dataclass(frozen=True)
 class Ordering:
-    """What §6.2 reads from Table 3, as rows of which each is better than the one before."""
+    """A claim of §6.2 about rows of Table 3, each of which is better than the one before."""
 
-    said: str
+    claim: str
     rows: tuple[str, ...]
 
 
@@ -213,6 +213,6 @@ ORDERINGS: tuple[Ordering, ...] = (
 )
 
 SEED_SPREAD_BLEU = 0.3
-"""Trainings to a plateau differ by this much, up or down, from seed to seed."""
+"""How far the BLEU of a training that has reached its plateau varies with the seed, up or down."""
 SAME_CHECKPOINT_BLEU = (29.0, 27.5)
-"""Paper BLEU and sacreBLEU that were measured on one and the same base checkpoint, EN-DE."""
+"""Paper BLEU and sacreBLEU of one and the same base checkpoint on EN-DE."""

@@ -1,1 +1,1 @@
-"""What is measured of a trained model (paper §6): averaging, decoding, scores, perplexity, cost."""
+"""The stages that evaluate a trained model (paper §6): averaging, decoding, scoring, perplexity and cost."""

@@ -1,4 +1,4 @@
-"""Averaging the last checkpoints of a training into the one that translates (paper §6.1).
+"""Averages the last checkpoints of a training into the one that translates (paper §6.1).
 
 checkpoint = average(Context(folder), run, AveragingSettings(last=5))
 """
@@ -13,17 +13,18 @@ from pipeline.errors import UserError
 from pipeline.settings import AveragingSettings
 from pipeline.store.artifact import Artifact, Context
 from pipeline.store.artifacts import Checkpoint, TrainingRun
+from pipeline.store.figures import AveragingFigures
 from pipeline.training.checkpoints import find_damage, write_weights
 
 log = logging.getLogger(__name__)
 
 
 def average(context: Context, run: TrainingRun, settings: AveragingSettings) -> Checkpoint:
-    """The mean of the last `settings.last` checkpoints, with `averaging.json` {"updates": [of each of them]}.
+    """Writes the mean of the last `settings.last` checkpoints, and `averaging.json`, which lists their updates.
 
-    Raises UserError where the run kept fewer, or where one of them is damaged.
+    Raises UserError where the run kept fewer checkpoints, or where one of them is damaged.
     """
-    kept: list[int] = run.read_json("run.json")["checkpoints"]
+    kept = run.load().checkpoints
     if settings.last > len(kept):
         raise UserError(
             f"last = {settings.last} checkpoints cannot be averaged: {run.folder} kept {len(kept)}; "
@@ -40,5 +41,5 @@ def average(context: Context, run: TrainingRun, settings: AveragingSettings) -> 
     checkpoint = Checkpoint(context.folder)
     write_weights(checkpoint.folder, weights, Artifact(folders[-1]).read_json("model.json"))
     shutil.copyfile(run.folder / "joint.model", checkpoint.folder / "joint.model")
-    checkpoint.write_json("averaging.json", {"updates": updates})
+    checkpoint.write(AveragingFigures(updates=tuple(updates)))
     return checkpoint

@@ -1,8 +1,8 @@
-"""Decoding of the test sets, or other splits, by Ray actors (§6.1), each holding the model once.
+"""Translates the test sets, or other splits, by Ray actors that each hold the model once (§6.1).
 
-The sentences of all of them are dealt out in chunks to whichever actor is free, so a slow or late one delays nothing.
-A dead actor is started again and its chunk redone. The layout decides the time taken, not the translations, but for
-the last bits of a sum: in bfloat16 a near tie may fall out otherwise.
+Their sentences are dealt out in chunks to whichever actor is free, so that a slow or late actor delays nothing. An
+actor that dies is started again, and its chunk is redone. The layout decides how long decoding takes and not what comes
+out, except for the last bits of a sum: in bfloat16, a near tie may be decided differently.
 """
 
 import logging
@@ -22,20 +22,21 @@ from pipeline.evaluation.translation import Translation, Translator
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, Corpus, Hypotheses
+from pipeline.store.figures import DecodedTestSet, DecodingFigures
 from pipeline.text.lines import read_lines, write_lines
 
 logger = logging.getLogger(__name__)
 
 CHUNK_SENTENCES = 500
-"""At most; enough to fill batches of one length, few enough that a dead actor costs little."""
+"""The most sentences in a chunk: enough to fill batches of one length, few enough that a dead actor costs little."""
 RESTARTS = 3
-"""Of one actor, and of one chunk."""
+"""How many times one actor is started again, and how many times one chunk is redone."""
 PATIENCE_S = 60
-"""Without any news for so long, say what is being waited for."""
+"""Seconds without a result after which a warning says what is being waited for."""
 
 
 class Chunk(NamedTuple):
-    """Neighbouring sentences of one test set."""
+    """A run of consecutive sentences of one test set."""
 
     test_set: str
     first: int
@@ -43,16 +44,16 @@ class Chunk(NamedTuple):
 
 
 class Translated(NamedTuple):
-    """A chunk's translations."""
+    """The translations of a chunk."""
 
     translations: list[Translation]
     seconds: float
     dtype: str
-    """What it was computed in."""
+    """The number type that the model computed in."""
 
 
 class DecodingWorker:
-    """A translator in a process of its own, loaded by the first call so that a bad checkpoint is that call's error."""
+    """A translator in its own process. The first call loads it, so a bad checkpoint is that call's error."""
 
     def __init__(self, checkpoint_folder: Path, settings: DecodingSettings, device: str) -> None:
         self._arguments = checkpoint_folder, settings, device
@@ -63,7 +64,7 @@ class DecodingWorker:
         return Translator(*self._arguments)
 
     def translate(self, lines: Sequence[str]) -> Translated:
-        """The translations of lines; no lines: just gets ready."""
+        """Translates lines; called with no lines, it just gets ready."""
         translator = self._translator
         started = time.perf_counter()
         translations, dtype = translator.translations(lines), str(translator.dtype).removeprefix("torch.")
@@ -77,12 +78,10 @@ def decode(
     settings: DecodingSettings,
     splits: Sequence[str] | None = None,
 ) -> Hypotheses:
-    """Translates `splits` of a corpus (its test sets): `<split>.<language>`, one sentence a line, and `decoding.json`.
+    """Translates `splits` of a corpus, by default its test sets: writes `<split>.<language>`, one sentence a line.
 
-    decoding.json: {"test_sets": {name: {"sentences", "seconds", "tokens"}}, "settings", "dtype"}; seconds are summed
-    over workers, without loading; tokens are those decoded, END_ID counted. Raises UserError where the checkpoint is no
-    good, the corpus has no test set, the cluster has no GPU and `settings.device` asks for one, or its nodes would not
-    all compute in the same type.
+    Raises UserError where the checkpoint cannot be loaded, the corpus has no test set, `settings.device` asks for a GPU
+    and the cluster has none, or the cluster's nodes do not all compute in the same number type.
     """
     splits = corpus.test_sets if splits is None else splits
     if not splits:
@@ -101,22 +100,21 @@ def decode(
         done += len(chunk.lines)
         context.progress(done, total, "sentences")
     if len(dtypes) > 1:
-        found = " and ".join(sorted(dtypes))
-        raise UserError(f"the cluster's nodes computed in {found}; set decoding.precision to one of them")
+        names = " and ".join(sorted(dtypes))
+        raise UserError(f"the cluster's nodes computed in {names}; set decoding.precision to one of them")
     hypotheses = Hypotheses(context.folder)
     language = corpus.languages[1]
-    figures: dict[str, dict[str, Any]] = {}
+    test_sets: dict[str, DecodedTestSet] = {}
     for name, lines in translations.items():
         write_lines(context.folder / f"{name}.{language}", (line.text for line in lines))
         tokens = sum(line.n_tokens for line in lines)
-        figures[name] = {"sentences": len(lines), "seconds": seconds[name], "tokens": tokens}
-    described = {"test_sets": figures, "settings": settings.model_dump(mode="json"), "dtype": "".join(dtypes)}
-    hypotheses.write_json("decoding.json", described)
+        test_sets[name] = DecodedTestSet(sentences=len(lines), seconds=seconds[name], tokens=tokens)
+    hypotheses.write(DecodingFigures(test_sets=test_sets, settings=settings, dtype="".join(dtypes)))
     return hypotheses
 
 
 def _layout(settings: DecodingSettings) -> tuple[str, int]:
-    """The torch device, and the number of actors that the cluster has room for unless the settings say one."""
+    """Returns the torch device and the number of actors: the settings' own, or as many as the cluster has room for."""
     resources = ray.cluster_resources()
     n_gpus, n_cpus = int(resources.get("GPU", 0)), int(resources.get("CPU", 0))
     if settings.device == "gpu" and not n_gpus:
@@ -127,7 +125,7 @@ def _layout(settings: DecodingSettings) -> tuple[str, int]:
 
 
 def _chunks(sources: dict[str, list[str]], workers: int) -> list[Chunk]:
-    """About four a worker, so that they end together."""
+    """Cuts the sentences into about four chunks a worker, so that the workers finish together."""
     total = sum(len(lines) for lines in sources.values())
     size = max(1, min(CHUNK_SENTENCES, total // (4 * workers) if workers > 1 else total))
     return [
@@ -140,7 +138,7 @@ def _chunks(sources: dict[str, list[str]], workers: int) -> list[Chunk]:
 def _on_actors(
     sources: dict[str, list[str]], checkpoint: Checkpoint, settings: DecodingSettings
 ) -> Iterator[tuple[Chunk, Translated]]:
-    """Each chunk with what `translate` gives for it, as they come; the actors live until the last."""
+    """Yields each chunk with its translations as they arrive; the actors live until the last one has."""
     device, workers = _layout(settings)
     chunks = _chunks(sources, workers)
     actor_class: Any = ray.remote(DecodingWorker)

@@ -1,29 +1,40 @@
-"""Perplexity of a model on a split: exp of the plain negative log-likelihood per token, never of the smoothed loss.
+"""Measures a model's perplexity on the dev split: exp of the mean plain negative log-likelihood, not the smoothed loss.
 
-measure(Context(folder), checkpoint, dataset).read_json("perplexity.json")
+measure(Context(folder), checkpoint, dataset).load().dev_perplexity
 """
 
 from dataclasses import dataclass
 
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import load_model
-from pipeline.store.artifact import Artifact, Context
+from pipeline.store.artifact import Context, JsonArtifact
 from pipeline.store.artifacts import Checkpoint, EncodedDataset
+from pipeline.store.figures import Figures
 from pipeline.text.encoding import EncodedSplit
 from pipeline.training.validation import check_vocabulary, exp, split_sums
 
 
+class PerplexityFigures(Figures):
+    """`perplexity.json`: what was measured on the dev split."""
+
+    dev_nll: float
+    """Nats per target token, END_ID counted."""
+    dev_perplexity: float
+    tokens: int
+    """Target tokens of the dev split, END_ID counted."""
+
+
 @dataclass(frozen=True)
-class Perplexity(Artifact):
-    """`perplexity.json`: {"dev_nll", "dev_perplexity", "tokens"}; nats per target token, END_ID counted."""
+class Perplexity(JsonArtifact[PerplexityFigures]):
+    """`perplexity.json`: the perplexity of a checkpoint."""
 
     figures_file = "perplexity.json"
 
 
 def measure(context: Context, checkpoint: Checkpoint, dataset: EncodedDataset) -> Perplexity:
-    """Perplexity of a checkpoint on the dev split.
+    """Writes the perplexity of a checkpoint on the dev split.
 
-    Raises UserError where the dev split is empty, or checkpoint and dataset have different vocabularies.
+    Raises UserError where the dev split is empty, or where checkpoint and dataset have different vocabularies.
     """
     model = load_model(checkpoint.folder)
     check_vocabulary(dataset, model.config.vocabulary_size)
@@ -31,7 +42,7 @@ def measure(context: Context, checkpoint: Checkpoint, dataset: EncodedDataset) -
     _, nll, n_tokens = split_sums(model, split, smoothing=0.0).tolist()
     if not n_tokens:
         raise UserError(f"{dataset.folder} has an empty dev split; its perplexity is not defined")
+    nll_per_token = nll / n_tokens
     perplexity = Perplexity(context.folder)
-    figures = {"dev_nll": nll / n_tokens, "dev_perplexity": exp(nll / n_tokens), "tokens": int(n_tokens)}
-    perplexity.write_json("perplexity.json", figures)
+    perplexity.write(PerplexityFigures(dev_nll=nll_per_token, dev_perplexity=exp(nll_per_token), tokens=int(n_tokens)))
     return perplexity

@@ -1,6 +1,6 @@
-"""BLEU, twice, always by name: the paper's tokenized score and sacreBLEU.
+"""Scores translations by BLEU in two ways, each always called by its name: paper BLEU (tokenized) and sacreBLEU.
 
-The same translations have been scored 29.0 by the first and 27.5 by the second, so the two never share a column.
+The same translations have scored 29.0 by the first and 27.5 by the second, so the two never share a column.
 
     paper_bleu(hypotheses, references, "de")    # §6.1: Moses-tokenized, cased, German compounds split
     sacre_bleu(hypotheses, references)          # detokenized, cased, 13a, with its signature
@@ -10,7 +10,6 @@ import logging
 import re
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
 import sacrebleu
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
@@ -19,21 +18,22 @@ from sacremoses.corpus import NonbreakingPrefixes
 from pipeline.errors import UserError
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, Hypotheses, Scores
+from pipeline.store.figures import BleuScores, ScoringFigures
 from pipeline.text.lines import read_lines
 
 logger = logging.getLogger(__name__)
 
-# Quotes that Moses' replace-unicode-punctuation leaves alone. The authors' German references had them all made ASCII;
-# without the lower quotes a faithful model looks about one point short.
+# Moses' replace-unicode-punctuation leaves these quotation marks alone. The authors' German references have all of them
+# in ASCII; without replacing the low ones, a faithful model scores about one point too low.
 _QUOTES = str.maketrans(dict.fromkeys("„‟«»〝〞＂", '"') | dict.fromkeys("‚‘‛‹›´＇", "'"))
 _MOSES_PUNCTUATION = [(re.compile(p), ascii_) for p, ascii_ in MosesPunctNormalizer.REPLACE_UNICODE_PUNCTUATION]
 _COMPOUND = re.compile(r"(\S)-(\S)")
 
 
 def ascii_punctuation(text: str) -> str:
-    """Step 1 of paper BLEU: punctuation to ASCII as Moses' replace-unicode-punctuation does, and every quotation mark.
+    """Step 1 of paper BLEU: makes punctuation ASCII as Moses' replace-unicode-punctuation does, and all quotes.
 
-    Dashes stay: neither the Moses script nor the authors' references changed them.
+    Dashes stay as they are: neither the Moses script nor the authors' references change them.
     """
     if text.isascii():
         return text
@@ -51,18 +51,21 @@ def _tokenizer(language: str) -> MosesTokenizer:
 
 
 def moses_tokens(text: str, language: str) -> str:
-    """Step 2 of paper BLEU: Moses tokens between spaces, entities not escaped."""
+    """Step 2 of paper BLEU: returns the Moses tokens separated by spaces, with no entities escaped."""
     tokens: str = _tokenizer(language).tokenize(text, escape=False, return_str=True)
     return tokens
 
 
 def split_compounds(tokens: str) -> str:
-    """Step 3 of paper BLEU, German alone: left to right, no overlaps, so `a-b-c` gives `a ##AT##-##AT## b-c`."""
+    """Step 3 of paper BLEU, for German alone: splits at hyphens.
+
+    It works from left to right without overlaps, so `a-b-c` gives `a ##AT##-##AT## b-c`.
+    """
     return _COMPOUND.sub(r"\1 ##AT##-##AT## \2", tokens)
 
 
 def paper_tokens(text: str, language: str) -> str:
-    """A line as paper BLEU counts it: ASCII punctuation, Moses tokens, for German split compounds, in this order."""
+    """Returns a line as paper BLEU counts it: ASCII punctuation, then Moses tokens, then split compounds for German."""
     tokens = moses_tokens(ascii_punctuation(text), language)
     return split_compounds(tokens) if language == "de" else tokens
 
@@ -78,7 +81,7 @@ def _check_lines(hypotheses: Sequence[str], references: Sequence[str]) -> None:
 
 
 def paper_bleu(hypotheses: Sequence[str], references: Sequence[str], language: str) -> float:
-    """BLEU-4 in percent on `paper_tokens`, of the whole set, case-sensitive, unsmoothed as multi-bleu.perl (§6.1).
+    """Returns the corpus BLEU-4 of `paper_tokens` in percent, case-sensitive, unsmoothed as in multi-bleu.perl (§6.1).
 
     Raises UserError where the numbers of lines differ or are 0.
     """
@@ -89,7 +92,7 @@ def paper_bleu(hypotheses: Sequence[str], references: Sequence[str], language: s
 
 
 def sacre_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[float, str]:
-    """sacreBLEU's default score in percent (13a, cased, detokenized lines) and its signature.
+    """Returns sacreBLEU's default score of detokenized lines in percent (13a, case-sensitive), and its signature.
 
     Raises UserError where the numbers of lines differ or are 0.
     """
@@ -99,26 +102,29 @@ def sacre_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[fl
     return float(score), str(bleu.get_signature())
 
 
-def score_texts(hypotheses: Sequence[str], references: Sequence[str], language: str) -> dict[str, Any]:
-    """Both scores of detokenized lines in `language`: {"paper_bleu", "sacrebleu", "signature", "sentences"}."""
+def score_texts(hypotheses: Sequence[str], references: Sequence[str], language: str) -> BleuScores:
+    """Returns both scores of detokenized lines in `language`.
+
+    Raises UserError where the numbers of lines differ or are 0.
+    """
     sacre, signature = sacre_bleu(hypotheses, references)
-    return {
-        "paper_bleu": paper_bleu(hypotheses, references, language),
-        "sacrebleu": sacre,
-        "signature": signature,
-        "sentences": len(references),
-    }
+    return BleuScores(
+        paper_bleu=paper_bleu(hypotheses, references, language),
+        sacrebleu=sacre,
+        signature=signature,
+        sentences=len(references),
+    )
 
 
 def read_references(corpus: Corpus, split: str) -> list[str]:
-    """Target side of a split, all shards in order."""
+    """Returns the target side of a split, all shards in order."""
     return [line for shard in corpus.shards(split) for line in read_lines(shard.target)]
 
 
 def score(context: Context, hypotheses: Hypotheses, corpus: Corpus, splits: Sequence[str] | None = None) -> Scores:
-    """Scores the translations of `splits` of `corpus` (its test sets); writes `scores.json`.
+    """Writes the scores of the translations of `splits` of `corpus`, by default its test sets.
 
-    Raises UserError where one has no translation or another number of lines.
+    Raises UserError where a split has no translation or one with another number of lines.
     """
     language, test_sets = corpus.languages[1], {}
     splits = corpus.test_sets if splits is None else splits
@@ -131,5 +137,5 @@ def score(context: Context, hypotheses: Hypotheses, corpus: Corpus, splits: Sequ
             raise UserError(f"{path} and test set {name} of {corpus.folder}: {error}") from None
         context.progress(done, len(splits), "test sets")
     scores = Scores(context.folder)
-    scores.write_json("scores.json", {"test_sets": test_sets, "language": language})
+    scores.write(ScoringFigures(test_sets=test_sets, language=language))
     return scores

@@ -1,11 +1,11 @@
-"""Translation of lines by one process: sentencepiece, batches of similar length, beam search (§6.1).
+"""Translates lines in one process: sentencepiece, batches of similar length, beam search (§6.1).
 
     translator = Translator(folder, DecodingSettings(), "cpu")
     translator.translate(["Two dogs run .", ""])
     translator.n_best(["Two dogs run ."], 4)[0][3].score
 
-A checkpoint is `model.safetensors`, `model.json` and `joint.model`. It computes in bfloat16 where the processor
-multiplies that natively and in float32 elsewhere, whatever it was trained in, unless `precision` of the settings says.
+A checkpoint is `model.safetensors`, `model.json` and `joint.model`. Whatever number type the model was trained in, it
+computes in the settings' `precision`, by default bfloat16 where the processor multiplies that natively, else float32.
 """
 
 import logging
@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 from sentencepiece import SentencePieceProcessor
 from torch.nn.utils.rnn import pad_sequence
 
-from model.config import END_ID, PAD_ID, TransformerConfig
+from model.config import END_ID, PAD_ID
 from model.incremental import IncrementalDecoder
 from model.search import Hypothesis, beam_search
 from model.transformer import Transformer
@@ -35,35 +35,31 @@ from pipeline.text.vocabulary import load
 logger = logging.getLogger(__name__)
 
 LONGEST_TOKENS = 1024
-"""A longer source, END_ID counted, is translated in parts: attention takes memory by the square of the length."""
+"""Longer sources, END_ID counted, are translated in parts: attention's memory grows with the length squared."""
 DECODED_PER_SOURCE_TOKEN = 16
-"""A batch may decode so many times `batch_tokens`: short lines, whose outputs may grow many times as long, would
-otherwise take by far the most memory, the keys and values of all that is decoded."""
+"""The most tokens that a batch may decode, in multiples of `batch_tokens`. The outputs of short lines may grow to many
+times their length, and without this limit their keys and values would take by far the most memory."""
 
 
 class Translation(NamedTuple):
-    """One output for one line."""
+    """One translation of one line."""
 
     text: str
     n_tokens: int
-    """Tokens decoded, END_ID counted; 0 for a blank line."""
+    """The tokens decoded, END_ID counted; 0 for a blank line."""
     score: float = 0.0
-    """log_probability / penalty (model.search), the best of a line being highest; summed over the parts of a line."""
+    """log_probability / penalty (model.search), highest for the best translation; summed over the parts of a line."""
     log_probability: float = 0.0
     """Nats, END_ID counted; summed over the parts of a line."""
 
 
 def load_model(folder: Path, device: str = "cpu") -> Transformer:
-    """The model of a checkpoint, float32, in evaluation mode.
+    """Loads the model of a checkpoint in float32, in evaluation mode.
 
-    Raises UserError where `model.json` or `model.safetensors` is missing, broken, or of another model.
+    Raises UserError where `model.json` or `model.safetensors` is missing, broken, or belongs to another model.
     """
     path = folder / "model.safetensors"
-    fields = Checkpoint(folder).read_json("model.json")
-    try:
-        model = Transformer(TransformerConfig(**fields))
-    except (TypeError, ValueError) as error:
-        raise UserError(f"{folder / 'model.json'} describes no model ({error}); choose another checkpoint") from None
+    model = Transformer(Checkpoint(folder).config)
     try:
         weights = load_file(path)
     except FileNotFoundError:
@@ -80,7 +76,10 @@ def load_model(folder: Path, device: str = "cpu") -> Transformer:
 
 
 def load_checkpoint(folder: Path, device: str = "cpu") -> tuple[Transformer, SentencePieceProcessor]:
-    """As `load_model`, with the vocabulary. Raises UserError where either is no good or they do not belong together."""
+    """Loads a checkpoint's model, as `load_model` does, and its vocabulary.
+
+    Raises UserError where either cannot be loaded, or where they do not belong together.
+    """
     model, vocabulary = load_model(folder, device), load(folder / "joint.model")
     if len(vocabulary) != model.config.vocabulary_size:
         raise UserError(
@@ -91,7 +90,7 @@ def load_checkpoint(folder: Path, device: str = "cpu") -> tuple[Transformer, Sen
 
 
 class Translator:
-    """A model and its vocabulary, ready to translate. Raises UserError where the checkpoint is no good."""
+    """A model and its vocabulary, ready to translate. Raises UserError where the checkpoint cannot be loaded."""
 
     def __init__(self, checkpoint_folder: Path, settings: DecodingSettings, device: str = "cpu") -> None:
         self.settings, self.device = settings, device
@@ -102,24 +101,25 @@ class Translator:
         self._longest_tokens = min(LONGEST_TOKENS, self.config.max_positions) if learned else LONGEST_TOKENS
 
     def with_settings(self, settings: DecodingSettings) -> "Translator":
-        """The same model, vocabulary and type under other settings of the search."""
+        """Returns a translator with the same model, vocabulary and number type that searches by other settings."""
         other = copy(self)
         other.settings = settings
         return other
 
     def translate(self, lines: Sequence[str]) -> list[str]:
-        """One line of text for each line, in order; a blank line gives an empty one."""
+        """Returns the best translation of each line, in order; a blank line gives an empty one."""
         return [translation.text for translation in self.translations(lines)]
 
     def translations(self, lines: Sequence[str]) -> list[Translation]:
-        """As `translate`, with the number of tokens and the score."""
+        """Returns what `translate` does, with the number of tokens and the score of each."""
         return [outputs[0] for outputs in self.n_best(lines, 1)]
 
     def n_best(self, lines: Sequence[str], n: int) -> list[list[Translation]]:
-        """The `n` best outputs of each line, best first; fewer where the search finds fewer, one for a blank line.
+        """Returns the `n` best translations of each line, best first; a blank line has one, empty.
 
-        The i-th best of a line that is translated in parts joins the i-th best of each. What comes out for a line does
-        not depend on the others. Raises ValueError where `n` is below 1.
+        A line has fewer where the search finds fewer. Where a line is translated in parts, its i-th best translation
+        joins the i-th best of each part. The translations of a line do not depend on the other lines. Raises ValueError
+        where `n` is below 1.
         """
         parts: list[list[int]] = []
         line_of_part: list[int] = []
@@ -127,25 +127,30 @@ class Translator:
             if lines[i].strip():
                 cut = self._cut(tokens)
                 if len(cut) > 1:
-                    told = len(tokens), len(cut), lines[i].strip()[:40]
-                    logger.warning("a line of %d tokens is translated in %d parts: %s...", *told)
+                    beginning = lines[i].strip()[:40]
+                    logger.warning(
+                        "a line of %d tokens is translated in %d parts: %s...", len(tokens), len(cut), beginning
+                    )
                 parts += cut
                 line_of_part += [i] * len(cut)
-        found: list[list[list[Hypothesis]]] = [[] for _ in lines]
+        best_of_parts: list[list[list[Hypothesis]]] = [[] for _ in lines]
         for i, hypotheses in zip(line_of_part, self.search(parts, n), strict=True):
-            found[i].append(hypotheses)
+            best_of_parts[i].append(hypotheses)
         return [
-            [self._join(of_parts) for of_parts in zip(*by_part, strict=False)] or [Translation("", 0)]
-            for by_part in found
+            [self._join(of_one_rank) for of_one_rank in zip(*by_part, strict=False)] or [Translation("", 0)]
+            for by_part in best_of_parts
         ]
 
     def search(self, sources: Sequence[list[int]], n: int = 1) -> list[list[Hypothesis]]:
-        """The `n` best outputs of each source (token ids, END_ID last); batch by batch, the longest first."""
+        """Returns the `n` best outputs of each source, which are token ids that end in END_ID.
+
+        It searches batch by batch, the longest sources first.
+        """
         settings = self.settings
         best: list[list[Hypothesis]] = [[] for _ in sources]
         for rows in batches([len(source) for source in sources], settings):
             source_BS = pad_sequence([torch.tensor(sources[i]) for i in rows], batch_first=True, padding_value=PAD_ID)
-            found = beam_search(
+            outputs = beam_search(
                 self._decoder,
                 source_BS.to(self.device),
                 beam_size=settings.beam_size,
@@ -153,12 +158,12 @@ class Translator:
                 max_extra_tokens=settings.max_extra_tokens,
                 n_best=n,
             )
-            for i, hypotheses in zip(rows, found, strict=True):
+            for i, hypotheses in zip(rows, outputs, strict=True):
                 best[i] = hypotheses
         return best
 
     def _join(self, parts: Sequence[Hypothesis]) -> Translation:
-        """One output of a line from those of its parts."""
+        """Joins the outputs of a line's parts into one translation."""
         return Translation(
             " ".join(decode_ids(self._vocabulary, [part.tokens for part in parts])),
             sum(len(part.tokens) + 1 for part in parts),
@@ -167,7 +172,7 @@ class Translator:
         )
 
     def _cut(self, tokens: list[int]) -> list[list[int]]:
-        """Parts of at most the longest length, each ending in END_ID, cut before a word where there is one."""
+        """Cuts a line into parts of at most the longest length, each ending in END_ID, before a word where possible."""
         tokens, limit = tokens[:-1], self._longest_tokens - 1
         parts = []
         while len(tokens) > limit:
@@ -179,10 +184,10 @@ class Translator:
 
 
 def batches(lengths: Sequence[int], settings: DecodingSettings) -> Iterator[list[int]]:
-    """Row numbers, the longest first, in batches of at most `batch_tokens` source tokens, padding counted.
+    """Yields row numbers, the longest rows first, in batches of at most `batch_tokens` source tokens, padding counted.
 
-    If every hypothesis of a batch grew to its greatest length, there would be DECODED_PER_SOURCE_TOKEN times as many
-    tokens at most. A row that is too long for both limits is a batch of its own.
+    If every hypothesis of a batch grew to its greatest length, the batch would decode at most DECODED_PER_SOURCE_TOKEN
+    times `batch_tokens` tokens. A row that is too long for both limits is a batch of its own.
     """
     rows = sorted(range(len(lengths)), key=lambda row: -lengths[row])
     first = 0

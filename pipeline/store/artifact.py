@@ -14,8 +14,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, get_args, get_origin
+
+from pydantic import TypeAdapter, ValidationError
 
 from pipeline.errors import UserError
 
@@ -23,6 +26,7 @@ Result = TypeVar("Result")
 
 
 Made = TypeVar("Made", bound="Artifact")
+Content = TypeVar("Content")
 
 
 MANIFEST = "manifest.json"
@@ -78,6 +82,18 @@ class Artifact:
         except ValueError as error:
             raise UserError(f"{path} is not valid JSON ({error}); remove {self.folder} and make it again") from None
 
+    def read(self, name: str, adapter: TypeAdapter[Content]) -> Content:
+        """Returns what a JSON file of the folder holds, validated. Raises UserError where it is missing or invalid."""
+        try:
+            return adapter.validate_python(self.read_json(name))
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(map(str, first["loc"]))
+            message = first["msg"].removeprefix("Value error, ")
+            problem = f"is not valid ({field}: {message})" if field else f"is not valid ({message})"
+            problem = f"has no {field!r}" if first["type"] == "missing" else problem
+            raise UserError(f"{self.folder / name} {problem}; remove {self.folder} and make it again") from None
+
     def write_json(self, name: str, value: Any) -> None:
         """Writes a JSON file into the folder."""
         (self.folder / name).write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -121,6 +137,37 @@ class Artifact:
         damage = self.damage() if (self.folder / MANIFEST).exists() else None
         if damage:
             raise UserError(f"{self.folder} is damaged: {damage}; remove it and make it again")
+
+
+@dataclass(frozen=True)
+class JsonArtifact(Artifact, Generic[Content]):
+    """An artifact whose figures are one JSON file that holds a pydantic model or a dataclass.
+
+    class Scores(JsonArtifact[ScoringFigures]):
+        figures_file = "scores.json"
+    """
+
+    figures_file: ClassVar[str]
+
+    def load(self) -> Content:
+        """Returns the content of the figures file. Raises UserError where it is missing, broken or lacks a figure."""
+        return self.read(self.figures_file, self._adapter())
+
+    def write(self, content: Content) -> None:
+        """Writes the figures file into the folder."""
+        self.write_json(self.figures_file, self._adapter().dump_python(content, mode="json"))
+
+    @classmethod
+    def _adapter(cls) -> TypeAdapter[Content]:
+        bases = (base for parent in cls.__mro__ for base in parent.__dict__.get("__orig_bases__", ()))
+        (content,) = next(get_args(base) for base in bases if get_origin(base) is JsonArtifact)
+        return _adapter_of(content)
+
+
+@cache
+def _adapter_of(content: Any) -> TypeAdapter[Any]:
+    """Makes what validates and dumps a type; once, since it takes milliseconds."""
+    return TypeAdapter(content)
 
 
 def file_sha256(path: Path) -> str:

@@ -5,11 +5,16 @@ Corpus -> Vocabulary -> EncodedDataset -> TrainingRun -> Checkpoint -> Hypothese
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import BeforeValidator, TypeAdapter
+
+from model.config import TransformerConfig
 from pipeline.errors import UserError
-from pipeline.store.artifact import Artifact
+from pipeline.store.artifact import Artifact, JsonArtifact
+from pipeline.store.figures import AveragingFigures, DecodingFigures, ScoringFigures, TrainingFigures
 
 ALL = "all"
 """The collection that pairs are from where there is but one."""
@@ -124,7 +129,7 @@ class EncodedDataset(Artifact):
 
 
 @dataclass(frozen=True)
-class TrainingRun(Artifact):
+class TrainingRun(JsonArtifact[TrainingFigures]):
     """A finished training: `run.json`, `metrics.jsonl`, `checkpoints/<update>/`, `joint.model`."""
 
     figures_file = "run.json"
@@ -132,26 +137,44 @@ class TrainingRun(Artifact):
     @property
     def summary(self) -> str:
         """Updates and target tokens."""
-        run = self.read_json("run.json")
-        return f"{run['updates']} updates, {run['target_tokens'] / 1e6:.2f} M target tokens"
+        run = self.load()
+        return f"{run.updates} updates, {run.target_tokens / 1e6:.2f} M target tokens"
 
 
 @dataclass(frozen=True)
-class Checkpoint(Artifact):
+class Checkpoint(JsonArtifact[AveragingFigures]):
     """Weights that translate: `model.safetensors`, `model.json` (the configuration) and `joint.model`."""
 
     figures_file = "averaging.json"
 
+    @property
+    def config(self) -> TransformerConfig:
+        """The model's configuration. Raises UserError where `model.json` is missing or describes no model."""
+        return self.read("model.json", _config_adapter())
+
+
+@cache
+def _config_adapter() -> TypeAdapter[TransformerConfig]:
+    return TypeAdapter(Annotated[TransformerConfig, BeforeValidator(_refuse_unknown_fields)])
+
+
+def _refuse_unknown_fields(fields: Any) -> Any:
+    """Raises ValueError where a configuration has a field of a newer version: it may change what the weights mean."""
+    unknown = fields.keys() - TransformerConfig.__dataclass_fields__.keys() if isinstance(fields, dict) else set()
+    if unknown:
+        raise ValueError(f"this version knows no {', '.join(sorted(unknown))}")
+    return fields
+
 
 @dataclass(frozen=True)
-class Hypotheses(Artifact):
+class Hypotheses(JsonArtifact[DecodingFigures]):
     """Translations of the test sets, one sentence a line: `<test set>.<language>`, and `decoding.json`."""
 
     figures_file = "decoding.json"
 
 
 @dataclass(frozen=True)
-class Scores(Artifact):
+class Scores(JsonArtifact[ScoringFigures]):
     """`scores.json`: for each test set both BLEU scores with their signatures."""
 
     figures_file = "scores.json"
@@ -159,7 +182,7 @@ class Scores(Artifact):
     @property
     def summary(self) -> str:
         """Both scores of each test set."""
-        test_sets = self.read_json("scores.json")["test_sets"].items()
         return "; ".join(
-            f"{name}: paper BLEU {s['paper_bleu']:.2f}, sacreBLEU {s['sacrebleu']:.2f}" for name, s in test_sets
+            f"{name}: paper BLEU {scores.paper_bleu:.2f}, sacreBLEU {scores.sacrebleu:.2f}"
+            for name, scores in self.load().test_sets.items()
         )

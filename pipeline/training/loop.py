@@ -26,6 +26,7 @@ from pipeline.hardware import compiles, device_name, dtype_of, matmul_flop_s
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import ignore
 from pipeline.store.artifacts import EncodedDataset
+from pipeline.store.figures import TrainingFigures
 from pipeline.text.encoding import EncodedSplit
 from pipeline.training.checkpoints import CheckpointWriter, TrainingState, list_folders, load_newest, restore
 from pipeline.training.prefetching import MicroBatch, Update, Updates
@@ -67,7 +68,7 @@ def run(
     folder: Path,
     emit: Listener = ignore,
     is_preempted: Callable[[], bool] = lambda: False,
-) -> dict[str, Any]:
+) -> TrainingFigures:
     """Trains up to `settings.updates` from the newest intact checkpoint in `folder/checkpoints`; returns run.json.
 
     Every rank calls it with the same arguments. Rank 0 writes `checkpoints/` and `metrics.jsonl` and emits events.
@@ -81,7 +82,7 @@ def run(
     with training.writer:
         training.resume()
         training.train()
-    return {**training.described(), "loop_s": time.monotonic() - began_s}
+    return training.described(loop_s=time.monotonic() - began_s)
 
 
 def dropout_seed(seed: int, update: int, micro_batch: int) -> int:
@@ -338,28 +339,29 @@ class Training:
         self.saved_s = time.monotonic()
         self.checkpoint_s += self.saved_s - began_s
 
-    def described(self) -> dict[str, Any]:
-        """Describes the training as run.json holds it."""
+    def described(self, loop_s: float) -> TrainingFigures:
+        """Describes the training as run.json holds it; `loop_s` is the time since the loop began, in seconds."""
         settings, state = self.settings, self.state
-        return {
-            "settings": settings.model_dump(mode="json"),
-            "updates": state.update,
-            "epochs": state.update / self.updates.in_epoch,
-            "train_s": state.train_s,
-            "checkpoint_s": self.checkpoint_s,
-            "source_tokens": state.source_tokens,
-            "target_tokens": state.target_tokens,
-            "padding_fraction": 1 - (state.source_tokens + state.target_tokens) / state.padded_tokens,
-            "workers": self.group.size,
-            "threads": settings.threads,
-            "devices": self.group.size,
-            "device_name": device_name(self.group.device),
-            "dtype": str(self.dtype).removeprefix("torch."),
-            "matmul_flop_s": state.matmul_flop_s,
-            "counted_flop": state.counted_flop,
-            "parameters": sum(parameter.numel() for parameter in self.step.master.parameters()),
-            "checkpoints": [int(folder.name) for folder in list_folders(self.folder / "checkpoints")],
-        }
+        return TrainingFigures(
+            settings=settings,
+            updates=state.update,
+            epochs=state.update / self.updates.in_epoch,
+            train_s=state.train_s,
+            checkpoint_s=self.checkpoint_s,
+            source_tokens=state.source_tokens,
+            target_tokens=state.target_tokens,
+            padding_fraction=1 - (state.source_tokens + state.target_tokens) / state.padded_tokens,
+            workers=self.group.size,
+            threads=settings.threads,
+            devices=self.group.size,
+            device_name=device_name(self.group.device),
+            dtype=str(self.dtype).removeprefix("torch."),
+            matmul_flop_s=state.matmul_flop_s,
+            counted_flop=state.counted_flop,
+            parameters=sum(parameter.numel() for parameter in self.step.master.parameters()),
+            checkpoints=tuple(int(folder.name) for folder in list_folders(self.folder / "checkpoints")),
+            loop_s=loop_s,
+        )
 
 
 def cut_metrics(path: Path, update: int) -> None:

@@ -72,7 +72,7 @@ def train(context: Context, dataset: EncodedDataset, settings: TrainingSettings)
     outcome = result.return_value
     if outcome["user_error"]:
         raise UserError(outcome["user_error"])
-    training_run.write_json("run.json", outcome["run"])
+    training_run.write(outcome["run"])
     shutil.copyfile(dataset.folder / "joint.model", training_run.folder / "joint.model")
     shutil.rmtree(ray_folder, ignore_errors=True)
     return training_run

@@ -1,4 +1,4 @@
-"""Artifact folders of a small cell of Table 2 or row of Table 3, as its stages would write them."""
+"""Makes the artifact folders of a small cell of Table 2 or row of Table 3, as its stages would write them."""
 
 import json
 import math
@@ -10,10 +10,13 @@ import pytest
 
 from model.config import TransformerConfig
 from pipeline.evaluation import costs, scoring
-from pipeline.settings import DecodingSettings, TrainingSettings
-from pipeline.store.artifact import Artifact, Context
+from pipeline.evaluation.perplexity import Perplexity, PerplexityFigures
+from pipeline.settings import DecodingSettings
+from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, Corpus, Hypotheses, TrainingRun
+from pipeline.store.figures import AveragingFigures, DecodedTestSet, DecodingFigures
 from pipeline.text.lines import write_lines
+from tests.support.tiny_figures import CONFIG, TRAINING
 from workflows.paper import TABLE_3
 from workflows.tables.measurements import MeasuredInputs
 from workflows.tables.table3 import RowInputs
@@ -30,14 +33,13 @@ TRANSLATED = [
     "Sie schläft und träumt.",
 ]
 SPLITS = ("train", "dev", "test_a", "test_b")
-CONFIG = TransformerConfig(vocabulary_size=800, n_layers=2, d_model=128, d_ff=512)
 
 
 @pytest.fixture
 def cell(tmp_path: Path) -> Callable[..., MeasuredInputs]:
-    """`cell("en-de", "base")` -> the artifacts of a small training of that model; costs and scores are computed.
+    """Makes the artifacts of a small training by `cell("en-de", "base")`; costs and scores are computed.
 
-    `cell("en-de", "A1", split="dev", seed=2)`: of a row of Table 3, scored on the dev set, nothing averaged.
+    `cell("en-de", "A1", split="dev", seed=2)` makes those of a row of Table 3, scored on the dev set without averaging.
     """
 
     def folder(*parts: str) -> Path:
@@ -67,12 +69,9 @@ def cell(tmp_path: Path) -> Callable[..., MeasuredInputs]:
         corpus.describe((languages[0], languages[1]), {name: [3] for name in SPLITS}, {})
 
         run = TrainingRun(folder(*place, "run"))
-        settings = TrainingSettings(model=config, updates=400, budget_tokens=2000, seed=seed)
-        figures = {"updates": 400, "epochs": 3.5, "train_s": train_s, "parameters": parameters}
-        figures |= {"source_tokens": 780_000, "target_tokens": 800_000}
-        figures |= {"padding_fraction": 0.04, "workers": 2, "threads": 1, "devices": 2, "device_name": device_name}
-        figures |= {"dtype": "float32", "matmul_flop_s": 5e10, "counted_flop": 3.1e12}
-        run.write_json("run.json", {"settings": settings.model_dump(mode="json"), **figures, "checkpoints": [300, 400]})
+        settings = TRAINING.settings.model_copy(update={"model": config, "seed": seed})
+        figures = {"parameters": parameters, "train_s": train_s, "device_name": device_name}
+        run.write(TRAINING.model_copy(update={"settings": settings, **figures}))
         lines = []
         for update in range(50, 401, 50):
             loss = 6 - update / 100
@@ -83,17 +82,15 @@ def cell(tmp_path: Path) -> Callable[..., MeasuredInputs]:
 
         checkpoint = Checkpoint(folder(*place, "checkpoint"))
         checkpoint.write_json("model.json", config.__dict__)
-        checkpoint.write_json("averaging.json", {"updates": averaged})
+        checkpoint.write(AveragingFigures(updates=averaged))
         hypotheses = Hypotheses(folder(*place, "hypotheses"))
         scored = [split] if split else corpus.test_sets
         for name in scored:
             write_lines(hypotheses.folder / f"{name}.{languages[1]}", translated)
-        decoding = {"settings": DecodingSettings().model_dump(mode="json"), "dtype": "float32"}
-        hypotheses.write_json("decoding.json", decoding)
-        perplexity = Artifact(folder(*place, "perplexity"))
-        perplexity.write_json(
-            "perplexity.json", {"dev_nll": math.log(dev_perplexity), "dev_perplexity": dev_perplexity, "tokens": 60}
-        )
+        decoded = {name: DecodedTestSet(sentences=3, seconds=0.5, tokens=20) for name in scored}
+        hypotheses.write(DecodingFigures(test_sets=decoded, settings=DecodingSettings(), dtype="float32"))
+        perplexity = Perplexity(folder(*place, "perplexity"))
+        perplexity.write(PerplexityFigures(dev_nll=math.log(dev_perplexity), dev_perplexity=dev_perplexity, tokens=60))
         return MeasuredInputs(
             pair,
             model,
@@ -113,9 +110,9 @@ def cell(tmp_path: Path) -> Callable[..., MeasuredInputs]:
 
 @pytest.fixture
 def trained_row(cell: Callable[..., MeasuredInputs]) -> Callable[..., RowInputs]:
-    """`trained_row("A1", 5.1, 5.3, errors=(1, 2))` -> a row of Table 3 that was trained with seeds 1 and 2.
+    """Makes a row of Table 3 that was trained with seeds 1 and 2 by `trained_row("A1", 5.1, 5.3, errors=(1, 2))`.
 
-    Given are the dev perplexities and how many words of its translations are wrong: the more, the lower its BLEU.
+    The figures are the dev perplexities; `errors` counts the wrong words of the translations, which lower their BLEU.
     """
     first = GERMAN[0].split()
 

@@ -87,7 +87,7 @@ class BenchmarkText:
         from pipeline.evaluation.scoring import score_texts
 
         scores = score_texts(translations, self.references, self.language)
-        return {key: scores[key] for key in ("sacrebleu", "paper_bleu")}
+        return {"sacrebleu": scores.sacrebleu, "paper_bleu": scores.paper_bleu}
 
 
 @dataclass(frozen=True)

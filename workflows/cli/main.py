@@ -203,9 +203,9 @@ def score(
         raise UserError(f"{hyp} has {len(hypotheses)} lines, {ref} has {len(references)}; they must be aligned")
     scores = score_texts(hypotheses, references, lang)
     if as_json:
-        typer.echo(json.dumps(scores))
+        typer.echo(json.dumps(scores.model_dump()))
     else:
-        typer.echo(f"paper BLEU {scores['paper_bleu']:.2f}\nsacreBLEU {scores['sacrebleu']:.2f}  {scores['signature']}")
+        typer.echo(f"paper BLEU {scores.paper_bleu:.2f}\nsacreBLEU {scores.sacrebleu:.2f}  {scores.signature}")
 
 
 def main() -> None:

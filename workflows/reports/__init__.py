@@ -1,1 +1,1 @@
-"""The reports: one self-contained HTML file a table, its plots, and the report of prepared text."""
+"""Writes the reports: one self-contained HTML file for each table, its plots, and the report of prepared text."""

@@ -1,29 +1,23 @@
-"""The report of prepared text (§5.1): what was kept of it, how long its sentences are, how much of a batch is padding.
+"""Reports on prepared text (§5.1): how much of it was kept, how long its sentences are, and how much is padding.
 
-A stage: `aiayn prepare` makes it in OUT/report; Tables 2 and 3 show it and send it to MLflow.
+`aiayn prepare` writes the report to OUT/report; Tables 2 and 3 show it and send it to MLflow.
 """
 
-from pydantic import TypeAdapter
-
 from pipeline.settings import PlanSettings
-from pipeline.store.artifact import Artifact, Context
+from pipeline.store.artifact import Context, JsonArtifact
 from pipeline.store.artifacts import Corpus, EncodedDataset, Vocabulary
 from pipeline.text.corpus_statistics import CorpusStatistics, measure
 from workflows.reports import corpus_text
 
 
-class CorpusReport(Artifact):
+class CorpusReport(JsonArtifact[CorpusStatistics]):
     """`corpus_report.json` and its drawings, `corpus_report.svg`."""
 
     figures_file = "corpus_report.json"
 
-    def load(self) -> CorpusStatistics:
-        """What `corpus_report.json` holds."""
-        return TypeAdapter(CorpusStatistics).validate_python(self.read_json("corpus_report.json"))
-
     @property
     def summary(self) -> str:
-        """The main figures."""
+        """The main figures on one line."""
         return corpus_text.summary(self.load())
 
 
@@ -35,15 +29,16 @@ def report_corpus(
     data: str,
     *plan: int,
 ) -> CorpusReport:
-    """Stage: the figures of a language pair's text, `data` in a few words, and of a training's first epoch on it.
+    """Writes the figures of a language pair's text, and of the first epoch of a training on it.
 
-    `plan` is the fields of PlanSettings, one by one. Raises UserError where a file is missing or damaged.
+    `data` describes the text in a few words; `plan` is the fields of PlanSettings, one by one. Raises UserError where a
+    file is missing or damaged.
     """
     from workflows.reports.corpus_plot import plots
-    from workflows.reports.svg import standalone  # matplotlib takes a while, and who only builds the DAG needs it not
+    from workflows.reports.svg import standalone  # matplotlib is slow to import, and building the DAG does not need it
 
     statistics = measure(data, corpus, vocabulary, dataset, PlanSettings(*plan))
     report = CorpusReport(context.folder)
-    report.write_json("corpus_report.json", TypeAdapter(CorpusStatistics).dump_python(statistics, mode="json"))
+    report.write(statistics)
     (context.folder / "corpus_report.svg").write_text(standalone(plots(statistics)), encoding="utf-8")
     return report

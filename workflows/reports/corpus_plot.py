@@ -1,4 +1,4 @@
-"""The drawings of a corpus report: how long its sentences are, and how much of it was dropped."""
+"""Draws the plots of a corpus report: how long its sentences are, and how much of it was dropped."""
 
 from typing import cast
 
@@ -12,16 +12,16 @@ from workflows.reports.corpus_text import REASONS, kept, title
 from workflows.reports.svg import COLORS, drawing
 
 LONGEST_SHOWN = "0.999"
-"""Quantile of the lengths up to which they are drawn; the few beyond would squeeze the others."""
+"""The quantile of the lengths up to which they are drawn; the few longer ones would squeeze the others."""
 SIDES = COLORS[:2]
 REASON_COLORS = dict(zip(REASONS, COLORS[2:], strict=False))
 HEIGHT_IN, BAR_IN, MARGINS_IN = 2.9, 0.42, 1.2
-"""Of a drawing at least, of a collection in it, of what is above and below."""
+"""The least height of a drawing, the height of each collection in it, and that of what is above and below them."""
 LABEL_PT = 8.5
 
 
 def plots(statistics: CorpusStatistics) -> list[Markup]:
-    """Lengths, then what was dropped, if anything was."""
+    """Draws the lengths and, if any pairs were dropped, those pairs."""
     dropped = [_dropped(statistics)] if any(statistics.total.dropped.values()) else []
     return [_lengths(statistics), *dropped]
 
@@ -43,15 +43,15 @@ def _lengths(statistics: CorpusStatistics) -> Markup:
 
 
 def _dropped(statistics: CorpusStatistics) -> Markup:
-    """A bar a collection, cut by reason."""
+    """Draws a bar for each collection, divided by reason."""
     collections = statistics.collections
 
     def plot(axes: Axes) -> None:
         ends = [0.0] * len(collections)
-        for reason, told in REASONS.items():
+        for reason, label in REASONS.items():
             widths = [100 * one.dropped[reason] / one.read for one in collections]
             if any(widths):
-                axes.barh(range(len(collections)), widths, 0.3, ends, color=REASON_COLORS[reason], label=told)
+                axes.barh(range(len(collections)), widths, 0.3, ends, color=REASON_COLORS[reason], label=label)
             ends = [end + width for end, width in zip(ends, widths, strict=True)]
         for place, one in enumerate(collections):
             axes.text(0, place - 0.22, f" {kept(one)}", fontsize=LABEL_PT, verticalalignment="bottom")

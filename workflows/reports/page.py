@@ -1,4 +1,4 @@
-"""What reports are made of: one HTML file with everything in it, to be read offline, sent by mail or printed."""
+"""Renders the parts that the reports share: one HTML file with everything in it, to read offline, mail or print."""
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
@@ -14,19 +14,21 @@ from workflows.reports.corpus_text import REASONS, facts, rows, title
 from workflows.reports.svg import Point
 from workflows.tables.differences import DECODING_NAMES, OPTIMIZER_NAMES
 from workflows.tables.measurements import Measured
+from workflows.tables.notes import HEADINGS
 
 Against = Literal["updates", "minutes"]
 AGAINST: dict[Against, Callable[[Mapping[str, Any]], float]] = {
     "updates": lambda line: float(line["update"]),
     "minutes": lambda line: float(line["train_s"]) / 60,
 }
-"""What learning curves run along, from a line of `metrics.jsonl`."""
+"""The horizontal axes of learning curves, each read from a line of `metrics.jsonl`."""
 
 
 def render(template: str, corpora: Iterable[CorpusStatistics], **values: object) -> str:
-    """A template of this package as HTML that asks for nothing outside itself; it can name no value that is missing.
+    """Renders a template of this package as HTML that needs nothing outside itself.
 
-    `corpora` are the texts that the models were trained on.
+    `corpora` are the texts that the models were trained on. A value that the template names and `values` lacks is an
+    error.
     """
     environment = Environment(
         loader=PackageLoader("workflows.reports"),
@@ -39,46 +41,53 @@ def render(template: str, corpora: Iterable[CorpusStatistics], **values: object)
     texts = [
         {"title": title(one), "drawings": plots(one), "collections": rows(one), "facts": facts(one)} for one in corpora
     ]
-    shared = {"duration": duration, "made": made, "texts": texts, "reasons": REASONS, "percent": percent}
+    shared = {
+        "duration": duration,
+        "percent": percent,
+        "made": made,
+        "texts": texts,
+        "reasons": REASONS,
+        "difference_headings": HEADINGS,
+    }
     return environment.get_template(template).render(**shared, **values)
 
 
 def learning_curve(cell: Measured, against: Against, figure: str) -> list[Point]:
-    """A figure of `metrics.jsonl`, wherever it was measured."""
+    """Returns the curve of a figure over the lines of `metrics.jsonl` that have it."""
     return [(AGAINST[against](line), line[figure]) for line in cell.metrics if figure in line]
 
 
 def libraries(cells: Iterable[Measured]) -> str:
-    """Name and version of the libraries that the last of the trainings was made with."""
+    """Lists the libraries, with their versions, that the last of the trainings used."""
     manifests = [cell.manifests["training"] for cell in cells if "training" in cell.manifests]
     named = manifests[-1].get("libraries", {}) if manifests else {}
     return ", ".join(f"{name} {version}" for name, version in named.items())
 
 
 def settings(cell: Measured) -> dict[str, str]:
-    """What a reader wants to know of one model, in the order of the paper."""
-    run, updates = cell.run, cell.run["updates"]
+    """Lists the settings and figures of one model, in the order of the paper."""
+    run = cell.run
 
-    def named(names: Mapping[str, str], values: Mapping[str, Any]) -> str:
-        return ", ".join(f"{short} {values[name]}" for name, short in names.items())
+    def named(names: Mapping[str, str], values: object) -> str:
+        return ", ".join(f"{short} {getattr(values, name)}" for name, short in names.items())
 
     return {
-        "data": f"{cell.data or 'own data'}: {rounded(cell.train_pairs)} training pairs",
-        "vocabulary": f"{rounded(cell.config['vocabulary_size'])} joint pieces",
+        "data": f"{cell.data or 'unnamed data'}: {rounded(cell.train_pairs)} training pairs",
+        "vocabulary": f"{rounded(cell.config.vocabulary_size)} joint pieces",
         "model": named(paper.MODEL_SYMBOLS, cell.config),
-        "parameters": rounded(run["parameters"]),
-        "optimizer": f"Adam, {named(OPTIMIZER_NAMES, cell.settings['optimizer'])}",
-        "updates": f"{rounded(updates)} ({run['epochs']:.3g} epochs)",
-        "tokens an update": f"{rounded(run['source_tokens'] / updates)} source, "
-        f"{rounded(run['target_tokens'] / updates)} target; {100 * run['padding_fraction']:.1f} % padding",
-        "seed": str(cell.settings["seed"]),
-        "training time": f"{duration(run['train_s'])}, {rounded(run['target_tokens'] / run['train_s'])} tokens/s",
-        "hardware": f"{cell.cost['devices']} × {cell.cost['device_name']}, {run['dtype']}",
-        "averaged checkpoints": ", ".join(rounded(n) for n in cell.averaged_updates),
-        "dev perplexity": f"{cell.perplexity['dev_perplexity']:.3f} a piece",
-        "decoding": f"{named(DECODING_NAMES, cell.decoding['settings'])}, {cell.decoding['dtype']}",
+        "parameters": rounded(run.parameters),
+        "optimizer": f"Adam, {named(OPTIMIZER_NAMES, cell.settings.optimizer)}",
+        "updates": f"{rounded(run.updates)} ({run.epochs:.3g} epochs)",
+        "tokens per update": f"{rounded(run.source_tokens / run.updates)} source, "
+        f"{rounded(run.target_tokens / run.updates)} target; {100 * run.padding_fraction:.1f} % padding",
+        "seed": str(cell.settings.seed),
+        "training time": f"{duration(run.train_s)}, {rounded(run.target_tokens / run.train_s)} target tokens/s",
+        "hardware": f"{cell.cost.devices} × {cell.cost.device_name}, {run.dtype}",
+        "averaged checkpoints": ", ".join(map(rounded, cell.averaged_updates)),
+        "dev perplexity": f"{cell.perplexity.dev_perplexity:.3f} per word-piece",
+        "decoding": f"{named(DECODING_NAMES, cell.decoding.settings)}, {cell.decoding.dtype}",
         **{
-            f"BLEU, {name}": f"paper BLEU {scores['paper_bleu']:.2f}, sacreBLEU {scores['sacrebleu']:.2f}"
+            f"BLEU, {name}": f"paper BLEU {scores.paper_bleu:.2f}, sacreBLEU {scores.sacrebleu:.2f}"
             for name, scores in cell.scores.items()
         },
     }

@@ -1,44 +1,45 @@
-"""The last stages: the files of Tables 2 and 3, from what was measured."""
+"""Writes the files of Tables 2 and 3 from what was measured: the last stage of each workflow."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
-from pipeline.store.artifact import Context
+from pipeline.store.artifact import Content, Context, JsonArtifact
 from workflows.reports import table2 as table2_report
 from workflows.reports import table3 as table3_report
 from workflows.reports.corpus import CorpusReport
-from workflows.tables import table3, table3_text
+from workflows.tables import table2, table3, table3_text
 from workflows.tables.measurements import Measured, MeasuredInputs
-from workflows.tables.table2 import Table2Artifact, compute, render_markdown, to_json
 
 
-def tabulate(context: Context, cells: list[MeasuredInputs], reports: Sequence[CorpusReport] = ()) -> Table2Artifact:
-    """Stage: writes `table2.json`, `table2.md` and `report.html` of the cells, those not run included.
+def tabulate(
+    context: Context, cells: list[MeasuredInputs], reports: Sequence[CorpusReport] = ()
+) -> table2.Table2Artifact:
+    """Writes Table 2 with all of its cells, including those that were not run.
 
-    `reports` are those of the cells' texts, one a language pair.
+    `reports` are the reports of the cells' texts, one for each language pair.
     """
-    measured = [found for inputs in cells if (found := Measured.from_artifacts(inputs))]
-    table = Table2Artifact(context.folder)
-    content = compute(measured)
-    table.write_json("table2.json", to_json(content))
-    (context.folder / "table2.md").write_text(render_markdown(content), encoding="utf-8")
-    (context.folder / "report.html").write_text(
-        table2_report.render(content, measured, [one.load() for one in reports]), encoding="utf-8"
-    )
-    return table
+    measured = [cell for inputs in cells if (cell := Measured.from_artifacts(inputs))]
+    table = table2.compute(measured)
+    report = table2_report.render(table, measured, [one.load() for one in reports])
+    artifact = table2.Table2Artifact(context.folder)
+    _write(artifact, table, table2.render_markdown(table), report)
+    return artifact
 
 
 def tabulate_rows(
     context: Context, rows: list[table3.RowInputs], reports: Sequence[CorpusReport] = ()
 ) -> table3.Table3Artifact:
-    """Stage: writes `table3.json`, `table3.md` and `report.html` of the rows of Table 3, those without figures too.
+    """Writes Table 3 with all of its rows, including those without figures; `reports` has the report of their text."""
+    table, measured = table3.compute(rows)
+    report = table3_report.render(table, measured, [one.load() for one in reports])
+    artifact = table3.Table3Artifact(context.folder)
+    _write(artifact, table, table3_text.render_markdown(table), report)
+    return artifact
 
-    `reports` holds that of their text.
-    """
-    table = table3.Table3Artifact(context.folder)
-    content, measured = table3.compute(rows)
-    table.write_json("table3.json", table3.to_json(content))
-    (context.folder / "table3.md").write_text(table3_text.render_markdown(content), encoding="utf-8")
-    (context.folder / "report.html").write_text(
-        table3_report.render(content, measured, [one.load() for one in reports]), encoding="utf-8"
-    )
-    return table
+
+def _write(artifact: JsonArtifact[Content], table: Content, markdown: str, report: str) -> None:
+    """Writes the three files of a table: JSON, Markdown under the same name, and `report.html`."""
+    artifact.write(table)
+    markdown_file = artifact.folder / Path(artifact.figures_file).with_suffix(".md")
+    markdown_file.write_text(markdown, encoding="utf-8")
+    (artifact.folder / "report.html").write_text(report, encoding="utf-8")

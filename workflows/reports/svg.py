@@ -1,4 +1,4 @@
-"""Drawings of the reports: SVG that stands inside an HTML page and takes its text colour."""
+"""Draws the plots of the reports as SVG that stands inside an HTML page and takes its text colour."""
 
 import io
 import re
@@ -13,18 +13,18 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
 COLORS = ("#2f6fd0", "#d1731c", "#1f9a78", "#a05ec0", "#cf4257", "#8d8a1f", "#2b9dba")
-"""Of curves; legible on white and on near-black."""
+"""The colours of curves, legible on white and on near-black."""
 INK = "#010203"
-"""Stands for the text colour in the drawings, which is that of the page."""
+"""A placeholder for the text colour, which is replaced by that of the page."""
 WIDTH_IN = 4.4
 MARGIN_PT = 12.0
-"""Around drawings in a file of their own."""
+"""The margin around drawings in a file of their own."""
 Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A line with a dot at each point where there are few."""
+    """A line, with a dot at each point if there are few points."""
 
     points: Sequence[Point]
     label: str
@@ -32,7 +32,7 @@ class Curve:
 
 
 def drawing(title: str, against: str, plot: Callable[[Axes], None], *, height_in: float = 2.9) -> Markup:
-    """An SVG of what `plot` does to empty axes. No two drawings of a page may have the same `title` and `against`."""
+    """Returns an SVG of what `plot` draws on empty axes; each drawing of a page needs its own `title` and `against`."""
     style: Any = {
         "svg.fonttype": "none",
         "svg.hashsalt": title + against,
@@ -49,15 +49,15 @@ def drawing(title: str, against: str, plot: Callable[[Axes], None], *, height_in
         "grid.linewidth": 0.6,
     }
     with rc_context(style):
-        # At 72 pixels an inch a pixel is a point, as in the SVG.
+        # At 72 pixels per inch, a pixel is a point, as in the SVG.
         figure = Figure(figsize=(WIDTH_IN, height_in), dpi=72, layout="constrained")
         axes = figure.subplots()
         axes.set_xlabel(against)
         axes.set_title(title, loc="left", fontsize=10, fontweight="bold")
         plot(axes)
         file = io.StringIO()
-        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-        figure.savefig(file, format="svg", transparent=True, metadata=nothing)
+        no_metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        figure.savefig(file, format="svg", transparent=True, metadata=no_metadata)
     svg = file.getvalue()
     svg = svg[svg.index("<svg") :].replace(INK, "currentColor")
     svg = re.sub(r' xmlns(:xlink)?="[^"]*"', "", svg)  # HTML needs none; the file names no address
@@ -68,7 +68,7 @@ def drawing(title: str, against: str, plot: Callable[[Axes], None], *, height_in
 
 
 def standalone(drawings: Sequence[Markup]) -> str:
-    """An SVG file of drawings side by side, dark on white."""
+    """Returns an SVG file that shows drawings side by side, dark on white."""
     placed, width, height = "", MARGIN_PT, 0.0
     for svg in map(str, drawings):
         size = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
@@ -90,7 +90,10 @@ def curves(
     y_limits: Point | None = None,
     height_in: float = 2.9,
 ) -> Markup:
-    """One line a curve from x 0 on; `legend` names each label once, what lies outside `y_limits` is cut off."""
+    """Draws one line for each curve, from x = 0 on.
+
+    The `legend` names each label once. What lies outside `y_limits` is cut off.
+    """
 
     def plot(axes: Axes) -> None:
         labelled: set[str] = set()

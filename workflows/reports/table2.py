@@ -1,4 +1,4 @@
-"""The report of Table 2: one HTML file."""
+"""Renders the report of Table 2, which is one HTML file."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from workflows.tables.table2 import FOOTNOTES, NOT_RUN, Table2
 
 
 def _drawings(cells: Sequence[Measured], colors: dict[str, str]) -> list[Markup]:
-    """Learning curves against updates and against minutes, and the learning rate."""
+    """Draws the learning curves, against updates and against minutes, and the learning rate."""
 
     def lines(against: Against, figure: str) -> list[Curve]:
         return [Curve(learning_curve(cell, against, figure), cell.label, colors[cell.label]) for cell in cells]
@@ -26,7 +26,7 @@ def _drawings(cells: Sequence[Measured], colors: dict[str, str]) -> list[Markup]
 
 
 def render(table: Table2, cells: Sequence[Measured], corpora: Sequence[CorpusStatistics] = ()) -> str:
-    """The report as HTML that asks for nothing outside itself; `corpora` are the texts behind the cells."""
+    """Renders the report as HTML that needs nothing outside itself; `corpora` are the texts behind the cells."""
     colors = {cell.label: COLORS[i % len(COLORS)] for i, cell in enumerate(cells)}
     return page.render(
         "report.html.j2",

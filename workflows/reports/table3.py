@@ -1,7 +1,8 @@
-"""The report of Table 3: one HTML file."""
+"""Renders the report of Table 3, which is one HTML file."""
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from itertools import chain
 from typing import Any
 
@@ -17,7 +18,16 @@ from workflows.reports.svg import COLORS, INK, Curve, curves
 from workflows.reports.table3_plot import OTHER, SAME, agrees, deltas, plots
 from workflows.tables.measurements import Measured
 from workflows.tables.table3 import KINDS, Table3, Table3Row
-from workflows.tables.table3_text import ANSWERS, COLUMNS, KIND_NAMES, ORDER, Column, correlation_text
+from workflows.tables.table3_text import (
+    ANSWERS,
+    CLAIM,
+    CLAIMS_HEADING,
+    COLUMNS,
+    KIND_NAMES,
+    ORDER,
+    Column,
+    correlation_text,
+)
 
 GROUPS = {
     "A": "A: number of heads",
@@ -28,14 +38,14 @@ GROUPS = {
 }
 """What the paper varies under each letter."""
 HEADROOM = 1.5
-"""Learning curves are drawn up to this many times the worst final perplexity; the beginnings lie far above."""
+"""Learning curves are drawn up to this multiple of the worst final perplexity; their beginnings lie far above."""
 SUBSCRIPTED = re.compile("|".join(symbol for symbol in SYMBOLS.values() if "_" in symbol))
 
 
 def render(table: Table3, cells: Mapping[str, Sequence[Measured]], corpora: Sequence[CorpusStatistics] = ()) -> str:
-    """The report as HTML that asks for nothing outside itself; `cells` are the trainings measured, by row.
+    """Renders the report as HTML that needs nothing outside itself.
 
-    `corpora` are the texts behind them.
+    `cells` are the measured trainings by row, and `corpora` the texts behind them.
     """
     shown = next(iter([cells["base"]] if "base" in cells else cells.values()), [])
     return page.render(
@@ -52,11 +62,13 @@ def render(table: Table3, cells: Mapping[str, Sequence[Measured]], corpora: Sequ
         correlation=correlation_text(table.correlations) if table.correlations else "",
         directions=_directions(table),
         kinds=KIND_NAMES,
+        claims_heading=CLAIMS_HEADING,
+        claim=CLAIM,
         order=ORDER,
         answers=ANSWERS,
         colors={"same": SAME, "other": OTHER},
         drawings=_drawings(cells),
-        settings={f"{cell.label}, seed {cell.settings['seed']}": page.settings(cell) for cell in shown[:1]},
+        settings={f"{cell.label}, seed {cell.settings.seed}": page.settings(cell) for cell in shown[:1]},
         libraries=page.libraries(chain.from_iterable(cells.values())),
         group=group,
         subscripts=_subscripts,
@@ -69,7 +81,7 @@ def _flop(row: Table3Row) -> str:
 
 
 def _blocks() -> dict[str, list[Column]]:
-    """The columns of figures, under their common headings."""
+    """Returns the columns of figures under their common headings."""
     flop = Column("", "FLOP", _flop, is_measured=True)
     return {
         "perplexity": COLUMNS["perplexity"],
@@ -80,14 +92,14 @@ def _blocks() -> dict[str, list[Column]]:
 
 
 def _changes(row: Table3Row, trainings: Sequence[Measured]) -> tuple[str, ...]:
-    """What a row changes here, and in the paper where that is not the same; for base, what it is."""
+    """Returns what a row changes here, and in the paper if that differs; for base, what it consists of."""
     here, printed = row.change, row.printed.change if row.printed else ""
     if row.name == "base" and trainings:
         cell = trainings[0]
-        here = _symbols({**cell.config, **cell.settings["optimizer"]})
-        printed = _symbols({**vars(BASE), "label_smoothing": Experiment.label_smoothing})
-    told = here, "" if printed == here else printed
-    return tuple(re.sub("(?<!,) ", "\u00a0", change) for change in told)  # lines break behind commas only
+        here = _symbols({**asdict(cell.config), **asdict(cell.settings.optimizer)})
+        printed = _symbols({**asdict(BASE), "label_smoothing": Experiment.label_smoothing})
+    changes = here, "" if printed == here else printed
+    return tuple(re.sub("(?<!,) ", "\u00a0", change) for change in changes)  # lines break after commas only
 
 
 def _symbols(settings: Mapping[str, Any]) -> str:
@@ -95,34 +107,34 @@ def _symbols(settings: Mapping[str, Any]) -> str:
 
 
 def _subscripts(text: str) -> Markup:
-    """`d_k 16` with the k below the line."""
+    """Sets `d_k 16` with the k as a subscript."""
     return Markup(SUBSCRIPTED.sub(lambda symbol: "{}<sub>{}</sub>".format(*symbol[0].split("_")), str(escape(text))))
 
 
 def _typeset(figure: str) -> Markup:
-    """`-0.30` with a minus sign, `4.92±0.11` with the deviation small."""
+    """Sets `-0.30` with a minus sign, and `4.92±0.11` with a small deviation."""
     mean, plus_minus, deviation = figure.replace("-", "−").partition("±")
     return escape(mean) + (Markup("<small>±{}</small>").format(deviation) if plus_minus else "")
 
 
 def _directions(table: Table3) -> list[str]:
-    """How many rows move from base as in the paper, in words; rows that move in one of the two only are left out."""
-    told = []
+    """Says how many rows move from base as in the paper; rows that move only here, or only there, are left out."""
+    directions = []
     for kind in KINDS:
         moved = [delta for delta in deltas(table, kind).values() if all(delta)]
         if moved:
-            told.append(f"{KIND_NAMES[kind]} {sum(map(agrees, moved))} of {len(moved)}")
-    return told
+            directions.append(f"{KIND_NAMES[kind]} {sum(map(agrees, moved))} of {len(moved)}")
+    return directions
 
 
 def _drawings(cells: Mapping[str, Sequence[Measured]]) -> list[Markup]:
-    """Dev perplexity against updates, a drawing for each group of rows with base in it; one curve a training."""
+    """Draws dev perplexity against updates: a drawing for each group of rows and base, a curve for each training."""
     groups: dict[str, list[str]] = {}
     for name in cells:
         groups.setdefault(group(name), []).append(name)
     if len(groups) > 1:
         groups.pop("base", None)
-    found = []
+    drawings = []
     for letter, names in groups.items():
         colors = dict(zip(names, COLORS * len(names), strict=False)) | {"base": INK}
         lines = [
@@ -134,5 +146,5 @@ def _drawings(cells: Mapping[str, Sequence[Measured]]) -> list[Markup]:
         if lines:
             lowest = min(perplexity for line in lines for _, perplexity in line.points)
             limits = 0.97 * lowest, HEADROOM * max(line.points[-1][1] for line in lines)
-            found.append(curves(GROUPS.get(letter, letter), "updates", lines, legend=True, y_limits=limits))
-    return found
+            drawings.append(curves(GROUPS.get(letter, letter), "updates", lines, legend=True, y_limits=limits))
+    return drawings

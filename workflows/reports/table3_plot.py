@@ -1,7 +1,7 @@
-"""The plot of Table 3: by how much each row differs from base, measured against printed.
+"""Plots how much each row of Table 3 differs from base, as measured against as printed.
 
-Scales are a figure's own on both axes: on other text and in fewer updates a row's effect can be ten times the paper's,
-or a tenth. What is compared is signs and order.
+Each axis has its own scale: on other text and after fewer updates, a row's effect can be ten times the paper's, or a
+tenth of it. What the plot compares is signs and order.
 """
 
 from collections.abc import Mapping
@@ -15,23 +15,23 @@ from matplotlib.figure import Figure
 from workflows.reports.svg import COLORS, INK, Point, drawing
 from workflows.tables.table3 import KINDS, Kind, Table3
 
-TITLES: dict[Kind, str] = {"perplexity": "perplexity (less is better)", "bleu": "BLEU (more is better)"}
+TITLES: dict[Kind, str] = {"perplexity": "perplexity (lower is better)", "bleu": "BLEU (higher is better)"}
 MARKER_PT = 5.0
 LABEL_PT = 8.0
 MARGIN = 0.12
-"""Beyond the outermost points, as a fraction of their range."""
+"""The margin beyond the outermost points, as a fraction of their range."""
 LABEL_ROOM = 1.2, 1.3
-"""Kept free around a label, in its widths and heights."""
+"""The space to keep free around a label, in multiples of its width and of its height."""
 LABEL_ROUNDS = 300
-"""At most, of moving labels off each other and the points."""
+"""The most rounds of moving labels away from each other and from the points."""
 LINE_PT = 1.0
 HEIGHT_IN = 3.5
 SAME, OTHER = COLORS[0], COLORS[1]
-"""Of rows whose sign is the paper's, and of the others."""
+"""The colours of rows whose sign is the paper's, and of all other rows."""
 
 
 def deltas(table: Table3, kind: Kind) -> dict[str, Point]:
-    """Row to (printed, measured) difference from base: of rows that have both, without base itself."""
+    """Returns the printed and the measured difference from base of each row that has both, without base itself."""
     return {
         row.name: (row.printed.from_base[kind], row.trained.from_base[kind])
         for row in table.rows
@@ -40,14 +40,14 @@ def deltas(table: Table3, kind: Kind) -> dict[str, Point]:
 
 
 def agrees(delta: Point) -> bool:
-    """Whether the measured difference has the sign of the printed one; neither is zero."""
+    """Tells whether the measured difference has the sign of the printed one, and neither is zero."""
     return delta[0] * delta[1] > 0
 
 
 def plots(table: Table3) -> list[Markup]:
-    """One panel a figure; none where no row or no base was measured."""
-    found = {kind: deltas(table, kind) for kind in KINDS}
-    return [_panel(TITLES[kind], points) for kind, points in found.items() if points]
+    """Draws one panel for each figure; none where no row, or no base, was measured."""
+    points_of_kinds = {kind: deltas(table, kind) for kind in KINDS}
+    return [_panel(TITLES[kind], points) for kind, points in points_of_kinds.items() if points]
 
 
 def _panel(title: str, points: Mapping[str, Point]) -> Markup:
@@ -70,14 +70,14 @@ def _panel(title: str, points: Mapping[str, Point]) -> Markup:
 
 
 def _limits(values: list[float]) -> tuple[float, float]:
-    """Around the values and zero."""
+    """Returns limits that enclose the values and zero."""
     low, high = min(0.0, *values), max(0.0, *values)
     margin = MARGIN * (high - low or 1.0)
     return low - margin, high + margin
 
 
 def _label(axes: Axes, points: Mapping[str, Point]) -> None:
-    """Writes each point's name beside it, and draws a line to it where that is not near."""
+    """Writes each point's name beside it, with a line to the point if it is not near."""
     cast(Figure, axes.figure).draw_without_rendering()  # lays the axes out
     texts = [axes.text(*point, name, fontsize=LABEL_PT) for name, point in points.items()]
     xs, ys = zip(*points.values(), strict=True)

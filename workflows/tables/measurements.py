@@ -1,4 +1,4 @@
-"""What was measured for one cell of a table: read from the artifacts of its stages, and from nowhere else."""
+"""Reads what was measured for one cell of a table from the artifacts of its stages, and from nowhere else."""
 
 import json
 from collections.abc import Mapping
@@ -6,13 +6,18 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from pipeline.evaluation.costs import Cost
+from model.config import TransformerConfig
+from pipeline.evaluation.costs import Cost, CostFigures
+from pipeline.evaluation.perplexity import Perplexity, PerplexityFigures
 from pipeline.evaluation.scoring import read_references
+from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import MANIFEST, Artifact
 from pipeline.store.artifacts import Checkpoint, Corpus, Hypotheses, Scores, TrainingRun
+from pipeline.store.figures import BleuScores, DecodingFigures, TrainingFigures
 from pipeline.text.lines import read_lines
 
 N_SAMPLES = 10
+"""The number of sample translations that a cell has."""
 
 
 @dataclass(frozen=True)
@@ -49,49 +54,50 @@ class Sample:
 
 @dataclass(frozen=True)
 class Measured:
-    """One cell, as its files tell it; the mappings are the content of the JSON files they are named after."""
+    """What the files of one cell hold."""
 
     pair: str
     model: str
     data: str
     train_pairs: int
     test_set: str
-    """The one whose scores stand in the table: the main test set, or the dev set."""
-    run: Mapping[str, Any]
-    config: Mapping[str, Any]
-    """Of the model (`model.json`)."""
+    """The test set whose scores stand in the table: the main one, or the dev set."""
+    run: TrainingFigures
+    config: TransformerConfig
     averaged_updates: tuple[int, ...]
-    scores: Mapping[str, Mapping[str, Any]]
-    """By test set."""
-    perplexity: Mapping[str, Any]
-    cost: Mapping[str, Any]
-    decoding: Mapping[str, Any]
+    scores: Mapping[str, BleuScores]
+    """The scores by test set."""
+    perplexity: PerplexityFigures
+    cost: CostFigures
+    decoding: DecodingFigures
     samples: tuple[Sample, ...]
     metrics: tuple[Mapping[str, Any], ...]
     """The lines of `metrics.jsonl`."""
     manifests: Mapping[str, Mapping[str, Any]]
-    """Of the artifacts that have been published, by what they are."""
-    word_by_word: Mapping[str, Mapping[str, Any]] | None = None
+    """The manifests of the published artifacts, by what each is, e.g. "training"."""
+    word_by_word: Mapping[str, BleuScores] | None = None
 
     @property
     def label(self) -> str:
-        """E.g. `EN-DE base`."""
+        """The cell's name in the table, e.g. `EN-DE base`."""
         return f"{self.pair.upper()} {self.model}"
 
     @property
-    def settings(self) -> Mapping[str, Any]:
-        """Of the training."""
-        settings: Mapping[str, Any] = self.run["settings"]
-        return settings
+    def settings(self) -> TrainingSettings:
+        """The settings of the training."""
+        return self.run.settings
 
     @property
-    def main_scores(self) -> Mapping[str, Any]:
-        """On the main test set."""
+    def main_scores(self) -> BleuScores:
+        """The scores that stand in the table."""
         return self.scores[self.test_set]
 
     @classmethod
     def from_artifacts(cls, inputs: MeasuredInputs) -> "Measured | None":
-        """Reads the files behind a cell; None where it was not run. Raises UserError where one is missing or broken."""
+        """Reads the files behind a cell; returns None where it was not run.
+
+        Raises UserError where a file is missing, broken or lacks a figure.
+        """
         corpus, run, checkpoint, hypotheses = inputs.corpus, inputs.run, inputs.checkpoint, inputs.hypotheses
         scores, perplexity, cost = inputs.scores, inputs.perplexity, inputs.cost
         if not (corpus and run and checkpoint and hypotheses and scores and perplexity and cost):
@@ -112,27 +118,27 @@ class Measured:
             data=inputs.data,
             train_pairs=sum(shard.pairs for shard in corpus.shards("train")),
             test_set=split,
-            run=run.read_json("run.json"),
-            config=checkpoint.read_json("model.json"),
-            averaged_updates=tuple(checkpoint.read_json("averaging.json")["updates"]),
-            scores=scores.read_json("scores.json")["test_sets"],
-            perplexity=perplexity.read_json("perplexity.json"),
-            cost=cost.read_json("cost.json"),
-            decoding=hypotheses.read_json("decoding.json"),
+            run=run.load(),
+            config=checkpoint.config,
+            averaged_updates=checkpoint.load().updates,
+            scores=scores.load().test_sets,
+            perplexity=Perplexity(perplexity.folder).load(),
+            cost=cost.load(),
+            decoding=hypotheses.load(),
             samples=_samples(corpus, hypotheses, split),
             metrics=read_metrics(run),
             manifests={name: made.manifest for name, made in artifacts.items() if (made.folder / MANIFEST).exists()},
-            word_by_word=inputs.word_by_word.read_json("scores.json")["test_sets"] if inputs.word_by_word else None,
+            word_by_word=inputs.word_by_word.load().test_sets if inputs.word_by_word else None,
         )
 
 
 def read_metrics(run: TrainingRun) -> tuple[dict[str, Any], ...]:
-    """The lines of `metrics.jsonl`: of updates and of measurements on the dev set, in order."""
+    """Returns the lines of `metrics.jsonl` in order: those of updates and those of measurements on the dev set."""
     return tuple(json.loads(line) for line in read_lines(run.folder / "metrics.jsonl"))
 
 
 def _samples(corpus: Corpus, hypotheses: Hypotheses, split: str) -> tuple[Sample, ...]:
-    """Sentences at even distances over the split."""
+    """Takes sentences at even distances over the split."""
     sources = [line for shard in corpus.shards(split) for line in read_lines(shard.source)]
     translations = read_lines(hypotheses.folder / f"{split}.{corpus.languages[1]}")
     triples = list(zip(sources, read_references(corpus, split), translations, strict=False))

@@ -1,4 +1,4 @@
-"""What stands beneath every measured table as text: what differs from the paper, and how the figures are to be read."""
+"""Renders as text what stands beneath every measured table: the differences from the paper, and the notes."""
 
 from collections.abc import Collection, Sequence
 
@@ -8,24 +8,26 @@ from rich.text import Text
 
 from workflows.tables.differences import Difference
 
+HEADINGS = ("what differs", "paper", "here", "applies to")
+
 
 def render_terminal(
     differences: Sequence[Difference], notes: Sequence[str], footnotes: Collection[str] = ()
 ) -> RenderableType:
-    """Both for a terminal; those of the notes that an asterisk in the table refers to are `footnotes`."""
-    unlike = columns("what differs", "paper", "here", "in")
-    said = ""
+    """Renders both for a terminal; `footnotes` are those of the notes that an asterisk in the table refers to."""
+    grid = columns(*HEADINGS)
+    previous = ""
     for difference in differences:
-        what, said = "" if difference.what == said else difference.what, difference.what
-        unlike.add_row(*map(Text, (what, *_texts(difference)[1:])))
-    told = Table.grid(padding=(0, 1))
+        what, previous = "" if difference.what == previous else difference.what, difference.what
+        grid.add_row(*map(Text, (what, *_texts(difference)[1:])))
+    listed = Table.grid(padding=(0, 1))
     for note in notes:
-        told.add_row(*(Text(text, style="dim") for text in ("*" if note in footnotes else "·", note)))
-    return Group(unlike if differences else Text("Nothing differs from the paper."), "", told)
+        listed.add_row(*(Text(text, style="dim") for text in ("*" if note in footnotes else "·", note)))
+    return Group(grid if differences else Text("Nothing differs from the paper."), "", listed)
 
 
 def columns(*headings: str) -> Table:
-    """An empty table for a terminal, of text under bold headings without lines."""
+    """Returns an empty table for a terminal, with bold headings and no lines."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in headings:
         table.add_column(heading, header_style="bold")
@@ -35,19 +37,19 @@ def columns(*headings: str) -> Table:
 def render_markdown(
     differences: Sequence[Difference], notes: Sequence[str], footnotes: Collection[str] = ()
 ) -> list[str]:
-    """The same as sections of a Markdown document, line by line."""
+    """Renders both as sections of a Markdown document, and returns its lines."""
     lines = ["", "## What differs from the paper", ""]
     if differences:
-        lines += [markdown_row(["what", "paper", "here", "in"]), "|---|---|---|---|"]
+        lines += [markdown_row(HEADINGS), "|---|---|---|---|"]
         lines += [markdown_row(_texts(difference)) for difference in differences]
     else:
         lines.append("Nothing.")
     marked = [("\\* " if note in footnotes else "") + note for note in notes]
-    return [*lines, "", "## How to read it", "", *(f"- {note}" for note in marked)]
+    return [*lines, "", "## How to read the table", "", *(f"- {note}" for note in marked)]
 
 
 def markdown_row(texts: Sequence[str]) -> str:
-    """A line of a Markdown table."""
+    """Returns a line of a Markdown table."""
     return "| " + " | ".join(text.replace("|", "\\|").replace(" *", " \\*") for text in texts) + " |"
 
 

@@ -1,9 +1,9 @@
-"""Table 3 (§6.2): how many parameters each variation of the base model has, beside the counts that the paper prints.
+"""Counts the parameters of each variation of the base model in Table 3 (§6.2), beside the counts that the paper prints.
 
     python -m workflows.reproduce_table3 --params
 
-The paper prints no vocabulary size, and each row of the embedding adds d_model parameters. So counts are compared as
-differences from base, in which the embedding cancels out wherever d_model stays.
+The paper prints no vocabulary size, and each row of the embedding adds d_model parameters. Counts are therefore
+compared as differences from base, in which the embedding cancels out wherever d_model does not change.
 """
 
 import math
@@ -21,13 +21,13 @@ from model.parameters import count
 from workflows.paper import TABLE_3, Variation, symbols
 
 ROUNDING = 1_000_000
-"""By so much may two differences of counts differ, of which both counts of one are rounded to a million."""
+"""How far a difference of exact counts may be from a difference of counts that are each rounded to a million."""
 Verdict = Literal["", "agrees", "does not agree", "depends on the vocabulary"]
 
 
 @dataclass(frozen=True)
 class ParameterRow:
-    """The parameters of one row of Table 3, counted and printed; None where the paper prints none."""
+    """The parameters of one row of Table 3, counted and printed; a printed count is None where there is none."""
 
     name: str
     difference: dict[str, Any]
@@ -37,10 +37,10 @@ class ParameterRow:
     printed_from_base_millions: int | None
     verdict: Verdict
     agreeing_sizes: tuple[int, int] | None
-    """Smallest and largest vocabulary with which a row of another d_model agrees."""
+    """The smallest and the largest vocabulary with which a row that changes d_model agrees."""
 
     def texts(self) -> list[str]:
-        """As shown: row, difference, millions counted and printed, each with its difference from base, verdict."""
+        """Returns the texts to show: row, change, millions counted and printed, each from base too, and verdict."""
         counted = f"{self.parameters / 1e6:.1f}", f"{self.from_base / 1e6:+.1f}" if self.from_base else "0.0"
         printed, from_base = self.printed_millions, self.printed_from_base_millions
         verdict = self.verdict + (f",\nagrees with {_range(self.agreeing_sizes)} pieces" if self.agreeing_sizes else "")
@@ -57,7 +57,7 @@ class ParameterRow:
 def parameter_rows(
     vocabulary_size: int = BASE.vocabulary_size, chosen: Sequence[Variation] = TABLE_3
 ) -> list[ParameterRow]:
-    """The counts of the rows `chosen`, with so many rows in the embedding."""
+    """Counts the parameters of the rows `chosen`, with `vocabulary_size` rows in the embedding."""
     reference = TABLE_3[0]
     base = count(reference.model(vocabulary_size))
     rows = []
@@ -83,7 +83,7 @@ def parameter_rows(
 def _compare(
     row: Variation, config: TransformerConfig, from_base: int
 ) -> tuple[Verdict, tuple[int, int] | None, int | None]:
-    """Verdict, vocabulary sizes that agree where it hangs on them, and the difference that the paper's counts give."""
+    """Returns the verdict, the vocabulary sizes that agree where they matter, and the printed difference."""
     reference = TABLE_3[0]
     if row is reference or row.parameters_millions is None or reference.parameters_millions is None:
         return "", None, None
@@ -96,13 +96,13 @@ def _compare(
 
 
 def _sizes(vocabulary_size: int, parameters: int, slope: int, low: float, high: float) -> tuple[int, int]:
-    """Vocabulary sizes for which `parameters`, here counted with `vocabulary_size`, lie from `low` to `high`."""
+    """Returns the range of vocabulary sizes that bring `parameters`, counted with `vocabulary_size`, into a range."""
     first, last = sorted(vocabulary_size + (bound - parameters) / slope for bound in (low, high))
     return math.ceil(first), math.floor(last)
 
 
-def asked_sizes() -> dict[str, tuple[int, int]]:
-    """For each row with a printed count, the vocabulary sizes for which the counted parameters round to it."""
+def fitting_sizes() -> dict[str, tuple[int, int]]:
+    """Returns, for each row with a printed count, the vocabulary sizes whose counts round to it."""
     sizes = {}
     for row in TABLE_3:
         if (millions := row.parameters_millions) is not None:
@@ -113,25 +113,26 @@ def asked_sizes() -> dict[str, tuple[int, int]]:
 
 
 def notes(vocabulary_size: int) -> list[str]:
-    """What must be known to read the counts."""
-    asked = asked_sizes()
+    """Explains how to read the counts."""
+    fitting = fitting_sizes()
     # The most rows that one size satisfies; their common range begins where the range of one of them begins.
     together = max(
-        ([name for name, (first, last) in asked.items() if first <= size <= last] for size, _ in asked.values()),
+        ([name for name, (first, last) in fitting.items() if first <= size <= last] for size, _ in fitting.values()),
         key=len,
     )
-    common = max(asked[name][0] for name in together), min(asked[name][1] for name in together)
-    others = [f"{name}, which asks for {_range(sizes)}" for name, sizes in asked.items() if name not in together]
+    common = max(fitting[name][0] for name in together), min(fitting[name][1] for name in together)
+    others = [f"{name}, which needs {_range(sizes)}" for name, sizes in fitting.items() if name not in together]
     without_embeddings = count(BASE) - BASE.vocabulary_size * BASE.d_model
     return [
-        f"Counted in millions, with a vocabulary of {vocabulary_size:,} pieces. The paper prints no vocabulary size "
-        f"beside its counts; without embeddings base has {without_embeddings / 1e6:.1f}.",
-        "So counts compare as differences from base: they agree within 1 million, as the paper's counts are rounded. "
-        "Where d_model changes, they depend on the vocabulary; the sizes with which they agree are told.",
-        f"Taken as they are, the paper's counts fit no one vocabulary: base asks for {_range(asked['base'])} pieces; "
-        f"{_range(common)} fit all counts but that of {' and '.join(others)}.",
+        f"Counts are in millions, for a vocabulary of {vocabulary_size:,} pieces. The paper prints no vocabulary size "
+        f"beside its counts; without embeddings, base has {without_embeddings / 1e6:.1f}.",
+        "Counts are therefore compared as differences from base. A difference agrees if it is within 1 million of the "
+        "printed one, since the paper's counts are rounded. Where d_model changes, the difference depends on the "
+        "vocabulary, and the vocabulary sizes with which it agrees are given.",
+        f"No single vocabulary fits all of the paper's counts: base needs {_range(fitting['base'])} pieces, and "
+        f"{_range(common)} pieces fit every count except that of {' and '.join(others)}.",
         f"Row E has a learned table of {BASE.max_positions:,} positions, which adds "
-        f"{BASE.max_positions * BASE.d_model / 1e6:.1f}; the paper does not print the length of its own.",
+        f"{BASE.max_positions * BASE.d_model / 1e6:.1f}; the paper does not print the length of its table.",
     ]
 
 
@@ -140,17 +141,17 @@ def _range(sizes: tuple[int, int]) -> str:
 
 
 def to_json(vocabulary_size: int, rows: Sequence[ParameterRow]) -> dict[str, Any]:
-    """All that the table shows, as JSON values."""
+    """Returns everything that the table shows as JSON values."""
     return {
         "vocabulary_size": vocabulary_size,
         "rows": [asdict(row) for row in rows],
-        "sizes_asked_for": asked_sizes(),
+        "sizes_asked_for": fitting_sizes(),
         "notes": notes(vocabulary_size),
     }
 
 
 def render_terminal(vocabulary_size: int, rows: Sequence[ParameterRow]) -> RenderableType:
-    """The counts and, beneath them, how to read them."""
+    """Renders the counts for a terminal and, beneath them, how to read them."""
     grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     grid.add_column("Table 3", no_wrap=True)
     grid.add_column("change")
@@ -159,7 +160,7 @@ def render_terminal(vocabulary_size: int, rows: Sequence[ParameterRow]) -> Rende
     grid.add_column("difference from base")
     for row in rows:
         grid.add_row(*map(Text, row.texts()))
-    told = Table.grid(padding=(0, 1))
+    listed = Table.grid(padding=(0, 1))
     for note in notes(vocabulary_size):
-        told.add_row("·", Text(note, style="dim"))
-    return Group(grid, "", told)
+        listed.add_row("·", Text(note, style="dim"))
+    return Group(grid, "", listed)

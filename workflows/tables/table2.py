@@ -1,22 +1,21 @@
-"""Table 2 (§6.1): BLEU and training cost, the paper's printed rows above the measured ones.
+"""Computes and renders Table 2 (§6.1): BLEU and training cost, the paper's printed rows above the measured ones.
 
     python -m workflows.reproduce_table2
 
-A measured number comes from an artifact's file; a cell that was not run says so. What differs from the paper, and how
-the scores are to be read, always stands beneath.
+A measured number comes from an artifact's file; a cell that was not run says so. The differences from the paper, and
+notes on how to read the scores, always stand beneath the table.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import TypeAdapter
 from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from pipeline.store.artifact import Artifact
+from pipeline.store.artifact import JsonArtifact
 from workflows import paper
 from workflows.console.quantities import flop_text
 from workflows.tables import notes
@@ -31,7 +30,7 @@ FOOTNOTES = frozenset(row.footnote for row in paper.TABLE_2 if row.footnote)
 
 @dataclass(frozen=True)
 class Table2Cell:
-    """One model on one language pair; None where there is no such number."""
+    """One model on one language pair; a number is None where there is none."""
 
     paper_bleu: float | None = None
     sacrebleu: float | None = None
@@ -39,10 +38,10 @@ class Table2Cell:
     counted_flop: float | None = None
     not_run: bool = False
     printed_bleu: str = ""
-    """Paper BLEU with the digits that the paper prints."""
+    """Paper BLEU with the digits that the paper prints; empty in a measured row."""
 
     def texts(self) -> tuple[str, str, str, str]:
-        """As printed: paper BLEU, sacreBLEU, cost the paper's way, cost counted."""
+        """Returns the texts to show: paper BLEU, sacreBLEU, cost in the paper's way, counted cost."""
         if self.not_run:
             return (NOT_RUN,) * 4
         if self.printed_bleu:
@@ -56,22 +55,22 @@ class Table2Cell:
 
 @dataclass(frozen=True)
 class Table2Row:
-    """A line of the table."""
+    """A row of the table."""
 
     name: str
     origin: Literal["paper", "measured"]
     cells: dict[str, Table2Cell]
-    """By language pair, in the same order in every row."""
+    """The cells by language pair, in the same order in every row."""
 
     def texts(self) -> list[str]:
-        """In the order of `Table2.columns`: the scores of each pair, then the costs of each pair."""
+        """Returns the texts to show in the order of `Table2.columns`."""
         texts = [cell.texts() for cell in self.cells.values()]
         return [text for four in texts for text in four[:2]] + [text for four in texts for text in four[2:]]
 
 
 @dataclass(frozen=True)
 class Table2:
-    """The table with all that is told beneath it."""
+    """The table with everything that stands beneath it."""
 
     rows: list[Table2Row]
     differences: list[Difference]
@@ -79,19 +78,15 @@ class Table2:
 
     @property
     def columns(self) -> list[tuple[str, str]]:
-        """Language pair and kind of figure: the scores of each pair, then the costs of each pair."""
+        """The language pair and kind of figure of each column: the scores of each pair, then the costs of each pair."""
         kinds = ("paper BLEU", "sacreBLEU"), ("cost, paper's way", "cost, counted")
         return [(pair.upper(), kind) for half in kinds for pair in self.rows[0].cells for kind in half]
 
 
-class Table2Artifact(Artifact):
+class Table2Artifact(JsonArtifact[Table2]):
     """`table2.json`, `table2.md` and `report.html`."""
 
     figures_file = "table2.json"
-
-    def load(self) -> Table2:
-        """What `table2.json` holds."""
-        return TypeAdapter(Table2).validate_python(self.read_json("table2.json"))
 
 
 def _printed(row: paper.PrintedRow, pairs: Sequence[str]) -> Table2Row:
@@ -108,12 +103,12 @@ def _measured(measured: Measured | None) -> Table2Cell:
     if measured is None:
         return Table2Cell(not_run=True)
     scores, cost = measured.main_scores, measured.cost
-    return Table2Cell(scores["paper_bleu"], scores["sacrebleu"], cost["paper_way_flop"], cost["counted_flop"])
+    return Table2Cell(scores.paper_bleu, scores.sacrebleu, cost.paper_way_flop, cost.counted_flop)
 
 
 def _word_by_word(measured: Sequence[Measured], pairs: Sequence[str]) -> list[Table2Row]:
     cells = {
-        cell.pair: Table2Cell(scores["paper_bleu"], scores["sacrebleu"])
+        cell.pair: Table2Cell(scores.paper_bleu, scores.sacrebleu)
         for cell in measured
         if cell.word_by_word and (scores := cell.word_by_word[cell.test_set])
     }
@@ -123,7 +118,7 @@ def _word_by_word(measured: Sequence[Measured], pairs: Sequence[str]) -> list[Ta
 
 
 def rows(measured: Sequence[Measured]) -> list[Table2Row]:
-    """The printed rows, then the measured ones. Language pairs that the paper has not come after those it has."""
+    """Returns the printed rows, then the measured ones; the paper's language pairs come before any others."""
     pairs = list(dict.fromkeys([*paper.PAIRS, *(cell.pair for cell in measured)]))
     by_cell = {(cell.pair, cell.model): cell for cell in measured}
     models = [
@@ -134,18 +129,12 @@ def rows(measured: Sequence[Measured]) -> list[Table2Row]:
 
 
 def compute(measured: Sequence[Measured]) -> Table2:
-    """The table of what was measured."""
+    """Computes the table of what was measured."""
     return Table2(rows(measured), differences(measured), table2_notes(measured))
 
 
-def to_json(table: Table2) -> dict[str, object]:
-    """As JSON values; `Table2Artifact.load` reads them."""
-    value: dict[str, object] = TypeAdapter(Table2).dump_python(table, mode="json")
-    return value
-
-
 def render_terminal(table: Table2, width: int) -> RenderableType:
-    """For a terminal of `width` columns: scores and costs side by side where there is room, else below each other."""
+    """Renders the table for a terminal of `width` columns, with the costs beside the scores if there is room."""
     n_columns, names_width = len(table.columns), 30
     halves = [slice(0, n_columns)]
     if names_width + 8 * n_columns > width:
@@ -155,7 +144,7 @@ def render_terminal(table: Table2, width: int) -> RenderableType:
 
 
 def _grid(table: Table2, columns: slice) -> RichTable:
-    """The rows of the table, with some of its columns."""
+    """Renders the rows of the table with some of its columns."""
     grid = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), title_justify="left", show_edge=False)
     grid.add_column("Table 2", no_wrap=True)
     headings = {
@@ -178,11 +167,11 @@ def _grid(table: Table2, columns: slice) -> RichTable:
 
 
 def render_markdown(table: Table2) -> str:
-    """The table and what stands beneath it, as a Markdown document."""
+    """Renders the table, and everything beneath it, as a Markdown document."""
     lines = ["# Table 2", "", notes.markdown_row(["model", *(f"{pair} {kind}" for pair, kind in table.columns)])]
     lines.append("|---|" + "---:|" * len(table.columns))
     for origin, suffix in (("paper", ""), ("measured", ", measured")):
         for row in (row for row in table.rows if row.origin == origin):
             lines.append(notes.markdown_row([row.name + suffix, *row.texts()]))
-    lines += ["", "Costs in FLOP.", *notes.render_markdown(table.differences, table.notes, FOOTNOTES)]
+    lines += ["", "Costs are in FLOP.", *notes.render_markdown(table.differences, table.notes, FOOTNOTES)]
     return "\n".join(lines) + "\n"

@@ -1,7 +1,7 @@
-"""The rows of Table 3 as trainings (§6.2): each one base with one thing changed.
+"""Turns the rows of Table 3 into trainings (§6.2): each row is base with one thing changed.
 
-The paper's rows are written in sizes of its base. Beside a smaller base they keep their ratio: C4, half of d_model,
-d_k and d_v, is half of them here too. Rates and kinds (dropout, label smoothing, positions) stay as printed.
+The paper gives its rows in the sizes of its own base. With a smaller base, a row keeps its ratio to base: C4, which
+halves d_model, d_k and d_v, halves them here too. Dropout, label smoothing and the kind of positions stay as printed.
 """
 
 from collections.abc import Mapping
@@ -22,17 +22,17 @@ class GridRow:
 
     name: str
     difference: dict[str, Any]
-    """From the base trained here, by names of its settings."""
+    """What differs from the base trained here, by the names of its settings."""
     training: TrainingSettings
     printed: Variation | None
-    """None for a row of the user's own."""
+    """The paper's row; None for a row of the user's own."""
 
 
 def rows(grid: Grid, asked: str | None = None) -> list[GridRow]:
-    """The rows named in `asked`, e.g. "A,B1,big" (a letter is a group; None: all), the paper's before the user's own.
+    """Returns the rows named in `asked`, e.g. "A,B1,big", the paper's before the user's own.
 
-    Raises UserError for a name that is neither a row nor a group, a setting that does not exist, and a size that would
-    not be whole.
+    A letter names a group; None asks for all rows. Raises UserError for a name that is neither a row nor a group, a
+    setting that does not exist, and a size that would not be a whole number.
     """
     for name in grid.rows.keys() & VARIATIONS.keys():
         raise UserError(f"grid.rows.{name} is a row of Table 3; choose another name for your own")
@@ -45,23 +45,23 @@ def rows(grid: Grid, asked: str | None = None) -> list[GridRow]:
 
 
 def chosen(names: list[str], asked: str | None) -> list[str]:
-    """The rows among `names` that are asked for by name or group, in their own order; None: all.
+    """Returns those of `names` that `asked` names, by row or by group, in their own order; None asks for all.
 
-    Raises UserError for a name that is neither.
+    Raises UserError for a name that is neither a row nor a group.
     """
     if asked is None:
         return names
     wanted = {name.strip() for name in asked.split(",")}
-    known = {known: None for name in names for known in (group(name), name)}
-    for name in sorted(wanted - known.keys()):
-        raise UserError(f"--rows {name}: there is no such row in Table 3; choose from {', '.join(known)}")
+    available = {choice: None for name in names for choice in (group(name), name)}
+    for name in sorted(wanted - available.keys()):
+        raise UserError(f"--rows {name}: there is no such row in Table 3; choose from {', '.join(available)}")
     return [name for name in names if {name, group(name)} & wanted]
 
 
 def scaled(variation: Variation, training: TrainingSettings) -> dict[str, Any]:
-    """The difference of a row of Table 3 from a base of other sizes; its steps, where printed, in the ratio to base's.
+    """Scales the difference of a row of Table 3 to a base of other sizes; so too its number of updates, where printed.
 
-    Raises UserError where a size would not be whole.
+    Raises UserError where a size would not be a whole number.
     """
     difference = {}
     for name, value in variation.difference.items():
@@ -69,8 +69,8 @@ def scaled(variation: Variation, training: TrainingSettings) -> dict[str, Any]:
             ratio, ours = Fraction(value, getattr(BASE, name)), getattr(training.model, name)
             if (ratio * ours).denominator > 1:
                 raise UserError(
-                    f"row {variation.name} has {ratio} of base's {SYMBOLS[name]}, which is {ours} here and would not "
-                    f"stay whole; set grid.training.model.{name} to a multiple of {ratio.denominator}, or choose --rows"
+                    f"row {variation.name} has {ratio} of base's {SYMBOLS[name]}, which is {ours} here and does not "
+                    f"divide; set grid.training.model.{name} to a multiple of {ratio.denominator}, or choose --rows"
                 )
             difference[name] = int(ratio * ours)
         else:
@@ -82,9 +82,9 @@ def scaled(variation: Variation, training: TrainingSettings) -> dict[str, Any]:
 
 
 def varied(training: TrainingSettings, row: str, difference: Mapping[str, Any]) -> TrainingSettings:
-    """A training with some settings changed: fields of the model, of the optimizer or of the training itself.
+    """Returns a training with some settings changed: fields of the model, of the optimizer or of the training itself.
 
-    Raises UserError, which names the `row`, for a name that is none of these or a value that does not validate.
+    Raises UserError, which names the `row`, for a name that is none of these and for a value that is not valid.
     """
     described = training.model_dump()
     settings = {name: value for name, value in described.items() if not isinstance(value, dict)}
@@ -95,8 +95,8 @@ def varied(training: TrainingSettings, row: str, difference: Mapping[str, Any]) 
                 group_[name] = value
                 break
         else:
-            known = ", ".join(key for group_ in groups for key in group_ if key != "vocabulary_size")
-            raise UserError(f"grid.rows.{row}: there is no setting {name!r} that a row can change; here are {known}")
+            names = ", ".join(key for group_ in groups for key in group_ if key != "vocabulary_size")
+            raise UserError(f"grid.rows.{row}: there is no setting {name!r} that a row can change; choose from {names}")
     try:
         return checked(TrainingSettings, **(described | settings))
     except UserError as error:

@@ -1,8 +1,8 @@
-"""Table 3 as text: for a terminal, and as a Markdown document.
+"""Renders Table 3 as text: for a terminal, and as a Markdown document.
 
     console.print(render_terminal(table, console.width))
 
-A row without figures says why in their place: not run, failed or stopped.
+A row without figures says in their place why it has none: not run, failed or stopped.
 """
 
 import textwrap
@@ -21,17 +21,19 @@ from workflows.tables import notes
 from workflows.tables.table3 import KINDS, Correlation, Figure, Kind, OrderingOutcome, Table3, Table3Row
 
 Block = Literal["perplexity", "bleu", "parameters", "time"]
-"""Columns that stay together."""
+"""A group of columns that stay together."""
 LAYOUTS: tuple[tuple[tuple[Block, ...], ...], ...] = (
     (("perplexity", "bleu", "parameters", "time"),),
     (("perplexity", "parameters"), ("bleu", "time")),
 )
-"""Blocks side by side, and tables beneath each other, widest first."""
+"""Each layout is a list of tables beneath each other, and each table a list of blocks side by side; widest first."""
 LEAST_CHANGE = len("d_model 1024,")
-"""Width of the changes, for which there must be room beside the figures."""
+"""The least width of the column of changes that a layout must leave beside the figures."""
 KIND_NAMES: dict[Kind, str] = {"perplexity": "perplexity", "bleu": "BLEU"}
 SYMBOLS: dict[Kind, str] = {"perplexity": "PPL", "bleu": "BLEU"}
-"""As Table 3 heads them."""
+"""The headings of Table 3 in the paper."""
+CLAIMS_HEADING = "What the paper concludes from it"
+CLAIM = "claim in §6.2"
 ORDER = "worse → better"
 ANSWERS = {True: "yes", False: "no", None: "unknown"}
 
@@ -41,15 +43,15 @@ class Column:
     """A column of figures, here and in the report."""
 
     short: str
-    """Its heading on a terminal, in two lines."""
+    """Its heading on a terminal, on two lines."""
     heading: str
     text: Callable[[Table3Row], str]
-    """Of a row's cell; empty where there is no figure to be had."""
+    """Returns the text of a row's cell, empty where there is no figure."""
     is_measured: bool = False
 
 
 def _of_kind(kind: Kind, printed_digits: int) -> list[Column]:
-    """Figure as printed and as measured, each with its difference from base."""
+    """Returns the columns of a figure as printed and as measured, each with its difference from base."""
 
     def printed(row: Table3Row) -> str:
         return str(getattr(row.printed, kind)) if row.printed else ""
@@ -104,12 +106,12 @@ COLUMNS: dict[Block, list[Column]] = {
 
 
 def render_terminal(table: Table3, width: int) -> RenderableType:
-    """For a terminal of `width` columns: all figures side by side where there is room, else BLEU beneath perplexity."""
+    """Renders the table for a terminal of `width` columns, with BLEU beside perplexity if there is room, else below."""
     least = max([LEAST_CHANGE, *(len(word) for row in table.rows for word in row.change.split())])
-    names = _widest(["row", *(row.name for row in table.rows)])
+    name_width = _widest(["row", *(row.name for row in table.rows)])
     for layout in LAYOUTS:
-        taken = max(names + sum(1 + figures for figures in _widths(table.rows, blocks)) for blocks in layout)
-        change_width = width - taken - 1
+        used = max(name_width + sum(1 + figures for figures in _widths(table.rows, blocks)) for blocks in layout)
+        change_width = width - used - 1
         if change_width >= least:
             break
     shown: list[RenderableType] = [Text("Table 3", style="bold")]
@@ -119,7 +121,7 @@ def render_terminal(table: Table3, width: int) -> RenderableType:
         shown += [Text(correlation_text(table.correlations)), ""]
     if table.orderings:
         symbols = [text for kind in KINDS for text in (f"{SYMBOLS[kind]}\npaper", "\nhere")]
-        orderings = notes.columns("said in §6.2", ORDER, *symbols)
+        orderings = notes.columns(CLAIM, ORDER, *symbols)
         for ordering in table.orderings:
             orderings.add_row(*map(Text, _ordering_texts(ordering)))
         shown += [orderings, ""]
@@ -131,7 +133,7 @@ def _widest(texts: Iterable[str]) -> int:
 
 
 def _widths(rows: Sequence[Table3Row], blocks: Sequence[Block]) -> list[int]:
-    """Of the columns of figures; with a space more before each block but the first."""
+    """Returns the widths of the columns of figures, with one more space before each block but the first."""
     return [
         _widest([*column.short.split("\n"), *map(column.text, rows)])
         + (column is COLUMNS[block][0] and block != blocks[0])
@@ -141,7 +143,7 @@ def _widths(rows: Sequence[Table3Row], blocks: Sequence[Block]) -> list[int]:
 
 
 def _grid(rows: Sequence[Table3Row], blocks: Sequence[Block], change_width: int) -> Table:
-    """The rows with some of the columns, a line between groups of rows."""
+    """Renders the rows with some of the columns, and a rule between groups of rows."""
     grid = Table(box=box.HORIZONTALS, border_style="dim", show_edge=False, pad_edge=False, padding=0)
     grid.add_column("row")
     grid.add_column("change")
@@ -158,36 +160,36 @@ def _grid(rows: Sequence[Table3Row], blocks: Sequence[Block], change_width: int)
 
 
 def _folded(change: str, width: int) -> str:
-    """Broken into lines behind commas; elsewhere only what is too long for a line."""
+    """Breaks a change into lines after commas, and elsewhere only where it is too long for a line."""
     parts = (part.replace(" ", "\u00a0") if len(part) < width else part for part in change.split(", "))
     return textwrap.fill(", ".join(parts), width).replace("\u00a0", " ")
 
 
 def correlation_text(correlations: Sequence[Correlation]) -> str:
-    """How like the paper's order of the rows the measured one is, in a sentence."""
-    told = ", ".join(f"{found.spearman:.2f} for {KIND_NAMES[found.kind]} ({found.rows} rows)" for found in correlations)
-    return f"Spearman's rank correlation of the figures here with the paper's: {told}."
+    """Says in a sentence how closely the measured order of the rows follows the paper's."""
+    listed = ", ".join(f"{one.spearman:.2f} for {KIND_NAMES[one.kind]} ({one.rows} rows)" for one in correlations)
+    return f"Spearman's rank correlation between the figures here and the paper's: {listed}."
 
 
 def _ordering_texts(ordering: OrderingOutcome) -> list[str]:
     holds = [origin[kind] for kind in KINDS for origin in (ordering.printed, ordering.measured)]
-    return [ordering.said, " → ".join(ordering.rows), *(ANSWERS[answer] for answer in holds)]
+    return [ordering.claim, " → ".join(ordering.rows), *(ANSWERS[answer] for answer in holds)]
 
 
 def render_markdown(table: Table3) -> str:
-    """The table and what stands beneath it, as a Markdown document."""
+    """Renders the table, and everything beneath it, as a Markdown document."""
     columns = [column for block in COLUMNS.values() for column in block]
     headings = ["row", "change here", "change in the paper", *(column.heading for column in columns)]
     lines = ["# Table 3", "", notes.markdown_row(headings), "|---|---|---|" + "---:|" * len(columns)]
     for row in table.rows:
         printed = row.printed.change if row.printed else ""
         lines.append(notes.markdown_row([row.name, row.change, printed, *(column.text(row) for column in columns)]))
-    lines += ["", "Parameters in millions."]
+    lines += ["", "Parameters are in millions."]
     if table.correlations:
         lines += ["", correlation_text(table.correlations)]
     if table.orderings:
         holds = [f"holds for {KIND_NAMES[kind]}, {origin}" for kind in KINDS for origin in ("paper", "here")]
-        lines += ["", "## What the paper reads from it", ""]
-        lines += [notes.markdown_row(["said in §6.2", ORDER, *holds]), "|---|---|" + "---|" * len(holds)]
+        lines += ["", f"## {CLAIMS_HEADING}", ""]
+        lines += [notes.markdown_row([CLAIM, ORDER, *holds]), "|---|---|" + "---|" * len(holds)]
         lines += [notes.markdown_row(_ordering_texts(ordering)) for ordering in table.orderings]
     return "\n".join([*lines, *notes.render_markdown(table.differences, table.notes)]) + "\n"

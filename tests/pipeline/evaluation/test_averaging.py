@@ -1,4 +1,4 @@
-"""pipeline.evaluation.averaging: which checkpoints are averaged, and what comes out."""
+"""pipeline.evaluation.averaging: it averages the right checkpoints, and gives their mean."""
 
 import shutil
 from pathlib import Path
@@ -13,6 +13,7 @@ from pipeline.evaluation.translation import load_model
 from pipeline.settings import AveragingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import EncodedDataset, TrainingRun
+from tests.support.tiny_figures import TRAINING
 from tests.support.tiny_training import weights
 
 
@@ -20,7 +21,7 @@ from tests.support.tiny_training import weights
 def run(two_workers: Path, dataset: EncodedDataset, tmp_path: Path) -> TrainingRun:
     """A copy of a training that kept updates 3, 6 and 9."""
     run = TrainingRun(shutil.copytree(two_workers, tmp_path / "run"))
-    run.write_json("run.json", {"checkpoints": [3, 6, 9]})
+    run.write(TRAINING.model_copy(update={"checkpoints": (3, 6, 9)}))
     shutil.copyfile(dataset.folder / "joint.model", run.folder / "joint.model")
     (tmp_path / "averaged").mkdir()
     return run
@@ -38,19 +39,19 @@ def test_mean_of_the_last_two(run: TrainingRun, tmp_path: Path) -> None:
 
 
 def test_last_one_is_that_checkpoint(run: TrainingRun, tmp_path: Path) -> None:
-    """Averaging one changes no bit."""
+    """Averaging one checkpoint changes no bit of it."""
     checkpoint = average(Context(tmp_path / "averaged"), run, AveragingSettings(last=1))
     assert (checkpoint.folder / "model.safetensors").read_bytes() == weights(run.folder)
 
 
 def test_more_than_were_kept_is_refused(run: TrainingRun, tmp_path: Path) -> None:
-    """The line says how many there are and what to change."""
+    """The line says how many checkpoints were kept and what to change."""
     with pytest.raises(UserError, match=r"last = 4 .* kept 3; .*keep_checkpoints"):
         average(Context(tmp_path / "averaged"), run, AveragingSettings(last=4))
 
 
 def test_damaged_checkpoint_is_refused(run: TrainingRun, tmp_path: Path) -> None:
-    """A mean with a damaged file in it would be wrong in silence."""
+    """Averaging a damaged file would give wrong weights without any warning."""
     path = run.folder / "checkpoints/00000006/model.safetensors"
     path.write_bytes(path.read_bytes()[:-4] + bytes(4))
     with pytest.raises(UserError, match=r"00000006 is damaged \(model.safetensors"):

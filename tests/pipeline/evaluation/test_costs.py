@@ -1,4 +1,4 @@
-"""The paper's cost formula and its sustained rates."""
+"""pipeline.evaluation.costs: the paper's cost formula and its sustained rates."""
 
 from pathlib import Path
 
@@ -8,14 +8,7 @@ from pipeline.errors import UserError
 from pipeline.evaluation.costs import count, sustained_flop_s
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import TrainingRun
-
-RUN = {
-    "train_s": 43_200.0,
-    "devices": 8,
-    "device_name": "Tesla P100-SXM2-16GB",
-    "matmul_flop_s": 1.0,
-    "counted_flop": 7,
-}
+from tests.support.tiny_figures import TRAINING
 
 
 @pytest.mark.parametrize(
@@ -28,21 +21,30 @@ RUN = {
     ],
 )
 def test_rate_is_the_paper_s_or_measured(name: str, wanted: tuple[float, str]) -> None:
-    """A device of footnote 5 has its rate, by whole name; any other the one that its run measured."""
+    """A device of footnote 5, by its whole name, has the printed rate; any other has the rate that its run measured."""
     assert sustained_flop_s(name, 5e13) == wanted
 
 
 def test_cost_of_the_paper_s_base_model(tmp_path: Path) -> None:
-    """12 hours on 8 P100 give the 3.3e18 that Table 2 prints."""
-    TrainingRun(tmp_path).write_json("run.json", RUN)
-    cost = count(Context(tmp_path), TrainingRun(tmp_path)).read_json("cost.json")
-    assert f"{cost['paper_way_flop']:.1e}" == "3.3e+18"
-    assert cost["counted_flop"] == 7
-    assert cost["sustained_source"] == "paper"
+    """12 hours on 8 P100 give the 3.3e18 that Table 2 prints; the file holds what went into it."""
+    run = TrainingRun(tmp_path)
+    run.write(TRAINING.model_copy(update={"train_s": 43_200.0, "devices": 8, "device_name": "Tesla P100-SXM2-16GB"}))
+    cost = count(Context(tmp_path), run)
+    assert f"{cost.load().paper_way_flop:.1e}" == "3.3e+18"
+    assert cost.read_json("cost.json") == {
+        "paper_way_flop": 43_200.0 * 8 * 9.5e12,
+        "counted_flop": TRAINING.counted_flop,
+        "train_s": 43_200.0,
+        "devices": 8,
+        "sustained_flop_s": 9.5e12,
+        "sustained_source": "paper",
+        "device_name": "Tesla P100-SXM2-16GB",
+    }
 
 
 def test_missing_figure_is_named(tmp_path: Path) -> None:
-    """An old run.json gives one line, not a KeyError."""
-    TrainingRun(tmp_path).write_json("run.json", {name: value for name, value in RUN.items() if name != "devices"})
+    """A run.json that lacks a figure gives one line that names it."""
+    run = TrainingRun(tmp_path)
+    run.write_json("run.json", TRAINING.model_dump(mode="json", exclude={"devices"}))
     with pytest.raises(UserError, match=r"run.json has no 'devices'"):
-        count(Context(tmp_path), TrainingRun(tmp_path))
+        count(Context(tmp_path), run)

@@ -1,4 +1,4 @@
-"""Translation by Ray actors, with a real sentencepiece model and random weights."""
+"""Ray actors translate with a real sentencepiece model and random weights."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def run(checkpoint: Checkpoint, corpus: Corpus, folder: Path, settings: Decoding
 def test_stage_writes_every_test_set_in_order(
     ray_cluster: None, checkpoint: Checkpoint, corpus: Corpus, tmp_path: Path
 ) -> None:
-    """Two actors write what one Translator gives, say so in decoding.json, and are gone afterwards."""
+    """Two actors write what one Translator gives, decoding.json has the counts, and the actors are gone afterwards."""
     events: list[dict[str, Any]] = []
     settings = FAST.model_copy(update={"workers": 2})
     folder = run(checkpoint, corpus, tmp_path / "out", settings, events.append)
@@ -76,7 +76,7 @@ def test_killed_actor_loses_nothing(
 def test_runs_in_a_task_that_reserves_no_cpu(
     ray_cluster: None, checkpoint: Checkpoint, corpus: Corpus, tmp_path: Path
 ) -> None:
-    """The actors find room beside the task that awaits them, and one more than there are CPUs does no harm."""
+    """The actors find room beside the task that waits for them, and one actor too many does no harm."""
     folder = tmp_path / "out"
     folder.mkdir()
     stage = ray.remote(decoding.decode).options(num_cpus=0)
@@ -88,7 +88,7 @@ def test_runs_in_a_task_that_reserves_no_cpu(
 def test_bad_checkpoint_reaches_the_caller_from_an_actor(
     ray_cluster: None, checkpoint: Checkpoint, corpus: Corpus, tmp_path: Path
 ) -> None:
-    """The stage raises the actor's UserError as it is."""
+    """The stage raises the actor's UserError unchanged."""
     (checkpoint.folder / "model.safetensors").unlink()
     with pytest.raises(UserError, match=r"model\.safetensors is missing") as raised:
         run(checkpoint, corpus, tmp_path / "out", FAST.model_copy(update={"workers": 1}))

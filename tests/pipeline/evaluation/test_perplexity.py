@@ -1,4 +1,4 @@
-"""pipeline.evaluation.perplexity: exp of the plain NLL of the dev split."""
+"""pipeline.evaluation.perplexity: it is exp of the plain NLL of the dev split."""
 
 import math
 import shutil
@@ -23,15 +23,15 @@ from tests.support.tiny_training import TINY, metrics
 
 @pytest.fixture
 def checkpoint(two_workers: Path) -> Checkpoint:
-    """The last one of a training."""
+    """The last checkpoint of a training."""
     return Checkpoint(two_workers / "checkpoints" / f"{TINY.updates:08d}")
 
 
 def test_perplexity_is_that_of_torch_sentence_by_sentence(
     checkpoint: Checkpoint, dataset: EncodedDataset, two_workers: Path, tmp_path: Path
 ) -> None:
-    """Against F.cross_entropy over unpadded sentences, and against what training itself logged at its end."""
-    figures = measure(Context(tmp_path), checkpoint, dataset).read_json("perplexity.json")
+    """It equals F.cross_entropy over unpadded sentences, and what training itself logged at its end."""
+    figures = measure(Context(tmp_path), checkpoint, dataset).load()
     model, split = load_model(checkpoint.folder), EncodedSplit.open(dataset, "dev")
     nll = 0.0
     with torch.no_grad():
@@ -39,14 +39,14 @@ def test_perplexity_is_that_of_torch_sentence_by_sentence(
             source_BS, target_BT = split.batch(np.array([row]))
             logits_TV = model.logits(model(source_BS, shift_right(target_BT)))[0]
             nll += float(F.cross_entropy(logits_TV, target_BT[0], ignore_index=PAD_ID, reduction="sum"))
-    assert figures["tokens"] == split.target_lengths.sum()
-    assert figures["dev_nll"] == pytest.approx(nll / figures["tokens"], rel=1e-5)
-    assert figures["dev_perplexity"] == pytest.approx(math.exp(figures["dev_nll"]))
-    assert figures["dev_nll"] == pytest.approx(metrics(two_workers)[-1]["dev_nll"], rel=1e-5)
+    assert figures.tokens == split.target_lengths.sum()
+    assert figures.dev_nll == pytest.approx(nll / figures.tokens, rel=1e-5)
+    assert figures.dev_perplexity == pytest.approx(math.exp(figures.dev_nll))
+    assert figures.dev_nll == pytest.approx(metrics(two_workers)[-1]["dev_nll"], rel=1e-5)
 
 
 def test_sums_are_the_workers_together(checkpoint: Checkpoint, dataset: EncodedDataset) -> None:
-    """Split over three workers, every batch is measured once; smoothing changes the loss, not the NLL."""
+    """With three workers, every batch is measured once; smoothing changes the loss and not the NLL."""
     model, split = load_model(checkpoint.folder).train(), EncodedSplit.open(dataset, "dev")
     whole = split_sums(model, split, smoothing=0.1)
     parts = torch.stack([split_sums(model, split, 0.1, rank, 3) for rank in range(3)])
@@ -58,7 +58,7 @@ def test_sums_are_the_workers_together(checkpoint: Checkpoint, dataset: EncodedD
 
 
 def test_other_vocabulary_is_refused(checkpoint: Checkpoint, dataset: EncodedDataset, tmp_path: Path) -> None:
-    """A checkpoint of another vocabulary would give a number that means nothing."""
+    """The perplexity of a checkpoint with another vocabulary would be meaningless."""
     other = EncodedDataset(shutil.copytree(dataset.folder, tmp_path / "other"))
     other.write_json("dataset.json", {**other.read_json("dataset.json"), "vocabulary_size": 900})
     with pytest.raises(UserError, match=r"vocabulary_size = 800 .* 900 pieces"):
@@ -66,6 +66,6 @@ def test_other_vocabulary_is_refused(checkpoint: Checkpoint, dataset: EncodedDat
 
 
 def test_perplexity_of_a_hopeless_model_is_a_number() -> None:
-    """Beyond float64 it stays finite, so that JSON can hold it."""
+    """It stays finite where exp would exceed float64, so that JSON can hold it."""
     assert math.isfinite(exp(1e6))
     assert exp(math.log(7)) == pytest.approx(7)

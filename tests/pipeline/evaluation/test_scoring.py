@@ -1,4 +1,4 @@
-"""Both BLEU scores against hand-worked lines, other programs and real text."""
+"""Both BLEU scores are compared with lines worked out by hand, other programs and real text."""
 
 import json
 import math
@@ -34,7 +34,7 @@ from pipeline.text.lines import read_lines, write_lines
     ],
 )
 def test_quotes_and_punctuation_become_ascii(text: str, wanted: str) -> None:
-    """Step 1 maps every quotation mark, also the lower ones that Moses forgets, and leaves dashes and letters alone."""
+    """Step 1 maps every quotation mark, even the low ones that Moses forgets, and leaves dashes and letters alone."""
     assert ascii_punctuation(text) == wanted
 
 
@@ -64,7 +64,7 @@ def test_steps_come_in_the_order_of_the_authors() -> None:
 
 
 def test_paper_bleu_by_hand() -> None:
-    """Precisions 4/5, 3/4, 2/3, 1/2 and equal lengths."""
+    """The precisions are 4/5, 3/4, 2/3 and 1/2, and the lengths are equal."""
     wanted = 100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** (1 / 4)
     assert paper_bleu(["a b c d x"], ["a b c d y"], "en") == pytest.approx(wanted)
     shorter = 100 * math.exp(1 - 5 / 4)
@@ -72,7 +72,7 @@ def test_paper_bleu_by_hand() -> None:
 
 
 def test_paper_bleu_is_unsmoothed_cased_and_blind_to_quotes() -> None:
-    """As multi-bleu.perl: no four words in common give 0; case counts; the style of quotation marks does not."""
+    """As in multi-bleu.perl, lines without four words in common score 0; case matters, quotation marks do not."""
     assert paper_bleu(["a b c x"], ["a b c y"], "en") == 0
     assert paper_bleu(["x"], ["y"], "de") == 0
     assert paper_bleu(["das alte Haus steht da"], ["Das alte Haus steht da"], "de") < 100
@@ -102,7 +102,7 @@ def test_sacre_bleu_is_sacrebleu_s_own(parallel_text: Path, tmp_path: Path) -> N
 
 
 def test_paper_bleu_on_real_text(data: Path) -> None:
-    """A line is worth 100 to itself; on real text paper BLEU is BLEU of the tokens of all three steps, not of fewer."""
+    """A line scores 100 against itself; on real text, paper BLEU counts the tokens of all three steps, not of fewer."""
     references = list(read_lines(data / "newstest2013" / "newstest2013.de.gz"))[:400]
     hypotheses = [line.replace("der", "die") for line in references]
     assert paper_bleu(references, references, "de") == pytest.approx(100)
@@ -114,14 +114,14 @@ def test_paper_bleu_on_real_text(data: Path) -> None:
 
 
 def test_language_without_rules_is_scored_as_english(caplog: pytest.LogCaptureFixture) -> None:
-    """An unknown language warns and works."""
+    """An unknown language gives a warning and a score."""
     assert paper_bleu(["a don't b c d"], ["a don't b c d"], "x1") == pytest.approx(100)
     assert "'x1'" in caplog.text
 
 
 @pytest.mark.parametrize("scorer", [sacre_bleu, lambda *sides: paper_bleu(*sides, "de")])
 def test_unequal_line_counts_are_told(scorer) -> None:  # type: ignore[no-untyped-def]
-    """Both numbers stand in the message, and nothing to score is an error too."""
+    """The message has both numbers, and having nothing to score is an error too."""
     with pytest.raises(UserError, match="2 hypotheses but 3 references"):
         scorer(["a", "b"], ["a", "b", "c"])
     with pytest.raises(UserError, match="nothing to score"):
@@ -129,7 +129,7 @@ def test_unequal_line_counts_are_told(scorer) -> None:  # type: ignore[no-untype
 
 
 def test_stage_scores_every_test_set(tmp_path: Path) -> None:
-    """scores.json has both scores of each test set, over shards and over lines that only str.splitlines would cut."""
+    """Both scores of each test set span its shards, and lines that only str.splitlines would cut stay whole."""
     corpus, hypotheses = Corpus(tmp_path / "corpus"), Hypotheses(tmp_path / "hypotheses")
     lines = ["Ein Mann\u2028 geht nach Hause.", "Sie\x85 schläft heute lange.", "Wir gehen jetzt los."]
     for split, shards in {"flickr": [lines[:2], lines[2:]], "coco": [lines]}.items():
@@ -141,12 +141,12 @@ def test_stage_scores_every_test_set(tmp_path: Path) -> None:
     write_lines(hypotheses.folder / "flickr.de", lines)
     write_lines(hypotheses.folder / "coco.de", lines[::-1])
     (tmp_path / "scores").mkdir()
-    written = scoring.score(Context(tmp_path / "scores"), hypotheses, corpus).read_json("scores.json")
-    assert written["language"] == "de"
-    assert list(written["test_sets"]) == ["flickr", "coco"]
-    assert written["test_sets"]["flickr"]["paper_bleu"] == pytest.approx(100)
-    assert written["test_sets"]["flickr"]["sentences"] == 3
-    assert written["test_sets"]["coco"]["sacrebleu"] < 50
+    scores = scoring.score(Context(tmp_path / "scores"), hypotheses, corpus).load()
+    assert scores.language == "de"
+    assert list(scores.test_sets) == ["flickr", "coco"]
+    assert scores.test_sets["flickr"].paper_bleu == pytest.approx(100)
+    assert scores.test_sets["flickr"].sentences == 3
+    assert scores.test_sets["coco"].sacrebleu < 50
 
     write_lines(hypotheses.folder / "coco.de", lines[:2])
     with pytest.raises(UserError, match=r"coco.*2 hypotheses but 3 references"):

@@ -1,4 +1,4 @@
-"""Translation in one process, with a real sentencepiece model and random weights."""
+"""One process translates with a real sentencepiece model and random weights."""
 
 import json
 import logging
@@ -25,7 +25,7 @@ FAST = DecodingSettings(max_extra_tokens=5)
 
 
 def test_translation_keeps_order_whatever_the_batches(checkpoint: Checkpoint) -> None:
-    """Lines alone, in small and in large batches give the same lines in the order of the input; blank gives empty."""
+    """Lines alone and in batches of any size give the same translations, in order; a blank line gives an empty one."""
     one = Translator(checkpoint.folder, FAST, "cpu")
     many = Translator(checkpoint.folder, FAST.model_copy(update={"batch_tokens": 60}), "cpu")
     together = one.translate(SENTENCES)
@@ -37,11 +37,11 @@ def test_translation_keeps_order_whatever_the_batches(checkpoint: Checkpoint) ->
 
 
 def test_n_best_are_the_searchs_own(checkpoint: Checkpoint) -> None:
-    """Each line's outputs are those of a search for it alone: text, tokens and scores; the first is `translate`'s."""
+    """Each line has the texts, tokens and scores of a search for it alone, and `translate` gives the first."""
     translator = Translator(checkpoint.folder, FAST)
-    found = translator.n_best(SENTENCES, 3)
+    by_line = translator.n_best(SENTENCES, 3)
     processor = vocabulary.load(checkpoint.folder / "joint.model")
-    for line, outputs in zip(SENTENCES, found, strict=True):
+    for line, outputs in zip(SENTENCES, by_line, strict=True):
         if not line.strip():
             assert outputs == [Translation("", 0, 0.0, 0.0)]
             continue
@@ -54,13 +54,13 @@ def test_n_best_are_the_searchs_own(checkpoint: Checkpoint) -> None:
         for output in outputs:
             assert output.score == pytest.approx(output.log_probability / penalty(output.n_tokens, 0.6))
         assert outputs[0].score > outputs[1].score > outputs[2].score
-    assert [outputs[0].text for outputs in found] == translator.translate(SENTENCES)
+    assert [outputs[0].text for outputs in by_line] == translator.translate(SENTENCES)
     with pytest.raises(ValueError, match="at least 1"):
         translator.n_best(SENTENCES, 0)
 
 
 def test_other_settings_share_the_model(checkpoint: Checkpoint) -> None:
-    """The same weights under a narrower beam give what a translator made with that beam gives."""
+    """A translator given a narrower beam translates like one that was made with that beam."""
     translator = Translator(checkpoint.folder, FAST)
     greedy = FAST.model_copy(update={"beam_size": 1})
     assert translator.with_settings(greedy).translate(SENTENCES) == Translator(checkpoint.folder, greedy).translate(
@@ -70,7 +70,7 @@ def test_other_settings_share_the_model(checkpoint: Checkpoint) -> None:
 
 
 def test_batches_hold_each_row_once_within_the_budget() -> None:
-    """Every row once, the longest first, no batch above the budget with its padding but a single longer row."""
+    """Every row is in one batch, the longest first; only a single long row exceeds the budget, padding counted."""
     lengths = [3, 900, 7, 7, 1, 20, 12, 3, 150, 2]
     planned = list(batches(lengths, DecodingSettings(batch_tokens=100, beam_size=1, max_extra_tokens=5)))
     assert sorted(row for batch in planned for row in batch) == list(range(len(lengths)))
@@ -85,7 +85,7 @@ def test_batches_hold_each_row_once_within_the_budget() -> None:
 @pytest.mark.parametrize("length", [2, 10, 40, LONGEST_TOKENS])
 @pytest.mark.parametrize("beam_size", [1, 4, 20])
 def test_batches_bound_what_is_decoded(length: int, beam_size: int) -> None:
-    """Rows x beam x greatest output, which decides the memory, stays below a multiple of the budget for any length."""
+    """Rows × beam × longest output, which decides the memory, stays below a multiple of the budget for any length."""
     settings = DecodingSettings(beam_size=beam_size)
     full, *_ = batches([length] * 5000, settings)
     bound = DECODED_PER_SOURCE_TOKEN * settings.batch_tokens
@@ -96,7 +96,7 @@ def test_batches_bound_what_is_decoded(length: int, beam_size: int) -> None:
 
 
 def test_overlong_line_is_translated_in_parts(tmp_path: Path, corpus: Corpus) -> None:
-    """A line beyond the learned positions is cut before words; its parts are translated as lines and joined."""
+    """A line beyond the learned positions is cut before words, and its parts are translated as lines and joined."""
     checkpoint = make_checkpoint(tmp_path / "learned", corpus, positions="learned", max_positions=40)
     translator = Translator(checkpoint.folder, FAST, "cpu")
     line = " ".join(sentence for sentence in SENTENCES * 2 if sentence.strip())
@@ -112,7 +112,7 @@ def test_overlong_line_is_translated_in_parts(tmp_path: Path, corpus: Corpus) ->
 def test_n_best_of_an_overlong_line_join_those_of_its_parts(
     tmp_path: Path, corpus: Corpus, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The second best of a line in parts is made of the second best of each, their log P added; a warning says so."""
+    """The second best of a line in parts joins the second best of each and adds their log P; a warning says so."""
     checkpoint = make_checkpoint(tmp_path / "learned", corpus, positions="learned", max_positions=40)
     translator = Translator(checkpoint.folder, FAST, "cpu")
     line = " ".join(sentence for sentence in SENTENCES if sentence.strip())
@@ -131,7 +131,7 @@ def test_n_best_of_an_overlong_line_join_those_of_its_parts(
 
 
 def test_overlong_line_takes_bounded_memory(checkpoint: Checkpoint) -> None:
-    """Attention over 60 000 tokens at once would take 14 GB a head; in parts the process grows by less than one."""
+    """Attention over 60 000 tokens at once would take 14 GB per head; in parts, the process grows by less than 1 GB."""
     settings = DecodingSettings(beam_size=1, max_extra_tokens=1)
     translator = Translator(checkpoint.folder, settings, "cpu")
     with torch.no_grad():  # a model that ends at once, so that the search takes no time
@@ -150,7 +150,7 @@ def test_overlong_line_takes_bounded_memory(checkpoint: Checkpoint) -> None:
 def test_bad_checkpoint_is_one_clear_line(
     checkpoint: Checkpoint, corpus: Corpus, tmp_path: Path, name: str, harm: str
 ) -> None:
-    """A file that is missing, cut in half or of another model is a UserError of one line that names the folder."""
+    """A file that is missing, cut in half or from another model gives a UserError of one line that names the folder."""
     path = checkpoint.folder / name
     if harm == "missing":
         path.unlink()

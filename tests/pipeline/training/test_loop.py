@@ -40,7 +40,7 @@ def train_alone(
         if stop_at is not None and event.get("step") == stop_at:
             raise StopError
 
-    return run(WorkerGroup(), dataset, settings, folder, emit)
+    return run(WorkerGroup(), dataset, settings, folder, emit).model_dump(mode="json")
 
 
 def train_until(dataset: EncodedDataset, settings: TrainingSettings, folder: Path, update: int, where: str) -> None:
@@ -198,7 +198,7 @@ def test_machine_about_to_go_makes_a_checkpoint_at_once(dataset: EncodedDataset,
     settings = with_fields(checkpoint_updates=4, updates=4)
     described = run(WorkerGroup(), dataset, settings, tmp_path, is_preempted=is_preempted)
     assert seen == [[], []]  # not asked again
-    assert described["checkpoints"] == [2, 4]
+    assert described.checkpoints == (2, 4)
 
 
 def test_run_json_counts_what_was_trained(alone: Path, dataset: EncodedDataset) -> None:

@@ -1,4 +1,4 @@
-"""The report of prepared text: its files, from text; its words and drawings, from made-up figures."""
+"""The report of prepared text: its files are made from real text, its words and plots from made-up figures."""
 
 import json
 from dataclasses import replace
@@ -27,7 +27,7 @@ from workflows.tables import table2
 
 
 def test_figures_and_drawings_of_text(parallel_text: Path, tmp_path: Path) -> None:
-    """The JSON reads back as what was measured; the SVG is one for any reader of XML, with pair and data in it."""
+    """The JSON reads back as what was measured; any XML reader can parse the SVG, which names pair and data."""
     text = prepare_text(tmp_path, parallel_text)
     plan = PlanSettings(budget_tokens=3000, micro_batches=2, seed=1)
     (tmp_path / "report").mkdir()
@@ -38,8 +38,8 @@ def test_figures_and_drawings_of_text(parallel_text: Path, tmp_path: Path) -> No
     assert {path.name for path in made.folder.iterdir()} == {"corpus_report.json", "corpus_report.svg"}
     svg = ElementTree.parse(made.folder / "corpus_report.svg").getroot()
     assert svg.tag == "{http://www.w3.org/2000/svg}svg"
-    told = [element.text for element in svg.iter() if element.text]
-    assert {"EN-DE, two collections: lengths", "EN-DE, two collections: dropped"} <= set(told)
+    texts = {element.text for element in svg.iter() if element.text}
+    assert {"EN-DE, two collections: lengths", "EN-DE, two collections: dropped"} <= texts
     assert made.summary.endswith("padding")
 
 
@@ -57,28 +57,28 @@ def test_figures_and_drawings_of_text(parallel_text: Path, tmp_path: Path) -> No
     ],
 )
 def test_percentages_tell_all_or_nothing_only_where_it_is(fraction: float, text: str) -> None:
-    """Two digits of the smaller part."""
+    """A percentage shows two digits of the smaller part."""
     assert percent(fraction) == text
 
 
 def test_words() -> None:
-    """What the terminal, the table beneath the drawings and MLflow are told."""
+    """The summary, the collections, the facts and the metrics have the figures of the statistics."""
     assert summary(STATISTICS) == (
-        "2,900 of 3,000 training pairs kept, 2.5 and 3.5 tokens a pair, 0.02 % unknown, 4.2 % padding"
+        "2,900 of 3,000 training pairs kept, 2.5 source and 3.5 target tokens per pair, 0.02 % unknown, 4.2 % padding"
     )
     assert [one.name for one in rows(STATISTICS)] == ["europarl-v7", "<b>web & more</b>", "all"]
     assert rows(STATISTICS)[2] == collection("all", 2_900, 60, 0, 30, 10)
-    assert facts(STATISTICS)["vocabulary"] == "500 pieces, learned on 1,000 of 2,910 pairs, 4,200 different words"
-    assert facts(STATISTICS)["an epoch"] == "26 updates of up to 400 tokens a side, in 2 micro-batches each"
+    assert facts(STATISTICS)["vocabulary"] == "500 pieces, learned from 1,000 of 2,910 pairs with 4,200 distinct words"
+    assert facts(STATISTICS)["one epoch"] == "26 updates of up to 400 tokens per side, each in 2 micro-batches"
     assert metrics(STATISTICS)["padding_fraction.en-de"] == 0.0421
     assert metrics(STATISTICS)["pairs_dropped.ratio.en-de"] == 30
 
 
-def test_without_a_plan_why_is_told() -> None:
-    """In place of its figures."""
+def test_without_a_plan_the_problem_is_shown() -> None:
+    """It takes the place of the plan's figures."""
     without = replace(STATISTICS, plan=Plan(400, 2, 1, None, None, "an update would hold 3 tokens"))
     assert facts(without)["padding"] == "an update would hold 3 tokens"
-    assert "an epoch" not in facts(without)
+    assert "one epoch" not in facts(without)
     assert "padding" not in summary(without)
     assert not {"padding_fraction.en-de", "updates_an_epoch.en-de"} & metrics(without).keys()
 
@@ -98,7 +98,7 @@ def test_drawings_name_sides_collections_and_the_reasons_there_are() -> None:
 
 
 def test_a_report_shows_each_text() -> None:
-    """Drawings and counts of both language pairs in one page that asks for nothing outside itself."""
+    """One page has the plots and counts of both language pairs, and needs nothing outside itself."""
     french = replace(STATISTICS, lengths=(STATISTICS.lengths[0], replace(STATISTICS.lengths[1], language="fr")))
     html = table2_report.render(table2.compute([]), [], [STATISTICS, french])
     assert_asks_for_nothing_outside(html)
@@ -108,5 +108,6 @@ def test_a_report_shows_each_text() -> None:
     assert ["europarl-v7", "2,000", "1,900", "60", "0", "30", "10", "0.02 %"] in reader.rows
     assert ["all", "3,000", "2,900", "60", "0", "30", "10", "0.02 %"] in reader.rows
     assert "<b>web" not in html
+    assert "Training text" in reader.text
     assert "EN-FR, two collections" in reader.text
-    assert "The text" not in Reader(table2_report.render(table2.compute([]), [])).text
+    assert "Training text" not in Reader(table2_report.render(table2.compute([]), [])).text

@@ -1,4 +1,4 @@
-"""The HTML report: complete, self-contained, and safe with text from outside."""
+"""The HTML report of Table 2 is complete, self-contained, and safe with text from outside."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -25,27 +25,27 @@ def report(cell: Callable[..., MeasuredInputs], tmp_path: Path) -> str:
 
 
 def test_asks_for_nothing_outside(report: str) -> None:
-    """No script, no address, no file: it reads the same offline and in a mail."""
+    """The page loads no script, address or file, so it is the same offline and in a mail."""
     assert_asks_for_nothing_outside(report)
 
 
 def test_drawings_do_not_share_names(report: str) -> None:
-    """Clip paths and markers of one drawing are not taken for another's."""
+    """No drawing uses the clip paths or markers of another."""
     assert len(drawings(report)) == 5
     assert_drawings_do_not_share_names(report)
 
 
 def test_text_from_outside_is_escaped(report: str) -> None:
-    """Markup in a sentence is shown, not obeyed."""
+    """Markup in a sentence is shown and not interpreted."""
     assert "<b>" not in report
     assert "&lt;b&gt;Bücher&lt;/b&gt;" in report
     reader = Reader(report)
     assert "She sleeps & dreams." in reader.text
 
 
-def test_tells_all_there_is(report: str) -> None:
-    """Table, differences, notes, samples and settings of each cell."""
+def test_every_part_is_there(report: str) -> None:
+    """The report has the table, differences, notes, and samples and settings of each cell."""
     reader = Reader(report)
-    for told in ("Transformer (base)", "not run", "What differs", "tok:13a", "N 2, d_model 128", "1.4 M", "7.389"):
-        assert told in reader.text
+    for shown in ("Transformer (base)", "not run", "What differs", "tok:13a", "N 2, d_model 128", "1.4 M", "7.389"):
+        assert shown in reader.text
     assert reader.text.count("Das alte Haus steht auf dem Hügel.") == 2

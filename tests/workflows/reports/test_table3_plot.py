@@ -1,4 +1,4 @@
-"""The plot of Table 3: every row where it belongs, legible, and none where there is nothing to compare."""
+"""The plot of Table 3 has every row in its place, is legible, and is left out where there is nothing to compare."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ Pair = tuple[float, float]
 
 
 def line(variation: paper.Variation, measured: Mapping[Kind, float] | None) -> Table3Row:
-    """A row as printed, and as measured where it differs from base by so much; None: base was not run."""
+    """Makes a row as printed whose measured differences from base are `measured`; None if base was not run."""
     base = paper.TABLE_3[0]
     from_base: dict[Kind, float] = {
         "perplexity": round(float(variation.perplexity) - float(base.perplexity), 2),
@@ -28,7 +28,7 @@ def line(variation: paper.Variation, measured: Mapping[Kind, float] | None) -> T
 
 
 def table(measured: Callable[[Mapping[Kind, float]], Mapping[Kind, float] | None], n_rows: int = 20) -> Table3:
-    """Rows of the paper's; what is measured of each follows from what is printed."""
+    """Makes a table of the paper's rows whose measured differences follow from the printed ones."""
     lines = []
     for variation in paper.TABLE_3[:n_rows]:
         row = line(variation, None)
@@ -38,30 +38,30 @@ def table(measured: Callable[[Mapping[Kind, float]], Mapping[Kind, float] | None
 
 
 def places(svg: str) -> dict[str, Pair]:
-    """Where the names of rows stand in a drawing."""
-    found = re.findall(r'<text [^>]*x="([\d.]+)" y="([\d.]+)"[^>]*>([A-E]\d?|base|big)</text>', svg)
-    return {name: (float(x), float(y)) for x, y, name in found}
+    """Finds where the names of rows stand in a drawing."""
+    matches = re.findall(r'<text [^>]*x="([\d.]+)" y="([\d.]+)"[^>]*>([A-E]\d?|base|big)</text>', svg)
+    return {name: (float(x), float(y)) for x, y, name in matches}
 
 
 def dots(svg: str) -> list[tuple[Pair, str]]:
-    """Where its points stand, and in which colour."""
-    found = re.findall(r'<use [^>]*x="([\d.]+)" y="([\d.]+)" style="[^"]*stroke: (#\w+)', svg)
-    return [((float(x), float(y)), color) for x, y, color in found if color in (SAME, OTHER)]
+    """Finds where the points of a drawing are, and their colours."""
+    matches = re.findall(r'<use [^>]*x="([\d.]+)" y="([\d.]+)" style="[^"]*stroke: (#\w+)', svg)
+    return [((float(x), float(y)), color) for x, y, color in matches if color in (SAME, OTHER)]
 
 
 def tenfold(printed: Mapping[Kind, float]) -> dict[Kind, float]:
-    """Ten times what the paper has: rows that are equal there stay so."""
+    """Returns ten times the paper's differences, so rows that are equal there stay equal."""
     return {kind: 10 * delta for kind, delta in printed.items()}
 
 
 @pytest.fixture(scope="module")
 def panels() -> list[str]:
-    """The plot of all rows."""
+    """The panels of the plot of all rows."""
     return list(plots(table(tenfold)))
 
 
 def test_each_row_is_there_but_base(panels: list[str]) -> None:
-    """Two panels, in each the nineteen rows that differ from base, once."""
+    """Each of the two panels has the nineteen rows other than base, once."""
     names = [variation.name for variation in paper.TABLE_3[1:]]
     for svg in panels:
         assert list(places(svg)) == names
@@ -70,14 +70,14 @@ def test_each_row_is_there_but_base(panels: list[str]) -> None:
 
 @pytest.mark.parametrize("scale", [10.0, -0.1])
 def test_labels_are_legible(scale: float) -> None:
-    """Rows equal, near or far in the paper: no two names within a name's width and height of each other."""
+    """No two names are within a name's width and height of each other, however close their rows are in the paper."""
     for svg in plots(table(lambda printed: {kind: scale * delta for kind, delta in printed.items()})):
         for (one_x, one_y), (x, y) in combinations(places(svg).values(), 2):
             assert abs(one_x - x) > 9 or abs(one_y - y) > 8
 
 
 def test_a_name_is_near_its_point(panels: list[str]) -> None:
-    """C1, the worst by far, is the outermost point, and has its name beside it."""
+    """C1, the worst by far, is the outermost point and has its name beside it."""
     for svg, choose in zip(panels, (max, min), strict=True):
         x, y = places(svg)["C1"]
         (dot_x, dot_y), _ = choose(dots(svg), key=lambda dot: dot[0][0])
@@ -86,9 +86,9 @@ def test_a_name_is_near_its_point(panels: list[str]) -> None:
 
 
 def test_colour_says_whether_the_sign_is_the_paper_s(panels: list[str]) -> None:
-    """Signs turned round: no point has the colour of agreement; as printed: all but those the paper has no Δ for."""
+    """With the printed signs all rows agree but those whose printed Δ is zero; with opposite signs, none does."""
     colors = [[color for _, color in dots(svg)] for svg in panels]
-    assert [found.count(OTHER) for found in colors] == [1, 1]  # E by perplexity, A3 by BLEU
+    assert [panel.count(OTHER) for panel in colors] == [1, 1]  # E by perplexity, A3 by BLEU
     against = table(lambda printed: {kind: -delta for kind, delta in printed.items()})
     assert {color for svg in plots(against) for _, color in dots(svg)} == {OTHER}
     assert agrees((-0.1, -3.0))
@@ -96,7 +96,7 @@ def test_colour_says_whether_the_sign_is_the_paper_s(panels: list[str]) -> None:
 
 
 def test_needs_a_measured_base_and_another_row() -> None:
-    """One row beside base is enough; base alone, or rows without it, have nothing to compare."""
+    """Base and one other row are enough; base alone, or rows without base, leave nothing to compare."""
     assert [list(places(svg)) for svg in plots(table(tenfold, n_rows=2))] == [["A1"], ["A1"]]
     assert plots(table(tenfold, n_rows=1)) == []
     assert plots(table(lambda printed: None)) == []
@@ -104,7 +104,7 @@ def test_needs_a_measured_base_and_another_row() -> None:
 
 
 def test_takes_the_colour_of_the_page(panels: list[str]) -> None:
-    """Beside the two colours of points all is in the page's own, so that it reads on dark and on white."""
+    """Apart from the two colours of points, everything is in the page's own, legible on dark and on white."""
     for svg in panels:
         colors = set(re.findall(r"(?:fill|stroke): (#\w+|currentColor)", svg))
         assert colors == {SAME, OTHER, "currentColor"}

@@ -1,4 +1,4 @@
-"""Table 3's report: complete, self-contained, safe with text from outside, and right where rows are missing."""
+"""The report of Table 3 is complete, self-contained, safe with text from outside, and right where rows are missing."""
 
 import json
 import re
@@ -25,17 +25,17 @@ RIGHT = [
     "Ein gut-bekannter Mann liest „zwei“ Bücher.",
     "Sie schläft und träumt.",
 ]
-"""Scores 100; what `cell` has otherwise scores less."""
+"""Translations that score 100; the default ones of `cell` score less."""
 FINGERPRINT = "5b1e0c9d3a77"
 
 
 def rendered(*rows: RowInputs) -> str:
-    """The report of these rows."""
+    """Renders the report of these rows."""
     return table3_report.render(*table3.compute(rows))
 
 
 def published(inputs: MeasuredInputs) -> MeasuredInputs:
-    """With the manifest that publishing its training would have written."""
+    """Adds the manifest that publishing the training would have written."""
     assert inputs.run is not None
     manifest = {"stage": "train", "fingerprint": FINGERPRINT, "libraries": {"torch": "2.13.0"}}
     manifest |= {"started": "2026-11-21T10:00:00+00:00", "seconds": 103.2}
@@ -45,7 +45,7 @@ def published(inputs: MeasuredInputs) -> MeasuredInputs:
 
 @pytest.fixture
 def rows(cell: Cell) -> list[RowInputs]:
-    """Base with two seeds, A1 worse, C1 better, and rows that failed, were stopped, not run, or are a user's own."""
+    """Base with two seeds, A1 worse, C1 better, rows that failed, were stopped or were not run, and a user's own."""
     base = tuple(
         cell("en-de", "base", split="dev", seed=seed, dev_perplexity=value) for seed, value in ((1, 7.0), (2, 7.4))
     )
@@ -68,12 +68,12 @@ def report(rows: list[RowInputs]) -> str:
 
 
 def cells_of(report: str, name: str) -> list[str]:
-    """The texts of a row of the table."""
+    """Returns the texts of a row of the table."""
     return next(row for row in Reader(report).rows if row and row[0] == name)
 
 
 def test_asks_for_nothing_outside(report: str) -> None:
-    """No script, no address, no file; names inside a drawing are its own; markup from outside is shown, not obeyed."""
+    """The page loads nothing, drawings share no names, and markup from outside is shown and not interpreted."""
     assert_asks_for_nothing_outside(report)
     assert_drawings_do_not_share_names(report)
     assert not {"b", "i"} & set(re.findall(r"<(\w+)>", report))
@@ -82,7 +82,7 @@ def test_asks_for_nothing_outside(report: str) -> None:
 
 
 def test_a_measured_row_stands_beside_the_printed_one(report: str) -> None:
-    """Change here and in the paper, printed figures, measured ones, differences of each from its own base."""
+    """The row has both changes, printed and measured figures, and the difference of each from its own base."""
     texts = [text.replace("\u00a0", " ") for text in cells_of(report, "A1")]
     assert texts[1] == "h 1, dk 128paper: h 1, dk 512, dv 512"
     assert texts[2:6] == ["5.29", "+0.37", "9.00", "+1.80"]
@@ -94,17 +94,17 @@ def test_a_measured_row_stands_beside_the_printed_one(report: str) -> None:
     assert texts[11:13] == ["36", "0.9"]
 
 
-def test_base_tells_its_sizes_and_the_spread_of_its_seeds(report: str) -> None:
-    """What base is, here and in the paper; mean ± deviation of two seeds, and that times are of both together."""
+def test_base_shows_its_sizes_and_the_spread_of_its_seeds(report: str) -> None:
+    """Base lists its sizes here and in the paper, and mean ± deviation of two seeds; times are totals over both."""
     texts = [text.replace("\u00a0", " ") for text in cells_of(report, "base")]
     assert texts[1].startswith("N 2, dmodel 128, dff 512, h 8, dk 64, dv 64, Pdrop 0.1, εls 0.1paper: N 6, dmodel 512")
     assert texts[2:6] == ["4.92", "", "7.20±0.28", ""]
     assert texts[13:] == ["3 min 20 s", "6.2e12"]
-    assert "those of all seeds of a row together" in report
+    assert "totals over all seeds of a row" in report
 
 
 def test_rows_without_figures_say_why(report: str, rows: list[RowInputs], cell: Cell) -> None:
-    """Failed, stopped and not run stand in the measured columns, marked as no figures; nothing else claims seeds."""
+    """The measured columns say failed, stopped or not run; with one seed, nothing is said of several."""
     for name, state in (("B1", "failed"), ("B2", "stopped"), ("E", "not run")):
         assert [text for text in cells_of(report, name)[4:] if text == state] == [state] * 6
     assert len(re.findall(r'class="number[^"]* absent">', report)) == 18
@@ -114,7 +114,7 @@ def test_rows_without_figures_say_why(report: str, rows: list[RowInputs], cell: 
 
 
 def test_a_row_of_one_s_own_is_in_the_table_alone(report: str) -> None:
-    """It has no printed figures, so the plot has not got it, and the learning curves have it in a group of its own."""
+    """A row without printed figures is left out of the plot, and its learning curve has a drawing of its own."""
     assert cells_of(report, "F<b>1")[2:4] == ["", ""]
     perplexity, bleu, *curves = [Reader(drawing).text.split() for drawing in drawings(report)]
     for panel in (perplexity, bleu):
@@ -124,8 +124,8 @@ def test_a_row_of_one_s_own_is_in_the_table_alone(report: str) -> None:
     assert all("base" in panel for panel in curves)
 
 
-def test_what_holds_is_told_in_words(report: str) -> None:
-    """Directions, rank correlation, and of each reading of the paper whether it holds there and here."""
+def test_what_holds_is_put_into_words(report: str) -> None:
+    """The report gives directions, rank correlation, and for each claim whether it holds in the paper and here."""
     text = Reader(report).text
     # C1 is better than base here and worse in the paper; A1 is worse in perplexity and its BLEU is base's.
     assert "in the paper’s direction: perplexity 1 of 2, BLEU 0 of 1." in text
@@ -135,7 +135,7 @@ def test_what_holds_is_told_in_words(report: str) -> None:
 
 
 def test_settings_and_origin(report: str) -> None:
-    """Settings of base's first training; the fingerprint of each published training, with the libraries."""
+    """The report has the settings of base's first training, all fingerprints of trainings, and the libraries."""
     reader = Reader(report)
     assert "EN-DE base, seed 1" in reader.text
     assert ["seed", "1"] in reader.rows
@@ -144,7 +144,7 @@ def test_settings_and_origin(report: str) -> None:
 
 
 def test_without_base_there_is_no_plot(rows: list[RowInputs]) -> None:
-    """No differences of measured rows, no plot, no directions; the settings are those of the first row there is."""
+    """Measured rows have no differences, so there are no directions; the settings are those of the first row."""
     base = replace(rows[0], trainings=(), state="not run")
     report = rendered(base, *rows[1:5])
     assert len(drawings(report)) == 2  # learning curves of A and C

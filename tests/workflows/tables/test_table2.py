@@ -1,4 +1,4 @@
-"""Table 2 from artifacts: what is printed, what is measured, what was not run, and what stands beneath."""
+"""Table 2 from artifacts: printed cells, measured cells, cells that were not run, and what stands beneath them."""
 
 import io
 from collections.abc import Callable
@@ -12,6 +12,7 @@ from pipeline.store.artifact import Context
 from workflows import paper
 from workflows.reports.publish import tabulate
 from workflows.tables import table2
+from workflows.tables.differences import Difference
 from workflows.tables.measurements import Measured, MeasuredInputs
 from workflows.tables.table2 import Table2
 
@@ -19,7 +20,7 @@ Cell = Callable[..., MeasuredInputs]
 
 
 def measure(inputs: MeasuredInputs) -> Measured:
-    """The cell, which was run."""
+    """Reads a cell that was run."""
     measured = Measured.from_artifacts(inputs)
     assert measured is not None
     return measured
@@ -27,19 +28,19 @@ def measure(inputs: MeasuredInputs) -> Measured:
 
 @pytest.fixture
 def table(cell: Cell) -> Table2:
-    """EN-DE base was run, nothing else."""
+    """A table for which EN-DE base alone was run."""
     return table2.compute([measure(cell("en-de", "base"))])
 
 
 def test_measured_cells_come_from_files_and_the_rest_says_not_run(cell: Cell) -> None:
-    """The row has the very numbers of scores.json and cost.json; three of the four measured cells were not run."""
+    """The row has the numbers of scores.json and cost.json; the other three of the four cells were not run."""
     inputs = cell("en-de", "base")
     base, big = table2.rows([measure(inputs)])[-2:]
     assert inputs.scores is not None
-    scores = inputs.scores.read_json("scores.json")["test_sets"]["test_a"]
+    scores = inputs.scores.load().test_sets["test_a"]
     assert base.name == "Transformer (base)"
-    assert base.cells["en-de"].paper_bleu == scores["paper_bleu"] != scores["sacrebleu"]
-    assert base.texts()[:2] == [f"{scores['paper_bleu']:.2f}", f"{scores['sacrebleu']:.2f}"]
+    assert base.cells["en-de"].paper_bleu == scores.paper_bleu != scores.sacrebleu
+    assert base.texts()[:2] == [f"{scores.paper_bleu:.2f}", f"{scores.sacrebleu:.2f}"]
     assert base.texts()[4:6] == ["1.0e13", "3.1e12"]  # 100 s × 2 devices × 5e10, and as counted
     assert big.texts() == ["not run"] * 8
     assert base.texts()[2:4] == ["not run"] * 2
@@ -55,8 +56,8 @@ def test_printed_rows_have_the_paper_s_digits() -> None:
     assert texts["Transformer (big) *"] == ["28.4", "", "41.8", "", "2.3e19", "", "2.3e19", ""]
 
 
-def test_terminal_fits_a_hundred_columns_and_tells_the_differences(table: Table2) -> None:
-    """No line is wider than 100 or cut off; signature, footnote, sustained rate and differences are all told."""
+def test_terminal_fits_a_hundred_columns_and_shows_the_differences(table: Table2) -> None:
+    """No line is wider than 100 or cut off; signature, footnote, sustained rate and differences are all shown."""
     console = Console(width=100, record=True, file=io.StringIO())
     console.print(table2.render_terminal(table, console.width))
     text = console.export_text()
@@ -64,22 +65,23 @@ def test_terminal_fits_a_hundred_columns_and_tells_the_differences(table: Table2
     assert "…" not in text
     text = " ".join(text.split())
     assert text.count("not run") == 12
-    for told in ("tok:13a", "41.0", "0.05 TFLOPS", "what differs", "N 2, d_model 128, d_ff 512", "test_b"):
-        assert told in text
+    for shown in ("tok:13a", "41.0", "0.05 TFLOPS", "what differs", "N 2, d_model 128, d_ff 512", "test_b"):
+        assert shown in text
 
 
 def test_differences_name_each_aspect_and_group_cells(cell: Cell) -> None:
-    """Cells that differ alike are told together; what equals the paper, such as the beam, is not told at all."""
-    told = table2.compute([measure(cell("en-de", "base")), measure(cell("en-de", "big"))]).differences
-    by_aspect = {what: [unlike for unlike in told if unlike.what == what] for what in (unlike.what for unlike in told)}
-    assert [unlike.cells for unlike in by_aspect["vocabulary"]] == [("all",)]
+    """Cells that differ in the same way share an entry; what equals the paper, such as the beam, has none."""
+    by_aspect: dict[str, list[Difference]] = {}
+    for difference in table2.compute([measure(cell("en-de", "base")), measure(cell("en-de", "big"))]).differences:
+        by_aspect.setdefault(difference.what, []).append(difference)
+    assert [difference.cells for difference in by_aspect["vocabulary"]] == [("all",)]
     assert by_aspect["vocabulary"][0].here == "800 pieces"
-    assert [(unlike.paper, unlike.cells) for unlike in by_aspect["updates"]] == [
+    assert [(difference.paper, difference.cells) for difference in by_aspect["updates"]] == [
         ("100,000", ("EN-DE base",)),
         ("300,000", ("EN-DE big",)),
     ]
-    assert by_aspect["tokens an update"][0].here == "1,950 source and 2,000 target on average"
-    assert by_aspect["averaging"][0].here == "last 2 (updates 300, 400)"
+    assert by_aspect["tokens per update"][0].here == "1,950 source and 2,000 target on average"
+    assert by_aspect["averaged checkpoints"][0].here == "last 2 (updates 300, 400)"
     assert "P_drop" not in by_aspect["model"][0].here
     assert "P_drop 0.1" in by_aspect["model"][1].here
     assert "decoding" not in by_aspect
@@ -87,19 +89,19 @@ def test_differences_name_each_aspect_and_group_cells(cell: Cell) -> None:
 
 
 def test_paper_s_devices_need_no_measured_rate(cell: Cell) -> None:
-    """On P100s the rate is the paper's and no note excuses it."""
+    """On P100s the rate is the paper's, and no note says that it was measured."""
     notes = " ".join(table2.compute([measure(cell("en-de", "base", device_name="Tesla P100-SXM2"))]).notes)
     assert "TFLOPS" not in notes
 
 
 def test_big_french_model_has_the_paper_s_other_dropout() -> None:
-    """§6.1: P_drop 0.1 for EN-FR big, 0.3 for EN-DE big."""
+    """§6.1 has P_drop 0.1 for EN-FR big, and 0.3 for EN-DE big."""
     assert paper.experiment("en-fr", "big").model.dropout == 0.1
     assert paper.experiment("en-de", "big").model.dropout == 0.3
 
 
 def test_stage_writes_what_it_reads_back(cell: Cell, tmp_path: Path) -> None:
-    """JSON gives the same table again; the Markdown has one line a row, each with all columns."""
+    """The JSON gives the same table again; the Markdown has one line per row, each with all columns."""
     (tmp_path / "table").mkdir()
     made = tabulate(Context(tmp_path / "table"), [cell("en-fr", "base"), MeasuredInputs("en-fr", "big")])
     markdown = (made.folder / "table2.md").read_text(encoding="utf-8")
@@ -119,10 +121,14 @@ def test_word_by_word_substitution_has_its_row(cell: Cell) -> None:
     assert row.texts()[2:] == [""] * 6
 
 
-def test_missing_file_is_told(cell: Cell) -> None:
-    """A cell whose run.json is gone says which file."""
+def test_a_missing_file_or_figure_is_named(cell: Cell) -> None:
+    """The line says which file, and which figure of it."""
     inputs = cell("en-de", "base")
     assert inputs.run is not None
+    assert inputs.cost is not None
+    inputs.cost.write_json("cost.json", inputs.cost.load().model_dump(exclude={"device_name"}))
+    with pytest.raises(UserError, match=r"cost\.json has no 'device_name'; remove .* and make it again"):
+        Measured.from_artifacts(inputs)
     (inputs.run.folder / "run.json").unlink()
     with pytest.raises(UserError, match=r"run\.json is missing"):
         Measured.from_artifacts(inputs)

@@ -1,4 +1,4 @@
-"""Table 3 from artifacts: figures over seeds, differences from base, and what the paper reads from it."""
+"""Table 3 from artifacts: figures over seeds, differences from base, and the paper's claims."""
 
 import json
 import math
@@ -17,21 +17,21 @@ TrainedRow = Callable[..., RowInputs]
 
 
 def by_name(table: Table3) -> dict[str, Table3Row]:
-    """The table's rows."""
+    """Returns the table's rows by name."""
     return {line.name: line for line in table.rows}
 
 
 def bleu_of(inputs: RowInputs) -> list[float]:
-    """Paper BLEU on the dev set, as the files of a row's trainings have it."""
-    found = []
+    """Reads paper BLEU on the dev set from the files of a row's trainings."""
+    scores = []
     for training in inputs.trainings:
         assert training.scores is not None
-        found.append(training.scores.read_json("scores.json")["test_sets"]["dev"]["paper_bleu"])
-    return found
+        scores.append(training.scores.load().test_sets["dev"].paper_bleu)
+    return scores
 
 
 def test_figures_are_those_of_the_files(trained_row: TrainedRow) -> None:
-    """One seed: perplexity and both scores of the dev set, no deviation; parameters, seed and time of run.json."""
+    """With one seed there is no deviation; parameters, seed and time are those of run.json."""
     inputs = trained_row("base", 5.25, parameters=1_234_567, train_s=61.5)
     trained = table3.compute([inputs])[0].rows[0].trained
     assert trained is not None
@@ -44,7 +44,7 @@ def test_figures_are_those_of_the_files(trained_row: TrainedRow) -> None:
 
 
 def test_seeds_give_mean_and_sample_deviation(trained_row: TrainedRow) -> None:
-    """Perplexities 5, 6 and 8: mean 19/3, deviation the root of 14/6; times, seeds and operations are of all three."""
+    """Perplexities 5, 6 and 8 have mean 19/3 and deviation √(14/6); time and operations are totals over the three."""
     inputs = trained_row("A1", 5.0, 6.0, 8.0, errors=(0, 1, 2))
     trained = table3.compute([inputs])[0].rows[0].trained
     assert trained is not None
@@ -57,30 +57,30 @@ def test_seeds_give_mean_and_sample_deviation(trained_row: TrainedRow) -> None:
 
 
 def test_differences_from_base_stay_in_their_column(trained_row: TrainedRow) -> None:
-    """Printed rows differ from the printed base, rounded as printed; measured means from the measured base's."""
+    """A printed row is compared with the printed base, and a measured mean with the mean of the measured base."""
     base, other = trained_row("base", 7.0, 7.5, errors=(1, 2)), trained_row("B1", 8.0, errors=(0,))
-    found = by_name(table3.compute([base, other])[0])["B1"]
-    assert found.printed is not None
-    assert found.trained is not None
-    assert found.trained.from_base is not None
-    assert found.printed.from_base == {"perplexity": 0.24, "bleu": -0.7}  # 5.16 - 4.92, 25.1 - 25.8
-    assert found.trained.from_base["perplexity"] == pytest.approx(0.75)
-    assert found.trained.from_base["bleu"] == pytest.approx(100 - sum(bleu_of(base)) / 2)
+    row = by_name(table3.compute([base, other])[0])["B1"]
+    assert row.printed is not None
+    assert row.trained is not None
+    assert row.trained.from_base is not None
+    assert row.printed.from_base == {"perplexity": 0.24, "bleu": -0.7}  # 5.16 - 4.92, 25.1 - 25.8
+    assert row.trained.from_base["perplexity"] == pytest.approx(0.75)
+    assert row.trained.from_base["bleu"] == pytest.approx(100 - sum(bleu_of(base)) / 2)
 
 
 def test_without_a_measured_base_there_are_no_measured_differences(trained_row: TrainedRow) -> None:
-    """The printed ones stand; a note says why the others do not."""
+    """The printed differences are there; a note says why the measured ones are not."""
     table, _ = table3.compute([RowInputs("base", {}, (), "failed", "out of memory"), trained_row("B1", 8.0)])
-    found = by_name(table)["B1"]
-    assert found.printed is not None
-    assert found.trained is not None
-    assert found.trained.from_base is None
-    assert found.printed.from_base["bleu"] == -0.7
+    row = by_name(table)["B1"]
+    assert row.printed is not None
+    assert row.trained is not None
+    assert row.trained.from_base is None
+    assert row.printed.from_base["bleu"] == -0.7
     assert any(note.startswith("Base was not measured") for note in table.notes)
 
 
 def test_rows_without_figures_keep_their_state(trained_row: TrainedRow) -> None:
-    """Not run (no trainings, or ones without artifacts), failed and stopped with the reason told beneath."""
+    """Rows that were not run, failed or were stopped say so, and the notes beneath give the reasons."""
     table, measured = table3.compute(
         [
             trained_row("base", 7.0),
@@ -97,15 +97,15 @@ def test_rows_without_figures_keep_their_state(trained_row: TrainedRow) -> None:
 
 
 def test_a_row_of_one_s_own_has_nothing_printed(trained_row: TrainedRow) -> None:
-    """It has a difference from base and takes no part in the correlation."""
+    """The row has a difference from base and takes no part in the correlation."""
     lines = [trained_row(name, value) for name, value in (("base", 7.0), ("A1", 8.0), ("A2", 9.0))]
     own = RowInputs("F1", {"n_layers": 1, "warmup_steps": 9}, trained_row("F1", 6.5).trainings)
     table, _ = table3.compute([*lines, own])
-    found = table.rows[-1]
-    assert (found.printed, found.change, found.state) == (None, "N 1, warmup_steps 9", "measured")
-    assert found.trained is not None
-    assert found.trained.from_base is not None
-    assert found.trained.from_base["perplexity"] == pytest.approx(-0.5)
+    row = table.rows[-1]
+    assert (row.printed, row.change, row.state) == (None, "N 1, warmup_steps 9", "measured")
+    assert row.trained is not None
+    assert row.trained.from_base is not None
+    assert row.trained.from_base["perplexity"] == pytest.approx(-0.5)
     assert {correlation.rows for correlation in table.correlations} == {3}
 
 
@@ -119,30 +119,30 @@ def test_a_row_of_one_s_own_has_nothing_printed(trained_row: TrainedRow) -> None
     ],
 )
 def test_rank_correlation_with_ties(trained_row: TrainedRow, perplexities: Sequence[float], spearman: float) -> None:
-    """Tied rows share the mean of their ranks; the values are worked out by hand."""
+    """Tied rows share the mean of their ranks; the expected values are worked out by hand."""
     names = ("base", "C1", "C2", "E")
     table, _ = table3.compute([trained_row(*figures) for figures in zip(names, perplexities, strict=True)])
-    (found,) = table.correlations  # BLEU is the same in all rows, so their order cannot be compared
-    assert (found.kind, found.rows) == ("perplexity", 4)
-    assert found.spearman == pytest.approx(spearman)
+    (correlation,) = table.correlations  # BLEU is the same in all rows, so their order cannot be compared
+    assert (correlation.kind, correlation.rows) == ("perplexity", 4)
+    assert correlation.spearman == pytest.approx(spearman)
 
 
 def test_two_rows_have_no_rank_correlation(trained_row: TrainedRow) -> None:
-    """Two are always in order or in reverse."""
+    """Two rows are always either in order or in reverse."""
     assert table3.compute([trained_row("base", 7.0), trained_row("A1", 8.0)])[0].correlations == []
 
 
-def ordering(table: Table3, *rows: str) -> OrderingOutcome | None:
-    """What the paper says of these rows, if the table tells it."""
-    return next((found for found in table.orderings if found.rows == rows), None)
+def outcome_of(table: Table3, *rows: str) -> OrderingOutcome | None:
+    """Returns the outcome of the paper's claim about these rows, if the table has it."""
+    return next((outcome for outcome in table.orderings if outcome.rows == rows), None)
 
 
 def test_orderings_hold_or_not_in_each_column(trained_row: TrainedRow) -> None:
     """Lower perplexity and higher BLEU are better, strictly; §6.2's "bigger is better" fails for C3's printed BLEU."""
     figures = (("C1", 9.0, 3), ("C2", 8.0, 2), ("base", 7.0, 1), ("C3", 6.0, 0), ("A1", 6.9, 1), ("D1", 7.0, 2))
     table, _ = table3.compute([trained_row(name, value, errors=(wrong,)) for name, value, wrong in figures])
-    layers = ordering(table, "C1", "C2", "base", "C3")
-    heads, dropout = ordering(table, "A1", "base"), ordering(table, "D1", "base")
+    layers = outcome_of(table, "C1", "C2", "base", "C3")
+    heads, dropout = outcome_of(table, "A1", "base"), outcome_of(table, "D1", "base")
     assert layers is not None
     assert heads is not None
     assert dropout is not None
@@ -154,35 +154,34 @@ def test_orderings_hold_or_not_in_each_column(trained_row: TrainedRow) -> None:
 
 
 def test_an_ordering_with_a_row_missing_is_unknown(trained_row: TrainedRow) -> None:
-    """One that has no row but base measured is not told at all, as no row of it was asked for."""
+    """A claim of whose rows only base was measured is left out, since no row of it was asked for."""
     table, _ = table3.compute(
         [trained_row("base", 7.0), trained_row("C1", 9.0), RowInputs("C2", {"n_layers": 2}, (), "failed", "lost")]
     )
-    layers = ordering(table, "C1", "C2", "base", "C3")
+    layers = outcome_of(table, "C1", "C2", "base", "C3")
     assert layers is not None
     assert layers.measured == {"perplexity": None, "bleu": None}
-    assert [found.rows for found in table.orderings] == [layers.rows]
-    assert ordering(table3.compute([trained_row("big", 7.0)])[0], "base", "big") is not None
+    assert [outcome.rows for outcome in table.orderings] == [layers.rows]
+    assert outcome_of(table3.compute([trained_row("big", 7.0)])[0], "base", "big") is not None
 
 
-def test_what_the_paper_says_holds_in_its_own_figures() -> None:
-    """Every ordering is of rows that exist and holds for the printed perplexities."""
+def test_the_paper_s_claims_hold_in_its_own_figures() -> None:
+    """Every claim is about rows that exist, and holds for their printed perplexities."""
     printed = {variation.name: float(variation.perplexity) for variation in paper.TABLE_3}
-    for said in paper.ORDERINGS:
-        perplexities = [printed[name] for name in said.rows]
+    for ordering in paper.ORDERINGS:
+        perplexities = [printed[name] for name in ordering.rows]
         assert perplexities == sorted(perplexities, reverse=True)
 
 
 def test_differences_from_the_paper_are_base_s(trained_row: TrainedRow) -> None:
-    """Of the base here against the paper's base on newstest2013; averaging is none in both and so not told."""
-    told = {
-        found.what: found for found in table3.compute([trained_row("A1", 8.0), trained_row("base", 7.0)])[0].differences
-    }
-    assert told["model"].here == "N 2, d_model 128, d_ff 512"
-    assert told["test set"].paper == "newstest2013, 3,000 sentences"
-    assert told["test set"].here == "dev, 3 sentences"
-    assert told["updates"].paper == "100,000"
-    assert "averaging" not in told
+    """The base here is compared with the paper's on newstest2013; neither averages, so averaging is left out."""
+    table, _ = table3.compute([trained_row("A1", 8.0), trained_row("base", 7.0)])
+    by_aspect = {difference.what: difference for difference in table.differences}
+    assert by_aspect["model"].here == "N 2, d_model 128, d_ff 512"
+    assert by_aspect["test set"].paper == "newstest2013, 3,000 sentences"
+    assert by_aspect["test set"].here == "dev, 3 sentences"
+    assert by_aspect["updates"].paper == "100,000"
+    assert "averaged checkpoints" not in by_aspect
 
 
 def test_differences_without_base_are_those_of_the_first_row(trained_row: TrainedRow) -> None:
@@ -190,27 +189,28 @@ def test_differences_without_base_are_those_of_the_first_row(trained_row: Traine
     config = TransformerConfig(vocabulary_size=800, n_layers=2, n_heads=16, dropout=0.3)
     (training,) = trained_row("big", 7.0, config=config).trainings
     labelled = MeasuredInputs(**{**training.__dict__, "model": "big seed 1"})
-    told = {found.what: found for found in table3.compute([RowInputs("big", {}, (labelled,))])[0].differences}
-    assert told["updates"].paper == "300,000"
-    assert told["model"].paper == "N 6, d_model 1024, d_ff 4096"
-    assert told["model"].cells == ("EN-DE big seed 1",)
+    table, _ = table3.compute([RowInputs("big", {}, (labelled,))])
+    by_aspect = {difference.what: difference for difference in table.differences}
+    assert by_aspect["updates"].paper == "300,000"
+    assert by_aspect["model"].paper == "N 6, d_model 1024, d_ff 4096"
+    assert by_aspect["model"].cells == ("EN-DE big seed 1",)
 
 
 def test_notes_tell_the_ratios_of_base_s_sizes(trained_row: TrainedRow) -> None:
-    """Each size with its ratio to that of the paper's base, equal ones too."""
+    """The notes give each size with its ratio to that of the paper's base, equal sizes included."""
     small = TransformerConfig(vocabulary_size=800, n_layers=3, d_model=128, d_ff=512, n_heads=8, d_k=16, d_v=16)
     notes = " ".join(table3.compute([trained_row("base", 7.0, config=small)])[0].notes)
     assert "N 3 (× 0.5), d_model 128 (× 0.25), d_ff 512 (× 0.25), h 8 (× 1), d_k 16 (× 0.25)" in notes
 
 
 def test_notes_of_a_base_of_the_paper_s_sizes_name_no_ratio(trained_row: TrainedRow) -> None:
-    """Dropout and vocabulary are no sizes."""
+    """Dropout and the vocabulary are not among the sizes that rows scale."""
     table, _ = table3.compute([trained_row("base", 7.0, config=TransformerConfig(vocabulary_size=9, dropout=0.2))])
     assert not any("×" in note for note in table.notes)
 
 
 def test_notes_tell_how_many_seeds(trained_row: TrainedRow) -> None:
-    """One, several, or not the same number everywhere; a seed that failed is told beside the row's figures."""
+    """Rows have one seed, several, or different numbers; a seed that failed is noted although the row has figures."""
     two = trained_row("A1", 8.0, 9.0)
     part = RowInputs("A2", {}, trained_row("A2", 8.0).trainings, reason="A2 seed 2: out of memory")
     single = " ".join(table3.compute([trained_row("base", 7.0)])[0].notes)
@@ -219,15 +219,15 @@ def test_notes_tell_how_many_seeds(trained_row: TrainedRow) -> None:
     assert any("the mean of 2 seeds ±" in note for note in table3.compute([two])[0].notes)
     notes = table3.compute([two, part])[0].notes
     assert any("the mean of 1 to 2 seeds ±" in note for note in notes)
-    assert notes[-1] == "A2 in part: A2 seed 2: out of memory"
+    assert notes[-1] == "A2 is incomplete: A2 seed 2: out of memory"
 
 
-def test_what_ray_takes_around_a_training_is_told(trained_row: TrainedRow) -> None:
-    """The stage's seconds less those of its loop, of both seeds together, and a seed's mean in the notes."""
+def test_the_time_ray_takes_around_a_training_is_noted(trained_row: TrainedRow) -> None:
+    """It is the stage's seconds less those of its loop: the total of both seeds in the row, their mean in the notes."""
     inputs = trained_row("base", 7.0, 7.0)
     for training, seconds in zip(inputs.trainings, (112.0, 116.0), strict=True):
         assert training.run is not None
-        training.run.write_json("run.json", {**training.run.read_json("run.json"), "loop_s": 101.0})
+        training.run.write(training.run.load().model_copy(update={"loop_s": 101.0}))
         training.run.write_json("manifest.json", {"seconds": seconds})
     table, _ = table3.compute([inputs])
     assert table.rows[0].trained is not None
@@ -236,11 +236,11 @@ def test_what_ray_takes_around_a_training_is_told(trained_row: TrainedRow) -> No
 
 
 def test_json_gives_the_same_table_again(trained_row: TrainedRow, tmp_path: Path) -> None:
-    """Through a file, with nothing that JSON does not have."""
+    """The table survives a file, and has no value that JSON lacks."""
     failed = RowInputs("A1", {"n_heads": 1}, (), "failed", "out of memory")
     inputs = [trained_row("base", 7.0, 7.5, errors=(1, 2)), failed, trained_row("C1", 9.0), trained_row("E", 7.1)]
     table, _ = table3.compute(inputs)
     made = table3.Table3Artifact(tmp_path)
-    made.write_json("table3.json", table3.to_json(table))
+    made.write(table)
     assert made.load() == table
-    json.dumps(table3.to_json(table), allow_nan=False)
+    json.dumps(made.read_json("table3.json"), allow_nan=False)

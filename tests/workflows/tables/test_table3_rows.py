@@ -1,4 +1,4 @@
-"""Rows of Table 3 as trainings: the paper's in the sizes of a smaller base, and a user's own."""
+"""The rows of Table 3 as trainings: the paper's rows in the sizes of a smaller base, and a user's own rows."""
 
 from pathlib import Path
 
@@ -15,28 +15,28 @@ NAMES = [variation.name for variation in TABLE_3]
 
 
 def by_name(grid: Grid) -> dict[str, GridRow]:
-    """All rows of a grid."""
+    """Returns all rows of a grid by name."""
     return {row.name: row for row in rows(grid)}
 
 
 @pytest.mark.parametrize("profile", [EMBEDDED, MULTI30K, Profile(name="paper", corpora={}, recipes={})], ids=str)
 def test_sizes_keep_the_paper_s_ratio_to_base(profile: Profile) -> None:
-    """Of every row: what the paper varies has its ratio to base, rates and kinds stay, all else is base's."""
-    base, found = profile.grid.training, by_name(profile.grid)
-    assert list(found) == NAMES
+    """In every row, a size that the paper varies keeps its ratio to base, and everything else is as in base."""
+    base, by_row = profile.grid.training, by_name(profile.grid)
+    assert list(by_row) == NAMES
     for variation in TABLE_3:
-        model = found[variation.name].training.model
+        model = by_row[variation.name].training.model
         for name, value in base.model.__dict__.items():
             varied = variation.difference.get(name, getattr(BASE, name))
             if isinstance(varied, int) and name != "vocabulary_size":
                 assert getattr(model, name) * getattr(BASE, name) == varied * value
             else:
                 assert getattr(model, name) == variation.difference.get(name, value)
-        assert found[variation.name].training.optimizer.label_smoothing == variation.label_smoothing
-        assert found[variation.name].printed is variation
-    unchanged = base.model_copy(update={"model": found["A1"].training.model})
-    assert found["A1"].training == unchanged
-    assert found["base"].training == base
+        assert by_row[variation.name].training.optimizer.label_smoothing == variation.label_smoothing
+        assert by_row[variation.name].printed is variation
+    unchanged = base.model_copy(update={"model": by_row["A1"].training.model})
+    assert by_row["A1"].training == unchanged
+    assert by_row["base"].training == base
 
 
 @pytest.mark.parametrize(
@@ -50,22 +50,22 @@ def test_sizes_keep_the_paper_s_ratio_to_base(profile: Profile) -> None:
         (MULTI30K, "D3", {"label_smoothing": 0.0}),
     ],
 )
-def test_differences_are_told_in_sizes_of_the_base_here(
+def test_differences_are_given_in_sizes_of_the_base_here(
     profile: Profile, name: str, difference: dict[str, object]
 ) -> None:
-    """Worked out by hand: heads times their width stays that of base, half of d_model is half of it."""
+    """The expected sizes are worked out by hand: heads times their width stays that of base, and half stays half."""
     assert by_name(profile.grid)[name].difference == difference
 
 
 def test_big_trains_three_times_as_long() -> None:
     """Table 3 prints 100K steps for base and 300K for big; no other row changes them."""
-    found = by_name(load_profile(overrides=["grid.training.updates=70"]).grid)
-    assert found["big"].difference["updates"] == 210
-    assert {name: row.training.updates for name, row in found.items() if row.training.updates != 70} == {"big": 210}
+    by_row = by_name(load_profile(overrides=["grid.training.updates=70"]).grid)
+    assert by_row["big"].difference["updates"] == 210
+    assert {name: row.training.updates for name, row in by_row.items() if row.training.updates != 70} == {"big": 210}
 
 
-def test_a_size_that_would_not_be_whole_is_told() -> None:
-    """A base of two layers has no third of them; rows that do not ask for one still train."""
+def test_a_size_that_would_not_be_whole_is_refused() -> None:
+    """A base of two layers has no third of them; rows that do not need a third still train."""
     grid = load_profile(overrides=["grid.training.model.n_layers=2"]).grid
     with pytest.raises(
         UserError, match=r"^row C1 has 1/3 of base's N, which is 2 here .*\.n_layers to a multiple of 3"
@@ -75,27 +75,27 @@ def test_a_size_that_would_not_be_whole_is_told() -> None:
 
 
 def test_a_size_that_the_model_refuses_names_its_row() -> None:
-    """Half of a d_model of 6 is odd."""
+    """Half of a d_model of 6 is odd, and the model refuses that."""
     with pytest.raises(UserError, match=r"^row C4: model: d_model is 3; sinusoids come in pairs"):
         rows(load_profile(overrides=["grid.training.model.d_model=6"]).grid, "C4")
 
 
 def test_rows_of_the_user_s_own_come_from_a_toml_file(tmp_path: Path) -> None:
-    """Sizes as written, settings of the optimizer and the training too; they stand behind the paper's rows."""
+    """They may set sizes, optimizer and training as written, and come after the paper's rows."""
     config = tmp_path / "mine.toml"
     config.write_text(
         'profile = "multi30k"\n[grid.training]\nupdates = 600\n'
         "[grid.rows]\nF1 = {n_layers = 1, label_smoothing = 0.2}\nF2 = {d_ff = 100, updates = 9}\n"
     )
     grid = load_profile(config=config, overrides=["grid.rows.F2.warmup_steps=7", "grid.rows.G.dropout=0.5"]).grid
-    found = by_name(grid)
-    assert list(found) == [*NAMES, "F1", "F2", "G"]
-    first, second = found["F1"].training, found["F2"].training
+    by_row = by_name(grid)
+    assert list(by_row) == [*NAMES, "F1", "F2", "G"]
+    first, second = by_row["F1"].training, by_row["F2"].training
     assert (first.model.n_layers, first.optimizer.label_smoothing, first.updates) == (1, 0.2, 600)
     assert (second.model.d_ff, second.optimizer.warmup_steps, second.updates) == (100, 7, 9)
     assert second.model.d_model == MULTI30K.grid.training.model.d_model
-    assert found["F2"].difference == {"d_ff": 100, "updates": 9, "warmup_steps": 7}
-    assert found["F1"].printed is None
+    assert by_row["F2"].difference == {"d_ff": 100, "updates": 9, "warmup_steps": 7}
+    assert by_row["F1"].printed is None
     assert [row.name for row in rows(grid, "base,F")] == ["base", "F1", "F2"]
 
 
@@ -103,7 +103,10 @@ def test_rows_of_the_user_s_own_come_from_a_toml_file(tmp_path: Path) -> None:
     ("written", "message"),
     [
         ("A1 = {n_layers = 1}", r"grid\.rows\.A1 is a row of Table 3; choose another name for your own"),
-        ("F1 = {layers = 1}", r"grid\.rows\.F1: there is no setting 'layers' that a row can change; here are n_layers"),
+        (
+            "F1 = {layers = 1}",
+            r"grid\.rows\.F1: there is no setting 'layers' that a row can change; choose from n_layers",
+        ),
         ("F1 = {vocabulary_size = 9}", r"grid\.rows\.F1: there is no setting 'vocabulary_size' that a row can change"),
         ("F1 = {n_layers = 0}", "row F1: model: n_layers is 0; it must be at least 1"),
         ("F1 = {updates = 1.5}", "row F1: updates: Input should be a valid integer"),
@@ -111,7 +114,7 @@ def test_rows_of_the_user_s_own_come_from_a_toml_file(tmp_path: Path) -> None:
     ],
 )
 def test_a_mistake_in_a_row_of_one_s_own_is_one_line(tmp_path: Path, written: str, message: str) -> None:
-    """It names the row, and what a row can change."""
+    """The line names the row, and what a row can change."""
     config = tmp_path / "mine.toml"
     config.write_text(f"[grid.rows]\n{written}\n")
     with pytest.raises(UserError, match=f"^{message}") as caught:
@@ -120,7 +123,7 @@ def test_a_mistake_in_a_row_of_one_s_own_is_one_line(tmp_path: Path, written: st
 
 
 def test_the_grid_has_the_profile_s_vocabulary() -> None:
-    """As the recipes have; one of its own is refused."""
+    """The grid follows the profile's vocabulary as the recipes do, and a size of its own is refused."""
     grid = load_profile(overrides=["vocabulary.size=400"]).grid
     assert {row.training.model.vocabulary_size for row in rows(grid)} == {400}
     with pytest.raises(UserError, match=r"set vocabulary\.size instead"):
@@ -128,7 +131,7 @@ def test_the_grid_has_the_profile_s_vocabulary() -> None:
 
 
 def test_rows_are_chosen_by_name_or_letter() -> None:
-    """In the table's order, each once; "b" and "C9" name nothing."""
+    """Chosen rows are in the table's order, each once; "b" and "C9" name nothing."""
     assert table3_rows.chosen([*NAMES, "F1"], "big, F,B,B1,E") == ["B1", "B2", "E", "big", "F1"]
     assert table3_rows.chosen(NAMES, None) == NAMES
     for asked in ("b", "C9", "A,,B", "", "F"):

@@ -1,4 +1,4 @@
-"""Table 3 as text: every row and figure, on terminals of two widths and in Markdown."""
+"""Table 3 as text: every row and figure is there, on terminals of two widths and in Markdown."""
 
 import io
 import re
@@ -38,19 +38,19 @@ def full(trained_row: TrainedRow) -> Table3:
 
 
 def text_of(table: Table3, width: int) -> str:
-    """As a terminal of that width shows it."""
+    """Returns what a terminal of that width shows."""
     console = Console(width=width, record=True, file=io.StringIO())
     console.print(table3_text.render_terminal(table, width))
     return console.export_text()
 
 
 def shown(figure: Figure) -> str:
-    """Mean and deviation."""
+    """Returns a figure as the table shows it, with its deviation."""
     return f"{figure.mean:.2f}±{figure.deviation:.2f}"
 
 
 def test_wide_terminal_has_all_columns_side_by_side(full: Table3) -> None:
-    """120 columns: a line a row with all its figures, states in the cells of rows without, groups set apart."""
+    """At 120 columns each row is one line with all its figures or its state, and groups are set apart."""
     text = text_of(full, 120)
     assert max(map(len, text.split("\n"))) <= 120
     assert "…" not in text
@@ -72,7 +72,7 @@ def test_wide_terminal_has_all_columns_side_by_side(full: Table3) -> None:
 
 
 def test_narrow_terminal_has_bleu_beneath_perplexity(full: Table3) -> None:
-    """80 columns: two tables with all rows each, no figure broken."""
+    """At 80 columns there are two tables, each with all rows, and no figure is broken."""
     text = text_of(full, 80)
     assert max(map(len, text.split("\n"))) <= 80
     assert "…" not in text
@@ -92,7 +92,7 @@ def test_narrow_terminal_has_bleu_beneath_perplexity(full: Table3) -> None:
 
 @pytest.mark.parametrize("width", [120, 80])
 def test_changes_break_behind_commas(full: Table3, width: int) -> None:
-    """No size stands on another line than its symbol."""
+    """A size is always on the same line as its symbol."""
     first = text_of(full, width).split("\n\n")[0]
     assert "d_v 96" in first
     assert re.findall(r"(?:d_k|d_v|d_model|d_ff|P_drop|ε_ls|updates)(?! \d)", first) == []
@@ -100,12 +100,12 @@ def test_changes_break_behind_commas(full: Table3, width: int) -> None:
 
 @pytest.mark.parametrize("width", [120, 80])
 def test_beneath_the_table_stand_correlation_orderings_differences_and_notes(full: Table3, width: int) -> None:
-    """In words: nothing of it needs the files."""
+    """Correlation, claims, differences and notes follow the table, each in words."""
     text = " ".join(text_of(full, width).split())
-    correlations = {found.kind: found.spearman for found in full.correlations}
+    correlations = {one.kind: one.spearman for one in full.correlations}
     assert f"{correlations['perplexity']:.2f} for perplexity (17 rows)" in text
     assert f"{correlations['bleu']:.2f} for BLEU (17 rows)" in text
-    for told in (
+    for shown in (
         "more layers are better C1 → C2 → base → C3 yes unknown no unknown",
         "what differs",
         "newstest2013, 3,000",
@@ -113,11 +113,11 @@ def test_beneath_the_table_stand_correlation_orderings_differences_and_notes(ful
         "B2 failed: out of memory",
         "D1 stopped: by the scheduler after update 150",
     ):
-        assert told in text
+        assert shown in text
 
 
 def test_base_of_the_table_has_no_difference_from_itself(trained_row: TrainedRow) -> None:
-    """Its Δ cells are empty; those of a row equal to it are zero, without a minus sign."""
+    """Base's own Δ cells are empty; those of a row equal to base are zero, without a minus sign."""
     table, _ = table3.compute([trained_row("base", 7.004), trained_row("E", 7.0)])
     lines = {line.split(" ")[0]: line.split() for line in text_of(table, 120).split("\n")}
     assert not any(text.startswith(("+", "-")) for text in lines["base"])
@@ -125,13 +125,13 @@ def test_base_of_the_table_has_no_difference_from_itself(trained_row: TrainedRow
 
 
 def test_names_that_look_like_markup_are_shown(trained_row: TrainedRow) -> None:
-    """A row of the user's own may be named and set as they like."""
+    """A user may choose any names and values for a row of their own."""
     own = RowInputs("[bold]", {"precision": "[red]"}, trained_row("x", 7.0).trainings)
     assert "[bold] precision [red]" in " ".join(text_of(table3.compute([own])[0], 120).split())
 
 
 def test_markdown_has_a_line_a_row_with_all_columns(full: Table3) -> None:
-    """The change here and the paper's beside it, then the figures; sentences and tables beneath."""
+    """A line has the change here, the change in the paper and the figures; sentences and tables follow."""
     markdown = table3_text.render_markdown(full)
     head, *beneath = markdown.split("\n## ")
     lines = [line for line in head.split("\n") if line.startswith("| ")]
@@ -146,15 +146,15 @@ def test_markdown_has_a_line_a_row_with_all_columns(full: Table3) -> None:
     assert cells["big"][2].endswith("updates 300000")
     assert "Spearman" in head
     assert [part.split("\n")[0] for part in beneath] == [
-        "What the paper reads from it",
+        "What the paper concludes from it",
         "What differs from the paper",
-        "How to read it",
+        "How to read the table",
     ]
     assert "| more layers are better | C1 → C2 → base → C3 | yes | unknown | no | unknown |" in beneath[0]
 
 
 def test_a_table_of_nothing_is_shown_too() -> None:
-    """No row was run: states and printed figures, no ordering, no correlation, nothing that fails."""
+    """Where no row was run, the table has states and printed figures, and no claim or correlation."""
     table, measured = table3.compute([RowInputs(v.name, v.difference, ()) for v in paper.TABLE_3])
     assert (measured, table.orderings, table.correlations, table.differences) == ({}, [], [], [])
     assert text_of(table, 120).count("not run") == 5 * 20
