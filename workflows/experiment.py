@@ -200,7 +200,6 @@ def _send(tracker: Tracker, model: Model, unfinished: Unfinished | None, store: 
         return
     send_curves(tracker, fingerprint, model.training.published(store))
     measured = Measured.from_artifacts(model.evaluation.resolved(lambda step: step.published(store)))
-    if measured:
-        send_results(tracker, fingerprint, measured)
+    send_results(tracker, fingerprint, measured)
     if model.is_served:
         tracker.translator(fingerprint, model.evaluation.checkpoint.published(store))

@@ -14,11 +14,11 @@ from workflows.tables.measurements import Measured, MeasuredInputs
 def tabulate(
     context: Context, cells: list[MeasuredInputs], reports: Sequence[CorpusReport] = ()
 ) -> table2.Table2Artifact:
-    """Writes Table 2 with all of its cells, including those that were not run.
+    """Writes Table 2 with the `cells` that were run; the table says of the others that they were not.
 
     `reports` are the reports of the cells' texts, one for each language pair.
     """
-    measured = [cell for inputs in cells if (cell := Measured.from_artifacts(inputs))]
+    measured = [Measured.from_artifacts(inputs) for inputs in cells]
     table = table2.compute(measured)
     report = table2_report.render(table, measured, [one.load() for one in reports])
     artifact = table2.Table2Artifact(context.folder)

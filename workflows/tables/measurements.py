@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, Self
 
 from model.config import TransformerConfig
 from pipeline.evaluation.costs import Cost, CostFigures
@@ -22,21 +22,21 @@ N_SAMPLES = 10
 
 @dataclass(frozen=True)
 class MeasuredInputs:
-    """The artifacts behind one cell, or None for all of them where the cell was not run."""
+    """The artifacts behind one cell that was run."""
 
     pair: str
     """"en-de" or "en-fr"."""
     model: str
     """"base" or "big", or a row of Table 3."""
-    data: str = ""
+    data: str
     """What the training data are, in a few words for the reader, e.g. "Multi30k task 1"."""
-    corpus: Corpus | None = None
-    run: TrainingRun | None = None
-    checkpoint: Checkpoint | None = None
-    hypotheses: Hypotheses | None = None
-    scores: Scores | None = None
-    perplexity: Artifact | None = None
-    cost: Cost | None = None
+    corpus: Corpus
+    run: TrainingRun
+    checkpoint: Checkpoint
+    hypotheses: Hypotheses
+    scores: Scores
+    perplexity: Perplexity
+    cost: Cost
     word_by_word: Scores | None = None
     """Scores of word-by-word substitution on the same test sets, if there are any."""
     split: str = ""
@@ -93,24 +93,18 @@ class Measured:
         return self.scores[self.test_set]
 
     @classmethod
-    def from_artifacts(cls, inputs: MeasuredInputs) -> "Measured | None":
-        """Reads the files behind a cell; returns None where it was not run.
-
-        Raises UserError where a file is missing, broken or lacks a figure.
-        """
-        corpus, run, checkpoint, hypotheses = inputs.corpus, inputs.run, inputs.checkpoint, inputs.hypotheses
-        scores, perplexity, cost = inputs.scores, inputs.perplexity, inputs.cost
-        if not (corpus and run and checkpoint and hypotheses and scores and perplexity and cost):
-            return None
+    def from_artifacts(cls, inputs: MeasuredInputs) -> Self:
+        """Reads the files behind a cell. Raises UserError where a file is missing, broken or lacks a figure."""
+        corpus = inputs.corpus
         split = inputs.split or corpus.test_sets[0]
         artifacts: dict[str, Artifact] = {
             "corpus": corpus,
-            "training": run,
-            "checkpoint": checkpoint,
-            "translations": hypotheses,
-            "scores": scores,
-            "perplexity": perplexity,
-            "cost": cost,
+            "training": inputs.run,
+            "checkpoint": inputs.checkpoint,
+            "translations": inputs.hypotheses,
+            "scores": inputs.scores,
+            "perplexity": inputs.perplexity,
+            "cost": inputs.cost,
         }
         return cls(
             pair=inputs.pair,
@@ -118,15 +112,15 @@ class Measured:
             data=inputs.data,
             train_pairs=sum(shard.pairs for shard in corpus.shards("train")),
             test_set=split,
-            run=run.load(),
-            config=checkpoint.config,
-            averaged_updates=checkpoint.load().updates,
-            scores=scores.load().test_sets,
-            perplexity=Perplexity(perplexity.folder).load(),
-            cost=cost.load(),
-            decoding=hypotheses.load(),
-            samples=_samples(corpus, hypotheses, split),
-            metrics=read_metrics(run),
+            run=inputs.run.load(),
+            config=inputs.checkpoint.config,
+            averaged_updates=inputs.checkpoint.load().updates,
+            scores=inputs.scores.load().test_sets,
+            perplexity=inputs.perplexity.load(),
+            cost=inputs.cost.load(),
+            decoding=inputs.hypotheses.load(),
+            samples=_samples(corpus, inputs.hypotheses, split),
+            metrics=read_metrics(inputs.run),
             manifests={name: made.manifest for name, made in artifacts.items() if (made.folder / MANIFEST).exists()},
             word_by_word=inputs.word_by_word.load().test_sets if inputs.word_by_word else None,
         )

@@ -155,7 +155,7 @@ def value_of(row: Table3Row, kind: Kind, origin: Literal["printed", "measured"])
 def _measured(row: RowInputs) -> list[Measured]:
     if row.state != "measured":
         return []
-    return [measured for inputs in row.trainings if (measured := Measured.from_artifacts(inputs))]
+    return [Measured.from_artifacts(inputs) for inputs in row.trainings]
 
 
 def _row(row: RowInputs, cells: list[Measured] | None, base: list[Measured] | None) -> Table3Row:

@@ -61,7 +61,7 @@ def test_other_vocabulary_is_refused(checkpoint: Checkpoint, dataset: EncodedDat
     """The perplexity of a checkpoint with another vocabulary would be meaningless."""
     other = EncodedDataset(shutil.copytree(dataset.folder, tmp_path / "other"))
     other.write_json("dataset.json", {**other.read_json("dataset.json"), "vocabulary_size": 900})
-    with pytest.raises(UserError, match=r"vocabulary_size = 800 .* 900 pieces"):
+    with pytest.raises(UserError, match=r"vocabulary_size = 800, .* 900 pieces"):
         measure(Context(tmp_path), checkpoint, other)
 
 

@@ -103,7 +103,7 @@ def test_big_french_model_has_the_paper_s_other_dropout() -> None:
 def test_stage_writes_what_it_reads_back(cell: Cell, tmp_path: Path) -> None:
     """The JSON gives the same table again; the Markdown has one line per row, each with all columns."""
     (tmp_path / "table").mkdir()
-    made = tabulate(Context(tmp_path / "table"), [cell("en-fr", "base"), MeasuredInputs("en-fr", "big")])
+    made = tabulate(Context(tmp_path / "table"), [cell("en-fr", "base")])
     markdown = (made.folder / "table2.md").read_text(encoding="utf-8")
     rows = [line for line in markdown.split("## ")[0].split("\n") if line.startswith("| ")]
     assert len(rows) == 1 + 10 + 2

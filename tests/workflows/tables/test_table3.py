@@ -85,7 +85,7 @@ def test_rows_without_figures_keep_their_state(trained_row: TrainedRow) -> None:
         [
             trained_row("base", 7.0),
             RowInputs("A1", {"n_heads": 1}, ()),
-            RowInputs("A2", {"n_heads": 4}, (MeasuredInputs("en-de", "A2"),)),
+            RowInputs("A2", {"n_heads": 4}, ()),
             RowInputs("C3", {"n_layers": 6}, (), "failed", "out of memory"),
             RowInputs("D1", {"dropout": 0.0}, trained_row("D1", 9.0).trainings, "stopped", "after update 150"),
         ]

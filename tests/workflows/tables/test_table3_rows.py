@@ -126,7 +126,7 @@ def test_the_grid_has_the_profile_s_vocabulary() -> None:
     """The grid follows the profile's vocabulary as the recipes do, and a size of its own is refused."""
     grid = load_profile(overrides=["vocabulary.size=400"]).grid
     assert {row.training.model.vocabulary_size for row in rows(grid)} == {400}
-    with pytest.raises(UserError, match=r"set vocabulary\.size instead"):
+    with pytest.raises(UserError, match=r"set vocabulary\.size alone"):
         load_profile(overrides=["grid.training.model.vocabulary_size=9"])
 
 
