@@ -125,34 +125,34 @@ class EncodedDataset(Artifact):
 
 @dataclass(frozen=True)
 class TrainingRun(Artifact):
-    """A finished training run: `run.json`, `metrics.jsonl`, `checkpoints/<update>/`, `joint.model`."""
+    """A finished training: `run.json`, `metrics.jsonl`, `checkpoints/<update>/`, `joint.model`."""
 
     figures_file = "run.json"
 
     @property
     def summary(self) -> str:
-        """The number of updates and of target tokens."""
+        """Updates and target tokens."""
         run = self.read_json("run.json")
         return f"{run['updates']} updates, {run['target_tokens'] / 1e6:.2f} M target tokens"
 
 
 @dataclass(frozen=True)
 class Checkpoint(Artifact):
-    """A model ready to translate: `model.safetensors`, `model.json` (the configuration) and `joint.model`."""
+    """Weights that translate: `model.safetensors`, `model.json` (the configuration) and `joint.model`."""
 
     figures_file = "averaging.json"
 
 
 @dataclass(frozen=True)
 class Hypotheses(Artifact):
-    """Translations of the test sets, one sentence per line: `<test set>.<language>`, and `decoding.json`."""
+    """Translations of the test sets, one sentence a line: `<test set>.<language>`, and `decoding.json`."""
 
     figures_file = "decoding.json"
 
 
 @dataclass(frozen=True)
 class Scores(Artifact):
-    """Both BLEU scores of each test set with their signatures: `scores.json`."""
+    """`scores.json`: for each test set both BLEU scores with their signatures."""
 
     figures_file = "scores.json"
 
