@@ -1,7 +1,6 @@
-"""Settings of the stages: frozen, validated, defaults = the paper's base model on WMT14 (paper §5).
+"""Settings of the stages: frozen and validated; the defaults are the paper's base model on WMT14 (paper §5).
 
-A field marked `not_in_fingerprint()` says how a stage is carried out, not what comes out: changing it recomputes
-nothing.
+A field marked `not_in_fingerprint()` affects how a stage runs, not its output: changing it recomputes nothing.
 """
 
 from typing import Annotated, Any, Literal, NamedTuple
@@ -11,13 +10,13 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, model_validat
 from model.config import OptimizerConfig, TransformerConfig
 
 Device = Literal["auto", "cpu", "gpu"]
-"""auto: GPUs where the cluster has any (one a worker, nccl between them), else CPUs (gloo)."""
+"""auto: GPUs if the cluster has any (one per worker, nccl between them), otherwise CPUs (gloo)."""
 Precision = Literal["auto", "float32", "bfloat16"]
-"""auto: bfloat16 where the processor multiplies it natively."""
+"""auto: bfloat16 if the processor multiplies it natively, otherwise float32."""
 
 
 def not_in_fingerprint(default: Any, **constraints: Any) -> Any:
-    """A field that has no part in a stage's identity."""
+    """Declares a field that is not part of a stage's identity."""
     return Field(default, json_schema_extra={"in_fingerprint": False}, **constraints)
 
 
@@ -29,21 +28,21 @@ def _number_of_workers(value: Any) -> int | tuple[int, int]:
         case [fewest, most] if 1 <= fewest <= most:
             return fewest, most
     raise ValueError(
-        f"{value} is no number of workers; write 4, or 2:8 for 2 to 8, or 0 for as many as there is room for"
+        f"{value} is not a number of workers; write 4, or 2:8 for 2 to 8, or 0 for as many as there is room for"
     )
 
 
 Workers = Annotated[int | tuple[int, int], PlainValidator(_number_of_workers)]
-"""A number, or the fewest and the most: (2, 8), as text "2:8"."""
+"""A number, or a minimum and a maximum: (2, 8), written "2:8" as text."""
 
 
 class Settings(BaseModel):
-    """Base of all settings: frozen, unknown fields refused."""
+    """Base class of all settings: frozen, and unknown fields are rejected."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     def identity(self) -> dict[str, Any]:
-        """The fields that decide what comes out, as JSON values."""
+        """Returns the fields that determine the output, as JSON values."""
         fields = type(self).model_fields
         extra = {name: field.json_schema_extra for name, field in fields.items()}
         hidden = {
@@ -53,29 +52,29 @@ class Settings(BaseModel):
 
 
 class CleaningSettings(Settings):
-    """Which training pairs are dropped. Lengths are words between white space."""
+    """Decides which training pairs are dropped. Lengths are counted in whitespace-separated words."""
 
     max_words: int = Field(250, ge=1)
     max_ratio: float = Field(9.0, ge=1)
-    """Longer side over shorter side, in words."""
+    """Largest ratio of the longer side to the shorter one, in words."""
     shard_pairs: int = Field(100_000, ge=1)
-    """Pairs a shard of the cleaned corpus."""
+    """Pairs per shard of the cleaned corpus."""
 
 
 class VocabularySettings(Settings):
     """Joint byte-pair encoding (§5.1)."""
 
     size: int = Field(37_000, ge=8)
-    """Pieces, the four special ones included."""
+    """Number of pieces, including the four special ones."""
     sample_pairs: int = Field(2_000_000, ge=1)
-    """At most so many pairs, taken evenly over the training shards, are read to train it."""
+    """Maximum number of pairs, spread evenly over the training shards, that the vocabulary is learned from."""
 
 
 class EncodingSettings(Settings):
-    """Text to token ids."""
+    """Conversion of text to token ids."""
 
     max_tokens: int = Field(256, ge=2)
-    """Training pairs with a longer side, end mark counted, are left out and counted; dev and test are kept whole."""
+    """Training pairs with a longer side, end mark included, are left out and counted; dev and test keep every pair."""
 
 
 class PlanSettings(NamedTuple):
@@ -92,33 +91,33 @@ class PlanSettings(NamedTuple):
 
 
 class TrainingSettings(Settings):
-    """One training (§5.2 to §5.4)."""
+    """One training run (§5.2 to §5.4)."""
 
     model: TransformerConfig = TransformerConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     updates: int = Field(100_000, ge=1)
     budget_tokens: int = Field(25_000, ge=1)
-    """Source tokens, and target tokens, of one update (§5.1)."""
+    """Maximum source tokens, and maximum target tokens, per update (§5.1)."""
     micro_batches: int = Field(8, ge=1)
-    """Parts an update is cut into: the paper's GPUs. More workers than this are of no use."""
+    """Number of parts an update is split into, like the paper's GPUs. More workers than this have nothing to do."""
     seed: int = Field(1, ge=0)
     precision: Precision = "auto"
     exact_reduction: bool = False
-    """Add the micro-batches' gradients in one fixed order: the same bits whatever the number of workers."""
+    """Add the micro-batches' gradients in a fixed order: bit-identical results for any number of workers."""
     checkpoint_updates: int = Field(0, ge=0)
-    """Updates between checkpoints; 0: by minutes alone."""
+    """Updates between checkpoints; 0: only `checkpoint_minutes` counts."""
     checkpoint_minutes: float = Field(10.0, ge=0)
-    """Minutes between checkpoints (§6.1: 10); 0: by updates alone."""
+    """Minutes between checkpoints (§6.1: 10); 0: only `checkpoint_updates` counts."""
     keep_checkpoints: int = Field(5, ge=1)
     validation_updates: int = Field(1000, ge=1)
     """Updates between measurements of the loss on the dev set."""
     log_updates: int = not_in_fingerprint(50, ge=1)
     """Updates between two lines of metrics."""
     workers: Workers = not_in_fingerprint(0)
-    """Training processes, 0: one for each CPU or GPU of the cluster, at most `micro_batches`. "2:8": as many as there
-    is room for at any time, from 2 to 8. Batches do not change."""
+    """Number of training processes; 0: one per CPU or GPU of the cluster, at most `micro_batches`; "2:8": from 2 to 8,
+    as many as there is room for at any time. The batches do not depend on it."""
     threads: int = not_in_fingerprint(1, ge=1)
-    """CPU threads of each worker."""
+    """CPU threads per worker."""
     device: Device = not_in_fingerprint("auto")
 
     @property
@@ -134,7 +133,7 @@ class TrainingSettings(Settings):
 
 
 class AveragingSettings(Settings):
-    """Averaging of checkpoints (§6.1)."""
+    """Checkpoint averaging (§6.1)."""
 
     last: int = Field(5, ge=1)
 
@@ -146,12 +145,12 @@ class DecodingSettings(Settings):
     length_penalty: float = Field(0.6, ge=0, le=10)
     """α of ((5 + |y|) / 6)^α (Wu et al. 2016)."""
     max_extra_tokens: int = Field(50, ge=1)
-    """The output has at most as many tokens as the input plus this."""
+    """The output is at most this many tokens longer than the input."""
     precision: Precision = "auto"
     batch_tokens: int = not_in_fingerprint(4096, ge=1)
-    """Source tokens decoded at once, beams not counted."""
+    """Source tokens decoded at once, not counting beams."""
     workers: int = not_in_fingerprint(0, ge=0)
-    """Ray actors over shards of the test sets, 0: one for each CPU or GPU of the cluster."""
+    """Number of Ray actors, which share the test sets; 0: one per CPU or GPU of the cluster."""
     threads: int = not_in_fingerprint(1, ge=1)
-    """CPU threads of each worker."""
+    """CPU threads per worker."""
     device: Device = not_in_fingerprint("auto")

@@ -1,4 +1,4 @@
-"""What every `reproduce_*` does: options, profile, steps; then the plan, or the run with its results, table and report.
+"""Runs an experiment, as every `reproduce_*` does: reads options, prints the plan or runs it, and reports the results.
 
 @command(app, __doc__)
 def main(request: Request, seeds: int = 1) -> None:
@@ -48,16 +48,16 @@ from workflows.tracking.tracker import Status, Tracker, default_uri, ui_command
 
 Own = ParamSpec("Own")
 STATUS: dict[str, Status] = {"failed": "FAILED", "stopped": "KILLED"}
-"""MLflow's words for the state of a model without results."""
+"""The MLflow status for each state of a model without results."""
 FilesOption = Annotated[
     list[Path] | None,
-    typer.Option("--files", help="TOML file naming text of your own; may be repeated, one a language pair."),
+    typer.Option("--files", help="TOML file that names your own text; may be repeated, once per language pair."),
 ]
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the options that all experiments share ask for."""
+    """The values of the options that all experiments share."""
 
     profile: Profile
     store: LocalStore
@@ -79,7 +79,7 @@ def read_options(
     gpus: GpusOption = None,
     gpu: GpuOption = None,
 ) -> Request:
-    """The request that the shared options make. Raises UserError where they do not fit together or do not validate."""
+    """Makes a request from the shared options. Raises UserError if they are invalid or contradict each other."""
     only_with_plan(plan, gpus, gpu)
     chosen = load_profile(profile, data=data, files=files or [], config=config, overrides=overrides or [])
     return Request(chosen, LocalStore(store.absolute()), address, plan, gpus, gpu)
@@ -88,7 +88,7 @@ def read_options(
 def command(
     app: typer.Typer, docstring: str | None
 ) -> Callable[[Callable[Concatenate[Request, Own], None]], Callable[..., None]]:
-    """Decorates the function of a command, whose first parameter is a Request, to take the shared options instead."""
+    """Decorates a command's function, replacing its first parameter, a Request, by the shared options."""
 
     def decorate(function: Callable[Concatenate[Request, Own], None]) -> Callable[..., None]:
         shared = inspect.signature(read_options).parameters
@@ -107,10 +107,10 @@ def command(
     return decorate
 
 
-def chosen_names(option: str, asked: str | None, available: Iterable[str]) -> list[str]:
-    """The comma-separated names given to an option, all where it was not given. Raises UserError for an unknown one."""
+def chosen_names(option: str, requested: str | None, available: Iterable[str]) -> list[str]:
+    """Returns the comma-separated names given to an option, or all. Raises UserError for an unknown name."""
     known = list(available)
-    names = [name.strip() for name in asked.split(",")] if asked else known
+    names = [name.strip() for name in requested.split(",")] if requested else known
     for name in names:
         if name not in known:
             raise UserError(f"--{option} {name}: the profile has {', '.join(known)}")
@@ -119,14 +119,14 @@ def chosen_names(option: str, asked: str | None, available: Iterable[str]) -> li
 
 @dataclass(frozen=True)
 class Model:
-    """One trained model of an experiment: a child run in MLflow."""
+    """One model of an experiment, which has a child run in MLflow."""
 
     name: str
     evaluation: Evaluation
     settings: Mapping[str, Any]
     tags: Mapping[str, str]
     is_served: bool = False
-    """Whether MLflow keeps it as a model that answers over HTTP."""
+    """Whether MLflow keeps it as a model that can be served over HTTP."""
 
     @property
     def training(self) -> Step[TrainingRun]:
@@ -136,26 +136,26 @@ class Model:
 
 @dataclass(frozen=True)
 class Experiment(Generic[A]):
-    """A table, and what it takes to fill it."""
+    """A table and everything needed to fill it."""
 
     name: str
-    """Names MLflow's experiment, e.g. `table2`."""
+    """The name of the experiment in MLflow, e.g. `table2`."""
     params: Mapping[str, Any]
-    """Parameters of the parent run."""
+    """The parameters of the parent run."""
     models: Sequence[Model]
     planned: Sequence[Planned]
     """The trainings, for the forecast."""
     reports: Sequence[Step[CorpusReport]]
     tabulate: Callable[[Mapping[str, Unfinished]], Step[A]]
-    """The step that makes the table, given the models that have no results, by name, and why."""
+    """Returns the step that makes the table, given the models that have no results and the reasons."""
     show: Callable[[A, int], RenderableType]
-    """The table for a terminal of so many columns."""
+    """Renders the table for a terminal with the given number of columns."""
     train: Callable[[Sequence[Watcher]], Mapping[str, Unfinished]] | None = field(default=None)
-    """Trains the models where the table's step does not by itself, and says which have no results."""
+    """Trains the models, if the table's step does not do so itself, and returns those that have no results."""
 
 
 def reproduce(experiment: Experiment[A], request: Request) -> None:
-    """Prints the plan, where that is asked for; else makes what is missing, reports to MLflow and prints the table."""
+    """Prints the plan if requested; otherwise makes what is missing, reports to MLflow and prints the table."""
     store, target = request.store, experiment.tabulate({})
     if request.plan:
         hardware = find(request.gpus, request.gpu, experiment.planned[0].training.device)
@@ -184,7 +184,7 @@ def reproduce(experiment: Experiment[A], request: Request) -> None:
 
 @contextmanager
 def _one_cluster(experiment: Experiment[A], target: Step[A], request: Request) -> Iterator[None]:
-    """One Ray cluster for trainings and table, where there are two runs and anything to do."""
+    """Provides one Ray cluster for both the trainings and the table, if they run separately and must run at all."""
     if experiment.train and to_run([target], request.store):
         with cluster(request.address):
             yield
@@ -193,7 +193,7 @@ def _one_cluster(experiment: Experiment[A], target: Step[A], request: Request) -
 
 
 def _send(tracker: Tracker, model: Model, unfinished: Unfinished | None, store: LocalStore) -> None:
-    """Sends a model's results to MLflow, or the state of one that has none."""
+    """Sends a model's results to MLflow, or its state if it has none."""
     fingerprint = model.training.fingerprint
     if unfinished:
         tracker.end_model(fingerprint, STATUS[unfinished.state])

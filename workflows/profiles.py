@@ -1,11 +1,11 @@
-"""Profiles: what to run a table on, as differences from the paper's settings.
+"""Profiles: named sets of settings for an experiment, given as differences from the paper's settings.
 
-A user's own experiment is a TOML file that names a profile and what differs from it:
+A user's own experiment is a TOML file that names a profile and the settings that differ from it:
 
     profile = "multi30k"
     decoding.beam_size = 8
     recipes.base.training.updates = 5000
-    grid.rows.F1 = {n_layers = 1, dropout = 0.3}       # a row of one's own for Table 3
+    grid.rows.F1 = {n_layers = 1, dropout = 0.3}       # an additional row for Table 3
 """
 
 import tomllib
@@ -35,11 +35,11 @@ from pipeline.settings import (
 
 SettingsT = TypeVar("SettingsT", bound=Settings)
 OPEN = ("grid.rows.", "pairs.")
-"""Where a user's keys are new ones."""
+"""The prefixes below which users may add new keys."""
 
 
 class Recipe(Settings):
-    """How one model is trained and averaged. The defaults are the paper's base model."""
+    """Settings for training and averaging one model. The defaults are the paper's base model."""
 
     training: TrainingSettings = TrainingSettings()
     averaging: AveragingSettings = AveragingSettings()
@@ -60,34 +60,35 @@ class Recipe(Settings):
 
 
 class Grid(Settings):
-    """What Table 3 varies: one base, and rows of the user's own beside the paper's. No checkpoints are averaged."""
+    """Settings of Table 3: its base, and the user's own rows in addition to the paper's. Nothing is averaged."""
 
     training: TrainingSettings = TrainingSettings()
     rows: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Row to what differs from base, e.g. {"F1": {"n_layers": 1, "label_smoothing": 0.2}}; sizes as they are."""
+    """Maps rows to their differences from base, e.g. {"F1": {"n_layers": 1, "label_smoothing": 0.2}}. Sizes are
+    absolute, not relative to base."""
 
 
 class Profile(Settings):
-    """Everything that a Table 2 or a Table 3 is made from."""
+    """All settings that Table 2 and Table 3 are made from."""
 
     name: str
     data: str = not_in_fingerprint("text of the user's own")
-    """What the text is, in a few words for the table."""
+    """A few words that describe the text in the table."""
     corpora: dict[str, EmbeddedSettings | Multi30kSettings | Wmt14Settings | FilesSettings]
-    """Language pair, e.g. "en-de", to its text."""
+    """Maps language pairs, e.g. "en-de", to the settings of their text."""
     cleaning: CleaningSettings = CleaningSettings()
     vocabulary: VocabularySettings = VocabularySettings()
     encoding: EncodingSettings = EncodingSettings()
     recipes: dict[str, Recipe]
-    """Model ("base", "big") to its recipe. `vocabulary.size` decides the models' vocabulary_size."""
+    """Maps models ("base", "big") to their recipes. `vocabulary.size` determines the models' vocabulary_size."""
     grid: Grid = Grid()
-    """Table 3; `vocabulary.size` holds for it too."""
+    """Settings of Table 3; `vocabulary.size` applies to it too."""
     decoding: DecodingSettings = DecodingSettings()
     pairs: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Language pair to what differs for it, e.g. {"en-fr": {"vocabulary": {"size": 32_000}}}."""
+    """Maps language pairs to their own settings, e.g. {"en-fr": {"vocabulary": {"size": 32_000}}}."""
 
     def for_pair(self, pair: str) -> "Profile":
-        """The profile with what differs for a language pair. Raises UserError where it names no setting."""
+        """Returns the profile with a language pair's own settings applied. Raises UserError if one does not exist."""
         if not self.pairs.get(pair):
             return self
         described = _described(self) | {"corpora": self.corpora}
@@ -98,7 +99,7 @@ class Profile(Settings):
     @model_validator(mode="after")
     def _one_vocabulary_size(self) -> "Profile":
         def sized(trained: SettingsT) -> SettingsT:
-            """A recipe or grid, its model with the profile's vocabulary."""
+            """Returns a recipe or grid whose model has the profile's vocabulary size."""
             training: TrainingSettings = trained.training  # type: ignore[attr-defined]
             size, model = self.vocabulary.size, training.model
             if model.vocabulary_size not in (size, BASE.vocabulary_size):
@@ -112,7 +113,7 @@ class Profile(Settings):
 
 
 def _small(model: TransformerConfig, optimizer: OptimizerConfig, **training: Any) -> Recipe:
-    """A recipe for minutes on two cores: checkpoints by updates, so that a rerun averages the same ones."""
+    """Makes a recipe for minutes on two cores; checkpoints are counted in updates, so reruns average the same ones."""
     return Recipe(training=TrainingSettings(model=model, optimizer=optimizer, checkpoint_minutes=0, **training))
 
 
@@ -159,7 +160,7 @@ EMBEDDED = Profile(
         )
     ),
 )
-"""Generated text, minutes on two cores: two models train side by side, one core each."""
+"""Generated text; takes minutes on two cores, on which two models train side by side."""
 
 _MULTI30K: dict[str, Any] = {
     "optimizer": OptimizerConfig(warmup_steps=1000, learning_rate_scale=0.7),
@@ -193,7 +194,7 @@ MULTI30K = Profile(
         )
     ),
 )
-"""Real text on one machine."""
+"""Real text, for one machine."""
 
 WMT14 = Profile(
     name="wmt14",
@@ -208,7 +209,7 @@ WMT14 = Profile(
     },
     pairs={"en-fr": {"vocabulary": {"size": 32_000}, "recipes": {"big": {"training": {"model": {"dropout": 0.1}}}}}},
 )
-"""The paper (§5, §6.1), nothing scaled down."""
+"""The paper's own setup (§5, §6.1), with nothing scaled down."""
 
 PROFILES = {profile.name: profile for profile in (EMBEDDED, MULTI30K, WMT14)}
 
@@ -221,9 +222,9 @@ def load_profile(
     config: Path | None = None,
     overrides: Sequence[str] = (),
 ) -> Profile:
-    """A profile with what differs from it, in this order: `config` (TOML), `data`, `files`, `overrides` ("key=value").
+    """Loads a profile and applies, in this order, `config` (TOML), `data`, `files` and `overrides` ("key=value").
 
-    Raises UserError for an unknown profile or key, or a value that does not validate.
+    Raises UserError for an unknown profile or key, or an invalid value.
     """
     changes = _read_config(config) if config else {}
     profile_name = changes.pop("profile", None)
@@ -254,7 +255,7 @@ def load_profile(
         inner[last] = _value(value.strip())
         _change(described, nested, where=f"--set {override}")
     for pair, corpus in described["corpora"].items():
-        if not isinstance(corpus, Settings):  # of the profile's own kind: no other would explain what is wrong with it
+        if not isinstance(corpus, Settings):  # validate as the profile's own kind of corpus, for a clear message
             kind = type(PROFILES[chosen].corpora[pair])
             described["corpora"][pair] = checked(kind, within=f"corpora.{pair}.", **corpus)
     _size_models(described, where="this experiment")
@@ -262,7 +263,7 @@ def load_profile(
 
 
 def checked(settings: type[SettingsT], within: str = "", **values: Any) -> SettingsT:
-    """Settings of the given values. Raises UserError, calling them `within...`, where they do not validate."""
+    """Makes settings of the given values. If they are invalid, raises UserError with their names after `within`."""
     try:
         return settings(**values)
     except ValidationError as error:
@@ -270,7 +271,7 @@ def checked(settings: type[SettingsT], within: str = "", **values: Any) -> Setti
 
 
 def one_line(error: ValidationError, within: str = "") -> str:
-    """What pydantic found wrong, first mistake first, on one line."""
+    """Formats what pydantic found wrong as one line."""
     mistakes = []
     for mistake in error.errors():
         where = within + ".".join(str(part) for part in mistake["loc"]) or "settings"
@@ -288,7 +289,7 @@ def _read_config(path: Path) -> dict[str, Any]:
 
 
 def _value(text: str) -> Any:
-    """A TOML value, or else the text itself: `--set seed=3`, `--set training.precision=float32`."""
+    """Parses a TOML value, else returns the text itself: `--set seed=3`, `--set training.precision=float32`."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -296,7 +297,7 @@ def _value(text: str) -> Any:
 
 
 def _described(profile: Profile) -> dict[str, Any]:
-    """A profile as nested dictionaries, to be changed; no model's vocabulary_size is set."""
+    """Returns a profile as nested dictionaries that can be changed; no model's vocabulary_size is set."""
     described = profile.model_dump()
     for _, model in _models(described):
         model["vocabulary_size"] = None
@@ -304,36 +305,36 @@ def _described(profile: Profile) -> dict[str, Any]:
 
 
 def _models(described: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The models of a described profile, with the keys that lead to them."""
+    """Yields the models of a described profile with the keys that lead to them."""
     trained = {f"recipes.{name}": recipe for name, recipe in described["recipes"].items()}
     for key, value in (trained | {"grid": described["grid"]}).items():
         yield f"{key}.training.model", value["training"]["model"]
 
 
 def _size_models(described: dict[str, Any], where: str) -> None:
-    """Gives the models the profile's vocabulary size. Raises UserError where another one is asked for explicitly."""
+    """Gives the models the profile's vocabulary size. Raises UserError if another size is requested explicitly."""
     try:
         size, models = described["vocabulary"]["size"], list(_models(described))
     except (TypeError, AttributeError):
-        return  # something else stands where settings belong; validation says what
+        return  # the settings have the wrong structure; validation will report it
     for key, model in models:
         if model["vocabulary_size"] not in (None, size):
             raise UserError(
                 f"{where}: {key}.vocabulary_size is {model['vocabulary_size']}, but vocabulary.size is {size}; "
-                "set vocabulary.size alone, the models follow it"
+                "set vocabulary.size alone; the models follow it"
             )
         model["vocabulary_size"] = size
 
 
 def _change(described: dict[str, Any], changes: Mapping[str, Any], where: str) -> None:
-    """Merges a user's changes, which hold for all language pairs unless made below `pairs`. Raises UserError."""
+    """Merges a user's changes, which apply to all language pairs unless made below `pairs`. Raises UserError."""
     for difference in described["pairs"].values():
         _forget(difference, changes)
     _merge(described, changes, where)
 
 
 def _forget(difference: dict[str, Any], changes: Mapping[str, Any]) -> None:
-    """Removes, in place, what `changes` names."""
+    """Removes, in place, the settings that `changes` names."""
     for key, value in changes.items():
         if isinstance(difference.get(key), dict) and isinstance(value, Mapping):
             _forget(difference[key], value)
@@ -342,12 +343,12 @@ def _forget(difference: dict[str, Any], changes: Mapping[str, Any]) -> None:
 
 
 def _merge(settings: dict[str, Any], changes: Mapping[str, Any], where: str, path: str = "") -> None:
-    """Puts `changes` into `settings`, in place. Raises UserError where a key does not exist."""
+    """Merges `changes` into `settings`, in place. Raises UserError if a key does not exist."""
     for key, value in changes.items():
-        full = f"{path}{key}"
+        full_key = f"{path}{key}"
         if key not in settings and not path.startswith(OPEN):
-            raise UserError(f"{where}: there is no setting {full!r}; here are {', '.join(settings)}")
+            raise UserError(f"{where}: there is no setting {full_key!r}; here are {', '.join(settings)}")
         if isinstance(settings.get(key), dict) and isinstance(value, Mapping):
-            _merge(settings[key], value, where, f"{full}.")
+            _merge(settings[key], value, where, f"{full_key}.")
         else:
             settings[key] = value

@@ -22,7 +22,7 @@ CLEAN = Stage("cleaning.clean", cleaning.clean, Corpus, version=2, cpus=0)
 LEARN_VOCABULARY = Stage("vocabulary.learn", vocabulary.learn, Vocabulary, version=2)
 ENCODE = Stage("encoding.encode", encoding.encode, EncodedDataset, version=2, cpus=0)
 REPORT = Stage("corpus_report.report_corpus", report_corpus, CorpusReport, cpus=0)
-"""Reserves no CPU, so that no training waits for it."""
+"""The report reserves no CPU, so that no training waits for it."""
 TRAIN = Stage("training.train", on_ray.train, TrainingRun, version=2, cpus=0, resumes=True)
 AVERAGE = Stage("averaging.average", averaging.average, Checkpoint)
 DECODE = Stage("decoding.decode", decoding.decode, Hypotheses, cpus=0)
@@ -33,7 +33,7 @@ COST = Stage("costs.count", costs.count, costs.Cost)
 
 @dataclass(frozen=True)
 class Prepared:
-    """A language pair's text, cleaned, the same as token ids, and what it is like, as steps of the DAG (§5.1)."""
+    """The cleaned text of a language pair, its token ids and a report on them, as steps of the DAG (§5.1)."""
 
     pair: str
     data: str
@@ -44,7 +44,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Evaluation(StepBundle):
-    """What is measured of one trained model (§6.1), as steps of the DAG; a stage receives `MeasuredInputs` for it."""
+    """The measurements of one trained model (§6.1), as steps of the DAG; a stage receives `MeasuredInputs` instead."""
 
     pair: str
     model: str
@@ -60,7 +60,7 @@ class Evaluation(StepBundle):
     split: str = ""
 
     def resolved(self, artifact_of: ArtifactOf) -> MeasuredInputs:
-        """The same with the artifacts in place of the steps."""
+        """Returns the same measurements with artifacts in place of the steps."""
         return MeasuredInputs(
             self.pair,
             self.model,
@@ -78,7 +78,7 @@ class Evaluation(StepBundle):
 
 
 def prepared(profile: Profile, pair: str) -> Prepared:
-    """From text to token ids: what all models of a pair are trained on."""
+    """Returns the steps from text to token ids that all models of a language pair share."""
     profile = profile.for_pair(pair)
     text = corpus(pair, profile.corpora[pair])
     clean = CLEAN(f"clean {pair}", text, profile.cleaning)
@@ -106,7 +106,7 @@ def evaluated(
     split: str = "",
     word_by_word: Step[Scores] | None = None,
 ) -> Evaluation:
-    """What is measured of a training (§6.1), on the test sets or on one other `split`, as steps of the DAG."""
+    """Returns the steps that measure a training (§6.1), on the test sets or on another `split`."""
     name = f"{text.pair} {model}"
     splits = ([split],) if split else ()
     checkpoint = AVERAGE(f"average {name}", training, averaging)
@@ -128,7 +128,7 @@ def evaluated(
 
 
 def corpus(pair: str, settings: Settings) -> Step[Corpus]:
-    """The step that gives a language pair's text, whichever corpus the settings are of."""
+    """Returns the step that provides a language pair's text, depending on the type of the corpus settings."""
     match settings:
         case embedded.EmbeddedSettings():
             return GENERATE(f"generate {pair}", settings)
@@ -142,7 +142,7 @@ def corpus(pair: str, settings: Settings) -> Step[Corpus]:
 
 
 def word_by_word(pair: str, settings: Settings, corpus: Step[Corpus]) -> Step[Scores] | None:
-    """The scores of word-by-word substitution, where the corpus comes with the dictionary for it."""
+    """Returns the step that scores word-by-word substitution, or None if the corpus has no dictionary for it."""
     if not isinstance(settings, embedded.EmbeddedSettings) or settings.target == "trees":
         return None
     return SCORE(f"score {pair} words", SUBSTITUTE(f"substitute {pair} words", corpus), corpus)

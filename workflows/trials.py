@@ -1,4 +1,4 @@
-"""The rows of Table 3 as trials of Ray Tune (§6.2): each trained with some seeds and measured on the dev set."""
+"""Runs the rows of Table 3 as Ray Tune trials (§6.2), each trained with its seeds and measured on the dev set."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ from workflows.tables import table3
 from workflows.tables.table3_rows import GridRow
 
 LAST_CHECKPOINT = AveragingSettings(last=1)
-"""Table 3 averages none (§6.2)."""
+"""Table 3 does not average checkpoints (§6.2)."""
 
 
 @dataclass(frozen=True)
 class RowTrial:
-    """A training of a row with one seed, and what is measured of it."""
+    """A training of a row with one seed, and its measurements."""
 
     name: str
     row: GridRow
@@ -32,14 +32,14 @@ class RowTrial:
 
     @property
     def trial(self) -> Trial:
-        """What Ray Tune runs."""
+        """The trial that Ray Tune runs."""
         evaluation = self.evaluation
         return Trial(self.name, evaluation.training, (evaluation.scores, evaluation.perplexity, evaluation.cost))
 
 
 @dataclass(frozen=True)
 class RowSteps(StepBundle):
-    """A row of the table, as steps; its stage receives `table3.RowInputs` for it."""
+    """A row of the table, as steps of the DAG; a stage receives `table3.RowInputs` instead."""
 
     name: str
     row: GridRow
@@ -48,7 +48,7 @@ class RowSteps(StepBundle):
     reason: str
 
     def resolved(self, artifact_of: ArtifactOf) -> table3.RowInputs:
-        """The same with the artifacts in place of the steps."""
+        """Returns the same row with artifacts in place of the steps."""
         trainings = tuple(evaluation.resolved(artifact_of) for evaluation in self.trainings)
         return table3.RowInputs(self.name, self.row.difference, trainings, self.state, self.reason)
 
@@ -56,9 +56,9 @@ class RowSteps(StepBundle):
 def trials_of(
     text: stages.Prepared, chosen_rows: Sequence[GridRow], seeds: int, decoding: DecodingSettings
 ) -> list[RowTrial]:
-    """Each row trained with `seeds` seeds and measured on the dev set: last checkpoint, beam search (§6.2).
+    """Returns trials that train each row with `seeds` seeds and measure its last checkpoint on the dev set (§6.2).
 
-    A trial decodes with as many workers as it trains with, since others run beside it.
+    A trial decodes with as many workers as it trains with, since other trials run at the same time.
     """
     trials = []
     for row in chosen_rows:
@@ -66,26 +66,26 @@ def trials_of(
             name = f"{row.name} seed {seed}" if seeds > 1 else row.name
             settings = row.training.model_copy(update={"seed": seed}) if seeds > 1 else row.training
             training = stages.TRAIN(f"train {text.pair} {name}", text.dataset, settings)
-            beside = decoding.model_copy(update={"workers": settings.workers})
-            evaluation = stages.evaluated(text, name, training, LAST_CHECKPOINT, beside, split=table3.SPLIT)
+            own_decoding = decoding.model_copy(update={"workers": settings.workers})
+            evaluation = stages.evaluated(text, name, training, LAST_CHECKPOINT, own_decoding, split=table3.SPLIT)
             trials.append(RowTrial(name, row, evaluation))
     return trials
 
 
 def rows_of(trials: Sequence[RowTrial], unfinished: Mapping[str, Unfinished]) -> list[RowSteps]:
-    """The table's rows, from the trials that have results; for a row that has none, why."""
+    """Returns the table's rows, made of the trials that have results; a row without any states the reason."""
     by_row: dict[str, list[RowTrial]] = {}
     for trial in trials:
         by_row.setdefault(trial.row.name, []).append(trial)
     steps = []
-    for name, of_row in by_row.items():
-        without = {one.name: unfinished[one.name] for one in of_row if one.name in unfinished}
+    for name, row_trials in by_row.items():
+        without = {trial.name: unfinished[trial.name] for trial in row_trials if trial.name in unfinished}
         reason = "; ".join(
-            why.reason if len(of_row) == 1 else f"{trial}: {why.reason}" for trial, why in without.items()
+            why.reason if len(row_trials) == 1 else f"{trial_name}: {why.reason}" for trial_name, why in without.items()
         )
-        measured = tuple(one.evaluation for one in of_row if one.name not in unfinished)
+        measured = tuple(trial.evaluation for trial in row_trials if trial.name not in unfinished)
         state: Literal["measured", "failed", "stopped"] = "measured" if measured else next(iter(without.values())).state
-        steps.append(RowSteps(name, of_row[0].row, measured, state, reason))
+        steps.append(RowSteps(name, row_trials[0].row, measured, state, reason))
     return steps
 
 
@@ -98,9 +98,9 @@ def train_rows(
     address: str | None,
     watchers: Sequence[Watcher],
 ) -> Mapping[str, Unfinished]:
-    """Prepares the text, then trains and measures the rows through Ray Tune. Raises UserError where none succeeds."""
+    """Prepares the text, then trains and measures the rows with Ray Tune. Raises UserError if none succeeds."""
     run([text.corpus, text.dataset], store, watchers, address)
-    # The longest first, so that no long training starts when all others are done.
+    # Start with the longest, so that no long training is still running after all others are done.
     ordered = sorted(trials, key=lambda one: count(one.row.training.model) * one.row.training.updates, reverse=True)
     unfinished = run_grid(
         [one.trial for one in ordered],

@@ -1,1 +1,1 @@
-"""Where artifacts lie: typed folders, published by one rename, made by one process at a time."""
+"""Storage for artifacts: typed folders, each made by one process at a time and published by a single rename."""

@@ -1,7 +1,7 @@
-"""One artifact: a folder of files that is published whole or not at all.
+"""An artifact: a folder of files that is published as a whole or not at all.
 
-It is written aside and published by one rename, with a `manifest.json` beside its files that holds the sha256 of each,
-and of itself. A published folder is never changed; `Artifact.damage` tells where it was.
+Its files are written to a temporary folder, which a single rename then publishes. Its `manifest.json` holds the sha256
+of each file and of itself. A published folder is never modified; `Artifact.damage` reports any change.
 """
 
 import errno
@@ -33,37 +33,37 @@ MANIFEST = "manifest.json"
 
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-"""Numbers of the OSErrors that mean so."""
+"""The errno values of an OSError that mean the disk is full."""
 
 
 def map_here(function: Callable[..., Result], calls: Iterable[Sequence[Any]]) -> Iterator[Result]:
-    """`function` over argument lists, one after the other, in this process: what workflows replace by Ray tasks."""
+    """Applies `function` to one argument list after another in this process; workflows use Ray tasks instead."""
     return (function(*arguments) for arguments in calls)
 
 
 def ignore(event: dict[str, Any]) -> None:
-    """Drops an event."""
+    """Discards an event."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """What surrounds a stage while it runs."""
+    """What a running stage is given besides its inputs and settings."""
 
     folder: Path
-    """Where it writes: empty at the start, except that training finds here what an interrupted run left."""
+    """The folder to write to. It starts out empty, except that training finds what an interrupted run left in it."""
     emit: Callable[[dict[str, Any]], None] = ignore
-    """Takes events: {"done": 3, "total": 9, "unit": "shards"} of progress, {"metrics": {...}, "step": n} of figures."""
+    """Receives events: {"done": 3, "total": 9, "unit": "shards"} is progress, {"metrics": {...}, "step": n} figures."""
     map: Callable[..., Iterable[Any]] = map_here
-    """`map(function, argument_lists)` -> results in order; `function` must be importable (it may run elsewhere)."""
+    """`map(function, argument_lists)` yields results in order. Another process must be able to import `function`."""
 
     def progress(self, done: float, total: float, unit: str, **more: Any) -> None:
-        """Says how far the stage is."""
+        """Reports how far the stage has got."""
         self.emit({"done": done, "total": total, "unit": unit, **more})
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """A folder of known content."""
+    """A folder with a known set of files."""
 
     folder: Path
     figures_file: ClassVar[str | None] = None
@@ -73,7 +73,7 @@ class Artifact:
         object.__setattr__(self, "folder", Path(self.folder))
 
     def read_json(self, name: str) -> Any:
-        """A JSON file of the folder. Raises UserError where it is missing or broken."""
+        """Reads a JSON file in the folder. Raises UserError if it is missing or invalid."""
         path = self.folder / name
         try:
             return json.loads(path.read_text(encoding="utf-8"))
@@ -100,30 +100,30 @@ class Artifact:
 
     @property
     def summary(self) -> str:
-        """What is to be said of it when it is made, in a few words."""
+        """A few words about the artifact, shown when it is finished."""
         return ""
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """Inputs, settings, library versions, times, figures and hashes, as published."""
+        """The inputs, settings, library versions, times, figures and hashes, as published."""
         manifest: dict[str, Any] = self.read_json(MANIFEST)
         return manifest
 
     def damage(self) -> str | None:
-        """What is wrong with the files of a published artifact, None where they are as published; reads all of them.
+        """Returns what is wrong with the files of a published artifact, None if nothing is; reads all of them.
 
-        Files that are not in the manifest are no damage.
+        Files that are not listed in the manifest are ignored.
         """
         try:
             manifest = json.loads((self.folder / MANIFEST).read_text(encoding="utf-8"))
             if manifest.pop("sha256", None) != _canonical_sha256(manifest):
-                return f"{MANIFEST} does not have the sha256 that it names"
+                return f"{MANIFEST} does not match its own sha256"
             for name, published in manifest["files"].items():
                 path = self.folder / name
                 if path.stat().st_size != published["bytes"]:
-                    return f"{name} has {path.stat().st_size} bytes, not the {published['bytes']} of {MANIFEST}"
+                    return f"{name} has {path.stat().st_size} bytes, not the {published['bytes']} listed in {MANIFEST}"
                 if file_sha256(path) != published["sha256"]:
-                    return f"{name} does not have the sha256 of {MANIFEST}"
+                    return f"{name} does not match its sha256 in {MANIFEST}"
         except FileNotFoundError as error:
             return f"{Path(error.filename).relative_to(self.folder)} is missing"
         except OSError as error:
@@ -133,7 +133,7 @@ class Artifact:
         return None
 
     def check(self) -> None:
-        """Raises UserError where it is damaged; one that has no manifest cannot be checked."""
+        """Raises UserError if the artifact is damaged; one without a manifest cannot be checked."""
         damage = self.damage() if (self.folder / MANIFEST).exists() else None
         if damage:
             raise UserError(f"{self.folder} is damaged: {damage}; remove it and make it again")
@@ -171,7 +171,7 @@ def _adapter_of(content: Any) -> TypeAdapter[Any]:
 
 
 def file_sha256(path: Path) -> str:
-    """Hexadecimal sha256 of a file."""
+    """Returns the hexadecimal sha256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -181,13 +181,13 @@ def _canonical_sha256(manifest: dict[str, Any]) -> str:
 
 
 def making_folder(target: Path) -> Path:
-    """Where an artifact is written before it is published as `target`."""
+    """Returns the folder in which an artifact is made before it is published as `target`."""
     return target.with_name(f".making-{target.name}")
 
 
 @contextmanager
 def report_full_disk(target: Path) -> Iterator[None]:
-    """Raises UserError where the body, which writes `target`, fills the disk."""
+    """Raises UserError if the body, which writes `target`, fills the disk."""
     try:
         yield
     except OSError as error:
@@ -201,7 +201,7 @@ def report_full_disk(target: Path) -> Iterator[None]:
 
 
 def alone() -> bool:
-    """Says that nobody else makes the same."""
+    """Returns True: nobody else is making the same artifact."""
     return True
 
 
@@ -212,44 +212,44 @@ def publish(
     resume: bool = False,
     ours: Callable[[], bool] = alone,
 ) -> Made:
-    """Calls `make` with a folder to write into and renames that to `target` in one act: the artifact published.
+    """Publishes an artifact: calls `make` with a folder to write to, then renames that folder to `target`.
 
-    `manifest.json` is `manifest` with times, the artifact's figures, each file's sha256 and its own added. The folder
-    aside is `<parent>/.making-<name>`; what an interrupted call left there is removed first, unless `resume`. After an
-    error it is removed too, unless `resume`. Where `ours()` is false nothing is published or removed any more: somebody
-    else has begun to make `target`. Raises UserError for that, and where `target` exists or the disk is full.
+    `manifest.json` is `manifest` plus times, the artifact's figures, the sha256 of each file and its own. The folder to
+    write to is `<parent>/.making-<name>`. Unless `resume` is set, it is removed first if an interrupted call left one,
+    and again after an error. Once `ours()` is false, somebody else has begun to make `target`, and nothing is published
+    or removed. Raises UserError in that case, and if `target` exists or the disk is full.
     """
     if target.exists():
         raise UserError(f"{target} exists already; remove it or choose another folder")
-    aside = making_folder(target)
-    if aside.exists() and not resume:
-        shutil.rmtree(aside)
+    making = making_folder(target)
+    if making.exists() and not resume:
+        shutil.rmtree(making)
     started = time.time()
     with report_full_disk(target):
         try:
-            aside.mkdir(parents=True, exist_ok=True)
-            artifact = make(aside)
-            files = sorted(path for path in aside.rglob("*") if path.is_file() and path != aside / MANIFEST)
-            described = {
+            making.mkdir(parents=True, exist_ok=True)
+            artifact = make(making)
+            files = sorted(path for path in making.rglob("*") if path.is_file() and path != making / MANIFEST)
+            complete = {
                 **manifest,
                 "started": datetime.fromtimestamp(started, UTC).isoformat(timespec="seconds"),
                 "seconds": round(time.time() - started, 3),
                 "figures": artifact.read_json(artifact.figures_file) if artifact.figures_file else {},
                 "files": {
-                    path.relative_to(aside).as_posix(): {"bytes": path.stat().st_size, "sha256": file_sha256(path)}
+                    path.relative_to(making).as_posix(): {"bytes": path.stat().st_size, "sha256": file_sha256(path)}
                     for path in files
                 },
             }
-            described = json.loads(json.dumps(described))  # as it will be read again
-            artifact.write_json(MANIFEST, {**described, "sha256": _canonical_sha256(described)})
+            complete = json.loads(json.dumps(complete))  # the values that readers will get
+            artifact.write_json(MANIFEST, {**complete, "sha256": _canonical_sha256(complete)})
             if not ours():
                 raise UserError(
-                    f"{target} is not published: another command took it over, since nothing was heard of this one for "
-                    "a while; run the same command again"
+                    f"{target} was not published: another command took it over because this one had not been heard "
+                    "from for a while; run the same command again"
                 )
-            os.rename(aside, target)
+            os.rename(making, target)
         except BaseException:
             if not resume and ours():
-                shutil.rmtree(aside, ignore_errors=True)
+                shutil.rmtree(making, ignore_errors=True)
             raise
     return replace(artifact, folder=target)

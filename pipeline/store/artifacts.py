@@ -17,45 +17,45 @@ from pipeline.store.artifact import Artifact, JsonArtifact
 from pipeline.store.figures import AveragingFigures, DecodingFigures, ScoringFigures, TrainingFigures
 
 ALL = "all"
-"""The collection that pairs are from where there is but one."""
+"""The name of the collection if there is only one."""
 
 
 @dataclass(frozen=True)
 class Shard:
-    """Aligned text files, one sentence a line."""
+    """Aligned text files with one sentence per line."""
 
     source: Path
     target: Path
     pairs: int
     collection: str = ALL
-    """What its pairs are from, e.g. "europarl-v7"; known of training shards."""
+    """The collection its pairs come from, e.g. "europarl-v7"; known for training shards only."""
 
 
 @dataclass(frozen=True)
 class Corpus(Artifact):
     """Aligned UTF-8 text: `corpus.json` and `<split>/<number>.<language>`.
 
-    corpus.json: {"source": "en", "target": "de", "splits": {"train": [pairs of shard 0, ...], "dev": [...], ...},
-    "collections": [what training shard 0 is from, ...], "report": {...}}. Splits other than `train` and `dev` are test
-    sets, the first the main one.
+    corpus.json: {"source": "en", "target": "de", "splits": {"train": [pairs in shard 0, ...], "dev": [...], ...},
+    "collections": [collection of training shard 0, ...], "report": {...}}. Splits other than `train` and `dev` are test
+    sets; the first of them is the main one.
     """
 
     figures_file = "corpus.json"
 
     @property
     def languages(self) -> tuple[str, str]:
-        """Source and target, e.g. ("en", "de")."""
+        """The source and target languages, e.g. ("en", "de")."""
         described = self.read_json("corpus.json")
         return described["source"], described["target"]
 
     @property
     def splits(self) -> list[str]:
-        """Names, in order."""
+        """The names of the splits, in order."""
         return list(self.read_json("corpus.json")["splits"])
 
     @property
     def summary(self) -> str:
-        """Pairs, and how many were dropped for which reason."""
+        """The number of training pairs, and how many were dropped for each reason."""
         described = self.read_json("corpus.json")
         dropped = {reason: pairs for reason, pairs in described["report"].get("dropped", {}).items() if pairs}
         reasons = f", dropped {', '.join(f'{pairs} {reason}' for reason, pairs in dropped.items())}" if dropped else ""
@@ -63,11 +63,11 @@ class Corpus(Artifact):
 
     @property
     def test_sets(self) -> list[str]:
-        """Names, the main one first."""
+        """The names of the test sets, the main one first."""
         return [name for name in self.splits if name not in ("train", "dev")]
 
     def shards(self, split: str) -> list[Shard]:
-        """The aligned files of a split. Raises UserError where there is no such split."""
+        """Returns the aligned files of a split. Raises UserError if there is no such split."""
         described = self.read_json("corpus.json")
         if split not in described["splits"]:
             raise UserError(f"{self.folder} has no split {split!r}; it has {', '.join(described['splits'])}")
@@ -79,7 +79,7 @@ class Corpus(Artifact):
         ]
 
     def shard_path(self, split: str, number: int, language: str) -> Path:
-        """Where a shard's side lies."""
+        """Returns the path of one language's side of a shard."""
         return self.folder / split / f"{number:05d}.{language}"
 
     def describe(
@@ -89,9 +89,9 @@ class Corpus(Artifact):
         report: dict[str, Any],
         collections: Sequence[str] | None = None,
     ) -> None:
-        """Writes corpus.json: pairs of each shard of each split, and what is to be told of how it was made.
+        """Writes corpus.json: the number of pairs in each shard of each split, and a report on how they were made.
 
-        `collections` tell what each training shard is from; None: all from one.
+        `collections` names the collection of each training shard; None means that there is only one.
         """
         self.write_json(
             "corpus.json",
@@ -107,10 +107,10 @@ class Corpus(Artifact):
 
 @dataclass(frozen=True)
 class Vocabulary(Artifact):
-    """A joint sentencepiece model, `joint.model` (ids: model.config), with `joint.vocab` to read.
+    """A joint sentencepiece model, `joint.model` (ids: model.config), with the human-readable `joint.vocab`.
 
-    vocabulary.json: {"size", "sampled_pairs": those it was learned on, "train_pairs": those there were, "words": those
-    it was learned from}.
+    vocabulary.json: {"size", "sampled_pairs": pairs it was learned on, "train_pairs": pairs available, "words":
+    different words it was learned from}.
     """
 
     figures_file = "vocabulary.json"

@@ -1,11 +1,12 @@
-"""Locks on what is being made: one maker of a folder at a time, whichever process, Ray cluster or host it is in.
+"""Locks that let only one process at a time make a folder, across processes, Ray clusters and hosts.
 
     with Lock(folder, "train en-de base") as lock:
-        owner = lock.take()  # None: it is ours until the body ends; else who has it, and we may wait or go
+        owner = lock.take()  # None: we hold the lock until the body ends; otherwise, whoever holds it
 
-A lock is the file `<parent>/.locks/<name>.json`, which names its owner; a thread of the owner renews the file's time of
-change. It needs nothing but the file system that holds the folder. An owner is dead when its process is gone (on this
-machine), or when the file has not been renewed for a minute (on another): the lock then goes to the next who asks.
+A lock is the file `<parent>/.locks/<name>.json`, which names its owner; a thread of the owner keeps updating the file's
+modification time. Nothing is needed but the file system that holds the folder. An owner counts as dead when its process
+is gone (on this machine) or when the file has not been renewed for a minute (on another); the next process to ask then
+gets the lock.
 """
 
 import fcntl
@@ -27,7 +28,7 @@ from pipeline.store.artifact import report_full_disk
 
 HEARTBEAT_S = 5.0
 DEAD_S = 60.0
-"""An owner on another machine that has not renewed its lock for so long is dead."""
+"""An owner on another machine counts as dead once it has not renewed its lock for this long."""
 POLL_S = 0.5
 
 logger = logging.getLogger(__name__)
@@ -35,17 +36,17 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Owner:
-    """Who has a lock."""
+    """The process that holds a lock."""
 
     host: str
     machine: str
-    """Where the number of the process holds: host, its boot, and the PID namespace."""
+    """The scope in which `pid` is valid: the host, its boot ID and the PID namespace."""
     pid: int
     process_started: int | None
-    """In the kernel's clock ticks, since a later process may have the same number; None where there is no /proc."""
+    """In the kernel's clock ticks, because a later process may get the same PID; None if there is no /proc."""
     token: str
     task: str
-    """What the lock is for, e.g. `train en-de base`."""
+    """What the lock is held for, e.g. `train en-de base`."""
     since: float
     """Seconds since 1970."""
 
@@ -54,7 +55,7 @@ class Owner:
 
 
 class Lock:
-    """The lock on making `target`. Leaving the `with` block releases it, if it was taken."""
+    """The lock on making `target`. Leaving the `with` block releases the lock if it was taken."""
 
     def __init__(self, target: Path, task: str) -> None:
         self.path = target.parent / ".locks" / f"{target.name}.json"
@@ -64,9 +65,9 @@ class Lock:
         self._heart = threading.Thread(target=self._beat, name=f"lock of {target.name}", daemon=True)
 
     def take(self) -> Owner | None:
-        """Takes the lock, over from a dead owner if need be; where another has it, returns who. Never waits long.
+        """Takes the lock, from a dead owner if need be; returns the owner if another live process holds it.
 
-        Raises UserError where the disk is full.
+        It does not wait for the lock. Raises UserError if the disk is full.
         """
         pid = os.getpid()
         _, process_started = _process(pid)
@@ -77,29 +78,29 @@ class Lock:
                 if not _is_dead(owner, now - renewed):
                     return owner
                 logger.warning(
-                    "the lock on %s (%s) is taken over from %s, last heard of %.0f s ago",
+                    "taking over the lock on %s (%s) from %s, last heard from %.0f s ago",
                     self.path.stem,
                     owner.task,
                     owner,
                     now - renewed,
                 )
-            aside = self.path.with_suffix(f".{self._token}")
+            temporary = self.path.with_suffix(f".{self._token}")
             try:
-                aside.write_text(json.dumps(asdict(ours)), encoding="utf-8")
-                os.replace(aside, self.path)
+                temporary.write_text(json.dumps(asdict(ours)), encoding="utf-8")
+                os.replace(temporary, self.path)
             except OSError:
-                aside.unlink(missing_ok=True)
+                temporary.unlink(missing_ok=True)
                 raise
         self._heart.start()
         return None
 
     def is_ours(self) -> bool:
-        """Whether we have taken it and nobody has taken it over."""
+        """Returns whether we have taken the lock and nobody has taken it over since."""
         found = _read(self.path)
         return found is not None and found[0].token == self._token
 
     def release(self) -> None:
-        """Gives it up; nothing happens where we do not have it."""
+        """Releases the lock; does nothing if we do not hold it."""
         self._released.set()
         if self._heart.is_alive():
             self._heart.join()
@@ -116,16 +117,16 @@ class Lock:
 
     def _beat(self) -> None:
         while not self._released.wait(HEARTBEAT_S):
-            with suppress(OSError):  # tried again
+            with suppress(OSError):  # the next beat tries again
                 if self.is_ours():
                     os.utime(self.path)
 
 
 def wait_for(path: Path, owner: Owner) -> None:
-    """Waits until the lock with the file `path` is no longer that owner's, or the owner is dead."""
+    """Waits until `owner` no longer holds the lock in the file `path`, or is dead."""
     while (found := _read(path)) and found[0].token == owner.token:
         guard = path.parent / "guard"
-        guard.touch()  # the file system's clock: those of hosts differ
+        guard.touch()  # use the file system's clock, since the hosts' clocks differ
         if _is_dead(owner, guard.stat().st_mtime - found[1]):
             return
         time.sleep(POLL_S)
@@ -133,7 +134,7 @@ def wait_for(path: Path, owner: Owner) -> None:
 
 @contextmanager
 def guarded(folder: Path) -> Iterator[float]:
-    """One process at a time is in the body, a short one. Yields the time now by the clock of the file system."""
+    """Lets one process at a time run the body, which must be short. Yields the time by the file system's clock."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "guard").open("a") as guard:
         fcntl.flock(guard, fcntl.LOCK_EX)
@@ -142,15 +143,15 @@ def guarded(folder: Path) -> Iterator[float]:
 
 
 def _read(path: Path) -> tuple[Owner, float] | None:
-    """A lock's owner and when it was renewed, None where nobody has it."""
+    """Returns a lock's owner and the time of its last renewal, or None if nobody holds the lock."""
     try:
-        with path.open(encoding="utf-8") as file:  # opening brings what is cached of a network's file up to date
+        with path.open(encoding="utf-8") as file:  # opening refreshes what a network file system has cached
             text, renewed = file.read(), os.fstat(file.fileno()).st_mtime
     except FileNotFoundError:
         return None
     try:
         return Owner(**json.loads(text)), renewed
-    except (ValueError, TypeError):  # after a power failure
+    except (ValueError, TypeError):  # a power failure may leave a broken file
         return Owner("unknown", "", 0, None, "", "unknown", renewed), renewed
 
 
@@ -162,18 +163,18 @@ def _is_dead(owner: Owner, silent_s: float) -> bool:
     except ProcessLookupError:
         return True
     except PermissionError:
-        pass  # another user's
+        pass  # another user's process
     alive, started = _process(owner.pid)
     return not alive or started not in (None, owner.process_started)
 
 
 def _process(pid: int) -> tuple[bool, int | None]:
-    """Of a process that is there: whether it is not just a zombie, and when it started; (True, None) if not told."""
+    """Returns whether an existing process is alive, not a zombie, and when it started; (True, None) without /proc."""
     try:
-        told = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return True, None
-    state, *fields = told.rpartition(")")[2].split()  # behind the name
+    state, *fields = stat.rpartition(")")[2].split()  # the fields after the command's name
     return state not in "ZX", int(fields[18])
 
 

@@ -1,10 +1,10 @@
-"""The store: artifacts found, published and locked by name.
+"""The store, which finds, publishes and locks artifacts by name.
 
     store = LocalStore(Path("runs"))
-    store.find("cleaning-0123456789abcdef")      # its folder, None where it is not published
+    store.find("cleaning-0123456789abcdef")      # its folder, or None if it is not published
 
-The engine and the commands reach artifacts through these calls alone, so that another kind of storage is one more
-subclass. An absolute path stands for a name too: single stages publish where their user says.
+The engine and the commands access artifacts only through these calls, so another kind of storage only takes another
+subclass. A name may also be an absolute path: single stages publish wherever their user says.
 """
 
 import json
@@ -24,19 +24,19 @@ from pipeline.store.locks import Lock, Owner, wait_for
 
 
 class Store(ABC):
-    """Where artifacts are kept. Instances are pickled with the tasks that use them."""
+    """A place to keep artifacts. Instances are pickled with the tasks that use them."""
 
     @abstractmethod
     def find(self, name: str) -> Path | None:
-        """The folder of a published artifact, None where there is none; its files may be elsewhere until `fetch`."""
+        """Returns the folder of a published artifact, or None; its files may be elsewhere until `fetch` is called."""
 
     @abstractmethod
     def fetch(self, name: str) -> Path:
-        """A folder on this machine with the files of a published artifact."""
+        """Returns a folder on this machine with the files of a published artifact."""
 
     @abstractmethod
     def scratch(self, name: str) -> Path:
-        """The folder on this machine in which an artifact is being made, as long as it is not published."""
+        """Returns the folder on this machine in which an artifact is made until it is published."""
 
     @abstractmethod
     def publish(
@@ -48,39 +48,39 @@ class Store(ABC):
         resume: bool = False,
         ours: Callable[[], bool],
     ) -> Made:
-        """Makes an artifact in its scratch folder and publishes it whole (`pipeline.store.artifact.publish`)."""
+        """Makes an artifact in its scratch folder and publishes it as a whole (`pipeline.store.artifact.publish`)."""
 
     @abstractmethod
     def remove(self, name: str) -> None:
-        """Removes a published artifact, as is done with a damaged one."""
+        """Removes a published artifact, typically a damaged one."""
 
     @abstractmethod
     def lock(self, name: str, task: str) -> Lock:
-        """The lock on making an artifact; `task` tells others what it is held for."""
+        """Returns the lock on making an artifact; `task` tells others what it is held for."""
 
     @abstractmethod
     def wait_for_lock(self, name: str, owner: Owner) -> None:
-        """Returns once the lock on an artifact is no longer that owner's, or the owner is dead."""
+        """Waits until `owner` no longer holds the lock on an artifact, or is dead."""
 
     @abstractmethod
     def read_record(self, name: str) -> Any:
-        """A small JSON value kept beside the artifacts, None where there is none or it cannot be read."""
+        """Reads a small JSON value kept beside the artifacts; None if it is missing or unreadable."""
 
     @abstractmethod
     def write_record(self, name: str, value: Any) -> None:
-        """Keeps a small JSON value, in place of an earlier one of that name."""
+        """Stores a small JSON value, replacing any earlier one of that name."""
 
     @abstractmethod
     def workspace(self, kind: str) -> AbstractContextManager[Path]:
-        """A folder for this process alone, not yet made, and removed after the body."""
+        """Yields the path of a folder for this process alone; it does not exist yet and is removed after the body."""
 
 
 @dataclass(frozen=True)
 class LocalStore(Store):
-    """A store on a file system that all nodes share: on one machine, its disk."""
+    """A store on a file system that all nodes share; on a single machine, its disk."""
 
     root: Path
-    """What `--store` names. Artifacts lie in its folder `store/`, MLflow's files beside that."""
+    """The folder given by `--store`. Artifacts are in its subfolder `store/`, with MLflow's files next to it."""
 
     @property
     def artifacts(self) -> Path:
@@ -88,7 +88,7 @@ class LocalStore(Store):
         return self.root / "store"
 
     def folder(self, name: str) -> Path:
-        """Where an artifact is or will be published."""
+        """Returns the folder in which an artifact is or will be published."""
         return self.artifacts / name
 
     def find(self, name: str) -> Path | None:
@@ -97,7 +97,7 @@ class LocalStore(Store):
         return folder if folder.is_dir() else None
 
     def fetch(self, name: str) -> Path:
-        """See `Store.fetch`: the files are here already."""
+        """See `Store.fetch`. The files are already on this machine."""
         return self.folder(name)
 
     def scratch(self, name: str) -> Path:
@@ -113,7 +113,7 @@ class LocalStore(Store):
         resume: bool = False,
         ours: Callable[[], bool],
     ) -> Made:
-        """See `Store.publish`: by one rename."""
+        """See `Store.publish`. A single rename publishes the artifact."""
         return publish(self.folder(name), make, manifest, resume, ours)
 
     def remove(self, name: str) -> None:
@@ -139,18 +139,18 @@ class LocalStore(Store):
         """See `Store.write_record`."""
         path = self.artifacts / f"{name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        aside = path.with_suffix(f".{os.getpid()}")
-        aside.write_text(json.dumps(value), encoding="utf-8")
-        os.replace(aside, path)
+        temporary = path.with_suffix(f".{os.getpid()}")
+        temporary.write_text(json.dumps(value), encoding="utf-8")
+        os.replace(temporary, path)
 
     @contextmanager
     def workspace(self, kind: str) -> Iterator[Path]:
-        """See `Store.workspace`. Those that killed processes left behind are removed first."""
+        """See `Store.workspace`. Leftovers of killed processes are removed first."""
         self.artifacts.mkdir(parents=True, exist_ok=True)
-        for left in self.artifacts.glob(f".{kind}-*"):
-            with Lock(left, kind) as lock:
+        for leftover in self.artifacts.glob(f".{kind}-*"):
+            with Lock(leftover, kind) as lock:
                 if lock.take() is None:
-                    shutil.rmtree(left, ignore_errors=True)
+                    shutil.rmtree(leftover, ignore_errors=True)
         folder = self.artifacts / f".{kind}-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         with Lock(folder, kind) as lock:
             lock.take()

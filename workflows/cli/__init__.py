@@ -1,1 +1,1 @@
-"""`aiayn`: one command a stage, on folders and text files."""
+"""The command `aiayn`, with one subcommand per stage, for folders and text files."""

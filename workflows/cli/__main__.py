@@ -1,4 +1,4 @@
-"""`python -m workflows.cli`: the command `aiayn` where it is not on the PATH."""
+"""Runs the command `aiayn` as `python -m workflows.cli`, for when it is not on the PATH."""
 
 from workflows.cli.main import main
 

@@ -1,4 +1,4 @@
-"""A trained model for other programs: `aiayn export`, one command a format.
+"""`aiayn export` converts a trained model for other programs, with one command per format.
 
 aiayn export ctranslate2 model --out fast     for CTranslate2: C++, no torch, 8-bit weights on request
 """
@@ -20,15 +20,15 @@ print(pieces.decode(model.translate_batch([pieces.encode("Two dogs run .", out_t
 
 @app.callback()
 def _export() -> None:
-    """Keeps `ctranslate2` a command of its own while there is no other."""
+    """Keeps `ctranslate2` a subcommand; typer would merge a single command into `aiayn export`."""
 
 
 @app.command()
 def ctranslate2(
-    model: Annotated[Path, typer.Argument(help="Folder of a model, as `aiayn average` makes it.")],
-    out: Annotated[Path, typer.Option("--out", help="Folder to make.")],
+    model: Annotated[Path, typer.Argument(help="Folder of a model made by `aiayn average`.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder to create.")],
 ) -> None:
-    """A folder that ctranslate2.Translator loads, with the vocabulary; prints Python that translates with it."""
+    """Write a folder that ctranslate2.Translator loads, with the vocabulary; print Python code that uses it."""
     from pipeline.export.ctranslate2 import export_ctranslate2
 
     checkpoint = require_output_of("average", model, "model.safetensors")
@@ -39,6 +39,6 @@ def ctranslate2(
 
     manifest = {"stage": "exporting.export_ctranslate2", "settings": [], "model": str(model)}
     publish(out.absolute(), make, manifest)
-    console.print(f"model: {out}; in Python:", highlight=False, soft_wrap=True)
+    console.print(f"model: {out}; to use it in Python:", highlight=False, soft_wrap=True)
     example = EXAMPLE.format(folder=str(out), vocabulary=str(out / "joint.model"))
     console.print(example, highlight=False, soft_wrap=True, markup=False)

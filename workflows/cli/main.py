@@ -1,13 +1,13 @@
-"""`aiayn`: one command a stage, on folders and text files.
+"""`aiayn` runs the stages one at a time, on folders and text files.
 
 aiayn prepare --files corpus.toml --out prepared        text -> clean text, vocabulary, token ids, a report
 aiayn train prepared/dataset --out run                  token ids -> checkpoints
 aiayn average run --out model                           checkpoints -> one model
 aiayn translate model < text.en > text.de
 aiayn score --hyp text.de --ref reference.de --lang de
-aiayn export ctranslate2 model --out fast               a model for CTranslate2
-aiayn bench train                                       this machine's training step beside others'
-aiayn bench decode model --src text.en                  its translation beside others'
+aiayn export ctranslate2 model --out fast               one model -> a model for CTranslate2
+aiayn bench train                                       compares the speed of training steps on this machine
+aiayn bench decode model --src text.en                  compares the speed of translation
 """
 
 import json
@@ -40,7 +40,7 @@ app = typer.Typer(
 app.add_typer(export.app, name="export")
 app.add_typer(commands.app, name="bench")
 
-OutOption = Annotated[Path, typer.Option("--out", help="Folder to make.")]
+OutOption = Annotated[Path, typer.Option("--out", help="Folder to create.")]
 
 
 def _recipe(profile: Profile, model: str) -> Recipe:
@@ -52,17 +52,17 @@ def _recipe(profile: Profile, model: str) -> Recipe:
 @app.command()
 def prepare(
     out: OutOption,
-    pair: Annotated[
-        str | None, typer.Option(help="Language pair, where there are several.  [default: the first]")
+    pair: Annotated[str | None, typer.Option(help="Language pair, if there are several.  [default: the first]")] = None,
+    files: Annotated[
+        Path | None, typer.Option(help="TOML file that names train, dev and test text (see README).")
     ] = None,
-    files: Annotated[Path | None, typer.Option(help="TOML file naming train, dev and test text (see README).")] = None,
     data: DataOption = None,
     profile: ProfileOption = None,
     config: ConfigOption = None,
     overrides: SetOption = None,
     address: AddressOption = None,
 ) -> None:
-    """Text to token ids: makes OUT/text, OUT/corpus (cleaned), OUT/vocabulary, OUT/dataset and OUT/report."""
+    """Convert text to token ids: writes OUT/text, OUT/corpus (cleaned), OUT/vocabulary, OUT/dataset and OUT/report."""
     from workflows import stages
     from workflows.engine.progress import view
     from workflows.engine.runner import run
@@ -86,22 +86,22 @@ def prepare(
 
 @app.command()
 def train(
-    dataset: Annotated[Path, typer.Argument(help="Folder of token ids, as `aiayn prepare` makes it.")],
+    dataset: Annotated[Path, typer.Argument(help="Folder of token ids made by `aiayn prepare`.")],
     out: OutOption,
-    model: Annotated[str, typer.Option(help="Which of the profile's recipes: base or big.")] = "base",
+    model: Annotated[str, typer.Option(help="One of the profile's recipes: base or big.")] = "base",
     workers: Annotated[
         str | None,
         typer.Option(help="Training processes: 4, or 2:8 for as many as there is room for.  [default: the recipe's]"),
     ] = None,
     exact_reduction: Annotated[
-        bool, typer.Option("--exact-reduction", help="Same bits in the weights whatever the number of workers.")
+        bool, typer.Option("--exact-reduction", help="Make the weights bit-identical for any number of workers.")
     ] = False,
     profile: ProfileOption = None,
     config: ConfigOption = None,
     overrides: SetOption = None,
     address: AddressOption = None,
 ) -> None:
-    """Token ids to checkpoints (paper §5). Interrupted, the same command goes on from the newest checkpoint."""
+    """Train on token ids (paper §5). After an interruption, the same command continues from the newest checkpoint."""
     from workflows import stages
     from workflows.engine.dag import Step
     from workflows.engine.progress import view
@@ -124,13 +124,13 @@ def train(
 
 @app.command()
 def average(
-    run: Annotated[Path, typer.Argument(help="Folder of a training, as `aiayn train` makes it.")],
+    run: Annotated[Path, typer.Argument(help="Folder of a training run made by `aiayn train`.")],
     out: OutOption,
     last: Annotated[
-        int, typer.Option(min=1, help="Checkpoints to average, counted from the last (paper: 5; big: 20).")
+        int, typer.Option(min=1, help="Number of most recent checkpoints to average (paper: 5; big: 20).")
     ] = 5,
 ) -> None:
-    """The mean of the last checkpoints (paper §6.1): a model that translates."""
+    """Average the last checkpoints (paper §6.1) into a model that can translate."""
     from pipeline.evaluation import averaging
     from pipeline.settings import AveragingSettings
     from workflows import stages
@@ -144,20 +144,22 @@ def average(
 
 @app.command()
 def translate(
-    model: Annotated[Path, typer.Argument(help="Folder of a model, as `aiayn average` makes it.")],
-    beam_size: Annotated[int, typer.Option(min=1, help="Hypotheses kept open; 1 is greedy.")] = 4,
+    model: Annotated[Path, typer.Argument(help="Folder of a model made by `aiayn average`.")],
+    beam_size: Annotated[int, typer.Option(min=1, help="Hypotheses kept at each step; 1 is greedy.")] = 4,
     length_penalty: Annotated[float, typer.Option(min=0, help="α of ((5 + |y|) / 6)^α.")] = 0.6,
-    max_extra_tokens: Annotated[int, typer.Option(min=1, help="Longest output: tokens of the input plus this.")] = 50,
-    n_best: Annotated[int, typer.Option(min=1, help=f"Translations a sentence; above 1, lines of {N_BEST_LINE}.")] = 1,
+    max_extra_tokens: Annotated[int, typer.Option(min=1, help="Maximum output tokens beyond the input's.")] = 50,
+    n_best: Annotated[
+        int, typer.Option(min=1, help=f"Translations per sentence; above 1, lines of {N_BEST_LINE}.")
+    ] = 1,
     scores: Annotated[
         bool,
-        typer.Option("--scores", help="Begin a line with log P / penalty and a tab; an n-best list has both anyway."),
+        typer.Option("--scores", help="Begin each line with log P / penalty and a tab; n-best lists have both anyway."),
     ] = False,
     batch_tokens: Annotated[int, typer.Option(min=1, help="Source tokens decoded at once.")] = 4096,
-    precision: Annotated[str, typer.Option(help="float32, bfloat16, or auto (bfloat16 where it is native).")] = "auto",
+    precision: Annotated[str, typer.Option(help="float32, bfloat16, or auto (bfloat16 if native).")] = "auto",
     threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0: all.")] = 0,
 ) -> None:
-    """Standard input to standard output, a sentence a line (paper §6.1); on a terminal, as you type."""
+    """Translate standard input to standard output, one sentence per line (paper §6.1); on a terminal, as you type."""
     if n_best > beam_size:
         raise UserError(f"--n-best {n_best}: the beam finds {beam_size}; ask for fewer or set --beam-size {n_best}")
     import torch
@@ -189,12 +191,12 @@ def translate(
 
 @app.command()
 def score(
-    hyp: Annotated[Path, typer.Option(help="Translations, one a line.")],
-    ref: Annotated[Path, typer.Option(help="References, one a line.")],
-    lang: Annotated[str, typer.Option(help="Language of both, e.g. de: decides the paper's tokenizer.")],
+    hyp: Annotated[Path, typer.Option(help="Translations, one per line.")],
+    ref: Annotated[Path, typer.Option(help="References, one per line.")],
+    lang: Annotated[str, typer.Option(help="Language of both, e.g. de; selects the paper's tokenizer.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Both BLEU scores: the paper's (tokenized) and sacreBLEU (detokenized, 13a)."""
+    """Print both BLEU scores: the paper's (tokenized) and sacreBLEU (detokenized, 13a)."""
     from pipeline.evaluation.scoring import score_texts
     from pipeline.text.lines import read_lines
 
@@ -209,5 +211,5 @@ def score(
 
 
 def main() -> None:
-    """Entry point of the command `aiayn`."""
+    """Runs the command `aiayn`."""
     run_app(app, "aiayn")

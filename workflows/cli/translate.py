@@ -1,6 +1,6 @@
-"""What `aiayn translate` reads and writes: sentences of a file or of the keyboard, translations on standard output.
+"""Input and output of `aiayn translate`: reads sentences from a file or the keyboard, writes translations to stdout.
 
-What is said besides goes to standard error.
+Everything else goes to standard error.
 """
 
 import sys
@@ -14,29 +14,29 @@ from pipeline.text.lines import lines_of
 from workflows.console.command import INTERRUPTED
 
 if TYPE_CHECKING:
-    from pipeline.evaluation.translation import Translation, Translator  # imports torch, which --help can do without
+    from pipeline.evaluation.translation import Translation, Translator  # imports torch, which --help does not need
 
 CHUNK_LINES = 2000
-"""Lines of standard input translated together: enough to batch by length, few enough to stream."""
+"""Lines of standard input translated together: enough to batch by length, but few enough to stream."""
 N_BEST_LINE = "`sentence number from 0 ||| translation ||| LogP= log P ||| log P / penalty`"
-"""The n-best list of Moses, which rescoring tools read."""
+"""A line of Moses' n-best list format, which rescoring tools read."""
 PROMPT = "> "
 
 
 @dataclass
 class TranslationWriter:
-    """Translates sentences and writes the outputs to standard output at once, UTF-8."""
+    """Translates sentences and immediately writes the outputs to standard output in UTF-8."""
 
     translator: "Translator"
     n_best: int = 1
-    """Outputs a sentence; above 1 they are written as N_BEST_LINE."""
+    """Outputs per sentence; above 1 they are written as N_BEST_LINE."""
     scores: bool = False
-    """Whether a single output begins with its score and a tab."""
+    """Whether to begin a single output with its score and a tab."""
     n_sentences: int = 0
-    """Written so far."""
+    """Number of sentences written so far."""
 
     def write(self, lines: Sequence[str]) -> None:
-        """One line each, or an n-best list."""
+        """Writes one line, or an n-best list, for each sentence in `lines`."""
         for outputs in self.translator.n_best(lines, self.n_best):
             for output in outputs:
                 sys.stdout.buffer.write(self._line(output).encode() + b"\n")
@@ -51,47 +51,47 @@ class TranslationWriter:
 
 
 def translate_stream(writer: TranslationWriter) -> None:
-    """Standard input to its end, CHUNK_LINES at a time. Raises UserError where it is not text."""
+    """Translates standard input, CHUNK_LINES at a time. Raises UserError if it is not text."""
     lines = lines_of(sys.stdin.buffer, "standard input")
     while chunk := list(islice(lines, CHUNK_LINES)):
         writer.write(chunk)
 
 
 def translate_typed(writer: TranslationWriter, name: str) -> None:
-    """Sentences typed at a terminal, each answered at once, until ctrl-D; `name` is what the model is called."""
+    """Translates each sentence as it is typed at a terminal, until ctrl-D; `name` is the model's name."""
     config, settings = writer.translator.config, writer.translator.settings
-    _say(
+    _print_note(
         f"{name}: n_layers {config.n_layers}, d_model {config.d_model}, {config.vocabulary_size} pieces; "
         f"beam {settings.beam_size}, length penalty {settings.length_penalty:g}"
     )
-    _say("type a sentence and Enter; ctrl-D ends")
+    _print_note("type a sentence and press Enter; ctrl-D quits")
     try:
         while True:
             try:
                 writer.write([_read_line()])
             except UnicodeError:
-                _say("that line is not UTF-8; set the terminal to UTF-8")
+                _print_note("that line is not UTF-8; set the terminal to UTF-8")
     except (EOFError, KeyboardInterrupt) as end:
-        _say("")  # the shell's prompt begins a line of its own
+        _print_note("")  # so that the shell's prompt starts on a new line
         if isinstance(end, KeyboardInterrupt):
             raise SystemExit(INTERRUPTED) from None
 
 
 def _read_line() -> str:
-    """A line from the keyboard, with line editing and history where standard output is the terminal too.
+    """Reads a line from the keyboard, with line editing and history if standard output is a terminal too.
 
-    Raises EOFError after ctrl-D and UnicodeError where the line is not UTF-8.
+    Raises EOFError after ctrl-D and UnicodeError if the line is not UTF-8.
     """
     if sys.stdout.isatty():
         with suppress(ImportError):
-            import readline  # noqa: F401  # input() then edits
+            import readline  # noqa: F401  # makes input() editable
         line = input(PROMPT)
     else:
         print(PROMPT, end="", file=sys.stderr, flush=True)
         line = input()
-    line.encode()  # raises what input() may have left to be found
+    line.encode()  # raises UnicodeError for invalid bytes that input() lets through
     return line
 
 
-def _say(text: str) -> None:
+def _print_note(text: str) -> None:
     print(text, file=sys.stderr, flush=True)

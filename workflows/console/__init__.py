@@ -1,1 +1,1 @@
-"""What every command shares: its options, its exit status and how it prints quantities."""
+"""Options, exit statuses and number formats that all commands share."""

@@ -1,4 +1,4 @@
-"""How every command of the project ends: one line for what the user can mend, and the exit status."""
+"""Runs the project's commands: a mistake of the user's is reported in one line, and the exit status is set."""
 
 import logging
 import os
@@ -19,12 +19,12 @@ console = Console(width=None if sys.stdout.isatty() else 120)
 
 
 def help_text(docstring: str | None) -> str:
-    """A module's docstring for --help, the lines of the examples behind its first paragraph kept as they are."""
+    """Formats a module's docstring for --help, keeping the line breaks of the examples after its first paragraph."""
     return (docstring or "").replace("\n\n", "\n\n\b\n")
 
 
 def run_app(app: typer.Typer, name: str) -> NoReturn:
-    """Runs a typer application and exits: 0, or 2 after bad input (one line on standard error), or 130 after ctrl-C."""
+    """Runs a typer application and exits with 0, with 2 after bad input (one line on stderr), or 130 after ctrl-C."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     try:
         status = app(prog_name=name, standalone_mode=False)
@@ -36,21 +36,21 @@ def run_app(app: typer.Typer, name: str) -> NoReturn:
     except (KeyboardInterrupt, typer.Abort):
         status = INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has enough; flushing at exit would raise again.
+        # The reader of our output has closed the pipe; flushing at exit would raise again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 1
     if status == INTERRUPTED:
-        print("stopped; the same command goes on from here", file=sys.stderr)
+        print("stopped; run the same command again to continue", file=sys.stderr)
     sys.exit(status if isinstance(status, int) else 0)
 
 
-def require_output_of(maker: str, path: Path, sign: str) -> Path:
-    """`path`, made sure to be what the command `maker` makes by the file that only such a folder has, and undamaged.
+def require_output_of(maker: str, path: Path, marker: str) -> Path:
+    """Returns the absolute `path` of a folder made by the command `maker`, which alone writes the file `marker`.
 
-    Raises UserError where it is not.
+    Raises UserError if it is not such a folder, or if it is damaged.
     """
-    if not (path / sign).is_file():
-        reason = f"holds no {sign}" if path.is_dir() else "is not a folder"
+    if not (path / marker).is_file():
+        reason = f"holds no {marker}" if path.is_dir() else "is not a folder"
         raise UserError(f"{path} {reason}; name a folder that `aiayn {maker}` made")
     Artifact(path).check()
     return path.absolute()

@@ -1,4 +1,4 @@
-"""The options that several commands have in common."""
+"""The options that several commands share."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,27 +7,29 @@ import typer
 
 ProfileOption = Annotated[
     str | None,
-    typer.Option("--profile", help="embedded, multi30k or wmt14.  [default: embedded, or what --config names]"),
+    typer.Option("--profile", help="embedded, multi30k or wmt14.  [default: the one in --config, or embedded]"),
 ]
 DataOption = Annotated[
-    Path | None, typer.Option("--data", help="Folder with the profile's files, instead of a download.")
+    Path | None, typer.Option("--data", help="Folder that has the profile's files, to avoid downloading them.")
 ]
-ConfigOption = Annotated[Path | None, typer.Option("--config", help="TOML file: a profile and what differs from it.")]
+ConfigOption = Annotated[Path | None, typer.Option("--config", help="TOML file with a profile and changes to it.")]
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, e.g. decoding.beam_size=1. May be repeated."),
 ]
-StoreOption = Annotated[Path, typer.Option("--store", help="Folder of everything made: stages, MLflow's database.")]
+StoreOption = Annotated[Path, typer.Option("--store", help="Folder for all output, including MLflow's database.")]
 AddressOption = Annotated[
-    str | None, typer.Option("--address", help="Ray cluster, e.g. auto.  [default: one on this machine]")
+    str | None, typer.Option("--address", help="Ray cluster to use, e.g. auto.  [default: start one on this machine]")
 ]
 PlanOption = Annotated[
-    bool, typer.Option("--plan", help="List the stages, cached or to run; forecast disk, FLOP and hours; and exit.")
+    bool, typer.Option("--plan", help="List cached stages and stages to run, forecast disk, FLOP and hours, and exit.")
 ]
 GpusOption = Annotated[
     int | None,
-    typer.Option("--gpus", min=1, max=100_000, help="With --plan: forecast for so many GPUs.  [default: those here]"),
+    typer.Option(
+        "--gpus", min=1, max=100_000, help="With --plan: number of GPUs in the forecast.  [default: this machine's]"
+    ),
 ]
 GpuOption = Annotated[
-    str | None, typer.Option("--gpu", metavar="NAME", help="With --plan: forecast for this kind of GPU, e.g. h100.")
+    str | None, typer.Option("--gpu", metavar="NAME", help="With --plan: kind of GPU in the forecast, e.g. h100.")
 ]

@@ -1,1 +1,1 @@
-"""The workflow engine: stages and steps, their execution on Ray, and what is shown meanwhile."""
+"""The workflow engine: stages and steps, their execution on Ray, and the display of their progress."""

@@ -1,4 +1,4 @@
-"""The Ray cluster that steps run on: joined or started, its tasks mapped, its interrupts and leftovers seen to."""
+"""Joins or starts the Ray cluster that steps run on, maps functions over it, and handles interrupts and leftovers."""
 
 import logging
 import os
@@ -17,16 +17,16 @@ from pipeline.ray_private import abandoned_placement_groups
 from workflows.engine.joining import accepted_address
 
 ABANDONED_S = 2.0
-"""Between looks for what killed actors have reserved."""
+"""Seconds between checks for resources that killed actors had reserved."""
 
 
 def map_on_ray(
     function: Callable[..., Any], calls: Iterable[Sequence[Any]], peaks_bytes: list[int] | None = None
 ) -> Iterator[Any]:
-    """`Context.map` on Ray: one task a call, results in order.
+    """Implements `Context.map` on Ray: one task per call, results in order.
 
-    The first error is raised as it was in the task, whatever is still at work before it, and stops the other tasks. The
-    most memory that each task has had is added to `peaks_bytes`.
+    The first error cancels the other tasks and is raised as it was in its task, even while earlier tasks are still
+    running. The peak memory of each task is appended to `peaks_bytes`.
     """
     task = ray.remote(num_cpus=1)(with_peak_memory).options(name=function.__name__)
     references = [task.remote(function, *arguments) for arguments in calls]
@@ -49,22 +49,22 @@ def map_on_ray(
 
 
 def with_peak_memory(function: Callable[..., Any], *arguments: Any) -> tuple[Any, int]:
-    """What the function returns, and the most memory that this process has had meanwhile, in bytes."""
+    """Calls the function; returns its result and the peak memory of this process during the call, in bytes."""
     forget_peak_memory()
     return function(*arguments), peak_memory_bytes()
 
 
 def set_local_variables() -> None:
-    """Environment variables for a Ray cluster on this machine alone, where they are not set."""
+    """Sets environment variables for a Ray cluster on this machine alone, unless they are set already."""
     processes = str(max(8, os.cpu_count() or 1))
     for name, value in {
-        # Nobody preempts this machine; the watcher would cost each training a process and two seconds of a core.
+        # Nobody preempts this machine; the watcher would cost each training run a process and two seconds of a core.
         "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
-        # By default a training ends up to 2 s later than its workers.
+        # By default a training run ends up to 2 s later than its workers.
         "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",
-        # By default Ray ends idle processes beyond one a CPU, and the next step imports torch again: 3 s of a core.
+        # By default Ray keeps one idle process per CPU; the next step's new processes then import torch: 3 s of a core.
         "RAY_num_workers_soft_limit": processes,
-        # Beyond three times this many processes, most of them asleep, Ray warns on the screen.
+        # Ray prints a warning beyond three times this many processes, even though most of them are asleep.
         "RAY_worker_maximum_startup_concurrency": processes,
     }.items():
         os.environ.setdefault(name, value)
@@ -72,20 +72,20 @@ def set_local_variables() -> None:
 
 @contextmanager
 def cluster(address: str | None) -> Iterator[None]:
-    """A Ray cluster: the one this process has joined, the one at `address`, or one on this machine for the body's time.
+    """Provides a Ray cluster for the body: the one already joined, the one at `address`, or a new one on this machine.
 
-    RAY_ADDRESS stands in for an `address` not given, as everywhere in Ray.
+    Without an `address`, RAY_ADDRESS is used, as everywhere in Ray.
 
-    Raises UserError where nothing answers at `address`, or what does demands a token that this machine does not have.
+    Raises UserError if no cluster answers at `address`, or if it demands a token that this machine does not have.
     """
     if ray.is_initialized():
         yield
         return
-    # Ray hides GPUs from tasks that ask for none, and warns that this will change; both ways suit us.
+    # Ray hides GPUs from tasks that request none, and warns that this will change; either behaviour is fine here.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_TRAIN_V2_ENABLED", "1")
     if address in (None, "auto"):
-        address = os.environ.get("RAY_ADDRESS") or address or "local"  # else Ray would join one that runs here
+        address = os.environ.get("RAY_ADDRESS") or address or "local"  # otherwise Ray would join any local cluster
     local = address == "local"
     if local:
         set_local_variables()
@@ -162,7 +162,7 @@ def abandoned_removed() -> Iterator[None]:
 
 
 def cause_of(error: BaseException) -> BaseException:
-    """What a user can mend (bad input, a full disk), however deep Ray has wrapped it; else the error itself."""
+    """Returns the error a user can fix (bad input, a full disk), however deeply Ray wrapped it; else `error` itself."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, UserError | OSError) and not isinstance(cause, ray.exceptions.RayTaskError):

@@ -1,10 +1,10 @@
-"""The DAG: stages, the steps made of them, and what each step will be called before anything has run.
+"""The DAG: stages, and the steps made from them, whose names are known before anything has run.
 
     clean = Stage("cleaning.clean", cleaning.clean, Corpus)
     step = clean("clean en-de", corpus_step, CleaningSettings())     # a Step[Corpus]
 
-A step is named by a fingerprint of its stage's name and version, its settings and its inputs' fingerprints. So what is
-cached and what is to run is known at once, and a changed setting reruns the steps behind it and no other.
+A step is named by a fingerprint of its stage's name and version, its settings and its inputs' fingerprints. So it is
+known at once which steps are cached and which must run, and changing a setting reruns only the steps that depend on it.
 """
 
 import hashlib
@@ -30,26 +30,26 @@ A_co = TypeVar("A_co", bound=Artifact, covariant=True)
 class Stage(Generic[A_co]):
     """A kind of step: a function from (context, artifacts, settings) to one artifact.
 
-    Raise `version` when the function's output changes for the same input; adding a log line, renaming or moving the
-    function changes nothing.
+    Raise `version` when the function's output changes for the same input; adding a log line to it, renaming it or
+    moving it changes no fingerprint.
     """
 
     name: str
-    """Names its steps in the store, e.g. `cleaning.clean`: part of every fingerprint, so it stays as it is wherever the
-    function moves. The part before the dot begins the names of the steps' folders."""
+    """Names its steps in the store, e.g. `cleaning.clean`. It is part of every fingerprint, so it stays the same
+    wherever the function moves. The names of the steps' folders begin with the part before the dot."""
     function: Callable[..., A_co]
     makes: type[A_co]
     version: int = 1
     cpus: float = 1
-    """CPUs the step itself reserves; 0 for one that only awaits other Ray work."""
+    """CPUs the step itself reserves; 0 for a step that only waits for other Ray work."""
     resumes: bool = False
-    """Whether it continues from what an interrupted run of it left."""
+    """Whether it continues from what an interrupted run left behind."""
     follows_source: bool = False
-    """Whether any change of the project's source makes it run again: for tables, which take a second to make and must
-    never be older than the code and the paper's numbers they are made from."""
+    """Whether it runs again after any change to the project's source. This is for tables, which take a second to make
+    and must never be older than the code and the paper's numbers they are made from."""
 
     def __call__(self, label: str, *arguments: Any) -> "Step[A_co]":
-        """Makes a step of the DAG of steps, bundles of steps, settings, plain values, or lists of these."""
+        """Makes a step of the DAG. Arguments are steps, bundles of steps, settings, plain values, or lists of these."""
         return Step(label, self, arguments)
 
 
@@ -58,19 +58,19 @@ class Step(Generic[A_co]):
     """A handle on the artifact that a stage will make; passed to other stages, it is an edge of the DAG."""
 
     label: str
-    """Names the step on the screen, e.g. `train en-de base`."""
+    """The step's name on the screen, e.g. `train en-de base`."""
     stage: Stage[A_co]
     arguments: tuple[Any, ...]
     out: Path | None = None
-    """Where a single stage publishes; None: in the store, under its fingerprint."""
+    """The folder a single stage publishes to; None: a folder in the store named by the fingerprint."""
 
     @cached_property
     def fingerprint(self) -> str:
         """16 hexadecimal digits that identify the artifact."""
-        described = [self.stage.name, self.stage.version, _describe(self.arguments)]
+        identity = [self.stage.name, self.stage.version, _describe(self.arguments)]
         if self.stage.follows_source:
-            described.append(source_sha256())
-        return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
+            identity.append(source_sha256())
+        return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
     def name(self) -> str:
@@ -79,16 +79,16 @@ class Step(Generic[A_co]):
 
     @property
     def inputs(self) -> "list[Step[Artifact]]":
-        """The steps among the arguments, in order, each once."""
+        """The steps among the arguments, in order and without duplicates."""
         return list(dict.fromkeys(_given(self.arguments, Step)))
 
     def check_given(self) -> None:
-        """Raises UserError where an artifact among the arguments, as single stages are given one, is damaged."""
+        """Raises UserError if an artifact passed directly as an argument, as to single stages, is damaged."""
         for artifact in _given(self.arguments, Artifact):
             artifact.check()
 
     def artifact(self, store: Store) -> A_co | None:
-        """Returns what is published already, else None. Raises UserError where `out` holds what other settings made."""
+        """Returns the artifact if it is published, else None. Raises UserError if other settings made `out`."""
         if store.find(self.name) is None:
             return None
         artifact = self.published(store)
@@ -97,13 +97,13 @@ class Step(Generic[A_co]):
         return artifact
 
     def published(self, store: Store) -> A_co:
-        """Returns the artifact of a step that has run."""
+        """Returns the artifact of a step that has already run."""
         return self.stage.makes(store.fetch(self.name))
 
     def damage(self, store: Store) -> str | None:
-        """Says what is wrong with the files of the published folder; reads all of them (Artifact.damage).
+        """Returns what is wrong with the files of the published folder; reads all of them (Artifact.damage).
 
-        Raises UserError where that folder is `out`, which is not ours to remove, or holds what other settings made.
+        Raises UserError if the damaged folder is `out`, which only its user may remove, or if other settings made it.
         """
         damage = self.published(store).damage()
         if damage and self.out:
@@ -113,7 +113,7 @@ class Step(Generic[A_co]):
 
 
 class ArtifactOf(Protocol):
-    """Gives the artifact of a step."""
+    """Returns the artifact of a step."""
 
     def __call__(self, step: Step[A], /) -> A: ...
 
@@ -123,11 +123,11 @@ class StepBundle(ABC):
 
     @abstractmethod
     def resolved(self, artifact_of: ArtifactOf) -> object:
-        """What the stage receives: the same with artifacts in place of the steps."""
+        """Returns what the stage receives: the same bundle with artifacts in place of the steps."""
 
 
 def resolved(value: Any, artifact_of: ArtifactOf) -> Any:
-    """`value` with artifacts in place of the steps and bundles in it, at any depth of tuples and lists."""
+    """Replaces steps by artifacts, and resolves bundles, at any depth of tuples and lists in `value`."""
     if isinstance(value, Step):
         return artifact_of(value)
     if isinstance(value, StepBundle):
@@ -138,7 +138,7 @@ def resolved(value: Any, artifact_of: ArtifactOf) -> Any:
 
 
 def _given(value: Any, kind: type) -> Iterator[Any]:
-    """The instances of `kind` in `value`, at any depth of tuples, lists, dictionaries and dataclasses."""
+    """Yields the instances of `kind` in `value`, at any depth of tuples, lists, dictionaries and dataclasses."""
     if isinstance(value, kind):
         yield value
     elif isinstance(value, tuple | list):
@@ -152,7 +152,7 @@ def _given(value: Any, kind: type) -> Iterator[Any]:
 
 
 def _describe(value: Any) -> Any:
-    """What a fingerprint is computed from, as JSON values."""
+    """Returns the JSON values from which a fingerprint is computed."""
     if isinstance(value, Step):
         return value.fingerprint
     if isinstance(value, Settings):
@@ -169,7 +169,7 @@ def _describe(value: Any) -> Any:
 
 
 def in_order(targets: Iterable[Step[Artifact]]) -> list[Step[Artifact]]:
-    """`targets` and all they need, each once, inputs first. Steps of the same fingerprint are one."""
+    """Returns `targets` and all steps they need, inputs first. Steps with the same fingerprint appear once."""
     ordered: dict[str, Step[Artifact]] = {}
 
     def visit(step: Step[Artifact]) -> None:
@@ -186,15 +186,15 @@ def in_order(targets: Iterable[Step[Artifact]]) -> list[Step[Artifact]]:
 def to_run(
     targets: Iterable[Step[Artifact]], store: Store, found: dict[str, str | None] | None = None
 ) -> list[Step[Artifact]]:
-    """The steps that must run to get `targets`, inputs first: those not published or damaged, as far as needed.
+    """Returns the steps that must run to make `targets`, inputs first: needed ones that are missing or damaged.
 
-    `found` takes, by fingerprint, the damage of each published folder that was read, None for a whole one; those in it
-    already are not read again. Raises UserError where a folder that a single stage was given is damaged.
+    `found` maps fingerprints to the damage of each published folder that was read (None if it is intact); folders
+    already in it are not read again. Raises UserError if a folder passed directly to a single stage is damaged.
     """
     found = {} if found is None else found
     needed: dict[str, None] = {}
 
-    def is_whole(step: Step[Artifact]) -> bool:
+    def is_intact(step: Step[Artifact]) -> bool:
         if step.fingerprint not in found:
             if store.find(step.name) is None:
                 return False
@@ -203,7 +203,7 @@ def to_run(
 
     def visit(step: Step[Artifact]) -> None:
         step.check_given()
-        if step.fingerprint not in needed and not is_whole(step):
+        if step.fingerprint not in needed and not is_intact(step):
             needed[step.fingerprint] = None
             for input_step in step.inputs:
                 visit(input_step)

@@ -1,4 +1,4 @@
-"""What happens to the steps of a DAG, wherever they run, and who is told of it in the driver."""
+"""Carries the events of a DAG's steps, wherever they run, to watchers in the driver."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,29 +13,29 @@ from workflows.engine.dag import Step
 
 
 class Watcher:
-    """Told of what happens to the steps; called in the driver, one call at a time."""
+    """Receives the events of the steps; its methods are called in the driver, one at a time."""
 
     def begin(self, steps: Sequence[Step[Artifact]], cached: Sequence[Step[Artifact]]) -> None:
-        """Before anything runs: the steps to run and those found in the store."""
+        """Called before anything runs, with the steps to run and those found in the store."""
 
     def started(self, step: Step[Artifact]) -> None:
-        """Work on the step has begun."""
+        """Called when work on the step has begun."""
 
     def event(self, step: Step[Artifact], event: dict[str, Any]) -> None:
-        """Progress or metrics (pipeline.store.artifact.Context.emit)."""
+        """Called with progress or metrics (pipeline.store.artifact.Context.emit)."""
 
     def finished(self, step: Step[Artifact], artifact: Artifact) -> None:
-        """The step's artifact is published."""
+        """Called when the step's artifact has been published."""
 
     def idle(self) -> None:
-        """Called some times a second."""
+        """Called a few times per second."""
 
     def end(self, error: BaseException | None) -> None:
-        """All done, or stopped by `error`."""
+        """Called at the end, with the `error` that stopped the work, if any."""
 
 
 class Board:
-    """The Ray actor to which steps, wherever they run, post their events, and from which the driver fetches them."""
+    """The Ray actor to which steps post their events, wherever they run, and from which the driver fetches them."""
 
     def __init__(self) -> None:
         self._posted: list[tuple[str, dict[str, Any]]] = []
@@ -45,14 +45,14 @@ class Board:
         self._posted.append((fingerprint, event))
 
     def fetch(self) -> list[tuple[str, dict[str, Any]]]:
-        """All events since the last call."""
+        """Returns all events since the last call."""
         posted, self._posted = self._posted, []
         return posted
 
 
 @dataclass(frozen=True)
 class Poster:
-    """`Context.emit` of one step: picklable, so that training workers and actors can post too."""
+    """Implements `Context.emit` for one step; it is picklable, so training workers and actors can post too."""
 
     board: ActorHandle
     fingerprint: str
@@ -62,19 +62,19 @@ class Poster:
 
 
 class Relay:
-    """Brings what the steps post on a board of theirs to the watchers."""
+    """Passes the events that steps post on its board on to the watchers."""
 
     def __init__(self, steps: Iterable[Step[Artifact]], watchers: Sequence[Watcher]) -> None:
-        # Beside the driver: the loss of another node must not take it away. Lost itself, it is begun anew, empty.
-        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+        # On the driver's node, so that losing another node does not affect it. If lost itself, it restarts empty.
+        driver_node = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
         board = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(Board)
-        self.board: Any = board.options(scheduling_strategy=here).remote()
+        self.board: Any = board.options(scheduling_strategy=driver_node).remote()
         self._steps = {step.fingerprint: step for step in steps}
         self._unstarted, self._unfinished = dict(self._steps), dict(self._steps)
         self._watchers = watchers
 
     def fetch(self) -> None:
-        """Tells what has been posted since the last call."""
+        """Passes on what has been posted since the last call."""
         for fingerprint, event in ray.get(self.board.fetch.remote()):
             step = self._steps[fingerprint]
             if "started" in event:
@@ -86,7 +86,7 @@ class Relay:
                     watcher.event(step, event)
 
     def finished(self, step: Step[Artifact], artifact: Artifact) -> None:
-        """Tells that a step's artifact is published, once: the post of it may come later than the step's result."""
+        """Reports a published artifact once, since the step's own event may arrive later than its result."""
         self._started(step)
         if self._unfinished.pop(step.fingerprint, None):
             for watcher in self._watchers:

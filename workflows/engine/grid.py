@@ -1,9 +1,9 @@
-"""The trainings of a grid through Ray Tune: a trial trains one model and measures it, as steps of the DAG.
+"""Trains a grid of models with Ray Tune: each trial trains and measures one model, as steps of the DAG.
 
     unfinished = run_grid(trials, store, layout=profile.grid.training)
 
-Tune decides which models are at work at once, tries again what has failed, and stops bad ones early where asked. What
-is made goes to the store as everywhere: trials share the prepared data, and one that failed or was interrupted goes on
+Tune decides which models are trained concurrently, retries failed trials, and stops bad ones early if asked to. The
+results go to the store as usual: trials share the prepared data, and a trial that failed or was interrupted continues
 from its newest checkpoint, in this command or the next.
 """
 
@@ -34,18 +34,18 @@ from workflows.engine.events import Relay, Watcher
 from workflows.engine.runner import missing_steps, submitted, working
 
 RETRIES = 2
-"""Of a trial, after Ray Train has given up on its workers; what a user must mend is never tried again."""
+"""Retries of a trial after Ray Train has given up on its workers; an error the user must fix is never retried."""
 POLL_S = 1.0
 NOTHING: dict[str, float] = {"memory": 1}
-"""What a trial itself reserves, as its steps reserve what they need: one byte, since Tune refuses none at all."""
+"""Resources a trial itself reserves: one byte, because Tune rejects an empty request; its steps reserve their own."""
 QUIET = {
-    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # ctrl-C is the workflow's
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # the workflow handles ctrl-C
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
-    "RAY_AIR_NEW_OUTPUT": "0",  # the new one prints each error even when told to be silent
+    "RAY_AIR_NEW_OUTPUT": "0",  # the new output prints each error even when set to be silent
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
 }
-"""Variables that Tune reads."""
+"""Environment variables that keep Tune quiet."""
 
 
 @dataclass(frozen=True)
@@ -55,28 +55,28 @@ class Trial:
     name: str
     training: Step[TrainingRun]
     results: tuple[Step[Artifact], ...]
-    """What is wanted of it; `training` is among what these need."""
+    """The steps to be made for this model; they depend on `training`."""
 
 
 @dataclass(frozen=True)
 class Unfinished:
-    """Why a trial has no results."""
+    """The reason why a trial has no results."""
 
     state: Literal["failed", "stopped"]
     reason: str
 
 
 def asha(longest_updates: int, rung_updates: int) -> TrialScheduler:
-    """Stops a trial whose dev perplexity is not in the best third of those that came as far.
+    """Returns a scheduler that stops a trial unless its dev perplexity is in the best third of those that got as far.
 
-    Asked at `rung_updates` updates and at 3, 9, ... times as many (Li et al. 2020, "A system for massively parallel
-    hyperparameter tuning").
+    It decides at `rung_updates` updates and at 3, 9, ... times as many (Li et al. 2020, "A system for massively
+    parallel hyperparameter tuning").
     """
     return ASHAScheduler(
         time_attr="update",
         metric="dev_perplexity",
         mode="min",
-        max_t=longest_updates + 1,  # at this many it would stop a trial before its scores
+        max_t=longest_updates + 1,  # reaching max_t would stop a trial before it is scored
         grace_period=min(rung_updates, longest_updates),
         reduction_factor=3,
     )
@@ -91,11 +91,11 @@ def run_grid(
     layout: TrainingSettings,
     scheduler: TrialScheduler | None = None,
 ) -> dict[str, Unfinished]:
-    """Makes the results of `trials`, in their order; says which have none, by name.
+    """Runs `trials` in their order; returns those that have no results, by name.
 
-    As many are at work at once as the cluster has room for, with training workers as in `layout`. What the trainings
-    need must be in the store. A trial stopped by the scheduler stays so in later calls that have one, and goes on in
-    calls without.
+    As many trials run at once as the cluster has room for, given the training workers in `layout`. The inputs of the
+    trainings must be in the store. A trial stopped by the scheduler stays stopped in later calls with a scheduler, and
+    continues in calls without one.
     """
     remembered = {trial.name: _stopped_before(store, trial) for trial in trials} if scheduler else {}
     unfinished = {name: stopped for name, stopped in remembered.items() if stopped}
@@ -103,13 +103,13 @@ def run_grid(
     missing = missing_steps([step for trial in wanted for step in trial.results], store)
     if not missing:
         return unfinished
-    lacking = {step.fingerprint for step in missing}
-    open_trials = {trial.name: trial for trial in wanted if any(step.fingerprint in lacking for step in trial.results)}
-    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # what failed stands in the table
+    to_make = {step.fingerprint for step in missing}
+    open_trials = {trial.name: trial for trial in wanted if any(step.fingerprint in to_make for step in trial.results)}
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # the table lists the failures
     with (
         _environment(QUIET),
         working(missing, watchers, address) as relay,
-        store.workspace("tune") as tunes_own,
+        store.workspace("tune") as tune_folder,
     ):
         trainable = partial(_run_trial, trials=open_trials, store=store, board=relay.board)
         results = tune.Tuner(
@@ -120,14 +120,14 @@ def run_grid(
             ),
             run_config=tune.RunConfig(
                 name="grid",
-                storage_path=str(tunes_own),
+                storage_path=str(tune_folder),
                 failure_config=tune.FailureConfig(max_failures=RETRIES),
                 callbacks=[_Follower(relay)],
                 verbose=0,
             ),
         ).fit()
         relay.fetch()
-    # In the order of the grid: a trial that has reported nothing does not know its configuration any more.
+    # Matched by their order, because a trial that has reported nothing no longer knows its configuration.
     for trial, number in zip(open_trials.values(), range(len(results)), strict=True):
         if to_run(trial.results, store):
             unfinished[trial.name] = _why(results[number], store, trial)
@@ -137,8 +137,7 @@ def run_grid(
 def _why(result: Any, store: Store, trial: Trial) -> Unfinished:
     metrics = result.metrics or {}
     if result.error or "failed" in metrics:
-        told = metrics.get("failed") or str(result.error).strip().split("\n")[-1]
-        return Unfinished("failed", told)
+        return Unfinished("failed", metrics.get("failed") or str(result.error).strip().split("\n")[-1])
     reason = f"by the scheduler after update {metrics['update']}, dev perplexity {metrics['dev_perplexity']:.2f}"
     stopped = Unfinished("stopped", reason)
     store.write_record(_stopped_record(trial), asdict(stopped))
@@ -146,7 +145,7 @@ def _why(result: Any, store: Store, trial: Trial) -> Unfinished:
 
 
 def _stopped_before(store: Store, trial: Trial) -> Unfinished | None:
-    """What an earlier call said of a trial that its scheduler stopped; None too where that cannot be read any more."""
+    """Returns the reason recorded when a scheduler stopped a trial; None if there is none or it is unreadable."""
     try:
         return Unfinished(**store.read_record(_stopped_record(trial)))
     except TypeError:
@@ -158,20 +157,20 @@ def _stopped_record(trial: Trial) -> str:
 
 
 def _run_trial(config: dict[str, Any], trials: dict[str, Trial], store: Store, board: ActorHandle) -> None:
-    """A trial, in the process that Tune gives it: submits its steps, reports the dev set's measurements as they come.
+    """Runs a trial in the process that Tune gives it: submits its steps and reports dev set measurements as they come.
 
-    A retried trial reports those before its checkpoint again, so a scheduler sees all of them.
+    A retried trial also reports the measurements from before its checkpoint, so a scheduler sees all of them.
     """
     trial = trials[config["trial"]]
     metrics, reported = store.scratch(trial.training.name) / "metrics.jsonl", 0
     try:
         with submitted(to_run(trial.results, store), store, board) as running:
             while running:
-                found, _ = ray.wait(list(running), num_returns=len(running), timeout=POLL_S)
+                done, _ = ray.wait(list(running), num_returns=len(running), timeout=POLL_S)
                 for line in _measurements(metrics, reported):
                     reported = line["update"]
                     tune.report({"update": reported, "dev_perplexity": line["dev_perplexity"]})
-                for reference in found:
+                for reference in done:
                     ray.get(reference)
                     del running[reference]
     except UserError as error:
@@ -179,43 +178,43 @@ def _run_trial(config: dict[str, Any], trials: dict[str, Trial], store: Store, b
 
 
 def _measurements(metrics: Path, after: int) -> Iterator[dict[str, Any]]:
-    """The measurements on the dev set in `metrics.jsonl` that came after an update; none once it is published."""
+    """Yields the dev set measurements in `metrics.jsonl` after update `after`; none once the training is published."""
     try:
-        *written, _ = metrics.read_text(encoding="utf-8").split("\n")  # the last line may be half written
+        *complete, _ = metrics.read_text(encoding="utf-8").split("\n")  # the last line may be incomplete
     except FileNotFoundError:
         return
-    for line in map(json.loads, written):
+    for line in map(json.loads, complete):
         if "dev_perplexity" in line and line["update"] > after:
             yield line
 
 
 class _Follower(tune.Callback):
-    """Tells the watchers, in the driver, what the trials' steps post."""
+    """Passes the events of the trials' steps on to the watchers in the driver."""
 
     def __init__(self, relay: Relay) -> None:
         self._relay, self._fetched_s = relay, 0.0
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        """After each turn of Tune's loop, many a second."""
+        """Runs after each iteration of Tune's loop, many times per second."""
         if time.monotonic() - self._fetched_s > POLL_S / 2:
             self._fetched_s = time.monotonic()
             self._relay.fetch()
             self._relay.idle()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Tune stores its callbacks; this one holds the screen."""
+        """Leaves the state out when Tune pickles its callbacks, since it includes the screen."""
         return {}
 
 
 @contextmanager
 def _environment(variables: dict[str, str]) -> Iterator[None]:
-    """Environment variables for the body's time."""
-    before = {name: os.environ.get(name) for name in variables}
+    """Sets environment variables while the body runs."""
+    previous = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
         yield
     finally:
-        for name, value in before.items():
+        for name, value in previous.items():
             if value is None:
                 del os.environ[name]
             else:

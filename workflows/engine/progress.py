@@ -1,4 +1,4 @@
-"""What a workflow shows: the plan; while it runs, a live table on a terminal, one line an event elsewhere."""
+"""Shows a workflow's plan and its progress: as a live table on a terminal, otherwise as one line per event."""
 
 import time
 from collections.abc import Sequence
@@ -18,52 +18,52 @@ from workflows.engine.dag import Step, in_order, to_run
 from workflows.engine.events import Watcher
 
 PLAIN_PROGRESS_S = 15.0
-"""Without a terminal, a stage's progress is told this often."""
+"""Seconds between a stage's progress lines when the output is not a terminal."""
 RECENT_STEPS = 6
 BEING_MADE = "being made by {}"
 
 
 @dataclass
 class _State:
-    """What is known of a running or finished step."""
+    """What is known about a running or finished step."""
 
     started: float = field(default_factory=time.monotonic)
     seconds: float | None = None
     progress: dict[str, Any] = field(default_factory=dict)
     first_progress: tuple[float, float] | None = None
     summary: str = ""
-    told: float = 0.0
+    printed_s: float = 0.0
     waiting: str = ""
-    """For whom, until it has some progress."""
+    """Whom the step is waiting for, shown until it makes progress."""
 
     def update(self, progress: dict[str, Any]) -> None:
         self.progress = progress
         if self.first_progress is None:
-            # Work resumed, or start-up time, must not enter the rate.
+            # Start-up time and work done before a resumption must not affect the rate.
             self.first_progress = (time.monotonic(), progress["done"])
 
     @property
     def left_s(self) -> float | None:
-        """Seconds to go at the rate so far."""
+        """The remaining seconds at the rate so far."""
         if self.first_progress is None:
             return None
-        since, done_then = self.first_progress
-        done = self.progress["done"] - done_then
-        return (self.progress["total"] - self.progress["done"]) * (time.monotonic() - since) / done if done else None
+        since_s, done_before = self.first_progress
+        done = self.progress["done"] - done_before
+        return (self.progress["total"] - self.progress["done"]) * (time.monotonic() - since_s) / done if done else None
 
 
 def _figures(progress: dict[str, Any]) -> str:
-    """The figures that a progress event carries, e.g. `5 120 tokens/s  loss 2.31`."""
-    told = [f"{progress['tokens_s']:,.0f} tokens/s".replace(",", " ")] if progress.get("tokens_s") else []
+    """Formats the figures of a progress event, e.g. `5 120 tokens/s  loss 2.31`."""
+    figures = [f"{progress['tokens_s']:,.0f} tokens/s".replace(",", " ")] if progress.get("tokens_s") else []
     if progress.get("mb_s"):
-        told.append(f"{progress['mb_s']:.1f} MB/s")
+        figures.append(f"{progress['mb_s']:.1f} MB/s")
     if "loss" in progress:
-        told.append(f"loss {progress['loss']:.2f}")
-    return "  ".join(told)
+        figures.append(f"loss {progress['loss']:.2f}")
+    return "  ".join(figures)
 
 
 class PlainView(Watcher):
-    """One line an event."""
+    """Prints one line per event."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -80,35 +80,35 @@ class PlainView(Watcher):
         )
 
     def begin(self, steps: Sequence[Step[Artifact]], cached: Sequence[Step[Artifact]]) -> None:
-        """Says how much there is to do."""
+        """Prints how many stages there are to run."""
         self._began, self._n_steps, self._n_finished = time.monotonic(), len(steps), 0
         if steps:
-            inputs = f", on {len(cached)} from the store" if cached else ""
+            inputs = f", using {len(cached)} from the store" if cached else ""
             self._console.print(f"{len(steps)} stages to run{inputs}", highlight=False)
 
     def started(self, step: Step[Artifact]) -> None:
-        """One line."""
+        """Prints that the step has started."""
         self._states[step.fingerprint] = _State()
         self._line(step, "started")
 
     def event(self, step: Step[Artifact], event: dict[str, Any]) -> None:
-        """One line for each measurement on the dev set, and for progress every so often."""
+        """Prints each measurement on the dev set, and progress every so often."""
         state = self._states.setdefault(step.fingerprint, _State())
         if "waiting" in event:
-            self._line(step, f"waits: {BEING_MADE.format(event['waiting'])}")
+            self._line(step, f"waiting: {BEING_MADE.format(event['waiting'])}")
         metrics = event.get("metrics", {})
         if "dev_perplexity" in metrics:
             self._line(step, f"update {event['step']}  dev perplexity {metrics['dev_perplexity']:.2f}")
         if "total" in event:
             state.update(event)
-            if time.monotonic() - max(state.told, state.started) >= PLAIN_PROGRESS_S:
-                state.told = time.monotonic()
+            if time.monotonic() - max(state.printed_s, state.started) >= PLAIN_PROGRESS_S:
+                state.printed_s = time.monotonic()
                 left = f"  {duration(state.left_s)} left" if state.left_s is not None else ""
                 done = f"{event['done']:.0f}/{event['total']:.0f} {event['unit']}"
                 self._line(step, f"{done}  {_figures(event)}{left}".rstrip())
 
     def finished(self, step: Step[Artifact], artifact: Artifact) -> None:
-        """One line."""
+        """Prints the time that the step took, and its artifact's summary."""
         state = self._states.setdefault(step.fingerprint, _State())
         self._n_finished += 1
         summary = f"  {artifact.summary}" if artifact.summary else ""
@@ -116,7 +116,7 @@ class PlainView(Watcher):
 
 
 class LiveView(Watcher):
-    """A table of the stages at work, with progress, tokens a second and time left; redrawn in place."""
+    """A table of the running stages with progress, tokens per second and time left, redrawn in place."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -140,7 +140,7 @@ class LiveView(Watcher):
         self._states[step.fingerprint] = _State()
 
     def event(self, step: Step[Artifact], event: dict[str, Any]) -> None:
-        """Moves a bar."""
+        """Advances a progress bar."""
         state = self._states.setdefault(step.fingerprint, _State())
         if "waiting" in event:
             state.waiting = BEING_MADE.format(event["waiting"])
@@ -153,12 +153,12 @@ class LiveView(Watcher):
         state.seconds, state.summary = time.monotonic() - state.started, artifact.summary
 
     def idle(self) -> None:
-        """Redraws."""
+        """Redraws the table."""
         if self._live is not None:
             self._live.update(self._draw(), refresh=True)
 
     def end(self, error: BaseException | None) -> None:
-        """Leaves the last picture on the screen."""
+        """Leaves the final table on the screen."""
         if self._live is not None:
             self._live.update(self._draw(), refresh=True)
             self._live.stop()
@@ -179,9 +179,9 @@ class LiveView(Watcher):
             table.add_row(self._steps[name].label, "▸", self._bar(state), left)
         elapsed = duration(time.monotonic() - self._began)
         waiting = len(self._steps) - len(self._states)
-        told = f"{len(finished)} of {len(self._steps)} stages done · {len(running)} running · {waiting} waiting"
+        counts = f"{len(finished)} of {len(self._steps)} stages done · {len(running)} running · {waiting} waiting"
         cached = f" · {self._n_cached} from the store" if self._n_cached else ""
-        return Group(table, Text(f"{told}{cached} · {elapsed}", style="dim"))
+        return Group(table, Text(f"{counts}{cached} · {elapsed}", style="dim"))
 
     def _bar(self, state: _State) -> Table | Text:
         progress = state.progress
@@ -196,12 +196,12 @@ class LiveView(Watcher):
 
 
 def view(console: Console) -> Watcher:
-    """The view that suits the console."""
+    """Returns the view that suits the console."""
     return LiveView(console) if console.is_terminal else PlainView(console)
 
 
 def print_plan(console: Console, target: Step[Artifact], store: LocalStore) -> None:
-    """Every stage with `cached` or `to run`."""
+    """Prints every stage, whether it is cached or has to run, and its folder."""
     found: dict[str, str | None] = {}
     missing = {step.fingerprint for step in to_run([target], store, found)}
     table = Table(box=None, pad_edge=False)

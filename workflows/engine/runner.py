@@ -1,6 +1,6 @@
-"""Runs the steps of a DAG as Ray tasks, and tells watchers what happens.
+"""Runs the steps of a DAG as Ray tasks and keeps watchers informed.
 
-Ray does the scheduling: every step is submitted at once, the references of its inputs are its dependencies.
+Ray does the scheduling: all steps are submitted at once, with references to their inputs as dependencies.
 """
 
 import logging
@@ -34,28 +34,28 @@ from workflows.engine.events import Poster, Relay, Watcher
 logger = logging.getLogger(__name__)
 
 LOST = (ray.exceptions.RayActorError, ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError)
-"""What Ray raises when a process is gone and it has tried in vain to do without."""
+"""Errors that Ray raises when a process is lost and could not be replaced."""
 POLL_S = 0.25
 LIBRARIES = ("torch", "ray", "pyarrow", "sentencepiece", "sacrebleu", "sacremoses")
 
 
 def _execute(step: Step[Artifact], store: Store, board: ActorHandle, *inputs: Artifact) -> Artifact:
-    """Makes a step's artifact, unless another workflow on the store has, or is about to."""
+    """Makes a step's artifact, unless another workflow using the store has made it or is making it."""
     post = Poster(board, step.fingerprint)
     post({"started": time.time()})
     with store.lock(step.name, step.label) as lock:
         _take(lock, post, store, step.name)
         artifact = _published(step, store) or _make(step, store, post, lock, inputs)
-    # Waited for, so that what builds on it cannot be told of before it.
+    # Wait for the post, so that no step that depends on this one can post before it.
     ray.get(board.post.remote(step.fingerprint, {"finished": artifact}))
     return artifact
 
 
 def _take(lock: Lock, post: Poster, store: Store, name: str) -> None:
-    """Takes the lock, after those who have it now. A task that waits in `ray.get` gives its CPU to others."""
-    # Here, where take() would see at once that the process of an owner on this machine is dead.
-    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
-    wait = ray.remote(num_cpus=0)(_wait).options(scheduling_strategy=here)
+    """Takes the lock once its current owners have released it. A task waiting in `ray.get` frees its CPU for others."""
+    # On this node, where the death of an owner on the same machine is noticed at once.
+    this_node = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+    wait = ray.remote(num_cpus=0)(_wait).options(scheduling_strategy=this_node)
     while owner := lock.take():
         post({"waiting": str(owner)})
         ray.get(wait.remote(store, name, owner))
@@ -66,7 +66,7 @@ def _wait(store: Store, name: str, owner: Owner) -> None:
 
 
 def _published(step: Step[Artifact], store: Store) -> Artifact | None:
-    """What is published already; a damaged folder is removed."""
+    """Returns the artifact if it is published; removes the folder if it is damaged."""
     if store.find(step.name) and step.damage(store):
         store.remove(step.name)
     return step.artifact(store)
@@ -76,9 +76,9 @@ def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock, inputs: 
     step.check_given()
     for needed, artifact in zip(step.inputs, inputs, strict=True):
         if damage := artifact.damage():
-            again = "remove it and run the same command again" if needed.out else "run the same command again"
+            remedy = "remove it and run the same command again" if needed.out else "run the same command again"
             raise UserError(
-                f"{artifact.folder}, which {step.label} reads, is damaged: {damage}; {again}: it is made anew"
+                f"{artifact.folder}, an input of {step.label}, is damaged: {damage}; {remedy} to make it again"
             )
     made: dict[str, Any] = {needed.fingerprint: artifact for needed, artifact in zip(step.inputs, inputs, strict=True)}
 
@@ -101,7 +101,7 @@ def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock, inputs: 
         peaks_bytes: list[int] = []
         on_ray = partial(map_on_ray, peaks_bytes=peaks_bytes)
         artifact, own_bytes = with_peak_memory(step.stage.function, Context(folder, post, on_ray), *arguments)
-        manifest["peak_task_memory_bytes"] = max([own_bytes, *peaks_bytes])  # of the stage itself and its tasks
+        manifest["peak_task_memory_bytes"] = max([own_bytes, *peaks_bytes])  # the stage itself or one of its tasks
         return artifact
 
     return store.publish(step.name, make, manifest, resume=step.stage.resumes, ours=lock.is_ours)
@@ -110,11 +110,11 @@ def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock, inputs: 
 def run(
     targets: Sequence[Step[A]], store: Store, watchers: Sequence[Watcher] = (), address: str | None = None
 ) -> list[A]:
-    """The artifacts of `targets`, made where they are not in `store`. Ray is started only if there is work to do.
+    """Returns the artifacts of `targets`, making those not in `store`. Starts Ray only if there is work to do.
 
-    Other workflows may work on the store meanwhile: a step is made once. Raises what the first failing step raised,
-    after stopping the others; KeyboardInterrupt stops them too. What was published stays, so the same call goes on
-    from there.
+    Other workflows may use the store at the same time; each step is still made only once. If a step fails, the others
+    are stopped and its error is raised; KeyboardInterrupt stops all of them too. Whatever was published stays, so the
+    same call continues from there.
     """
     missing = missing_steps(targets, store)
     if missing:
@@ -123,9 +123,9 @@ def run(
             submitted(missing, store, relay.board) as running,
         ):
             while running:
-                found, _ = ray.wait(list(running), num_returns=len(running), timeout=POLL_S)
+                done, _ = ray.wait(list(running), num_returns=len(running), timeout=POLL_S)
                 relay.fetch()
-                for reference in [reference for reference in running if reference in found]:  # inputs first
+                for reference in [reference for reference in running if reference in done]:  # inputs first
                     relay.finished(running[reference], ray.get(reference))
                     del running[reference]
                 relay.idle()
@@ -137,24 +137,24 @@ def run(
 
 
 def missing_steps(targets: Sequence[Step[Artifact]], store: Store) -> list[Step[Artifact]]:
-    """`to_run`, with a warning of each damaged folder."""
+    """Returns the steps that must run (`to_run`), and logs a warning for each damaged folder."""
     found: dict[str, str | None] = {}
     missing = to_run(targets, store, found)
     for step in missing:
         if damage := found.get(step.fingerprint):
-            logger.warning("%s is damaged (%s): %s is made again", store.find(step.name), damage, step.label)
+            logger.warning("%s is damaged (%s): running %s again", store.find(step.name), damage, step.label)
     return missing
 
 
 @contextmanager
 def working(missing: Sequence[Step[Artifact]], watchers: Sequence[Watcher], address: str | None) -> Iterator[Relay]:
-    """All that making the steps `missing` needs: a Ray cluster, and watchers that know what is to come.
+    """Sets up a Ray cluster to make the steps `missing`, and tells the watchers which steps are to come.
 
     SIGTERM raises KeyboardInterrupt in the body.
     """
-    made = {step.fingerprint for step in missing}
-    needed = {step.fingerprint: step for making in missing for step in making.inputs}
-    cached = [step for fingerprint, step in needed.items() if fingerprint not in made]
+    to_make = {step.fingerprint for step in missing}
+    needed = {step.fingerprint: step for dependent in missing for step in dependent.inputs}
+    cached = [step for fingerprint, step in needed.items() if fingerprint not in to_make]
     with sigterm_as_interrupt():
         for watcher in watchers:
             watcher.begin(missing, cached)
@@ -172,11 +172,12 @@ def working(missing: Sequence[Step[Artifact]], watchers: Sequence[Watcher], addr
 
 @contextmanager
 def submitted(steps: Sequence[Step[Artifact]], store: Store, board: ActorHandle) -> Iterator[dict[Any, Step[Artifact]]]:
-    """The Ray tasks that make `steps`, inputs first; what they need besides is in the store. Reference -> step.
+    """Submits `steps`, inputs first, as Ray tasks; yields a dictionary from their references to the steps.
 
-    The body takes out what is done. Whatever it raises cancels the others; a step's error leaves as the step raised it.
+    All other inputs must be in the store. The body removes finished tasks from the dictionary; any exception in it
+    cancels the rest. A step's error is raised as the step raised it.
     """
-    # By default a caller that runs in a placement group, as Tune's trials do, would have its tasks in there, too.
+    # By default the tasks of a caller in a placement group, such as a Tune trial, would run in that group too.
     execute = ray.remote(scheduling_strategy="DEFAULT")(_execute)
     references: dict[str, Any] = {}
     for step in steps:
@@ -192,9 +193,9 @@ def submitted(steps: Sequence[Step[Artifact]], store: Store, board: ActorHandle)
             ray.cancel(reference, force=False, recursive=True)
         cause = cause_of(error) if isinstance(error, ray.exceptions.RayTaskError) else error
         if isinstance(cause, LOST):
-            lost, *_ = str(cause).strip().split("\n")
+            reason, *_ = str(cause).strip().split("\n")
             raise UserError(
-                f"Ray lost a process or a node ({lost}); what is finished is kept: run the same command again"
+                f"Ray lost a process or a node ({reason}); finished work is kept: run the same command again"
             ) from error
         if cause is not error:
             raise cause from None

@@ -1,8 +1,8 @@
-"""MLflow: one experiment a table, a parent run a workflow, a child run a model.
+"""Writes to MLflow: one experiment per table, one parent run per workflow, one child run per model.
 
-Only drivers write (SQLite locks under many writers); several may share a SQLite file. A run is known by the fingerprint
-of what it tells about, so the same command continues its runs instead of adding new ones, and a figure that is there is
-not sent again.
+Only drivers write, since SQLite does not cope with many writers; several drivers may share a SQLite file. A run is
+identified by the fingerprint of its workflow or training, so the same command continues its runs instead of adding new
+ones, and a figure that MLflow already has is not sent again.
 
     tracker = Tracker(default_uri(runs), "table2", runs)
     tracker.workflow(fingerprint, "table2 embedded", {"profile": "embedded"})
@@ -10,7 +10,7 @@ not sent again.
     tracker.metrics(training_fingerprint, {"loss": 2.3}, step=100)
     tracker.end()
 
-The browser's view: `ui_command(uri)`.
+`ui_command(uri)` returns the command that shows the runs in a browser.
 """
 
 import logging
@@ -34,27 +34,27 @@ logger = logging.getLogger(__name__)
 
 Status = Literal["FINISHED", "FAILED", "KILLED"]
 METRICS_A_REQUEST, PARAMS_A_REQUEST = 1000, 100
-"""MLflow's limits."""
+"""MLflow's limits on a single request."""
 FLUSH_S = 5.0
-"""Metrics wait at most about this long in memory."""
+"""Metrics are kept in memory for at most about this long."""
 WORKFLOW_TAG = "aiayn.workflow"
 TRAINING_TAG = "aiayn.training"
 CURVES_TAG = "aiayn.curves"
-"""Set once the whole of a training's `metrics.jsonl` is there."""
+"""The tag set once all of a training's `metrics.jsonl` has been sent."""
 TRANSLATOR_TAG = "aiayn.translator"
-"""On a model that can be served and on the runs it belongs to: the fingerprint of its checkpoint."""
+"""The tag, on a model that can be served and on its runs, with the fingerprint of its checkpoint."""
 
 
 def default_uri(runs: Path) -> str:
-    """`MLFLOW_TRACKING_URI`, else a SQLite file beside the runs."""
+    """Returns `MLFLOW_TRACKING_URI` if set, otherwise the address of a SQLite file in the folder `runs`."""
     return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{runs.absolute()}/mlflow.db"
 
 
 def ui_command(uri: str) -> str:
-    """The shell command that shows the runs in a browser on this machine, to be pasted as it is."""
+    """Returns the shell command that shows the runs in a browser on this machine, ready to be pasted."""
     if uri.startswith(("http://", "https://")):
         return f"{shlex.quote(sys.executable)} -m webbrowser {shlex.quote(uri)}"
-    # A database's password is not printed: such an address came from the environment.
+    # Do not print a database's password: an address with one came from the environment.
     store = '"$MLFLOW_TRACKING_URI"' if _without_password(uri) != uri else shlex.quote(uri)
     return f"{shlex.quote(sys.executable)} -m mlflow ui --backend-store-uri {store} --host 127.0.0.1"
 
@@ -64,24 +64,24 @@ def _without_password(uri: str) -> str:
 
 
 def _silence() -> None:
-    """MLflow tells of each table; it sets its own levels at import."""
+    """Stops MLflow from logging each table it makes; it sets its own log levels when imported."""
     for name in ("mlflow.store.db.utils", "alembic"):
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def _make_tables(database: Path) -> None:
-    """MLflow's, in a SQLite file that is written aside: from tables half made by a killed process it cannot go on."""
+    """Makes MLflow's tables in a temporary file, because MLflow cannot continue from tables a killed process left."""
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
     _silence()
-    aside = database.with_name(f".making-{database.name}")
-    aside.unlink(missing_ok=True)
-    SqlAlchemyStore(f"sqlite:///{aside}", "./mlruns").engine.dispose()
-    os.replace(aside, database)
+    making = database.with_name(f".making-{database.name}")
+    making.unlink(missing_ok=True)
+    SqlAlchemyStore(f"sqlite:///{making}", "./mlruns").engine.dispose()
+    os.replace(making, database)
 
 
 def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """{"model": {"d_k": 64}} -> {"model.d_k": 64}."""
+    """Flattens nested settings: {"model": {"d_k": 64}} -> {"model.d_k": 64}."""
     flat: dict[str, Any] = {}
     for name, value in settings.items():
         flat.update(flatten(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value})
@@ -91,7 +91,8 @@ def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 class Tracker:
     """Writes to one MLflow experiment. Nothing is imported or opened before the first call.
 
-    A server that cannot be reached at first is a UserError; one that goes away later costs a warning, not the training.
+    A server that cannot be reached at the start is a UserError; losing it later only logs a warning, so that the
+    training continues.
     """
 
     def __init__(self, uri: str, experiment: str, runs: Path) -> None:
@@ -99,21 +100,21 @@ class Tracker:
         self._workflow_run = ""
         self._model_runs: dict[str, str] = {}
         self._sent: dict[str, dict[str, set[int]]] = {}
-        """run -> metric -> its steps that are there."""
+        """Maps each run and metric to the steps that MLflow already has."""
         self._pending: dict[str, list[Any]] = {}
         self._flushed = time.monotonic()
         self._warned = False
 
     @cached_property
     def _client(self) -> Any:
-        from mlflow.tracking import MlflowClient  # 2 to 3 s
+        from mlflow.tracking import MlflowClient  # takes 2 to 3 s
 
         _silence()
         return MlflowClient(tracking_uri=self.uri)
 
     @cached_property
     def _experiment_id(self) -> str:
-        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # the default waits for minutes
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # by default MLflow retries for minutes
         try:
             found = self._client.get_experiment_by_name(self.experiment)
             if found is None:
@@ -133,7 +134,7 @@ class Tracker:
 
     @contextmanager
     def _one_at_a_time(self) -> Iterator[None]:
-        """Commands that share a SQLite file make its tables, and look for runs and make them, one after the other."""
+        """Lets commands that share a SQLite file make its tables, or look up and create runs, one at a time."""
         if not self.uri.startswith("sqlite:///"):
             yield
             return
@@ -144,7 +145,7 @@ class Tracker:
             yield
 
     def _open(self, tag: str, fingerprint: str, name: str, params: Mapping[str, Any], tags: Mapping[str, str]) -> Any:
-        """Finds the run of a fingerprint or makes one; a new one is given its parameters."""
+        """Finds the run with a fingerprint, or creates it with its parameters."""
         from mlflow.entities import Param, RunTag
 
         identity = {tag: fingerprint} | ({"mlflow.parentRunId": self._workflow_run} if tag == TRAINING_TAG else {})
@@ -167,9 +168,9 @@ class Tracker:
     def workflow(
         self, fingerprint: str, name: str, params: Mapping[str, Any], tags: Mapping[str, str] | None = None
     ) -> str:
-        """Opens the parent run of a workflow, found again by `fingerprint`; returns MLflow's id of it.
+        """Opens the parent run of a workflow, identified by `fingerprint`, and returns its MLflow id.
 
-        Raises UserError where MLflow does not answer.
+        Raises UserError if MLflow does not answer.
         """
         with self._one_at_a_time():
             self._workflow_run = self._open(WORKFLOW_TAG, fingerprint, name, params, tags or {}).info.run_id
@@ -178,7 +179,7 @@ class Tracker:
     def model(
         self, fingerprint: str, name: str, params: Mapping[str, Any], tags: Mapping[str, str] | None = None
     ) -> str:
-        """Opens the child run of a training, found again by `fingerprint`; `tags` tell its lineage. Returns its id."""
+        """Opens the child run of a training, identified by `fingerprint`; `tags` hold its lineage. Returns its id."""
         with self._one_at_a_time():
             run = self._open(TRAINING_TAG, fingerprint, name, params, tags or {})
         self._model_runs[fingerprint] = run_id = str(run.info.run_id)
@@ -189,7 +190,7 @@ class Tracker:
         return run_id
 
     def metrics(self, fingerprint: str, values: Mapping[str, Any], step: int, at: float | None = None) -> None:
-        """Figures of a training after `step` updates; `at` is when, in seconds since 1970 (now). Sent in batches."""
+        """Sends a training's figures after `step` updates, in batches; `at` is in seconds since 1970, or None: now."""
         from mlflow.entities import Metric
 
         run = self._model_runs[fingerprint]
@@ -204,38 +205,38 @@ class Tracker:
             self.flush()
 
     def curves(self, fingerprint: str, lines: Iterable[Mapping[str, Any]], ended: float) -> None:
-        """The lines of a finished training's `metrics.jsonl` that are not there yet; `ended` as `at` of `metrics`."""
+        """Sends the missing lines of a finished training's `metrics.jsonl`; `ended` is in seconds since 1970."""
         run = self._model_runs[fingerprint]
         with self._tolerant():
             if CURVES_TAG in self._client.get_run(run).data.tags:
                 return
-            told = list(lines)
-            last_s = max((line["train_s"] for line in told), default=0.0)
-            for line in told:
+            lines = list(lines)
+            last_s = max((line["train_s"] for line in lines), default=0.0)
+            for line in lines:
                 self.metrics(fingerprint, line, line["update"], ended - last_s + line["train_s"])
             self.flush()
             if not self._pending.get(run):
                 self._client.set_tag(run, CURVES_TAG, "complete")
 
     def results(self, fingerprint: str, values: Mapping[str, float]) -> None:
-        """Final figures of a model, e.g. {"paper_bleu.newstest2014": 27.3}; only what has changed is sent.
+        """Sends final figures of a model, e.g. {"paper_bleu.newstest2014": 27.3}, if they have changed.
 
-        With "" for a fingerprint they are the workflow's.
+        If `fingerprint` is "", the figures are those of the workflow.
         """
         from mlflow.entities import Metric
 
         run = self._model_runs[fingerprint] if fingerprint else self._workflow_run
         with self._tolerant():
-            there = self._client.get_run(run).data.metrics
+            known = self._client.get_run(run).data.metrics
             now = int(time.time() * 1000)
-            changed = [Metric(name, float(value), now, 0) for name, value in values.items() if there.get(name) != value]
+            changed = [Metric(name, float(value), now, 0) for name, value in values.items() if known.get(name) != value]
             if changed:
                 self._client.log_batch(run, metrics=changed)
 
     def artifacts(self, folder: Path, fingerprint: str, model: str = "", into: str = "") -> None:
-        """The files of an artifact's folder, on the workflow's run or on that of the training `model`, sent once.
+        """Sends the files of an artifact's folder, once, to the workflow's run or to that of the training `model`.
 
-        They go to its folder `into`.
+        `into` names the folder they are put in on that run.
         """
         run, tag = self._model_runs[model] if model else self._workflow_run, f"aiayn.artifact.{folder.name}"
         with self._tolerant():
@@ -244,36 +245,36 @@ class Tracker:
                 self._client.set_tag(run, tag, fingerprint)
 
     def text(self, fingerprint: str, text: str, name: str) -> None:
-        """A text file on a training's run, e.g. sample translations as `samples.md`."""
+        """Sends a text file to a training's run, e.g. sample translations as `samples.md`."""
         with self._tolerant():
             self._client.log_text(self._model_runs[fingerprint], text, name)
 
     def translator(self, fingerprint: str, checkpoint: Checkpoint) -> None:
-        """What a training has come to, as a model that `mlflow models serve` takes (pipeline.export.mlflow_model).
+        """Sends a trained model in a form that `mlflow models serve` accepts (pipeline.export.mlflow_model).
 
-        It is kept once an experiment; further runs of the same training refer to it.
+        An experiment keeps one copy of it; other runs of the same training refer to that copy.
         """
         run = self._model_runs[fingerprint]
         with self._tolerant():
             from mlflow.entities import LoggedModelOutput
 
-            there, identity = self._client.get_run(run), checkpoint.manifest["fingerprint"]
-            if there.data.tags.get(TRANSLATOR_TAG) == identity:
+            logged_run, identity = self._client.get_run(run), checkpoint.manifest["fingerprint"]
+            if logged_run.data.tags.get(TRANSLATOR_TAG) == identity:
                 return
-            made = self._client.search_logged_models([self._experiment_id], f"tags.`{TRANSLATOR_TAG}` = '{identity}'")
-            ready = [model.model_id for model in made if model.status == "READY"]
-            model = ready[0] if ready else self._log_translator(run, there.info.run_name, checkpoint, identity)
+            copies = self._client.search_logged_models([self._experiment_id], f"tags.`{TRANSLATOR_TAG}` = '{identity}'")
+            ready = [model.model_id for model in copies if model.status == "READY"]
+            model = ready[0] if ready else self._log_translator(run, logged_run.info.run_name, checkpoint, identity)
             self._client.log_outputs(run, [LoggedModelOutput(model, step=0)])
             self._client.set_tag(run, TRANSLATOR_TAG, identity)
 
     def _log_translator(self, run: str, name: str, checkpoint: Checkpoint, identity: str) -> str:
-        """MLflow's id of a new model. Its own `log_model` writes to the server of the process and tries the model."""
+        """Logs a new model and returns its id. MLflow's `log_model` uses the process's server and runs the model."""
         from mlflow.models import Model
 
         from pipeline.export.mlflow_model import save
 
-        logging.getLogger("mlflow.pyfunc").setLevel(logging.WARNING)  # it tells of each step
-        name = re.sub(r"[/:.%\"']", "-", name)  # which MLflow refuses
+        logging.getLogger("mlflow.pyfunc").setLevel(logging.WARNING)  # it logs each step
+        name = re.sub(r"[/:.%\"']", "-", name)  # MLflow rejects these characters
         logged = self._client.create_logged_model(self._experiment_id, name, run, {TRANSLATOR_TAG: identity})
         try:
             with TemporaryDirectory() as folder:
@@ -286,13 +287,13 @@ class Tracker:
         return str(logged.model_id)
 
     def flush(self) -> None:
-        """Sends the metrics that wait; where MLflow does not take them, they go on waiting."""
+        """Sends the pending metrics; if MLflow does not accept them, they stay pending."""
         self._flushed = time.monotonic()
         with self._tolerant():
-            for run, waiting in self._pending.items():
-                while waiting:
-                    self._client.log_batch(run, metrics=waiting[:METRICS_A_REQUEST])
-                    del waiting[:METRICS_A_REQUEST]
+            for run, pending in self._pending.items():
+                while pending:
+                    self._client.log_batch(run, metrics=pending[:METRICS_A_REQUEST])
+                    del pending[:METRICS_A_REQUEST]
 
     def end_model(self, fingerprint: str, status: Status = "FINISHED") -> None:
         """Closes the run of a training."""
@@ -300,7 +301,7 @@ class Tracker:
         self._terminate(self._model_runs[fingerprint], status)
 
     def end(self, status: Status = "FINISHED") -> None:
-        """Closes the workflow's run, and those of its models that are still open, with the same status."""
+        """Closes the workflow's run, and those of its models that are still open, with the given status."""
         self.flush()
         for run in [*self._model_runs.values(), self._workflow_run]:
             self._terminate(run, status)
@@ -312,7 +313,7 @@ class Tracker:
 
     @contextmanager
     def _tolerant(self) -> Iterator[None]:
-        """Turns what goes wrong inside into one warning a tracker: a training is worth more than its log."""
+        """Turns errors in the body into a single warning per tracker, since logging must not stop a training."""
         try:
             yield
         except Exception as error:

@@ -1,4 +1,4 @@
-"""The store: what is published is whole, and stays as it was published."""
+"""Published artifacts are complete and stay as they were published."""
 
 import json
 import os
@@ -20,7 +20,7 @@ def _write(folder: Path) -> Artifact:
 
 
 def test_publish_renames_a_whole_folder_with_its_manifest(tmp_path: Path) -> None:
-    """The artifact lies at its name, with hashes that are those of its files, and nothing is left aside."""
+    """The artifact is at its final path, its hashes match its files, and no temporary folder is left."""
     artifact = publish(tmp_path / "a", _write, {"stage": "test"})
     assert artifact.folder == tmp_path / "a"
     manifest = artifact.manifest
@@ -31,8 +31,8 @@ def test_publish_renames_a_whole_folder_with_its_manifest(tmp_path: Path) -> Non
         publish(tmp_path / "a", _write, {})
 
 
-def test_every_flipped_bit_and_every_truncation_is_found(tmp_path: Path) -> None:
-    """Of the manifest as of other files; further files are no damage, missing ones are; the file is named."""
+def test_every_flipped_bit_and_every_truncation_is_detected(tmp_path: Path) -> None:
+    """This holds for the manifest too; extra files are ignored, missing ones are not; the damaged file is named."""
     folder = publish(tmp_path / "a", _write, {"stage": "test", "label": "Übung"}).folder
     artifact = Artifact(folder)
     (folder / "note").write_text("mine")
@@ -60,16 +60,16 @@ def test_every_flipped_bit_and_every_truncation_is_found(tmp_path: Path) -> None
     artifact.check()
 
 
-def test_who_has_lost_the_right_to_publish_touches_nothing(tmp_path: Path) -> None:
-    """Neither the published name nor the folder aside, in which another may be at work by now."""
-    with pytest.raises(UserError, match="a is not published: another command took it over"):
+def test_a_process_that_lost_its_lock_publishes_and_removes_nothing(tmp_path: Path) -> None:
+    """Neither the final path nor the temporary folder, which another process may be using by now, is touched."""
+    with pytest.raises(UserError, match="a was not published: another command took it over"):
         publish(tmp_path / "a", _write, {}, ours=lambda: False)
     assert not (tmp_path / "a").exists()
     assert (making_folder(tmp_path / "a") / "part" / "text.txt").exists()
 
 
 def test_a_failed_stage_leaves_nothing_unless_it_resumes(tmp_path: Path) -> None:
-    """An ordinary stage starts anew; one that resumes finds its files, and another try completes them."""
+    """An ordinary stage starts afresh; one that resumes finds its files, and the next attempt completes them."""
 
     def fail(folder: Path) -> Artifact:
         _write(folder)
@@ -86,8 +86,8 @@ def test_a_failed_stage_leaves_nothing_unless_it_resumes(tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not Path("/bin/mount").exists(), reason="needs the right to mount a disk")
-def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
-    """On a real file system of 64 KB the message says which disk and what to do, and no folder is left."""
+def test_a_full_disk_is_reported_in_one_line(tmp_path: Path) -> None:
+    """On a real 64 KB file system the message names the disk and says what to do, and no folder is left."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], capture_output=True)
@@ -106,8 +106,8 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
         subprocess.run(["umount", str(disk)], check=True)
 
 
-def test_a_folder_of_another_kind_or_broken_json_is_one_line(tmp_path: Path) -> None:
-    """Opening what is no corpus names the file and what to do."""
+def test_the_wrong_kind_of_folder_and_invalid_json_are_reported_in_one_line(tmp_path: Path) -> None:
+    """Opening a folder that is not a corpus names the file and what is wrong with it."""
     with pytest.raises(UserError, match=r"corpus.json is missing: .* is not a Corpus"):
         _ = Corpus(tmp_path).splits
     (tmp_path / "corpus.json").write_text("{")
@@ -116,7 +116,7 @@ def test_a_folder_of_another_kind_or_broken_json_is_one_line(tmp_path: Path) -> 
 
 
 def test_a_killed_stage_is_not_published(tmp_path: Path) -> None:
-    """SIGKILL in the middle of writing leaves no folder under the final name; the next call succeeds."""
+    """After a SIGKILL in the middle of writing there is no folder at the final path; the next call succeeds."""
     script = (
         "import os, signal, sys; from pathlib import Path; from pipeline.store.artifact import Artifact, publish\n"
         "def make(folder):\n"

@@ -1,4 +1,4 @@
-"""Locks between real processes, and with owners on other hosts, whose files are written as those would write them."""
+"""Locks between real processes, and with owners on other hosts, whose lock files the tests write themselves."""
 
 import json
 import multiprocessing
@@ -19,8 +19,8 @@ TAKES = 15
 
 
 def _write(lock: Lock, age_s: float, **differing: Any) -> Owner:
-    """The lock of an owner on another host, renewed `age_s` ago."""
-    told = {
+    """Writes the lock of an owner on another host, last renewed `age_s` ago."""
+    owner = {
         "host": "far",
         "machine": "far away",
         "pid": os.getpid(),
@@ -29,13 +29,13 @@ def _write(lock: Lock, age_s: float, **differing: Any) -> Owner:
         "task": "train",
     }
     lock.path.parent.mkdir(exist_ok=True)
-    lock.path.write_text(json.dumps({**told, "since": time.time() - age_s, **differing}))
+    lock.path.write_text(json.dumps({**owner, "since": time.time() - age_s, **differing}))
     os.utime(lock.path, (time.time() - age_s,) * 2)
     return Owner(**json.loads(lock.path.read_text()))
 
 
-def test_a_living_owner_is_named_and_waited_for(tmp_path: Path) -> None:
-    """The lock goes over when its owner, another process, releases it; nothing of it is left at the end."""
+def test_a_live_owner_is_named_and_waited_for(tmp_path: Path) -> None:
+    """The lock is handed over when its owner, another process, releases it; no lock file is left at the end."""
     with lock_holder(tmp_path / "a") as holder, Lock(tmp_path / "a", "train") as lock:
         owner = lock.take()
         assert owner is not None
@@ -58,7 +58,7 @@ def test_a_living_owner_is_named_and_waited_for(tmp_path: Path) -> None:
 
 
 def test_the_lock_of_a_killed_process_is_taken_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """After SIGKILL, at once, whether the process has been waited for (no zombie any more) or not; it is logged."""
+    """After a SIGKILL this happens at once, whether the process is still a zombie or already reaped, and is logged."""
     for reaped in (False, True):
         with lock_holder(tmp_path / "a") as holder:
             owner = Lock(tmp_path / "a", "train").take()
@@ -69,18 +69,18 @@ def test_the_lock_of_a_killed_process_is_taken_over(tmp_path: Path, caplog: pyte
             wait_for(Lock(tmp_path / "a", "").path, owner)
             with Lock(tmp_path / "a", "train again") as lock:
                 assert lock.take() is None
-        assert f"the lock on a (train) is taken over from pid {holder.pid} on host" in caplog.text
+        assert f"taking over the lock on a (train) from pid {holder.pid} on host" in caplog.text
 
 
-def test_a_later_process_of_the_same_number_is_not_the_owner(tmp_path: Path) -> None:
-    """The process started at another time than the lock says."""
+def test_a_later_process_with_the_same_pid_is_not_the_owner(tmp_path: Path) -> None:
+    """The process did not start at the time recorded in the lock."""
     with Lock(tmp_path / "a", "train") as lock:
         _write(lock, 0, machine=locks._machine())
         assert lock.take() is None
 
 
-def test_owners_on_other_hosts_live_as_long_as_they_are_heard_of(tmp_path: Path) -> None:
-    """A lock renewed less than a minute ago, by the file system's clock, is respected; an older one is not."""
+def test_owners_on_other_hosts_count_as_alive_while_they_renew_their_lock(tmp_path: Path) -> None:
+    """A lock renewed less than a minute ago by the file system's clock is respected; an older one is not."""
     with Lock(tmp_path / "a", "train") as lock:
         fresh = _write(lock, DEAD_S - 30)
         assert lock.take() == fresh
@@ -96,7 +96,7 @@ def test_owners_on_other_hosts_live_as_long_as_they_are_heard_of(tmp_path: Path)
 
 
 def test_a_broken_lock_file_is_respected_for_a_minute(tmp_path: Path) -> None:
-    """What a power failure may leave: nobody knows whose it was."""
+    """A power failure may leave such a file, whose owner is unknown."""
     with Lock(tmp_path / "a", "train") as lock:
         _write(lock, 0)
         lock.path.write_text("")
@@ -107,8 +107,8 @@ def test_a_broken_lock_file_is_respected_for_a_minute(tmp_path: Path) -> None:
         assert lock.take() is None
 
 
-def test_an_owner_is_heard_of_and_notices_what_it_has_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file is renewed while the lock is held; taken over by another host, it is neither renewed nor removed."""
+def test_an_owner_renews_its_lock_and_notices_its_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is renewed while the lock is held; after another host takes over, it is neither renewed nor removed."""
     monkeypatch.setattr(locks, "HEARTBEAT_S", 0.05)
     with Lock(tmp_path / "a", "train") as lock:
         assert lock.take() is None
@@ -119,9 +119,9 @@ def test_an_owner_is_heard_of_and_notices_what_it_has_lost(tmp_path: Path, monke
             time.sleep(0.05)
         _write(lock, 30)
         assert not lock.is_ours()
-        then = lock.path.stat().st_mtime
+        taken_over = lock.path.stat().st_mtime
         time.sleep(0.5)
-        assert lock.path.stat().st_mtime == then
+        assert lock.path.stat().st_mtime == taken_over
     assert lock.path.exists()
 
 
@@ -136,8 +136,8 @@ def _take_often(target: Path, log: Path) -> None:
                 time.sleep(0.002)
 
 
-def test_many_race_and_one_has_it_at_a_time(tmp_path: Path) -> None:
-    """Six processes take the lock fifteen times each: no two are ever inside together."""
+def test_racing_processes_hold_the_lock_one_at_a_time(tmp_path: Path) -> None:
+    """Six processes take the lock fifteen times each; no two ever hold it at the same time."""
     racers = [SPAWN.Process(target=_take_often, args=(tmp_path / "a", tmp_path / "log")) for _ in range(6)]
     for racer in racers:
         racer.start()
@@ -146,12 +146,12 @@ def test_many_race_and_one_has_it_at_a_time(tmp_path: Path) -> None:
         assert racer.exitcode == 0
     lines = (tmp_path / "log").read_text().splitlines()
     assert len(lines) == 6 * TAKES * 2
-    for entered, left in zip(lines[::2], lines[1::2], strict=True):
-        assert (entered.split()[0], left.split()[0]) == ("in", "out")
-        assert entered.split()[1] == left.split()[1]
+    for entry, exit_line in zip(lines[::2], lines[1::2], strict=True):
+        assert (entry.split()[0], exit_line.split()[0]) == ("in", "out")
+        assert entry.split()[1] == exit_line.split()[1]
 
 
-def test_many_race_for_a_dead_owners_lock_and_one_gets_it(tmp_path: Path) -> None:
-    """Six processes find the same dead owner: taking over is one act, so they come one after the other, too."""
+def test_only_one_racing_process_gets_a_dead_owners_lock(tmp_path: Path) -> None:
+    """Six processes find the same dead owner; taking over is atomic, so here too they hold the lock one at a time."""
     _write(Lock(tmp_path / "a", ""), DEAD_S + 30)
-    test_many_race_and_one_has_it_at_a_time(tmp_path)
+    test_racing_processes_hold_the_lock_one_at_a_time(tmp_path)

@@ -1,4 +1,4 @@
-"""pipeline.store.store: records and workspaces beside the artifacts; names that are a user's own folders."""
+"""pipeline.store.store: artifacts, the records and workspaces next to them, and names that are a user's folders."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ def _write(folder: Path) -> Artifact:
     return Artifact(folder)
 
 
-def test_what_is_published_is_found_and_what_is_removed_is_not(tmp_path: Path) -> None:
+def test_published_artifacts_are_found_and_removed_ones_are_not(tmp_path: Path) -> None:
     """An artifact is made in its scratch folder, found under its name, and gone when removed."""
     store, seen = LocalStore(tmp_path), []
 
@@ -28,7 +28,7 @@ def test_what_is_published_is_found_and_what_is_removed_is_not(tmp_path: Path) -
 
 
 def test_an_absolute_name_is_a_users_own_folder(tmp_path: Path) -> None:
-    """Single stages publish where their user says, outside the store."""
+    """Single stages publish wherever their user says, outside the store."""
     store, mine = LocalStore(tmp_path / "runs"), tmp_path / "mine"
     assert store.publish(str(mine), _write, {}, ours=lambda: True).folder == mine
     assert store.find(str(mine)) == mine
@@ -36,7 +36,7 @@ def test_an_absolute_name_is_a_users_own_folder(tmp_path: Path) -> None:
 
 
 def test_records_are_read_back_and_a_broken_one_is_none(tmp_path: Path) -> None:
-    """A record is replaced as a whole; one that cannot be read counts as missing."""
+    """A record is replaced as a whole; an unreadable one counts as missing."""
     store = LocalStore(tmp_path)
     assert store.read_record("stopped/1") is None
     store.write_record("stopped/1", {"state": "stopped"})
@@ -47,8 +47,8 @@ def test_records_are_read_back_and_a_broken_one_is_none(tmp_path: Path) -> None:
     assert store.read_record("stopped/1") is None
 
 
-def test_workspaces_of_dead_processes_go_and_of_living_ones_stay(tmp_path: Path) -> None:
-    """Two drivers have a workspace each; what one that was killed has left goes when the next begins."""
+def test_workspaces_of_dead_processes_are_removed_and_those_of_live_ones_kept(tmp_path: Path) -> None:
+    """Two drivers have a workspace each; the workspace of a killed one is removed when the next driver starts."""
     store = LocalStore(tmp_path)
     (store.artifacts / ".tune-here-1-dead" / "grid").mkdir(parents=True)
     with store.workspace("tune") as first:

@@ -30,7 +30,7 @@ def test_what_is_printed_translates(checkpoint: Checkpoint, tmp_path: Path) -> N
     done = run(tmp_path, "ctranslate2", "checkpoint", "--out", "the model's")
     assert (done.returncode, done.stderr) == (0, "")
     where, *lines = done.stdout.splitlines()
-    assert where == "model: the model's; in Python:"
+    assert where == "model: the model's; to use it in Python:"
     assert len(lines) == 3
     files = {path.name for path in (tmp_path / "the model's").iterdir()}
     assert files == {"model.bin", "config.json", "shared_vocabulary.json", "joint.model", "manifest.json"}
