@@ -20,6 +20,7 @@ from typing import Annotated
 import typer
 
 from pipeline.errors import UserError
+from pipeline.settings import AveragingSettings, DecodingSettings
 from pipeline.store.artifact import Context, publish
 from pipeline.store.artifacts import EncodedDataset, TrainingRun
 from pipeline.store.store import LocalStore
@@ -40,6 +41,8 @@ app = typer.Typer(
 app.add_typer(export.app, name="export")
 app.add_typer(commands.app, name="bench")
 
+AVERAGING, DECODING = AveragingSettings(), DecodingSettings()
+"""The paper's, as the defaults of options."""
 OutOption = Annotated[Path, typer.Option("--out", help="Folder to create.")]
 
 
@@ -128,11 +131,10 @@ def average(
     out: OutOption,
     last: Annotated[
         int, typer.Option(min=1, help="Number of most recent checkpoints to average (paper: 5; big: 20).")
-    ] = 5,
+    ] = AVERAGING.last,
 ) -> None:
     """Average the last checkpoints (paper §6.1) into a model that can translate."""
     from pipeline.evaluation import averaging
-    from pipeline.settings import AveragingSettings
     from workflows import stages
 
     training = TrainingRun(require_output_of("train", run, "run.json"))
@@ -145,9 +147,13 @@ def average(
 @app.command()
 def translate(
     model: Annotated[Path, typer.Argument(help="Folder of a model made by `aiayn average`.")],
-    beam_size: Annotated[int, typer.Option(min=1, help="Hypotheses kept at each step; 1 is greedy.")] = 4,
-    length_penalty: Annotated[float, typer.Option(min=0, help="α of ((5 + |y|) / 6)^α.")] = 0.6,
-    max_extra_tokens: Annotated[int, typer.Option(min=1, help="Maximum output tokens beyond the input's.")] = 50,
+    beam_size: Annotated[
+        int, typer.Option(min=1, help="Hypotheses kept at each step; 1 is greedy.")
+    ] = DECODING.beam_size,
+    length_penalty: Annotated[float, typer.Option(min=0, help="α of ((5 + |y|) / 6)^α.")] = DECODING.length_penalty,
+    max_extra_tokens: Annotated[
+        int, typer.Option(min=1, help="Maximum output tokens beyond the input's.")
+    ] = DECODING.max_extra_tokens,
     n_best: Annotated[
         int, typer.Option(min=1, help=f"Translations per sentence; above 1, lines of {N_BEST_LINE}.")
     ] = 1,
@@ -155,8 +161,10 @@ def translate(
         bool,
         typer.Option("--scores", help="Begin each line with log P / penalty and a tab; n-best lists have both anyway."),
     ] = False,
-    batch_tokens: Annotated[int, typer.Option(min=1, help="Source tokens decoded at once.")] = 4096,
-    precision: Annotated[str, typer.Option(help="float32, bfloat16, or auto (bfloat16 if native).")] = "auto",
+    batch_tokens: Annotated[int, typer.Option(min=1, help="Source tokens decoded at once.")] = DECODING.batch_tokens,
+    precision: Annotated[
+        str, typer.Option(help="float32, bfloat16, or auto (bfloat16 if native).")
+    ] = DECODING.precision,
     threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0: all.")] = 0,
 ) -> None:
     """Translate standard input to standard output, one sentence per line (paper §6.1); on a terminal, as you type."""
@@ -165,7 +173,6 @@ def translate(
     import torch
 
     from pipeline.evaluation.translation import Translator
-    from pipeline.settings import DecodingSettings
 
     settings = checked(
         DecodingSettings,
