@@ -60,3 +60,14 @@ class OptimizerConfig:
     warmup_steps: int = 4000
     learning_rate_scale: float = 1.0
     label_smoothing: float = 0.1
+
+
+@dataclass(frozen=True)
+class SearchConfig:
+    """Beam search; the defaults are the paper's (§6.1)."""
+
+    beam_size: int = 4
+    length_penalty: float = 0.6
+    """α of ((5 + |y|) / 6)^α (Wu et al. 2016)."""
+    max_extra_tokens: int = 50
+    """The output has at most as many tokens as the input plus this."""

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from model.config import BEGIN_ID, END_ID, PAD_ID, UNKNOWN_ID
+from model.config import BEGIN_ID, END_ID, PAD_ID, UNKNOWN_ID, SearchConfig
 from model.incremental import LOGITS_MULTIPLE, DecoderCache, IncrementalDecoder, compacted
 from model.transformer import Transformer
 
@@ -55,9 +55,9 @@ def beam_search(
     model: Transformer | IncrementalDecoder,
     source_BS: Tensor,
     *,
-    beam_size: int = 4,
-    length_penalty: float = 0.6,
-    max_extra_tokens: int = 50,
+    beam_size: int = SearchConfig.beam_size,
+    length_penalty: float = SearchConfig.length_penalty,
+    max_extra_tokens: int = SearchConfig.max_extra_tokens,
     n_best: int = 1,
 ) -> list[list[Hypothesis]]:
     """Finds the `n_best` outputs of each sentence, best first (or as many as the search finds). Beam 1 is greedy.

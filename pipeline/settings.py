@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, model_validator
 
-from model.config import OptimizerConfig, TransformerConfig
+from model.config import OptimizerConfig, SearchConfig, TransformerConfig
 
 Device = Literal["auto", "cpu", "gpu"]
 """auto: GPUs if the cluster has any (one per worker, nccl between them), otherwise CPUs (gloo)."""
@@ -141,10 +141,10 @@ class AveragingSettings(Settings):
 class DecodingSettings(Settings):
     """Beam search (§6.1)."""
 
-    beam_size: int = Field(4, ge=1, le=1024)
-    length_penalty: float = Field(0.6, ge=0, le=10)
+    beam_size: int = Field(SearchConfig.beam_size, ge=1, le=1024)
+    length_penalty: float = Field(SearchConfig.length_penalty, ge=0, le=10)
     """α of ((5 + |y|) / 6)^α (Wu et al. 2016)."""
-    max_extra_tokens: int = Field(50, ge=1)
+    max_extra_tokens: int = Field(SearchConfig.max_extra_tokens, ge=1)
     """The output is at most this many tokens longer than the input."""
     precision: Precision = "auto"
     batch_tokens: int = not_in_fingerprint(4096, ge=1)
