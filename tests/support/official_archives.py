@@ -36,7 +36,7 @@ def sgml(lines: Sequence[str]) -> bytes:
 
 
 def write_official(folder: Path, target: Target, train: Mapping[str, Pairs], dev: Pairs, test: Pairs) -> None:
-    """Writes all archives of a language pair in a server's folder structure; `train` maps archive names to pairs.
+    """All archives of a language pair in the folders of a server; `train` by the name of the archive.
 
     They also contain the other language pair's members, with other text, so that the right ones must be chosen.
     """
@@ -61,7 +61,7 @@ def write_official(folder: Path, target: Target, train: Mapping[str, Pairs], dev
 
 
 def settings_of(folder: Path, target: Target, dev_pairs: int, test_pairs: int) -> dict[str, Any]:
-    """Returns fields of Wmt14Settings that expect the archives of `write_official` instead of the published ones.
+    """Fields of Wmt14Settings that expect the archives of `write_official` instead of the published ones.
 
     Archives without a published checksum have none here either.
     """

@@ -69,7 +69,7 @@ class _Handler(BaseHTTPRequestHandler):
             content[len(content) // 2] ^= 1
         begin = 0
         if requested and status == 200 and server.ranges is not False:
-            begin = int(asked.removeprefix("bytes=").rstrip("-"))
+            begin = int(requested.removeprefix("bytes=").rstrip("-"))
             status = 206 if begin < len(content) else 416
             status = status if server.ranges is True else server.ranges
         self.send_response(status)

@@ -106,7 +106,7 @@ def outlive_actor(context: Context) -> Words:
 
 
 def work_or_fail(text: str, log: Path) -> None:
-    """Fails if the text is bad, once the other task is running; otherwise works for a minute and logs how that ended."""
+    """Fails if the text is bad, once the other task is running; otherwise works for a minute and logs how it ended."""
     ends, ending = time.monotonic() + 60, "stopped"
     while text == "bad":
         if log.exists():

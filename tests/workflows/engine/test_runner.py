@@ -272,7 +272,7 @@ def test_what_a_killed_actor_reserved_is_free_again(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_two_drivers_on_one_store_make_each_step_once(tmp_path: Path) -> None:
-    """Two processes, each with its own Ray, start together; both get the result, and each stage runs once."""
+    """Two processes, each with a Ray of its own, begin together: both get the result, each stage has run once."""
     environment = {**os.environ, "PYTHONPATH": os.getcwd()}
     script = "import sys; from tests.support import tiny_stages; tiny_stages.drive(*sys.argv[1:])"
     command = [sys.executable, "-c", script, str(tmp_path / "store"), str(tmp_path / "log")]
