@@ -90,7 +90,7 @@ def prepared(profile: Profile, pair: str) -> Prepared:
 def report(
     label: str, profile: Profile, corpus: Step[Corpus], vocabulary: Step[Vocabulary], dataset: Step[EncodedDataset]
 ) -> Step[CorpusReport]:
-    """What prepared text is like, planned for the profile's first recipe (§5.1)."""
+    """Returns the step that reports on prepared text, with a plan for the profile's first recipe (§5.1)."""
     training = next(iter(profile.recipes.values())).training
     # Its numbers one by one, as they have always been: as one argument they would change the step's fingerprint.
     return REPORT(label, corpus, vocabulary, dataset, profile.data, *training.plan)

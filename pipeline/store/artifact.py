@@ -47,7 +47,7 @@ def ignore(event: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Context:
-    """What a running stage is given besides its inputs and settings."""
+    """Provides a running stage with its folder, a receiver of events and a parallel map."""
 
     folder: Path
     """The folder to write to. It starts out empty, except that training finds what an interrupted run left in it."""

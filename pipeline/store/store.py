@@ -64,7 +64,7 @@ class Store(ABC):
 
     @abstractmethod
     def read_record(self, name: str) -> Any:
-        """Reads a small JSON value kept beside the artifacts; None if it is missing or unreadable."""
+        """Reads a small JSON value stored along with the artifacts; None if it is missing or unreadable."""
 
     @abstractmethod
     def write_record(self, name: str, value: Any) -> None:

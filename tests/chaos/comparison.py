@@ -1,4 +1,4 @@
-"""What a completed workflow has made, without what the clock decides, and how two such results differ."""
+"""Compares the results of completed workflows, leaving out values that depend on the clock."""
 
 import hashlib
 import json
@@ -8,29 +8,29 @@ from pathlib import Path
 from typing import Any
 
 CLOCK = ("tokens_s", "train_s")
-"""Figures of metrics.jsonl that no two trainings share."""
+"""Figures of metrics.jsonl that differ between any two trainings."""
 TIMED = {".json", ".jsonl", ".html", ".md"}
-"""Files that hold times. Of them, metrics.jsonl and table2.json are compared without; the others only repeat them."""
+"""Files with times. Only metrics.jsonl and table2.json are compared, without the times: the others repeat them."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of one store."""
+    """The results in one store."""
 
     steps: list[str]
-    """Folders published."""
+    """The published folders."""
     table: dict[str, Any]
-    """table2.json without times."""
+    """The content of table2.json without times."""
     curves: dict[str, list[Any]]
-    """Lines of each training's metrics.jsonl, without times."""
+    """The lines of each training's metrics.jsonl, without times."""
     sha256: dict[str, str]
-    """Of every other file: text, vocabularies, token ids, weights, Adam's moments, translations."""
+    """The hash of every other file: text, vocabularies, token ids, weights, Adam's moments, translations."""
     weights_bytes: int
-    """In model.safetensors files, of trainings and of averages."""
+    """The total size of the model.safetensors files of trainings and averages."""
 
 
 def outcome(store: Path) -> Outcome:
-    """What lies in `store` (the workflow's `--store`)."""
+    """Reads the results in `store` (the workflow's `--store`)."""
     steps = sorted(path for path in (store / "store").iterdir() if path.is_dir() and not path.name.startswith("."))
     (table,) = store.glob("store/tabulating-*/table2.json")
     files = [path for step in steps for path in sorted(step.rglob("*")) if path.is_file()]
@@ -44,29 +44,29 @@ def outcome(store: Path) -> Outcome:
 
 
 def differences(expected: Outcome, found: Outcome) -> list[str]:
-    """One line for each thing that is not the same, naming it; empty where nothing differs."""
+    """Returns one line for each difference, or nothing if the results are equal."""
     lines = []
-    for what in ("steps", "table", "weights_bytes"):
-        if getattr(expected, what) != getattr(found, what):
-            lines.append(f"{what}: {getattr(found, what)} instead of {getattr(expected, what)}")
+    for field in ("steps", "table", "weights_bytes"):
+        if getattr(expected, field) != getattr(found, field):
+            lines.append(f"{field}: {getattr(found, field)} instead of {getattr(expected, field)}")
     for one, other in ((expected.sha256, found.sha256), (expected.curves, found.curves)):
         for name in sorted({*one, *other}):
             if name not in other:
                 lines.append(f"{name} is missing")
             elif name not in one:
-                lines.append(f"{name} is too much")
+                lines.append(f"{name} is unexpected")
             elif one[name] != other[name]:
                 lines.append(f"{name} differs{_first_difference(one[name], other[name])}")
     return lines
 
 
 def _first_difference(expected: Any, found: Any) -> str:
-    """Of two curves, the first line that differs."""
+    """Names the first line in which two curves differ."""
     if isinstance(expected, str):
         return ""
     pairs = zip([*expected, None], [*found, None], strict=False)
-    line, here, there = next((i, a, b) for i, (a, b) in enumerate(pairs, start=1) if a != b)
-    return f" in line {line}: {there} instead of {here}"
+    number, expected_line, found_line = next((i, a, b) for i, (a, b) in enumerate(pairs, start=1) if a != b)
+    return f" in line {number}: {found_line} instead of {expected_line}"
 
 
 def _name(path: Path, store: Path) -> str:
@@ -92,6 +92,6 @@ def _table_without_times(table: dict[str, Any]) -> dict[str, Any]:
             for pair, cell in row["cells"].items()
         }
         rows.append({**row, "cells": cells})
-    told = [difference for difference in table["differences"] if difference["what"] != "training time"]
+    untimed = [difference for difference in table["differences"] if difference["what"] != "training time"]
     notes = [re.sub(r"[\d.e-]+( to [\d.e-]+)? TFLOPS", "… TFLOPS", note) for note in table["notes"]]
-    return {"rows": rows, "differences": told, "notes": notes}
+    return {"rows": rows, "differences": untimed, "notes": notes}

@@ -1,11 +1,11 @@
-"""What happened, line by line, on the screen and in a file."""
+"""Records events, line by line, on the screen and in a file."""
 
 import time
 from pathlib import Path
 
 
 class Journal:
-    """`journal("text")` writes a line with the seconds since it was opened."""
+    """`journal("text")` writes a line with the seconds since the journal was opened."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -19,5 +19,5 @@ class Journal:
 
     @property
     def seconds(self) -> float:
-        """Since it was opened."""
+        """The seconds since the journal was opened."""
         return time.monotonic() - self._opened_s

@@ -1,4 +1,4 @@
-"""Kills what a workflow consists of, one process after the other, at moments drawn from a seed."""
+"""Kills the processes of a workflow, one after another, at moments drawn from a seed."""
 
 import time
 from collections import Counter
@@ -13,18 +13,18 @@ from tests.chaos.victims import Kind, Victim, choose, doing, victims_among
 from tests.chaos.workflow_process import Workflow
 
 DELAY_S = 3, 12
-"""From one kill to the next, at least."""
+"""Range of the minimum delay between two kills."""
 RECOVERED = 3 / 4
-"""Share of the kills that wait for the workflow to get on after the kill before; the others may hit its recovery."""
+"""Share of kills that wait until the workflow makes progress after the last kill; the rest may hit its recovery."""
 ABSENCE_S = 1, 5
-"""From the end of the second node to a new one."""
+"""Range of the time from the end of the second node to the start of a new one."""
 
 
 class Killer:
-    """Kill number n and its moment depend on the seed, n, the kills so far and what is alive then, and on nothing else.
+    """Chooses kill number n and its moment by the seed, n, the kills so far and the processes alive, and nothing else.
 
-    It is done after `wanted` kills of which each kind has had at least one; what is beyond `wanted` is of kinds that
-    had none.
+    It is done after `wanted` kills, with at least one of each kind; any kills beyond `wanted` are of kinds that had
+    none.
     """
 
     def __init__(self, seed: int, wanted: int, nodes: TwoNodes, journal: Journal) -> None:
@@ -36,7 +36,7 @@ class Killer:
 
     @property
     def done(self) -> bool:
-        """Whether nobody is to be killed any more."""
+        """Whether all kills have been made."""
         return self.kills.total() >= self._wanted and not self._spared
 
     @property
@@ -44,11 +44,11 @@ class Killer:
         return {kind for kind in Kind if not self.kills[kind]}
 
     def begin(self) -> None:
-        """A workflow starts: the next kill's delay begins anew."""
+        """Restarts the delay before the next kill, when a workflow starts."""
         self.last_s = time.monotonic()
 
     def look(self, workflow: Workflow) -> None:
-        """Brings a second node back, or kills somebody, if it is time."""
+        """Restores the second node or kills a process, if it is time."""
         now_s = time.monotonic()
         if self._node_due_s is not None and now_s >= self._node_due_s:
             self.restore()
@@ -86,7 +86,7 @@ class Killer:
     def _kill(self, victim: Victim, at: str, workflow: Workflow) -> None:
         try:
             victim.process.kill()
-        except psutil.NoSuchProcess:  # ended by itself a moment ago: no kill
+        except psutil.NoSuchProcess:  # it ended by itself a moment ago, so this is not a kill
             return
         self.kills[victim.kind] += 1
         number = f"kill {self.kills.total():2}/{self._wanted}"

@@ -1,4 +1,4 @@
-"""The comparison of two stores sees what matters and nothing that only the clock decides."""
+"""The comparison of two stores reports what matters and ignores values that depend only on the clock."""
 
 import json
 from collections.abc import Callable
@@ -11,25 +11,32 @@ from tests.chaos.comparison import differences, outcome
 
 
 def _store(folder: Path, **changed: Any) -> Path:
-    """A little store as the workflow leaves it; `changed` replaces what is told by its name."""
-    told = {"weights": b"0123", "loss": 2.5, "score": 31.5, "seconds": 3.0, "text": b"Zwei Hunde rennen.\n", **changed}
+    """Makes a small store like the workflow's; `changed` replaces values by name."""
+    values = {
+        "weights": b"0123",
+        "loss": 2.5,
+        "score": 31.5,
+        "seconds": 3.0,
+        "text": b"Zwei Hunde rennen.\n",
+        **changed,
+    }
     table = {
         "rows": [
             {
                 "name": "Transformer (base)",
                 "origin": "measured",
-                "cells": {"en-de": {"sacrebleu": told["score"], "paper_way_flop": told["seconds"] * 1e9}},
+                "cells": {"en-de": {"sacrebleu": values["score"], "paper_way_flop": values["seconds"] * 1e9}},
             }
         ],
-        "differences": [{"what": "training time", "here": f"{told['seconds']} s"}],
-        "notes": [f"its sustained rate, {told['seconds'] / 100} to 0.9 TFLOPS a device, was measured"],
+        "differences": [{"what": "training time", "here": f"{values['seconds']} s"}],
+        "notes": [f"its sustained rate, {values['seconds'] / 100} to 0.9 TFLOPS a device, was measured"],
     }
-    line = {"update": 8, "loss": told["loss"], "train_s": told["seconds"]}
+    line = {"update": 8, "loss": values["loss"], "train_s": values["seconds"]}
     files: dict[str, bytes] = {
-        "training-1/checkpoints/00000008/model.safetensors": told["weights"],
+        "training-1/checkpoints/00000008/model.safetensors": values["weights"],
         "training-1/metrics.jsonl": f"{json.dumps(line)}\n".encode(),
-        "training-1/manifest.json": json.dumps({"seconds": told["seconds"]}).encode(),
-        "decoding-2/test.de": told["text"],
+        "training-1/manifest.json": json.dumps({"seconds": values["seconds"]}).encode(),
+        "decoding-2/test.de": values["text"],
         "tabulating-3/table2.json": json.dumps(table).encode(),
     }
     for name, content in files.items():
@@ -39,8 +46,8 @@ def _store(folder: Path, **changed: Any) -> Path:
     return folder
 
 
-def test_other_times_are_no_difference(tmp_path: Path) -> None:
-    """Two runs of the same command, one slower, are equal; the weights are counted."""
+def test_different_times_are_ignored(tmp_path: Path) -> None:
+    """Two runs of the same command, one of them slower, are equal; the weights are counted."""
     one, other = outcome(_store(tmp_path / "a")), outcome(_store(tmp_path / "b", seconds=7.0))
     assert differences(one, other) == []
     assert one.weights_bytes == 4
@@ -54,12 +61,12 @@ def test_other_times_are_no_difference(tmp_path: Path) -> None:
         (lambda folder: _store(folder, loss=2.6), "metrics.jsonl differs in line 1"),
         (lambda folder: _store(folder, score=31.6), "31.6"),
         (lambda folder: (folder / "store/decoding-2/test.de").unlink(), "test.de is missing"),
-        (lambda folder: (folder / "store/training-1/more.arrow").write_bytes(b""), "more.arrow is too much"),
+        (lambda folder: (folder / "store/training-1/more.arrow").write_bytes(b""), "more.arrow is unexpected"),
         (lambda folder: (folder / "store/other-4").mkdir(), "steps: "),
     ],
 )
 def test_a_difference_is_named(tmp_path: Path, change: Callable[[Path], Any], named: str) -> None:
-    """Another byte of weights or text, another loss or score, a file or a stage too few or too many."""
+    """Changed weights, text, loss or score and missing or additional files and stages are reported by name."""
     expected = outcome(_store(tmp_path / "expected"))
     change(_store(tmp_path / "found"))
     found = differences(expected, outcome(tmp_path / "found"))

@@ -1,9 +1,10 @@
-"""Promise: kill any process at any moment, and the same command ends in the same bytes.
+"""Whatever process is killed at whatever moment, the same command gives the same bytes in the end.
 
     make chaos                                          # a new seed, 25 kills, about ten minutes
     AIAYN_CHAOS_SEED=7 AIAYN_CHAOS_KILLS=60 make chaos
 
-Table 2 is made from generated text on a Ray cluster of two nodes, once in peace, then under SIGKILLs drawn from a seed.
+Table 2 is made from generated text on a Ray cluster of two nodes, once undisturbed, then with SIGKILLs drawn from a
+seed.
 """
 
 import os
@@ -24,9 +25,9 @@ from tests.chaos.workflow_process import Workflow
 
 KILLS = 25
 HUNG_S = 180
-"""Without a new file in the store, a kill or a start for so long, nothing will come any more."""
+"""Time without a new file in the store, a kill or a start after which the workflow counts as hung."""
 EXCUSED_S = 30
-"""So long after a kill the driver may end with an error: the cluster has not yet found out what is gone."""
+"""Time after a kill during which the driver may fail, because the cluster has not yet noticed the loss."""
 POLL_S = 0.2
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
@@ -41,14 +42,14 @@ def nodes(tmp_path: Path) -> Iterator[TwoNodes]:
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Journal:
-    """What happens, also in chaos.log."""
+    """The journal of events, kept in chaos.log."""
     return Journal(tmp_path / "chaos.log")
 
 
 def _completed(workflow: Workflow, journal: Journal, killer: Killer | None = None) -> int:
-    """Starts the workflow again and again until it has made its table; gives how often it ended by itself before.
+    """Restarts the workflow until it has made its table; returns how often it ended by itself before that.
 
-    Fails where it hangs, or where it ends with an error that no kill explains.
+    Fails if the workflow hangs, or ends with an error that no kill explains.
     """
     gave_up = 0
     workflow.start()
@@ -62,12 +63,12 @@ def _completed(workflow: Workflow, journal: Journal, killer: Killer | None = Non
                     gave_up += 1
                     journal(f"           the driver ended by itself, status {status}: {workflow.last_error}")
                     excused = killer and killed_s > min(workflow.started_s, now_s - EXCUSED_S)
-                    assert excused, f"no kill explains it; {_where(workflow, journal)}"
+                    assert excused, f"no kill explains this; {_where(workflow, journal)}"
                 journal("           the same command again")
                 workflow.start()
             workflow.look()
             silent_s = now_s - max(workflow.progress_s, workflow.started_s, killed_s)
-            assert silent_s < HUNG_S, f"nothing new in {silent_s:.0f} s; {_where(workflow, journal)}"
+            assert silent_s < HUNG_S, f"no progress in {silent_s:.0f} s; {_where(workflow, journal)}"
             if killer:
                 killer.look(workflow)
             time.sleep(POLL_S)
@@ -84,7 +85,7 @@ def _where(workflow: Workflow, journal: Journal) -> str:
 def test_a_workflow_killed_at_random_ends_as_if_nothing_had_happened(
     nodes: TwoNodes, journal: Journal, tmp_path: Path
 ) -> None:
-    """Weights, Adam's moments, translations, curves and table are those of the run that nobody disturbed."""
+    """Weights, Adam's moments, translations, curves and table are those of the undisturbed run."""
     seed = int(os.environ.get("AIAYN_CHAOS_SEED") or random.SystemRandom().randrange(1_000_000))
     wanted = int(os.environ.get("AIAYN_CHAOS_KILLS") or KILLS)
     journal(f"AIAYN_CHAOS_SEED={seed} AIAYN_CHAOS_KILLS={wanted}; log {journal.path}")
@@ -108,13 +109,13 @@ def test_a_workflow_killed_at_random_ends_as_if_nothing_had_happened(
         continuations += workflow.starts - 1
         weights_bytes += result.weights_bytes
         found += [f"run {runs}: {line}" for line in differing]
-        journal(f"run {runs}: completed by the {workflow.starts}. start, {len(differing)} differences")
+        journal(f"run {runs}: completed after {workflow.starts} starts, {len(differing)} differences")
         for line in differing:
             journal(f"           {line}")
 
     journal(f"seed {seed}: {killer.kills.total()} kills in {journal.seconds:.0f} s")
     for kind in Kind:
         journal(f"  {killer.kills[kind]:3}  {kind}")
-    journal(f"  {runs} runs, {continuations} continuations, of them {gave_up} after the driver had ended by itself")
+    journal(f"  {runs} runs, {continuations} continuations, {gave_up} of them after the driver had ended by itself")
     journal(f"  {weights_bytes} bytes of weights compared; differences: {len(found)}")
     assert not found, "\n".join(found)

@@ -1,4 +1,4 @@
-"""Who is killed: by titles as Ray gives them, and by the seed."""
+"""The choice of victims by Ray's process titles and by the seed."""
 
 from collections import Counter
 from random import Random
@@ -24,8 +24,8 @@ from tests.chaos.victims import Kind, Victim, choose, doing, kind_of
         ("train en-de base", None),
     ],
 )
-def test_a_title_tells_what_the_process_is(title: str, kind: Kind | None) -> None:
-    """Ray's own services, idle processes and those of others are nobody's victims."""
+def test_a_title_identifies_the_kind_of_process(title: str, kind: Kind | None) -> None:
+    """Ray's own services, idle processes and foreign processes are never victims."""
     assert kind_of(title) is kind
 
 

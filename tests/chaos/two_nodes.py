@@ -1,4 +1,4 @@
-"""A Ray cluster of two nodes on this machine: the head lives throughout, the second node can be killed and replaced."""
+"""A Ray cluster of two nodes on this machine: the head stays alive; the second node can be killed and replaced."""
 
 import logging
 import os
@@ -17,13 +17,13 @@ from workflows.engine.cluster import set_local_variables
 
 ROOT = Path(__file__).parents[2]
 CPUS = 2
-"""Of each node."""
+"""CPUs of each node."""
 HEALTH_CHECKS = {"health_check_period_ms": 1000, "health_check_failure_threshold": 3}
-"""The head gives up a node after 3 s of silence, not 15, so that more kills fit the time."""
+"""The head gives up on a node after 3 s of silence instead of 15, so that more kills fit in the time."""
 
 
 class TwoNodes:
-    """The cluster, and which of the machine's processes are its."""
+    """The cluster and its processes."""
 
     def __init__(self) -> None:
         self._cluster = Cluster(
@@ -36,25 +36,25 @@ class TwoNodes:
 
     @property
     def address(self) -> str:
-        """HOST:PORT for `--address`."""
+        """The HOST:PORT for `--address`."""
         return str(self._cluster.address)
 
     @property
     def second(self) -> psutil.Process | None:
-        """The second node's raylet; None while there is no such node."""
+        """The second node's raylet, or None while there is no second node."""
         return _raylet(self._second) if self._second else None
 
     def add_second(self) -> None:
-        """Starts a second node and waits until the head knows it."""
+        """Starts a second node and waits until the head knows about it."""
         self._second = self._cluster.add_node(num_cpus=CPUS)
 
     def clear_second(self) -> None:
-        """Removes what a killed raylet has left of its node."""
+        """Removes what is left of the second node after its raylet was killed."""
         node, self._second = self._second, None
         self._cluster.remove_node(node, allow_graceful=False)
 
     def workers(self) -> list[psutil.Process]:
-        """The processes that Ray runs tasks, actors and its own services in, on both nodes."""
+        """Returns the processes in which Ray runs tasks, actors and its own services, on both nodes."""
         found = []
         for node in self._cluster.list_all_nodes():
             with suppress(psutil.NoSuchProcess):
@@ -63,7 +63,7 @@ class TwoNodes:
         return found
 
     def stop(self) -> None:
-        """Ends every process of the cluster, those included that a killed raylet has left behind."""
+        """Ends every process of the cluster, including those that a killed raylet left behind."""
         self.workers()
         try:
             self._cluster.shutdown()
@@ -79,12 +79,12 @@ def _raylet(node: Any) -> psutil.Process:
 
 @contextmanager
 def two_nodes(logs: Path) -> Iterator[TwoNodes]:
-    """The cluster for the body's time; Ray's logs are left in `logs`.
+    """Provides the cluster while the body runs, and leaves Ray's logs in `logs`.
 
-    Its files are in a folder of their own, so nobody else's `ray.init()` finds it. Ray ends the nodes with the thread
-    that started them: call it in the main one.
+    Its files are in a folder of their own, so no other `ray.init()` finds it. Ray ends the nodes along with the thread
+    that started them, so this must be called in the main thread.
     """
-    # Short: the path of a socket has at most 107 bytes.
+    # The prefix is short because a socket's path has at most 107 bytes.
     folder = tempfile.mkdtemp(prefix="chaos-")
     with pytest.MonkeyPatch.context() as environment:
         for name in [name for name in os.environ if name.startswith("RAY_")]:
@@ -93,7 +93,7 @@ def two_nodes(logs: Path) -> Iterator[TwoNodes]:
         environment.setenv("PYTHONPATH", str(ROOT))
         environment.setenv("OMP_NUM_THREADS", "1")
         environment.delenv("MLFLOW_TRACKING_URI", raising=False)
-        before = set(os.environ)
+        inherited = set(os.environ)
         set_local_variables()
         logging.getLogger("ray").setLevel(logging.ERROR)
         nodes = TwoNodes()
@@ -101,7 +101,7 @@ def two_nodes(logs: Path) -> Iterator[TwoNodes]:
             yield nodes
         finally:
             nodes.stop()
-            for name in set(os.environ) - before:
+            for name in set(os.environ) - inherited:
                 del os.environ[name]
             for session in Path(folder).glob("ray/session_2*"):
                 shutil.move(session / "logs", logs)

@@ -1,4 +1,4 @@
-"""Whom a kill can hit, and who is hit: a function of the seed, the kills so far and the processes alive."""
+"""Finds the processes that can be killed, and chooses one by the seed, the kills so far and the processes alive."""
 
 import re
 from collections import Counter
@@ -12,7 +12,7 @@ import psutil
 
 
 class Kind(StrEnum):
-    """What a process is to the workflow."""
+    """The role of a process in the workflow."""
 
     DRIVER = "driver"
     SECOND_NODE = "raylet of the second node"
@@ -32,7 +32,7 @@ TITLES = {
     Kind.DECODING_WORKER: r"DecodingWorker(\.\w+)?",
     Kind.BOARD: r"Board(\.\w+)?",
 }
-"""What follows `ray::` in the title that Ray gives a process at work; a step's task is named by the step's label."""
+"""Patterns of the part after `ray::` in the title of a busy Ray process; a step's task has the step's label."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,12 @@ class Victim:
 
     @property
     def order(self) -> tuple[Kind, str, int]:
-        """By which victims are sorted, whatever order the machine lists its processes in."""
+        """The sort key of victims, independent of the order in which the machine lists its processes."""
         return self.kind, self.title, self.process.pid
 
 
 def victims_among(workers: Iterable[psutil.Process]) -> list[Victim]:
-    """Those of Ray's processes that work for the workflow at this moment, in order."""
+    """Returns those of Ray's processes that are working for the workflow right now, in order."""
     found = []
     for process in workers:
         with suppress(psutil.NoSuchProcess, psutil.ZombieProcess, IndexError):
@@ -62,7 +62,7 @@ def victims_among(workers: Iterable[psutil.Process]) -> list[Victim]:
 
 
 def kind_of(title: str) -> Kind | None:
-    """What a process of this title is; None for an idle one and for Ray's own services."""
+    """Returns the kind of process with this title; None if it is idle or one of Ray's own services."""
     task = title.removeprefix("ray::")
     if task == title:
         return None
@@ -70,13 +70,13 @@ def kind_of(title: str) -> Kind | None:
 
 
 def choose(random: Random, alive: Sequence[Victim], kills: Counter[Kind]) -> Victim:
-    """One of `alive`: of the kinds with the fewest kills, each is as likely, then each process of the kind."""
+    """Chooses one of `alive`: the kinds with the fewest kills are equally likely, and so are a kind's processes."""
     fewest = min(kills[victim.kind] for victim in alive)
     kind = random.choice(sorted({victim.kind for victim in alive if kills[victim.kind] == fewest}))
     return random.choice([victim for victim in alive if victim.kind == kind])
 
 
 def doing(alive: Iterable[Victim]) -> str:
-    """What the workflow is at, e.g. `train en-de base, train en-de big`."""
+    """Names the steps that are running, e.g. `train en-de base, train en-de big`."""
     stages = {victim.title for victim in alive if " " in victim.title}
     return ", ".join(sorted(stages)) or "nothing yet"

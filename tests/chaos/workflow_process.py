@@ -1,4 +1,4 @@
-"""The workflow as a user runs it, the command of Table 2 in a process of its own, and its signs of life."""
+"""Runs the workflow as a user would, the command of Table 2 in a process of its own, and watches its progress."""
 
 import os
 import re
@@ -37,16 +37,16 @@ SETTINGS = {
     "recipes.big.training.model.d_model": 48,
     "recipes.big.training.model.dropout": 0.3,
 }
-"""Two trainings of two workers each, which together fill the cluster; everything else small, but in several parts."""
+"""Two trainings of two workers each fill the cluster; everything else is small, but in several parts."""
 NOT_A_SIGN = ("ray", ".locks")
-"""Folders in the store that change while nothing gets on: Ray Train's own, and the locks' heartbeats."""
+"""Folders in the store that change without progress: Ray Train's own, and the locks with their heartbeats."""
 
 ERROR = re.compile(r"error: |[\w.]+(Error|Exception)\b")
-"""How a line begins that says why the command ended."""
+"""The beginning of a line that says why the command ended."""
 
 
 class Workflow:
-    """The command on one store; started again, it goes on."""
+    """The command on one store; when started again, it continues."""
 
     def __init__(self, address: str, store: Path) -> None:
         self.store = store
@@ -70,44 +70,44 @@ class Workflow:
 
     @property
     def log(self) -> Path:
-        """What the process at work, or the last one, has printed."""
+        """The file with the output of the current process, or of the last one."""
         return self.store / f"driver-{self.starts}.log"
 
     @property
     def status(self) -> int | None:
-        """Exit status, negative after a signal; None while it runs."""
+        """The exit status, negative after a signal; None while the process is running."""
         assert self._process
         return self._process.poll()
 
     @property
     def process(self) -> psutil.Process:
-        """The driver."""
+        """The driver's process."""
         assert self._process
         return psutil.Process(self._process.pid)
 
     @property
     def last_error(self) -> str:
-        """The line printed last that names an error, or else the last one."""
+        """The last line of the output that names an error, or else the last line."""
         lines = self.log.read_text(errors="replace").strip().split("\n")
         return next((line for line in reversed(lines) if ERROR.match(line)), lines[-1])[:200]
 
     def look(self) -> None:
-        """Sets `progress_s`, when something came to be in the store that was not there before."""
-        found = {name for name in self._names() if name not in self._seen}
-        if found:
-            self._seen |= found
+        """Updates `progress_s` if there are new files in the store."""
+        new = {name for name in self._names() if name not in self._seen}
+        if new:
+            self._seen |= new
             self.progress_s = time.monotonic()
 
     def _names(self) -> set[str]:
         names = set()
-        # Unlike Path.rglob, walk takes no harm from folders that vanish meanwhile.
+        # Unlike Path.rglob, os.walk tolerates folders that vanish meanwhile.
         for folder, folders, files in os.walk(self.store / "store"):
             folders[:] = [name for name in folders if name not in NOT_A_SIGN]
             names |= {os.path.join(folder, name) for name in files}
         return names
 
     def stop(self) -> None:
-        """Ends the command if it runs."""
+        """Kills the command if it is running."""
         if self._process and self._process.poll() is None:
             self._process.kill()
             self._process.wait()

@@ -1,1 +1,1 @@
-"""What the tests share: tiny models, texts and stages, servers, and processes to be interrupted."""
+"""Shared by the tests: tiny models, texts and stages, servers, and processes to interrupt."""

@@ -1,11 +1,11 @@
-"""A report as tests read it."""
+"""Reads HTML reports in tests."""
 
 import re
 from html.parser import HTMLParser
 
 
 class Reader(HTMLParser):
-    """Collects text, tags and rows of tables; notes elements that are closed in the wrong order."""
+    """Collects text, tags and table rows; notes elements that are closed in the wrong order."""
 
     VOID = frozenset({"meta", "br", "hr", "link", "img", "input", "use", "path"})
 
@@ -17,7 +17,7 @@ class Reader(HTMLParser):
         self.rows: list[list[str]] = []
         self.misnested: list[str] = []
         self._open: list[str] = []
-        self.feed(str(html))  # a Markup would escape what is added to it
+        self.feed(str(html))  # a Markup would escape text added to it
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
@@ -44,12 +44,12 @@ class Reader(HTMLParser):
 
 
 def drawings(html: str) -> list[str]:
-    """The SVG elements."""
+    """Returns the SVG elements."""
     return re.findall(r"<svg.*?</svg>", html, flags=re.DOTALL)
 
 
 def assert_asks_for_nothing_outside(html: str) -> None:
-    """No script, no address, no file: it reads the same offline and in a mail."""
+    """Asserts that there is no script, address or file, so that the report reads the same offline and in an email."""
     reader = Reader(html)
     assert reader.misnested == []
     assert not {"script", "link", "img", "iframe", "object"} & set(reader.tags)
@@ -61,7 +61,7 @@ def assert_asks_for_nothing_outside(html: str) -> None:
 
 
 def assert_drawings_do_not_share_names(html: str) -> None:
-    """Clip paths and markers of one drawing are not taken for another's."""
+    """Asserts that no drawing uses the clip paths or markers of another."""
     found = drawings(html)
     used = [set(re.findall(r"(?:url\(#|href=\"#)([^)\"]+)", drawing)) for drawing in found]
     defined = [set(re.findall(r' id="([^"]+)"', drawing)) for drawing in found]

@@ -1,4 +1,4 @@
-"""A lock in the hands of another process, for the tests of locks and of workflows that wait for them."""
+"""A lock held by another process, for tests of locks and of workflows that wait for them."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @contextmanager
 def lock_holder(target: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that has the lock until a line arrives on its standard input."""
+    """Starts a process that holds the lock until a line arrives on its standard input."""
     script = (
         "import sys; from pathlib import Path; from pipeline.store.locks import Lock\n"
         "with Lock(Path(sys.argv[1]), 'train') as lock:\n"

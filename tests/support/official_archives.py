@@ -1,4 +1,4 @@
-"""Archives with the names and the member layout of WMT14's official ones, made of little text."""
+"""Small archives with the names and the member layout of WMT14's official ones."""
 
 import gzip
 import hashlib
@@ -14,7 +14,7 @@ Pairs = Sequence[tuple[str, str]]
 
 
 def write_archive(path: Path, members: Mapping[str, bytes]) -> None:
-    """A tar archive, compressed where the name ends in .tgz; a member's name is taken as it is."""
+    """Writes a tar archive, compressed if its name ends in .tgz; the members' names are used unchanged."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(path, "w:gz" if path.suffix == ".tgz" else "w") as archive:
         for name, content in members.items():
@@ -24,12 +24,12 @@ def write_archive(path: Path, members: Mapping[str, bytes]) -> None:
 
 
 def text(lines: Sequence[str]) -> bytes:
-    """A plain file."""
+    """Returns the content of a plain text file."""
     return "".join(line + "\n" for line in lines).encode()
 
 
 def sgml(lines: Sequence[str]) -> bytes:
-    """A file as WMT publishes its evaluation sets."""
+    """Returns the content of an SGML file, the format of WMT's evaluation sets."""
     segments = [f'<seg id="{number}">{line}</seg>' for number, line in enumerate(lines, 1)]
     document = ['<srcset setid="newstest" srclang="any">', '<doc docid="a" genre="news" origlang="en">', "<p>"]
     return text([*document, *segments, "</p>", "</doc>", "</srcset>"])
@@ -38,7 +38,7 @@ def sgml(lines: Sequence[str]) -> bytes:
 def write_official(folder: Path, target: Wmt14Target, train: Mapping[str, Pairs], dev: Pairs, test: Pairs) -> None:
     """All archives of a language pair in the folders of a server; `train` by the name of the archive.
 
-    The other pair's members are there too, with other text: the right ones must be chosen.
+    They also contain the other language pair's members, with other text, so that the right ones must be chosen.
     """
     other = "fr" if target == "de" else "de"
     for name, archive in official_archives(target).items():
@@ -63,7 +63,7 @@ def write_official(folder: Path, target: Wmt14Target, train: Mapping[str, Pairs]
 def settings_of(folder: Path, target: Wmt14Target, dev_pairs: int, test_pairs: int) -> dict[str, Any]:
     """Fields of Wmt14Settings that expect the archives of `write_official` instead of the published ones.
 
-    Those without a published checksum stay without.
+    Archives without a published checksum have none here either.
     """
     archives = {}
     for name, archive in official_archives(target).items():
@@ -81,5 +81,5 @@ def settings_of(folder: Path, target: Wmt14Target, dev_pairs: int, test_pairs: i
 
 
 def checksum(path: Path) -> str:
-    """As settings name it."""
+    """Returns a file's checksum in the form that settings use."""
     return "sha256:" + hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,4 +1,4 @@
-"""Which processes there are, from /proc: Linux alone."""
+"""Inspects processes through /proc, so only on Linux."""
 
 import os
 import signal
@@ -10,14 +10,14 @@ from pathlib import Path
 
 
 def children(pid: int) -> list[int]:
-    """Of a process, its main thread's."""
+    """Returns the child processes started by a process's main thread."""
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def interrupted(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str, list[int]]:
-    """Ctrl-C for a benchmark at work, sent to all its processes as a terminal does.
+    """Interrupts a running benchmark with ctrl-C, sent to all its processes as a terminal does.
 
-    Returns its exit status, its standard error and the processes that it had started.
+    Returns its exit status, its standard error and the processes it had started.
     """
     running = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
     try:
@@ -35,7 +35,7 @@ def interrupted(command: Sequence[str], environment: Mapping[str, str]) -> tuple
 
 
 def wait_for_end(pids: Iterable[int], timeout_s: float) -> bool:
-    """Whether all have ended in time; multiprocessing's tracker does a moment after its parent."""
+    """Returns whether all processes end in time; multiprocessing's tracker ends a moment after its parent."""
     end_s = time.monotonic() + timeout_s
     while alive := any(map(is_alive, pids)):
         if time.monotonic() > end_s:
@@ -45,7 +45,7 @@ def wait_for_end(pids: Iterable[int], timeout_s: float) -> bool:
 
 
 def is_alive(pid: int | None) -> bool:
-    """Whether it runs, a zombie being dead."""
+    """Returns whether a process is alive; a zombie counts as dead."""
     with suppress(ProcessLookupError):
         os.kill(pid or 0, 0)
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()

@@ -1,4 +1,4 @@
-"""A real HTTP server on loopback for a folder, with ranges, that cuts, crawls, refuses and lies as links do."""
+"""A real HTTP server on loopback that serves a folder with ranges and can cut off, stall, refuse or corrupt."""
 
 import threading
 import time
@@ -11,7 +11,7 @@ BLOCK_BYTES = 16_384
 
 
 class RangeServer(ThreadingHTTPServer):
-    """Serves `folder`; the fields may be changed while it runs."""
+    """Serves `folder`; the attributes may be changed while it runs."""
 
     daemon_threads = True
 
@@ -19,48 +19,48 @@ class RangeServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.folder = folder
         self.cut_bytes: int | None = None
-        """An answer ends after so many."""
+        """Number of bytes after which a response is cut off."""
         self.ranges: bool | int = True
-        """False: the Range header is ignored; a status: it is answered by that."""
+        """False: ignore the Range header; a status code: respond to it with that status."""
         self.lengths = True
-        """Whether the size is told."""
+        """Whether to send the Content-Length."""
         self.status = 200
         self.pause_s = 0.0
-        """Before each block."""
+        """Pause before each block."""
         self.stalls = 0
-        """So many answers stop without an end after `cut_bytes`."""
+        """Number of responses that stall after `cut_bytes` without ending."""
         self.damaged = 0
-        """So many answers have a wrong byte."""
+        """Number of responses that contain a wrong byte."""
         self.asked: list[tuple[str, str | None]] = []
-        """Path and Range header of each request."""
+        """The path and the Range header of each request."""
         self.at_once = self.most_at_once = 0
         self.counting = threading.Lock()
 
     @property
     def url(self) -> str:
-        """Of the folder."""
+        """The URL of the folder."""
         return f"http://127.0.0.1:{self.server_port}"
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers as the server's fields say."""
+    """Responds as the server's attributes say."""
 
     server: RangeServer
 
     def do_GET(self) -> None:
-        server, asked = self.server, self.headers["Range"]
+        server, requested = self.server, self.headers["Range"]
         with server.counting:
-            server.asked.append((self.path, asked))
+            server.asked.append((self.path, requested))
             server.at_once += 1
             server.most_at_once = max(server.most_at_once, server.at_once)
         try:
-            with suppress(ConnectionError):  # the other side has lost patience
-                self._answer(asked)
+            with suppress(ConnectionError):  # the client has given up
+                self._respond(requested)
         finally:
             with server.counting:
                 server.at_once -= 1
 
-    def _answer(self, asked: str | None) -> None:
+    def _respond(self, requested: str | None) -> None:
         server, path = self.server, self.server.folder / self.path.lstrip("/")
         status = server.status if path.is_file() else 404
         content = bytearray(path.read_bytes()) if status == 200 else bytearray()
@@ -68,8 +68,8 @@ class _Handler(BaseHTTPRequestHandler):
             server.damaged -= 1
             content[len(content) // 2] ^= 1
         begin = 0
-        if asked and status == 200 and server.ranges is not False:
-            begin = int(asked.removeprefix("bytes=").rstrip("-"))
+        if requested and status == 200 and server.ranges is not False:
+            begin = int(requested.removeprefix("bytes=").rstrip("-"))
             status = 206 if begin < len(content) else 416
             status = status if server.ranges is True else server.ranges
         self.send_response(status)
@@ -95,7 +95,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def serving(folder: Path) -> Iterator[RangeServer]:
-    """A running server of a folder."""
+    """Runs a server for a folder."""
     with RangeServer(folder) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield server

@@ -1,4 +1,4 @@
-"""A checkpoint that can be made in no time: a real sentencepiece model of a few lines, and random weights."""
+"""A checkpoint that takes no time to make: a real sentencepiece model of a few lines, and random weights."""
 
 import dataclasses
 from pathlib import Path
@@ -33,7 +33,7 @@ def write_split(corpus: Corpus, split: str, lines: list[str]) -> None:
 
 
 def make_corpus(folder: Path) -> Corpus:
-    """A training split and two test sets of seven and forty-two lines, two of seven blank."""
+    """Makes a training split and two test sets of seven and forty-two lines, of which two in seven are blank."""
     corpus = Corpus(folder)
     corpus.folder.mkdir()
     splits = {"train": [s for s in SENTENCES if s.strip()], "first": SENTENCES, "second": SENTENCES[::-1] * 6}

@@ -1,4 +1,4 @@
-"""Stages for the tests of the DAG: they count the words of text files, really, on disk."""
+"""Small stages for tests of the DAG, which write real text files to disk and measure their lengths."""
 
 import os
 import signal
@@ -71,7 +71,7 @@ def join(context: Context, pairs: list[Pair], log: Path) -> Words:
 
 
 def linger(context: Context, text: str, seconds: float, log: Path) -> Words:
-    """Takes its time, and writes into the log when it begins and ends."""
+    """Takes the given time, and logs when it begins and ends."""
     with log.open("a") as file:
         file.write(f"begins {text}\n")
     time.sleep(seconds)
@@ -98,7 +98,7 @@ class Reserver:
 
 
 def outlive_actor(context: Context) -> Words:
-    """Needs a CPU when an actor of it that had reserved all of them has been killed."""
+    """Needs a CPU after killing its own actor, which had reserved all of them."""
     actor = ray.remote(num_cpus=0)(Reserver).remote()
     ray.get(actor.reserve.remote())
     ray.kill(actor)
@@ -107,7 +107,7 @@ def outlive_actor(context: Context) -> Words:
 
 
 def work_or_fail(text: str, log: Path) -> None:
-    """Fails where it is told to, once the other is at work; else takes a minute, and writes how that ended."""
+    """Fails if the text is bad, once the other task is running; otherwise works for a minute and logs how it ended."""
     ends, ending = time.monotonic() + 60, "stopped"
     while text == "bad":
         if log.exists():
@@ -123,7 +123,7 @@ def work_or_fail(text: str, log: Path) -> None:
 
 
 def fail_in_a_task(context: Context, log: Path) -> Words:
-    """Its second task fails while the first is at work."""
+    """Runs two tasks, of which the second fails while the first is running."""
     list(context.map(work_or_fail, [("good", log), ("bad", log)]))
     return Words(context.folder)
 
@@ -136,7 +136,7 @@ def work(context: Context, text: str, log: Path) -> Words:
 
 
 def lingering(log: Path, seconds: float) -> Step[Words]:
-    """Three steps that linger, joined."""
+    """Returns a step that joins three lingering ones."""
     steps = [
         Stage("tiny_stages.linger", linger, Words)(f"linger {text}", text, seconds, log) for text in ("a", "b", "c")
     ]
@@ -144,7 +144,7 @@ def lingering(log: Path, seconds: float) -> Step[Words]:
 
 
 class Waits(Watcher):
-    """Prints for whom steps wait."""
+    """Prints which owners the steps are waiting for."""
 
     def event(self, step: Step[Artifact], event: dict[str, Any]) -> None:
         if "waiting" in event:
@@ -152,7 +152,7 @@ class Waits(Watcher):
 
 
 def drive(store: str, log: str) -> None:
-    """One of two drivers, in a process of its own, that begin when both have their Ray; prints what comes out."""
+    """Runs one of two drivers, which start when both have their Ray, and prints the result."""
     with cluster(None):
         Path(f"{log}.{os.getpid()}").touch()
         while len(list(Path(log).parent.glob("log.*"))) < 2:

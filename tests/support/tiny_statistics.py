@@ -1,4 +1,4 @@
-"""The figures of a small corpus of two collections, made up."""
+"""Made-up figures of a small corpus with two collections."""
 
 from pipeline.text.corpus_statistics import Collection, CorpusStatistics, Lengths, Plan, Split, VocabularySample
 
@@ -6,12 +6,12 @@ REASONS = ("blank", "too_long", "ratio", "too_many_tokens")
 
 
 def collection(name: str, kept: int, *dropped: int) -> Collection:
-    """With pairs dropped for each of the reasons."""
+    """Makes a collection with the given numbers of pairs dropped for each of REASONS."""
     return Collection(name, kept + sum(dropped), kept, dict(zip(REASONS, dropped, strict=True)), 0.0002)
 
 
 def lengths(language: str, *sentences: int) -> Lengths:
-    """Of a side with so many sentences of 1, 2, ... tokens."""
+    """Makes the lengths of a side with the given numbers of sentences of 1, 2, ... tokens."""
     mean = sum(n * count for n, count in enumerate(sentences, start=1)) / sum(sentences)
     return Lengths(language, mean, {"0.5": 2, "0.99": len(sentences), "0.999": len(sentences)}, [0, *sentences])
 

@@ -20,11 +20,11 @@ NOISE = [
     ("word " * 251, "Wort " * 251),
     ("one", "eins zwei drei vier fünf sechs sieben acht neun zehn"),
 ]
-"""Two blank pairs, one overlong, one lopsided."""
+"""Two blank pairs, one overlong pair and one with a large length ratio."""
 
 
 class PreparedText(NamedTuple):
-    """What the stages before a training make."""
+    """The artifacts made by the stages before training."""
 
     corpus: Corpus
     vocabulary: Vocabulary

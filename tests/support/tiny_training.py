@@ -41,29 +41,29 @@ EPOCH_UPDATES = 7
 
 
 def with_fields(**fields: Any) -> TrainingSettings:
-    """TINY with other fields."""
+    """Returns TINY with other values for the given fields."""
     return TINY.model_copy(update=fields)
 
 
 def weights(folder: Path, update: int = TINY.updates) -> bytes:
-    """The file of the weights in a checkpoint."""
+    """Returns the bytes of the weights in a checkpoint."""
     return (folder / "checkpoints" / f"{update:08d}" / "model.safetensors").read_bytes()
 
 
 def metrics(folder: Path) -> list[dict[str, Any]]:
-    """The lines of metrics.jsonl without what depends on the clock."""
+    """Returns the lines of metrics.jsonl without the values that depend on the clock."""
     lines = (folder / "metrics.jsonl").read_text().split("\n")[:-1]
     return [{key: v for key, v in json.loads(line).items() if key not in ("tokens_s", "train_s")} for line in lines]
 
 
 def curve(folder: Path) -> list[float]:
-    """The training losses, then the dev losses."""
+    """Returns the training losses, then the dev losses."""
     lines = metrics(folder)
     return [line[name] for name in ("loss", "dev_loss") for line in lines if name in line]
 
 
 def work(rank: int, size: int, port: int, dataset: EncodedDataset, settings: TrainingSettings, folder: Path) -> None:
-    """One process of a gloo group that trains."""
+    """Trains as one process of a gloo group."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", world_size=size, rank=rank)
     run(WorkerGroup(rank, size), dataset, settings, folder)
@@ -71,7 +71,7 @@ def work(rank: int, size: int, port: int, dataset: EncodedDataset, settings: Tra
 
 
 def train_in_processes(size: int, dataset: EncodedDataset, settings: TrainingSettings, folder: Path) -> Path:
-    """Trains with `size` processes on this machine; gives the folder."""
+    """Trains with `size` processes on this machine; returns the folder."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -86,7 +86,7 @@ def start_processes(function: Callable[..., None], arguments: tuple[Any, ...], s
 
 
 def kill_once(marker: Path, update: int, event: dict[str, Any]) -> None:
-    """An `emit` that kills its own process at an update, the first time it comes by."""
+    """Kills its own process the first time it sees a given update; to be used as `emit`."""
     if event.get("step") == update and not marker.exists():
         marker.touch()
         os.kill(os.getpid(), signal.SIGKILL)

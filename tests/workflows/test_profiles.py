@@ -1,4 +1,4 @@
-"""Profiles and what users change in them."""
+"""Profiles, and users' changes to them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +12,7 @@ from workflows.profiles import EMBEDDED, MULTI30K, PROFILES, load_profile
 
 
 def test_changes_reach_the_setting_they_name(tmp_path: Path) -> None:
-    """A TOML file, then --set, each on top of the one before; what is not named stays the profile's."""
+    """Changes in a TOML file are applied first, then those by --set; all other settings stay the profile's."""
     config = tmp_path / "mine.toml"
     config.write_text(
         'profile = "multi30k"\ndecoding.beam_size = 8\n[recipes.base.training]\nupdates = 1700\nseed = 3\n'
@@ -29,7 +29,7 @@ def test_changes_reach_the_setting_they_name(tmp_path: Path) -> None:
 
 
 def test_a_profile_without_changes_is_the_profile() -> None:
-    """Going through validation loses nothing."""
+    """Validation loses nothing."""
     assert load_profile() == EMBEDDED
     for name, profile in PROFILES.items():
         assert load_profile(name) == profile
@@ -50,8 +50,8 @@ def test_a_profile_without_changes_is_the_profile() -> None:
         (["recipes.base=9"], "recipes.base: Input should be"),
     ],
 )
-def test_a_wrong_setting_is_one_line(overrides: list[str], message: str) -> None:
-    """The message names the setting and what it may be."""
+def test_a_wrong_setting_is_reported_in_one_line(overrides: list[str], message: str) -> None:
+    """The message names the setting and what is allowed."""
     with pytest.raises(UserError, match=message) as caught:
         load_profile(overrides=overrides)
     assert "\n" not in str(caught.value)
@@ -77,8 +77,8 @@ def test_wmt14_is_the_paper(pair: str, name: str) -> None:
     assert (corpus.target, corpus.test.pairs) == (pair[-2:], printed.test_sentences)
 
 
-def test_a_change_holds_for_all_pairs_unless_made_for_one() -> None:
-    """What the user sets goes before what the profile has for a language pair; the profile itself stays."""
+def test_a_change_applies_to_all_pairs_unless_made_for_one() -> None:
+    """A user's change overrides the profile's own setting for a language pair; the profile itself is not modified."""
     for_all = load_profile("wmt14", overrides=["vocabulary.size=8000"])
     assert {for_all.for_pair(pair).recipes["big"].training.model.vocabulary_size for pair in for_all.corpora} == {8000}
     assert for_all.for_pair("en-fr").recipes["big"].training.model.dropout == 0.1
@@ -89,14 +89,14 @@ def test_a_change_holds_for_all_pairs_unless_made_for_one() -> None:
         load_profile("wmt14", overrides=["pairs.en-de.vocabulary.siz=9000"]).for_pair("en-de")
 
 
-def test_a_wrong_corpus_setting_is_told_of_the_profile_s_own_corpus() -> None:
-    """Not of each kind of corpus there is."""
+def test_a_wrong_corpus_setting_is_checked_against_the_profiles_own_corpus() -> None:
+    """The message does not repeat the error for every other kind of corpus."""
     with pytest.raises(UserError, match=r"^corpora.en-de.target: Input should be 'de' or 'fr'$"):
         load_profile("wmt14", overrides=["corpora.en-de.target=es"])
 
 
-def test_a_wrong_profile_config_or_data_is_one_line(tmp_path: Path) -> None:
-    """Unknown names, missing and broken files, an option without effect."""
+def test_a_wrong_profile_config_or_data_is_reported_in_one_line(tmp_path: Path) -> None:
+    """They are unknown names, missing and broken files, and an option that does not apply."""
     with pytest.raises(UserError, match="no profile 'wmt'; choose one of embedded, multi30k"):
         load_profile("wmt")
     with pytest.raises(UserError, match="there is no such file"):

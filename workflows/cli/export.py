@@ -1,4 +1,4 @@
-"""`aiayn export` converts a trained model for other programs, with one command per format.
+"""Exports a trained model for other programs, with one command per format.
 
 aiayn export ctranslate2 model --out fast     for CTranslate2: C++, no torch, 8-bit weights on request
 """

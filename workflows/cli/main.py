@@ -65,7 +65,7 @@ def prepare(
     overrides: SetOption = None,
     address: AddressOption = None,
 ) -> None:
-    """Convert text to token ids: writes OUT/text, OUT/corpus (cleaned), OUT/vocabulary, OUT/dataset and OUT/report."""
+    """Convert text to token ids; write OUT/text, OUT/corpus (cleaned), OUT/vocabulary, OUT/dataset and OUT/report."""
     from workflows import stages
     from workflows.engine.progress import view
     from workflows.engine.runner import run

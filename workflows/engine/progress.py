@@ -25,7 +25,7 @@ BEING_MADE = "being made by {}"
 
 @dataclass
 class _State:
-    """What is known about a running or finished step."""
+    """The state of a running or finished step."""
 
     started: float = field(default_factory=time.monotonic)
     seconds: float | None = None

@@ -1,4 +1,4 @@
-"""`aiayn export` as a process of its own, and the Python that it prints."""
+"""`aiayn export` in a process of its own, and the Python code that it prints."""
 
 import json
 import subprocess
@@ -17,15 +17,15 @@ def checkpoint(tmp_path: Path) -> Checkpoint:
 
 
 def run(folder: Path, *arguments: str, first: str = "") -> subprocess.CompletedProcess[str]:
-    """`aiayn export` in `folder`, after the Python statement `first`."""
+    """Runs `aiayn export` in `folder`, after the Python statement `first`."""
     root = str(Path(__file__).parents[3])
     code = f"import sys; sys.path.insert(0, {root!r}); {first}\nfrom workflows.cli.main import main\nmain()"
     command = [sys.executable, "-c", code, "export", *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
 
 
-def test_what_is_printed_translates(checkpoint: Checkpoint, tmp_path: Path) -> None:
-    """The folder is published whole, by a relative path with a space and a quote; the lines printed run as they are."""
+def test_the_printed_code_translates(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    """The folder is published at a relative path with a space and a quote; the printed code runs unchanged."""
     pytest.importorskip("ctranslate2")
     done = run(tmp_path, "ctranslate2", "checkpoint", "--out", "the model's")
     assert (done.returncode, done.stderr) == (0, "")
@@ -45,8 +45,8 @@ def test_what_is_printed_translates(checkpoint: Checkpoint, tmp_path: Path) -> N
     assert "exists already" in again.stderr
 
 
-def test_mistakes_are_one_line_and_leave_nothing(checkpoint: Checkpoint, tmp_path: Path) -> None:
-    """A folder that is no model, and CTranslate2 not installed: status 2, what to do, no folder."""
+def test_mistakes_are_reported_in_one_line_and_leave_nothing(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    """A folder without a model, or CTranslate2 not installed, gives status 2 and a remedy, and leaves no folder."""
     pytest.importorskip("ctranslate2")
     wrong = run(tmp_path, "ctranslate2", "corpus", "--out", "out")
     absent = run(tmp_path, "ctranslate2", "checkpoint", "--out", "out", first="sys.modules['ctranslate2'] = None")

@@ -1,4 +1,4 @@
-"""`aiayn`, command after command, on a little generated text and real files."""
+"""The commands of `aiayn`, one after another, on a little generated text in real files."""
 
 import gzip
 import io
@@ -24,7 +24,7 @@ TINY = [
 
 @pytest.fixture(scope="module")
 def toml(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A user's own corpus: plain and gzip files, described by a TOML file."""
+    """A user's own corpus of plain and gzip files, described by a TOML file."""
     folder = tmp_path_factory.mktemp("own")
     derivations = [grammar.derive(3, number) for number in range(700)]
     for split, rows in (("train", slice(0, 600)), ("dev", slice(600, 650)), ("test", slice(650, 700))):
@@ -45,20 +45,22 @@ def toml(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_text_to_score(
     toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """prepare, train, average, translate and score work on folders alone; each output can be opened by hand."""
+    """prepare, train, average, translate and score work on folders alone, and each output can be read."""
     main.prepare(out=tmp_path / "prepared", files=toml, overrides=TINY)
     assert json.loads((tmp_path / "prepared/corpus/corpus.json").read_text())["report"]["kept"] == 600
-    told = capfd.readouterr().out
+    printed = capfd.readouterr().out
     report = json.loads((tmp_path / "prepared/report/corpus_report.json").read_text())
     assert [one["name"] for one in report["collections"]] == ["train.en.gz"]
     assert (report["data"], report["plan"]["budget_tokens"]) == ("text of the user's own", 400)
     assert (tmp_path / "prepared/report/corpus_report.svg").is_file()
-    assert f"report: {tmp_path / 'prepared/report'}: 600 of 600 training pairs kept, " in told
+    assert f"report: {tmp_path / 'prepared/report'}: 600 of 600 training pairs kept, " in printed
     main.train(tmp_path / "prepared/dataset", out=tmp_path / "run", overrides=TINY[1:])
     run = json.loads((tmp_path / "run/run.json").read_text())
     assert run["checkpoints"] == [2, 4, 6]
     assert run["settings"]["model"]["vocabulary_size"] == 300
-    main.train(tmp_path / "prepared/dataset", out=tmp_path / "run", overrides=TINY[1:])  # done: nothing to do
+    main.train(
+        tmp_path / "prepared/dataset", out=tmp_path / "run", overrides=TINY[1:]
+    )  # finished already: nothing to do
     with pytest.raises(UserError, match="run was made from other text or settings"):
         main.train(
             tmp_path / "prepared/dataset", out=tmp_path / "run", overrides=[*TINY[1:4], "recipes.base.training.seed=2"]
@@ -82,8 +84,8 @@ def test_text_to_score(
     assert "tok:13a" in scores["signature"]
 
 
-def test_mistakes_are_one_line(toml: Path, tmp_path: Path, ray_cluster: None) -> None:
-    """A vocabulary larger than the data allows, invalid UTF-8, unequal files, an --out that exists."""
+def test_mistakes_are_reported_in_one_line(toml: Path, tmp_path: Path, ray_cluster: None) -> None:
+    """They are a vocabulary too large for the data, invalid UTF-8, files of unequal length and an existing --out."""
     with pytest.raises(UserError, match=r"vocabulary"):
         main.prepare(out=tmp_path / "a", files=toml, overrides=["vocabulary.size=30000"])
     assert not (tmp_path / "a/vocabulary").exists()
@@ -91,13 +93,13 @@ def test_mistakes_are_one_line(toml: Path, tmp_path: Path, ray_cluster: None) ->
     with pytest.raises(UserError, match="exists already"):
         main.average(tmp_path, out=toml.parent, last=1)
     german = toml.parent / "train.de"
-    whole = german.read_bytes()
+    original = german.read_bytes()
     try:
-        german.write_bytes(whole.replace(b"\n", b"\xff\n", 3).replace(b"\xff\n", b"\n", 2))
+        german.write_bytes(original.replace(b"\n", b"\xff\n", 3).replace(b"\xff\n", b"\n", 2))
         with pytest.raises(UserError, match=r"train.de, line 3: not UTF-8"):
             main.prepare(out=tmp_path / "b", files=toml)
-        german.write_bytes(whole[: whole.rindex(b"\n", 0, -1) + 1])
+        german.write_bytes(original[: original.rindex(b"\n", 0, -1) + 1])
         with pytest.raises(UserError, match=r"has 600 lines and .*train.de has 599"):
             main.prepare(out=tmp_path / "c", files=toml)
     finally:
-        german.write_bytes(whole)
+        german.write_bytes(original)

@@ -1,4 +1,4 @@
-"""`aiayn translate` as a process of its own: through pipes, and at a real pseudo-terminal."""
+"""`aiayn translate` in a process of its own, through pipes and at a real pseudo-terminal."""
 
 import fcntl
 import os
@@ -37,13 +37,13 @@ def translator(checkpoint: Checkpoint) -> Translator:
 
 
 def piped(checkpoint: Checkpoint, text: str, *more: str) -> subprocess.CompletedProcess[bytes]:
-    """The command with `text` as its standard input."""
+    """Runs the command with `text` as its standard input."""
     command = [*COMMAND, str(checkpoint.folder), *OPTIONS, *more]
     return subprocess.run(command, input=text.encode(), capture_output=True, timeout=ENDS_S, check=False)
 
 
 def test_one_best_with_and_without_scores(checkpoint: Checkpoint, translator: Translator) -> None:
-    """A line a sentence, empty ones too, nothing else on either stream; --scores puts a number and a tab first."""
+    """Each sentence, even an empty one, gives one line, and nothing else; --scores prepends a number and a tab."""
     text = "".join(line + "\n" for line in SENTENCES)
     plain = piped(checkpoint, text)
     assert plain.stdout.decode().split("\n") == [*translator.translate(SENTENCES), ""]
@@ -54,8 +54,8 @@ def test_one_best_with_and_without_scores(checkpoint: Checkpoint, translator: Tr
     assert [float(line.split("\t")[0]) for line in scored] == pytest.approx(expected, abs=1e-4)
 
 
-def test_n_best_list_is_moses(checkpoint: Checkpoint, translator: Translator) -> None:
-    """Numbered from 0, four fields between bars, best first; one entry for an empty sentence."""
+def test_n_best_list_has_the_moses_format(checkpoint: Checkpoint, translator: Translator) -> None:
+    """Lines are numbered from 0 and have four fields, best first; an empty sentence has one entry."""
     written = piped(checkpoint, "A dog .\n\nThe window is red .\n", "--n-best", "2").stdout.decode().splitlines()
     fields = [line.split(" ||| ") for line in written]
     expected = translator.n_best(["A dog .", "", "The window is red ."], 2)
@@ -90,8 +90,8 @@ def test_bad_settings_are_one_line(
     assert refused.stdout == ""
 
 
-def test_more_than_the_beam_is_one_line(checkpoint: Checkpoint) -> None:
-    """--n-best above --beam-size: status 2, one line, nothing on standard output."""
+def test_asking_for_more_than_the_beam_is_a_one_line_error(checkpoint: Checkpoint) -> None:
+    """--n-best above --beam-size gives status 2, one line and nothing on standard output."""
     refused = piped(checkpoint, "A dog .\n", "--n-best", "4")
     assert refused.returncode == 2
     assert refused.stdout == b""
@@ -100,7 +100,7 @@ def test_more_than_the_beam_is_one_line(checkpoint: Checkpoint) -> None:
 
 
 class Terminal:
-    """A process whose standard input is a pseudo-terminal that it is controlled by; standard output where asked."""
+    """A process with a controlling pseudo-terminal as its standard input, and on request as its standard output."""
 
     def __init__(self, command: list[str], output_too: bool) -> None:
         self._keyboard, terminal = pty.openpty()
@@ -122,11 +122,11 @@ class Terminal:
         self._waited = dict.fromkeys(streams, 0)
 
     def type(self, keys: str | bytes) -> None:
-        """As the user would."""
+        """Types keys as a user would."""
         os.write(self._keyboard, keys.encode() if isinstance(keys, str) else keys)
 
     def wait_for(self, stream: str, text: str) -> None:
-        """Reads what comes until `stream` shows `text` behind what was waited for before."""
+        """Reads until `stream` shows `text` after the text last waited for."""
         deadline_s = time.monotonic() + ENDS_S
         while text not in self.seen[stream][self._waited[stream] :]:
             assert self._read(0.1) or self.process.poll() is None, f"ended, with no {text!r} in {self.seen}"
@@ -134,14 +134,14 @@ class Terminal:
         self._waited[stream] = self.seen[stream].index(text, self._waited[stream]) + len(text)
 
     def end(self) -> int:
-        """The exit status; what is still to be read is read."""
+        """Waits for the end, reads the remaining output and returns the exit status."""
         status = self.process.wait(ENDS_S)
         while self._read(0.1):
             pass
         return status
 
     def close(self) -> None:
-        """Kills what still runs."""
+        """Kills the process if it is still running."""
         if self.process.poll() is None:
             os.kill(self.process.pid, signal.SIGKILL)
             self.process.wait()
@@ -156,7 +156,7 @@ class Terminal:
             if descriptor in ready:
                 try:
                     data = os.read(descriptor, 65536)
-                except OSError:  # what Linux says at the end of a terminal
+                except OSError:  # Linux raises this at the end of a terminal's output
                     data = b""
                 if not data:
                     del self._streams[stream]
@@ -166,7 +166,7 @@ class Terminal:
 
 @pytest.fixture
 def terminal(checkpoint: Checkpoint) -> Iterator[Callable[..., Terminal]]:
-    """`terminal("--scores", output_too=True)` -> the command at a terminal; killed at the end of the test."""
+    """`terminal("--scores", output_too=True)` runs the command at a terminal and kills it after the test."""
     opened: list[Terminal] = []
 
     def open_terminal(*more: str, output_too: bool = True) -> Terminal:
@@ -179,7 +179,7 @@ def terminal(checkpoint: Checkpoint) -> Iterator[Callable[..., Terminal]]:
 
 
 def test_each_sentence_is_answered_at_once(terminal: Callable[..., Terminal], translator: Translator) -> None:
-    """Prompt, sentence, answer before the next is typed; an empty line gives an empty one; ctrl-D ends with 0."""
+    """Each answer comes before the next sentence is typed; an empty line gives an empty one; ctrl-D exits with 0."""
     at = terminal(output_too=False)
     at.wait_for("stderr", "beam 3")
     lines = ["Two dogs run .", "", "A dog ."]
@@ -194,8 +194,8 @@ def test_each_sentence_is_answered_at_once(terminal: Callable[..., Terminal], tr
     assert at.seen["stdout"] == "".join(answers)
 
 
-def test_lines_can_be_edited_and_come_back(terminal: Callable[..., Terminal], translator: Translator) -> None:
-    """With the screen as output, keys edit the line and the arrow up brings back the last; notes stay on stderr."""
+def test_lines_can_be_edited_and_recalled(terminal: Callable[..., Terminal], translator: Translator) -> None:
+    """With output to the screen, keys edit the line and arrow up recalls the last one; notes go to stderr."""
     at = terminal("--scores")
     (best,) = translator.translations(["A dog ."])
     answer = f"{best.score:.4f}\t{best.text}"
@@ -212,20 +212,20 @@ def test_lines_can_be_edited_and_come_back(terminal: Callable[..., Terminal], tr
     assert "beam 3" not in at.seen["screen"]
 
 
-def test_ctrl_c_ends_it_cleanly(terminal: Callable[..., Terminal]) -> None:
-    """Status 130, no traceback."""
+def test_ctrl_c_exits_cleanly(terminal: Callable[..., Terminal]) -> None:
+    """The exit status is 130 and there is no traceback."""
     at = terminal()
     at.wait_for("screen", "> ")
     at.type("A do")
     at.wait_for("screen", "A do")
-    time.sleep(0.2)  # it is echoed before Python listens for signals again
+    time.sleep(0.2)  # the echo appears before Python handles signals again
     at.type("\x03")
     assert at.end() == 130
     assert "Traceback" not in at.seen["stderr"]
 
 
-def test_a_line_that_is_not_utf8_costs_only_itself(terminal: Callable[..., Terminal], translator: Translator) -> None:
-    """It is said, and the next line is translated."""
+def test_a_line_that_is_not_utf8_is_skipped(terminal: Callable[..., Terminal], translator: Translator) -> None:
+    """A note says so, and the next line is translated."""
     at = terminal(output_too=False)
     at.wait_for("stderr", "> ")
     at.type(b"A d\xf6g .\n")

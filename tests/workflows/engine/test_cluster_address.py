@@ -1,4 +1,4 @@
-"""Joining a Ray cluster by address, with and without the token that it demands.
+"""Joining a Ray cluster by address, with and without the token it demands.
 
 Run as a script, this file is a driver: `python tests/workflows/engine/test_cluster_address.py --address HOST:PORT`.
 """
@@ -34,14 +34,14 @@ app = typer.Typer()
 
 @app.command()
 def drive(address: Annotated[str | None, typer.Option()] = None) -> None:
-    """Joins, and has a task ask this process for an object that it owns."""
+    """Joins the cluster and runs a task that fetches an object owned by this process."""
     with cluster(address):
         add = ray.remote(lambda references: sum(ray.get(references)))
         print(ray.get(add.remote([ray.put(40), ray.put(2)])))
 
 
 def _environment(home: Path, **variables: str) -> dict[str, str]:
-    """The environment of a user with that home, who has set these variables and no others of Ray's."""
+    """Returns the environment of a user with the given home and Ray variables, and no other Ray variables."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     return inherited | {"HOME": str(home)} | variables
 
@@ -54,8 +54,8 @@ def _home(folder: Path, token: str) -> Path:
 
 @contextmanager
 def _ray_start(environment: Mapping[str, str]) -> Iterator[Path]:
-    """A head node on a free port, and nothing left of it afterwards. Yields the file of what it prints."""
-    with tempfile.TemporaryDirectory(prefix="ray-") as folder:  # paths under pytest's are too long for sockets
+    """Starts a head node on a free port and cleans up after it. Yields the file that it prints to."""
+    with tempfile.TemporaryDirectory(prefix="ray-") as folder:  # pytest's temporary paths are too long for sockets
         printed = Path(folder) / "printed"
         command = [RAY, "start", "--head", "--block", "--port=0", f"--temp-dir={folder}", "--include-dashboard=False"]
         command += ["--num-cpus=1", "--object-store-memory=80000000", "--disable-usage-stats"]
@@ -73,7 +73,7 @@ def _ray_start(environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _address(printed: Path) -> str:
-    """HOST:PORT of a head node, once it runs."""
+    """Returns the HOST:PORT of a head node once it is running."""
     end_s = time.monotonic() + START_S
     while not (started := re.search(r"ray start --address='(\S+)'", printed.read_text())):
         assert time.monotonic() < end_s, printed.read_text()
@@ -88,7 +88,7 @@ def token() -> str:
 
 @pytest.fixture(scope="module")
 def clusters(tmp_path_factory: pytest.TempPathFactory, token: str) -> Iterator[dict[str, str]]:
-    """The addresses of a head node that demands a token, as by default where there is one, and of an open one."""
+    """The addresses of a head node that demands a token, the default if it has one, and of an open head node."""
     home = _home(tmp_path_factory.mktemp("head"), token)
     with ExitStack() as stack:
         printed = {
@@ -114,7 +114,7 @@ def _assert_one_line(done: subprocess.CompletedProcess[str], message: str) -> No
 def test_a_machine_that_has_the_token_joins(
     by: str, demanded: str, clusters: dict[str, str], token: str, tmp_path: Path
 ) -> None:
-    """By HOST:PORT, whether or not the cluster demands the token, and nothing is said on standard error."""
+    """It joins by HOST:PORT, whether or not the cluster demands the token, and prints nothing on standard error."""
     variables = {"RAY_ADDRESS": clusters[demanded]} if by == "RAY_ADDRESS" else {}
     arguments = ["--address", clusters[demanded]] if by == "--address" else []
     done = _driver(_environment(_home(tmp_path, token), **variables), *arguments)
@@ -122,7 +122,7 @@ def test_a_machine_that_has_the_token_joins(
 
 
 def test_the_token_may_be_in_the_environment(clusters: dict[str, str], token: str, tmp_path: Path) -> None:
-    """RAY_AUTH_TOKEN does without a file; RAY_AUTH_TOKEN_PATH names another one, which must be there."""
+    """RAY_AUTH_TOKEN works without a file; RAY_AUTH_TOKEN_PATH names another file, which must exist."""
     address = clusters["token"]
     done = _driver(_environment(tmp_path, RAY_AUTH_TOKEN=token), "--address", address)
     assert (done.returncode, done.stdout, done.stderr) == (0, "42\n", "")
@@ -134,7 +134,7 @@ def test_the_token_may_be_in_the_environment(clusters: dict[str, str], token: st
     assert (done.returncode, done.stdout, done.stderr) == (0, "42\n", "")
 
 
-def test_a_machine_without_a_token_joins_what_demands_none(clusters: dict[str, str], tmp_path: Path) -> None:
+def test_a_machine_without_a_token_joins_a_cluster_that_demands_none(clusters: dict[str, str], tmp_path: Path) -> None:
     done = _driver(_environment(tmp_path), "--address", clusters["nothing"])
     assert (done.returncode, done.stdout, done.stderr) == (0, "42\n", "")
 
@@ -148,16 +148,16 @@ def test_a_machine_without_a_token_joins_what_demands_none(clusters: dict[str, s
         ({"RAY_AUTH_TOKEN": "wrong", "RAY_AUTH_MODE": "disabled"}, "unset RAY_AUTH_MODE"),
     ],
 )
-def test_a_machine_that_is_not_accepted_is_told_in_one_line(
+def test_a_machine_that_is_not_accepted_gets_a_one_line_error(
     variables: dict[str, str], message: str, clusters: dict[str, str], tmp_path: Path
 ) -> None:
-    """Exit status 2, no traceback, none of Ray's own lines."""
+    """The exit status is 2, with no traceback and none of Ray's own messages."""
     _assert_one_line(_driver(_environment(tmp_path, **variables), "--address", clusters["token"]), message)
 
 
-def test_what_listens_there_is_no_ray_cluster(clusters: dict[str, str], tmp_path: Path) -> None:
-    """A server that accepts connections and never answers is given up, also in one line."""
-    host, _ = clusters["token"].split(":")  # not localhost, which Ray takes for this address
+def test_a_server_that_is_not_a_ray_cluster_gets_a_one_line_error(clusters: dict[str, str], tmp_path: Path) -> None:
+    """The driver gives up on a server that accepts connections and never answers."""
+    host, _ = clusters["token"].split(":")  # not localhost, which Ray would treat as this address
     with socket.create_server((host, 0)) as server:
         done = _driver(_environment(tmp_path), "--address", f"{host}:{server.getsockname()[1]}")
     _assert_one_line(done, "no Ray cluster answers")

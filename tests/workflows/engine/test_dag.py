@@ -1,4 +1,4 @@
-"""The DAG: fingerprints, order, what is cached."""
+"""The DAG: fingerprints, the order of steps, and the cache."""
 
 import shutil
 from pathlib import Path
@@ -19,8 +19,8 @@ def _joined(log: Path, left: str = "a", right: str = "b", workers: int = 1) -> S
     return JOIN("join", [PairSteps(*steps), PairSteps(steps[0])], log)
 
 
-def test_the_fingerprint_follows_settings_inputs_and_version(tmp_path: Path) -> None:
-    """Whatever decides the output changes the name; what only says how to compute does not."""
+def test_the_fingerprint_depends_on_settings_inputs_and_version(tmp_path: Path) -> None:
+    """Whatever determines the output changes the fingerprint; settings that only affect how it is computed do not."""
     step = _joined(tmp_path)
     assert step.fingerprint == _joined(tmp_path).fingerprint
     assert step.fingerprint == _joined(tmp_path, workers=7).fingerprint
@@ -31,7 +31,7 @@ def test_the_fingerprint_follows_settings_inputs_and_version(tmp_path: Path) -> 
     assert step.fingerprint == Step("another label", JOIN, step.arguments).fingerprint
 
 
-def test_steps_come_inputs_first_and_once(tmp_path: Path) -> None:
+def test_steps_are_ordered_inputs_first_without_duplicates(tmp_path: Path) -> None:
     """A step used twice is one step."""
     assert [step.label for step in in_order([_joined(tmp_path)])] == ["l", "r", "join"]
 
@@ -44,8 +44,8 @@ def _publish(step: Step[Artifact], store: LocalStore) -> Artifact:
     return publish(store.folder(step.name), make, {"fingerprint": step.fingerprint})
 
 
-def test_only_what_is_needed_runs(tmp_path: Path) -> None:
-    """A published output needs none of its inputs; a missing one asks for the missing inputs alone."""
+def test_only_needed_steps_run(tmp_path: Path) -> None:
+    """A published output needs none of its inputs; a missing output needs only those inputs that are missing."""
     step = _joined(tmp_path)
     left, right = step.inputs
     _publish(left, LocalStore(tmp_path))
@@ -56,8 +56,8 @@ def test_only_what_is_needed_runs(tmp_path: Path) -> None:
     assert to_run([step], LocalStore(tmp_path)) == []
 
 
-def test_what_is_damaged_counts_as_missing_and_is_read_once(tmp_path: Path) -> None:
-    """A damaged output is made again from its whole inputs; what was found is told, and stands for a second look."""
+def test_damaged_artifacts_count_as_missing_and_are_read_once(tmp_path: Path) -> None:
+    """A damaged output is made again from its intact inputs; damage once found is reported and not looked for again."""
     step = _joined(tmp_path)
     left, right = step.inputs
     for made in (left, right, step):
@@ -67,7 +67,7 @@ def test_what_is_damaged_counts_as_missing_and_is_read_once(tmp_path: Path) -> N
     found: dict[str, str | None] = {}
     assert [needed.label for needed in to_run([step], LocalStore(tmp_path), found)] == ["l", "join"]
     assert found == {
-        step.fingerprint: "words.txt does not have the sha256 of manifest.json",
+        step.fingerprint: "words.txt does not match its sha256 in manifest.json",
         left.fingerprint: "words.txt is missing",
         right.fingerprint: None,
     }
@@ -76,8 +76,8 @@ def test_what_is_damaged_counts_as_missing_and_is_read_once(tmp_path: Path) -> N
     assert LocalStore(tmp_path).folder(step.name).exists()
 
 
-def test_a_users_own_folder_that_is_damaged_is_one_line(tmp_path: Path) -> None:
-    """Neither `out` nor an artifact given to a single stage is used or removed: the file is named, and what to do."""
+def test_damage_in_a_users_own_folder_is_reported_in_one_line(tmp_path: Path) -> None:
+    """A damaged `out` or input of a single stage is neither used nor removed; the message says what to do."""
     given = _publish(WRITE("given", WriteSettings(text="a")), LocalStore(tmp_path))
     step = Step("join", JOIN, ([Pair(Words(given.folder))], tmp_path / "log"), out=tmp_path / "out")
     assert to_run([step], LocalStore(tmp_path)) == [step]

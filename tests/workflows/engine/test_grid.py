@@ -1,4 +1,4 @@
-"""The grid's trainings through Ray Tune: real Ray, real trainings, small."""
+"""Training a grid with Ray Tune: real Ray and real, small trainings."""
 
 import json
 import os
@@ -39,7 +39,7 @@ BASE = PROFILE.grid.training
 
 
 class Killer(Watcher):
-    """Kills the processes of Tune's trials at an update of a training, once."""
+    """Kills the processes of Tune's trials once, at a given update of a training."""
 
     def __init__(self, label: str, update: int) -> None:
         self._label, self._update, self.killed = label, update, False
@@ -66,8 +66,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> LocalStore:
     return store
 
 
-def test_a_killed_trial_goes_on_from_its_checkpoint(store: LocalStore) -> None:
-    """Tune's own process killed by SIGKILL at update 4: tried again, the curve has each update once."""
+def test_a_killed_trial_continues_from_its_checkpoint(store: LocalStore) -> None:
+    """After Tune's process gets a SIGKILL at update 4, the trial is retried and its curve has each update once."""
     (trial,) = _trials(F3={"d_ff": 48})
     killer = Killer("train en-de F3", 4)
     assert run_grid([trial], store, [killer], layout=BASE) == {}
@@ -78,9 +78,9 @@ def test_a_killed_trial_goes_on_from_its_checkpoint(store: LocalStore) -> None:
 
 
 def test_asha_stops_the_worse_of_two(store: LocalStore) -> None:
-    """A row that hardly learns is stopped, stays so with the scheduler, and is trained to its end without.
+    """A row that hardly learns is stopped, stays stopped with the scheduler, and is trained to the end without it.
 
-    Its updates take longer, so the better one is at each rung first and there to be compared with.
+    Its updates take longer, so the better row reaches each rung first and can be compared with.
     """
     longer = {"updates": 40, "validation_updates": 4}
     trials = _trials(F4={**longer, "warmup_steps": 20}, F5={**longer, "learning_rate_scale": 1e-9, "d_ff": 4096})

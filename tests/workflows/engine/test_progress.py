@@ -1,4 +1,4 @@
-"""What is shown while a workflow runs."""
+"""The display of a running workflow."""
 
 import io
 from pathlib import Path
@@ -17,7 +17,7 @@ STEP = Stage("tiny_stages.write", write, Words)("train en-de base", WriteSetting
 PROGRESS = {"done": 50, "total": 200, "unit": "updates", "tokens_s": 5120.4, "loss": 2.314}
 
 
-def _told(watcher: PlainView | LiveView, corpus: Corpus) -> None:
+def _show(watcher: PlainView | LiveView, corpus: Corpus) -> None:
     watcher.begin([STEP], [])
     watcher.started(STEP)
     watcher.event(STEP, {**PROGRESS, "done": 10})
@@ -30,19 +30,19 @@ def _told(watcher: PlainView | LiveView, corpus: Corpus) -> None:
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Corpus:
-    """A described corpus of which cleaning dropped some pairs."""
+    """A described corpus from which cleaning dropped some pairs."""
     corpus = Corpus(tmp_path)
     corpus.describe(("en", "de"), {"train": [5, 4]}, {"dropped": {"blank": 2, "too_long": 0, "ratio": 1}})
     return corpus
 
 
-def test_elsewhere_than_on_a_terminal_one_line_an_event(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Start, progress with rate and loss, dev perplexity, the outcome: each on its own line, without control codes."""
+def test_without_a_terminal_each_event_is_one_line(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start, progress with rate and loss, dev perplexity and outcome each get a line, without control codes."""
     monkeypatch.setattr(progress, "PLAIN_PROGRESS_S", 0.0)
     file = io.StringIO()
     console = Console(file=file, width=120)
     assert isinstance(progress.view(console), PlainView)
-    _told(PlainView(console), corpus)
+    _show(PlainView(console), corpus)
     text = file.getvalue()
     assert "\x1b" not in text
     lines = text.rstrip("\n").split("\n")
@@ -52,12 +52,12 @@ def test_elsewhere_than_on_a_terminal_one_line_an_event(corpus: Corpus, monkeypa
     assert len(lines) == 6
 
 
-def test_on_a_terminal_a_table_that_is_redrawn(corpus: Corpus) -> None:
+def test_on_a_terminal_the_table_is_redrawn(corpus: Corpus) -> None:
     """The running stage has a bar, its rate and the time left; at the end it is ticked off."""
     file = io.StringIO()
     console = Console(file=file, width=120, force_terminal=True, legacy_windows=False)
     assert isinstance(progress.view(console), LiveView)
-    _told(LiveView(console), corpus)
+    _show(LiveView(console), corpus)
     text = file.getvalue()
     assert "50/200 updates" in text
     assert "5 120 tokens/s" in text
@@ -66,8 +66,8 @@ def test_on_a_terminal_a_table_that_is_redrawn(corpus: Corpus) -> None:
 
 
 @pytest.mark.parametrize("watcher", [PlainView, LiveView])
-def test_a_step_that_another_workflow_makes_says_who(watcher: type[PlainView | LiveView]) -> None:
-    """Until there is some progress of our own."""
+def test_a_step_made_by_another_workflow_names_its_maker(watcher: type[PlainView | LiveView]) -> None:
+    """The maker is shown until the step makes progress in this workflow."""
     file = io.StringIO()
     shown = watcher(Console(file=file, width=120, force_terminal=watcher is LiveView, legacy_windows=False))
     shown.begin([STEP], [])
@@ -79,5 +79,5 @@ def test_a_step_that_another_workflow_makes_says_who(watcher: type[PlainView | L
 
 @pytest.mark.parametrize(("seconds", "text"), [(12.4, "12 s"), (185, "3 min 05 s"), (7384, "2 h 03 min")])
 def test_durations_are_short(seconds: float, text: str) -> None:
-    """Seconds, minutes or hours, as the size asks."""
+    """Durations are given in seconds, minutes or hours, depending on their size."""
     assert duration(seconds) == text

@@ -1,4 +1,4 @@
-"""The runner, on a real Ray cluster."""
+"""The runner, tested on a real Ray cluster."""
 
 import json
 import logging
@@ -39,19 +39,19 @@ WRITE, JOIN = Stage("tiny_stages.write", write, Words), Stage("tiny_stages.join"
 
 
 class Log(Watcher):
-    """Remembers what it is told."""
+    """Records the calls it receives."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, str]] = []
+        self.calls: list[tuple[str, str]] = []
 
     def started(self, step: Step) -> None:
-        self.told.append(("started", step.label))
+        self.calls.append(("started", step.label))
 
     def event(self, step: Step[Artifact], event: dict[str, Any]) -> None:
-        self.told.append((event.get("unit", "waiting"), step.label))
+        self.calls.append((event.get("unit", "waiting"), step.label))
 
     def finished(self, step: Step[Artifact], artifact: Artifact) -> None:
-        self.told.append(("finished", step.label))
+        self.calls.append(("finished", step.label))
 
 
 def _joined(log: Path, right: str = "b") -> Step[Words]:
@@ -60,8 +60,8 @@ def _joined(log: Path, right: str = "b") -> Step[Words]:
 
 
 @pytest.mark.usefixtures("ray_cluster")
-def test_the_first_error_of_a_map_is_told_at_once(tmp_path: Path) -> None:
-    """Not after the tasks before it, which are stopped."""
+def test_the_first_error_of_a_map_is_raised_at_once(tmp_path: Path) -> None:
+    """The error does not wait for earlier tasks, which are stopped."""
     log, started = tmp_path / "log", time.monotonic()
     with pytest.raises(UserError, match="the text is bad; write another"):
         runner.run([Stage("tiny_stages.fail_in_a_task", fail_in_a_task, Words)("fails", log)], LocalStore(tmp_path))
@@ -73,14 +73,14 @@ def test_the_first_error_of_a_map_is_told_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_dag_runs_once_and_reruns_only_what_changed(tmp_path: Path) -> None:
-    """Outputs are right and published with a manifest; a second call runs nothing; a change reruns what follows it."""
+    """Outputs are correct and have a manifest; a second call runs nothing; a change reruns the steps it affects."""
     store, log = LocalStore(tmp_path), tmp_path / "log"
     watcher = Log()
     (words,) = runner.run([_joined(log)], store, [watcher])
     assert isinstance(words, Words)
     assert words.text == "a b a [1, 1, 1]"
-    assert ("texts", "left") in watcher.told
-    assert watcher.told[-1] == ("finished", "join")
+    assert ("texts", "left") in watcher.calls
+    assert watcher.calls[-1] == ("finished", "join")
     manifest = json.loads((words.folder / "manifest.json").read_text())
     assert manifest["inputs"].keys() == {"left", "right"}
     assert manifest["files"]["words.txt"]["bytes"] == len(words.text)
@@ -93,13 +93,13 @@ def test_a_dag_runs_once_and_reruns_only_what_changed(tmp_path: Path) -> None:
     watcher = Log()
     (words,) = runner.run([_joined(log, right="cc")], store, [watcher])
     assert words.text == "a cc a [1, 2, 1]"
-    assert ("started", "left") not in watcher.told
-    assert ("started", "right") in watcher.told
+    assert ("started", "left") not in watcher.calls
+    assert ("started", "right") in watcher.calls
 
 
 @pytest.mark.usefixtures("ray_cluster")
-def test_a_users_error_arrives_as_one_line_and_nothing_is_half_written(tmp_path: Path) -> None:
-    """The error of a stage on a Ray worker reaches the caller as it was raised."""
+def test_a_user_error_arrives_as_one_line_and_nothing_is_half_written(tmp_path: Path) -> None:
+    """An error raised by a stage on a Ray worker reaches the caller unchanged."""
     store = LocalStore(tmp_path)
     with pytest.raises(UserError, match=r"^the text is bad; write another$"):
         runner.run([_joined(tmp_path / "log", right="bad")], store)
@@ -123,7 +123,7 @@ FILES = {
     "vocabulary": ("joint.model", "joint.vocab", "joint.model"),
     "dataset": ("train/00000.arrow", "dataset.json", "joint.model"),
 }
-"""Of each artifact of the prepared text, those to be damaged in three rounds."""
+"""The files to damage in each artifact of the prepared text, one in each of three rounds."""
 
 
 def _flip(path: Path) -> None:
@@ -146,15 +146,15 @@ def _contents(steps: dict[str, Step[Artifact]], store: LocalStore) -> dict[str, 
 
 
 @pytest.mark.usefixtures("ray_cluster")
-def test_whatever_is_damaged_is_named_and_made_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A byte flipped, the end lost, in text, vocabulary, Arrow, JSON and manifests: the same files in the end."""
+def test_damaged_artifacts_are_named_and_made_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """After a flipped bit or a truncation in text, vocabulary, Arrow, JSON or manifest, all files are restored."""
     text = stages.prepared(SMALL, "en-de")
     clean, vocabulary = text.dataset.inputs
     (generated,) = clean.inputs
     steps = dict(zip(FILES, (generated, clean, vocabulary, text.dataset), strict=True))
     runner.run([text.dataset], LocalStore(tmp_path))
-    whole = _contents(steps, LocalStore(tmp_path))
-    assert len(whole) >= 12
+    intact = _contents(steps, LocalStore(tmp_path))
+    assert len(intact) >= 12
     manifests = ("manifest.json",) * 4
     rounds = [*zip((_flip, _truncate, _flip), zip(*FILES.values(), strict=True), strict=True)]
     for damage, names in [*rounds, (_flip, manifests), (_truncate, manifests)]:
@@ -164,19 +164,19 @@ def test_whatever_is_damaged_is_named_and_made_again(tmp_path: Path, caplog: pyt
         watcher = Log()
         with caplog.at_level(logging.WARNING, "workflows.engine.runner"):
             runner.run([text.dataset], LocalStore(tmp_path), [watcher])
-        told = [record.getMessage() for record in caplog.records if record.name == "workflows.engine.runner"]
-        for line, step, name in zip(told, in_order([text.dataset]), names, strict=True):
-            assert line.startswith(f"{LocalStore(tmp_path).folder(step.name)} is damaged ({name} ")
-            assert line.endswith(f": {step.label} is made again")
-        assert [label for event, label in watcher.told if event == "finished"] == [
+        warnings = [record.getMessage() for record in caplog.records if record.name == "workflows.engine.runner"]
+        for warning, step, name in zip(warnings, in_order([text.dataset]), names, strict=True):
+            assert warning.startswith(f"{LocalStore(tmp_path).folder(step.name)} is damaged ({name} ")
+            assert warning.endswith(f": running {step.label} again")
+        assert [label for event, label in watcher.calls if event == "finished"] == [
             step.label for step in in_order([text.dataset])
         ]
-        assert _contents(steps, LocalStore(tmp_path)) == whole
+        assert _contents(steps, LocalStore(tmp_path)) == intact
     assert runner.to_run([text.dataset], LocalStore(tmp_path)) == []
 
 
 class Vandal(Log):
-    """Damages a file when the driver has looked at the store and nothing runs yet."""
+    """Damages a file after the driver has checked the store and before anything runs."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -187,14 +187,14 @@ class Vandal(Log):
 
 
 @pytest.mark.usefixtures("ray_cluster")
-def test_an_input_damaged_after_the_driver_looked_is_not_used(tmp_path: Path) -> None:
-    """One line at the moment of use names the file and the step; the same command mends it."""
+def test_an_input_damaged_after_the_drivers_check_is_not_used(tmp_path: Path) -> None:
+    """When the input is used, a one-line error names the file and the step; the same command then makes it again."""
     step = _joined(tmp_path / "log")
     left = step.inputs[0]
     runner.run([left], LocalStore(tmp_path))
     words = LocalStore(tmp_path).folder(left.name) / "words.txt"
     with pytest.raises(
-        UserError, match=r"^.*, which join reads, is damaged: words.txt .* of manifest.json; run the same command again"
+        UserError, match=r"^.*, an input of join, is damaged: words.txt .* in manifest.json; run the same command again"
     ):
         runner.run([step], LocalStore(tmp_path), [Vandal(words)])
     assert not (tmp_path / "log").exists()
@@ -203,7 +203,7 @@ def test_an_input_damaged_after_the_driver_looked_is_not_used(tmp_path: Path) ->
 
 
 class Killer(Log):
-    """Kills the makers of other steps as soon as a third is done."""
+    """Kills the processes that make other steps as soon as a step is finished."""
 
     def __init__(self, processes: list[subprocess.Popen[str]]) -> None:
         super().__init__()
@@ -216,8 +216,8 @@ class Killer(Log):
 
 
 @pytest.mark.usefixtures("ray_cluster")
-def test_steps_that_another_workflow_makes_are_waited_for_without_a_cpu(tmp_path: Path) -> None:
-    """On two CPUs two steps wait while the third runs; the others' makers then die, and their steps are taken over."""
+def test_waiting_for_steps_of_another_workflow_takes_no_cpu(tmp_path: Path) -> None:
+    """On two CPUs two steps wait while a third runs; then the makers of the two die and their steps are taken over."""
     step = lingering(tmp_path / "log", 0.1)
     with ExitStack() as stack:
         others = [
@@ -226,16 +226,16 @@ def test_steps_that_another_workflow_makes_are_waited_for_without_a_cpu(tmp_path
         watcher = Killer(others)
         (words,) = runner.run([step], LocalStore(tmp_path), [watcher])
     assert words.text == "a b c [1, 1, 1]"
-    assert sorted(label for event, label in watcher.told if event == "waiting") == ["linger a", "linger b"]
-    finished = [label for event, label in watcher.told if event == "finished"]
+    assert sorted(label for event, label in watcher.calls if event == "waiting") == ["linger a", "linger b"]
+    finished = [label for event, label in watcher.calls if event == "finished"]
     assert finished[0] == "linger c"
     assert finished[-1] == "join"
     assert len(finished) == 4
 
 
 @pytest.mark.usefixtures("ray_cluster")
-def test_a_step_found_made_after_waiting_is_finished_and_not_made_again(tmp_path: Path) -> None:
-    """The other workflow has published it before its lock goes: the watchers are told, the stage is not called."""
+def test_a_step_published_by_another_workflow_is_not_made_again(tmp_path: Path) -> None:
+    """Once the other workflow has published it and lost its lock, the watchers are informed; the stage does not run."""
     step = Stage("tiny_stages.linger", linger, Words)("linger", "a", 0.0, tmp_path / "log")
     runner.run([step], LocalStore(tmp_path / "elsewhere"))
 
@@ -248,13 +248,13 @@ def test_a_step_found_made_after_waiting_is_finished_and_not_made_again(tmp_path
     watcher = Publisher()
     with lock_holder(LocalStore(tmp_path).folder(step.name)) as other:
         runner.run([step], LocalStore(tmp_path), [watcher])
-    assert watcher.told == [("started", "linger"), ("waiting", "linger"), ("finished", "linger")]
+    assert watcher.calls == [("started", "linger"), ("waiting", "linger"), ("finished", "linger")]
     assert (tmp_path / "log").read_text() == "begins a\nends a\n"
 
 
 @pytest.mark.usefixtures("ray_cluster")
-def test_a_step_whose_process_is_killed_is_tried_again(tmp_path: Path) -> None:
-    """Ray starts it in another process, which takes over the dead one's lock and begins with an empty folder."""
+def test_a_step_whose_process_is_killed_is_retried(tmp_path: Path) -> None:
+    """Ray restarts it in another process, which takes over the dead one's lock and starts with an empty folder."""
     step = Stage("tiny_stages.die_once", die_once, Words)("die once", tmp_path / "log")
     (words,) = runner.run([step], LocalStore(tmp_path))
     assert words.text == "whole"
@@ -303,9 +303,9 @@ def test_two_drivers_on_one_store_make_each_step_once(tmp_path: Path) -> None:
     waited = []
     try:
         for driver in drivers:
-            told, errors = driver.communicate(timeout=200)
+            printed, errors = driver.communicate(timeout=200)
             assert driver.returncode == 0, errors
-            *waits, words = told.splitlines()
+            *waits, words = printed.splitlines()
             assert words == "a b c [1, 1, 1]"
             waited += waits
     finally:

@@ -1,4 +1,4 @@
-"""What follows the project's source is made again whenever the source changes."""
+"""Artifacts of stages that follow the project's source are made again whenever the source changes."""
 
 import shutil
 from pathlib import Path
@@ -22,8 +22,8 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_papers_numbers_and_templates_are_source(tree: Path) -> None:
-    """One digit of the paper's, one word of a report's template or one file more changes the digest."""
+def test_the_papers_numbers_and_templates_count_as_source(tree: Path) -> None:
+    """The digest changes with a digit of the paper's numbers, a character of a report template or an added file."""
     digests = [source_sha256(ROOT), source_sha256(tree)]
     assert digests[0] == digests[1]
     paper = tree / "workflows" / "paper.py"
@@ -41,7 +41,7 @@ def test_the_papers_numbers_and_templates_are_source(tree: Path) -> None:
 
 
 def test_tables_follow_the_source_and_trainings_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Changed code makes a table again, not what it is made from."""
+    """After a change of the code a table is made again, but not the trainings it is made from."""
     assert reproduce_table2.TABULATE.follows_source
     assert reproduce_table3.TABULATE.follows_source
     follows, stays = (

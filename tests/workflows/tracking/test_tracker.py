@@ -1,4 +1,4 @@
-"""MLflow on a real SQLite store: runs found again, nothing sent twice, statuses, artifacts."""
+"""MLflow on a real SQLite store: runs are found again, nothing is sent twice, statuses and artifacts are right."""
 
 import signal
 import sqlite3
@@ -15,13 +15,13 @@ from workflows.tracking.tracker import Tracker, default_uri, flatten, ui_command
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder whose SQLite store is made once: its schema takes seconds."""
+    """A folder whose SQLite store is made only once, since creating its schema takes seconds."""
     return tmp_path_factory.mktemp("runs")
 
 
 @pytest.fixture
 def uri(runs: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The default address."""
+    """The default tracking address."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     return default_uri(runs)
 
@@ -30,7 +30,7 @@ LINES = [{"update": n, "epoch": 1, "loss": 5 - n / 100, "train_s": n / 10} for n
 
 
 def test_second_run_continues_and_sends_nothing_twice(runs: Path, uri: str) -> None:
-    """Half a curve by events, a kill, then the whole file: one parent, one child, each point once, all finished."""
+    """After half a curve, a kill and then the whole file there is one parent and one child, with each point once."""
     first = Tracker(uri, "table2", runs)
     parent = first.workflow("f1", "table2 embedded", {"profile": "embedded"}, {"git": "abc"})
     child = first.model("t1", "EN-DE base", {"model": {"d_k": 64, "d_v": 64}}, {"aiayn.corpus": "c1"})
@@ -61,7 +61,7 @@ def test_second_run_continues_and_sends_nothing_twice(runs: Path, uri: str) -> N
 
 
 def test_cached_training_under_a_new_workflow_gets_its_curves(runs: Path, uri: str) -> None:
-    """Another workflow with the same training has a child of its own, filled from the file, at the times it tells."""
+    """Another workflow with the same training has its own child run, with the figures and times from the file."""
     tracker = Tracker(uri, "other table", runs)
     tracker.workflow("f2", "beam 8", {})
     child = tracker.model("t1", "EN-DE base", {})
@@ -73,8 +73,8 @@ def test_cached_training_under_a_new_workflow_gets_its_curves(runs: Path, uri: s
     assert points[0].timestamp == 1_000_000_000 - 29_900
 
 
-def test_long_curves_go_in_several_requests(runs: Path, uri: str) -> None:
-    """More figures than MLflow takes at once all arrive."""
+def test_long_curves_are_sent_in_several_requests(runs: Path, uri: str) -> None:
+    """All figures arrive even if there are more than MLflow accepts at once."""
     tracker = Tracker(uri, "long", runs)
     tracker.workflow("f3", "long", {f"p{n}": n for n in range(250)})
     child = tracker.model("t3", "long", {})
@@ -86,8 +86,8 @@ def test_long_curves_go_in_several_requests(runs: Path, uri: str) -> None:
     assert tracker._client.get_run(child).info.status == "FAILED"
 
 
-def test_artifacts_lie_beside_the_runs_and_go_once(runs: Path, uri: str, tmp_path: Path) -> None:
-    """Files and figures of the workflow are there to read, and are sent again only when they change."""
+def test_artifacts_are_kept_with_the_runs_and_sent_once(runs: Path, uri: str, tmp_path: Path) -> None:
+    """Files and figures of the workflow can be read, and are sent again only when they change."""
     (tmp_path / "table2.md").write_text("first", encoding="utf-8")
     tracker = Tracker(uri, "artifacts", runs)
     parent = tracker.workflow("f4", "artifacts", {})
@@ -108,8 +108,8 @@ def test_artifacts_lie_beside_the_runs_and_go_once(runs: Path, uri: str, tmp_pat
     assert [point.value for point in points] == [0.04, 0.05]
 
 
-def test_figures_that_cannot_be_sent_cost_a_warning(runs: Path, uri: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A store that refuses figures stops neither training nor later figures: they wait for the next flush."""
+def test_figures_that_cannot_be_sent_cause_a_warning(runs: Path, uri: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A store that rejects figures does not stop the training; the figures are sent at the next flush."""
     tracker = Tracker(uri, "refused", runs)
     tracker.workflow("f5", "refused", {})
     child = tracker.model("t5", "EN-DE base", {})
@@ -124,8 +124,8 @@ def test_figures_that_cannot_be_sent_cost_a_warning(runs: Path, uri: str, caplog
     assert [point.value for point in tracker._client.get_metric_history(child, "loss")] == [2.0]
 
 
-def test_unreachable_server_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the start a wrong address is the user's to mend; a password in it is not repeated."""
+def test_an_unreachable_server_is_reported_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the start a wrong address is a UserError, whose message does not contain the password."""
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     tracker = Tracker("http://me:secret@127.0.0.1:9", "table2", tmp_path)
     with pytest.raises(UserError, match="MLFLOW_TRACKING_URI") as caught:
@@ -135,7 +135,7 @@ def test_unreachable_server_is_told_in_one_line(tmp_path: Path, monkeypatch: pyt
 
 
 def test_address_and_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The environment decides; the command can be pasted and binds to this machine alone."""
+    """The environment takes precedence; the command can be pasted and serves this machine alone."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://tracking:5000")
     assert default_uri(tmp_path) == "http://tracking:5000"
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
@@ -151,7 +151,7 @@ def test_flatten() -> None:
 
 @pytest.mark.slow
 def test_two_commands_open_a_new_store_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After one that was killed while it made the tables: both find the same runs, each made once."""
+    """Even after a command was killed while making the tables, both find the same runs, each made once."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     script = (
         "import sys; from pathlib import Path; from workflows.tracking.tracker import Tracker, default_uri\n"
@@ -167,8 +167,8 @@ def test_two_commands_open_a_new_store_at_once(tmp_path: Path, monkeypatch: pyte
     killed.send_signal(signal.SIGKILL)
     killed.wait()
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    told = [process.communicate(timeout=120)[0] for process in both]
+    printed = [process.communicate(timeout=120)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0]
-    assert told[0] == told[1]
-    assert len(told[0].split()) == 2
+    assert printed[0] == printed[1]
+    assert len(printed[0].split()) == 2
     assert not (tmp_path / ".making-mlflow.db").exists()
