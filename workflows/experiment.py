@@ -2,7 +2,7 @@
 
 @command(app, __doc__)
 def main(request: Request, seeds: int = 1) -> None:
-    reproduce(Experiment("table3", ...), request)
+    reproduce(Reproduction("table3", ...), request)
 """
 
 import inspect
@@ -126,7 +126,7 @@ class Model:
     settings: Mapping[str, Any]
     tags: Mapping[str, str]
     is_served: bool = False
-    """Whether MLflow keeps it as a model that can be served over HTTP."""
+    """Says whether MLflow keeps it as a model that can be served over HTTP."""
 
     @property
     def training(self) -> Step[TrainingRun]:
@@ -135,7 +135,7 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Experiment(Generic[A]):
+class Reproduction(Generic[A]):
     """A table and everything needed to fill it."""
 
     name: str
@@ -154,7 +154,7 @@ class Experiment(Generic[A]):
     """Trains the models, if the table's step does not do so itself, and returns those that have no results."""
 
 
-def reproduce(experiment: Experiment[A], request: Request) -> None:
+def reproduce(experiment: Reproduction[A], request: Request) -> None:
     """Prints the plan if requested; otherwise makes what is missing, reports to MLflow and prints the table."""
     store, target = request.store, experiment.tabulate({})
     if request.plan:
@@ -183,7 +183,7 @@ def reproduce(experiment: Experiment[A], request: Request) -> None:
 
 
 @contextmanager
-def _one_cluster(experiment: Experiment[A], target: Step[A], request: Request) -> Iterator[None]:
+def _one_cluster(experiment: Reproduction[A], target: Step[A], request: Request) -> Iterator[None]:
     """Provides one Ray cluster for both the trainings and the table, if they run separately and must run at all."""
     if experiment.train and to_run([target], request.store):
         with cluster(request.address):

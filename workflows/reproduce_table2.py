@@ -17,7 +17,7 @@ from pipeline.store.artifacts import TrainingRun
 from workflows import stages
 from workflows.console.command import run_app
 from workflows.engine.dag import Stage, Step
-from workflows.experiment import Experiment, Model, Request, chosen_names, command, reproduce
+from workflows.experiment import Model, Reproduction, Request, chosen_names, command, reproduce
 from workflows.forecast.estimate import Planned
 from workflows.profiles import Profile, Recipe
 from workflows.reports.corpus import CorpusReport
@@ -71,7 +71,7 @@ def main(
     cells = cells_of(profile, chosen_pairs, chosen_names("models", models, profile.recipes))
     reports = list(dict.fromkeys(cell.report for cell in cells))
     table = TABULATE("table 2", [cell.evaluation for cell in cells], reports)
-    experiment = Experiment(
+    experiment = Reproduction(
         name="table2",
         params={"profile": profile.name},
         models=[_model(cell, profile) for cell in cells],

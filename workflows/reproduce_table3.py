@@ -19,7 +19,7 @@ from workflows import stages
 from workflows.console.command import console, run_app
 from workflows.engine.dag import Stage, Step
 from workflows.engine.grid import Unfinished, asha
-from workflows.experiment import Experiment, Model, Request, command, reproduce
+from workflows.experiment import Model, Reproduction, Request, command, reproduce
 from workflows.forecast.estimate import Planned
 from workflows.paper import VARIATIONS
 from workflows.reports.publish import tabulate_rows
@@ -74,7 +74,7 @@ def main(
     def tabulate(unfinished: Mapping[str, Unfinished]) -> Step[table3.Table3Artifact]:
         return TABULATE("table 3", rows_of(trials, unfinished), [text.report])
 
-    experiment = Experiment(
+    experiment = Reproduction(
         name="table3",
         params={"profile": profile.name, "pair": pair, "seeds": seeds, "scheduler": scheduler},
         models=[_model(one, pair) for one in trials],

@@ -1,4 +1,4 @@
-"""What the exact reduction costs: seconds an update with and without it, by turns, for some numbers of workers.
+"""Measures what the exact reduction costs: seconds per update with and without it, in interleaved rounds.
 
     python tests/benchmarks/exact_reduction.py [--size small] [--workers 1,2] [--updates 3] [--rounds 5]
 
@@ -22,7 +22,7 @@ from workflows.benchmarks.training_contenders import TrainingWorkload
 
 
 def work(rank: int, workers: int, workload: TrainingWorkload, updates: int, rounds: int) -> None:
-    """One worker: both trainings by turns; rank 0 prints."""
+    """One worker: both trainings in interleaved rounds; rank 0 prints."""
     torch.set_num_threads(1)
     if workers > 1:
         meeting = f"file://{workload.run_folder}/{workers}.group"

@@ -31,7 +31,7 @@ class TranslationWriter:
     n_best: int = 1
     """Outputs per sentence; above 1 they are written as N_BEST_LINE."""
     scores: bool = False
-    """Whether to begin a single output with its score and a tab."""
+    """Says whether to begin a single output with its score and a tab."""
     n_sentences: int = 0
     """Number of sentences written so far."""
 

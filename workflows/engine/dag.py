@@ -43,10 +43,10 @@ class Stage(Generic[A_co]):
     cpus: float = 1
     """CPUs the step itself reserves; 0 for a step that only waits for other Ray work."""
     resumes: bool = False
-    """Whether it continues from what an interrupted run left behind."""
+    """Says whether it continues from what an interrupted run left behind."""
     follows_source: bool = False
-    """Whether it runs again after any change to the project's source. This is for tables, which take a second to make
-    and must never be older than the code and the paper's numbers they are made from."""
+    """Says whether it runs again after any change to the project's source. This is for tables, which take a second to
+    make and must never be older than the code and the paper's numbers they are made from."""
 
     def __call__(self, label: str, *arguments: Any) -> "Step[A_co]":
         """Makes a step of the DAG. Arguments are steps, bundles of steps, settings, plain values, or lists of these."""
