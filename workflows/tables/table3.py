@@ -104,7 +104,7 @@ class Table3Row:
 class OrderingOutcome:
     """A claim of §6.2 about some rows, and whether the figures support it; None where a row was not measured."""
 
-    claim: str
+    said: str
     rows: tuple[str, ...]
     """The rows that the claim ranks, each better than the one before."""
     printed: Mapping[Kind, bool]

@@ -173,7 +173,7 @@ def correlation_text(correlations: Sequence[Correlation]) -> str:
 
 def _ordering_texts(ordering: OrderingOutcome) -> list[str]:
     holds = [origin[kind] for kind in KINDS for origin in (ordering.printed, ordering.measured)]
-    return [ordering.claim, " → ".join(ordering.rows), *(ANSWERS[answer] for answer in holds)]
+    return [ordering.said, " → ".join(ordering.rows), *(ANSWERS[answer] for answer in holds)]
 
 
 def render_markdown(table: Table3) -> str:
