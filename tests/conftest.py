@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 import torch
 
@@ -14,6 +15,10 @@ from tests.support.parallel_text import write_parallel_text
 
 if TYPE_CHECKING:
     from tests.support.command_line import CommandLine
+
+# An example may take as long as it likes: on a busy machine the time limit of 0.2 s would fail by chance.
+hypothesis.settings.register_profile("no deadline", deadline=None)
+hypothesis.settings.load_profile("no deadline")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -413,7 +413,7 @@ def test_tree_is_penn_style():
 
 
 @given(st.integers(0, 1000), st.integers(0, 2**64 - 1))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_every_derivation_is_well_formed(seed, number):
     """Any derivation is deterministic, has a tree over the English tokens, and gives tidy sentences that end once."""
     derivation = derive(seed, number)

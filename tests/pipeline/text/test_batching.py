@@ -29,7 +29,7 @@ def plan_of(lengths: tuple[Lengths, Lengths], *, seed: int = 1, epoch: int = 0, 
     return plan_epoch(*lengths, PlanSettings(250 * micro_batches, micro_batches, seed), epoch)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(n=st.integers(2000, 4000), seed=st.integers(0, 99), epoch=st.integers(0, 9), micro_batches=st.integers(1, 8))
 def test_each_pair_once_within_the_budget(n: int, seed: int, epoch: int, micro_batches: int) -> None:
     """Every pair is in one micro-batch, no micro-batch exceeds its share, and each update but the last is full."""

@@ -135,7 +135,7 @@ def test_files_are_arrow_with_one_batch_per_bucket(prepared: Prepared) -> None:
             assert all(bounds[i] < length <= bounds[i + 1] for length in longer)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_batch_is_plain_padding(prepared: Prepared, draw: st.DataObject) -> None:
     """For any rows, in any order and repeated, a batch equals what a plain loop over sentences pads."""

@@ -15,7 +15,7 @@ from pipeline.text.lines import read_lines, read_pairs, write_lines, write_pairs
 LINE = st.text(st.characters(exclude_characters="\n", codec="utf-8"))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(LINE), st.sampled_from(["lines", "lines.gz"]))
 def test_any_lines_come_back(tmp_path: Path, lines: list[str], name: str) -> None:
     """A line may hold anything but a line feed, even U+2028, U+0085, form feed or "\\r", and is read as written."""

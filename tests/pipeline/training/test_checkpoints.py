@@ -115,7 +115,7 @@ def test_full_disk_keeps_the_last_good_checkpoint(tmp_path: Path, dataset: Encod
         (kept,) = (disk / "checkpoints").iterdir()
         assert find_damage(kept) is None
         subprocess.run(["mount", "-o", "remount,size=9m", str(disk)], check=True)
-        assert run(WorkerGroup(), dataset, TINY, disk)["checkpoints"][-1] == TINY.updates
+        assert run(WorkerGroup(), dataset, TINY, disk).checkpoints[-1] == TINY.updates
     finally:
         subprocess.run(["umount", str(disk)], check=True)
 

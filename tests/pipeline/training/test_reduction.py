@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from model.config import OptimizerConfig
@@ -25,7 +25,6 @@ THIRTY = with_fields(
 """At TINY's own learning rate, 60 times as high, rounding grows to 3e-4 of the loss within 30 updates."""
 
 
-@settings(deadline=None)
 @given(st.integers(1, 70))
 def test_tree_takes_in_every_micro_batch_once(leaves: int) -> None:
     """The additions end in one sum of everything exactly once, and few sums exist at a time."""
