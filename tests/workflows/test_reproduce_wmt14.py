@@ -8,6 +8,7 @@ import pytest
 
 from pipeline.corpora.wmt14 import Wmt14Settings, official_archives
 from pipeline.store.artifacts import Corpus
+from pipeline.store.store import LocalStore
 from pipeline.text.lines import read_lines
 from tests.support.official_archives import settings_of, write_official
 from tests.support.range_server import serving
@@ -47,8 +48,8 @@ def official(data: Path, folder: Path, train_pairs: int) -> None:
 class Interrupting(Watcher):
     """Presses ctrl-C once a tenth of a megabyte is there."""
 
-    def event(self, step: Step, event: dict[str, Any]) -> None:
-        """Of one of the stages."""
+    def event(self, step: Step[Corpus], event: dict[str, Any]) -> None:
+        """Interrupts at the first report of so much."""
         if event.get("done", 0) > 0.1 and event["unit"] == "MB":
             raise KeyboardInterrupt
 
@@ -62,12 +63,12 @@ def test_an_interrupted_download_goes_on(parallel_text: Path, tmp_path: Path) ->
         step = stages.corpus("en-de", Wmt14Settings(**fields))
         server.pause_s = 0.3
         with pytest.raises(KeyboardInterrupt):
-            run([step], tmp_path / "store", [Interrupting()])
+            run([step], LocalStore(tmp_path), [Interrupting()])
         assert server.most_at_once >= 2  # side by side
         assert list((tmp_path / "store" / "downloads").rglob("*.part"))
         server.pause_s = 0.0
         server.asked.clear()
-        (corpus,) = run([step], tmp_path / "store")
+        (corpus,) = run([step], LocalStore(tmp_path))
         assert any(asked for _, asked in server.asked)
     assert isinstance(corpus, Corpus)
     assert [shard.pairs for shard in corpus.shards("train")] == [1500, 1500, 1500]
