@@ -1,0 +1,77 @@
+"""The paper's figures, held against the tables as they are printed in "Attention Is All You Need" (v5)."""
+
+from pipeline.evaluation.costs import PAPER_SUSTAINED_FLOP_S
+from workflows.paper import TABLE_2, TABLE_3, symbols
+
+PRINTED_TABLE_2 = """
+ByteNet                     23.75
+Deep-Att + PosUnk                 39.2          1.0e20
+GNMT + RL                   24.6  39.92  2.3e19 1.4e20
+ConvS2S                     25.16 40.46  9.6e18 1.5e20
+MoE                         26.03 40.56  2.0e19 1.2e20
+Deep-Att + PosUnk ensemble        40.4          8.0e20
+GNMT + RL ensemble          26.30 41.16  1.8e20 1.1e21
+ConvS2S ensemble            26.36 41.29  7.7e19 1.2e21
+Transformer (base)          27.3  38.1   3.3e18 3.3e18
+Transformer (big)           28.4  41.8   2.3e19 2.3e19
+"""
+"""Name, BLEU EN-DE and EN-FR, training cost EN-DE and EN-FR in FLOP."""
+
+PRINTED_TABLE_3 = """
+base |                                          | 100000 | 4.92 | 25.8 | 65
+A1   | h 1, d_k 512, d_v 512                    |        | 5.29 | 24.9 |
+A2   | h 4, d_k 128, d_v 128                    |        | 5.00 | 25.5 |
+A3   | h 16, d_k 32, d_v 32                     |        | 4.91 | 25.8 |
+A4   | h 32, d_k 16, d_v 16                     |        | 5.01 | 25.4 |
+B1   | d_k 16                                   |        | 5.16 | 25.1 | 58
+B2   | d_k 32                                   |        | 5.01 | 25.4 | 60
+C1   | N 2                                      |        | 6.11 | 23.7 | 36
+C2   | N 4                                      |        | 5.19 | 25.3 | 50
+C3   | N 8                                      |        | 4.88 | 25.5 | 80
+C4   | d_model 256, d_k 32, d_v 32              |        | 5.75 | 24.5 | 28
+C5   | d_model 1024, d_k 128, d_v 128           |        | 4.66 | 26.0 | 168
+C6   | d_ff 1024                                |        | 5.12 | 25.4 | 53
+C7   | d_ff 4096                                |        | 4.75 | 26.2 | 90
+D1   | P_drop 0.0                               |        | 5.77 | 24.6 |
+D2   | P_drop 0.2                               |        | 4.95 | 25.5 |
+D3   | ε_ls 0.0                                 |        | 4.67 | 25.3 |
+D4   | ε_ls 0.2                                 |        | 5.47 | 25.7 |
+E    | positions learned                        |        | 4.92 | 25.7 |
+big  | d_model 1024, d_ff 4096, h 16, P_drop 0.3 | 300000 | 4.33 | 26.4 | 213
+"""
+"""Row, difference from base, steps, dev perplexity, dev BLEU, parameters in millions."""
+
+
+def test_table_2_is_as_printed() -> None:
+    """Every name, BLEU score (with its digits) and cost; a gap where the paper prints none."""
+    columns = slice(28, 33), slice(34, 40), slice(41, 47), slice(48, 54)
+    lines = PRINTED_TABLE_2.strip("\n").split("\n")
+    assert [row.name for row in TABLE_2] == [line[:27].strip() for line in lines]
+    for row, line in zip(TABLE_2, lines, strict=True):
+        cells = [line[column].strip() for column in columns]
+        found = [row.bleu.get(pair, "") for pair in ("en-de", "en-fr")]
+        costs = [row.cost_flop.get(pair) for pair in ("en-de", "en-fr")]
+        assert found == cells[:2], row.name
+        assert costs == [float(cell) if cell else None for cell in cells[2:]], row.name
+
+
+def test_table_3_is_as_printed() -> None:
+    """Every row with its change, steps, perplexity, BLEU and parameters."""
+    lines = [[cell.strip() for cell in line.split("|")] for line in PRINTED_TABLE_3.strip("\n").split("\n")]
+    found = [
+        [
+            row.name,
+            symbols(row.difference),
+            str(row.updates or ""),
+            row.perplexity,
+            row.bleu,
+            str(row.parameters_millions or ""),
+        ]
+        for row in TABLE_3
+    ]
+    assert found == lines
+
+
+def test_footnote_5_is_as_printed() -> None:
+    """K80, K40, M40 and P100: 2.8, 3.7, 6.0 and 9.5 TFLOPS."""
+    assert dict(PAPER_SUSTAINED_FLOP_S) == {"K80": 2.8e12, "K40": 3.7e12, "M40": 6.0e12, "P100": 9.5e12}
