@@ -128,6 +128,8 @@ def _interrupts_reach_children() -> Iterator[None]:
 
 @contextmanager
 def sigterm_as_interrupt() -> Iterator[None]:
+    """Raises KeyboardInterrupt in the body on SIGTERM, so that both signals end a workflow in the same way."""
+
     def interrupt(_signal: int, _frame: Any) -> None:
         raise KeyboardInterrupt
 
