@@ -6,9 +6,9 @@ def main(request: Request, seeds: int = 1) -> None:
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Concatenate, Generic, ParamSpec
 
@@ -150,7 +150,7 @@ class Reproduction(Generic[A]):
     """Returns the step that makes the table, given the models that have no results and the reasons."""
     show: Callable[[A, int], RenderableType]
     """Renders the table for a terminal with the given number of columns."""
-    train: Callable[[Sequence[Watcher]], Mapping[str, Unfinished]] | None = field(default=None)
+    train: Callable[[Sequence[Watcher]], Mapping[str, Unfinished]] | None = None
     """Trains the models, if the table's step does not do so itself, and returns those that have no results."""
 
 
@@ -167,7 +167,8 @@ def reproduce(experiment: Reproduction[A], request: Request) -> None:
     models = [TrackedModel(model.name, model.training, model.settings, model.tags) for model in experiment.models]
     with tracked(tracker, target, title, experiment.params, models) as curves:
         watchers = [view(console), curves]
-        with _one_cluster(experiment, target, request):
+        # Trainings and table run separately; one cluster serves both, if anything is to run at all.
+        with cluster(request.address) if experiment.train and to_run([target], store) else nullcontext():
             unfinished = experiment.train(watchers) if experiment.train else {}
             target = experiment.tabulate(unfinished)
             (table,) = run([target], store, watchers, request.address)
@@ -180,16 +181,6 @@ def reproduce(experiment: Reproduction[A], request: Request) -> None:
     console.print(experiment.show(table, console.width))
     console.print(f"\nreport: {table.folder / 'report.html'}", highlight=False, soft_wrap=True)
     console.print(f"curves: {ui_command(tracker.uri)}", highlight=False, soft_wrap=True)
-
-
-@contextmanager
-def _one_cluster(experiment: Reproduction[A], target: Step[A], request: Request) -> Iterator[None]:
-    """Provides one Ray cluster for both the trainings and the table, if they run separately and must run at all."""
-    if experiment.train and to_run([target], request.store):
-        with cluster(request.address):
-            yield
-    else:
-        yield
 
 
 def _send(tracker: Tracker, model: Model, unfinished: Unfinished | None, store: LocalStore) -> None:
