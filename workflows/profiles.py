@@ -34,7 +34,7 @@ from pipeline.settings import (
 )
 
 SettingsT = TypeVar("SettingsT", bound=Settings)
-OPEN = ("grid.rows.", "pairs.")
+OPEN = ("grid.rows.", "grid.text.", "pairs.")
 """The prefixes below which users may add new keys."""
 
 
@@ -63,6 +63,8 @@ class Grid(Settings):
     """Settings of Table 3: its base, and the user's own rows in addition to the paper's. Nothing is averaged."""
 
     training: TrainingSettings = TrainingSettings()
+    text: dict[str, Any] = Field(default_factory=dict)
+    """What differs from the profile's text, e.g. {"vocabulary": {"size": 1000}}: small models need little of it."""
     rows: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Maps rows to their differences from base, e.g. {"F1": {"n_layers": 1, "label_smoothing": 0.2}}. Sizes are
     absolute, not relative to base."""
@@ -91,10 +93,24 @@ class Profile(Settings):
         """Returns the profile with a language pair's own settings applied. Raises UserError if one does not exist."""
         if not self.pairs.get(pair):
             return self
-        described = _described(self) | {"corpora": self.corpora}
-        _merge(described, self.pairs[pair], where=f"pairs.{pair}")
-        _size_models(described, where=f"pairs.{pair}")
-        return checked(Profile, **described | {"pairs": {}})
+        described = _described(self) | {"pairs": {}}
+        return self._changed(described, self.pairs[pair], where=f"pairs.{pair}")
+
+    def for_grid(self) -> "Profile":
+        """Returns the profile with the text of Table 3. Raises UserError if one of its settings does not exist."""
+        if not self.grid.text:
+            return self
+        described = _described(self)
+        described["grid"]["text"] = {}
+        return self._changed(described, self.grid.text, where="grid.text")
+
+    def _changed(self, described: dict[str, Any], differences: Mapping[str, Any], where: str) -> "Profile":
+        """Makes the profile of its description with `differences` applied; a corpus remains of its kind."""
+        _merge(described, differences, where)
+        for pair, corpus in described["corpora"].items():
+            described["corpora"][pair] = checked(type(self.corpora[pair]), f"{where}.corpora.{pair}.", **corpus)
+        _size_models(described, where)
+        return checked(Profile, **described)
 
     @model_validator(mode="after")
     def _one_vocabulary_size(self) -> "Profile":
@@ -243,6 +259,7 @@ def load_profile(
         corpora = [FilesSettings.load(path) for path in files]
         described["data"] = "text of the user's own"
         described["corpora"] = {f"{corpus.source}-{corpus.target}": corpus for corpus in corpora}
+        described["grid"]["text"].pop("corpora", None)
     for override in overrides:
         key, equals, value = override.partition("=")
         if not equals:
@@ -313,11 +330,8 @@ def _models(described: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _size_models(described: dict[str, Any], where: str) -> None:
     """Gives the models the profile's vocabulary size. Raises UserError if another size is requested explicitly."""
-    try:
-        size, models = described["vocabulary"]["size"], list(_models(described))
-    except (TypeError, AttributeError):
-        return  # the settings have the wrong structure; validation will report it
-    for key, model in models:
+    size = described["vocabulary"]["size"]
+    for key, model in _models(described):
         if model["vocabulary_size"] not in (None, size):
             raise UserError(
                 f"{where}: {key}.vocabulary_size is {model['vocabulary_size']}, but vocabulary.size is {size}; "
@@ -327,8 +341,8 @@ def _size_models(described: dict[str, Any], where: str) -> None:
 
 
 def _change(described: dict[str, Any], changes: Mapping[str, Any], where: str) -> None:
-    """Merges a user's changes, which apply to all language pairs unless made below `pairs`. Raises UserError."""
-    for difference in described["pairs"].values():
+    """Merges a user's changes, which apply everywhere unless made below `pairs` or `grid.text`. Raises UserError."""
+    for difference in (*described["pairs"].values(), described["grid"]["text"]):
         _forget(difference, changes)
     _merge(described, changes, where)
 
@@ -343,12 +357,15 @@ def _forget(difference: dict[str, Any], changes: Mapping[str, Any]) -> None:
 
 
 def _merge(settings: dict[str, Any], changes: Mapping[str, Any], where: str, path: str = "") -> None:
-    """Merges `changes` into `settings`, in place. Raises UserError if a key does not exist."""
+    """Merges `changes` into `settings`, in place. Raises UserError if a key does not exist or names a group."""
     for key, value in changes.items():
         full_key = f"{path}{key}"
         if key not in settings and not path.startswith(OPEN):
             raise UserError(f"{where}: there is no setting {full_key!r}; here are {', '.join(settings)}")
-        if isinstance(settings.get(key), dict) and isinstance(value, Mapping):
-            _merge(settings[key], value, where, f"{full_key}.")
-        else:
+        group = settings.get(key)
+        if not isinstance(group, dict):
             settings[key] = value
+        elif isinstance(value, Mapping):
+            _merge(group, value, where, f"{full_key}.")
+        else:
+            raise UserError(f"{where}: {full_key} is a group of settings, not one; in it are {', '.join(group)}")

@@ -65,7 +65,7 @@ def main(
     pair = pair or next(iter(request.profile.corpora))
     if pair not in request.profile.corpora:
         raise UserError(f"--pair {pair}: the profile has {', '.join(request.profile.corpora)}")
-    profile = request.profile.for_pair(pair)
+    profile = request.profile.for_pair(pair).for_grid()
     text, chosen_rows = stages.prepared(profile, pair), rows(profile.grid, asked)
     trials = trials_of(text, chosen_rows, seeds, profile.decoding)
     longest, rung = max(row.training.updates for row in chosen_rows), -(-profile.grid.training.updates // RUNGS)

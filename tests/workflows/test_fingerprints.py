@@ -24,7 +24,7 @@ def fingerprints() -> dict[str, dict[str, str]]:
         cells = cells_of(profile, list(profile.corpora), list(profile.recipes))
         table = TABULATE("table 2", [cell.evaluation for cell in cells], [cell.report for cell in cells])
         pair = next(iter(profile.corpora))
-        chosen = profile.for_pair(pair)
+        chosen = profile.for_pair(pair).for_grid()
         trials = [one.trial for one in trials_of(stages.prepared(chosen, pair), rows(chosen.grid), 1, chosen.decoding)]
         found[name] = {
             **{step.label: step.name for step in in_order(table.inputs)},
