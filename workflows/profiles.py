@@ -153,12 +153,12 @@ EMBEDDED = Profile(
     recipes={
         "base": _small(
             replace(BASE, n_layers=2, d_model=128, d_ff=512, n_heads=4, d_k=32, d_v=32, dropout=0.0),
-            updates=1100,
+            updates=1050,
             **_GENERATED,
         ),
         "big": _small(
             replace(BIG, n_layers=2, d_model=144, d_ff=576, n_heads=4, d_k=36, d_v=36, dropout=0.0),
-            updates=1050,
+            updates=1100,
             **_GENERATED,
         ),
     },
@@ -196,8 +196,8 @@ MULTI30K = Profile(
             replace(BASE, n_layers=3, d_model=192, d_ff=768, n_heads=4, d_k=48, d_v=48), updates=4200, **_MULTI30K
         ),
         "big": _small(
-            replace(BIG, n_layers=3, d_model=256, d_ff=1024, n_heads=4, d_k=64, d_v=64, dropout=0.1),
-            updates=2600,
+            replace(BIG, n_layers=3, d_model=224, d_ff=896, n_heads=4, d_k=56, d_v=56, dropout=0.1),
+            updates=4200,
             **_MULTI30K,
         ),
     },
