@@ -53,6 +53,7 @@ from workflows.benchmarks.decoding_rates import (
     figures,
     print_table,
 )
+from workflows.benchmarks.load import sentence
 from workflows.benchmarks.processes import ContenderProcess, RunningContender
 from workflows.benchmarks.rounds import find_device, is_installed, one_of, with_status_line
 from workflows.console.command import console, require_output_of, run_app
@@ -291,6 +292,7 @@ def decode(
         typer.echo(json.dumps(result))
         return
     print_table(result)
+    console.print(sentence(result["load"]), highlight=False, soft_wrap=True)
     for package, name in PEERS.items():
         if not is_installed(package):
             console.print(f"{name} did not take part: pip install -e '.[bench]'", markup=False, highlight=False)

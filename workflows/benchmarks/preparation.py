@@ -17,6 +17,7 @@ import typer
 from rich.table import Table
 
 from pipeline.settings import TrainingSettings
+from workflows.benchmarks.load import sentence
 from workflows.benchmarks.rounds import with_status_line
 from workflows.console.command import console, run_app
 from workflows.profiles import WMT14
@@ -40,6 +41,7 @@ def prepare(
         typer.echo(json.dumps(result))
     else:
         print_tables(result)
+        console.print(sentence(result["load"]), highlight=False, soft_wrap=True)
 
 
 def print_tables(result: dict[str, Any]) -> None:

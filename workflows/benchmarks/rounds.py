@@ -9,6 +9,7 @@ from typing import Any, Literal
 from rich.console import Console
 
 from pipeline.errors import UserError
+from workflows.benchmarks.load import Clocks, load_since
 from workflows.console.command import INTERRUPTED
 
 
@@ -38,10 +39,14 @@ def one_of(option: str, value: str, choices: Sequence[str]) -> str:
 
 
 def with_status_line(measure: Callable[[Callable[[str], object]], dict[str, Any]]) -> dict[str, Any]:
-    """Runs `measure`, showing its status lines on a terminal, and returns its result. Ctrl-C ends the program."""
+    """Runs `measure`, showing its status lines on a terminal. Ctrl-C ends the program.
+
+    Returns its result with the load of the machine meanwhile; the processes of the benchmark must have ended.
+    """
+    began = Clocks.read()
     try:
         with Console(stderr=True).status("starting") as status:
-            return measure(status.update)
+            return measure(status.update) | {"load": load_since(began)}
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         raise SystemExit(INTERRUPTED) from None

@@ -31,6 +31,7 @@ import typer
 from model.config import BASE, BIG, TransformerConfig
 from pipeline.errors import UserError
 from pipeline.settings import Device, Precision, TrainingSettings
+from workflows.benchmarks.load import sentence
 from workflows.benchmarks.processes import ContenderProcess, RunningContender
 from workflows.benchmarks.rounds import find_device, is_installed, one_of, with_status_line
 from workflows.benchmarks.training_rates import IN_RAY, MARIAN, OURS, SAVING, TORCH, TrainingRates, figures, print_table
@@ -211,6 +212,7 @@ def train(
         typer.echo(json.dumps(result))
         return
     print_table(result)
+    console.print(sentence(result["load"]), highlight=False, soft_wrap=True)
     if peers and not is_installed("transformers"):
         console.print("MarianMT did not take part: pip install -e '.[bench]'", markup=False)
 
