@@ -163,17 +163,20 @@ EMBEDDED = Profile(
         ),
     },
     grid=Grid(
+        text={"vocabulary": {"size": 1000}, "corpora": {pair: {"train_pairs": 4000} for pair in ("en-de", "en-fr")}},
+        base_seeds=3,
         training=TrainingSettings(
-            model=replace(BASE, n_layers=3, d_model=96, d_ff=384, n_heads=8, d_k=12, d_v=12),
-            updates=690,
+            model=replace(BASE, n_layers=3, d_model=64, d_ff=256, n_heads=8, d_k=8, d_v=8, dropout=0.05),
             checkpoint_minutes=0,
+            precision="float32",
+            updates=2600,
             **{
                 **_GENERATED,
-                "optimizer": OptimizerConfig(warmup_steps=200, learning_rate_scale=0.2),
-                "checkpoint_updates": 230,
-                "validation_updates": 230,
+                "optimizer": OptimizerConfig(warmup_steps=300, learning_rate_scale=0.25),
+                "checkpoint_updates": 650,
+                "validation_updates": 260,
             },
-        )
+        ),
     ),
 )
 """Generated text; takes minutes on two cores, on which two models train side by side."""

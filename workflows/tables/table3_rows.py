@@ -1,7 +1,8 @@
 """Turns the rows of Table 3 into trainings (§6.2): each row is base with one thing changed.
 
 The paper gives its rows in the sizes of its own base. With a smaller base, a row keeps its ratio to base: C4, which
-halves d_model, d_k and d_v, halves them here too. Dropout, label smoothing and the kind of positions stay as printed.
+halves d_model, d_k and d_v, halves them here too, and D2, which doubles dropout, doubles it. Label smoothing and the kind
+of positions stay as printed.
 """
 
 from collections.abc import Mapping
@@ -59,7 +60,7 @@ def chosen(names: list[str], asked: str | None) -> list[str]:
 
 
 def scaled(variation: Variation, training: TrainingSettings) -> dict[str, Any]:
-    """Scales the difference of a row of Table 3 to a base of other sizes; so too its number of updates, where printed.
+    """Scales the difference of a row of Table 3 to a base of other sizes and dropout; so too its updates, where printed.
 
     Raises UserError where a size would not be a whole number.
     """
@@ -73,6 +74,9 @@ def scaled(variation: Variation, training: TrainingSettings) -> dict[str, Any]:
                     f"divide; set grid.training.model.{name} to a multiple of {ratio.denominator}, or choose --rows"
                 )
             difference[name] = int(ratio * ours)
+        elif name == "dropout":
+            ratio = Fraction(str(value)) / Fraction(str(BASE.dropout))  # exact: 0.3 / 0.1 is not 3 in floating point
+            difference[name] = float(ratio * Fraction(str(training.model.dropout)))
         else:
             difference[name] = value
     base_updates = VARIATIONS["base"].updates
