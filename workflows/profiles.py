@@ -68,6 +68,8 @@ class Grid(Settings):
     rows: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Maps rows to their differences from base, e.g. {"F1": {"n_layers": 1, "label_smoothing": 0.2}}. Sizes are
     absolute, not relative to base."""
+    base_seeds: int = Field(default=1, ge=1, le=100)
+    """The least number of seeds that base is trained with; from two on, they measure the noise between seeds."""
 
 
 class Profile(Settings):
@@ -210,7 +212,8 @@ MULTI30K = Profile(
             updates=1200,
             checkpoint_minutes=0,
             **{**_MULTI30K, "threads": 1, "workers": 1},
-        )
+        ),
+        base_seeds=3,
     ),
 )
 """Real text, for one machine."""

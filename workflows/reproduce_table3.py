@@ -2,11 +2,12 @@
 
 python -m workflows.reproduce_table3                                      # generated text: all 20 rows
 python -m workflows.reproduce_table3 --profile multi30k --rows base,A1,B  # real text, some rows; a letter is a group
-python -m workflows.reproduce_table3 --seeds 3                            # mean and standard deviation
+python -m workflows.reproduce_table3 --seeds 3                            # every row: mean and standard deviation
 python -m workflows.reproduce_table3 --params                             # parameters counted, nothing trained
 """
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from typing import Annotated
@@ -43,7 +44,12 @@ def main(
     asked: Annotated[
         str | None, typer.Option("--rows", help="Rows or groups of rows, e.g. A,B1,big.  [default: all]")
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, max=100, help="Trainings of each row, with seeds 1 to N.")] = 1,
+    seeds: Annotated[
+        int,
+        typer.Option(
+            min=1, max=100, help="Trainings of each row, with seeds from 1; of base, grid.base_seeds or more."
+        ),
+    ] = 1,
     scheduler: Annotated[
         str, typer.Option(help="fifo: every row to its end; asha: rows of worse dev perplexity are stopped early.")
     ] = "fifo",
@@ -67,7 +73,8 @@ def main(
         raise UserError(f"--pair {pair}: the profile has {', '.join(request.profile.corpora)}")
     profile = request.profile.for_pair(pair).for_grid()
     text, chosen_rows = stages.prepared(profile, pair), rows(profile.grid, asked)
-    trials = trials_of(text, chosen_rows, seeds, profile.decoding)
+    trials = trials_of(text, chosen_rows, seeds, profile.decoding, base_seeds=profile.grid.base_seeds)
+    n_seeds = Counter(one.row.name for one in trials)
     longest, rung = max(row.training.updates for row in chosen_rows), -(-profile.grid.training.updates // RUNGS)
     stopping = asha(longest, rung) if scheduler == "asha" else None
 
@@ -76,9 +83,15 @@ def main(
 
     experiment = Reproduction(
         name="table3",
-        params={"profile": profile.name, "pair": pair, "seeds": seeds, "scheduler": scheduler},
+        params={
+            "profile": profile.name,
+            "pair": pair,
+            "seeds": seeds,
+            "base_seeds": n_seeds["base"],
+            "scheduler": scheduler,
+        },
         models=[_model(one, pair) for one in trials],
-        planned=[Planned(f"{pair} {row.name}", pair, row.training, times=seeds) for row in chosen_rows],
+        planned=[Planned(f"{pair} {row.name}", pair, row.training, times=n_seeds[row.name]) for row in chosen_rows],
         reports=[text.report],
         tabulate=tabulate,
         show=lambda made, width: render_terminal(made.load(), width),

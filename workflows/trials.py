@@ -54,17 +54,24 @@ class RowSteps(StepBundle):
 
 
 def trials_of(
-    text: stages.Prepared, chosen_rows: Sequence[GridRow], seeds: int, decoding: DecodingSettings
+    text: stages.Prepared,
+    chosen_rows: Sequence[GridRow],
+    seeds: int,
+    decoding: DecodingSettings,
+    *,
+    base_seeds: int = 1,
 ) -> list[RowTrial]:
     """Returns trials that train each row with `seeds` seeds and measure its last checkpoint on the dev set (§6.2).
 
-    A trial decodes with as many workers as it trains with, since other trials run at the same time.
+    Seeds are consecutive, from the training's own on; base has at least `base_seeds` of them. A trial decodes with as
+    many workers as it trains with, since other trials run at the same time.
     """
     trials = []
     for row in chosen_rows:
-        for seed in range(1, seeds + 1):
-            name = f"{row.name} seed {seed}" if seeds > 1 else row.name
-            settings = row.training.model_copy(update={"seed": seed}) if seeds > 1 else row.training
+        first, n_seeds = row.training.seed, max(seeds, base_seeds) if row.name == "base" else seeds
+        for seed in range(first, first + n_seeds):
+            name = f"{row.name} seed {seed}" if n_seeds > 1 else row.name
+            settings = row.training.model_copy(update={"seed": seed})
             training = stages.TRAIN(f"train {text.pair} {name}", text.dataset, settings)
             own_decoding = decoding.model_copy(update={"workers": settings.workers})
             evaluation = stages.evaluated(text, name, training, LAST_CHECKPOINT, own_decoding, split=table3.SPLIT)

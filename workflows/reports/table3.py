@@ -10,23 +10,25 @@ from markupsafe import Markup, escape
 
 from model.config import BASE
 from pipeline.text.corpus_statistics import CorpusStatistics
-from workflows.console.quantities import flop_text
-from workflows.paper import SYMBOLS, Experiment, group, symbols
+from workflows.paper import KINDS, SYMBOLS, Experiment, group, symbols
 from workflows.reports import page
 from workflows.reports.page import learning_curve
 from workflows.reports.svg import COLORS, INK, Curve, curves
-from workflows.reports.table3_plot import OTHER, SAME, agrees, deltas, plots
+from workflows.reports.table3_plot import OTHER, SAME, agrees, deltas, plots, within_noise
 from workflows.tables.measurements import Measured
-from workflows.tables.table3 import KINDS, Table3, Table3Row
+from workflows.tables.table3 import Table3, Table3Row
 from workflows.tables.table3_text import (
-    ANSWERS,
     CLAIM,
     CLAIMS_HEADING,
     COLUMNS,
     KIND_NAMES,
     ORDER,
+    ORIGINS,
     Column,
+    answer,
+    convergence_mark,
     correlation_text,
+    order_text,
 )
 
 GROUPS = {
@@ -57,7 +59,6 @@ def render(table: Table3, cells: Mapping[str, Sequence[Measured]], corpora: Sequ
         not_measured={row.state for row in table.rows} - {"measured"},
         footnotes=frozenset(),
         cells=cells,
-        has_seeds=any(len(trainings) > 1 for trainings in cells.values()),
         plots=plots(table),
         correlation=correlation_text(table.correlations) if table.correlations else "",
         directions=_directions(table),
@@ -65,7 +66,10 @@ def render(table: Table3, cells: Mapping[str, Sequence[Measured]], corpora: Sequ
         claims_heading=CLAIMS_HEADING,
         claim=CLAIM,
         order=ORDER,
-        answers=ANSWERS,
+        origins=ORIGINS,
+        order_text=order_text,
+        answer=answer,
+        convergence_mark=convergence_mark,
         colors={"same": SAME, "other": OTHER},
         drawings=_drawings(cells),
         settings={f"{cell.label}, seed {cell.settings.seed}": page.settings(cell) for cell in shown[:1]},
@@ -76,18 +80,13 @@ def render(table: Table3, cells: Mapping[str, Sequence[Measured]], corpora: Sequ
     )
 
 
-def _flop(row: Table3Row) -> str:
-    return flop_text(row.trained.counted_flop) if row.trained else row.state
-
-
 def _blocks() -> dict[str, list[Column]]:
     """Returns the columns of figures under their common headings."""
-    flop = Column("", "FLOP", _flop, is_measured=True)
     return {
         "perplexity": COLUMNS["perplexity"],
         "BLEU": COLUMNS["bleu"],
         "parameters / 10⁶": COLUMNS["parameters"],
-        "training": [*COLUMNS["time"], flop],
+        "training": COLUMNS["time"],
     }
 
 
@@ -118,10 +117,14 @@ def _typeset(figure: str) -> Markup:
 
 
 def _directions(table: Table3) -> list[str]:
-    """Says how many rows move from base as in the paper; rows that move only here, or only there, are left out."""
+    """Says how many rows move from base as in the paper; rows that move only here, or only there, are left out.
+
+    Where the noise between seeds is known, so are rows that do not move beyond it.
+    """
     directions = []
     for kind in KINDS:
-        moved = [delta for delta in deltas(table, kind).values() if all(delta)]
+        noisy = within_noise(table, kind)
+        moved = [delta for name, delta in deltas(table, kind).items() if all(delta) and name not in noisy]
         if moved:
             directions.append(f"{KIND_NAMES[kind]} {sum(map(agrees, moved))} of {len(moved)}")
     return directions

@@ -4,7 +4,7 @@ Each axis has its own scale: on other text and after fewer updates, a row's effe
 tenth of it. What the plot compares is signs and order.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import cast
 
 from adjustText import adjust_text
@@ -12,8 +12,9 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from workflows.paper import KINDS, Kind
 from workflows.reports.svg import COLORS, INK, Point, drawing
-from workflows.tables.table3 import KINDS, Kind, Table3
+from workflows.tables.table3 import Table3
 
 TITLES: dict[Kind, str] = {"perplexity": "perplexity (lower is better)", "bleu": "BLEU (higher is better)"}
 MARKER_PT = 5.0
@@ -44,13 +45,21 @@ def agrees(delta: Point) -> bool:
     return delta[0] * delta[1] > 0
 
 
+def within_noise(table: Table3, kind: Kind) -> set[str]:
+    """Returns the rows that do not differ from base by more than the noise between seeds, where that is known."""
+    trained = {row.name: row.trained for row in table.rows if row.trained and row.trained.is_beyond_noise}
+    return {name for name, one in trained.items() if one.is_beyond_noise and not one.is_beyond_noise[kind]}
+
+
 def plots(table: Table3) -> list[Markup]:
     """Draws one panel for each figure; none where no row, or no base, was measured."""
     points_of_kinds = {kind: deltas(table, kind) for kind in KINDS}
-    return [_panel(TITLES[kind], points) for kind, points in points_of_kinds.items() if points]
+    return [
+        _panel(TITLES[kind], points, within_noise(table, kind)) for kind, points in points_of_kinds.items() if points
+    ]
 
 
-def _panel(title: str, points: Mapping[str, Point]) -> Markup:
+def _panel(title: str, points: Mapping[str, Point], noisy: Collection[str]) -> Markup:
     def plot(axes: Axes) -> None:
         axes.set_ylabel("Δ measured")
         axes.set_xlim(_limits([x for x, _ in points.values()]))
@@ -60,9 +69,9 @@ def _panel(title: str, points: Mapping[str, Point]) -> Markup:
         axes.fill_between([left, 0], bottom, 0, color=SAME, alpha=0.12, linewidth=0)
         axes.axhline(0, color=INK, linewidth=LINE_PT, alpha=0.55)
         axes.axvline(0, color=INK, linewidth=LINE_PT, alpha=0.55)
-        for point in points.values():
-            color = SAME if agrees(point) else OTHER
-            filled = color if agrees(point) else "none"
+        for name, point in points.items():
+            color = INK if name in noisy else SAME if agrees(point) else OTHER
+            filled = SAME if color == SAME else "none"
             axes.plot(*point, "o", color=color, markerfacecolor=filled, markersize=MARKER_PT, clip_on=False)
         _label(axes, points)
 

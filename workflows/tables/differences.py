@@ -164,8 +164,7 @@ def table2_notes(cells: Sequence[Measured]) -> list[str]:
     """Writes the notes beneath Table 2: how to read scores and costs, and the sustained rates that were measured."""
     notes = [
         *reading_notes(cells),
-        f"Each measured cell is one training with one seed; scores vary by ±{paper.SEED_SPREAD_BLEU} BLEU from seed to "
-        "seed.",
+        "Each measured cell is one training with one seed; how far scores vary from seed to seed was not measured.",
         "Training cost in the paper's way is training time × devices × sustained single-precision rate (§6.1). Counted "
         "cost is the number of operations in the model's matrix products.",
     ]

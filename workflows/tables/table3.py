@@ -9,7 +9,6 @@ compared with the printed base, and a measured row with the measured base.
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Literal
 
 from scipy.stats import spearmanr
@@ -17,11 +16,13 @@ from scipy.stats import spearmanr
 from model.config import BASE
 from pipeline.store.artifact import JsonArtifact
 from workflows import paper
+from workflows.paper import KINDS, Kind
+from workflows.tables import orderings
+from workflows.tables.convergence import MOST_FALL, last_fall
 from workflows.tables.differences import Difference, differences, reading_notes
 from workflows.tables.measurements import Measured, MeasuredInputs
+from workflows.tables.orderings import Noise, OrderingOutcome, Standing
 
-Kind = Literal["perplexity", "bleu"]
-KINDS: tuple[Kind, ...] = ("perplexity", "bleu")
 State = Literal["measured", "not run", "failed", "stopped"]
 SPLIT = "dev"
 """The split whose scores stand in the table."""
@@ -84,6 +85,13 @@ class Trained:
     """Seconds that Ray took to start and end the trainings, outside their loops; None where they were not recorded."""
     from_base: Mapping[Kind, float] | None
     """None where base was not measured."""
+    is_beyond_noise: Mapping[Kind, bool] | None = None
+    """Whether the row differs from base by more than the noise between seeds; None where that was not measured."""
+    last_fall: float | None = None
+    """The fraction by which dev perplexity fell over the last tenth of the updates, the mean over the seeds; None where
+    it was not measured often enough."""
+    has_converged: bool | None = None
+    """Whether that is little enough; None where it is not known."""
 
 
 @dataclass(frozen=True)
@@ -98,17 +106,6 @@ class Table3Row:
     printed: Printed | None
     """None for a row of the user's own."""
     trained: Trained | None
-
-
-@dataclass(frozen=True)
-class OrderingOutcome:
-    """A claim of §6.2 about some rows, and whether the figures support it; None where a row was not measured."""
-
-    said: str
-    rows: tuple[str, ...]
-    """The rows that the claim ranks, each better than the one before."""
-    printed: Mapping[Kind, bool]
-    measured: Mapping[Kind, bool | None]
 
 
 @dataclass(frozen=True)
@@ -129,6 +126,8 @@ class Table3:
     correlations: list[Correlation]
     differences: list[Difference]
     notes: list[str]
+    noise: Noise | None = None
+    """The noise between seeds; None where base was not trained with several."""
 
 
 class Table3Artifact(JsonArtifact[Table3]):
@@ -140,9 +139,13 @@ class Table3Artifact(JsonArtifact[Table3]):
 def compute(rows: Sequence[RowInputs]) -> tuple[Table3, dict[str, list[Measured]]]:
     """Computes the table; returns it with what was measured of each training, by row."""
     cells = {row.name: trainings for row in rows if (trainings := _measured(row))}
-    base = cells.get("base")
-    lines = [_row(row, cells.get(row.name), base) for row in rows]
-    return Table3(lines, _orderings(lines), _correlations(lines), _differences(cells), _notes(lines, cells)), cells
+    base = cells.get("base", [])
+    noise = Noise.between([_standing([cell]).figures for cell in base])
+    lines = [_row(row, cells.get(row.name), base, noise) for row in rows]
+    table = Table3(
+        lines, _orderings(cells, noise), _correlations(lines), _differences(cells), _notes(lines, cells, noise), noise
+    )
+    return table, cells
 
 
 def value_of(row: Table3Row, kind: Kind, origin: Literal["printed", "measured"]) -> float | None:
@@ -158,7 +161,7 @@ def _measured(row: RowInputs) -> list[Measured]:
     return [Measured.from_artifacts(inputs) for inputs in row.trainings]
 
 
-def _row(row: RowInputs, cells: list[Measured] | None, base: list[Measured] | None) -> Table3Row:
+def _row(row: RowInputs, cells: Sequence[Measured] | None, base: Sequence[Measured], noise: Noise | None) -> Table3Row:
     printed = paper.VARIATIONS.get(row.name)
     state: State = row.state if cells or row.state != "measured" else "not run"
     return Table3Row(
@@ -167,7 +170,7 @@ def _row(row: RowInputs, cells: list[Measured] | None, base: list[Measured] | No
         state,
         row.reason,
         _printed(printed) if printed else None,
-        _trained(cells, base) if cells else None,
+        _trained(cells, base, noise) if cells else None,
     )
 
 
@@ -189,9 +192,16 @@ def _figures(cells: Sequence[Measured]) -> dict[Kind, Figure]:
     }
 
 
-def _trained(cells: list[Measured], base: list[Measured] | None) -> Trained:
-    figures, of_base = _figures(cells), _figures(base) if base else None
+def _standing(cells: Sequence[Measured]) -> Standing:
+    return Standing({kind: figure.mean for kind, figure in _figures(cells).items()}, len(cells))
+
+
+def _trained(cells: Sequence[Measured], base: Sequence[Measured], noise: Noise | None) -> Trained:
+    figures, here = _figures(cells), _standing(cells)
+    of_base = _standing(base) if base else None
     overheads = [_overhead_s(cell) for cell in cells]
+    falls = [fall for cell in cells if (fall := last_fall(cell.metrics, cell.run.updates)) is not None]
+    fall = statistics.fmean(falls) if falls else None
     return Trained(
         figures["perplexity"],
         figures["bleu"],
@@ -202,7 +212,10 @@ def _trained(cells: list[Measured], base: list[Measured] | None) -> Trained:
         sum(cell.run.train_s for cell in cells),
         sum(cell.cost.counted_flop for cell in cells),
         None if None in overheads else sum(filter(None, overheads)),
-        {kind: figures[kind].mean - of_base[kind].mean for kind in KINDS} if of_base else None,
+        {kind: here.figures[kind] - of_base.figures[kind] for kind in KINDS} if of_base else None,
+        {kind: noise.is_exceeded(kind, here, of_base) for kind in KINDS} if of_base and noise else None,
+        fall,
+        None if fall is None else fall <= MOST_FALL,
     )
 
 
@@ -213,33 +226,13 @@ def _overhead_s(cell: Measured) -> float | None:
     return float(cell.manifests["training"]["seconds"] - cell.run.loop_s)
 
 
-def _orderings(rows: Sequence[Table3Row]) -> list[OrderingOutcome]:
-    by_name = {row.name: row for row in rows}
-    printed = {name: _printed(variation) for name, variation in paper.VARIATIONS.items()}
-    outcomes = []
-    for ordering in paper.ORDERINGS:
-        if not any(by_name[name].trained for name in ordering.rows if name in by_name and name != "base"):
-            continue
-        measured = {
-            kind: _improves([value_of(by_name[name], kind, "measured") for name in ordering.rows], kind)
-            if all(name in by_name for name in ordering.rows)
-            else None
-            for kind in KINDS
-        }
-        as_printed = {
-            kind: bool(_improves([float(getattr(printed[name], kind)) for name in ordering.rows], kind))
-            for kind in KINDS
-        }
-        outcomes.append(OrderingOutcome(ordering.claim, ordering.rows, as_printed, measured))
-    return outcomes
-
-
-def _improves(values: Sequence[float | None], kind: Kind) -> bool | None:
-    """Tells whether each value is better than the one before; None where a value is missing."""
-    if any(value is None for value in values):
-        return None
-    sign = -1 if kind == "perplexity" else 1
-    return all(sign * (after - before) > 0 for before, after in pairwise(values))  # type: ignore[operator]
+def _orderings(cells: Mapping[str, Sequence[Measured]], noise: Noise | None) -> list[OrderingOutcome]:
+    measured = {name: _standing(trainings) for name, trainings in cells.items() if name in paper.VARIATIONS}
+    printed = {
+        name: Standing({kind: float(getattr(variation, kind)) for kind in KINDS})
+        for name, variation in paper.VARIATIONS.items()
+    }
+    return orderings.outcomes(measured, printed, noise)
 
 
 def _correlations(rows: Sequence[Table3Row]) -> list[Correlation]:
@@ -262,22 +255,27 @@ def _differences(cells: Mapping[str, list[Measured]]) -> list[Difference]:
     return differences([cells[name][0]], lambda _pair, _model: printed)
 
 
-def _notes(rows: Sequence[Table3Row], cells: Mapping[str, list[Measured]]) -> list[str]:
+def _notes(rows: Sequence[Table3Row], cells: Mapping[str, list[Measured]], noise: Noise | None) -> list[str]:
     measured = [cell for trainings in cells.values() for cell in trainings]
     counts = sorted({len(trainings) for trainings in cells.values()})
     seeds = " to ".join(map(str, dict.fromkeys([*counts[:1], *counts[-1:]])))
     each = (
-        "one training with one seed; in the paper's setting, scores vary by "
-        f"±{paper.SEED_SPREAD_BLEU} BLEU from seed to seed"
+        "one training with one seed"
         if not counts or counts[-1] == 1
-        else f"the mean of {seeds} seeds ± their standard deviation; its training time is the total over all seeds"
+        else f"the mean of {seeds} seeds ± their standard deviation; time and FLOP are the mean of its trainings"
     )
     notes = [
         "Δ is the difference from base in the same column. Perplexity is per word-piece, and vocabularies differ in "
         "their pieces, so printed and measured perplexities cannot be compared; the signs of their differences can.",
         "BLEU is paper BLEU of the last checkpoint on the development set, as in the paper; sacreBLEU is beside it.",
         f"Each measured row is {each}.",
+        *(orderings.notes(noise) if cells else []),
     ]
+    if falling := [row.name for row in rows if row.trained and row.trained.has_converged is False]:
+        notes.append(
+            f"Not converged ({', '.join(falling)}): over the last tenth of its updates, the row's dev perplexity still "
+            f"fell by more than {MOST_FALL:.0%}, so its place among the rows may be another after more of them."
+        )
     if "base" in cells:
         config = cells["base"][0].config
         ratios = {name: getattr(config, name) / getattr(BASE, name) for name in SCALED}

@@ -15,10 +15,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from workflows.console.quantities import duration
-from workflows.paper import group
+from workflows.console.quantities import duration, flop_text
+from workflows.paper import KINDS, VARIATIONS, Kind, group
 from workflows.tables import notes
-from workflows.tables.table3 import KINDS, Correlation, Figure, Kind, OrderingOutcome, Table3, Table3Row
+from workflows.tables.orderings import OrderingOutcome
+from workflows.tables.table3 import Correlation, Figure, Table3, Table3Row
 
 Block = Literal["perplexity", "bleu", "parameters", "time"]
 """A group of columns that stay together."""
@@ -33,9 +34,12 @@ KIND_NAMES: dict[Kind, str] = {"perplexity": "perplexity", "bleu": "BLEU"}
 SYMBOLS: dict[Kind, str] = {"perplexity": "PPL", "bleu": "BLEU"}
 """The headings of Table 3 in the paper."""
 CLAIMS_HEADING = "What the paper concludes from it"
-CLAIM = "claim in §6.2"
+CLAIM = "claim in §6.2, §5.4"
 ORDER = "worse → better"
 ANSWERS = {True: "yes", False: "no", None: "unknown"}
+Origin = Literal["paper", "here"]
+ORIGINS: tuple[Origin, ...] = ("paper", "here")
+NOT_CONVERGED = "not converged"
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,11 @@ def _parameters(row: Table3Row) -> str:
 
 
 def _time(row: Table3Row) -> str:
-    return duration(row.trained.train_s) if row.trained else row.state
+    return duration(row.trained.train_s / len(row.trained.seeds)) if row.trained else row.state
+
+
+def _flop(row: Table3Row) -> str:
+    return flop_text(row.trained.counted_flop / len(row.trained.seeds)) if row.trained else row.state
 
 
 def _figure(figure: Figure) -> str:
@@ -101,7 +109,10 @@ COLUMNS: dict[Block, list[Column]] = {
         Column("10⁶\npaper", "parameters, paper", _printed_parameters),
         Column("params\nhere", "parameters, here", _parameters, is_measured=True),
     ],
-    "time": [Column("training\ntime", "training time", _time, is_measured=True)],
+    "time": [
+        Column("training\ntime", "training time", _time, is_measured=True),
+        Column("\nFLOP", "FLOP", _flop, is_measured=True),
+    ],
 }
 
 
@@ -155,8 +166,16 @@ def _grid(rows: Sequence[Table3Row], blocks: Sequence[Block], change_width: int)
             grid.add_section()
         styles = ["" if not column.is_measured else "bold" if row.trained else "dim" for column in columns]
         figures = [Text(column.text(row), style=style) for column, style in zip(columns, styles, strict=True)]
-        grid.add_row(Text(row.name), Text(_folded(row.change, change_width)), *figures)
+        change = Text(_folded(row.change, change_width))
+        if mark := convergence_mark(row):
+            change.append("\n" * bool(row.change) + mark, style="italic dim")
+        grid.add_row(Text(row.name), change, *figures)
     return grid
+
+
+def convergence_mark(row: Table3Row) -> str:
+    """Returns what is written beside a row whose training was still improving when it ended."""
+    return NOT_CONVERGED if row.trained and row.trained.has_converged is False else ""
 
 
 def _folded(change: str, width: int) -> str:
@@ -171,9 +190,30 @@ def correlation_text(correlations: Sequence[Correlation]) -> str:
     return f"Spearman's rank correlation between the figures here and the paper's: {listed}."
 
 
+def order_text(ordering: OrderingOutcome) -> str:
+    """Writes the order that a claim gives its rows, from the worse to the better."""
+    if ordering.relation == "best":
+        n_others = len(ordering.rows) - 1
+        return f"{n_others} of {len(VARIATIONS) - 1} rows → {ordering.rows[-1]}"
+    if ordering.relation == "equal":
+        return " = ".join(ordering.rows)
+    if ordering.reversed:
+        directions = {kind: ordering.rows[::-1] if kind in ordering.reversed else ordering.rows for kind in KINDS}
+        return ", ".join(f"{SYMBOLS[kind]} {' → '.join(rows)}" for kind, rows in directions.items())
+    return " → ".join(ordering.rows)
+
+
+def answer(ordering: OrderingOutcome, kind: Kind, origin: Origin) -> str:
+    """Says whether a claim holds; with a question mark where the noise between seeds, which could tell, is unknown."""
+    if origin == "paper":
+        return ANSWERS[ordering.printed[kind]]
+    verdict, measured = ordering.verdict.get(kind), ordering.measured[kind]
+    return verdict or ANSWERS[measured] + ("" if measured is None else "?")
+
+
 def _ordering_texts(ordering: OrderingOutcome) -> list[str]:
-    holds = [origin[kind] for kind in KINDS for origin in (ordering.printed, ordering.measured)]
-    return [ordering.said, " → ".join(ordering.rows), *(ANSWERS[answer] for answer in holds)]
+    answers = (answer(ordering, kind, origin) for kind in KINDS for origin in ORIGINS)
+    return [ordering.said, order_text(ordering), *answers]
 
 
 def render_markdown(table: Table3) -> str:
@@ -183,12 +223,13 @@ def render_markdown(table: Table3) -> str:
     lines = ["# Table 3", "", notes.markdown_row(headings), "|---|---|---|" + "---:|" * len(columns)]
     for row in table.rows:
         printed = row.printed.change if row.printed else ""
-        lines.append(notes.markdown_row([row.name, row.change, printed, *(column.text(row) for column in columns)]))
-    lines += ["", "Parameters are in millions."]
+        change = "; ".join(filter(None, (row.change, convergence_mark(row))))
+        lines.append(notes.markdown_row([row.name, change, printed, *(column.text(row) for column in columns)]))
+    lines += ["", "Parameters are in millions. Time and FLOP are those of one training."]
     if table.correlations:
         lines += ["", correlation_text(table.correlations)]
     if table.orderings:
-        holds = [f"holds for {KIND_NAMES[kind]}, {origin}" for kind in KINDS for origin in ("paper", "here")]
+        holds = [f"holds for {KIND_NAMES[kind]}, {origin}" for kind in KINDS for origin in ORIGINS]
         lines += ["", f"## {CLAIMS_HEADING}", ""]
         lines += [notes.markdown_row([CLAIM, ORDER, *holds]), "|---|---|" + "---|" * len(holds)]
         lines += [notes.markdown_row(_ordering_texts(ordering)) for ordering in table.orderings]

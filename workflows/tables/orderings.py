@@ -1,0 +1,175 @@
+"""Holds the paper's claims about the order of rows (§5.4, §6.2) against figures and the noise between seeds.
+
+A difference counts only beyond the noise: trainings that differ in nothing but their seed differ as well. The noise is
+taken from base, which is trained with several seeds, and assumed to be the same in every row.
+"""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Literal
+
+from workflows import paper
+from workflows.paper import KINDS, Kind
+
+Verdict = Literal["yes", "no", "within noise"]
+NOISE_FACTOR = 2.0
+"""A difference is within noise up to this multiple of the standard deviation that noise alone gives it."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What a row is judged by: its figures, each the mean over `seeds` trainings."""
+
+    figures: Mapping[Kind, float]
+    seeds: int = 1
+
+
+@dataclass(frozen=True)
+class Noise:
+    """How far trainings of base lie apart that differ in their seed alone."""
+
+    seeds: int
+    deviations: Mapping[Kind, float]
+    """Sample standard deviations: of BLEU, and of the natural logarithm of perplexity, whose differences are ratios."""
+
+    @classmethod
+    def between(cls, trainings: Sequence[Mapping[Kind, float]]) -> "Noise | None":
+        """Measures the noise from the figures of each training; None where there are fewer than two."""
+        if len(trainings) < 2:
+            return None
+        return cls(
+            len(trainings), {kind: statistics.stdev(_scaled(kind, one[kind]) for one in trainings) for kind in KINDS}
+        )
+
+    def limit(self, kind: Kind, seeds: int, other_seeds: int) -> float:
+        """Returns the largest difference between two rows' means that is within noise, given their numbers of seeds.
+
+        It is in BLEU, or in the natural logarithm of perplexity.
+        """
+        return NOISE_FACTOR * self.deviations[kind] * math.sqrt(1 / seeds + 1 / other_seeds)
+
+    def is_exceeded(self, kind: Kind, one: Standing, other: Standing) -> bool:
+        """Tells whether two rows differ by more than noise, whichever is the better."""
+        difference = _scaled(kind, one.figures[kind]) - _scaled(kind, other.figures[kind])
+        return abs(difference) > self.limit(kind, one.seeds, other.seeds)
+
+
+@dataclass(frozen=True)
+class OrderingOutcome:
+    """A claim of the paper about some rows, and whether the figures support it."""
+
+    said: str
+    rows: tuple[str, ...]
+    """The rows that the claim ranks, each better than the one before; for the relation "best", the rows that were
+    measured, and last the one that is better than each of them; for "equal", rows as good as each other."""
+    printed: Mapping[Kind, bool | None]
+    """Whether the claim holds for the printed figures as they stand; None where only their noise, which the paper does
+    not print, could tell."""
+    measured: Mapping[Kind, bool | None]
+    """Whether it holds for the measured means as they stand, whatever the noise; None where a row was not measured, and
+    for rows said to be equal that are not exactly so."""
+    relation: paper.Relation = "better"
+    reversed: tuple[Kind, ...] = ()
+    """The figures by which each row is said to be worse than the one before."""
+    verdict: Mapping[Kind, Verdict | None] = field(default_factory=dict)
+    """Whether the claim holds beyond the noise between seeds; None where a row or the noise was not measured."""
+
+
+def outcomes(
+    measured: Mapping[str, Standing], printed: Mapping[str, Standing], noise: Noise | None
+) -> list[OrderingOutcome]:
+    """Judges the claims of which a row other than base was measured; both mappings have the paper's rows by name."""
+    return [
+        OrderingOutcome(
+            ordering.claim,
+            _rows(ordering, measured),
+            {kind: _holds(ordering, kind, printed) for kind in KINDS},
+            {kind: _holds(ordering, kind, measured) for kind in KINDS},
+            ordering.relation,
+            ordering.reversed,
+            {kind: _verdict(ordering, kind, measured, noise) for kind in KINDS},
+        )
+        for ordering in paper.ORDERINGS
+        if any(name in measured for name in ordering.rows if name != "base")
+    ]
+
+
+def notes(noise: Noise | None) -> list[str]:
+    """Explains the answers to the claims, and how large the noise is that they were held against."""
+    printed = "The paper prints one figure a row and no noise, so its columns compare the figures as printed."
+    if noise is None:
+        return [
+            "How far trainings differ from seed to seed was not measured, so any difference between rows may be "
+            "chance; an answer with a question mark compares the figures as they stand. Several seeds of base measure "
+            "it: --seeds 3 trains every row with three, and --set grid.base_seeds=3 base alone.",
+            printed,
+        ]
+    of_perplexity, of_bleu = (noise.deviations[kind] for kind in KINDS)
+    perplexity, bleu = (noise.limit(kind, 1, noise.seeds) for kind in KINDS)
+    return [
+        f"Noise: {noise.seeds} trainings of base, which differ in their seed alone, have a standard deviation s of "
+        f"{_percent(of_perplexity)} in perplexity (s of its logarithm) and of {of_bleu:.2f} in BLEU. Two rows differ "
+        f"by more than noise where their means, over n and m seeds, differ by more than {NOISE_FACTOR:g} s √(1/n + "
+        f"1/m): a row of one seed and base, by more than {_percent(perplexity)} in perplexity or {bleu:.2f} in BLEU. "
+        f"{noise.seeds} seeds give s only roughly.",
+        "A claim holds (yes) where each of its steps exceeds the noise, and fails (no) where one does so in the "
+        "opposite direction. Rows are as good as each other (yes) where they differ by no more than noise.",
+        printed,
+    ]
+
+
+def _percent(log_ratio: float) -> str:
+    """Formats a difference of logarithms as the ratio that it stands for, e.g. 0.0198 as `2.0 %`."""
+    return f"{100 * math.expm1(log_ratio):.1f} %"
+
+
+def _rows(ordering: paper.Ordering, measured: Mapping[str, Standing]) -> tuple[str, ...]:
+    """Returns the rows of a claim; for one about the best row, all others that were measured come first."""
+    others = [name for name in measured if name not in ordering.rows] if ordering.relation == "best" else []
+    return (*others, *ordering.rows)
+
+
+def _steps(ordering: paper.Ordering, rows: Mapping[str, Standing]) -> list[tuple[Standing, Standing]]:
+    """Returns the pairs of rows that a claim compares, the worse first; none where one of them is missing."""
+    names = _rows(ordering, rows)
+    if not set(names) <= rows.keys():
+        return []
+    pairs = [(name, names[-1]) for name in names[:-1]] if ordering.relation == "best" else pairwise(names)
+    return [(rows[before], rows[after]) for before, after in pairs]
+
+
+def _gain(ordering: paper.Ordering, kind: Kind, step: tuple[Standing, Standing]) -> float:
+    """Returns what a step gains in the direction claimed: BLEU, or the logarithm of perplexity."""
+    before, after = (_scaled(kind, standing.figures[kind]) for standing in step)
+    falls = (kind == "perplexity") != (kind in ordering.reversed)
+    return before - after if falls else after - before
+
+
+def _scaled(kind: Kind, figure: float) -> float:
+    """Returns a figure on the scale on which differences are compared."""
+    return math.log(figure) if kind == "perplexity" else figure
+
+
+def _holds(ordering: paper.Ordering, kind: Kind, rows: Mapping[str, Standing]) -> bool | None:
+    gains = [_gain(ordering, kind, step) for step in _steps(ordering, rows)]
+    if not gains:
+        return None
+    if ordering.relation == "equal":
+        return None if any(gains) else True
+    return min(gains) > 0
+
+
+def _verdict(ordering: paper.Ordering, kind: Kind, rows: Mapping[str, Standing], noise: Noise | None) -> Verdict | None:
+    steps = _steps(ordering, rows)
+    if noise is None or not steps:
+        return None
+    limits = [noise.limit(kind, before.seeds, after.seeds) for before, after in steps]
+    gains = [_gain(ordering, kind, step) for step in steps]
+    if ordering.relation == "equal":
+        return "yes" if all(abs(gain) <= limit for gain, limit in zip(gains, limits, strict=True)) else "no"
+    if any(gain < -limit for gain, limit in zip(gains, limits, strict=True)):
+        return "no"
+    return "yes" if all(gain > limit for gain, limit in zip(gains, limits, strict=True)) else "within noise"
