@@ -207,11 +207,20 @@ MULTI30K = Profile(
         ),
     },
     grid=Grid(
+        text={"vocabulary": {"size": 3000}},
         training=TrainingSettings(
-            model=replace(BASE, n_layers=3, d_model=192, d_ff=768, n_heads=8, d_k=24, d_v=24),
-            updates=1200,
+            model=replace(BASE, n_layers=3, d_model=64, d_ff=256, n_heads=8, d_k=8, d_v=8),
             checkpoint_minutes=0,
-            **{**_MULTI30K, "threads": 1, "workers": 1},
+            precision="float32",
+            updates=5000,
+            **{
+                **_MULTI30K,
+                "optimizer": OptimizerConfig(warmup_steps=500, learning_rate_scale=0.35),
+                "checkpoint_updates": 1000,
+                "validation_updates": 500,
+                "threads": 1,
+                "workers": 1,
+            },
         ),
         base_seeds=3,
     ),

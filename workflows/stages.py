@@ -28,7 +28,7 @@ AVERAGE = Stage("averaging.average", averaging.average, Checkpoint)
 DECODE = Stage("decoding.decode", decoding.decode, Hypotheses, cpus=0)
 SCORE = Stage("scoring.score", scoring.score, Scores)
 PERPLEXITY = Stage("perplexity.measure", perplexity.measure, perplexity.Perplexity)
-COST = Stage("costs.count", costs.count, costs.Cost)
+COST = Stage("costs.count", costs.count, costs.Cost, version=2)
 
 
 @dataclass(frozen=True)

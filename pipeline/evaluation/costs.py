@@ -1,7 +1,8 @@
 """Computes a training's cost in floating point operations: the paper's way (§6.1, footnote 5), and counted.
 
-The paper's way is an estimate from outside: training time × devices × sustained single-precision rate. It also counts
-the time in which a device does not multiply, so it comes out higher than the operations counted from the model.
+The paper's way is an estimate from outside: training time × devices × sustained rate. It also counts the time in which
+a device does not multiply, so it comes out higher than the operations counted from the model. Where the devices changed
+during a training, the cost is the sum over its stretches.
 """
 
 from dataclasses import dataclass
@@ -21,14 +22,20 @@ class CostFigures(Figures):
     """`cost.json`: both costs, and what went into them."""
 
     paper_way_flop: float
+    """Time × sustained rate, summed over all devices and stretches of the training."""
     counted_flop: float
     """Operations of the model's matrix products."""
     train_s: float
     devices: int
+    """Number of devices in the last stretch."""
     sustained_flop_s: float
-    """The rate of one device."""
+    """The rate of one device: the mean over the time of all devices."""
     sustained_source: RateSource
+    """"measured" if the rate of any device was."""
     device_name: str
+    """The names of the devices in the last stretch."""
+    device_s: float | None = None
+    """The time of all devices together, in seconds; None in files of earlier versions."""
 
 
 @dataclass(frozen=True)
@@ -49,17 +56,25 @@ def sustained_flop_s(device_name: str, measured_flop_s: float) -> tuple[float, R
 def count(context: Context, run: TrainingRun) -> Cost:
     """Writes the costs of a finished training. Raises UserError where `run.json` lacks a figure."""
     figures = run.load()
-    rate_flop_s, source = sustained_flop_s(figures.device_name, figures.matmul_flop_s)
+    paper_way_flop = device_s = 0.0
+    sources: set[RateSource] = set()
+    for stretch in figures.known_stretches:
+        for device in stretch.devices:
+            rate_flop_s, source = sustained_flop_s(device.name, device.matmul_flop_s)
+            sources.add(source)
+            device_s += stretch.train_s * device.count
+            paper_way_flop += stretch.train_s * device.count * rate_flop_s
     cost = Cost(context.folder)
     cost.write(
         CostFigures(
-            paper_way_flop=figures.train_s * figures.devices * rate_flop_s,
+            paper_way_flop=paper_way_flop,
             counted_flop=figures.counted_flop,
             train_s=figures.train_s,
             devices=figures.devices,
-            sustained_flop_s=rate_flop_s,
-            sustained_source=source,
+            sustained_flop_s=paper_way_flop / device_s,
+            sustained_source="measured" if "measured" in sources else "paper",
             device_name=figures.device_name,
+            device_s=device_s,
         )
     )
     return cost

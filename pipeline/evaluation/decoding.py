@@ -19,6 +19,7 @@ from ray.exceptions import RayTaskError
 
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import Translation, Translator
+from pipeline.hardware import dtype_name
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, Corpus, Hypotheses
@@ -67,7 +68,7 @@ class DecodingWorker:
         """Translates lines; called with no lines, it just gets ready."""
         translator = self._translator
         started = time.perf_counter()
-        translations, dtype = translator.translations(lines), str(translator.dtype).removeprefix("torch.")
+        translations, dtype = translator.translations(lines), dtype_name(translator.dtype)
         return Translated(translations, time.perf_counter() - started, dtype)
 
 

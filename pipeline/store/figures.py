@@ -4,10 +4,14 @@ A file written by another version of the project is read too: a figure that this
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict
 
 from pipeline.settings import DecodingSettings, TrainingSettings
+
+NOT_RECORDED = "not recorded"
+"""Stands in a stretch for what an earlier version did not write down."""
 
 
 class Figures(BaseModel):
@@ -28,8 +32,61 @@ class RecordedDecoding(DecodingSettings):
     model_config = ConfigDict(extra="ignore", from_attributes=True)
 
 
+@dataclass(frozen=True)
+class StretchDevices:
+    """The devices of one name that computed a stretch of a training, one a worker."""
+
+    name: str
+    count: int
+    matmul_flop_s: float
+    """The rate of a matrix product on one device, in the number type of the stretch: the mean over these devices,
+    measured at the beginning of the stretch."""
+
+
+@dataclass
+class Stretch:
+    """A part of a training that was computed by the same workers throughout."""
+
+    devices: tuple[StretchDevices, ...]
+    threads: int
+    """CPU threads of each worker."""
+    dtype: str
+    """The number type of the matrix products, e.g. "bfloat16"."""
+    torch_version: str
+    compiled: bool | None
+    """Whether the layers were compiled; None where that was not recorded."""
+    train_s: float = 0.0
+    """Seconds spent on updates, as in `TrainingFigures`."""
+
+    @property
+    def workers(self) -> int:
+        """The number of workers, each with a device of its own."""
+        return sum(device.count for device in self.devices)
+
+    @property
+    def device_names(self) -> str:
+        """The names of its devices, joined."""
+        return " and ".join(device.name for device in self.devices)
+
+    @property
+    def matmul_flop_s(self) -> float:
+        """The rate of all its devices together."""
+        return sum(device.count * device.matmul_flop_s for device in self.devices)
+
+    def is_alike(self, other: "Stretch") -> bool:
+        """Tells whether the other one was computed on devices of the same names in the same way."""
+        return self._described() == other._described()
+
+    def _described(self) -> object:
+        devices = {device.name: device.count for device in self.devices}
+        return devices, self.threads, self.dtype, self.torch_version, self.compiled
+
+
 class TrainingFigures(Figures):
-    """`run.json`: what a training did. Tokens, seconds and operations include those before an interruption."""
+    """`run.json`: what a training did. Tokens, seconds and operations include those before an interruption.
+
+    What is said of workers, devices and number type is of the last stretch.
+    """
 
     settings: RecordedTraining
     updates: int
@@ -50,7 +107,7 @@ class TrainingFigures(Figures):
     dtype: str
     """The number type of the matrix products, e.g. "bfloat16"."""
     matmul_flop_s: float
-    """The rate of a float32 matrix product on one device, measured before the first update."""
+    """The rate of a matrix product on one device in that type; in files without stretches, of a float32 product."""
     counted_flop: float
     """Operations of the model's matrix products."""
     parameters: int
@@ -58,6 +115,19 @@ class TrainingFigures(Figures):
     """The updates whose checkpoints were kept."""
     loop_s: float | None = None
     """Seconds that the training loop took in the session which finished the training."""
+    torch_version: str | None = None
+    compiled: bool | None = None
+    """Whether the layers were compiled."""
+    stretches: tuple[Stretch, ...] = ()
+    """The parts of the training in order, whose seconds add up to `train_s`; empty in files of earlier versions."""
+
+    @property
+    def known_stretches(self) -> tuple[Stretch, ...]:
+        """The stretches; for a file of an earlier version, one made of what it says of the whole training."""
+        if self.stretches:
+            return self.stretches
+        devices = StretchDevices(self.device_name, self.devices, self.matmul_flop_s)
+        return (Stretch((devices,), self.threads, self.dtype, NOT_RECORDED, None, self.train_s),)
 
 
 class AveragingFigures(Figures):

@@ -19,12 +19,14 @@ from pathlib import Path
 from typing import Any, Self
 
 import safetensors.torch
+from pydantic import TypeAdapter
 from safetensors import SafetensorError
 from torch import Tensor
 
 from model.training_step import TrainingStep
 from pipeline.errors import UserError
 from pipeline.store.artifact import DISK_FULL, Artifact, file_sha256
+from pipeline.store.figures import Stretch
 
 Tensors = dict[str, Tensor]
 CHECKSUMS = "checksums.json"
@@ -49,10 +51,18 @@ class TrainingState:
     padded_tokens: int = 0
     """Source and target tokens computed, including padding."""
     counted_flop: float = 0.0
-    matmul_flop_s: float = 0.0
-    """Rate of a float32 matrix product, measured before update 1."""
     identity: dict[str, Any] = field(default_factory=dict)
     """The settings and dataset that identify the training."""
+    dtype: str = ""
+    """The number type of the matrix products, which identifies the training too; checkpoints of earlier versions have
+    none."""
+    stretches: list[Stretch] = field(default_factory=list)
+    """Who computed which part of `train_s`; the last one grows."""
+
+    def spend(self, seconds: float) -> None:
+        """Adds time spent on updates."""
+        self.train_s += seconds
+        self.stretches[-1].train_s += seconds
 
 
 class CheckpointWriter:
@@ -133,7 +143,7 @@ def load_newest(folder: Path, identity: dict[str, Any]) -> tuple[Path, TrainingS
         if damage:
             log.warning("checkpoint %s is damaged (%s); skipping it", checkpoint, damage)
             continue
-        state = TrainingState(**Artifact(checkpoint).read_json("state.json"))
+        state = Artifact(checkpoint).read("state.json", TypeAdapter(TrainingState))
         differing = list(_differences(state.identity, json.loads(json.dumps(identity))))
         if differing:
             raise UserError(

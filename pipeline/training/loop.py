@@ -22,15 +22,17 @@ from torch import Tensor
 from model.training_step import TrainingStep
 from model.transformer import Transformer
 from pipeline.errors import UserError
-from pipeline.hardware import compiles, device_name, dtype_of, matmul_flop_s
+from pipeline.hardware import dtype_name
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import ignore
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.store.figures import TrainingFigures
 from pipeline.text.encoding import EncodedSplit
+from pipeline.training.agreement import agree
 from pipeline.training.checkpoints import CheckpointWriter, TrainingState, list_folders, load_newest, restore
 from pipeline.training.prefetching import MicroBatch, Update, Updates
 from pipeline.training.reduction import Reduction
+from pipeline.training.stretches import begin_stretch
 from pipeline.training.validation import check_vocabulary, exp, split_sums
 from pipeline.training.worker_group import WorkerGroup
 
@@ -74,8 +76,9 @@ def run(
     Every rank calls it with the same arguments. Rank 0 writes `checkpoints/` and `metrics.jsonl` and emits events.
     `is_preempted` tells whether a machine is about to be taken away. All ranks call it at the same updates, those that
     are logged, and it must answer all alike; once it is true, a checkpoint is written at once and training goes on for
-    as long as it can. Raises UserError at every rank if the settings do not fit the dataset, an update does not fit
-    into memory, the disk is full, or a loss or gradient is not finite.
+    as long as it can. Raises UserError at every rank if the settings do not fit the dataset, a device cannot compute in
+    the number type that the training began in, an update does not fit into memory, the disk is full, or a loss or
+    gradient is not finite.
     """
     began_s = time.monotonic()
     training = Training(group, dataset, settings, folder, emit if group.rank == 0 else ignore, is_preempted)
@@ -119,15 +122,17 @@ class Training:
         self.writer = CheckpointWriter(folder / "checkpoints", settings.keep_checkpoints)
         if group.device == "cpu":
             torch.set_num_threads(settings.threads)
-        self.dtype = dtype_of(settings.precision, group.device)
         with group.agreed():
             check_vocabulary(dataset, settings.model.vocabulary_size)
             self.split, self.dev = EncodedSplit.open(dataset, "train"), EncodedSplit.open(dataset, "dev")
             self._check_splits()
             self.updates = Updates(self.split, settings, group)
+        self.checkpoint, self.state = self._find_checkpoint()
+        self.agreement = agree(group, settings, self.state, folder / "checkpoints")
+        self.state.dtype = dtype_name(self.agreement.dtype)
         torch.manual_seed(settings.seed)
         master = Transformer(settings.model).to(group.device)
-        self.step = TrainingStep(master, settings.optimizer, self.dtype, compiles(group.device))
+        self.step = TrainingStep(master, settings.optimizer, self.agreement.dtype, self.agreement.compiled)
         self.reduction = Reduction(group, self.step, n_figures=len(_Figures._fields), exact=settings.exact_reduction)
         self.unread: list[_Unread] = []
         self.saved_s = self.shown_s = 0.0
@@ -152,17 +157,18 @@ class Training:
         digest = hashlib.sha256(self.split.source_lengths.tobytes() + self.split.target_lengths.tobytes())
         return {**self.settings.identity(), "dataset": digest.hexdigest()}
 
-    def resume(self) -> None:
-        """Restores the newest intact checkpoint that rank 0 finds, and cuts later metrics."""
+    def _find_checkpoint(self) -> tuple[Path | None, TrainingState]:
+        """Returns the newest intact checkpoint that rank 0 finds, if any, and the state to go on from."""
         found, identity = None, self._identity()
         with self.group.agreed():
             if self.group.rank == 0:
                 found = load_newest(self.folder / "checkpoints", identity)
-        found = self.group.from_first(found)
-        self.state = TrainingState(identity=identity)
-        if found:
-            checkpoint, self.state = found
-            restore(checkpoint, self.step)
+        return self.group.from_first(found) or (None, TrainingState(identity=identity))
+
+    def resume(self) -> None:
+        """Restores the checkpoint that was found, and cuts later metrics."""
+        if self.checkpoint:
+            restore(self.checkpoint, self.step)
         if self.group.rank == 0:
             cut_metrics(self.folder / "metrics.jsonl", self.state.update)
 
@@ -178,7 +184,7 @@ class Training:
             return
         if not self.largest_tried:
             self._try_largest()
-            state.matmul_flop_s = state.matmul_flop_s or matmul_flop_s(self.group.device)
+            begin_stretch(state, self.group, self.agreement, self.settings.threads)
         self.saved_s = self.shown_s = resumed_s = time.monotonic()
         logged_tokens, logged_s = state.target_tokens, state.train_s
         for update in self.updates.between(state.update, last):
@@ -187,7 +193,7 @@ class Training:
             if not any(due):
                 continue
             line, checkpoint_due = self._read_back()
-            state.train_s += time.monotonic() - resumed_s
+            state.spend(time.monotonic() - resumed_s)
             line["tokens_s"] = (state.target_tokens - logged_tokens) / (state.train_s - logged_s)
             line["train_s"] = state.train_s
             if due.progress:
@@ -342,6 +348,9 @@ class Training:
     def described(self, loop_s: float) -> TrainingFigures:
         """Describes the training as run.json holds it; `loop_s` is the time since the loop began, in seconds."""
         settings, state = self.settings, self.state
+        if not state.stretches:  # an earlier version had done all updates
+            begin_stretch(state, self.group, self.agreement, settings.threads)
+        stretch = state.stretches[-1]
         return TrainingFigures(
             settings=settings,
             updates=state.update,
@@ -351,12 +360,15 @@ class Training:
             source_tokens=state.source_tokens,
             target_tokens=state.target_tokens,
             padding_fraction=1 - (state.source_tokens + state.target_tokens) / state.padded_tokens,
-            workers=self.group.size,
-            threads=settings.threads,
-            devices=self.group.size,
-            device_name=device_name(self.group.device),
-            dtype=str(self.dtype).removeprefix("torch."),
-            matmul_flop_s=state.matmul_flop_s,
+            workers=stretch.workers,
+            threads=stretch.threads,
+            devices=stretch.workers,
+            device_name=stretch.device_names,
+            dtype=stretch.dtype,
+            matmul_flop_s=stretch.matmul_flop_s / stretch.workers,
+            torch_version=stretch.torch_version,
+            compiled=stretch.compiled,
+            stretches=tuple(state.stretches),
             counted_flop=state.counted_flop,
             parameters=sum(parameter.numel() for parameter in self.step.master.parameters()),
             checkpoints=tuple(int(folder.name) for folder in list_folders(self.folder / "checkpoints")),

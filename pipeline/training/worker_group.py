@@ -49,6 +49,13 @@ class WorkerGroup:
             dist.broadcast_object_list(box, device=torch.device(self.device))
         return box[0]
 
+    def gathered(self, value: Value) -> list[Value]:
+        """Returns the values of all ranks, in their order, at every rank."""
+        values = [value] * self.size
+        if self.size > 1:
+            dist.all_gather_object(values, value)
+        return values
+
     @contextmanager
     def agreed(self) -> Iterator[None]:
         """Raises a UserError from any worker's body in all workers, so that none waits for one that has given up."""
@@ -57,10 +64,6 @@ class WorkerGroup:
             yield
         except UserError as error:
             message = str(error)
-        messages = [message]
-        if self.size > 1:
-            messages = [None] * self.size
-            dist.all_gather_object(messages, message)
-        for found in messages:
+        for found in self.gathered(message):
             if found is not None:
                 raise UserError(found)

@@ -1,11 +1,12 @@
 """A training small enough for tests, and what they do around it."""
 
+import hashlib
 import json
 import multiprocessing
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ import torch.distributed as dist
 
 from model.config import OptimizerConfig, TransformerConfig
 from pipeline.settings import TrainingSettings
-from pipeline.store.artifacts import EncodedDataset
-from pipeline.training.loop import run
+from pipeline.store.artifacts import EncodedDataset, TrainingRun
+from pipeline.training.loop import Training, run
 from pipeline.training.worker_group import WorkerGroup
 
 PIECES = 800
@@ -62,21 +63,72 @@ def curve(folder: Path) -> list[float]:
     return [line[name] for name in ("loss", "dev_loss") for line in lines if name in line]
 
 
-def work(rank: int, size: int, port: int, dataset: EncodedDataset, settings: TrainingSettings, folder: Path) -> None:
+def work(
+    rank: int,
+    size: int,
+    port: int,
+    dataset: EncodedDataset,
+    settings: TrainingSettings,
+    folder: Path,
+    until: int | None,
+    native: Sequence[bool],
+) -> None:
     """Trains as one process of a gloo group."""
     torch.set_num_threads(1)
+    if native:
+        emulate_processor(native[rank])
     dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", world_size=size, rank=rank)
-    run(WorkerGroup(rank, size), dataset, settings, folder)
+    train_as(WorkerGroup(rank, size), dataset, settings, folder, until)
     dist.destroy_process_group()
 
 
-def train_in_processes(size: int, dataset: EncodedDataset, settings: TrainingSettings, folder: Path) -> Path:
-    """Trains with `size` processes on this machine; returns the folder."""
+def train_as(
+    group: WorkerGroup, dataset: EncodedDataset, settings: TrainingSettings, folder: Path, until: int | None = None
+) -> None:
+    """Trains as one worker of a group up to update `until`; without it to the end, with run.json."""
+    folder.mkdir(exist_ok=True)
+    if until is None:
+        figures = run(group, dataset, settings, folder)
+        if group.rank == 0:
+            TrainingRun(folder).write(figures)
+        return
+    training = Training(group, dataset, settings, folder)
+    with training.writer:
+        training.resume()
+        training.train(until)
+
+
+def train_in_processes(
+    size: int,
+    dataset: EncodedDataset,
+    settings: TrainingSettings,
+    folder: Path,
+    until: int | None = None,
+    native: Sequence[bool] = (),
+) -> Path:
+    """Trains with `size` processes on this machine, up to update `until`; returns the folder.
+
+    `native` says for each rank whether its processor is to look as if it multiplied bfloat16 natively.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    start_processes(work, (size, port, dataset, settings, folder), size)
+    start_processes(work, (size, port, dataset, settings, folder, until, native), size)
     return folder
+
+
+def emulate_processor(native: bool) -> None:
+    """Lets torch report, in the rest of this process, a processor that multiplies bfloat16 natively or not."""
+    torch.cpu.get_capabilities = lambda: {"avx512_bf16": native}  # type: ignore[attr-defined]
+
+
+def rewrite_state(checkpoint: Path, drop: Collection[str]) -> None:
+    """Removes fields from a checkpoint's state.json and corrects its checksum."""
+    path, checksums = checkpoint / "state.json", checkpoint / "checksums.json"
+    state = json.loads(path.read_text())
+    path.write_text(json.dumps({name: value for name, value in state.items() if name not in drop}))
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    checksums.write_text(json.dumps({**json.loads(checksums.read_text()), path.name: sha256}))
 
 
 def start_processes(function: Callable[..., None], arguments: tuple[Any, ...], size: int) -> None:

@@ -128,7 +128,7 @@ def measure(
     Raises UserError if the checkpoint is unusable, a sentence is too long, an option does not suit the machine, or our
     own search fails. A peer that fails is reported as failed, with null for its ratio.
     """
-    from pipeline.hardware import device_name, dtype_of
+    from pipeline.hardware import device_name, dtype_name, dtype_of
 
     model = require_output_of("average", model, "model.safetensors")
     _check_lengths(model, text, options.settings)
@@ -150,7 +150,7 @@ def measure(
             _translate(running, _evenly(sample, WARM_UP_SENTENCES))
             return running
 
-        native = str(dtype_of("auto", workload.device_name)).removeprefix("torch.")
+        native = dtype_name(dtype_of("auto", workload.device_name))
         ours = start(OURS, native)
         dtypes = {
             CTRANSLATE2: ["float32", "bfloat16", *(["float16"] if device == "gpu" else []), "int8"],

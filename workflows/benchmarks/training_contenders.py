@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from model.config import PAD_ID, TransformerConfig
 from model.schedule import learning_rate
 from model.training_step import shift_right
-from pipeline.hardware import compute_dtype, device_name, matmul_flop_s
+from pipeline.hardware import compute_dtype, device_name, dtype_name, matmul_flop_s
 from pipeline.memory import peak_memory_bytes
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import ignore
@@ -119,7 +119,7 @@ class TrainingContender:
     def warm_up(self) -> str:
         """Runs the plan's largest batches and one update, untimed. Returns the name of the computation's type."""
         self._train(1)
-        return str(self.dtype).removeprefix("torch.")
+        return dtype_name(self.dtype)
 
     def round(self, n_updates: int) -> TrainingRound:
         """Times the next `n_updates` updates."""
@@ -156,7 +156,7 @@ class OurLoop(TrainingContender):
         group = WorkerGroup(device=self.device)
         self.training = Training(group, workload.dataset, workload.settings, workload.run_folder, ignore)
         self.training.resume()
-        self.dtype = self.training.dtype
+        self.dtype = self.training.agreement.dtype
 
     def _train(self, n_updates: int) -> Work:
         before = self._done()

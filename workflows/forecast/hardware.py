@@ -15,7 +15,7 @@ import torch
 
 from model.config import BASE, BIG
 from pipeline.errors import UserError
-from pipeline.hardware import device_name, dtype_of, matmul_flop_s
+from pipeline.hardware import device_name, dtype_name, dtype_of, matmul_flop_s
 from pipeline.settings import Device, Precision
 
 
@@ -74,7 +74,7 @@ class Hardware:
         if self.gpu is None:
             device = "cuda" if self.kind == "gpu" else "cpu"
             dtype = dtype_of(precision, device)
-            return str(dtype).removeprefix("torch."), _measured(device, dtype)
+            return dtype_name(dtype), _measured(device, dtype)
         if precision == "float32" or self.gpu.bfloat16_flop_s is None:
             return "float32", self.gpu.float32_flop_s
         return "bfloat16", self.gpu.bfloat16_flop_s

@@ -15,6 +15,7 @@ from workflows.reports.svg import Point
 from workflows.tables.differences import DECODING_NAMES, OPTIMIZER_NAMES
 from workflows.tables.measurements import Measured
 from workflows.tables.notes import HEADINGS
+from workflows.tables.provenance import hardware
 
 Against = Literal["updates", "minutes"]
 AGAINST: dict[Against, Callable[[Mapping[str, Any]], float]] = {
@@ -82,7 +83,7 @@ def settings(cell: Measured) -> dict[str, str]:
         f"{rounded(run.target_tokens / run.updates)} target; {100 * run.padding_fraction:.1f} % padding",
         "seed": str(cell.settings.seed),
         "training time": f"{duration(run.train_s)}, {rounded(run.target_tokens / run.train_s)} target tokens/s",
-        "hardware": f"{cell.cost.devices} × {cell.cost.device_name}, {run.dtype}",
+        "hardware": hardware(run),
         "averaged checkpoints": ", ".join(map(rounded, cell.averaged_updates)),
         "dev perplexity": f"{cell.perplexity.dev_perplexity:.3f} per word-piece",
         "decoding": f"{named(DECODING_NAMES, cell.decoding.settings)}, {cell.decoding.dtype}",

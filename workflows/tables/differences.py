@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pipeline.evaluation.costs import PAPER_SUSTAINED_FLOP_S
 from workflows import paper
 from workflows.console.quantities import duration, rounded
 from workflows.tables.measurements import Measured
+from workflows.tables.provenance import hardware, provenance_notes, rate_notes
 
 OPTIMIZER_NAMES = {
     "beta_1": "β1",
@@ -99,7 +99,7 @@ def _decoding(cell: Measured, printed: paper.Experiment) -> tuple[str, str]:
 
 def _hardware(cell: Measured, printed: paper.Experiment) -> tuple[str, str]:
     in_paper = f"{printed.hardware}, float32"
-    here = f"{cell.cost.devices} × {cell.cost.device_name}, {cell.run.dtype}"
+    here = hardware(cell.run)
     return in_paper, "" if here == in_paper else here
 
 
@@ -148,7 +148,7 @@ def differences(
 
 
 def reading_notes(cells: Sequence[Measured]) -> list[str]:
-    """Explains how to read the scores of any table, with the sacreBLEU signatures of this one."""
+    """Explains how to read the scores of any table, with the sacreBLEU signatures and the number types of this one."""
     tokenized, detokenized = paper.SAME_CHECKPOINT_BLEU
     signatures = sorted({cell.main_scores.signature for cell in cells})
     return [
@@ -157,6 +157,7 @@ def reading_notes(cells: Sequence[Measured]) -> list[str]:
         f"sacreBLEU scores detokenized text. One and the same checkpoint has scored {tokenized} in paper BLEU and "
         f"{detokenized} in sacreBLEU, so never compare one with the other.",
         *(f"sacreBLEU signature: {signature}" for signature in signatures),
+        *provenance_notes(cells),
     ]
 
 
@@ -165,19 +166,11 @@ def table2_notes(cells: Sequence[Measured]) -> list[str]:
     notes = [
         *reading_notes(cells),
         "Each measured cell is one training with one seed; how far scores vary from seed to seed was not measured.",
-        "Training cost in the paper's way is training time × devices × sustained single-precision rate (§6.1). Counted "
-        "cost is the number of operations in the model's matrix products.",
+        "Training cost in the paper's way is training time × devices × sustained rate (§6.1), summed over the parts of "
+        "a training if its devices changed. The rate of the paper's devices is in single precision, that of others in "
+        "the number type computed in. Counted cost is the number of operations in the model's matrix products.",
+        *rate_notes(cells),
     ]
-    rates: dict[str, list[float]] = {}
-    for cell in cells:
-        if cell.cost.sustained_source == "measured":
-            rates.setdefault(cell.cost.device_name, []).append(cell.cost.sustained_flop_s / 1e12)
-    for device, tera in rates.items():
-        span = f"{min(tera):.3g}" if len(set(tera)) == 1 else f"{min(tera):.3g} to {max(tera):.3g}"
-        notes.append(
-            f"{device} is not among the paper's devices ({', '.join(PAPER_SUSTAINED_FLOP_S)}), so its sustained rate "
-            f"was measured with a float32 matrix product before each training: {span} TFLOPS per device."
-        )
     notes += [row.footnote for row in paper.TABLE_2 if row.footnote]
     notes += [
         f"{cell.label} on {name}: paper BLEU {scores.paper_bleu:.2f}, sacreBLEU {scores.sacrebleu:.2f}."

@@ -1,8 +1,7 @@
 """Turns the rows of Table 3 into trainings (§6.2): each row is base with one thing changed.
 
-The paper gives its rows in the sizes of its own base. With a smaller base, a row keeps its ratio to base: C4, which
-halves d_model, d_k and d_v, halves them here too, and D2, which doubles dropout, doubles it. Label smoothing and the kind
-of positions stay as printed.
+The paper gives its rows in the sizes of its own base. With another base, a row keeps its ratio to base: C4 halves
+d_model, d_k and d_v here too, and D2 doubles dropout. Label smoothing and the kind of positions stay as printed.
 """
 
 from collections.abc import Mapping
@@ -60,7 +59,7 @@ def chosen(names: list[str], asked: str | None) -> list[str]:
 
 
 def scaled(variation: Variation, training: TrainingSettings) -> dict[str, Any]:
-    """Scales the difference of a row of Table 3 to a base of other sizes and dropout; so too its updates, where printed.
+    """Scales the difference of a row of Table 3 to a base of other sizes and dropout, and its updates where printed.
 
     Raises UserError where a size would not be a whole number.
     """

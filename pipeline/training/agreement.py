@@ -1,0 +1,87 @@
+"""What the workers agree on before any of them builds the model: the number type, and whether layers are compiled.
+
+Both decide what is computed, so they are the same at every worker. A training keeps the number type that it began in,
+whoever continues it: the checkpoints record it.
+"""
+
+import logging
+import platform
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from pipeline.errors import UserError
+from pipeline.hardware import compiles, compute_dtype, device_name
+from pipeline.settings import TrainingSettings
+from pipeline.training.checkpoints import TrainingState
+from pipeline.training.worker_group import WorkerGroup
+
+log = logging.getLogger(__name__)
+
+
+class WorkerDevice(NamedTuple):
+    """What a worker tells the others about where it computes."""
+
+    host: str
+    name: str
+    """The name of the GPU or processor."""
+    multiplies_bfloat16: bool
+    """Tells whether it does so natively."""
+    compiles: bool
+    torch_version: str
+
+    @classmethod
+    def here(cls, device: str) -> "WorkerDevice":
+        """Describes a device of this process."""
+        native = compute_dtype(device) == torch.bfloat16
+        return cls(platform.node(), device_name(device), native, compiles(device), torch.__version__)
+
+
+class Agreement(NamedTuple):
+    """How a group of workers computes."""
+
+    dtype: torch.dtype
+    """The number type of the matrix products."""
+    compiled: bool
+    """Tells whether layers are compiled; compiled ones draw other dropout masks, so it is all workers or none."""
+    devices: list[WorkerDevice]
+    """The device of each rank."""
+
+
+def agree(group: WorkerGroup, settings: TrainingSettings, state: TrainingState, checkpoints: Path) -> Agreement:
+    """Settles the number type of a training that begins or continues from `state`; every rank must call it.
+
+    A `precision` other than auto is followed. With auto, a training that continues keeps the type in its checkpoint,
+    and a new one computes in bfloat16 if every device multiplies that natively, otherwise in float32. Raises UserError
+    at every rank if updates remain to be done in bfloat16 and a device does not multiply it natively; `checkpoints` is
+    the folder that it names.
+    """
+    devices = group.gathered(WorkerDevice.here(group.device))
+    lacking = [device for device in devices if not device.multiplies_bfloat16]
+    native = "float32" if lacking else "bfloat16"
+    dtype = native if settings.precision == "auto" else settings.precision
+    warning = ""
+    if settings.precision == "auto" and state.dtype:
+        dtype = state.dtype
+        if dtype == "bfloat16" and lacking and state.update < settings.updates:
+            raise UserError(
+                f"this training began in bfloat16, which {_named(lacking)} cannot multiply natively; continue it on "
+                f"machines that can, or remove {checkpoints} to start over in float32"
+            )
+        if dtype != native:
+            warning = (
+                f"the training began in {dtype} and goes on in it, although all devices multiply {native} natively"
+            )
+    elif settings.precision == "auto" and state.update:
+        warning = f"the checkpoint of update {state.update} does not say its number type; going on in {dtype}"
+    elif settings.precision == "auto" and 0 < len(lacking) < len(devices):
+        warning = f"{_named(lacking)} cannot multiply bfloat16 natively, so all workers compute in float32"
+    if warning and group.rank == 0:
+        log.warning(warning)
+    return Agreement(getattr(torch, dtype), all(device.compiles for device in devices), devices)
+
+
+def _named(devices: Iterable[WorkerDevice]) -> str:
+    return " and ".join(dict.fromkeys(f"{device.host} ({device.name})" for device in devices))

@@ -1,0 +1,153 @@
+"""pipeline.training.agreement: one number type for all workers, which a training keeps, and what a checkpoint tells.
+
+Processors are emulated by what torch reports of them; everything else is real.
+"""
+
+import json
+import logging
+import platform
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pipeline.errors import UserError
+from pipeline.hardware import device_name
+from pipeline.store.artifacts import EncodedDataset, TrainingRun
+from pipeline.store.figures import TrainingFigures
+from pipeline.training.checkpoints import list_folders
+from pipeline.training.worker_group import WorkerGroup
+from tests.support.tiny_training import rewrite_state, train_as, train_in_processes, weights, with_fields
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+AUTO = with_fields(precision="auto")
+Processor = Callable[[bool], None]
+THIS_MACHINE = f"{platform.node()} ({device_name('cpu')})"
+
+
+@pytest.fixture
+def processor(monkeypatch: pytest.MonkeyPatch) -> Processor:
+    """`processor(False)` makes this one look as if it did not multiply bfloat16 natively."""
+    return lambda native: monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": native})
+
+
+def begin(dataset: EncodedDataset, folder: Path, until: int, **fields: Any) -> None:
+    """Trains AUTO with one worker up to update `until`."""
+    train_as(WorkerGroup(), dataset, AUTO.model_copy(update=fields), folder, until)
+
+
+def finish(dataset: EncodedDataset, folder: Path, **fields: Any) -> TrainingFigures:
+    """Trains AUTO with one worker to its end; returns run.json."""
+    train_as(WorkerGroup(), dataset, AUTO.model_copy(update=fields), folder)
+    return TrainingRun(folder).load()
+
+
+def newest_state(folder: Path) -> dict[str, Any]:
+    """Reads state.json of the newest checkpoint."""
+    state: dict[str, Any] = json.loads((list_folders(folder / "checkpoints")[-1] / "state.json").read_text())
+    return state
+
+
+def test_two_workers_compute_in_the_type_that_both_have(
+    two_workers: Path, dataset: EncodedDataset, tmp_path: Path
+) -> None:
+    """If one of two processors has no bfloat16, both compute in float32, and the weights are those of float32."""
+    train_in_processes(2, dataset, AUTO, tmp_path, native=(True, False))
+    assert newest_state(tmp_path)["dtype"] == "float32"
+    assert weights(tmp_path) == weights(two_workers)
+
+
+def test_two_workers_that_have_bfloat16_compute_in_it(
+    two_workers: Path, dataset: EncodedDataset, tmp_path: Path
+) -> None:
+    """The weights are others than those of float32, so the equality above is not by chance."""
+    train_in_processes(2, dataset, AUTO, tmp_path, until=3, native=(True, True))
+    assert newest_state(tmp_path)["dtype"] == "bfloat16"
+    assert weights(tmp_path, 3) != weights(two_workers, 3)
+
+
+def test_float32_goes_on_in_float32_anywhere(
+    dataset: EncodedDataset, tmp_path: Path, processor: Processor, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Begun without bfloat16 and finished where it is native, a training ends in the bits of one in float32."""
+    finish(dataset, tmp_path / "whole", precision="float32")
+    processor(False)
+    begin(dataset, tmp_path, until=6)
+    processor(True)
+    with caplog.at_level(logging.WARNING):
+        figures = finish(dataset, tmp_path)
+    assert "began in float32 and goes on in it" in caplog.text
+    assert weights(tmp_path) == weights(tmp_path / "whole")
+    assert figures.dtype == "float32"
+    assert [stretch.dtype for stretch in figures.stretches] == ["float32"]
+
+
+def test_bfloat16_goes_on_in_bfloat16_or_not_at_all(
+    dataset: EncodedDataset, tmp_path: Path, processor: Processor
+) -> None:
+    """Where it is not native, one line names the machine and what to do; elsewhere the bits are the uninterrupted."""
+    processor(True)
+    finish(dataset, tmp_path / "whole")
+    begin(dataset, tmp_path, until=6)
+    before = weights(tmp_path, 6)
+    processor(False)
+    with pytest.raises(UserError) as caught:
+        finish(dataset, tmp_path)
+    assert str(caught.value) == (
+        f"this training began in bfloat16, which {THIS_MACHINE} cannot multiply natively; continue it on machines that "
+        f"can, or remove {tmp_path / 'checkpoints'} to start over in float32"
+    )
+    assert weights(tmp_path, 6) == before
+    processor(True)
+    assert finish(dataset, tmp_path).dtype == "bfloat16"
+    assert weights(tmp_path) == weights(tmp_path / "whole")
+    processor(False)
+    assert finish(dataset, tmp_path).dtype == "bfloat16"  # nothing is left to compute
+
+
+def test_one_worker_without_bfloat16_stops_the_group_that_continues(dataset: EncodedDataset, tmp_path: Path) -> None:
+    """A group that has grown by a processor without bfloat16 ends in that line; no worker waits for another."""
+    train_in_processes(1, dataset, AUTO, tmp_path, until=3, native=(True,))
+    with pytest.raises(torch.multiprocessing.ProcessRaisedException, match=r"began in bfloat16, which .* cannot"):
+        train_in_processes(2, dataset, AUTO, tmp_path, native=(True, False))
+
+
+def test_a_precision_that_was_asked_for_is_kept(dataset: EncodedDataset, tmp_path: Path, processor: Processor) -> None:
+    """Whoever sets bfloat16 has it on any processor, and on another one after an interruption."""
+    processor(True)
+    begin(dataset, tmp_path, until=3, precision="bfloat16", updates=4)
+    processor(False)
+    assert finish(dataset, tmp_path, precision="bfloat16", updates=4).dtype == "bfloat16"
+    assert TrainingRun(tmp_path).load().checkpoints == (3, 4)
+
+
+def test_checkpoint_of_an_earlier_version_is_continued(
+    dataset: EncodedDataset, tmp_path: Path, processor: Processor, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It has no number type; a warning says which one follows, and its time stays in the sums as a stretch."""
+    processor(True)
+    begin(dataset, tmp_path, until=6)
+    for checkpoint in list_folders(tmp_path / "checkpoints"):
+        rewrite_state(checkpoint, drop=("dtype", "stretches"))
+    before_s = newest_state(tmp_path)["train_s"]
+    processor(False)
+    with caplog.at_level(logging.WARNING):
+        figures = finish(dataset, tmp_path)
+    assert "the checkpoint of update 6 does not say its number type; going on in float32" in caplog.text
+    assert [stretch.dtype for stretch in figures.stretches] == ["not recorded", "float32"]
+    assert figures.stretches[0].train_s == before_s
+    assert sum(stretch.train_s for stretch in figures.stretches) == pytest.approx(figures.train_s)
+
+
+def test_run_json_tells_what_was_computed_in(dataset: EncodedDataset, tmp_path: Path) -> None:
+    """Type, torch's version and whether layers were compiled; a single stretch has all of the time."""
+    figures = finish(dataset, tmp_path, updates=2)
+    (stretch,) = figures.stretches
+    assert (figures.torch_version, figures.compiled) == (torch.__version__, False)
+    assert (stretch.dtype, stretch.torch_version, stretch.compiled) == (figures.dtype, torch.__version__, False)
+    assert [(device.name, device.count) for device in stretch.devices] == [(device_name("cpu"), 1)]
+    assert stretch.train_s == figures.train_s
+    assert stretch.matmul_flop_s == figures.matmul_flop_s > 1e8

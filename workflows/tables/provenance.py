@@ -1,0 +1,78 @@
+"""Says how the trainings behind a table were computed: number types, devices and their measured rates, torch."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from pipeline.evaluation.costs import PAPER_SUSTAINED_FLOP_S, sustained_flop_s
+from pipeline.store.figures import NOT_RECORDED, Stretch, TrainingFigures
+from workflows.tables.measurements import Measured
+
+COMPILED = {True: "compiled layers", False: "layers not compiled", None: f"compilation {NOT_RECORDED}"}
+
+
+def hardware(run: TrainingFigures) -> str:
+    """Names the devices of a training, in the order in which they took part, and its number type."""
+    stretches = run.known_stretches
+    groups = [" and ".join(f"{device.count} × {device.name}" for device in stretch.devices) for stretch in stretches]
+    return f"{', then '.join(dict.fromkeys(groups))}, {_types(stretches)}"
+
+
+def provenance_notes(cells: Sequence[Measured]) -> list[str]:
+    """Names in one line every number type and device behind the cells, and warns if the cells differ in type.
+
+    The list is empty if there are no cells.
+    """
+    if not cells:
+        return []
+    types = [(cell.label, _types(cell.run.known_stretches)) for cell in cells]
+    stretches = [stretch for cell in cells for stretch in cell.run.known_stretches]
+    counts: dict[str, list[int]] = {}
+    for stretch in stretches:
+        for device in stretch.devices:
+            counts.setdefault(device.name, []).append(device.count)
+    devices = (f"{_span(f'{min(used)}', f'{max(used)}')} × {name}" for name, used in counts.items())
+    note = (
+        f"Trained in {_types(stretches)} on {', '.join(devices)}, with torch "
+        f"{_listed(stretch.torch_version for stretch in stretches)}, "
+        f"{_listed(COMPILED[stretch.compiled] for stretch in stretches)}; decoded in "
+        f"{_listed(cell.decoding.dtype for cell in cells)}."
+    )
+    ((usual, _),) = Counter(type_ for _, type_ in types).most_common(1)
+    others = ", ".join(dict.fromkeys(f"{label} ({type_})" for label, type_ in types if type_ != usual))
+    if others:
+        note += (
+            " Warning: the trainings differ in number type, so part of a difference between them may come from it: "
+            f"{others}; all others {usual}."
+        )
+    return [note]
+
+
+def rate_notes(cells: Iterable[Measured]) -> list[str]:
+    """Writes a line for each device and number type whose sustained rate was measured."""
+    rates: dict[tuple[str, str], list[float]] = {}
+    for cell in cells:
+        for stretch in cell.run.known_stretches:
+            # An earlier version measured in float32, whatever the training computed in.
+            dtype = stretch.dtype if cell.run.stretches else "float32"
+            for device in stretch.devices:
+                flop_s, source = sustained_flop_s(device.name, device.matmul_flop_s)
+                if source == "measured" and dtype != NOT_RECORDED:
+                    rates.setdefault((device.name, dtype), []).append(flop_s / 1e12)
+    return [
+        f"{name} is not among the paper's devices ({', '.join(PAPER_SUSTAINED_FLOP_S)}), so its sustained rate was "
+        f"measured with a {dtype} matrix product before training: {_span(f'{min(tera):.3g}', f'{max(tera):.3g}')} "
+        "TFLOPS per device."
+        for (name, dtype), tera in rates.items()
+    ]
+
+
+def _types(stretches: Iterable[Stretch]) -> str:
+    return _listed(stretch.dtype for stretch in stretches)
+
+
+def _listed(texts: Iterable[str]) -> str:
+    return " and ".join(sorted(set(texts)))
+
+
+def _span(least: str, most: str) -> str:
+    return least if least == most else f"{least} to {most}"
