@@ -12,7 +12,8 @@ from model.config import OptimizerConfig, SearchConfig, TransformerConfig
 Device = Literal["auto", "cpu", "gpu"]
 """auto: GPUs if the cluster has any (one per worker, nccl between them), otherwise CPUs (gloo)."""
 Precision = Literal["auto", "float32", "bfloat16"]
-"""auto: bfloat16 if the processor multiplies it natively, otherwise float32."""
+"""auto: bfloat16 if the device multiplies it natively, otherwise float32. All workers of a training use the same type,
+and a training that is continued keeps its own (`pipeline.training.agreement`)."""
 
 
 def not_in_fingerprint(default: Any, **constraints: Any) -> Any:

@@ -1,14 +1,18 @@
 """pipeline.evaluation.costs: the paper's cost formula and its sustained rates."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pipeline.errors import UserError
 from pipeline.evaluation.costs import count, sustained_flop_s
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import TrainingRun
+from pipeline.store.artifacts import EncodedDataset, TrainingRun
+from pipeline.store.figures import Stretch, StretchDevices
 from tests.support.tiny_figures import TRAINING
+from tests.support.tiny_training import TINY, train_in_processes
 
 
 @pytest.mark.parametrize(
@@ -39,7 +43,74 @@ def test_cost_of_the_paper_s_base_model(tmp_path: Path) -> None:
         "sustained_flop_s": 9.5e12,
         "sustained_source": "paper",
         "device_name": "Tesla P100-SXM2-16GB",
+        "device_s": 43_200.0 * 8,
     }
+
+
+def stretch(train_s: float, *devices: StretchDevices, dtype: str = "bfloat16") -> Stretch:
+    """Describes a stretch of a training."""
+    return Stretch(devices, threads=1, dtype=dtype, torch_version="2.13.0", compiled=True, train_s=train_s)
+
+
+@pytest.mark.parametrize(
+    ("stretches", "device_s", "flop", "source"),
+    [
+        # 1 000 s by eight workers and 100 s by one of them
+        ([(1000.0, ("H100", 8, 6e14)), (100.0, ("H100", 1, 6.2e14))], 8100.0, 8000 * 6e14 + 100 * 6.2e14, "measured"),
+        # the paper's devices keep the paper's rate, whatever was measured; another one has the rate it measured
+        ([(10.0, ("Tesla P100-SXM2", 2, 1e10), ("H100", 1, 6e14))], 30.0, 20 * 9.5e12 + 10 * 6e14, "measured"),
+        ([(10.0, ("Tesla P100-SXM2", 2, 1e10)), (5.0, ("Tesla K80", 1, 1e9))], 25.0, 20 * 9.5e12 + 5 * 2.8e12, "paper"),
+    ],
+)
+def test_cost_is_added_stretch_by_stretch(
+    tmp_path: Path, stretches: list[tuple[Any, ...]], device_s: float, flop: float, source: str
+) -> None:
+    """Each device counts for the time that it took part, at the rate it has."""
+    run, made = TrainingRun(tmp_path), []
+    for train_s, *devices in stretches:
+        made.append(stretch(train_s, *(StretchDevices(*device) for device in devices)))
+    train_s = sum(one.train_s for one in made)
+    run.write(TRAINING.model_copy(update={"train_s": train_s, "stretches": tuple(made)}))
+    cost = count(Context(tmp_path), run).load()
+    assert cost.device_s == device_s
+    assert cost.paper_way_flop == pytest.approx(flop)
+    assert cost.sustained_flop_s == pytest.approx(flop / device_s)
+    assert (cost.sustained_source, cost.train_s) == (source, train_s)
+
+
+def test_training_begun_by_two_workers_and_finished_by_one(dataset: EncodedDataset, tmp_path: Path) -> None:
+    """Two processes do 8 updates and are gone; one goes on from the checkpoint of update 6: the cost is right to 1 %.
+
+    The expected device-seconds come from the times and workers in metrics.jsonl. What two workers did after update 6
+    was done again and counts once.
+    """
+    train_in_processes(2, dataset, TINY, tmp_path, until=8)
+    train_in_processes(1, dataset, TINY, tmp_path)
+    run = TrainingRun(tmp_path)
+    figures, cost = run.load(), count(Context(tmp_path), run).load()
+    assert [one.workers for one in figures.stretches] == [2, 1]
+    together, alone = figures.stretches
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().split("\n")[:-1]]
+    device_s = before_s = 0.0
+    for line in (line for line in lines if "workers" in line):
+        device_s += line["workers"] * (line["train_s"] - before_s)
+        before_s = line["train_s"]
+    assert cost.device_s == pytest.approx(device_s, rel=0.01)
+    assert cost.train_s == pytest.approx(before_s) == pytest.approx(together.train_s + alone.train_s)
+    by_hand = 2 * together.train_s * together.matmul_flop_s / 2 + alone.train_s * alone.matmul_flop_s
+    assert cost.paper_way_flop == pytest.approx(by_hand, rel=0.01)
+    assert cost.paper_way_flop > cost.counted_flop > 0
+
+
+def test_files_of_an_earlier_version_cost_as_before(tmp_path: Path) -> None:
+    """Without stretches, all devices of run.json count for the whole time; a cost.json without device_s is read."""
+    run = TrainingRun(tmp_path)
+    newer = {"stretches", "torch_version", "compiled"}
+    run.write_json("run.json", TRAINING.model_dump(mode="json", exclude=newer))
+    cost = count(Context(tmp_path), run)
+    assert cost.load().paper_way_flop == 100.0 * 2 * 5e10
+    cost.write_json("cost.json", cost.load().model_dump(exclude={"device_s"}))
+    assert cost.load().device_s is None
 
 
 def test_missing_figure_is_named(tmp_path: Path) -> None:

@@ -28,6 +28,9 @@ def test_killed_worker_ends_in_the_same_bits(two_workers: Path, dataset: Encoded
     described = run.read_json("run.json")
     assert described["workers"] == described["devices"] == 2
     assert described["checkpoints"] == [3, 6, 9]
+    (stretch,) = described["stretches"]  # the workers that were started again went on with the same one
+    assert (sum(device["count"] for device in stretch["devices"]), stretch["dtype"]) == (2, "float32")
+    assert stretch["train_s"] == described["train_s"]
     assert (folder / "joint.model").read_bytes() == (dataset.folder / "joint.model").read_bytes()
     assert {path.name for path in folder.iterdir()} == {"run.json", "metrics.jsonl", "checkpoints", "joint.model"}
 

@@ -1,0 +1,109 @@
+"""What stands beneath a table about number types, devices and torch, and that it is on the screen and in the files."""
+
+import io
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from pipeline.store.artifact import Context
+from pipeline.store.figures import Stretch, StretchDevices
+from tests.support.html_reader import Reader
+from workflows.reports import table3 as table3_report
+from workflows.reports.publish import tabulate
+from workflows.tables import table2, table3, table3_text
+from workflows.tables.measurements import Measured, MeasuredInputs
+from workflows.tables.provenance import hardware, provenance_notes, rate_notes
+from workflows.tables.table3 import RowInputs
+
+Cell = Callable[..., MeasuredInputs]
+TOGETHER = Stretch((StretchDevices("NVIDIA H100", 8, 6e14),), 1, "bfloat16", "2.13.0", True, 80.0)
+ALONE = replace(TOGETHER, devices=(StretchDevices("NVIDIA H100", 1, 6.2e14),), train_s=20.0)
+ON_CPUS = Stretch((StretchDevices("Intel Xeon", 2, 5e10),), 1, "float32", "2.12.1", False, 100.0)
+
+
+def trained_in(inputs: MeasuredInputs, *stretches: Stretch) -> MeasuredInputs:
+    """Rewrites run.json as that of a training made of these stretches."""
+    inputs.run.write(inputs.run.load().model_copy(update={"stretches": stretches}))
+    return inputs
+
+
+def note_of(*inputs: MeasuredInputs) -> str:
+    """Returns the line beneath the table."""
+    (note,) = provenance_notes([Measured.from_artifacts(one) for one in inputs])
+    return note
+
+
+def test_one_line_names_type_devices_and_torch(cell: Cell) -> None:
+    """The numbers of devices are those of all stretches; without a difference in type there is no warning."""
+    assert note_of(trained_in(cell("en-de", "base"), TOGETHER, ALONE)) == (
+        "Trained in bfloat16 on 1 to 8 × NVIDIA H100, with torch 2.13.0, compiled layers; decoded in float32."
+    )
+    assert provenance_notes([]) == []
+
+
+def test_rows_that_differ_in_type_are_warned_of(cell: Cell) -> None:
+    """The warning names the trainings in another type than most."""
+    most = [trained_in(cell("en-de", name), TOGETHER) for name in ("base", "A1")]
+    note = note_of(*most, trained_in(cell("en-de", "B1"), ON_CPUS))
+    assert note.startswith(
+        "Trained in bfloat16 and float32 on 8 × NVIDIA H100, 2 × Intel Xeon, with torch 2.12.1 and 2.13.0, "
+        "compiled layers and layers not compiled; decoded in float32."
+    )
+    assert note.endswith("may come from it: EN-DE B1 (float32); all others bfloat16.")
+
+
+def test_figures_of_an_earlier_version_say_what_they_do_not_know(cell: Cell) -> None:
+    """A run.json without stretches has one type and device, and its rate was measured in float32."""
+    inputs = cell("en-de", "base")
+    inputs.run.write(inputs.run.load().model_copy(update={"dtype": "bfloat16"}))
+    assert note_of(inputs) == (
+        "Trained in bfloat16 on 2 × a small CPU, with torch not recorded, compilation not recorded; decoded in float32."
+    )
+    (rate,) = rate_notes([Measured.from_artifacts(inputs)])
+    assert "measured with a float32 matrix product before training: 0.05 TFLOPS per device" in rate
+
+
+def test_rates_are_listed_by_device_and_type(cell: Cell) -> None:
+    """The paper's devices need none; the others have the least and the greatest that was measured."""
+    p100 = replace(ON_CPUS, devices=(StretchDevices("Tesla P100-SXM2", 8, 9e12),))
+    cells = [trained_in(cell("en-de", "base"), TOGETHER, ALONE), trained_in(cell("en-de", "big"), p100, ON_CPUS)]
+    bfloat16, float32 = rate_notes([Measured.from_artifacts(one) for one in cells])
+    assert bfloat16.startswith("NVIDIA H100 is not among the paper's devices (K80, K40, M40, P100)")
+    assert "with a bfloat16 matrix product before training: 600 to 620 TFLOPS per device" in bfloat16
+    assert "with a float32 matrix product before training: 0.05 TFLOPS" in float32
+
+
+def test_hardware_names_all_devices_in_order(cell: Cell) -> None:
+    """Each group of devices stands once, in the order in which it came, with the number type."""
+    run = trained_in(cell("en-de", "base"), TOGETHER, ALONE, TOGETHER).run.load()
+    assert hardware(run) == "8 × NVIDIA H100, then 1 × NVIDIA H100, bfloat16"
+    assert hardware(trained_in(cell("en-de", "big"), ON_CPUS).run.load()) == "2 × Intel Xeon, float32"
+
+
+@pytest.mark.parametrize("width", [100, 140])
+def test_the_line_is_beneath_both_tables_wherever_they_are_shown(cell: Cell, tmp_path: Path, width: int) -> None:
+    """On terminals, in Markdown and in the reports."""
+    two = trained_in(cell("en-de", "base"), TOGETHER, ALONE)
+    three = RowInputs("base", {}, (trained_in(cell("en-de", "base", split="dev", seed=2), ON_CPUS),))
+    (tmp_path / "table").mkdir()
+    made = tabulate(Context(tmp_path / "table"), [two])
+    computed, cells = table3.compute([three])
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(table2.render_terminal(made.load(), width))
+    in_table2 = [
+        console.export_text(),
+        table2.render_markdown(made.load()),
+        Reader((made.folder / "report.html").read_text(encoding="utf-8")).text,
+    ]
+    console.print(table3_text.render_terminal(computed, width))
+    in_table3 = [
+        console.export_text(),
+        table3_text.render_markdown(computed),
+        Reader(table3_report.render(computed, cells)).text,
+    ]
+    for line, texts in ((note_of(two), in_table2), (note_of(*three.trainings), in_table3)):
+        for text in texts:
+            assert line in " ".join(text.split())
