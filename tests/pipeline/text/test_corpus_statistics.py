@@ -158,16 +158,19 @@ def test_kinds_of_pieces_and_their_use(
 
 
 def test_bytes_are_counted(text: PreparedText, tmp_path: Path) -> None:
-    """With bytes no token is unknown: the sign outside the sample is spelled in three, on both sides and in dev."""
+    """With bytes no token is unknown: what the vocabulary's sample lacks is spelled in UTF-8, and those are counted."""
     for name in ("vocabulary", "dataset"):
         (tmp_path / name).mkdir()
     settings = VocabularySettings(size=600, sample_pairs=SAMPLED_PAIRS, character_coverage=1)
     vocabulary = learn(Context(tmp_path / "vocabulary"), text.corpus, settings)
-    dataset = encode(Context(tmp_path / "dataset"), text.corpus, vocabulary, EncodingSettings())
+    dataset = encode(Context(tmp_path / "dataset"), text.corpus, vocabulary, EncodingSettings(max_tokens=1000))
     measured = measure("with bytes", text.corpus, vocabulary, dataset, PLAN)
     assert measured.sample.bytes == 256
+    known = {line.split("\t")[0] for line in read_lines(vocabulary.folder / "joint.vocab")} | {" "}
     for split in measured.splits:
-        tokens = split.pairs * (split.source_tokens_a_pair + split.target_tokens_a_pair)
+        pairs = [pair for shard in text.corpus.shards(split.name) for pair in read_pairs(shard.source, shard.target)]
+        spelled = "".join(sign for pair in pairs for side in pair for sign in side if sign not in known)
+        assert "日" in spelled
+        tokens = len(pairs) * (split.source_tokens_a_pair + split.target_tokens_a_pair)
+        assert split.byte_fraction == pytest.approx(len(spelled.encode()) / tokens)
         assert split.unknown_fraction == 0
-        assert split.byte_fraction is not None
-        assert round(split.byte_fraction * tokens) == {"train": 6, "dev": 3}[split.name]
