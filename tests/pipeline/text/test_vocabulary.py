@@ -154,7 +154,7 @@ def test_coverage_decides_which_characters_are_pieces(tmp_path: Path, corpus: Co
         counts.update({character: number * word.count(character) for character in set(word)})
         counts["▁"] += number
     total, reached, wanted = sum(counts.values()), 0, set()
-    for character, number in sorted(counts.items(), key=lambda item: -item[1]):
+    for character, number in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         if reached < 0.999 * total:
             wanted.add(character)
         reached += number
