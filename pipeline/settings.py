@@ -22,9 +22,9 @@ def not_in_fingerprint(default: Any, **constraints: Any) -> Any:
 
 
 def added_later(default: Any, *, before: Any, **constraints: Any) -> Any:
-    """Declares a field that is left out of a stage's identity at `before`, the value fixed until there was the field.
+    """Declares a field that is left out of a stage's identity at `before`, the value that was fixed without the field.
 
-    What was made then keeps its fingerprint, and is found again by settings that name that value.
+    What earlier versions made keeps its fingerprint, and settings that name that value find it again.
     """
     return Field(default, json_schema_extra={"before": before}, **constraints)
 

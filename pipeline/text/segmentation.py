@@ -47,7 +47,7 @@ class Segmenter:
     def __call__(self, lines: Sequence[str]) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """Returns the ids of all lines in a row, END_ID after each, and the ids per line. No line may hold "\\n"."""
         text = f" {LINE_END} ".join(lines) + f" {LINE_END}"
-        if SPACE_SIGN in text:  # sentencepiece knows what to make of it
+        if SPACE_SIGN in text:  # the sign itself: left to sentencepiece
             rows = encode_lines(self._processor, lines)
             return np.concatenate([np.array(row, self._dtype) for row in rows]), np.array([len(row) for row in rows])
         if len(self._known) > KNOWN_WORDS:

@@ -51,9 +51,8 @@ def learn(context: Context, corpus: Corpus, settings: VocabularySettings) -> Voc
     """
     words = _count(context, corpus, settings.sample_pairs)
     model = io.BytesIO()
-    with_bytes: dict[str, Any] = (
-        {"byte_fallback": True} if settings.byte_fallback else {}
-    )  # False changes the file, too
+    # The options are written into the model: `False` would give earlier versions' vocabularies other bytes.
+    with_bytes: dict[str, Any] = {"byte_fallback": True} if settings.byte_fallback else {}
     try:
         SentencePieceTrainer.train(
             sentence_iterator=(f"{word}\t{number}" for word, number in words),

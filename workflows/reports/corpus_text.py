@@ -29,11 +29,8 @@ def summary(statistics: CorpusStatistics) -> str:
     padding = "" if plan.padding_fraction is None else f", {percent(plan.padding_fraction)} padding"
     sample = statistics.sample
     of_bytes = f", {sample.bytes} bytes" if sample.bytes else ""
-    of_pieces = (
-        ""
-        if sample.characters is None
-        else f"; {rounded(sample.size)} pieces, {sample.characters:,} characters{of_bytes}"
-    )
+    counted = sample.characters is not None
+    of_pieces = f"; {rounded(sample.size)} pieces, {sample.characters:,} characters{of_bytes}" if counted else ""
     return (
         f"{rounded(total.kept)} of {rounded(total.read)} training pairs kept, {train.source_tokens_a_pair:.1f} source "
         f"and {train.target_tokens_a_pair:.1f} target tokens per pair, {percent(train.unknown_fraction)} unknown"
