@@ -1,6 +1,7 @@
 """Settings of the stages: frozen and validated; the defaults are the paper's base model on WMT14 (paper §5).
 
-A field marked `not_in_fingerprint()` affects how a stage runs, not its output: changing it recomputes nothing.
+A field marked `not_in_fingerprint()` affects how a stage runs, not its output: changing it recomputes nothing. One
+marked `added_later()` is in the fingerprint except at the value that earlier versions always computed with.
 """
 
 from typing import Annotated, Any, Literal, NamedTuple
@@ -19,6 +20,14 @@ and a training that is continued keeps its own (`pipeline.training.agreement`)."
 def not_in_fingerprint(default: Any, **constraints: Any) -> Any:
     """Declares a field that is not part of a stage's identity."""
     return Field(default, json_schema_extra={"in_fingerprint": False}, **constraints)
+
+
+def added_later(default: Any, *, before: Any, **constraints: Any) -> Any:
+    """Declares a field that is left out of a stage's identity at `before`, the value that was fixed without the field.
+
+    What earlier versions made keeps its fingerprint, and settings that name that value find it again.
+    """
+    return Field(default, json_schema_extra={"before": before}, **constraints)
 
 
 def _number_of_workers(value: Any) -> int | tuple[int, int]:
@@ -44,11 +53,11 @@ class Settings(BaseModel):
 
     def identity(self) -> dict[str, Any]:
         """Returns the fields that determine the output, as JSON values."""
-        fields = type(self).model_fields
-        extra = {name: field.json_schema_extra for name, field in fields.items()}
-        hidden = {
-            name for name, value in extra.items() if isinstance(value, dict) and value.get("in_fingerprint") is False
-        }
+        hidden = set()
+        for name, field in type(self).model_fields.items():
+            marks = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+            if marks.get("in_fingerprint") is False or ("before" in marks and getattr(self, name) == marks["before"]):
+                hidden.add(name)
         return self.model_dump(mode="json", exclude=hidden)
 
 
@@ -69,6 +78,10 @@ class VocabularySettings(Settings):
     """Number of pieces, including the four special ones."""
     sample_pairs: int = Field(2_000_000, ge=1)
     """Maximum number of pairs, spread evenly over the training shards, that the vocabulary is learned from."""
+    character_coverage: float = added_later(0.9999, before=1.0, ge=0.98, le=1)
+    """Share of the text's characters, the most frequent first, that get a piece each. sentencepiece allows no less."""
+    byte_fallback: bool = added_later(True, before=False)
+    """Spend 256 pieces on the bytes, so that a character without a piece is spelled in UTF-8 instead of unknown."""
 
 
 class EncodingSettings(Settings):

@@ -151,7 +151,7 @@ EMBEDDED = Profile(
         "en-de": EmbeddedSettings(target="de", train_pairs=48_000),
         "en-fr": EmbeddedSettings(target="fr", train_pairs=48_000),
     },
-    vocabulary=VocabularySettings(size=1500),
+    vocabulary=VocabularySettings(size=1500, character_coverage=1, byte_fallback=False),
     recipes={
         "base": _small(
             replace(BASE, n_layers=2, d_model=128, d_ff=512, n_heads=4, d_k=32, d_v=32, dropout=0.0),
@@ -195,7 +195,7 @@ MULTI30K = Profile(
     name="multi30k",
     data="Multi30k task 1",
     corpora={"en-de": Multi30kSettings(target="de"), "en-fr": Multi30kSettings(target="fr")},
-    vocabulary=VocabularySettings(size=6000),
+    vocabulary=VocabularySettings(size=6000, character_coverage=1, byte_fallback=False),
     recipes={
         "base": _small(
             replace(BASE, n_layers=3, d_model=192, d_ff=768, n_heads=4, d_k=48, d_v=48), updates=4200, **_MULTI30K

@@ -21,7 +21,7 @@ SUBSTITUTE = Stage("embedded.substitute", embedded.substitute, Hypotheses)
 CLEAN = Stage("cleaning.clean", cleaning.clean, Corpus, version=2, cpus=0)
 LEARN_VOCABULARY = Stage("vocabulary.learn", vocabulary.learn, Vocabulary, version=2)
 ENCODE = Stage("encoding.encode", encoding.encode, EncodedDataset, version=2, cpus=0)
-REPORT = Stage("corpus_report.report_corpus", report_corpus, CorpusReport, cpus=0)
+REPORT = Stage("corpus_report.report_corpus", report_corpus, CorpusReport, version=2, cpus=0)
 """The report reserves no CPU, so that no training waits for it."""
 TRAIN = Stage("training.train", on_ray.train, TrainingRun, version=2, cpus=0, resumes=True)
 AVERAGE = Stage("averaging.average", averaging.average, Checkpoint)

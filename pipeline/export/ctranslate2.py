@@ -17,6 +17,9 @@ those of `model.transformer`; the search is CTranslate2's own. Its defaults diff
 - `max_input_length=1024`, including the end mark, cuts off a longer source, which our `Translator` translates in parts.
   A model whose learned positions end earlier raises RuntimeError unless both lengths are set to `max_positions`.
 
+Where the vocabulary has bytes, pieces such as `<0xE6>` are ordinary ones for CTranslate2. `decode` turns bytes that
+form no character into U+FFFD, and `<0x0A>` into a line feed, for which `aiayn translate` writes a space.
+
 With SAME_SEARCH a trained model (Multi30k, 3 layers, d_model 192, float32) gave our output for each of the 1000
 sentences of test_2016_flickr, both greedily and with beam 4, with log-probabilities at most 0.015 nats higher; with
 `length_penalty=0` alone it did the same.

@@ -1,9 +1,9 @@
-"""Statistics of prepared text: dropped pairs and the reasons, sentence lengths, unknown characters, padding.
+"""Statistics of prepared text: dropped pairs and the reasons, sentence lengths, pieces and their use, padding.
 
     statistics = measure("WMT 2014", corpus, vocabulary, dataset, TrainingSettings().plan)
 
-Lengths are in tokens and include END_ID. Only they are read, shard by shard; the earlier stages recorded all other
-figures. Memory is bounded: for a large corpus the epoch is planned on a sample.
+Lengths are in tokens and include END_ID. They and the ids are read shard by shard; the earlier stages recorded all
+other figures. Memory is bounded: for a large corpus the epoch is planned on a sample.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,8 @@ from pipeline.errors import UserError
 from pipeline.settings import PlanSettings
 from pipeline.store.artifacts import ALL, Corpus, EncodedDataset, Vocabulary
 from pipeline.text.batching import plan_epoch
-from pipeline.text.encoding import shard_lengths
+from pipeline.text.encoding import count_ids, shard_lengths
+from pipeline.text.vocabulary import PieceKinds, load, piece_kinds
 
 TOO_MANY_TOKENS = "too_many_tokens"
 """The reason for which encoding leaves out pairs; cleaning's reasons are `pipeline.text.cleaning.REASONS`."""
@@ -50,6 +51,10 @@ class Split:
     target_tokens_a_pair: float
     unknown_fraction: float
     """Share of unknown tokens on both sides together."""
+    character_fraction: float | None = None
+    """Share of tokens that are a single character, with or without a space before it; None before version 2."""
+    byte_fraction: float | None = None
+    """Share of tokens that are a byte of a character without a piece; None before version 2."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,7 @@ class Lengths:
 
 @dataclass(frozen=True)
 class VocabularySample:
-    """The text that the vocabulary was learned on."""
+    """The pieces of the vocabulary and the text that they were learned on."""
 
     size: int
     """Pieces in the vocabulary."""
@@ -75,6 +80,12 @@ class VocabularySample:
     """Training pairs in the corpus."""
     words: int
     """Distinct words in the sample."""
+    characters: int | None = None
+    """Pieces that are a single character, the sign for a space included; None before version 2."""
+    first_characters: int | None = None
+    """Pieces that are a single character after a space; None before version 2."""
+    bytes: int | None = None
+    """Pieces that are a byte: 256 or 0; None before version 2."""
 
 
 @dataclass(frozen=True)
@@ -149,14 +160,20 @@ def measure(
             found[: len(histograms[side])] += histograms[side]
             histograms[side] = found
             sampled[side].append(lengths[::every].copy())
+    kinds = piece_kinds(load(vocabulary.path))
     return CorpusStatistics(
         data=data,
         collections=[
             _collection(name, counts, encoded["collections"].get(name, {})) for name, counts in cleaned.items()
         ],
-        splits=[_split(name, shards) for name, shards in encoded["splits"].items()],
+        splits=[_split(name, shards, count_ids(dataset, name), kinds) for name, shards in encoded["splits"].items()],
         lengths=(_lengths(corpus.languages[0], histograms[0]), _lengths(corpus.languages[1], histograms[1])),
-        sample=VocabularySample(**vocabulary.read_json("vocabulary.json")),
+        sample=VocabularySample(
+            **vocabulary.read_json("vocabulary.json"),
+            characters=int(kinds.is_character.sum()),
+            first_characters=int(kinds.is_first_character.sum()),
+            bytes=int(kinds.is_byte.sum()),
+        ),
         plan=_plan(np.concatenate(sampled[0]), np.concatenate(sampled[1]), every, settings),
     )
 
@@ -167,10 +184,20 @@ def _collection(name: str, cleaned: Mapping[str, Any], encoded: Mapping[str, int
     return Collection(name, cleaned["read"], encoded.get("pairs", 0), dropped, _unknown_fraction([encoded]))
 
 
-def _split(name: str, shards: Sequence[Mapping[str, int]]) -> Split:
+def _split(name: str, shards: Sequence[Mapping[str, int]], occurrences: NDArray[np.int64], kinds: PieceKinds) -> Split:
+    """Summarizes a split's shards and how often each id occurs in it."""
     pairs = sum(shard["pairs"] for shard in shards)
     source, target = (sum(shard[f"{side}_tokens"] for shard in shards) / pairs for side in ("source", "target"))
-    return Split(name, pairs, source, target, _unknown_fraction(shards))
+    tokens = occurrences.sum()
+    return Split(
+        name,
+        pairs,
+        source,
+        target,
+        _unknown_fraction(shards),
+        character_fraction=float(occurrences[kinds.is_character | kinds.is_first_character].sum() / tokens),
+        byte_fraction=float(occurrences[kinds.is_byte].sum() / tokens),
+    )
 
 
 def _unknown_fraction(counts: Sequence[Mapping[str, int]]) -> float:

@@ -119,6 +119,17 @@ def shard_lengths(dataset: EncodedDataset, split: str) -> Iterator[tuple[NDArray
             yield source, target
 
 
+def count_ids(dataset: EncodedDataset, split: str) -> NDArray[np.int64]:
+    """Counts how often each id occurs in a split, on both sides together."""
+    described = dataset.read_json("dataset.json")
+    counts = np.zeros(described["vocabulary_size"], np.int64)
+    for i, shard in enumerate(described["splits"][split]):
+        for batch in _open(dataset.folder / split / f"{i:05d}.arrow", shard["pairs"]):
+            for name in SIDES:
+                counts += np.bincount(batch.column(name).values.to_numpy(), minlength=len(counts))
+    return counts
+
+
 def bucket_bounds(max_tokens: int) -> list[int]:
     """Returns the longest side of each bucket: 8, then a quarter more each time, in steps of 4, up to `max_tokens`."""
     bounds = [8]
@@ -128,11 +139,14 @@ def bucket_bounds(max_tokens: int) -> list[int]:
 
 
 def decode_ids(processor: SentencePieceProcessor, sentences: Sequence[Sequence[int]]) -> list[str]:
-    """Decodes each sentence up to its first END_ID; padding and BEGIN_ID are dropped."""
+    """Decodes each sentence up to its first END_ID; padding and BEGIN_ID are dropped.
+
+    Every sequence of ids gives one line of UTF-8: bytes that form no character become U+FFFD, a line feed a space.
+    """
     special = {PAD_ID, BEGIN_ID, END_ID}
     cut = [ids[: ids.index(END_ID)] if END_ID in ids else ids for ids in map(list, sentences)]
     text: list[str] = processor.decode([[i for i in ids if i not in special] for ids in cut], num_threads=1)
-    return text
+    return [line.replace("\n", " ") for line in text]
 
 
 @dataclass(frozen=True, eq=False)

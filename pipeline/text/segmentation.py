@@ -17,14 +17,12 @@ from numpy.typing import NDArray
 from sentencepiece import SentencePieceProcessor
 
 from model.config import END_ID
-from pipeline.text.vocabulary import load
+from pipeline.text.vocabulary import SPACE_SIGN, load
 
 KNOWN_WORDS = 1_000_000
 """Words remembered, about 250 bytes each; beyond that all are forgotten, and frequent ones are soon known again."""
 LONGEST_WORD = 64
 """Length in characters of the longest word that is remembered."""
-SPACE_SIGN = "\u2581"
-"""Sentencepiece's sign for a space. Text that holds the sign itself is left to sentencepiece."""
 LINE_END = "\n"
 
 
@@ -49,7 +47,7 @@ class Segmenter:
     def __call__(self, lines: Sequence[str]) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """Returns the ids of all lines in a row, END_ID after each, and the ids per line. No line may hold "\\n"."""
         text = f" {LINE_END} ".join(lines) + f" {LINE_END}"
-        if SPACE_SIGN in text:
+        if SPACE_SIGN in text:  # the sign itself: left to sentencepiece
             rows = encode_lines(self._processor, lines)
             return np.concatenate([np.array(row, self._dtype) for row in rows]), np.array([len(row) for row in rows])
         if len(self._known) > KNOWN_WORDS:

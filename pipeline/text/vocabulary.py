@@ -1,8 +1,9 @@
 """Learns one vocabulary for both languages: byte-pair encoding with "a shared source-target vocabulary" (§5.1).
 
 Text is not normalised (rule `identity`): translations are scored against raw references, so the model must read and
-write the raw characters. Only runs of spaces become one space. Characters that do not occur in the training text are
-unknown; `pipeline.text.encoding` counts them.
+write the raw characters. Only runs of spaces become one space. A character is a piece if it is among the most frequent
+ones that make up `character_coverage` of the text. Any other is spelled in the bytes of its UTF-8 with `byte_fallback`,
+and unknown without; `pipeline.text.corpus_statistics` counts both.
 """
 
 import io
@@ -10,7 +11,10 @@ import re
 from collections import Counter
 from itertools import accumulate
 from pathlib import Path
+from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from model.config import BEGIN_ID, END_ID, PAD_ID, UNKNOWN_ID
@@ -22,8 +26,20 @@ from pipeline.text.lines import MAX_LINE_BYTES, read_pairs, write_lines
 
 TOO_LARGE = re.compile(r"Vocabulary size too high .*<= (\d+)")
 TOO_SMALL = re.compile(r"Vocabulary size is smaller than required_chars\. \d+ vs (\d+)")
+SPACE_SIGN = "\u2581"
+"""Sentencepiece's sign for a space."""
 KEPT_WORDS = 400_000
 """Most frequent words, from which the pieces are learned. Memory grows with them, and rarer words make no pieces."""
+
+
+class PieceKinds(NamedTuple):
+    """Masks over the ids of a vocabulary, which exclude each other."""
+
+    is_character: NDArray[np.bool_]
+    """Single characters, the sign for a space among them: what `character_coverage` spends pieces on."""
+    is_first_character: NDArray[np.bool_]
+    """Single characters with a space before them, which are learned like any other pair."""
+    is_byte: NDArray[np.bool_]
 
 
 def learn(context: Context, corpus: Corpus, settings: VocabularySettings) -> Vocabulary:
@@ -35,6 +51,8 @@ def learn(context: Context, corpus: Corpus, settings: VocabularySettings) -> Voc
     """
     words = _count(context, corpus, settings.sample_pairs)
     model = io.BytesIO()
+    # The options are written into the model: `False` would give earlier versions' vocabularies other bytes.
+    with_bytes: dict[str, Any] = {"byte_fallback": True} if settings.byte_fallback else {}
     try:
         SentencePieceTrainer.train(
             sentence_iterator=(f"{word}\t{number}" for word, number in words),
@@ -42,7 +60,8 @@ def learn(context: Context, corpus: Corpus, settings: VocabularySettings) -> Voc
             model_writer=model,
             model_type="bpe",
             vocab_size=settings.size,
-            character_coverage=1.0,
+            character_coverage=settings.character_coverage,
+            **with_bytes,
             normalization_rule_name="identity",
             max_sentence_length=MAX_LINE_BYTES,
             pad_id=PAD_ID,
@@ -55,8 +74,9 @@ def learn(context: Context, corpus: Corpus, settings: VocabularySettings) -> Voc
     except RuntimeError as error:
         if largest := TOO_LARGE.search(str(error)):
             raise _wrong_size(settings.size, f"allows at most {largest[1]} pieces") from None
+        spelled = "character and byte" if settings.byte_fallback else "character"
         if smallest := TOO_SMALL.search(str(error)):
-            raise _wrong_size(settings.size, f"needs at least {smallest[1]} pieces, one for each character") from None
+            raise _wrong_size(settings.size, f"needs at least {smallest[1]} pieces, one for each {spelled}") from None
         raise
     vocabulary = Vocabulary(context.folder)
     vocabulary.path.write_bytes(model.getvalue())
@@ -85,6 +105,16 @@ def load(path: Path) -> SentencePieceProcessor:
             f"{(PAD_ID, UNKNOWN_ID, BEGIN_ID, END_ID)}; learn the vocabulary with this program"
         )
     return processor
+
+
+def piece_kinds(processor: SentencePieceProcessor) -> PieceKinds:
+    """Tells which pieces are single characters, with or without a space before them, and which are bytes."""
+    pieces = [processor.id_to_piece(i) for i in range(len(processor))]
+    return PieceKinds(
+        np.array([len(piece) == 1 for piece in pieces]),
+        np.array([len(piece) == 2 and piece[0] == SPACE_SIGN for piece in pieces]),
+        np.array([processor.is_byte(i) for i in range(len(processor))]),
+    )
 
 
 def count_words(shard: Shard, rows_before: int, sample_pairs: int, pairs: int) -> Counter[str]:

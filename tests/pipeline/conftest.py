@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pipeline.settings import EncodingSettings, VocabularySettings
+from pipeline.settings import EncodingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, Corpus, EncodedDataset
 from pipeline.text.aligned import write_shards
@@ -14,6 +14,7 @@ from pipeline.text.encoding import EncodedSplit, encode
 from pipeline.text.lines import read_lines
 from pipeline.text.vocabulary import learn
 from tests.support.tiny_checkpoint import make_checkpoint, make_corpus
+from tests.support.tiny_text import every_character
 from tests.support.tiny_training import EPOCH_UPDATES, PIECES, TINY, train_in_processes
 
 
@@ -41,7 +42,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory, parallel_text: Path) -> En
         sides = [list(read_lines(parallel_text / "multi30k" / f"{stem}.{language}.gz"))[:n] for language in languages]
         splits[split] = write_shards(corpus, split, languages, zip(*sides, strict=True), 250)
     corpus.describe(languages, splits, {})
-    vocabulary = learn(Context(folder / "vocabulary"), corpus, VocabularySettings(size=PIECES))
+    vocabulary = learn(Context(folder / "vocabulary"), corpus, every_character(PIECES))
     encoded = encode(Context(folder / "encoded"), corpus, vocabulary, EncodingSettings(max_tokens=60))
     lengths = EncodedSplit.open(encoded, "train")
     assert len(plan_epoch(lengths.source_lengths, lengths.target_lengths, TINY.plan, epoch=0)) == EPOCH_UPDATES

@@ -43,12 +43,15 @@ def make_corpus(folder: Path) -> Corpus:
     return corpus
 
 
-def make_checkpoint(folder: Path, corpus: Corpus, **more: Any) -> Checkpoint:
+def make_checkpoint(folder: Path, corpus: Corpus, byte_fallback: bool = False, **more: Any) -> Checkpoint:
+    """Makes a checkpoint with random weights, 60 pieces and, if asked for, the bytes."""
     folder.mkdir()
-    learned = vocabulary.learn(Context(folder), corpus, VocabularySettings(size=60))
+    size = 60 + 256 * byte_fallback
+    settings = VocabularySettings(size=size, character_coverage=1, byte_fallback=byte_fallback)
+    learned = vocabulary.learn(Context(folder), corpus, settings)
     learned.path.rename(folder / "joint.model")
     torch.manual_seed(1)
-    config = TransformerConfig(60, 1, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8, **more)
+    config = TransformerConfig(size, 1, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8, **more)
     save_file(Transformer(config).state_dict(), folder / "model.safetensors")
     Checkpoint(folder).write_json("model.json", dataclasses.asdict(config))
     return Checkpoint(folder)

@@ -23,6 +23,11 @@ NOISE = [
 """Two blank pairs, one overlong pair and one with a large length ratio."""
 
 
+def every_character(size: int, **more: int) -> VocabularySettings:
+    """Settings of a vocabulary that has each character of its text and no bytes, so that it can be small."""
+    return VocabularySettings(size=size, character_coverage=1, byte_fallback=False, **more)
+
+
 class PreparedText(NamedTuple):
     """The artifacts made by the stages before training."""
 
@@ -52,7 +57,6 @@ def prepare_text(folder: Path, parallel_text: Path) -> PreparedText:
         return Context(folder / name)
 
     corpus = clean(context("corpus"), text, CleaningSettings())
-    settings = VocabularySettings(size=PIECES, sample_pairs=SAMPLED_PAIRS)
-    vocabulary = learn(context("vocabulary"), corpus, settings)
+    vocabulary = learn(context("vocabulary"), corpus, every_character(PIECES, sample_pairs=SAMPLED_PAIRS))
     dataset = encode(context("dataset"), corpus, vocabulary, EncodingSettings(max_tokens=MAX_TOKENS))
     return PreparedText(corpus, vocabulary, dataset)

@@ -15,11 +15,12 @@ from model.incremental import IncrementalDecoder
 from model.search import beam_search, penalty
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import DECODED_PER_SOURCE_TOKEN, LONGEST_TOKENS, Translation, Translator, batches
-from pipeline.settings import DecodingSettings, VocabularySettings
+from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, Corpus
 from pipeline.text import vocabulary
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint
+from tests.support.tiny_text import every_character
 
 FAST = DecodingSettings(max_extra_tokens=5)
 
@@ -159,7 +160,7 @@ def test_bad_checkpoint_is_one_clear_line(
     elif name == "joint.model":
         other = Context(tmp_path / "other")
         other.folder.mkdir()
-        shutil.copyfile(vocabulary.learn(other, corpus, VocabularySettings(size=64)).path, path)
+        shutil.copyfile(vocabulary.learn(other, corpus, every_character(64)).path, path)
     elif name == "model.json":
         path.write_text(json.dumps(json.loads(path.read_text()) | {"d_ff": 64}))
     else:

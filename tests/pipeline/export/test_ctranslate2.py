@@ -21,12 +21,13 @@ from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpu
 ctranslate2 = pytest.importorskip("ctranslate2")
 KNOWN = [line for line in SENTENCES if line.strip()]
 LINES = [*KNOWN, "A dög ."]
-"""Test sentences; the last holds a character that the vocabulary lacks."""
+"""Test sentences; the last holds a character that the vocabulary lacks, or spells in bytes."""
 TINY = TransformerConfig(60, n_layers=2, d_model=32, d_ff=48, n_heads=2, d_k=16, d_v=16, dropout=0.0)
 MODELS: dict[str, dict[str, Any]] = {
     "sinusoids": {},
     "three layers": {"n_layers": 3},
     "learned": {"n_layers": 1, "positions": "learned", "max_positions": 257},
+    "bytes": {"byte_fallback": True},
     "small heads": {"d_k": 4, "d_v": 4},
 }
 
@@ -40,13 +41,14 @@ def shifted(target_BT: torch.Tensor) -> torch.Tensor:
     return F.pad(target_BT[:, :-1], (1, 0), value=BEGIN_ID)
 
 
-def make_model(folder: Path, **more: Any) -> Transformer:
+def make_model(folder: Path, byte_fallback: bool = False, **more: Any) -> Transformer:
     """A checkpoint that has half learned to map each line to another: its outputs vary, and most of them end."""
-    make_checkpoint(folder, make_corpus(folder.with_name("corpus")))
-    source_BS = ids(vocabulary.load(folder / "joint.model"), KNOWN)
+    make_checkpoint(folder, make_corpus(folder.with_name("corpus")), byte_fallback)
+    processor = vocabulary.load(folder / "joint.model")
+    source_BS = ids(processor, KNOWN)
     target_BT = source_BS.roll(1, dims=0)
     torch.manual_seed(1)
-    model = Transformer(dataclasses.replace(TINY, **more))
+    model = Transformer(dataclasses.replace(TINY, vocabulary_size=len(processor), **more))
     adam = torch.optim.Adam(model.parameters(), lr=0.01)
     loss = torch.tensor(torch.inf)
     while loss > 0.5:

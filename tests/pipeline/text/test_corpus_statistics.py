@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from model.config import END_ID, UNKNOWN_ID
-from pipeline.settings import PlanSettings
+from pipeline.settings import EncodingSettings, PlanSettings, VocabularySettings
+from pipeline.store.artifact import Context
 from pipeline.text import corpus_statistics
 from pipeline.text.batching import plan_epoch
 from pipeline.text.corpus_statistics import QUANTILES, CorpusStatistics, measure
-from pipeline.text.encoding import EncodedSplit
-from pipeline.text.lines import read_pairs
-from pipeline.text.vocabulary import load
+from pipeline.text.encoding import EncodedSplit, encode
+from pipeline.text.lines import read_lines, read_pairs
+from pipeline.text.vocabulary import learn, load
 from tests.support.tiny_text import FLICKR_PAIRS, MAX_TOKENS, NOISE, PIECES, SAMPLED_PAIRS, PreparedText, prepare_text
 
 Ids = tuple[list[int], list[int]]
@@ -140,3 +141,36 @@ def test_the_sample_of_the_vocabulary(statistics: CorpusStatistics) -> None:
     cleaned_pairs = statistics.total.read - len(NOISE)
     assert (sample.size, sample.sampled_pairs, sample.train_pairs) == (PIECES, SAMPLED_PAIRS, cleaned_pairs)
     assert statistics.pair == "en-de"
+
+
+def test_kinds_of_pieces_and_their_use(
+    statistics: CorpusStatistics, cleaned: dict[str, list[Ids]], text: PreparedText
+) -> None:
+    """They are counted in the list of pieces, and in the kept pairs encoded by sentencepiece."""
+    pieces = [line.split("\t")[0] for line in read_lines(text.vocabulary.folder / "joint.vocab")]
+    single = {i for i, piece in enumerate(pieces) if len(piece) == 1}
+    first = {i for i, piece in enumerate(pieces) if len(piece) == 2 and piece[0] == "▁"}
+    sample = statistics.sample
+    assert (sample.characters, sample.first_characters, sample.bytes) == (len(single), len(first), 0)
+    ids = [i for name in cleaned for pair in short(cleaned[name]) for side in pair for i in side]
+    assert statistics.train.character_fraction == sum(i in single | first for i in ids) / len(ids) > 0
+    assert statistics.train.byte_fraction == 0
+
+
+def test_bytes_are_counted(text: PreparedText, tmp_path: Path) -> None:
+    """With bytes no token is unknown: what the vocabulary's sample lacks is spelled in UTF-8, and those are counted."""
+    for name in ("vocabulary", "dataset"):
+        (tmp_path / name).mkdir()
+    settings = VocabularySettings(size=600, sample_pairs=SAMPLED_PAIRS, character_coverage=1)
+    vocabulary = learn(Context(tmp_path / "vocabulary"), text.corpus, settings)
+    dataset = encode(Context(tmp_path / "dataset"), text.corpus, vocabulary, EncodingSettings(max_tokens=1000))
+    measured = measure("with bytes", text.corpus, vocabulary, dataset, PLAN)
+    assert measured.sample.bytes == 256
+    known = {line.split("\t")[0] for line in read_lines(vocabulary.folder / "joint.vocab")} | {" "}
+    for split in measured.splits:
+        pairs = [pair for shard in text.corpus.shards(split.name) for pair in read_pairs(shard.source, shard.target)]
+        spelled = "".join(sign for pair in pairs for side in pair for sign in side if sign not in known)
+        assert "日" in spelled
+        tokens = len(pairs) * (split.source_tokens_a_pair + split.target_tokens_a_pair)
+        assert split.byte_fraction == pytest.approx(len(spelled.encode()) / tokens)
+        assert split.unknown_fraction == 0

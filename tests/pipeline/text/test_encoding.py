@@ -3,6 +3,7 @@
 import json
 import pickle
 import tracemalloc
+from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -11,8 +12,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from sentencepiece import SentencePieceProcessor
 
 from model.config import BEGIN_ID, END_ID, PAD_ID, UNKNOWN_ID
 from pipeline.errors import UserError
@@ -20,10 +22,11 @@ from pipeline.settings import EncodingSettings, VocabularySettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EncodedDataset, Vocabulary
 from pipeline.text.aligned import write_shards
-from pipeline.text.encoding import EncodedSplit, bucket_bounds, decode_ids, encode, shard_lengths
+from pipeline.text.encoding import EncodedSplit, bucket_bounds, count_ids, decode_ids, encode, shard_lengths
 from pipeline.text.lines import read_lines, read_pairs
 from pipeline.text.segmentation import encode_lines
 from pipeline.text.vocabulary import learn, load
+from tests.support.tiny_text import every_character
 
 
 class Prepared(NamedTuple):
@@ -55,7 +58,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, parallel_text: Path) -> P
         "dev": write_shards(corpus, "dev", languages, [("", "日"), *pairs("val", 99)], 600),
     }
     corpus.describe(languages, splits, {}, ["flickr", "flickr", "web"])
-    vocabulary = learn(Context(folder / "vocabulary"), corpus, VocabularySettings(size=800))
+    vocabulary = learn(Context(folder / "vocabulary"), corpus, every_character(800))
     dataset = encode(Context(folder / "dataset"), corpus, vocabulary, EncodingSettings(max_tokens=MAX_TOKENS))
     return Prepared(corpus, vocabulary, dataset, EncodedSplit.open(dataset, "train"))
 
@@ -237,3 +240,40 @@ def test_bucket_bounds_rise_to_the_limit(max_tokens: int) -> None:
     bounds = bucket_bounds(max_tokens)
     assert bounds[-1] == max_tokens
     assert all(a < b <= max(8, a * 1.5) for a, b in pairwise(bounds))
+
+
+def test_ids_are_counted(prepared: Prepared) -> None:
+    """Each id of a split is counted as often as it occurs on either side, in a training split and in one in order."""
+    for split in ("train", "dev"):
+        rows = rows_of(EncodedSplit.open(prepared.dataset, split))
+        counted = Counter(i for pair in rows for side in pair for i in side)
+        counts = count_ids(prepared.dataset, split)
+        assert len(counts) == 800
+        assert {i: n for i, n in enumerate(counts.tolist()) if n} == counted
+
+
+@pytest.fixture(scope="module")
+def with_bytes(tmp_path_factory: pytest.TempPathFactory, prepared: Prepared) -> SentencePieceProcessor:
+    """A vocabulary of the same text with bytes."""
+    folder = tmp_path_factory.mktemp("bytes")
+    return load(learn(Context(folder), prepared.corpus, VocabularySettings(size=600)).path)
+
+
+@given(st.lists(st.lists(st.integers(0, 599)), max_size=4))
+@example([[4 + 0xE6], [4 + 0x0A, 4 + 0xFF, 4 + 0x0D], [4 + 0xED, 4 + 0xA0, 4 + 0x80], [4 + 0xE6, 300, 4 + 0x97]])
+def test_any_ids_are_lines_of_text(with_bytes: SentencePieceProcessor, sentences: list[list[int]]) -> None:
+    """A search may put bytes in any order; what they spell is always one line of valid UTF-8 for each sentence."""
+    lines = decode_ids(with_bytes, sentences)
+    assert len(lines) == len(sentences)
+    for line in lines:
+        assert "\n" not in line
+        assert line.encode("utf-8").decode("utf-8") == line
+
+
+def test_bytes_spell_characters(with_bytes: SentencePieceProcessor) -> None:
+    """Characters of the text's own and of other scripts come back; a broken one becomes U+FFFD, a line feed a space."""
+    line = "Eine Sonne: 日, 𝔘 und <0xE6>"
+    ids = encode_lines(with_bytes, [line])[0]
+    assert [4 + byte for byte in "日".encode()] == [i for i in ids if i in {4 + byte for byte in "日".encode()}]
+    assert decode_ids(with_bytes, [ids]) == [line]
+    assert decode_ids(with_bytes, [[4 + 0xE6, 4 + 0x97], [4 + 0x41, 4 + 0x0A, 4 + 0x42]]) == ["\ufffd\ufffd", "A B"]

@@ -16,6 +16,7 @@ from pipeline.text.aligned import write_shards
 from pipeline.text.lines import read_lines
 from pipeline.text.segmentation import Segmenter, encode_lines, segmenter
 from pipeline.text.vocabulary import learn, load
+from tests.support.tiny_text import every_character
 
 
 @pytest.fixture(scope="module")
@@ -26,14 +27,15 @@ def sides(parallel_text: Path) -> list[list[str]]:
     ]
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory, sides: list[list[str]]) -> Path:
-    """A vocabulary of that text."""
+@pytest.fixture(scope="module", params=[False, True], ids=["characters", "bytes"])
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, sides: list[list[str]]) -> Path:
+    """A vocabulary of that text, without bytes or with them."""
     folder = tmp_path_factory.mktemp("vocabulary")
     corpus = Corpus(folder / "corpus")
     sizes = write_shards(corpus, "train", ("en", "de"), zip(*sides, strict=True), 400)
     corpus.describe(("en", "de"), {"train": sizes}, {})
-    return learn(Context(folder), corpus, VocabularySettings(size=2000)).path
+    settings = VocabularySettings(size=2000) if request.param else every_character(2000)
+    return learn(Context(folder), corpus, settings).path
 
 
 def check(segment: Segmenter, model: Path, lines: list[str]) -> None:

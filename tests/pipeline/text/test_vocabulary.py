@@ -3,7 +3,9 @@
 import io
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
@@ -15,7 +17,8 @@ from pipeline.store.artifacts import Corpus, Vocabulary
 from pipeline.text import vocabulary
 from pipeline.text.aligned import write_shards
 from pipeline.text.lines import read_lines, read_pairs
-from pipeline.text.vocabulary import learn, load
+from pipeline.text.vocabulary import learn, load, piece_kinds
+from tests.support.tiny_text import every_character
 
 IDS = (PAD_ID, UNKNOWN_ID, BEGIN_ID, END_ID)
 
@@ -30,10 +33,12 @@ def corpus(tmp_path_factory: pytest.TempPathFactory, parallel_text: Path) -> Cor
     return corpus
 
 
-def learn_in(folder: Path, corpus: Corpus, **settings: int) -> Vocabulary:
-    """Calls `learn` with a new folder."""
+def learn_in(folder: Path, corpus: Corpus, **settings: Any) -> Vocabulary:
+    """Calls `learn` with a new folder; unless asked otherwise, each character is a piece and no byte is."""
     folder.mkdir()
-    return learn(Context(folder), corpus, VocabularySettings(**settings))
+    return learn(
+        Context(folder), corpus, VocabularySettings(**{"character_coverage": 1, "byte_fallback": False} | settings)
+    )
 
 
 def words_of(corpus: Corpus) -> Counter[str]:
@@ -140,6 +145,67 @@ def test_impossible_sizes_name_the_nearest_possible(tmp_path: Path, corpus: Corp
     for name, size in (("more", largest + 1), ("less", smallest - 1)):
         with pytest.raises(UserError, match=r"training text (allows|needs)"):
             learn_in(tmp_path / name, corpus, size=size)
+
+
+def test_coverage_decides_which_characters_are_pieces(tmp_path: Path, corpus: Corpus) -> None:
+    """They are the fewest of the most frequent ones whose share of the text reaches the coverage, and the space."""
+    counts: Counter[str] = Counter()
+    for word, number in words_of(corpus).items():
+        counts.update({character: number * word.count(character) for character in set(word)})
+        counts["▁"] += number
+    total, reached, wanted = sum(counts.values()), 0, set()
+    for character, number in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        if reached < 0.999 * total:
+            wanted.add(character)
+        reached += number
+    processor = load(learn_in(tmp_path / "v", corpus, size=600, character_coverage=0.999).path)
+    kinds = piece_kinds(processor)
+    assert {processor.id_to_piece(i) for i in np.flatnonzero(kinds.is_character).tolist()} == wanted
+    assert len(wanted) < len(counts)
+    assert UNKNOWN_ID in processor.encode("".join(set(counts) - wanted))
+
+
+def test_bytes_spell_what_is_no_piece(tmp_path: Path, corpus: Corpus) -> None:
+    """All 256 follow the special ids, nothing is unknown any more, and every line comes back, whatever its script."""
+    processor = load(learn_in(tmp_path / "v", corpus, size=600, character_coverage=0.999, byte_fallback=True).path)
+    kinds = piece_kinds(processor)
+    assert np.flatnonzero(kinds.is_byte).tolist() == list(range(4, 260))
+    assert [processor.id_to_piece(i) for i in (*IDS, 4, 259)] == ["<pad>", "<unk>", "<s>", "</s>", "<0x00>", "<0xFF>"]
+    for line in (*words_of(corpus), "日本 𝔘 ☃ <0xE6> ĳ", "e\u0301\u2028 x"):
+        ids = processor.encode(line)
+        assert UNKNOWN_ID not in ids
+        assert processor.decode(ids) == line
+    assert kinds.is_byte[processor.encode("☃")].sum() == 3
+    with pytest.raises(UserError, match=r"needs at least \d+ pieces, one for each character and byte, not 200"):
+        learn_in(tmp_path / "small", corpus, size=200, byte_fallback=True)
+
+
+def test_kinds_of_pieces_exclude_each_other(tmp_path: Path, corpus: Corpus) -> None:
+    """Single characters, with a space before them or without, and bytes are told from special and longer pieces."""
+    processor = load(learn_in(tmp_path / "v", corpus, size=900, byte_fallback=True).path)
+    is_character, is_first_character, is_byte = piece_kinds(processor)
+    assert (is_character.astype(int) + is_first_character + is_byte).max() == 1
+    assert not (is_character | is_first_character | is_byte)[list(IDS)].any()
+    for i in range(900):
+        text = processor.id_to_piece(i)
+        assert is_character[i] == (text == "▁" or len(text) == 1)
+        assert is_first_character[i] == (text.startswith("▁") and len(text) == 2)
+    assert is_first_character.sum() > 5
+    assert set().union(*words_of(corpus)) | {"▁"} == {
+        processor.id_to_piece(i) for i in np.flatnonzero(is_character).tolist()
+    }
+
+
+def test_what_earlier_versions_learned_keeps_its_identity() -> None:
+    """Their vocabularies had each character and no bytes: only settings that differ from that are in the identity."""
+    earlier = every_character(1500).identity()
+    assert earlier == {"size": 1500, "sample_pairs": 2_000_000}
+    assert VocabularySettings(size=1500).identity() == {
+        **earlier,
+        "character_coverage": VocabularySettings().character_coverage,
+        "byte_fallback": True,
+    }
+    assert VocabularySettings(size=1500, character_coverage=1).identity() == {**earlier, "byte_fallback": True}
 
 
 def test_a_broken_shard_is_reported_with_its_line(tmp_path: Path) -> None:

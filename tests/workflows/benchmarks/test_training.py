@@ -20,6 +20,7 @@ from pipeline.corpora.synthetic.lengths import LENGTHS, PairLengths, draw_length
 from pipeline.errors import UserError
 from pipeline.text.encoding import EncodedSplit
 from tests.support.process_tree import interrupted, is_alive, wait_for_end
+from tests.support.tiny_text import every_character
 from workflows.benchmarks import training, training_contenders
 from workflows.benchmarks.peer_models import Marian, TorchTransformer, copy_weights
 from workflows.benchmarks.processes import ContenderError, ContenderProcess
@@ -164,7 +165,7 @@ def _quantiles(source: np.ndarray, target: np.ndarray) -> np.ndarray:
 def test_lengths_are_those_of_multi30k(data: Path, tmp_path: Path) -> None:
     """Drawn lengths match the quantiles, means and ratios of the real text encoded with 8 000 pieces."""
     from pipeline.corpora import multi30k
-    from pipeline.settings import CleaningSettings, EncodingSettings, VocabularySettings
+    from pipeline.settings import CleaningSettings, EncodingSettings
     from pipeline.store.artifact import Context
     from pipeline.text import cleaning, encoding, vocabulary
 
@@ -174,7 +175,7 @@ def test_lengths_are_those_of_multi30k(data: Path, tmp_path: Path) -> None:
 
     corpus = multi30k.read(context("text"), multi30k.Multi30kSettings(data=data / "multi30k"))
     corpus = cleaning.clean(context("clean"), corpus, CleaningSettings())
-    pieces = vocabulary.learn(context("vocabulary"), corpus, VocabularySettings(size=8000))
+    pieces = vocabulary.learn(context("vocabulary"), corpus, every_character(8000))
     real = EncodedSplit.open(encoding.encode(context("encoded"), corpus, pieces, EncodingSettings()), "train")
     drawn = draw_lengths(LENGTHS["multi30k"], 29_000, np.random.default_rng(1))
     assert np.abs(_quantiles(*drawn) - _quantiles(real.source_lengths, real.target_lengths)).max() <= 1
