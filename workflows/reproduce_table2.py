@@ -17,12 +17,14 @@ from pipeline.store.artifacts import TrainingRun
 from workflows import stages
 from workflows.console.command import run_app
 from workflows.engine.dag import Stage, Step
-from workflows.experiment import Model, Reproduction, Request, chosen_names, command, reproduce
+from workflows.experiment import Reproduction, Request, chosen_names, command, reproduce
 from workflows.forecast.estimate import Planned
 from workflows.profiles import Profile, Recipe
 from workflows.reports.corpus import CorpusReport
 from workflows.reports.publish import tabulate
 from workflows.tables import table2
+from workflows.tracking.curves import Model
+from workflows.tracking.lineage import settings_of
 
 TABULATE = Stage("tabulating.tabulate", tabulate, table2.Table2Artifact, follows_source=True)
 
@@ -86,8 +88,7 @@ def main(
 
 def _model(cell: Cell, profile: Profile) -> Model:
     tags = {"pair": cell.pair, "model": cell.model, "profile": profile.name}
-    settings = cell.recipe.model_dump(mode="json")
-    return Model(f"{cell.pair} {cell.model}", cell.evaluation, settings, tags, is_served=True)
+    return Model(f"{cell.pair} {cell.model}", cell.evaluation, settings_of(cell.evaluation), tags)
 
 
 if __name__ == "__main__":

@@ -19,13 +19,15 @@ from workflows import stages
 from workflows.console.command import console, run_app
 from workflows.engine.dag import Stage, Step
 from workflows.engine.grid import Unfinished, asha
-from workflows.experiment import Model, Reproduction, Request, command, reproduce
+from workflows.experiment import Reproduction, Request, command, reproduce
 from workflows.forecast.estimate import Planned
 from workflows.paper import VARIATIONS
 from workflows.reports.publish import tabulate_rows
 from workflows.tables import parameter_counts, table3
 from workflows.tables.table3_rows import chosen, rows
 from workflows.tables.table3_text import render_terminal
+from workflows.tracking.curves import Model
+from workflows.tracking.lineage import settings_of
 from workflows.trials import RowTrial, rows_of, train_rows, trials_of
 
 TABULATE = Stage("tabulating.tabulate_rows", tabulate_rows, table3.Table3Artifact, follows_source=True)
@@ -78,7 +80,8 @@ def main(
         name="table3",
         params={"profile": profile.name, "pair": pair, "seeds": seeds, "scheduler": scheduler},
         models=[_model(one, pair) for one in trials],
-        planned=[Planned(f"{pair} {row.name}", pair, row.training, times=seeds) for row in chosen_rows],
+        # The last checkpoint is kept as a model in the store and in MLflow.
+        planned=[Planned(f"{pair} {row.name}", pair, row.training, models=2, times=seeds) for row in chosen_rows],
         reports=[text.report],
         tabulate=tabulate,
         show=lambda made, width: render_terminal(made.load(), width),
@@ -98,8 +101,9 @@ def print_counts(asked: str | None, vocabulary_size: int, as_json: bool) -> None
 
 
 def _model(one: RowTrial, pair: str) -> Model:
-    settings = one.row.training.model_dump(mode="json")
-    return Model(one.name, one.evaluation, {"row": one.row.name, **settings}, {"pair": pair, "row": one.row.name})
+    settings = settings_of(one.evaluation)
+    params = {"row": one.row.name, **settings.pop("training"), **settings}
+    return Model(one.name, one.evaluation, params, {"pair": pair, "row": one.row.name})
 
 
 if __name__ == "__main__":

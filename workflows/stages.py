@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pipeline.corpora import embedded, files, multi30k, wmt14
 from pipeline.evaluation import averaging, costs, decoding, perplexity, scoring
 from pipeline.settings import AveragingSettings, DecodingSettings, Settings
+from pipeline.store.artifact import Artifact
 from pipeline.store.artifacts import Checkpoint, Corpus, EncodedDataset, Hypotheses, Scores, TrainingRun, Vocabulary
 from pipeline.text import cleaning, encoding, vocabulary
 from pipeline.training import on_ray
@@ -58,6 +59,16 @@ class Evaluation(StepBundle):
     cost: Step[costs.Cost]
     word_by_word: Step[Scores] | None = None
     split: str = ""
+
+    @property
+    def results(self) -> tuple[Step[Artifact], ...]:
+        """The steps that nothing else here depends on; once they are done, so is all of it."""
+        return (self.scores, self.perplexity, self.cost, *([self.word_by_word] if self.word_by_word else []))
+
+    @property
+    def steps(self) -> tuple[Step[Artifact], ...]:
+        """All its steps."""
+        return (self.corpus, self.training, self.checkpoint, self.hypotheses, *self.results)
 
     def resolved(self, artifact_of: ArtifactOf) -> MeasuredInputs:
         """Returns the same measurements with artifacts in place of the steps."""

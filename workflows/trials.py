@@ -33,8 +33,7 @@ class RowTrial:
     @property
     def trial(self) -> Trial:
         """The trial that Ray Tune runs."""
-        evaluation = self.evaluation
-        return Trial(self.name, evaluation.training, (evaluation.scores, evaluation.perplexity, evaluation.cost))
+        return Trial(self.name, self.evaluation.training, self.evaluation.results)
 
 
 @dataclass(frozen=True)
