@@ -1,6 +1,7 @@
 """Table 2 end to end, on little generated text: the real stages, Ray and MLflow."""
 
 import json
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,20 @@ def test_one_cell_then_again_then_another_beam(
     (translator,) = client.search_logged_models([experiment.experiment_id])
     assert (translator.source_run_id, translator.name) == (child.info.run_id, "en-de base")
 
+    assert child.data.params["training.model.d_model"] == "32"
+    assert child.data.params["cleaning.max_words"] == parent.data.params["cleaning.max_words"] == "250"
+    assert child.data.params["overrides"] == parent.data.params["overrides"] == " ".join(f"--set {one}" for one in TINY)
+    figures = json.loads(next((tmp_path / "store").glob("training-*/run.json")).read_text())
+    assert child.data.tags["used.dtype"] == figures["dtype"]
+    assert child.data.tags["used.device_name"] == figures["device_name"]
+    digests = {one.dataset.name: one.dataset.digest for one in child.inputs.dataset_inputs}
+    assert (tmp_path / "store" / f"cleaning-{digests['embedded en-de']}").is_dir()
+    assert (tmp_path / "store" / f"vocabulary-{digests['embedded en-de vocabulary']}").is_dir()
+    for run in (parent, child):
+        assert import_module(run.data.tags["mlflow.source.name"]) is reproduce_table2
+        assert {one.dataset.name: one.dataset.digest for one in run.inputs.dataset_inputs} == digests
+    assert child.info.end_time / 1000 < (report.parent / "table2.json").stat().st_mtime  # the table is made last
+
     before = _stages(tmp_path)
     reproduce_table2.main(overrides=TINY, **arguments)
     assert _stages(tmp_path) == before
@@ -80,6 +95,9 @@ def test_one_cell_then_again_then_another_beam(
     changed = {kind for kind in after if after[kind] != before[kind]}
     assert changed == {"decoding", "scoring", "tabulating"}
     assert len(client.search_logged_models([experiment.experiment_id])) == 1  # the same weights
+    children = client.search_runs([experiment.experiment_id], "run_name = 'en-de base'")
+    assert {run.data.params["decoding.beam_size"] for run in children} == {"4", "1"}
+    assert {run.info.status for run in children} == {"FINISHED"}
 
 
 def _scoring_of_models(store: Path) -> set[str]:
