@@ -23,6 +23,7 @@ from workflows.console.options import (
     AddressOption,
     ConfigOption,
     DataOption,
+    DevBleuOption,
     GpuOption,
     GpusOption,
     PlanOption,
@@ -63,6 +64,8 @@ class Request:
     gpu: str | None
     overrides: str
     """The options that change settings, as given."""
+    dev_bleu: bool
+    """Says whether every kept checkpoint is scored on the dev set."""
 
 
 def read_options(
@@ -76,6 +79,7 @@ def read_options(
     plan: PlanOption = False,
     gpus: GpusOption = None,
     gpu: GpuOption = None,
+    dev_bleu: DevBleuOption = False,
 ) -> Request:
     """Makes a request from the shared options. Raises UserError if they are invalid or contradict each other."""
     only_with_plan(plan, gpus, gpu)
@@ -83,7 +87,7 @@ def read_options(
     given = ["--config", str(config)] if config else []
     for override in overrides or []:
         given += ["--set", override]
-    return Request(chosen, LocalStore(store.absolute()), address, plan, gpus, gpu, shlex.join(given))
+    return Request(chosen, LocalStore(store.absolute()), address, plan, gpus, gpu, shlex.join(given), dev_bleu)
 
 
 def command(

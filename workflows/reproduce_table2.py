@@ -42,7 +42,9 @@ class Cell:
     """Describes the pair's text."""
 
 
-def cells_of(profile: Profile, pairs: Collection[str], models: Collection[str]) -> list[Cell]:
+def cells_of(
+    profile: Profile, pairs: Collection[str], models: Collection[str], *, dev_bleu: bool = False
+) -> list[Cell]:
     """The DAG from text to scores, for each cell of `pairs` and `models`: §5.1, §5.2-5.4, §6.1."""
     cells = []
     for pair in pairs:
@@ -52,7 +54,13 @@ def cells_of(profile: Profile, pairs: Collection[str], models: Collection[str]) 
             recipe = profile.for_pair(pair).recipes[model]
             training = stages.TRAIN(f"train {pair} {model}", text.dataset, recipe.training)
             evaluation = stages.evaluated(
-                text, model, training, recipe.averaging, profile.decoding, word_by_word=substituted
+                text,
+                model,
+                training,
+                recipe.averaging,
+                profile.decoding,
+                word_by_word=substituted,
+                with_dev_bleu=dev_bleu,
             )
             cells.append(Cell(pair, model, recipe, training, evaluation, text.report))
     return cells
@@ -70,7 +78,7 @@ def main(
     """Builds the DAG, runs what is missing, prints the table."""
     profile = request.profile
     chosen_pairs = chosen_names("pairs", pairs, profile.corpora)
-    cells = cells_of(profile, chosen_pairs, chosen_names("models", models, profile.recipes))
+    cells = cells_of(profile, chosen_pairs, chosen_names("models", models, profile.recipes), dev_bleu=request.dev_bleu)
     reports = list(dict.fromkeys(cell.report for cell in cells))
     table = TABULATE("table 2", [cell.evaluation for cell in cells], reports)
     experiment = Reproduction(

@@ -69,7 +69,7 @@ def main(
         raise UserError(f"--pair {pair}: the profile has {', '.join(request.profile.corpora)}")
     profile = request.profile.for_pair(pair)
     text, chosen_rows = stages.prepared(profile, pair), rows(profile.grid, asked)
-    trials = trials_of(text, chosen_rows, seeds, profile.decoding)
+    trials = trials_of(text, chosen_rows, seeds, profile.decoding, dev_bleu=request.dev_bleu)
     longest, rung = max(row.training.updates for row in chosen_rows), -(-profile.grid.training.updates // RUNGS)
     stopping = asha(longest, rung) if scheduler == "asha" else None
 

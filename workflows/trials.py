@@ -53,7 +53,12 @@ class RowSteps(StepBundle):
 
 
 def trials_of(
-    text: stages.Prepared, chosen_rows: Sequence[GridRow], seeds: int, decoding: DecodingSettings
+    text: stages.Prepared,
+    chosen_rows: Sequence[GridRow],
+    seeds: int,
+    decoding: DecodingSettings,
+    *,
+    dev_bleu: bool = False,
 ) -> list[RowTrial]:
     """Returns trials that train each row with `seeds` seeds and measure its last checkpoint on the dev set (§6.2).
 
@@ -66,7 +71,9 @@ def trials_of(
             settings = row.training.model_copy(update={"seed": seed}) if seeds > 1 else row.training
             training = stages.TRAIN(f"train {text.pair} {name}", text.dataset, settings)
             own_decoding = decoding.model_copy(update={"workers": settings.workers})
-            evaluation = stages.evaluated(text, name, training, LAST_CHECKPOINT, own_decoding, split=table3.SPLIT)
+            evaluation = stages.evaluated(
+                text, name, training, LAST_CHECKPOINT, own_decoding, split=table3.SPLIT, with_dev_bleu=dev_bleu
+            )
             trials.append(RowTrial(name, row, evaluation))
     return trials
 

@@ -34,7 +34,10 @@ def _stages(store: Path) -> dict[str, int]:
 def test_one_cell_then_again_then_another_beam(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The table holds the cell's measured scores; a second call runs nothing; another beam trains nothing anew."""
+    """The table holds the cell's measured scores; a second call runs nothing; another beam trains nothing anew.
+
+    With the other beam, the dev set is scored over time as well.
+    """
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     arguments = {"pairs": "en-de", "models": "base", "store": tmp_path}
     reproduce_table2.main(overrides=TINY, **arguments)
@@ -90,13 +93,21 @@ def test_one_cell_then_again_then_another_beam(
     assert _stages(tmp_path) == before
     assert len(client.search_runs([experiment.experiment_id])) == 2
 
-    reproduce_table2.main(overrides=[*TINY, "decoding.beam_size=1"], **arguments)
+    reproduce_table2.main(overrides=[*TINY, "decoding.beam_size=1"], dev_bleu=True, **arguments)
     after = _stages(tmp_path)
     changed = {kind for kind in after if after[kind] != before[kind]}
-    assert changed == {"decoding", "scoring", "tabulating"}
+    assert changed == {"decoding", "scoring", "dev_bleu", "tabulating"}
     assert len(client.search_logged_models([experiment.experiment_id])) == 1  # the same weights
     children = client.search_runs([experiment.experiment_id], "run_name = 'en-de base'")
     assert {run.data.params["decoding.beam_size"] for run in children} == {"4", "1"}
+    (greedy,) = [run for run in children if run.data.params["decoding.beam_size"] == "1"]
+    points = client.get_metric_history(greedy.info.run_id, "dev_sacrebleu")
+    (measured,) = (tmp_path / "store").glob("dev_bleu-*/dev_bleu.json")
+    scored = {
+        int(update): scores["sacrebleu"] for update, scores in json.loads(measured.read_text())["checkpoints"].items()
+    }
+    assert {point.step: point.value for point in points} == scored
+    assert [point.step for point in points] == [2, 4, 6, 8, 10]
     assert {run.info.status for run in children} == {"FINISHED"}
 
 

@@ -120,6 +120,10 @@ def _send_results(tracker: Tracker, fingerprint: str, measured: Measured) -> Non
     for test_set, scores in measured.scores.items():
         values |= {f"paper_bleu.{test_set}": scores.paper_bleu, f"sacrebleu.{test_set}": scores.sacrebleu}
     tracker.results(fingerprint, values)
+    if measured.dev_bleu:
+        over_time = measured.dev_bleu.items()
+        tracker.series(fingerprint, "dev_paper_bleu", {update: scores.paper_bleu for update, scores in over_time})
+        tracker.series(fingerprint, "dev_sacrebleu", {update: scores.sacrebleu for update, scores in over_time})
     tracker.tags(fingerprint, {"used.decoding_dtype": measured.decoding.dtype})
     samples = "\n\n".join(
         f"source:     {sample.source}\nreference:  {sample.reference}\nhypothesis: {sample.hypothesis}"

@@ -276,6 +276,17 @@ class Tracker:
             if changed:
                 self._client.log_batch(run, metrics=changed)
 
+    def series(self, fingerprint: str, name: str, values: Mapping[int, float]) -> None:
+        """Sends a figure of a model that was measured after its training, by update, where MLflow does not have it."""
+        from mlflow.entities import Metric
+
+        run, now = self._model_runs[fingerprint], int(time.time() * 1000)
+        with self._tolerant():
+            known = {point.step for point in self._client.get_metric_history(run, name)}
+            lacking = [Metric(name, value, now, update) for update, value in values.items() if update not in known]
+            for start in range(0, len(lacking), METRICS_A_REQUEST):
+                self._client.log_batch(run, metrics=lacking[start : start + METRICS_A_REQUEST])
+
     def artifacts(self, folder: Path, fingerprint: str, model: str = "", into: str = "") -> None:
         """Sends the files of an artifact's folder, once, to the workflow's run or to that of the training `model`.
 

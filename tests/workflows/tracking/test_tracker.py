@@ -109,7 +109,7 @@ def test_inputs_are_shown_as_datasets_once(runs: Path, uri: str, tmp_path: Path)
 
 
 def test_a_run_found_again_gets_what_it_lacks(runs: Path, uri: str) -> None:
-    """Parameters that a killed command did not send are added, tags are replaced, and no password is sent."""
+    """Parameters that a killed command did not send are added, tags replaced, points sent once, passwords never."""
     mirror = {"corpus": {"mirrors": ["https://me:secret@mirror/"], "train_pairs": 600}}
     first = Tracker(uri, "lacking", runs)
     first.workflow("f7", "lacking", {})
@@ -117,9 +117,13 @@ def test_a_run_found_again_gets_what_it_lacks(runs: Path, uri: str) -> None:
     second = Tracker(uri, "lacking", runs)
     second.workflow("f7", "lacking", {})
     assert second.model("t7", "EN-DE base", {"decoding": {"beam_size": 4}, **mirror}, {"commit": "b"}) == child
+    second.series("t7", "dev_sacrebleu", {3: 10.0, 6: 12.5})
+    second.series("t7", "dev_sacrebleu", {3: 10.0, 6: 12.5, 9: 13.0})
     second.tags("t7", {"used.dtype": "float32"})
     second.tags("t7", {"used.dtype": "bfloat16"})
     second.end()
+    points = second._client.get_metric_history(child, "dev_sacrebleu")
+    assert [(point.step, point.value) for point in points] == [(3, 10.0), (6, 12.5), (9, 13.0)]
     run = second._client.get_run(child)
     assert run.data.params == {
         "decoding.beam_size": "4",
