@@ -54,9 +54,10 @@ class CurveWatcher(Watcher):
         """Fingerprints of the steps that are being made."""
 
     def begin(self, steps: Sequence[Step[Artifact]], cached: Sequence[Step[Artifact]]) -> None:
-        """Closes the runs of the models that have nothing left to do."""
+        """Closes the runs of models that have nothing left to do, rather than when the others are done."""
         self._to_come |= {step.fingerprint for step in steps}
-        self._close_measured()
+        if steps:
+            self._close_measured()
 
     def event(self, step: Step[Artifact], event: dict[str, Any]) -> None:
         """Sends the metrics of a training."""
