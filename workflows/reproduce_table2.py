@@ -3,6 +3,7 @@
 python -m workflows.reproduce_table2                                      # generated text, minutes
 python -m workflows.reproduce_table2 --profile multi30k --data DIR        # real text, small
 python -m workflows.reproduce_table2 --profile wmt14 --address auto       # the paper's text and settings
+python -m workflows.reproduce_table2 --dev-bleu                           # BLEU over time on the dev set, in MLflow
 python -m workflows.reproduce_table2 --plan                               # what is cached, what is to run
 python -m workflows.reproduce_table2 --plan --profile wmt14 --gpus 8 --gpu h100   # forecasts disk, FLOP and hours
 """
