@@ -6,9 +6,10 @@ def main(request: Request, seeds: int = 1) -> None:
 """
 
 import inspect
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Concatenate, Generic, ParamSpec
 
@@ -16,13 +17,13 @@ import typer
 from rich.console import RenderableType
 
 from pipeline.errors import UserError
-from pipeline.store.artifacts import TrainingRun
 from pipeline.store.store import LocalStore
 from workflows.console.command import console, help_text
 from workflows.console.options import (
     AddressOption,
     ConfigOption,
     DataOption,
+    DevBleuOption,
     GpuOption,
     GpusOption,
     PlanOption,
@@ -41,14 +42,10 @@ from workflows.forecast.hardware import find, only_with_plan
 from workflows.forecast.render import render
 from workflows.profiles import Profile, load_profile
 from workflows.reports.corpus import CorpusReport
-from workflows.stages import Evaluation
-from workflows.tables.measurements import Measured
-from workflows.tracking.curves import TrackedModel, send_corpus_report, send_curves, send_results, tracked
-from workflows.tracking.tracker import Status, Tracker, default_uri, ui_command
+from workflows.tracking.curves import Model, send_corpus_report, tracked
+from workflows.tracking.tracker import Tracker, default_uri, ui_command
 
 Own = ParamSpec("Own")
-STATUS: dict[str, Status] = {"failed": "FAILED", "stopped": "KILLED"}
-"""The MLflow status for each state of a model without results."""
 FilesOption = Annotated[
     list[Path] | None,
     typer.Option("--files", help="TOML file that names your own text; may be repeated, once per language pair."),
@@ -65,6 +62,10 @@ class Request:
     plan: bool
     gpus: int | None
     gpu: str | None
+    overrides: str
+    """The options that change settings, as given."""
+    dev_bleu: bool
+    """Says whether every kept checkpoint is scored on the dev set."""
 
 
 def read_options(
@@ -78,11 +79,15 @@ def read_options(
     plan: PlanOption = False,
     gpus: GpusOption = None,
     gpu: GpuOption = None,
+    dev_bleu: DevBleuOption = False,
 ) -> Request:
     """Makes a request from the shared options. Raises UserError if they are invalid or contradict each other."""
     only_with_plan(plan, gpus, gpu)
     chosen = load_profile(profile, data=data, files=files or [], config=config, overrides=overrides or [])
-    return Request(chosen, LocalStore(store.absolute()), address, plan, gpus, gpu)
+    given = ["--config", str(config)] if config else []
+    for override in overrides or []:
+        given += ["--set", override]
+    return Request(chosen, LocalStore(store.absolute()), address, plan, gpus, gpu, shlex.join(given), dev_bleu)
 
 
 def command(
@@ -118,28 +123,11 @@ def chosen_names(option: str, requested: str | None, available: Iterable[str]) -
 
 
 @dataclass(frozen=True)
-class Model:
-    """One model of an experiment, which has a child run in MLflow."""
-
-    name: str
-    evaluation: Evaluation
-    settings: Mapping[str, Any]
-    tags: Mapping[str, str]
-    is_served: bool = False
-    """Says whether MLflow keeps it as a model that can be served over HTTP."""
-
-    @property
-    def training(self) -> Step[TrainingRun]:
-        """The step that trains it."""
-        return self.evaluation.training
-
-
-@dataclass(frozen=True)
 class Reproduction(Generic[A]):
     """A table and everything needed to fill it."""
 
     name: str
-    """The name of the experiment in MLflow, e.g. `table2`."""
+    """The name of the experiment in MLflow, e.g. `table2`; the command is `workflows.reproduce_<name>`."""
     params: Mapping[str, Any]
     """The parameters of the parent run."""
     models: Sequence[Model]
@@ -164,16 +152,18 @@ def reproduce(experiment: Reproduction[A], request: Request) -> None:
         return
     tracker = Tracker(default_uri(store.root), experiment.name, store.root)
     title = f"{experiment.name} {request.profile.name}"
-    models = [TrackedModel(model.name, model.training, model.settings, model.tags) for model in experiment.models]
-    with tracked(tracker, target, title, experiment.params, models) as curves:
+    command = f"workflows.reproduce_{experiment.name}"
+    given = {"overrides": request.overrides} if request.overrides else {}
+    models = [replace(model, params={**model.params, **given}) for model in experiment.models]
+    with tracked(tracker, target, title, command, {**experiment.params, **given}, models, store) as curves:
         watchers = [view(console), curves]
         # Trainings and table run separately; one cluster serves both, if anything is to run at all.
         with cluster(request.address) if experiment.train and to_run([target], store) else nullcontext():
             unfinished = experiment.train(watchers) if experiment.train else {}
             target = experiment.tabulate(unfinished)
             (table,) = run([target], store, watchers, request.address)
-        for model in experiment.models:
-            _send(tracker, model, unfinished.get(model.name), store)
+        for model in models:
+            curves.close(model, unfinished[model.name].state if model.name in unfinished else "measured")
         for report in experiment.reports:
             send_corpus_report(tracker, report.published(store), report.fingerprint)
         tracker.artifacts(table.folder, target.fingerprint)
@@ -181,16 +171,3 @@ def reproduce(experiment: Reproduction[A], request: Request) -> None:
     console.print(experiment.show(table, console.width))
     console.print(f"\nreport: {table.folder / 'report.html'}", highlight=False, soft_wrap=True)
     console.print(f"curves: {ui_command(tracker.uri)}", highlight=False, soft_wrap=True)
-
-
-def _send(tracker: Tracker, model: Model, unfinished: Unfinished | None, store: LocalStore) -> None:
-    """Sends a model's results to MLflow, or its state if it has none."""
-    fingerprint = model.training.fingerprint
-    if unfinished:
-        tracker.end_model(fingerprint, STATUS[unfinished.state])
-        return
-    send_curves(tracker, fingerprint, model.training.published(store))
-    measured = Measured.from_artifacts(model.evaluation.resolved(lambda step: step.published(store)))
-    send_results(tracker, fingerprint, measured)
-    if model.is_served:
-        tracker.translator(fingerprint, model.evaluation.checkpoint.published(store))

@@ -3,6 +3,7 @@
 python -m workflows.reproduce_table2                                      # generated text, minutes
 python -m workflows.reproduce_table2 --profile multi30k --data DIR        # real text, small
 python -m workflows.reproduce_table2 --profile wmt14 --address auto       # the paper's text and settings
+python -m workflows.reproduce_table2 --dev-bleu                           # BLEU over time on the dev set, in MLflow
 python -m workflows.reproduce_table2 --plan                               # what is cached, what is to run
 python -m workflows.reproduce_table2 --plan --profile wmt14 --gpus 8 --gpu h100   # forecasts disk, FLOP and hours
 """
@@ -17,12 +18,14 @@ from pipeline.store.artifacts import TrainingRun
 from workflows import stages
 from workflows.console.command import run_app
 from workflows.engine.dag import Stage, Step
-from workflows.experiment import Model, Reproduction, Request, chosen_names, command, reproduce
+from workflows.experiment import Reproduction, Request, chosen_names, command, reproduce
 from workflows.forecast.estimate import Planned
 from workflows.profiles import Profile, Recipe
 from workflows.reports.corpus import CorpusReport
 from workflows.reports.publish import tabulate
 from workflows.tables import table2
+from workflows.tracking.curves import Model
+from workflows.tracking.lineage import settings_of
 
 TABULATE = Stage("tabulating.tabulate", tabulate, table2.Table2Artifact, follows_source=True)
 
@@ -40,7 +43,9 @@ class Cell:
     """Describes the pair's text."""
 
 
-def cells_of(profile: Profile, pairs: Collection[str], models: Collection[str]) -> list[Cell]:
+def cells_of(
+    profile: Profile, pairs: Collection[str], models: Collection[str], *, dev_bleu: bool = False
+) -> list[Cell]:
     """The DAG from text to scores, for each cell of `pairs` and `models`: §5.1, §5.2-5.4, §6.1."""
     cells = []
     for pair in pairs:
@@ -50,7 +55,13 @@ def cells_of(profile: Profile, pairs: Collection[str], models: Collection[str]) 
             recipe = profile.for_pair(pair).recipes[model]
             training = stages.TRAIN(f"train {pair} {model}", text.dataset, recipe.training)
             evaluation = stages.evaluated(
-                text, model, training, recipe.averaging, profile.decoding, word_by_word=substituted
+                text,
+                model,
+                training,
+                recipe.averaging,
+                profile.decoding,
+                word_by_word=substituted,
+                with_dev_bleu=dev_bleu,
             )
             cells.append(Cell(pair, model, recipe, training, evaluation, text.report))
     return cells
@@ -68,7 +79,7 @@ def main(
     """Builds the DAG, runs what is missing, prints the table."""
     profile = request.profile
     chosen_pairs = chosen_names("pairs", pairs, profile.corpora)
-    cells = cells_of(profile, chosen_pairs, chosen_names("models", models, profile.recipes))
+    cells = cells_of(profile, chosen_pairs, chosen_names("models", models, profile.recipes), dev_bleu=request.dev_bleu)
     reports = list(dict.fromkeys(cell.report for cell in cells))
     table = TABULATE("table 2", [cell.evaluation for cell in cells], reports)
     experiment = Reproduction(
@@ -86,8 +97,7 @@ def main(
 
 def _model(cell: Cell, profile: Profile) -> Model:
     tags = {"pair": cell.pair, "model": cell.model, "profile": profile.name}
-    settings = cell.recipe.model_dump(mode="json")
-    return Model(f"{cell.pair} {cell.model}", cell.evaluation, settings, tags, is_served=True)
+    return Model(f"{cell.pair} {cell.model}", cell.evaluation, settings_of(cell.evaluation), tags)
 
 
 if __name__ == "__main__":

@@ -20,13 +20,15 @@ from workflows import stages
 from workflows.console.command import console, run_app
 from workflows.engine.dag import Stage, Step
 from workflows.engine.grid import Unfinished, asha
-from workflows.experiment import Model, Reproduction, Request, command, reproduce
+from workflows.experiment import Reproduction, Request, command, reproduce
 from workflows.forecast.estimate import Planned
 from workflows.paper import VARIATIONS
 from workflows.reports.publish import tabulate_rows
 from workflows.tables import parameter_counts, table3
 from workflows.tables.table3_rows import chosen, rows
 from workflows.tables.table3_text import render_terminal
+from workflows.tracking.curves import Model
+from workflows.tracking.lineage import settings_of
 from workflows.trials import RowTrial, rows_of, train_rows, trials_of
 
 TABULATE = Stage("tabulating.tabulate_rows", tabulate_rows, table3.Table3Artifact, follows_source=True)
@@ -73,7 +75,14 @@ def main(
         raise UserError(f"--pair {pair}: the profile has {', '.join(request.profile.corpora)}")
     profile = request.profile.for_pair(pair).for_grid()
     text, chosen_rows = stages.prepared(profile, pair), rows(profile.grid, asked)
-    trials = trials_of(text, chosen_rows, seeds, profile.decoding, base_seeds=profile.grid.base_seeds)
+    trials = trials_of(
+        text,
+        chosen_rows,
+        seeds,
+        profile.decoding,
+        base_seeds=profile.grid.base_seeds,
+        dev_bleu=request.dev_bleu,
+    )
     n_seeds = Counter(one.row.name for one in trials)
     longest, rung = max(row.training.updates for row in chosen_rows), -(-profile.grid.training.updates // RUNGS)
     stopping = asha(longest, rung) if scheduler == "asha" else None
@@ -91,7 +100,10 @@ def main(
             "scheduler": scheduler,
         },
         models=[_model(one, pair) for one in trials],
-        planned=[Planned(f"{pair} {row.name}", pair, row.training, times=n_seeds[row.name]) for row in chosen_rows],
+        # The last checkpoint is kept as a model in the store and in MLflow.
+        planned=[
+            Planned(f"{pair} {row.name}", pair, row.training, models=2, times=n_seeds[row.name]) for row in chosen_rows
+        ],
         reports=[text.report],
         tabulate=tabulate,
         show=lambda made, width: render_terminal(made.load(), width),
@@ -111,8 +123,9 @@ def print_counts(asked: str | None, vocabulary_size: int, as_json: bool) -> None
 
 
 def _model(one: RowTrial, pair: str) -> Model:
-    settings = one.row.training.model_dump(mode="json")
-    return Model(one.name, one.evaluation, {"row": one.row.name, **settings}, {"pair": pair, "row": one.row.name})
+    settings = settings_of(one.evaluation)
+    params = {"row": one.row.name, **settings.pop("training"), **settings}
+    return Model(one.name, one.evaluation, params, {"pair": pair, "row": one.row.name})
 
 
 if __name__ == "__main__":

@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 
 from pipeline.corpora import embedded, files, multi30k, wmt14
-from pipeline.evaluation import averaging, costs, decoding, perplexity, scoring
+from pipeline.evaluation import averaging, costs, decoding, dev_bleu, perplexity, scoring
+from pipeline.evaluation.dev_bleu import DevBleu
 from pipeline.settings import AveragingSettings, DecodingSettings, Settings
+from pipeline.store.artifact import Artifact
 from pipeline.store.artifacts import Checkpoint, Corpus, EncodedDataset, Hypotheses, Scores, TrainingRun, Vocabulary
 from pipeline.text import cleaning, encoding, vocabulary
 from pipeline.training import on_ray
@@ -29,6 +31,7 @@ DECODE = Stage("decoding.decode", decoding.decode, Hypotheses, cpus=0)
 SCORE = Stage("scoring.score", scoring.score, Scores)
 PERPLEXITY = Stage("perplexity.measure", perplexity.measure, perplexity.Perplexity)
 COST = Stage("costs.count", costs.count, costs.Cost, version=2)
+DEV_BLEU = Stage("dev_bleu.measure", dev_bleu.measure, DevBleu, cpus=0)
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,18 @@ class Evaluation(StepBundle):
     cost: Step[costs.Cost]
     word_by_word: Step[Scores] | None = None
     split: str = ""
+    dev_bleu: Step[DevBleu] | None = None
+
+    @property
+    def results(self) -> tuple[Step[Artifact], ...]:
+        """The steps that nothing else here depends on; once they are done, so is all of it."""
+        optional = [step for step in (self.word_by_word, self.dev_bleu) if step]
+        return (self.scores, self.perplexity, self.cost, *optional)
+
+    @property
+    def steps(self) -> tuple[Step[Artifact], ...]:
+        """All its steps."""
+        return (self.corpus, self.training, self.checkpoint, self.hypotheses, *self.results)
 
     def resolved(self, artifact_of: ArtifactOf) -> MeasuredInputs:
         """Returns the same measurements with artifacts in place of the steps."""
@@ -74,6 +89,7 @@ class Evaluation(StepBundle):
             cost=artifact_of(self.cost),
             word_by_word=artifact_of(self.word_by_word) if self.word_by_word else None,
             split=self.split,
+            dev_bleu=artifact_of(self.dev_bleu) if self.dev_bleu else None,
         )
 
 
@@ -105,8 +121,12 @@ def evaluated(
     *,
     split: str = "",
     word_by_word: Step[Scores] | None = None,
+    with_dev_bleu: bool = False,
 ) -> Evaluation:
-    """Returns the steps that measure a training (§6.1), on the test sets or on another `split`."""
+    """Returns the steps that measure a training (§6.1), on the test sets or on another `split`.
+
+    `with_dev_bleu` adds the BLEU of every kept checkpoint on the dev set.
+    """
     name = f"{text.pair} {model}"
     splits = ([split],) if split else ()
     checkpoint = AVERAGE(f"average {name}", training, averaging)
@@ -124,6 +144,7 @@ def evaluated(
         COST(f"cost {name}", training),
         word_by_word,
         split,
+        DEV_BLEU(f"dev BLEU {name}", training, text.corpus, decoding) if with_dev_bleu else None,
     )
 
 

@@ -33,8 +33,7 @@ class RowTrial:
     @property
     def trial(self) -> Trial:
         """The trial that Ray Tune runs."""
-        evaluation = self.evaluation
-        return Trial(self.name, evaluation.training, (evaluation.scores, evaluation.perplexity, evaluation.cost))
+        return Trial(self.name, self.evaluation.training, self.evaluation.results)
 
 
 @dataclass(frozen=True)
@@ -60,6 +59,7 @@ def trials_of(
     decoding: DecodingSettings,
     *,
     base_seeds: int = 1,
+    dev_bleu: bool = False,
 ) -> list[RowTrial]:
     """Returns trials that train each row with `seeds` seeds and measure its last checkpoint on the dev set (§6.2).
 
@@ -74,7 +74,9 @@ def trials_of(
             settings = row.training.model_copy(update={"seed": seed})
             training = stages.TRAIN(f"train {text.pair} {name}", text.dataset, settings)
             own_decoding = decoding.model_copy(update={"workers": settings.workers})
-            evaluation = stages.evaluated(text, name, training, LAST_CHECKPOINT, own_decoding, split=table3.SPLIT)
+            evaluation = stages.evaluated(
+                text, name, training, LAST_CHECKPOINT, own_decoding, split=table3.SPLIT, with_dev_bleu=dev_bleu
+            )
             trials.append(RowTrial(name, row, evaluation))
     return trials
 

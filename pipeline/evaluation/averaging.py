@@ -5,6 +5,7 @@ checkpoint = average(Context(folder), run, AveragingSettings(last=5))
 
 import logging
 import shutil
+from collections.abc import Sequence
 
 import safetensors.torch
 
@@ -22,7 +23,7 @@ log = logging.getLogger(__name__)
 def average(context: Context, run: TrainingRun, settings: AveragingSettings) -> Checkpoint:
     """Writes the mean of the last `settings.last` checkpoints, and `averaging.json`, which lists their updates.
 
-    Raises UserError where the run kept fewer checkpoints, or where one of them is damaged.
+    Raises UserError where the run kept fewer checkpoints, or as `mean` does.
     """
     kept = run.load().checkpoints
     if settings.last > len(kept):
@@ -30,7 +31,14 @@ def average(context: Context, run: TrainingRun, settings: AveragingSettings) -> 
             f"last = {settings.last} checkpoints cannot be averaged: {run.folder} kept {len(kept)}; "
             "lower last, or train with more keep_checkpoints and a smaller checkpoint_updates or checkpoint_minutes"
         )
-    updates = sorted(set(kept))[-settings.last :]
+    return mean(context, run, sorted(set(kept))[-settings.last :])
+
+
+def mean(context: Context, run: TrainingRun, updates: Sequence[int]) -> Checkpoint:
+    """Writes the mean of the checkpoints after `updates`, and `averaging.json`, which lists them.
+
+    Raises UserError where one of them is damaged.
+    """
     folders = [run.folder / "checkpoints" / f"{update:08d}" for update in updates]
     for folder in folders:
         damage = find_damage(folder)

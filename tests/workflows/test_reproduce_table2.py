@@ -1,6 +1,7 @@
 """Table 2 end to end, on little generated text: the real stages, Ray and MLflow."""
 
 import json
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,10 @@ def _stages(store: Path) -> dict[str, int]:
 def test_one_cell_then_again_then_another_beam(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The table holds the cell's measured scores; a second call runs nothing; another beam trains nothing anew."""
+    """The table holds the cell's measured scores; a second call runs nothing; another beam trains nothing anew.
+
+    With the other beam, the dev set is scored over time as well.
+    """
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     arguments = {"pairs": "en-de", "models": "base", "store": tmp_path}
     reproduce_table2.main(overrides=TINY, **arguments)
@@ -70,16 +74,41 @@ def test_one_cell_then_again_then_another_beam(
     (translator,) = client.search_logged_models([experiment.experiment_id])
     assert (translator.source_run_id, translator.name) == (child.info.run_id, "en-de base")
 
+    assert child.data.params["training.model.d_model"] == "32"
+    assert child.data.params["cleaning.max_words"] == parent.data.params["cleaning.max_words"] == "250"
+    assert child.data.params["overrides"] == parent.data.params["overrides"] == " ".join(f"--set {one}" for one in TINY)
+    figures = json.loads(next((tmp_path / "store").glob("training-*/run.json")).read_text())
+    assert child.data.tags["used.dtype"] == figures["dtype"]
+    assert child.data.tags["used.device_name"] == figures["device_name"]
+    digests = {one.dataset.name: one.dataset.digest for one in child.inputs.dataset_inputs}
+    assert (tmp_path / "store" / f"cleaning-{digests['embedded en-de']}").is_dir()
+    assert (tmp_path / "store" / f"vocabulary-{digests['embedded en-de vocabulary']}").is_dir()
+    for run in (parent, child):
+        assert import_module(run.data.tags["mlflow.source.name"]) is reproduce_table2
+        assert {one.dataset.name: one.dataset.digest for one in run.inputs.dataset_inputs} == digests
+    assert child.info.end_time / 1000 < (report.parent / "table2.json").stat().st_mtime  # the table is made last
+
     before = _stages(tmp_path)
     reproduce_table2.main(overrides=TINY, **arguments)
     assert _stages(tmp_path) == before
     assert len(client.search_runs([experiment.experiment_id])) == 2
 
-    reproduce_table2.main(overrides=[*TINY, "decoding.beam_size=1"], **arguments)
+    reproduce_table2.main(overrides=[*TINY, "decoding.beam_size=1"], dev_bleu=True, **arguments)
     after = _stages(tmp_path)
     changed = {kind for kind in after if after[kind] != before[kind]}
-    assert changed == {"decoding", "scoring", "tabulating"}
+    assert changed == {"decoding", "scoring", "dev_bleu", "tabulating"}
     assert len(client.search_logged_models([experiment.experiment_id])) == 1  # the same weights
+    children = client.search_runs([experiment.experiment_id], "run_name = 'en-de base'")
+    assert {run.data.params["decoding.beam_size"] for run in children} == {"4", "1"}
+    (greedy,) = [run for run in children if run.data.params["decoding.beam_size"] == "1"]
+    points = client.get_metric_history(greedy.info.run_id, "dev_sacrebleu")
+    (measured,) = (tmp_path / "store").glob("dev_bleu-*/dev_bleu.json")
+    scored = {
+        int(update): scores["sacrebleu"] for update, scores in json.loads(measured.read_text())["checkpoints"].items()
+    }
+    assert {point.step: point.value for point in points} == scored
+    assert [point.step for point in points] == [2, 4, 6, 8, 10]
+    assert {run.info.status for run in children} == {"FINISHED"}
 
 
 def _scoring_of_models(store: Path) -> set[str]:

@@ -24,6 +24,10 @@ AddressOption = Annotated[
 PlanOption = Annotated[
     bool, typer.Option("--plan", help="List cached stages and stages to run, forecast disk, FLOP and hours, and exit.")
 ]
+DevBleuOption = Annotated[
+    bool,
+    typer.Option("--dev-bleu", help="Also decode the dev set with every kept checkpoint: BLEU over time in MLflow."),
+]
 GpusOption = Annotated[
     int | None,
     typer.Option(

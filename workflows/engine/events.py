@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import ray
 from ray.actor import ActorHandle
@@ -26,6 +26,9 @@ class Watcher:
 
     def finished(self, step: Step[Artifact], artifact: Artifact) -> None:
         """Called when the step's artifact has been published."""
+
+    def given_up(self, step: Step[Artifact], state: Literal["failed", "stopped"]) -> None:
+        """Called when a trial of a grid has ended without all its results; `step` is its training."""
 
     def idle(self) -> None:
         """Called a few times per second."""
@@ -91,6 +94,11 @@ class Relay:
         if self._unfinished.pop(step.fingerprint, None):
             for watcher in self._watchers:
                 watcher.finished(step, artifact)
+
+    def given_up(self, step: Step[Artifact], state: Literal["failed", "stopped"]) -> None:
+        """Reports that a trial has ended without all its results."""
+        for watcher in self._watchers:
+            watcher.given_up(step, state)
 
     def idle(self) -> None:
         """Lets the watchers redraw."""

@@ -11,7 +11,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -122,7 +122,7 @@ def run_grid(
                 name="grid",
                 storage_path=str(tune_folder),
                 failure_config=tune.FailureConfig(max_failures=RETRIES),
-                callbacks=[_Follower(relay)],
+                callbacks=[_Follower(relay, open_trials, store)],
                 verbose=0,
             ),
         ).fit()
@@ -189,10 +189,13 @@ def _measurements(metrics: Path, after: int) -> Iterator[dict[str, Any]]:
 
 
 class _Follower(tune.Callback):
-    """Passes the events of the trials' steps on to the watchers in the driver."""
+    """Passes the events of the trials' steps on to the watchers in the driver, and which trials ended without results.
 
-    def __init__(self, relay: Relay) -> None:
-        self._relay, self._fetched_s = relay, 0.0
+    Tune calls its methods; a trial that it will try again has not ended.
+    """
+
+    def __init__(self, relay: Relay, trials: Mapping[str, Trial], store: Store) -> None:
+        self._relay, self._trials, self._store, self._fetched_s = relay, trials, store, 0.0
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
         """Runs after each iteration of Tune's loop, many times per second."""
@@ -200,6 +203,20 @@ class _Follower(tune.Callback):
             self._fetched_s = time.monotonic()
             self._relay.fetch()
             self._relay.idle()
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Runs when a trial has ended by itself or was stopped by the scheduler."""
+        self._ended(trial, "failed" if "failed" in trial.last_result else "stopped")
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Runs when a trial has failed for good."""
+        self._ended(trial, "failed")
+
+    def _ended(self, tune_trial: Any, state: Literal["failed", "stopped"]) -> None:
+        self._relay.fetch()
+        trial = self._trials[tune_trial.config["trial"]]
+        if any(self._store.find(step.name) is None for step in trial.results):
+            self._relay.given_up(trial.training, state)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leaves the state out when Tune pickles its callbacks, since it includes the screen."""

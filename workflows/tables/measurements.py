@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from model.config import TransformerConfig
 from pipeline.evaluation.costs import Cost, CostFigures
+from pipeline.evaluation.dev_bleu import DevBleu
 from pipeline.evaluation.perplexity import Perplexity, PerplexityFigures
 from pipeline.evaluation.scoring import read_references
 from pipeline.settings import TrainingSettings
@@ -41,6 +42,8 @@ class MeasuredInputs:
     """Scores of word-by-word substitution on the same test sets, if there are any."""
     split: str = ""
     """What the scores of the table are of; empty: the main test set."""
+    dev_bleu: DevBleu | None = None
+    """Scores of every kept checkpoint on the dev set, where asked for."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,8 @@ class Measured:
     manifests: Mapping[str, Mapping[str, Any]]
     """The manifests of the published artifacts, by what each is, e.g. "training"."""
     word_by_word: Mapping[str, BleuScores] | None = None
+    dev_bleu: Mapping[int, BleuScores] | None = None
+    """The dev set's scores by the update of the checkpoint."""
 
     @property
     def label(self) -> str:
@@ -123,6 +128,7 @@ class Measured:
             metrics=read_metrics(inputs.run),
             manifests={name: made.manifest for name, made in artifacts.items() if (made.folder / MANIFEST).exists()},
             word_by_word=inputs.word_by_word.load().test_sets if inputs.word_by_word else None,
+            dev_bleu=inputs.dev_bleu.load().checkpoints if inputs.dev_bleu else None,
         )
 
 

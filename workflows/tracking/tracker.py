@@ -1,26 +1,29 @@
 """Writes to MLflow: one experiment per table, one parent run per workflow, one child run per model.
 
-Only drivers write, since SQLite does not cope with many writers; several drivers may share a SQLite file. A run is
-identified by the fingerprint of its workflow or training, so the same command continues its runs instead of adding new
-ones, and a figure that MLflow already has is not sent again.
+Only drivers write, since SQLite does not cope with many writers; several drivers may share a SQLite file. A parent is
+identified by the fingerprint of its workflow, a child by its parent and the fingerprint of its training. So the same
+command continues its runs instead of adding new ones, another beam size opens new ones even where nothing is trained
+anew, and a figure that MLflow already has is not sent again.
 
     tracker = Tracker(default_uri(runs), "table2", runs)
     tracker.workflow(fingerprint, "table2 embedded", {"profile": "embedded"})
-    tracker.model(training_fingerprint, "EN-DE base", settings)
+    tracker.model(training_fingerprint, "EN-DE base", settings, inputs=[text, vocabulary])
     tracker.metrics(training_fingerprint, {"loss": 2.3}, step=100)
     tracker.end()
 
 `ui_command(uri)` returns the command that shows the runs in a browser.
 """
 
+import json
 import logging
 import os
 import re
 import shlex
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -43,6 +46,18 @@ CURVES_TAG = "aiayn.curves"
 """The tag set once all of a training's `metrics.jsonl` has been sent."""
 TRANSLATOR_TAG = "aiayn.translator"
 """The tag, on a model that can be served and on its runs, with the fingerprint of its checkpoint."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """An artifact that a run's model is made from; MLflow shows it as a dataset."""
+
+    name: str
+    fingerprint: str
+    folder: Path
+    """The folder it is or will be published in."""
+    context: str
+    """What the run uses it for, e.g. `training`."""
 
 
 def default_uri(runs: Path) -> str:
@@ -86,6 +101,15 @@ def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     for name, value in settings.items():
         flat.update(flatten(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value})
     return flat
+
+
+def _as_dataset(given: Input) -> Any:
+    """Returns MLflow's description of an input, which `mlflow.data.get_source` resolves to its folder."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    source = json.dumps({"uri": given.folder.as_uri()})
+    tags = [InputTag("mlflow.data.context", given.context)]
+    return DatasetInput(Dataset(given.name, given.fingerprint, "local", source), tags)
 
 
 class Tracker:
@@ -144,44 +168,63 @@ class Tracker:
                 _make_tables(database)
             yield
 
-    def _open(self, tag: str, fingerprint: str, name: str, params: Mapping[str, Any], tags: Mapping[str, str]) -> Any:
-        """Finds the run with a fingerprint, or creates it with its parameters."""
+    def _open(
+        self,
+        identity: Mapping[str, str],
+        name: str,
+        params: Mapping[str, Any],
+        tags: Mapping[str, str],
+        inputs: Sequence[Input],
+    ) -> Any:
+        """Finds the run that has the tags `identity`, or creates it, and sends what it lacks of the rest."""
         from mlflow.entities import Param, RunTag
 
-        identity = {tag: fingerprint} | ({"mlflow.parentRunId": self._workflow_run} if tag == TRAINING_TAG else {})
         wanted = " and ".join(f"tags.`{key}` = '{value}'" for key, value in identity.items())
         found = self._client.search_runs([self._experiment_id], filter_string=wanted, max_results=1)
-        if not found:
-            run = self._client.create_run(self._experiment_id, run_name=name, tags={**identity, **tags})
-            flat = [Param(key, str(value)) for key, value in flatten(params).items()]
-            for start in range(0, len(flat), PARAMS_A_REQUEST):
-                self._client.log_batch(run.info.run_id, params=flat[start : start + PARAMS_A_REQUEST])
-            return run
-        run = found[0]
+        run = found[0] if found else self._client.create_run(self._experiment_id, run_name=name, tags=dict(identity))
         changed = [RunTag(key, value) for key, value in tags.items() if run.data.tags.get(key) != value]
         if changed:
             self._client.log_batch(run.info.run_id, tags=changed)
+        told = {key: _without_password(str(value)) for key, value in flatten(params).items()}
+        # MLflow accepts no second value of a parameter: those of the command that opened the run stay.
+        lacking = [Param(key, value) for key, value in told.items() if key not in run.data.params]
+        for start in range(0, len(lacking), PARAMS_A_REQUEST):
+            self._client.log_batch(run.info.run_id, params=lacking[start : start + PARAMS_A_REQUEST])
+        if inputs:
+            self._client.log_inputs(run.info.run_id, [_as_dataset(given) for given in inputs])
         if run.info.status in ("FAILED", "KILLED"):
             self._client.update_run(run.info.run_id, status="RUNNING")
         return run
 
     def workflow(
-        self, fingerprint: str, name: str, params: Mapping[str, Any], tags: Mapping[str, str] | None = None
+        self,
+        fingerprint: str,
+        name: str,
+        params: Mapping[str, Any],
+        tags: Mapping[str, str] | None = None,
+        inputs: Sequence[Input] = (),
     ) -> str:
         """Opens the parent run of a workflow, identified by `fingerprint`, and returns its MLflow id.
 
         Raises UserError if MLflow does not answer.
         """
         with self._one_at_a_time():
-            self._workflow_run = self._open(WORKFLOW_TAG, fingerprint, name, params, tags or {}).info.run_id
+            run = self._open({WORKFLOW_TAG: fingerprint}, name, params, tags or {}, inputs)
+        self._workflow_run = str(run.info.run_id)
         return self._workflow_run
 
     def model(
-        self, fingerprint: str, name: str, params: Mapping[str, Any], tags: Mapping[str, str] | None = None
+        self,
+        fingerprint: str,
+        name: str,
+        params: Mapping[str, Any],
+        tags: Mapping[str, str] | None = None,
+        inputs: Sequence[Input] = (),
     ) -> str:
-        """Opens the child run of a training, identified by `fingerprint`; `tags` hold its lineage. Returns its id."""
+        """Opens the workflow's child run of a training, identified by `fingerprint`, and returns its id."""
+        identity = {TRAINING_TAG: fingerprint, "mlflow.parentRunId": self._workflow_run}
         with self._one_at_a_time():
-            run = self._open(TRAINING_TAG, fingerprint, name, params, tags or {})
+            run = self._open(identity, name, params, tags or {}, inputs)
         self._model_runs[fingerprint] = run_id = str(run.info.run_id)
         known = {} if CURVES_TAG in run.data.tags else run.data.metrics
         self._sent[run_id] = {
@@ -233,6 +276,17 @@ class Tracker:
             if changed:
                 self._client.log_batch(run, metrics=changed)
 
+    def series(self, fingerprint: str, name: str, values: Mapping[int, float]) -> None:
+        """Sends a figure of a model that was measured after its training, by update, where MLflow does not have it."""
+        from mlflow.entities import Metric
+
+        run, now = self._model_runs[fingerprint], int(time.time() * 1000)
+        with self._tolerant():
+            known = {point.step for point in self._client.get_metric_history(run, name)}
+            lacking = [Metric(name, value, now, update) for update, value in values.items() if update not in known]
+            for start in range(0, len(lacking), METRICS_A_REQUEST):
+                self._client.log_batch(run, metrics=lacking[start : start + METRICS_A_REQUEST])
+
     def artifacts(self, folder: Path, fingerprint: str, model: str = "", into: str = "") -> None:
         """Sends the files of an artifact's folder, once, to the workflow's run or to that of the training `model`.
 
@@ -243,6 +297,13 @@ class Tracker:
             if self._client.get_run(run).data.tags.get(tag) != fingerprint:
                 self._client.log_artifacts(run, str(folder), into or None)
                 self._client.set_tag(run, tag, fingerprint)
+
+    def tags(self, fingerprint: str, tags: Mapping[str, str]) -> None:
+        """Sets tags of a training's run, replacing those it has."""
+        from mlflow.entities import RunTag
+
+        with self._tolerant():
+            self._client.log_batch(self._model_runs[fingerprint], tags=[RunTag(*tag) for tag in tags.items()])
 
     def text(self, fingerprint: str, text: str, name: str) -> None:
         """Sends a text file to a training's run, e.g. sample translations as `samples.md`."""
@@ -273,6 +334,7 @@ class Tracker:
 
         from pipeline.export.mlflow_model import save
 
+        checkpoint.check()
         logging.getLogger("mlflow.pyfunc").setLevel(logging.WARNING)  # it logs each step
         name = re.sub(r"[/:.%\"']", "-", name)  # MLflow rejects these characters
         logged = self._client.create_logged_model(self._experiment_id, name, run, {TRANSLATOR_TAG: identity})

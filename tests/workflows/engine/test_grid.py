@@ -51,6 +51,21 @@ class Killer(Watcher):
                 os.kill(pid, signal.SIGKILL)
 
 
+class Ends(Watcher):
+    """Notes the trainings given up while Tune is at work."""
+
+    def __init__(self) -> None:
+        self.given: list[tuple[str, str]] = []
+        self._is_over = False
+
+    def given_up(self, step: Step[Artifact], state: str) -> None:
+        assert not self._is_over
+        self.given.append((step.label, state))
+
+    def end(self, error: BaseException | None) -> None:
+        self._is_over = True
+
+
 def _trials(**rows: dict[str, Any]) -> list[Trial]:
     text = stages.prepared(PROFILE, "en-de")
     chosen = [GridRow(name, difference, varied(BASE, name, difference), None) for name, difference in rows.items()]
@@ -77,6 +92,14 @@ def test_a_killed_trial_continues_from_its_checkpoint(store: LocalStore) -> None
     assert [line["update"] for line in lines if "dev_perplexity" in line] == [2, 4, 6, 8]
 
 
+def test_a_trial_that_fails_is_reported_at_once_and_only_it(store: LocalStore) -> None:
+    """Watchers hear of a diverged training before the grid has ended, and nothing of a measured one."""
+    ends = Ends()
+    unfinished = run_grid(_trials(F6={"learning_rate_scale": 1e30}, F7={"d_ff": 40}), store, [ends], layout=BASE)
+    assert unfinished.keys() == {"F6"}
+    assert ends.given == [("train en-de F6", "failed")]
+
+
 def test_asha_stops_the_worse_of_two(store: LocalStore) -> None:
     """A row that hardly learns is stopped, stays stopped with the scheduler, and is trained to the end without it.
 
@@ -84,8 +107,10 @@ def test_asha_stops_the_worse_of_two(store: LocalStore) -> None:
     """
     longer = {"updates": 40, "validation_updates": 4}
     trials = _trials(F4={**longer, "warmup_steps": 20}, F5={**longer, "learning_rate_scale": 1e-9, "d_ff": 4096})
-    unfinished = run_grid(trials, store, layout=BASE, scheduler=asha(40, 4))
+    ends = Ends()
+    unfinished = run_grid(trials, store, [ends], layout=BASE, scheduler=asha(40, 4))
     assert unfinished["F5"].state == "stopped"
+    assert ends.given == [("train en-de F5", "stopped")]
     assert "by the scheduler after update" in unfinished["F5"].reason
     assert "F4" not in unfinished
     assert run_grid(trials, store, layout=BASE, scheduler=asha(40, 4)) == unfinished

@@ -7,10 +7,11 @@ import sys
 import time
 from pathlib import Path
 
+import mlflow.data
 import pytest
 
 from pipeline.errors import UserError
-from workflows.tracking.tracker import Tracker, default_uri, flatten, ui_command
+from workflows.tracking.tracker import Input, Tracker, default_uri, flatten, ui_command
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +87,55 @@ def test_long_curves_are_sent_in_several_requests(runs: Path, uri: str) -> None:
     assert tracker._client.get_run(child).info.status == "FAILED"
 
 
+def test_inputs_are_shown_as_datasets_once(runs: Path, uri: str, tmp_path: Path) -> None:
+    """MLflow's Dataset column has the text and the vocabulary, each once, and leads to their folders."""
+    inputs = [
+        Input("multi30k en-de", "0123456789abcdef", tmp_path, "training"),
+        Input("multi30k en-de vocabulary", "fedcba9876543210", tmp_path, "vocabulary"),
+    ]
+    for _ in range(2):
+        tracker = Tracker(uri, "inputs", runs)
+        tracker.workflow("f6", "inputs", {}, inputs=inputs)
+        child = tracker.model("t6", "EN-DE base", {}, inputs=inputs)
+        tracker.end()
+    logged = tracker._client.get_run(child).inputs.dataset_inputs
+    shown = {
+        (one.dataset.name, one.dataset.digest, {tag.key: tag.value for tag in one.tags}["mlflow.data.context"])
+        for one in logged
+    }
+    assert len(logged) == 2
+    assert shown == {(given.name, given.fingerprint, given.context) for given in inputs}
+    assert Path(mlflow.data.get_source(logged[0]).load()) == tmp_path
+
+
+def test_a_run_found_again_gets_what_it_lacks(runs: Path, uri: str) -> None:
+    """Parameters that a killed command did not send are added, tags replaced, points sent once, passwords never."""
+    mirror = {"corpus": {"mirrors": ["https://me:secret@mirror/"], "train_pairs": 600}}
+    first = Tracker(uri, "lacking", runs)
+    first.workflow("f7", "lacking", {})
+    child = first.model("t7", "EN-DE base", {"decoding": {"beam_size": 4}}, {"commit": "a"})
+    second = Tracker(uri, "lacking", runs)
+    second.workflow("f7", "lacking", {})
+    assert second.model("t7", "EN-DE base", {"decoding": {"beam_size": 4}, **mirror}, {"commit": "b"}) == child
+    second.series("t7", "dev_sacrebleu", {3: 10.0, 6: 12.5})
+    second.series("t7", "dev_sacrebleu", {3: 10.0, 6: 12.5, 9: 13.0})
+    second.tags("t7", {"used.dtype": "float32"})
+    second.tags("t7", {"used.dtype": "bfloat16"})
+    second.end()
+    points = second._client.get_metric_history(child, "dev_sacrebleu")
+    assert [(point.step, point.value) for point in points] == [(3, 10.0), (6, 12.5), (9, 13.0)]
+    run = second._client.get_run(child)
+    assert run.data.params == {
+        "decoding.beam_size": "4",
+        "corpus.mirrors": "['https://mirror/']",
+        "corpus.train_pairs": "600",
+    }
+    assert {name: run.data.tags[name] for name in ("commit", "used.dtype")} == {
+        "commit": "b",
+        "used.dtype": "bfloat16",
+    }
+
+
 def test_artifacts_are_kept_with_the_runs_and_sent_once(runs: Path, uri: str, tmp_path: Path) -> None:
     """Files and figures of the workflow can be read, and are sent again only when they change."""
     (tmp_path / "table2.md").write_text("first", encoding="utf-8")
@@ -154,7 +204,7 @@ def test_two_commands_open_a_new_store_at_once(tmp_path: Path, monkeypatch: pyte
     """Even after a command was killed while making the tables, both find the same runs, each made once."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     script = (
-        "import sys; from pathlib import Path; from workflows.tracking.tracker import Tracker, default_uri\n"
+        "import sys; from pathlib import Path; from workflows.tracking.tracker import Input, Tracker, default_uri\n"
         "runs = Path(sys.argv[1]); tracker = Tracker(default_uri(runs), 'table2', runs)\n"
         "print(tracker.workflow('w', 'workflow', {}), tracker.model('t', 'training', {}))\n"
         "tracker.metrics('t', {'loss': 1.0}, 1); tracker.end()"

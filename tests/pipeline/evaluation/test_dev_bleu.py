@@ -1,0 +1,69 @@
+"""pipeline.evaluation.dev_bleu: every kept checkpoint is scored by itself."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import UserError
+from pipeline.evaluation import averaging, decoding, dev_bleu, scoring
+from pipeline.settings import AveragingSettings, DecodingSettings
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import Corpus, EncodedDataset, TrainingRun
+from pipeline.text.lines import write_lines
+from tests.support.tiny_figures import TRAINING
+
+SETTINGS = DecodingSettings(max_extra_tokens=5, workers=1)
+LINES = ["Two dogs run .", "A man reads .", "The house is old ."]
+
+
+@pytest.fixture
+def run(two_workers: Path, dataset: EncodedDataset, tmp_path: Path) -> TrainingRun:
+    """A copy of a training that kept updates 3, 6 and 9."""
+    run = TrainingRun(shutil.copytree(two_workers, tmp_path / "run"))
+    run.write(TRAINING.model_copy(update={"checkpoints": (3, 6, 9)}))
+    shutil.copyfile(dataset.folder / "joint.model", run.folder / "joint.model")
+    return run
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Corpus:
+    """A dev set of three sentences."""
+    corpus = Corpus(tmp_path / "text")
+    (corpus.folder / "dev").mkdir(parents=True)
+    for language in ("en", "de"):
+        write_lines(corpus.shard_path("dev", 0, language), LINES)
+    corpus.describe(("en", "de"), {"dev": [len(LINES)]}, {})
+    return corpus
+
+
+def _folder(path: Path) -> Context:
+    path.mkdir()
+    return Context(path)
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_every_kept_checkpoint_is_scored(run: TrainingRun, text: Corpus, tmp_path: Path) -> None:
+    """All three updates have scores, the last those of its checkpoint decoded and scored by the stages themselves."""
+    events: list[dict[str, object]] = []
+    out = tmp_path / "out"
+    out.mkdir()
+    measured = dev_bleu.measure(Context(out, events.append), run, text, SETTINGS)
+    scores = measured.load().checkpoints
+    assert list(scores) == [3, 6, 9]
+    last = averaging.average(_folder(tmp_path / "last"), run, AveragingSettings(last=1))
+    hypotheses = decoding.decode(_folder(tmp_path / "hypotheses"), last, text, SETTINGS, ["dev"])
+    assert scores[9] == scoring.score(_folder(tmp_path / "scores"), hypotheses, text, ["dev"]).load().test_sets["dev"]
+    assert [path.name for path in out.iterdir()] == ["dev_bleu.json"]  # neither weights nor translations
+    assert json.loads((out / "dev_bleu.json").read_text())["checkpoints"]["3"]["sentences"] == 3
+    assert events[-1] == {"done": 3, "total": 3, "unit": "checkpoints"}
+    assert "after 9" in measured.summary
+
+
+def test_a_damaged_checkpoint_is_refused(run: TrainingRun, text: Corpus, tmp_path: Path) -> None:
+    """No score is given to weights that are not those the training wrote."""
+    path = run.folder / "checkpoints/00000003/model.safetensors"
+    path.write_bytes(path.read_bytes()[:-4] + bytes(4))
+    with pytest.raises(UserError, match=r"00000003 is damaged \(model.safetensors"):
+        dev_bleu.measure(_folder(tmp_path / "out"), run, text, SETTINGS)

@@ -1,0 +1,54 @@
+"""Where a model comes from, read from the steps of its DAG: the settings of every step, its text and its vocabulary."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pipeline.settings import Settings
+from pipeline.store.artifact import Artifact
+from pipeline.store.artifacts import Corpus, Vocabulary
+from pipeline.store.store import LocalStore
+from workflows.engine.dag import Step, in_order
+from workflows.stages import Evaluation
+from workflows.tracking.tracker import Input, flatten
+
+
+def settings_of(evaluation: Evaluation) -> dict[str, Any]:
+    """Returns the settings of each step behind a model, e.g. {"corpus": {...}, "cleaning": {"max_words": 250, ...}}.
+
+    They are those that the steps run with, so that no other settings can be told. `corpus` are those of the step that
+    provides the text, with its name.
+    """
+    told: dict[str, Any] = {}
+    for step in in_order(evaluation.results):
+        kind = _kind(step)
+        for argument in step.arguments:
+            if isinstance(argument, Settings):
+                settings = argument.model_dump(mode="json")
+                told |= {kind: settings} if step.inputs else {"corpus": {"name": kind, **settings}}
+    return told
+
+
+def inputs_of(evaluation: Evaluation, store: LocalStore) -> list[Input]:
+    """Returns the cleaned text that a model is trained on, and its vocabulary."""
+    steps = in_order(evaluation.results)
+    (text,) = [_kind(step) for step in steps if step.stage.makes is Corpus and not step.inputs]
+    (vocabulary,) = [step for step in steps if step.stage.makes is Vocabulary]
+    name = f"{text} {evaluation.pair}"
+    return [
+        _input(name, evaluation.corpus, store, "training"),
+        _input(f"{name} vocabulary", vocabulary, store, "vocabulary"),
+    ]
+
+
+def shared(settings: list[Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns the flattened settings that all have in common."""
+    first, *others = map(flatten, settings)
+    return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
+
+
+def _kind(step: Step[Artifact]) -> str:
+    return step.stage.name.partition(".")[0]
+
+
+def _input(name: str, step: Step[Artifact], store: LocalStore, context: str) -> Input:
+    return Input(name, step.fingerprint, store.folder(step.name), context)
