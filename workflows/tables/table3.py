@@ -251,8 +251,7 @@ def _differences(cells: Mapping[str, list[Measured]]) -> list[Difference]:
     name = "base" if "base" in cells else next(iter(cells), None)
     if name is None:
         return []
-    printed = paper.variation_experiment(name)  # the cell's own label may carry its seed
-    return differences([cells[name][0]], lambda _pair, _model: printed)
+    return differences(cells[name][:1], lambda _pair, model: paper.variation_experiment(model))
 
 
 def _notes(rows: Sequence[Table3Row], cells: Mapping[str, list[Measured]], noise: Noise | None) -> list[str]:
@@ -274,7 +273,7 @@ def _notes(rows: Sequence[Table3Row], cells: Mapping[str, list[Measured]], noise
     if falling := [row.name for row in rows if row.trained and row.trained.has_converged is False]:
         notes.append(
             f"Not converged ({', '.join(falling)}): over the last tenth of its updates, the row's dev perplexity still "
-            f"fell by more than {MOST_FALL:.0%}, so its place among the rows may be another after more of them."
+            f"fell by more than {100 * MOST_FALL:g} %, so its place among the rows may be another after more of them."
         )
     if "base" in cells:
         config = cells["base"][0].config
