@@ -1,7 +1,7 @@
 """Runs the rows of Table 3 as Ray Tune trials (§6.2), each trained with its seeds and measured on the dev set."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ray.tune.schedulers import TrialScheduler
@@ -77,7 +77,7 @@ def trials_of(
             evaluation = stages.evaluated(
                 text, name, training, LAST_CHECKPOINT, own_decoding, split=table3.SPLIT, with_dev_bleu=dev_bleu
             )
-            trials.append(RowTrial(name, row, evaluation))
+            trials.append(RowTrial(name, row, replace(evaluation, model=row.name)))  # the table gives the seed itself
     return trials
 
 

@@ -13,6 +13,9 @@ CONFIG = """
 corpora.en-de = {train_pairs = 600, dev_pairs = 20, test_pairs = 20}
 vocabulary.size = 300
 
+[grid]
+base_seeds = 2
+
 [grid.training]
 updates = 8
 checkpoint_updates = 4
@@ -46,13 +49,15 @@ def test_rows_of_the_paper_and_of_ones_own_then_again(
     assert b1["from_base"]["perplexity"] == b1["perplexity"]["mean"] - base["perplexity"]["mean"]
     assert base["parameters"] - b1["parameters"] == 3 * 32 * 2 * 8 * (16 - 4)  # W_Q and W_K of three attentions
     assert rows["F1"]["printed"] is None
+    assert (base["seeds"], b1["seeds"], table["noise"]["seeds"]) == ([1, 2], [1], 2)
+    assert b1["has_converged"] is not None
     assert 0 < base["overhead_s"] < 120
     assert {path.name for path in folder.iterdir()} == {"manifest.json", "report.html", "table3.json", "table3.md"}
 
     client = MlflowClient(default_uri(tmp_path))
     (experiment,) = [found for found in client.search_experiments() if found.name == "table3"]
     runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
-    assert runs.keys() == {"base", "B1", "F1", "table3 embedded"}
+    assert runs.keys() == {"base seed 1", "base seed 2", "B1", "F1", "table3 embedded"}
     assert runs["B1"].data.params["model.d_k"] == "4"
     assert runs["B1"].data.metrics["paper_bleu.dev"] == b1["bleu"]["mean"]
     assert runs["B1"].data.metrics["parameters"] == b1["parameters"]
@@ -80,9 +85,12 @@ def test_rows_of_the_paper_and_of_ones_own_then_again(
 
 
 def test_the_plan_names_every_row_and_runs_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With two seeds each row is trained twice; nothing is written."""
+    """With two seeds each row is trained twice, and base as often as the profile asks for; nothing is written."""
     reproduce_table3.main(plan=True, seeds=2, store=tmp_path / "new")
     told = capsys.readouterr().out
-    for stage in ("train en-de base seed 1", "train en-de big seed 2", "decode en-de D4 seed 1", "table 3"):
+    for stage in ("train en-de base seed 3", "train en-de big seed 2", "decode en-de D4 seed 1", "table 3"):
         assert stage in told
+    assert "big seed 3" not in told
+    assert "en-de base, 3 seeds, each" in told
+    assert "en-de A1, 2 seeds, each" in told
     assert not (tmp_path / "new").exists()

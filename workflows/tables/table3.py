@@ -26,8 +26,8 @@ from workflows.tables.orderings import Noise, OrderingOutcome, Standing
 State = Literal["measured", "not run", "failed", "stopped"]
 SPLIT = "dev"
 """The split whose scores stand in the table."""
-SCALED = ("n_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v")
-"""The sizes that rows scale with their base."""
+SCALED = ("n_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v", "dropout")
+"""What rows scale with their base."""
 
 
 @dataclass(frozen=True)
@@ -251,8 +251,7 @@ def _differences(cells: Mapping[str, list[Measured]]) -> list[Difference]:
     name = "base" if "base" in cells else next(iter(cells), None)
     if name is None:
         return []
-    printed = paper.variation_experiment(name)  # the cell's own label may carry its seed
-    return differences([cells[name][0]], lambda _pair, _model: printed)
+    return differences(cells[name][:1], lambda _pair, model: paper.variation_experiment(model))
 
 
 def _notes(rows: Sequence[Table3Row], cells: Mapping[str, list[Measured]], noise: Noise | None) -> list[str]:
@@ -274,7 +273,7 @@ def _notes(rows: Sequence[Table3Row], cells: Mapping[str, list[Measured]], noise
     if falling := [row.name for row in rows if row.trained and row.trained.has_converged is False]:
         notes.append(
             f"Not converged ({', '.join(falling)}): over the last tenth of its updates, the row's dev perplexity still "
-            f"fell by more than {MOST_FALL:.0%}, so its place among the rows may be another after more of them."
+            f"fell by more than {100 * MOST_FALL:g} %, so its place among the rows may be another after more of them."
         )
     if "base" in cells:
         config = cells["base"][0].config
@@ -284,8 +283,8 @@ def _notes(rows: Sequence[Table3Row], cells: Mapping[str, list[Measured]], noise
                 f"{paper.SYMBOLS[name]} {getattr(config, name)} (× {ratio:g})" for name, ratio in ratios.items()
             )
             notes.append(
-                f"Base does not have the paper's sizes: {sizes}. The rows keep the paper's ratios to base; dropout, "
-                "label smoothing and positions are as printed."
+                f"Base does not have the paper's sizes: {sizes}. The rows keep the paper's ratios to base; label "
+                "smoothing and positions are as printed."
             )
     elif cells:
         notes.append("Base was not measured, so no measured row has a difference from it.")

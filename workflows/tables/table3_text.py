@@ -79,7 +79,7 @@ def _of_kind(kind: Kind, printed_digits: int) -> list[Column]:
 
 
 def _sacrebleu(row: Table3Row) -> str:
-    return _figure(row.trained.sacrebleu) if row.trained else row.state
+    return f"{row.trained.sacrebleu.mean:.2f}" if row.trained else row.state
 
 
 def _printed_parameters(row: Table3Row) -> str:

@@ -2,14 +2,16 @@
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
 
 from tests.support.html_reader import Reader
 from workflows import paper
+from workflows.paper import Kind
 from workflows.reports.table3_plot import OTHER, SAME, agrees, deltas, plots
-from workflows.tables.table3 import Figure, Kind, Printed, Table3, Table3Row, Trained
+from workflows.tables.table3 import Figure, Printed, Table3, Table3Row, Trained
 
 Pair = tuple[float, float]
 
@@ -93,6 +95,19 @@ def test_colour_says_whether_the_sign_is_the_paper_s(panels: list[str]) -> None:
     assert {color for svg in plots(against) for _, color in dots(svg)} == {OTHER}
     assert agrees((-0.1, -3.0))
     assert not agrees((0.0, 1.0))
+
+
+def test_rows_within_the_noise_are_in_neither_colour() -> None:
+    """A row no further from base than the noise between seeds shows no sign, by perplexity or by BLEU."""
+    given = table(tenfold)
+    lines = [
+        replace(row, trained=replace(row.trained, is_beyond_noise={"perplexity": row.name != "C1", "bleu": True}))
+        for row in given.rows
+        if row.trained
+    ]
+    perplexity, bleu = plots(replace(given, rows=lines))
+    assert (len(dots(perplexity)), len(dots(bleu))) == (18, 19)
+    assert "C1" in places(perplexity)
 
 
 def test_needs_a_measured_base_and_another_row() -> None:

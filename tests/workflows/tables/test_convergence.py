@@ -1,0 +1,62 @@
+"""Whether a row was still improving when it ended, from the lines of its `metrics.jsonl`."""
+
+from collections.abc import Callable
+
+import pytest
+
+from workflows.tables import table3
+from workflows.tables.convergence import last_fall
+from workflows.tables.table3 import RowInputs
+
+TrainedRow = Callable[..., RowInputs]
+
+
+def curve(*points: tuple[int, float]) -> list[dict[str, float]]:
+    """Makes lines of `metrics.jsonl`: after each line of an update, one of a measurement on the dev set."""
+    lines: list[dict[str, float]] = []
+    for update, perplexity in points:
+        lines += [{"update": update, "loss": 3.0}, {"update": update, "dev_perplexity": perplexity}]
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("points", "fall"),
+    [
+        ([(450, 20.0), (900, 10.0), (1000, 9.0)], 0.1),  # measured at nine tenths
+        ([(900, 10.0), (950, 9.5), (1000, 9.0)], 0.1),  # and in between
+        ([(900, 10.0), (1000, 11.0)], -0.1),
+        ([(500, 32.0), (1000, 1.0)], 0.5),  # halves with every tenth
+        ([(850, 8.0), (950, 2.0), (1000, 1.0)], 0.75),  # 4 at nine tenths
+        ([(950, 10.0), (1000, 9.0)], None),
+        ([(1000, 9.0)], None),
+        ([], None),
+    ],
+)
+def test_the_fall_is_that_over_the_last_tenth(points: list[tuple[int, float]], fall: float | None) -> None:
+    """Between measurements the curve is taken as exponential; without one before nine tenths, nothing is known."""
+    found = last_fall(curve(*points), 1000)
+    assert found == (None if fall is None else pytest.approx(fall))
+
+
+def test_a_row_still_falling_is_marked(trained_row: TrainedRow) -> None:
+    """The limit is 5 %, and a row of several seeds is judged by their mean; the note names the rows."""
+    rows = [trained_row("base", 7.0, last_fall=0.049), trained_row("A1", 7.0, last_fall=0.051)]
+    two = trained_row("C1", 7.0).trainings + trained_row("C2", 7.0, last_fall=0.12).trainings
+    table, _ = table3.compute([*rows, RowInputs("C1", {}, two)])
+    trained = [row.trained for row in table.rows if row.trained]
+    assert [one.last_fall for one in trained] == pytest.approx([0.049, 0.051, 0.06])
+    assert [one.has_converged for one in trained] == [True, False, False]
+    (note,) = (note for note in table.notes if note.startswith("Not converged"))
+    assert note.startswith("Not converged (A1, C1): over the last tenth of its updates")
+    assert not any("onverged" in note for note in table3.compute([trained_row("A2", 7.0)])[0].notes)
+
+
+def test_a_row_that_was_measured_too_seldom_is_not_marked(trained_row: TrainedRow) -> None:
+    """With a measurement at the end alone, neither can be told."""
+    inputs = trained_row("base", 7.0, last_fall=0.5)
+    run = inputs.trainings[0].run
+    lines = (run.folder / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (run.folder / "metrics.jsonl").write_text(lines[-1])
+    trained = table3.compute([inputs])[0].rows[0].trained
+    assert trained is not None
+    assert (trained.last_fall, trained.has_converged) == (None, None)
