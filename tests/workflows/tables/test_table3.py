@@ -162,7 +162,7 @@ def test_notes_tell_the_ratios_of_base_s_sizes(trained_row: TrainedRow) -> None:
 def test_notes_of_a_base_of_the_paper_s_sizes_name_no_ratio(trained_row: TrainedRow) -> None:
     """Dropout and the vocabulary are not among the sizes that rows scale."""
     table, _ = table3.compute([trained_row("base", 7.0, config=TransformerConfig(vocabulary_size=9, dropout=0.2))])
-    assert not any("×" in note for note in table.notes)
+    assert not any("(× " in note for note in table.notes)
 
 
 def test_notes_tell_how_many_seeds(trained_row: TrainedRow) -> None:
