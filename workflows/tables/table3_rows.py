@@ -63,7 +63,7 @@ def scaled(variation: Variation, training: TrainingSettings) -> dict[str, Any]:
 
     Raises UserError where a size would not be a whole number.
     """
-    difference = {}
+    difference: dict[str, Any] = {}
     for name, value in variation.difference.items():
         if isinstance(value, int):
             ratio, ours = Fraction(value, getattr(BASE, name)), getattr(training.model, name)
