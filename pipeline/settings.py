@@ -119,6 +119,8 @@ class TrainingSettings(Settings):
     threads: int = not_in_fingerprint(1, ge=1)
     """CPU threads per worker."""
     device: Device = not_in_fingerprint("auto")
+    compiled: bool = not_in_fingerprint(True)
+    """Compile the layers where that pays off and works: on GPUs with Triton."""
 
     @property
     def plan(self) -> PlanSettings:

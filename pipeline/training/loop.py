@@ -22,7 +22,8 @@ from torch import Tensor
 from model.training_step import TrainingStep
 from model.transformer import Transformer
 from pipeline.errors import UserError
-from pipeline.hardware import compiles, device_name, dtype_of, matmul_flop_s
+from pipeline.hardware import compiles, device_name, dtype_of, make_deterministic, matmul_flop_s
+from pipeline.memory import is_out_of_memory
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import ignore
 from pipeline.store.artifacts import EncodedDataset
@@ -119,6 +120,8 @@ class Training:
         self.writer = CheckpointWriter(folder / "checkpoints", settings.keep_checkpoints)
         if group.device == "cpu":
             torch.set_num_threads(settings.threads)
+        elif settings.exact_reduction:
+            make_deterministic()
         self.dtype = dtype_of(settings.precision, group.device)
         with group.agreed():
             check_vocabulary(dataset, settings.model.vocabulary_size)
@@ -127,7 +130,8 @@ class Training:
             self.updates = Updates(self.split, settings, group)
         torch.manual_seed(settings.seed)
         master = Transformer(settings.model).to(group.device)
-        self.step = TrainingStep(master, settings.optimizer, self.dtype, compiles(group.device))
+        compiled = settings.compiled and compiles(group.device)
+        self.step = TrainingStep(master, settings.optimizer, self.dtype, compiled)
         self.reduction = Reduction(group, self.step, n_figures=len(_Figures._fields), exact=settings.exact_reduction)
         self.unread: list[_Unread] = []
         self.saved_s = self.shown_s = 0.0
@@ -280,13 +284,16 @@ class Training:
 
     def _try_largest(self) -> None:
         """Tries the micro-batches that need the most memory, so that none fails hours later."""
+        # Adam makes its two moments in the first update; until then their place is taken.
+        absent = [] if self.step.adam.state else [*self.step.master.parameters()] * 2
+        moments = [torch.empty_like(weight) for weight in absent]
         with self.group.agreed():
             for rows in self.updates.largest:
                 source_BS, target_BT = map(self._to_device, self.split.batch(rows))
                 try:
                     self.step.accumulate(source_BS, target_BT, seed=0)
-                except (torch.OutOfMemoryError, RuntimeError) as error:
-                    if "memory" not in str(error):
+                except (MemoryError, RuntimeError) as error:
+                    if not is_out_of_memory(error):
                         raise
                     raise UserError(
                         f"the largest micro-batch, {len(rows)} pairs of {source_BS.shape[1]} and {target_BT.shape[1]} "
@@ -294,6 +301,7 @@ class Training:
                         "budget_tokens or the encoding's max_tokens"
                     ) from error
             self.step.discard()
+        del moments
         self.largest_tried = True
 
     def _to_device(self, tokens: Tensor) -> Tensor:
