@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from pipeline.hardware import make_deterministic
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.text.encoding import EncodedSplit
@@ -169,6 +170,7 @@ def train_on_device(
 ) -> None:
     """Runs one of `size` processes that train together on one device."""
     torch.set_num_threads(1)
+    make_deterministic()  # as the loop does on a GPU; here it shows that no operation lacks a deterministic kernel
     if size > 1:
         dist.init_process_group("gloo", f"file://{folder}.group", world_size=size, rank=rank)
     run(ThroughHost(rank, size, device), dataset, given, folder)

@@ -68,8 +68,8 @@ def _tests(figures: Mapping[str, Any]) -> str:
 def _training(figures: Mapping[str, Any]) -> str:
     profile = figures["profile"]
     return (
-        f"{figures['tokens_s']:.0f} target tokens/s, {figures['roofline_fraction']:.1%} of the rate, {figures['dtype']}, "
-        f"{figures['contenders'][0]['update_s']:.3g} s an update, {figures['peak_memory_gb']:.1f} GB; "
+        f"{figures['tokens_s']:.0f} target tokens/s in {figures['dtype']}, {figures['roofline_fraction']:.1%} of its "
+        f"rate, {figures['contenders'][0]['update_s']:.3g} s an update, {figures['peak_memory_gb']:.1f} GB; "
         f"operations fill {profile['operations_s'] / profile['seconds']:.0%} of the time"
     )
 
