@@ -152,14 +152,14 @@ def test_float32_stays_close_to_float64(device: str) -> None:
 @pytest.mark.gpu
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_compiled_layers_are_the_plain_ones_in_bfloat16(device: str) -> None:
-    """Loss and gradients agree to the type's error, and nothing runs plain after too many compilations.
+def test_compiled_layers_are_the_plain_ones_in_bfloat16(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loss and gradients agree to the type's error, and no layer is compiled so often that torch gives up.
 
     The first batch has S = T, so that the compiler may take the two for one number; then they differ, then there is a
     single sentence; at last the model is evaluated without gradients, as in validation.
     """
     torch._dynamo.reset()
-    counters.clear()
+    monkeypatch.setattr("torch._dynamo.config.fail_on_recompile_limit_hit", True)
     config = replace(TINY, d_model=32, d_ff=64, d_k=16, d_v=16)
     plain = new_step(config, torch.bfloat16, device=device)
     compiled = new_step(config, torch.bfloat16, compiled=True, device=device)
@@ -176,8 +176,6 @@ def test_compiled_layers_are_the_plain_ones_in_bfloat16(device: str) -> None:
     with torch.no_grad():
         losses = [step.loss(batch[0], batch[1]).loss for step in (plain, compiled)]
     torch.testing.assert_close(*losses, rtol=5e-3, atol=0)
-    assert not counters["graph_break"]
-    assert "recompile_limit" not in str(dict(counters["unimplemented"]))
 
 
 @pytest.mark.slow

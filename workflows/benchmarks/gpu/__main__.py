@@ -67,7 +67,7 @@ def _training_steps() -> list[Step]:
 STEPS = {
     step.name: step
     for step in (
-        Step("rate", 60, measure_rate),
+        Step("rate", 90, measure_rate),
         Step("tests", 330, run_tests, needs_device=False),
         *_training_steps(),
         Step("text", 420, train_on_text),
@@ -124,7 +124,7 @@ def _run(step: Step, out: Path, device: str, data: Path | None, quick: bool) -> 
             stdout=log,
             stderr=subprocess.STDOUT,
             env=environment,
-            start_new_session=True,
+            process_group=0,
         )
         try:
             status = process.wait(step.limit_s)
@@ -143,7 +143,7 @@ def _run(step: Step, out: Path, device: str, data: Path | None, quick: bool) -> 
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Kills the process and those it has started, which are its session."""
+    """Kills the process and those it has started, which are its group."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

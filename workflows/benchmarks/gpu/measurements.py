@@ -32,7 +32,7 @@ from workflows.profiles import MULTI30K
 ROOT = Path(__file__).parents[3]
 TESTS = ("tests/model", "tests/pipeline/training/test_on_devices.py")
 """Where the tests with the marker `gpu` are that need neither Ray nor MLflow."""
-QUICK_TESTS = ("tests/model/test_dropout.py",)
+QUICK_TESTS = (TESTS[0] + "/test_dropout.py", TESTS[1] + "::test_batches_read_ahead_arrive_on_the_device")
 RATE_TRIALS = 5
 TINY = TransformerConfig(vocabulary_size=300, n_layers=1, d_model=32, d_ff=64, n_heads=2, d_k=16, d_v=16)
 TEXT_S = 240.0
