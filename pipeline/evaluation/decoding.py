@@ -160,14 +160,14 @@ def _room_on_gpu(config: TransformerConfig, settings: DecodingSettings) -> int:
     return max(1, min(MOST_PER_GPU, room))
 
 
-def _layout(settings: DecodingSettings, config: TransformerConfig) -> Layout:
+def _layout(settings: DecodingSettings, checkpoint: Checkpoint) -> Layout:
     """Returns the settings' own number of actors, or as many as the cluster has room for."""
     resources = ray.cluster_resources()
     n_gpus, n_cpus = int(resources.get("GPU", 0)), int(resources.get("CPU", 0))
     if settings.device == "gpu" and not n_gpus:
         raise UserError("device is gpu, but the Ray cluster has none; set device to cpu or join a node that has one")
     if settings.device != "cpu" and n_gpus:
-        return shared(n_gpus, settings.workers or n_gpus * _room_on_gpu(config, settings))
+        return shared(n_gpus, settings.workers or n_gpus * _room_on_gpu(checkpoint.config, settings))
     return Layout("cpu", settings.workers or max(1, n_cpus // settings.threads))
 
 
@@ -186,7 +186,7 @@ def _on_actors(
     sources: dict[str, list[str]], checkpoint: Checkpoint, settings: DecodingSettings
 ) -> Iterator[tuple[Chunk, Translated]]:
     """Yields each chunk with its translations as they arrive; the actors live until the last one has."""
-    device, workers, gpu_share = _layout(settings, checkpoint.config)
+    device, workers, gpu_share = _layout(settings, checkpoint)
     chunks = _chunks(sources, workers)
     actor_class: Any = ray.remote(DecodingWorker)
     options = actor_class.options(

@@ -284,13 +284,14 @@ class Training:
 
     def _try_largest(self) -> None:
         """Tries the micro-batches that need the most memory, so that none fails hours later."""
-        # Adam makes its two moments in the first update; until then their place is taken.
+        # Adam makes its two moments in the first update; their place is taken until then.
         absent = [] if self.step.adam.state else [*self.step.master.parameters()] * 2
-        moments = [torch.empty_like(weight) for weight in absent]
+        moments: list[Tensor] = []
         with self.group.agreed():
             for rows in self.updates.largest:
                 source_BS, target_BT = map(self._to_device, self.split.batch(rows))
                 try:
+                    moments = moments or [torch.empty_like(weight) for weight in absent]
                     self.step.accumulate(source_BS, target_BT, seed=0)
                 except (MemoryError, RuntimeError) as error:
                     if not is_out_of_memory(error):
@@ -301,7 +302,6 @@ class Training:
                         "budget_tokens or the encoding's max_tokens"
                     ) from error
             self.step.discard()
-        del moments
         self.largest_tried = True
 
     def _to_device(self, tokens: Tensor) -> Tensor:
