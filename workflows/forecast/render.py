@@ -36,17 +36,17 @@ def notes(forecast: Forecast) -> list[str]:
         f"{_rate(rate)}{' (its footnote 5)' * (source == 'paper')}" for rate, source in sorted(rates)
     )
     if hardware.kind == "gpu":
-        shares = {(one.fraction, one.device_tokens) for one in trainings}
-        few = " and ".join(f"{fraction:.0%} with {tokens:,} tokens a side" for fraction, tokens in sorted(shares))
+        tokens = " or ".join(f"{tokens:,}" for tokens in sorted({one.device_tokens for one in trainings}))
         origin = (
-            "interpolated between measured points."
+            "interpolated between measured points"
             if GPU_POINTS
             else "this project's targets for the paper's base and big on one GPU with 25,000 tokens; with fewer a GPU "
-            "reaches less, and how much less has not been measured."
+            "reaches less, and narrower models do too; how much less has not been measured"
         )
         assumed = (
-            f"Times are assumptions, not measurements: that trainings reach {fractions} of the rate, and that adding "
-            f"gradients between GPUs takes no time. By what one GPU gets of an update that is {few}: {origin}"
+            f"Times are assumptions, not measurements: that trainings reach {fractions} of the rate with the {tokens} "
+            f"tokens a side that one GPU gets of an update ({origin}), and that adding gradients between GPUs takes no "
+            "time."
         )
     else:
         assumed = (

@@ -243,4 +243,4 @@ def test_share_of_the_rate_falls_with_the_tokens_that_a_gpu_gets() -> None:
     assert H100_8.fraction(64, 25_000, points) == 0.4
     assert H100_8.fraction(512, 3_125, []) == 0.4
     shown = " ".join(_shown(_one(Planned("base", "en-de", WMT14.recipes["base"].training))).split())
-    assert "40% with 3,125 tokens a side" in shown
+    assert "40% of the rate with the 3,125 tokens a side that one GPU gets" in shown
