@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --constraint constraints.txt --editable
 
-.PHONY: help reproduce test test-slow chaos lint format constraints clean
+.PHONY: help reproduce test test-slow chaos gpu lint format constraints clean
 
 help: ## list these targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -30,6 +30,9 @@ test-slow: .venv/installed-dev ## run the tests that take minutes
 
 chaos: .venv/installed-dev ## kill processes at random and compare the results; AIAYN_CHAOS_SEED, AIAYN_CHAOS_KILLS
 	$(BIN)/python -m pytest -m slow tests/chaos -s
+
+gpu: ## check and measure a GPU in 30 minutes; without Ray, MLflow and .venv too: AIAYN_DATA, results in build/gpu
+	$(or $(wildcard $(BIN)/python),$(PYTHON)) -m workflows.benchmarks.gpu --out build/gpu
 
 lint: .venv/installed-dev ## check formatting, lint and types
 	$(BIN)/ruff format --check .

@@ -70,18 +70,18 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             rows = slice(first, first + n_rows)
             hidden_CD, targets_C, kept_C = hidden_ND[rows], targets_N[rows], kept_N[rows]
             logits_CV = hidden_CD @ weight_VD.T
-            # Flat indices of the targets: scatter_ would copy all logits twice.
-            at_C = torch.arange(len(targets_C), device=targets_C.device) * vocabulary_size + targets_C
-            target_C = logits_CV.take(at_C).to(accumulator)
+            # Indexing, because scatter_ would copy all logits twice, and put_ has no deterministic mode.
+            row_C = torch.arange(len(targets_C), device=targets_C.device)
+            target_C = logits_CV[row_C, targets_C].to(accumulator)
             p_CV = torch.softmax(logits_CV, dim=-1, out=logits_CV)
-            p_C = p_CV.take(at_C).to(accumulator)
+            p_C = p_CV[row_C, targets_C].to(accumulator)
             nll_C = -p_C.clamp_min(torch.finfo(torch.float32).tiny).log()
             mean_C = hidden_CD.to(accumulator) @ weight_D / vocabulary_size
             loss_C = (1 - smoothing) * nll_C + smoothing * (target_C + nll_C - mean_C)
             nll += nll_C.where(kept_C, 0).sum()
             loss += loss_C.where(kept_C, 0).sum()
             if grad_weight_VD is not None:
-                p_CV.put_(at_C, (p_C - (1 - smoothing)).to(p_CV.dtype))
+                p_CV[row_C, targets_C] = (p_C - (1 - smoothing)).to(p_CV.dtype)
                 grad_hidden_ND[rows] = (p_CV @ weight_VD - (uniform * weight_D).to(p_CV.dtype)) * kept_C[:, None]
                 grad_weight_VD += p_CV.T @ (hidden_CD * kept_C[:, None])
         if grad_weight_VD is not None:

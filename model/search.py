@@ -19,13 +19,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from model.config import BEGIN_ID, END_ID, PAD_ID, UNKNOWN_ID, SearchConfig
+from model.config import BEGIN_ID, END_ID, PAD_ID, SearchConfig
 from model.incremental import LOGITS_MULTIPLE, DecoderCache, IncrementalDecoder, compacted
 from model.transformer import Transformer
 
 CHUNK_ROWS = {"cpu": 512, "cuda": 8192}
 """Number of hypotheses whose logits are processed at a time, by device type."""
-NEVER_PRODUCED = (PAD_ID, UNKNOWN_ID, BEGIN_ID)
+NEVER_PRODUCED = range(PAD_ID, BEGIN_ID + 1)
+"""PAD_ID, UNKNOWN_ID and BEGIN_ID."""
 
 
 class Hypothesis(NamedTuple):
@@ -151,7 +152,8 @@ class _Search:
             sentences = slice(first, first + size)
             logits_NV = decoder.logits(hidden_BWD[sentences].flatten(0, 1)).to(self.log_p_BW.dtype)
             log_p_NV = torch.log_softmax(logits_NV, dim=-1, out=logits_NV)
-            log_p_NV[:, NEVER_PRODUCED] = -math.inf
+            # A slice: a list of ids would be copied to the device, and waited for, at every position.
+            log_p_NV[:, NEVER_PRODUCED.start : NEVER_PRODUCED.stop] = -math.inf
             log_p_BWV = log_p_NV.unflatten(0, (-1, width))
             if closing:
                 log_p_BWV[closing_B[sentences]] += _end_only(log_p_NV)

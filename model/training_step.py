@@ -35,7 +35,7 @@ class TrainingStep:
     def __init__(
         self, master: Transformer, config: OptimizerConfig, dtype: torch.dtype, compiled: bool = False
     ) -> None:
-        self.master, self.config = master.float(), config
+        self.master, self.config, self.compiled = master.float(), config, compiled
         self.model = master if dtype == torch.float32 else deepcopy(master).to(dtype)
         if compiled:
             # Layer by layer, because all layers share one's code; dynamic, so that other batch sizes compile nothing.

@@ -1,14 +1,17 @@
-"""Facts about the machine: a device's name, its number type and its matrix multiplication rate."""
+"""Facts about the machine: a device's name, its number type, its matrix multiplication rate, whether it compiles."""
 
+import logging
+import os
 import platform
 import time
-from importlib.util import find_spec
+from functools import cache
 from pathlib import Path
-from shutil import which
 
 import torch
 
 from pipeline.settings import Precision
+
+log = logging.getLogger(__name__)
 
 MATMUL_S = 0.3
 """How long `matmul_flop_s` measures."""
@@ -76,9 +79,39 @@ def compute_dtype(device: str) -> torch.dtype:
 
 
 def compiles(device: str) -> bool:
-    """Tells whether `torch.compile` pays off: on GPUs, if Triton and a C compiler are installed to build the kernels.
+    """Tells whether `torch.compile` pays off: on GPUs on which it works.
 
     On two CPU cores the compiled layers were slower than the plain ones (3+3 layers of 256; mostly because of the
     random bits), and compiling took two minutes.
     """
-    return device.startswith("cuda") and find_spec("triton") is not None and any(map(which, ("cc", "gcc", "clang")))
+    return device.startswith("cuda") and toy_layer_compiles(device)
+
+
+@cache
+def toy_layer_compiles(device: str) -> bool:
+    """Compiles a tiny layer, runs it forward and backward, and logs a warning if that fails.
+
+    It fails without Triton, a C compiler or Python's header files, each of which is often missing.
+    """
+    layer = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.ReLU(), torch.nn.LayerNorm(16)).to(device)
+    try:
+        torch.compile(layer, dynamic=True)(torch.randn(4, 16, device=device)).sum().backward()
+    except Exception as error:  # Dynamo, Inductor, Triton and the compilers they start each raise their own
+        reason = " ".join(str(error).split())[:300]
+        log.warning("torch.compile does not work on %s, so the layers are not compiled (%s)", device, reason)
+        return False
+    return True
+
+
+def make_deterministic() -> None:
+    """Makes every later computation of this process on a GPU end in the same bits, in other processes too.
+
+    Call it before the first matrix product: cuBLAS reads its workspace's size only once. Operations without a
+    deterministic kernel raise RuntimeError from then on. On CPUs the bits do not differ anyway.
+    """
+    import torch._inductor.config
+
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    torch._inductor.config.deterministic = True  # otherwise kernels are chosen by how long they take

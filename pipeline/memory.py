@@ -1,4 +1,7 @@
-"""The peak memory of this process, as the operating system counts it; without torch, so that `--help` is quick."""
+"""The memory of this process: its peak, as the operating system counts it, and errors that mean there was too little.
+
+It does not import torch, so that `--help` is quick.
+"""
 
 import resource
 import sys
@@ -19,3 +22,13 @@ def forget_peak_memory() -> None:
     """Restarts the measurement of peak memory, if the operating system allows it, as Linux does."""
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # man 5 proc: resets the peak
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Tells whether an error of Python's or torch's means that memory ran out.
+
+    On a GPU that is torch.OutOfMemoryError alone: "illegal memory access" and Triton's "out of resource: shared memory"
+    are other faults. On a CPU torch raises a plain RuntimeError that names its allocator.
+    """
+    is_torchs = type(error).__name__ == "OutOfMemoryError" and type(error).__module__ == "torch"
+    return isinstance(error, MemoryError) or is_torchs or "DefaultCPUAllocator" in str(error)

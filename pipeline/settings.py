@@ -133,6 +133,8 @@ class TrainingSettings(Settings):
     threads: int = not_in_fingerprint(1, ge=1)
     """CPU threads per worker."""
     device: Device = not_in_fingerprint("auto")
+    compiled: bool = not_in_fingerprint(True)
+    """Compile the layers where that pays off and works: on GPUs with Triton."""
 
     @property
     def plan(self) -> PlanSettings:
@@ -161,10 +163,10 @@ class DecodingSettings(Settings):
     max_extra_tokens: int = Field(SearchConfig.max_extra_tokens, ge=1)
     """The output is at most this many tokens longer than the input."""
     precision: Precision = "auto"
-    batch_tokens: int = not_in_fingerprint(4096, ge=1)
-    """Source tokens decoded at once, not counting beams."""
+    batch_tokens: int = not_in_fingerprint(0, ge=0)
+    """Source tokens decoded at once, not counting beams; 0: 4096 on a CPU and 16384 on a GPU."""
     workers: int = not_in_fingerprint(0, ge=0)
-    """Number of Ray actors, which share the test sets; 0: one per CPU or GPU of the cluster."""
+    """Number of Ray actors, which share the test sets; 0: one per CPU, or up to four per GPU as its memory allows."""
     threads: int = not_in_fingerprint(1, ge=1)
     """CPU threads per worker."""
     device: Device = not_in_fingerprint("auto")

@@ -1,4 +1,4 @@
-"""What the tests share: a folder of text, and one Ray cluster a session."""
+"""What the tests share: the devices, a folder of text, and one Ray cluster a session."""
 
 import logging
 import os
@@ -31,6 +31,15 @@ def _one_thread() -> None:
 def _interruptible() -> None:
     """In a script's background (`make test &`) SIGINT is ignored; whatever a test starts would inherit that."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(params=["cpu", "cuda"])
+def device(request: pytest.FixtureRequest) -> str:
+    """Each type of device in turn: the same test runs on the CPU and, where torch finds one, on a GPU."""
+    name: str = request.param
+    if name == "cuda" and not torch.cuda.is_available():
+        pytest.skip("torch finds no CUDA device")
+    return name
 
 
 @pytest.fixture(scope="session")

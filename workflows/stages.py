@@ -29,7 +29,7 @@ TRAIN = Stage("training.train", on_ray.train, TrainingRun, version=2, cpus=0, re
 AVERAGE = Stage("averaging.average", averaging.average, Checkpoint)
 DECODE = Stage("decoding.decode", decoding.decode, Hypotheses, cpus=0)
 SCORE = Stage("scoring.score", scoring.score, Scores)
-PERPLEXITY = Stage("perplexity.measure", perplexity.measure, perplexity.Perplexity)
+PERPLEXITY = Stage("perplexity.measure", perplexity.measure, perplexity.Perplexity, gpus=1)
 COST = Stage("costs.count", costs.count, costs.Cost, version=2)
 DEV_BLEU = Stage("dev_bleu.measure", dev_bleu.measure, DevBleu, cpus=0)
 

@@ -1,8 +1,9 @@
 """Translates the test sets, or other splits, by Ray actors that each hold the model once (§6.1).
 
-Their sentences are dealt out in chunks to whichever actor is free, so that a slow or late actor delays nothing. An
-actor that dies is started again, and its chunk is redone. The layout decides how long decoding takes and not what comes
-out, except for the last bits of a sum: in bfloat16, a near tie may be decided differently.
+Their sentences are dealt out in chunks to whichever actor is free, so that a slow or late actor delays nothing. Several
+actors share a GPU if its memory allows, because one leaves it idle between the small steps of its search. An actor that
+dies is started again, and its chunk is redone. The layout decides how long decoding takes and not what comes out,
+except for the last bits of a sum: in bfloat16, a near tie may be decided differently.
 """
 
 import logging
@@ -17,8 +18,11 @@ import ray
 import torch
 from ray.exceptions import RayTaskError
 
+from model.config import TransformerConfig
+from model.parameters import count
+from model.search import CHUNK_ROWS
 from pipeline.errors import UserError
-from pipeline.evaluation.translation import Translation, Translator
+from pipeline.evaluation.translation import DECODED_PER_SOURCE_TOKEN, Translation, Translator, with_batch_tokens
 from pipeline.hardware import dtype_name
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Context
@@ -28,10 +32,16 @@ from pipeline.text.lines import read_lines, write_lines
 
 logger = logging.getLogger(__name__)
 
+FLOAT32_BYTES = 4
 CHUNK_SENTENCES = 500
 """The most sentences in a chunk: enough to fill batches of one length, few enough that a dead actor costs little."""
 RESTARTS = 3
 """How many times one actor is started again, and how many times one chunk is redone."""
+MOST_PER_GPU = 4
+"""The most actors that share a GPU. Not measured yet."""
+GPU_MEMORY_SHARE = 0.8
+"""Share of a GPU's memory that its actors together may be expected to need."""
+CUDA_CONTEXT_BYTES = 10**9
 PATIENCE_S = 60
 """Seconds without a result after which a warning says what is being waited for."""
 
@@ -114,15 +124,52 @@ def decode(
     return hypotheses
 
 
-def _layout(settings: DecodingSettings) -> tuple[str, int]:
-    """Returns the torch device and the number of actors: the settings' own, or as many as the cluster has room for."""
+class Layout(NamedTuple):
+    """The actors that decode."""
+
+    device: str
+    """Type of torch's device: cpu or cuda."""
+    workers: int
+    gpu_share: float = 0.0
+    """Share of a GPU that each reserves."""
+
+
+def decoding_bytes(config: TransformerConfig, settings: DecodingSettings) -> int:
+    """Estimates the most GPU memory that one actor needs: weights, keys and values, logits and CUDA itself."""
+    tokens = (1 + DECODED_PER_SOURCE_TOKEN) * with_batch_tokens(settings, "cuda").batch_tokens
+    keys_values = 2 * tokens * config.n_layers * config.n_heads * (config.d_k + config.d_v)  # caches grow by doubling
+    logits = 2 * CHUNK_ROWS["cuda"] * config.vocabulary_size
+    return FLOAT32_BYTES * (3 * count(config) + keys_values + logits) + CUDA_CONTEXT_BYTES
+
+
+def shared(n_gpus: int, workers: int) -> Layout:
+    """Spreads actors over GPUs evenly, so that the fullest holds as few as possible."""
+    return Layout("cuda", workers, 1 / -(-workers // n_gpus))
+
+
+def _gpu_memory_bytes() -> int:
+    """Runs where there is an idle GPU."""
+    return torch.cuda.get_device_properties(0).total_memory if torch.cuda.is_available() else 0
+
+
+def _room_on_gpu(config: TransformerConfig, settings: DecodingSettings) -> int:
+    """Returns how many actors an idle GPU of the cluster holds, 1 to MOST_PER_GPU; 1 if none is idle."""
+    if ray.available_resources().get("GPU", 0) < 1:
+        return 1
+    memory_bytes: int = ray.get(ray.remote(num_cpus=0, num_gpus=1)(_gpu_memory_bytes).remote())
+    room = int(GPU_MEMORY_SHARE * memory_bytes // decoding_bytes(config, settings))
+    return max(1, min(MOST_PER_GPU, room))
+
+
+def _layout(settings: DecodingSettings, checkpoint: Checkpoint) -> Layout:
+    """Returns the settings' own number of actors, or as many as the cluster has room for."""
     resources = ray.cluster_resources()
     n_gpus, n_cpus = int(resources.get("GPU", 0)), int(resources.get("CPU", 0))
     if settings.device == "gpu" and not n_gpus:
         raise UserError("device is gpu, but the Ray cluster has none; set device to cpu or join a node that has one")
     if settings.device != "cpu" and n_gpus:
-        return "cuda", settings.workers or n_gpus
-    return "cpu", settings.workers or max(1, n_cpus // settings.threads)
+        return shared(n_gpus, settings.workers or n_gpus * _room_on_gpu(checkpoint.config, settings))
+    return Layout("cpu", settings.workers or max(1, n_cpus // settings.threads))
 
 
 def _chunks(sources: dict[str, list[str]], workers: int) -> list[Chunk]:
@@ -140,12 +187,12 @@ def _on_actors(
     sources: dict[str, list[str]], checkpoint: Checkpoint, settings: DecodingSettings
 ) -> Iterator[tuple[Chunk, Translated]]:
     """Yields each chunk with its translations as they arrive; the actors live until the last one has."""
-    device, workers = _layout(settings)
+    device, workers, gpu_share = _layout(settings, checkpoint)
     chunks = _chunks(sources, workers)
     actor_class: Any = ray.remote(DecodingWorker)
     options = actor_class.options(
         num_cpus=settings.threads,
-        num_gpus=1 if device == "cuda" else 0,
+        num_gpus=gpu_share,
         max_restarts=RESTARTS,
         max_task_retries=RESTARTS,
     )
@@ -160,7 +207,12 @@ def _on_actors(
             if not ready:
                 logger.warning(
                     "no news from %d decoding workers for %d s; each needs %d CPUs%s",
-                    *(len(running), PATIENCE_S, settings.threads, " and a GPU" if device == "cuda" else ""),
+                    *(
+                        len(running),
+                        PATIENCE_S,
+                        settings.threads,
+                        f" and {gpu_share:.2g} of a GPU" if gpu_share else "",
+                    ),
                 )
             for reference in ready:
                 actor, chunk = running.pop(reference)

@@ -32,11 +32,11 @@ class Perplexity(JsonArtifact[PerplexityFigures]):
 
 
 def measure(context: Context, checkpoint: Checkpoint, dataset: EncodedDataset) -> Perplexity:
-    """Writes the perplexity of a checkpoint on the dev split.
+    """Writes the perplexity of a checkpoint on the dev split, computed in float32 on `context.device`.
 
     Raises UserError where the dev split is empty, or where checkpoint and dataset have different vocabularies.
     """
-    model = load_model(checkpoint.folder)
+    model = load_model(checkpoint.folder, context.device)
     check_vocabulary(dataset, model.config.vocabulary_size)
     split = EncodedSplit.open(dataset, "dev")
     _, nll, n_tokens = split_sums(model, split, smoothing=0.0).tolist()

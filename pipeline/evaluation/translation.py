@@ -36,6 +36,8 @@ logger = logging.getLogger(__name__)
 
 LONGEST_TOKENS = 1024
 """Longer sources, END_ID counted, are translated in parts: attention's memory grows with the length squared."""
+BATCH_TOKENS = {"cpu": 4096, "cuda": 16384}
+"""Source tokens decoded at once by type of device, if the settings do not say."""
 DECODED_PER_SOURCE_TOKEN = 16
 """The most tokens that a batch may decode, in multiples of `batch_tokens`. The outputs of short lines may grow to many
 times their length, and without this limit their keys and values would take by far the most memory."""
@@ -146,7 +148,7 @@ class Translator:
 
         It searches batch by batch, the longest sources first.
         """
-        settings = self.settings
+        settings = with_batch_tokens(self.settings, self.device)
         best: list[list[Hypothesis]] = [[] for _ in sources]
         for rows in batches([len(source) for source in sources], settings):
             source_BS = pad_sequence([torch.tensor(sources[i]) for i in rows], batch_first=True, padding_value=PAD_ID)
@@ -181,6 +183,12 @@ class Translator:
             parts.append([*tokens[:end], END_ID])
             tokens = tokens[end:]
         return [*parts, [*tokens, END_ID]]
+
+
+def with_batch_tokens(settings: DecodingSettings, device: str) -> DecodingSettings:
+    """Returns the settings with the size of a batch chosen for the device, unless they set it."""
+    chosen = settings.batch_tokens or BATCH_TOKENS[device.partition(":")[0]]
+    return settings.model_copy(update={"batch_tokens": chosen})
 
 
 def batches(lengths: Sequence[int], settings: DecodingSettings) -> Iterator[list[int]]:

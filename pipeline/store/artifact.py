@@ -55,6 +55,8 @@ class Context:
     """Receives events: {"done": 3, "total": 9, "unit": "shards"} is progress, {"metrics": {...}, "step": n} figures."""
     map: Callable[..., Iterable[Any]] = map_here
     """`map(function, argument_lists)` yields results in order. Another process must be able to import `function`."""
+    device: str = "cpu"
+    """Device of torch's that is reserved for the stage."""
 
     def progress(self, done: float, total: float, unit: str, **more: Any) -> None:
         """Reports how far the stage has got."""

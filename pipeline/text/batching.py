@@ -65,8 +65,15 @@ class EpochPlan:
 
     @property
     def largest(self) -> list[Integers]:
-        """Rows of the micro-batches that need the most memory: those with most padded tokens on either side."""
-        return [self._micro_batch(number) for number in dict.fromkeys(self.padded_tokens.argmax(axis=0).tolist())]
+        """Rows of the micro-batches that need the most memory.
+
+        They are those with most padded tokens on either side (activations; logits on the target's), and the one with
+        most pairs of a query and a key in attention.
+        """
+        source, target = self.padded_tokens.T.astype(np.float64)
+        attended = (source * source + target * target + source * target) / np.diff(self.bounds)
+        numbers = [int(size.argmax()) for size in (source, target, attended)]
+        return [self._micro_batch(number) for number in dict.fromkeys(numbers)]
 
 
 def plan_epoch(source_lengths: Integers, target_lengths: Integers, settings: PlanSettings, epoch: int) -> EpochPlan:

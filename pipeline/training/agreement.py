@@ -33,10 +33,10 @@ class WorkerDevice(NamedTuple):
     torch_version: str
 
     @classmethod
-    def here(cls, device: str) -> "WorkerDevice":
+    def here(cls, device: str, may_compile: bool) -> "WorkerDevice":
         """Describes a device of this process."""
         native = compute_dtype(device) == torch.bfloat16
-        return cls(platform.node(), device_name(device), native, compiles(device), torch.__version__)
+        return cls(platform.node(), device_name(device), native, may_compile and compiles(device), torch.__version__)
 
 
 class Agreement(NamedTuple):
@@ -58,7 +58,7 @@ def agree(group: WorkerGroup, settings: TrainingSettings, state: TrainingState, 
     at every rank if updates remain to be done in bfloat16 and a device does not multiply it natively; `checkpoints` is
     the folder that it names.
     """
-    devices = group.gathered(WorkerDevice.here(group.device))
+    devices = group.gathered(WorkerDevice.here(group.device, settings.compiled))
     lacking = [device for device in devices if not device.multiplies_bfloat16]
     native = "float32" if lacking else "bfloat16"
     dtype = native if settings.precision == "auto" else settings.precision

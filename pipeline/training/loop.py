@@ -22,7 +22,8 @@ from torch import Tensor
 from model.training_step import TrainingStep
 from model.transformer import Transformer
 from pipeline.errors import UserError
-from pipeline.hardware import dtype_name
+from pipeline.hardware import dtype_name, make_deterministic
+from pipeline.memory import is_out_of_memory
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import ignore
 from pipeline.store.artifacts import EncodedDataset
@@ -122,6 +123,8 @@ class Training:
         self.writer = CheckpointWriter(folder / "checkpoints", settings.keep_checkpoints)
         if group.device == "cpu":
             torch.set_num_threads(settings.threads)
+        elif settings.exact_reduction:
+            make_deterministic()
         with group.agreed():
             check_vocabulary(dataset, settings.model.vocabulary_size)
             self.split, self.dev = EncodedSplit.open(dataset, "train"), EncodedSplit.open(dataset, "dev")
@@ -286,13 +289,17 @@ class Training:
 
     def _try_largest(self) -> None:
         """Tries the micro-batches that need the most memory, so that none fails hours later."""
+        # Adam makes its two moments in the first update; their place is taken until then.
+        absent = [] if self.step.adam.state else [*self.step.master.parameters()] * 2
+        moments: list[Tensor] = []
         with self.group.agreed():
             for rows in self.updates.largest:
                 source_BS, target_BT = map(self._to_device, self.split.batch(rows))
                 try:
+                    moments = moments or [torch.empty_like(weight) for weight in absent]
                     self.step.accumulate(source_BS, target_BT, seed=0)
-                except (torch.OutOfMemoryError, RuntimeError) as error:
-                    if "memory" not in str(error):
+                except (MemoryError, RuntimeError) as error:
+                    if not is_out_of_memory(error):
                         raise
                     raise UserError(
                         f"the largest micro-batch, {len(rows)} pairs of {source_BS.shape[1]} and {target_BT.shape[1]} "

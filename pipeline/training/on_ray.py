@@ -30,7 +30,7 @@ from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import EncodedDataset, TrainingRun
 from pipeline.training.loop import Listener, run
-from pipeline.training.worker_group import WorkerGroup
+from pipeline.training.worker_group import BACKENDS, WorkerGroup
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ def train(context: Context, dataset: EncodedDataset, settings: TrainingSettings)
     loop: Any = partial(_work, dataset, settings, training_run.folder, on_gpus, context.emit)
     trainer = lean_torch_trainer(
         loop,
-        torch_config=TorchConfig(backend="nccl" if on_gpus else "gloo"),
+        torch_config=TorchConfig(backend=BACKENDS["cuda" if on_gpus else "cpu"]),
         scaling_config=ScalingConfig(  # type: ignore[call-arg]  # mypy reads the signatures of Train V1
             num_workers=(fewest, most) if fewest < most else most,  # type: ignore[arg-type]
             use_gpu=on_gpus,

@@ -59,7 +59,7 @@ class Updates:
     def between(self, first: int, last: int) -> Iterator[Update]:
         """Yields updates `first` to `last` - 1 of the training, counted from 0, and reads ahead of them."""
         waiting: deque[Future[Update]] = deque()
-        with ThreadPoolExecutor(max_workers=1) as reader:
+        with ThreadPoolExecutor(max_workers=1, initializer=self.group.use_device) as reader:
             try:
                 for update in range(first, last):
                     waiting.append(reader.submit(self._read, *divmod(update, self.in_epoch)))

@@ -1,4 +1,7 @@
-"""What the workers of a training sum, share and agree on, by torch.distributed alone, without Ray."""
+"""What the workers of a training sum, share and agree on, by torch.distributed alone, without Ray.
+
+Tensors travel between devices; the backend `BACKENDS` keeps Python objects, such as messages, off the GPUs.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +15,8 @@ from torch import Tensor
 from pipeline.errors import UserError
 
 Value = TypeVar("Value")
+BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
+"""torch.distributed's backend by type of device. With several, torch sends objects by the CPU's."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +26,18 @@ class WorkerGroup:
     rank: int = 0
     size: int = 1
     device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        self.use_device()
+
+    def use_device(self) -> None:
+        """Makes the worker's GPU the current one of the calling thread; other threads of the worker must call it too.
+
+        Pinned memory, collectives and kernels of libraries belong to the current GPU, which is number 0 at first.
+        """
+        device = torch.device(self.device)
+        if device.index is not None and device.type == "cuda":
+            torch.cuda.set_device(device)
 
     def sum(self, tensor: Tensor) -> Tensor:
         """Sums a tensor over all workers, in place."""
@@ -46,7 +63,7 @@ class WorkerGroup:
         """Returns rank 0's value at every rank."""
         box = [value]
         if self.size > 1:
-            dist.broadcast_object_list(box, device=torch.device(self.device))
+            dist.broadcast_object_list(box)
         return box[0]
 
     def gathered(self, value: Value) -> list[Value]:

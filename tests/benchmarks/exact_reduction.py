@@ -31,7 +31,7 @@ def work(rank: int, workers: int, workload: TrainingWorkload, updates: int, roun
     for exact in seconds:
         folder = workload.run_folder / f"{workers}-{exact}"
         folder.mkdir(exist_ok=True)
-        settings = workload.settings.model_copy(update={"micro_batches": 8, "exact_reduction": exact})
+        settings = workload.settings.model_copy(update={"exact_reduction": exact})
         training = Training(WorkerGroup(rank, workers), workload.dataset, settings, folder)
         training.resume()
         training.train(until=1)
@@ -63,7 +63,9 @@ def main() -> None:
     size = SIZES[options.size]
     with tempfile.TemporaryDirectory(prefix="aiayn-bench-") as name:
         dataset = write_dataset(Path(name) / "dataset", LENGTHS[size.lengths], size.model.vocabulary_size)
-        workload = TrainingWorkload(size.model, dataset, Path(name), size.cpu_batch_tokens, "cpu", "auto", threads=1)
+        workload = TrainingWorkload(
+            size.model, dataset, Path(name), size.cpu_batch_tokens, "cpu", "auto", 1, micro_batches=8
+        )
         for workers in map(int, options.workers.split(",")):
             torch.multiprocessing.spawn(work, (workers, workload, options.updates, options.rounds), nprocs=workers)
 

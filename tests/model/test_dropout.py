@@ -6,11 +6,12 @@ import torch
 from model.dropout import Dropout
 
 
+@pytest.mark.gpu
 @pytest.mark.parametrize("p", [0.1, 0.3])
-def test_drops_with_probability_p_and_keeps_the_mean(p: float) -> None:
+def test_drops_with_probability_p_and_keeps_the_mean(p: float, device: str) -> None:
     """A fraction p of a million elements is 0 (within 5 standard deviations); others and their gradients are scaled."""
     torch.manual_seed(0)
-    x = torch.ones(1000, 1001, requires_grad=True)
+    x = torch.ones(1000, 1001, device=device, requires_grad=True)
     dropped = Dropout(p).train()(x)
     share = (dropped == 0).double().mean().item()
     assert abs(share - p) < 5 * (p * (1 - p) / x.numel()) ** 0.5
@@ -21,9 +22,10 @@ def test_drops_with_probability_p_and_keeps_the_mean(p: float) -> None:
     assert torch.equal(x.grad, dropped)
 
 
-def test_draws_are_independent_and_seeded() -> None:
+@pytest.mark.gpu
+def test_draws_are_independent_and_seeded(device: str) -> None:
     """Only the seed matters; neighbours, rows and calls are uncorrelated."""
-    dropout, x = Dropout(0.3).train(), torch.ones(999, 1001)
+    dropout, x = Dropout(0.3).train(), torch.ones(999, 1001, device=device)
     torch.manual_seed(1)
     first, second = dropout(x), dropout(x)
     torch.manual_seed(1)

@@ -3,6 +3,7 @@
 import itertools
 import math
 from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from functools import partial
 
 import pytest
@@ -86,13 +87,15 @@ def assert_same(ours: list[Hypothesis], theirs: list[Hypothesis]) -> None:
     ("beam", "alpha", "n_best", "scale"),
     [(1, 0.6, 1, 3.0), (4, 0.6, 1, 3.0), (4, 0.6, 3, 1.5), (3, 0.0, 2, 3.0), (5, 2.0, 4, 1.0), (2, 0.6, 6, 2.0)],
 )
-def test_batched_search_is_plain_search(beam: int, alpha: float, n_best: int, scale: float) -> None:
+@pytest.mark.gpu
+def test_batched_search_is_plain_search(beam: int, alpha: float, n_best: int, scale: float, device: str) -> None:
     """Every hypothesis is the one found by searching one sentence at a time, uncached and never ended early."""
     for seed in range(3):
         model = tiny(seed, scale=scale)
         sentences = sources(6)
+        on_device, source_BS = deepcopy(model).to(device), batch(sentences).to(device)
         found = beam_search(
-            model, batch(sentences), beam_size=beam, length_penalty=alpha, max_extra_tokens=6, n_best=n_best
+            on_device, source_BS, beam_size=beam, length_penalty=alpha, max_extra_tokens=6, n_best=n_best
         )
         for source, ours in zip(sentences, found, strict=True):
             assert_same(ours, plain_search(model, source, beam, alpha, 6, n_best))
@@ -113,14 +116,15 @@ def test_wide_beam_finds_the_best_of_all_outputs() -> None:
     assert_same(found[0], scored[:10])
 
 
-def test_neighbours_order_and_padding_change_nothing() -> None:
+@pytest.mark.gpu
+def test_neighbours_order_and_padding_change_nothing(device: str) -> None:
     """Hypotheses and scores are the same alone, in a batch, in that batch reversed, and with more padding."""
-    model, sentences = tiny(5), sources(12)
-    together = beam_search(model, batch(sentences), n_best=2)
-    backwards = beam_search(model, batch(sentences[::-1]), n_best=2)[::-1]
-    padded = beam_search(model, torch.nn.functional.pad(batch(sentences), (0, 5), value=PAD_ID), n_best=2)
+    model, sentences = tiny(5).to(device), sources(12)
+    together = beam_search(model, batch(sentences).to(device), n_best=2)
+    backwards = beam_search(model, batch(sentences[::-1]).to(device), n_best=2)[::-1]
+    padded = beam_search(model, torch.nn.functional.pad(batch(sentences).to(device), (0, 5), value=PAD_ID), n_best=2)
     for i, source in enumerate(sentences):
-        for other in (beam_search(model, batch([source]), n_best=2)[0], backwards[i], padded[i]):
+        for other in (beam_search(model, batch([source]).to(device), n_best=2)[0], backwards[i], padded[i]):
             assert_same(together[i], other)
 
 

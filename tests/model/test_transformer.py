@@ -161,12 +161,13 @@ def test_what_must_not_matter_changes_no_logit(positions: Any) -> None:
     assert not torch.allclose(logits(model, other, TARGET_BT)[0], expected[0])
 
 
+@pytest.mark.gpu
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
-def test_cached_decoding_is_uncached_decoding(positions: Any) -> None:
+def test_cached_decoding_is_uncached_decoding(positions: Any, device: str) -> None:
     """Stepping over hypotheses that branch, die out, change in number and lose a sentence gives forward's logits."""
     torch.manual_seed(3)
-    model = random_model(replace(TINY, d_k=5, d_v=3, positions=positions)).eval()
-    source_BS, tokens_BWT = SOURCE_BS, torch.full((3, 1, 1), 2)
+    model = random_model(replace(TINY, d_k=5, d_v=3, positions=positions)).eval().to(device)
+    source_BS, tokens_BWT = SOURCE_BS.to(device), torch.full((3, 1, 1), 2, device=device)
     with torch.no_grad():
         decoder = IncrementalDecoder(model)
         cache = decoder.start(source_BS)
@@ -178,14 +179,14 @@ def test_cached_decoding_is_uncached_decoding(positions: Any) -> None:
                 hidden_WTD = model(row_S.expand(len(tokens_WT), -1), tokens_WT)
                 torch.testing.assert_close(model.logits(hidden_WTD[:, -1]), stepped_WV, rtol=1e-10, atol=1e-10)
             if step == 2:
-                kept = torch.tensor([2, 0])
+                kept = torch.tensor([2, 0], device=device)
                 cache.keep(kept)
                 source_BS, tokens_BWT = source_BS[kept], tokens_BWT[kept]
             batch = len(source_BS)
-            parents_BW = torch.randint(tokens_BWT.shape[1], (batch, width))
+            parents_BW = torch.randint(tokens_BWT.shape[1], (batch, width), device=device)
             cache.branch(parents_BW)
             grown = tokens_BWT.gather(1, parents_BW[:, :, None].expand(-1, -1, tokens_BWT.shape[2]))
-            tokens_BWT = torch.cat((grown, torch.randint(4, 23, (batch, width, 1))), dim=2)
+            tokens_BWT = torch.cat((grown, torch.randint(4, 23, (batch, width, 1), device=device)), dim=2)
 
 
 def test_layers_compile_once_for_all_shapes() -> None:

@@ -190,7 +190,8 @@ def _refusals() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        reason = OUT_OF_MEMORY if "memory" in str(error) else f"refused: {error}"
+        no_memory = any(words in str(error) for words in ("out of memory", "failed to allocate memory"))
+        reason = OUT_OF_MEMORY if no_memory else f"refused: {error}"
         raise ContenderError(reason) from None
 
 

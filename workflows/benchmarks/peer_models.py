@@ -97,6 +97,7 @@ class Marian(nn.Module):
                 decoder_start_token_id=BEGIN_ID,
                 forced_eos_token_id=END_ID,
                 use_cache=False,
+                attn_implementation="sdpa",
             )
         )
 

@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection
 from typing import Any, Generic, Protocol, TypeVar
 
 from pipeline.errors import UserError
+from pipeline.memory import is_out_of_memory
 
 OUT_OF_MEMORY = "out of memory"
 
@@ -159,8 +160,8 @@ def _serve(pipe: Connection, make: Callable[..., Any], arguments: tuple[Any, ...
                 result = error
             except ImportError as error:
                 result = ContenderError(" ".join(str(error).split()))
-            except (MemoryError, RuntimeError) as error:  # torch raises either when memory runs out
-                if isinstance(error, RuntimeError) and "memory" not in str(error):
+            except (MemoryError, RuntimeError) as error:
+                if not is_out_of_memory(error):
                     raise
                 result = ContenderError(OUT_OF_MEMORY)
             pipe.send(result)

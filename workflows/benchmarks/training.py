@@ -7,7 +7,8 @@ Each contender (`training_contenders`) runs in its own process and waits while a
 contenders are timed in interleaved rounds: ours trains on the next few updates of the plan, then the next contender on
 the same updates, and so on, so that a slow minute of the machine affects all of them and shows in the spread over the
 rounds. A rate is real (not padding) target tokens per second in one round; the printed rates are medians over the
-rounds, and a ratio is the quotient of two medians.
+rounds, and a ratio is the quotient of two medians. An update has as many micro-batches as in training (8 for the
+paper's models), because smaller products are slower, on a GPU above all.
 
 The roofline fraction compares two rates: the floating-point operations of the matrix products that real tokens need
 (`model.flops`), per second of training, over the rate of a large square matrix product in the same type, measured
@@ -20,9 +21,9 @@ It needs neither Ray nor MLflow. MarianMT takes part if `transformers` is instal
 import json
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -38,7 +39,7 @@ from workflows.benchmarks.training_rates import IN_RAY, MARIAN, OURS, SAVING, TO
 from workflows.console.command import console, run_app
 
 if TYPE_CHECKING:  # the module imports torch
-    from workflows.benchmarks.training_contenders import TrainingContender, TrainingWorkload
+    from workflows.benchmarks.training_contenders import PlainLoop, TrainingContender, TrainingWorkload
 
 
 @dataclass(frozen=True)
@@ -54,11 +55,13 @@ class Size:
     cpu_updates: int
     """Timed updates per round, about ten seconds on two cores."""
     gpu_updates: int = 50
+    micro_batches: int = TrainingSettings().micro_batches
+    """Micro-batches per update, as in the training of this size."""
 
 
 SMALL = TransformerConfig(vocabulary_size=8_000, n_layers=3, d_model=256, d_ff=1024, n_heads=4)
 SIZES = {
-    "small": Size("small", SMALL, "multi30k", 4_096, 4_096, cpu_updates=8),
+    "small": Size("small", SMALL, "multi30k", 4_096, 4_096, cpu_updates=8, micro_batches=1),
     "base": Size("base", BASE, "wmt14", 4_096, TrainingSettings().budget_tokens, cpu_updates=3),
     "big": Size("big", BIG, "wmt14", 4_096, TrainingSettings().budget_tokens, cpu_updates=1),
 }
@@ -81,6 +84,13 @@ class TrainingOptions:
     """Also time our loop inside a Ray Train worker."""
     with_checkpoints: bool = False
     """Also time our loop with one checkpoint per round."""
+    micro_batches: int | None = None
+    compiled: bool = True
+    """Compile our layers where training does."""
+    profile: Path | None = None
+    """File for a Chrome trace of two updates of our loop after the rounds."""
+    rounds_file: Path | None = None
+    """File to which a line of JSON is added as each round ends."""
 
 
 def measure(size: Size, options: TrainingOptions, show: Callable[[str], object] = str) -> dict[str, Any]:
@@ -106,6 +116,8 @@ def measure(size: Size, options: TrainingOptions, show: Callable[[str], object] 
             device=device,
             precision=options.precision,
             threads=options.threads or os.cpu_count() or 1,
+            micro_batches=options.micro_batches or size.micro_batches,
+            compiled=options.compiled,
         )
 
         def start(
@@ -123,11 +135,7 @@ def measure(size: Size, options: TrainingOptions, show: Callable[[str], object] 
         ours = start(OURS, training_contenders.OurLoop, KEEP_MEMORY)
         matmul_rates, all_running = [], [ours]
         if options.with_peers:
-            all_running.append(start(TORCH, training_contenders.torch_float32))
-        if options.with_peers and is_installed("transformers"):
-            all_running.append(start(MARIAN, training_contenders.marian_float32))
-            if ours.call("bfloat16_is_native"):
-                all_running.append(start(MARIAN, training_contenders.marian_bfloat16))
+            all_running += [start(name, make) for name, make in _peers(device, ours.call("bfloat16_is_native"))]
         if options.with_checkpoints:
             all_running.append(start(SAVING, training_contenders.OurLoopWithCheckpoints, KEEP_MEMORY))
         if options.with_ray:
@@ -140,6 +148,12 @@ def measure(size: Size, options: TrainingOptions, show: Callable[[str], object] 
                 show(f"round {number + 1} of {options.rounds}: {running.rates.name} {running.rates.dtype}")
                 if done := running.call("round", updates):
                     running.rates.rounds.append(done)
+                    if options.rounds_file:
+                        _write_round(options.rounds_file, running.rates, matmul_rates[-1])
+        profiled = None
+        if options.profile:
+            show("profiling")
+            profiled = {"file": str(options.profile), **ours.call("profile", options.profile.absolute())}
         described = {
             "size": size.name,
             "device": device,
@@ -148,11 +162,36 @@ def measure(size: Size, options: TrainingOptions, show: Callable[[str], object] 
             "lengths": size.lengths,
             "vocabulary_size": size.model.vocabulary_size,
             "batch_tokens": workload.batch_tokens,
+            "micro_batches": workload.micro_batches,
+            "compiled": ours.call("is_compiled"),
             "threads": workload.threads,
             "rounds": options.rounds,
             "updates": updates,
         }
-    return described | figures([running.rates for running in all_running], matmul_rates, updates)
+    result = described | figures([running.rates for running in all_running], matmul_rates, updates)
+    return result | {"profile": profiled} if profiled else result
+
+
+def _peers(device: str, bfloat16_is_native: bool) -> "Iterator[tuple[str, Callable[[TrainingWorkload], PlainLoop]]]":
+    """Yields the peers that are installed, in the number types that their users would choose on the device."""
+    from workflows.benchmarks import training_contenders as contenders
+
+    bfloat16_alone = device == "gpu" and bfloat16_is_native
+    yield TORCH, contenders.torch_bfloat16 if bfloat16_alone else contenders.torch_float32
+    if is_installed("transformers"):
+        if not bfloat16_alone:
+            yield MARIAN, contenders.marian_float32
+        if bfloat16_is_native:
+            yield MARIAN, contenders.marian_bfloat16
+
+
+def _write_round(path: Path, rates: TrainingRates, matmul_flop_s: float) -> None:
+    """Adds a line of JSON on the round that has just ended, so that a killed benchmark leaves the rounds before."""
+    done = rates.rounds[-1]
+    figures = {"name": rates.name, "dtype": rates.dtype, "round": len(rates.rounds), "matmul_flop_s": matmul_flop_s}
+    figures |= {"seconds": done.seconds, "peak_memory_gb": done.peak_memory_gb, **asdict(done.work)}
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(figures) + "\n")
 
 
 def train(
@@ -171,8 +210,16 @@ def train(
         int | None,
         typer.Option(
             min=1,
-            help=f"Tokens per side of a batch.  [default: {SIZES['base'].cpu_batch_tokens}; "
+            help=f"Tokens per side of an update.  [default: {SIZES['base'].cpu_batch_tokens}; "
             f"base and big on a GPU: {SIZES['base'].gpu_batch_tokens}]",
+        ),
+    ] = None,
+    micro_batches: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Parts that an update is computed in.  "
+            f"[default: as in training: {', '.join(f'{one.micro_batches} for {one.name}' for one in SIZES.values())}]",
         ),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or gpu.")] = TrainingOptions.device,
@@ -194,6 +241,13 @@ def train(
             f"{', '.join(SIZES)}; {Size.gpu_updates} on a GPU]",
         ),
     ] = None,
+    compiled: Annotated[
+        bool, typer.Option("--compile/--no-compile", help="Compile our layers on a GPU, as training does.")
+    ] = TrainingOptions.compiled,
+    profile: Annotated[
+        Path | None, typer.Option(help="Write a Chrome trace of two updates of our loop here; .gz packs it.")
+    ] = None,
+    rounds_file: Annotated[Path | None, typer.Option(help="Add a line of JSON here as each round ends.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Compare the training step with torch.nn.Transformer and MarianMT, in real target tokens per second."""
@@ -206,7 +260,21 @@ def train(
     one_of("--precision", precision, get_args(Precision))
     if ray and not is_installed("ray"):
         raise UserError("--ray: Ray is not installed; drop the option, or pip install 'ray[train]'")
-    options = TrainingOptions(batch_tokens, device, precision, threads, rounds, updates, peers, ray, checkpoints)
+    options = TrainingOptions(
+        batch_tokens,
+        device,
+        precision,
+        threads,
+        rounds,
+        updates,
+        peers,
+        ray,
+        checkpoints,
+        micro_batches,
+        compiled,
+        profile,
+        rounds_file,
+    )
     result = with_status_line(lambda show: measure(chosen, options, show))
     if as_json:
         typer.echo(json.dumps(result))

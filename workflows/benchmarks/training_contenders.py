@@ -2,7 +2,8 @@
 
 All three take the same batches of the same plan from the same files, prefetched by the same code. The other two are
 the loops of a good tutorial: the library's model (`peer_models`), cross entropy with label smoothing, and Adam (fused,
-like ours) with the paper's schedule. They compute in float32, MarianMT also in bfloat16 under torch.autocast.
+like ours) with the paper's schedule. On a CPU they compute in float32, MarianMT also in bfloat16; on a GPU in bfloat16
+alone. bfloat16 is torch.autocast's, and attention is the library's fused kernel.
 
 Shapes: B batch, S source length, T target length, V vocabulary.
 """
@@ -10,7 +11,7 @@ Shapes: B batch, S source length, T target length, V vocabulary.
 import math
 import operator
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
@@ -18,6 +19,8 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile
 
 from model.config import PAD_ID, TransformerConfig
 from model.schedule import learning_rate
@@ -33,6 +36,11 @@ from pipeline.training.prefetching import Updates
 from pipeline.training.worker_group import WorkerGroup
 from workflows.benchmarks.peer_models import Marian, TorchTransformer
 
+WARM_UP_UPDATES = {"cpu": 1, "gpu": 10}
+"""Untimed updates by device: a GPU compiles kernels, chooses algorithms and raises its clock in the first ones."""
+PROFILED_UPDATES = 2
+PROFILED_OPERATIONS = 25
+"""Number of operations described in the result of a profile, those that take the most time."""
 NEVER = 10**9
 """An interval in updates for what must not happen while the clock runs."""
 
@@ -46,10 +54,14 @@ class TrainingWorkload:
     run_folder: Path
     """Folder that our loop writes to."""
     batch_tokens: int
+    """Budget of one update, of which each micro-batch has its share."""
     device: Literal["cpu", "gpu"]
     precision: str
     """Precision of our step: auto, float32 or bfloat16."""
     threads: int
+    micro_batches: int = 1
+    compiled: bool = True
+    """Compile our layers where training does."""
 
     @property
     def torch_device(self) -> str:
@@ -63,7 +75,7 @@ class TrainingWorkload:
             model=self.model,
             updates=NEVER,
             budget_tokens=self.batch_tokens,
-            micro_batches=1,
+            micro_batches=self.micro_batches,
             precision=self.precision,
             checkpoint_updates=NEVER,
             checkpoint_minutes=0,
@@ -72,6 +84,7 @@ class TrainingWorkload:
             workers=1,
             threads=self.threads,
             device=self.device,
+            compiled=self.compiled,
         )
 
 
@@ -117,8 +130,8 @@ class TrainingContender:
         raise NotImplementedError
 
     def warm_up(self) -> str:
-        """Runs the plan's largest batches and one update, untimed. Returns the name of the computation's type."""
-        self._train(1)
+        """Runs the plan's largest batches and some updates, untimed. Returns the name of the computation's type."""
+        self._train(WARM_UP_UPDATES[self.workload.device])
         return dtype_name(self.dtype)
 
     def round(self, n_updates: int) -> TrainingRound:
@@ -137,6 +150,10 @@ class TrainingContender:
     def matmul_flop_s(self) -> float:
         """Measures the rate of a large matrix product in the same type with the same threads."""
         return matmul_flop_s(self.device, self.dtype)
+
+    def is_compiled(self) -> bool:
+        """Returns True if the layers are compiled."""
+        return False
 
     def bfloat16_is_native(self) -> bool:
         """Returns True if the device multiplies bfloat16 natively, so that autocast is worth timing."""
@@ -158,10 +175,29 @@ class OurLoop(TrainingContender):
         self.training.resume()
         self.dtype = self.training.agreement.dtype
 
+    def is_compiled(self) -> bool:
+        return self.training.step.compiled
+
     def _train(self, n_updates: int) -> Work:
         before = self._done()
         self.training.train(until=self.training.state.update + n_updates)
         return self._done() - before
+
+    def profile(self, trace: Path) -> dict[str, Any]:
+        """Runs the next updates under torch's profiler and writes their Chrome trace, gzipped if so named.
+
+        Returns the operations that took the most time: kernels on a GPU, operators on a CPU.
+        """
+        activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if self.device == "cuda" else [])]
+        with profile(activities=activities) as profiler:
+            started_s = time.perf_counter()
+            self._train(PROFILED_UPDATES)
+            if self.device == "cuda":
+                torch.cuda.synchronize()
+            seconds = time.perf_counter() - started_s
+        trace.parent.mkdir(parents=True, exist_ok=True)
+        profiler.export_chrome_trace(str(trace))
+        return {"updates": PROFILED_UPDATES, "seconds": seconds, **_busiest(profiler.key_averages(), self.device)}
 
     def _done(self) -> Work:
         state = self.training.state
@@ -210,7 +246,7 @@ class PlainLoop(TrainingContender):
         )
 
     def loss(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
-        """Computes the label-smoothed cross entropy per target token."""
+        """Computes the label-smoothed cross entropy per target token of one micro-batch."""
         lower = self.dtype != torch.float32
         precision: AbstractContextManager[Any] = torch.autocast(self.device, self.dtype) if lower else nullcontext()
         with precision:
@@ -228,12 +264,12 @@ class PlainLoop(TrainingContender):
     def _train(self, n_updates: int) -> Work:
         work, loss = Work(), torch.zeros(())
         for update in self.updates.between(self.done, self.done + n_updates):
-            (batch,) = update.mine
-            source_BS = batch.source_BS.to(self.device, non_blocking=True)
-            target_BT = batch.target_BT.to(self.device, non_blocking=True)
-            loss = self.loss(source_BS, target_BT)
             self.adam.zero_grad()
-            loss.backward()
+            for batch in update.mine:
+                source_BS = batch.source_BS.to(self.device, non_blocking=True)
+                target_BT = batch.target_BT.to(self.device, non_blocking=True)
+                loss = self.loss(source_BS, target_BT)
+                (loss / len(update.mine)).backward()
             self.adam.step()
             self.schedule.step()
             work += Work(update.source_tokens, update.target_tokens, update.padded_tokens, update.flop)
@@ -243,9 +279,26 @@ class PlainLoop(TrainingContender):
         return work
 
 
+def _busiest(averages: Sequence[Any], device: str) -> dict[str, Any]:
+    """Describes the operations that took the most time in a profile, and the time of all of them."""
+    if device == "cuda":  # an operator's device time is that of its kernels, which have rows of their own
+        kernels = [row for row in averages if row.device_type == DeviceType.CUDA and not row.is_user_annotation]
+        times = [(row.key, row.count, row.self_device_time_total / 1e6) for row in kernels]
+    else:
+        times = [(row.key, row.count, row.self_cpu_time_total / 1e6) for row in averages]
+    times.sort(key=operator.itemgetter(2), reverse=True)
+    operations = [{"name": name, "calls": calls, "seconds": s} for name, calls, s in times[:PROFILED_OPERATIONS]]
+    return {"operations": operations, "operations_s": math.fsum(s for _, _, s in times)}
+
+
 def torch_float32(workload: TrainingWorkload) -> PlainLoop:
     """Makes the loop around torch.nn.Transformer in float32."""
     return PlainLoop(workload, TorchTransformer, torch.float32)
+
+
+def torch_bfloat16(workload: TrainingWorkload) -> PlainLoop:
+    """Makes the loop around torch.nn.Transformer in bfloat16, under torch.autocast."""
+    return PlainLoop(workload, TorchTransformer, torch.bfloat16)
 
 
 def marian_float32(workload: TrainingWorkload) -> PlainLoop:

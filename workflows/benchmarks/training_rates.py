@@ -18,6 +18,8 @@ OURS, SAVING, IN_RAY = "aiayn", "aiayn with a checkpoint", "aiayn in Ray Train"
 TORCH, MARIAN = "torch.nn.Transformer", "MarianMT"
 CHECKPOINT_INTERVAL_S = 60 * TrainingSettings().checkpoint_minutes
 """Time between checkpoints in the paper (§6.1)."""
+PRINTED_OPERATIONS = 5
+"""Number of a profile's operations named below the table."""
 
 
 @dataclass
@@ -98,9 +100,11 @@ def _ratio(name: str, ours: TrainingRates, peer: TrainingRates | None) -> dict[s
 def print_table(result: dict[str, Any]) -> None:
     """Prints the result of `measure` for people to read."""
     ours_s = result["tokens_s"]
+    parts = f" in {result['micro_batches']} micro-batches" if result["micro_batches"] > 1 else ""
     title = (
-        f"{result['size']}, {result['lengths']} lengths, {result['batch_tokens']} tokens per batch, "
+        f"{result['size']}, {result['lengths']} lengths, {result['batch_tokens']} tokens per update{parts}, "
         f"vocabulary {result['vocabulary_size']}, {result['device_name']}"
+        + (", compiled layers" if result["compiled"] else "")
     )
     table = Table(title=title + (f", {result['threads']} threads" if result["device"] == "cpu" else ""))
     table.add_column("training loop")
@@ -129,6 +133,16 @@ def print_table(result: dict[str, Any]) -> None:
         highlight=False,
         soft_wrap=True,
     )
+    if profile := result.get("profile"):
+        busiest = profile["operations"][:PRINTED_OPERATIONS]
+        shares = ", ".join(f"{one['name'][:60]} {one['seconds'] / profile['operations_s']:.0%}" for one in busiest)
+        console.print(
+            f"profile of {profile['updates']} updates in {profile['file']}: {profile['operations_s']:.3g} s of "
+            f"operations in {profile['seconds']:.3g} s; {shares}",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
     if result["checkpoint_s"] is not None:
         console.print(
             f"a checkpoint adds {result['checkpoint_s']:.2f} s: {result['checkpoint_fraction']:.2%} of the "

@@ -161,7 +161,9 @@ def translate(
         bool,
         typer.Option("--scores", help="Begin each line with log P / penalty and a tab; n-best lists have both anyway."),
     ] = False,
-    batch_tokens: Annotated[int, typer.Option(min=1, help="Source tokens decoded at once.")] = DECODING.batch_tokens,
+    batch_tokens: Annotated[
+        int, typer.Option(min=0, help="Source tokens decoded at once; 0: as suits the device.")
+    ] = DECODING.batch_tokens,
     precision: Annotated[
         str, typer.Option(help="float32, bfloat16, or auto (bfloat16 if native).")
     ] = DECODING.precision,

@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import ray
@@ -14,6 +15,7 @@ from ray.util.placement_group import remove_placement_group
 from pipeline.errors import UserError
 from pipeline.memory import forget_peak_memory, peak_memory_bytes
 from pipeline.ray_private import abandoned_placement_groups
+from pipeline.store.artifact import Context
 from workflows.engine.joining import accepted_address
 
 ABANDONED_S = 2.0
@@ -52,6 +54,27 @@ def with_peak_memory(function: Callable[..., Any], *arguments: Any) -> tuple[Any
     """Calls the function; returns its result and the peak memory of this process during the call, in bytes."""
     forget_peak_memory()
     return function(*arguments), peak_memory_bytes()
+
+
+def on_gpu(gpus: float, function: Callable[..., Any], context: Context, *arguments: Any) -> tuple[Any, int]:
+    """Runs a stage's function in a process that has a share of a GPU; returns what `with_peak_memory` does.
+
+    The caller's CPUs are free for other tasks meanwhile. The stage's `Context.map` works within the process.
+    """
+    # By default a task of a caller in a placement group would run in that group too.
+    task = ray.remote(num_cpus=0, num_gpus=gpus, scheduling_strategy="DEFAULT")(_with_gpu)
+    try:
+        result: tuple[Any, int] = ray.get(task.remote(function, Context(context.folder, context.emit), *arguments))
+    except ray.exceptions.RayTaskError as error:
+        raise cause_of(error) from None
+    return result
+
+
+def _with_gpu(function: Callable[..., Any], context: Context, *arguments: Any) -> tuple[Any, int]:
+    import torch
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"  # Ray may have been told of a GPU that torch cannot use
+    return with_peak_memory(function, replace(context, device=device), *arguments)
 
 
 def set_local_variables() -> None:

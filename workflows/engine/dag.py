@@ -42,6 +42,8 @@ class Stage(Generic[A_co]):
     version: int = 1
     cpus: float = 1
     """CPUs the step itself reserves; 0 for a step that only waits for other Ray work."""
+    gpus: float = 0
+    """Share of a GPU on which it computes if one is idle when it starts; otherwise it computes on its CPUs."""
     resumes: bool = False
     """Says whether it continues from what an interrupted run left behind."""
     follows_source: bool = False

@@ -25,6 +25,7 @@ from workflows.engine.cluster import (
     cause_of,
     cluster,
     map_on_ray,
+    on_gpu,
     sigterm_as_interrupt,
     with_peak_memory,
 )
@@ -100,7 +101,11 @@ def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock, inputs: 
     def make(folder: Path) -> Artifact:
         peaks_bytes: list[int] = []
         on_ray = partial(map_on_ray, peaks_bytes=peaks_bytes)
-        artifact, own_bytes = with_peak_memory(step.stage.function, Context(folder, post, on_ray), *arguments)
+        context = Context(folder, post, on_ray)
+        if 0 < step.stage.gpus <= ray.available_resources().get("GPU", 0):
+            artifact, own_bytes = on_gpu(step.stage.gpus, step.stage.function, context, *arguments)
+        else:
+            artifact, own_bytes = with_peak_memory(step.stage.function, context, *arguments)
         manifest["peak_task_memory_bytes"] = max([own_bytes, *peaks_bytes])  # the stage itself or one of its tasks
         return artifact
 

@@ -85,6 +85,8 @@ class TrainingForecast:
     """Rate of one device."""
     fraction: float
     """Share of that rate that the training is assumed to reach."""
+    device_tokens: int
+    """Tokens on either side of an update that one device gets, at most."""
     counted_flop: float
     seconds: float
     paper_way_flop: float
@@ -156,12 +158,13 @@ def update_flop(training: TrainingSettings, lengths: str) -> float:
 def _training(planned: Planned, lengths: str, hardware: Hardware) -> TrainingForecast:
     training = planned.training
     number_type, flop_s = hardware.flop_s(training.precision)
-    fraction = hardware.fraction(training.model.d_model)
     most = training.workers if isinstance(training.workers, int) else training.workers[1]
     devices = min(hardware.devices, training.micro_batches, most or hardware.devices)
     counted_flop = training.updates * update_flop(training, lengths)
     # The other devices wait for the one with the most micro-batches of an update.
     longest_share = -(-training.micro_batches // devices) / training.micro_batches
+    device_tokens = round(training.budget_tokens * longest_share)
+    fraction = hardware.fraction(training.model.d_model, device_tokens)
     seconds = counted_flop * longest_share / (flop_s * fraction)
     weights_bytes = FLOAT32_BYTES * count(training.model)
     printed = _printed(planned)
@@ -173,6 +176,7 @@ def _training(planned: Planned, lengths: str, hardware: Hardware) -> TrainingFor
         number_type=number_type,
         flop_s=flop_s,
         fraction=fraction,
+        device_tokens=device_tokens,
         counted_flop=counted_flop,
         seconds=seconds,
         paper_way_flop=seconds * devices * sustained_flop_s(hardware.name, flop_s)[0],

@@ -11,6 +11,8 @@ import pytest
 import ray
 from safetensors.torch import load_file, save_file
 
+from model.config import BASE, BIG
+from model.parameters import count
 from pipeline.errors import UserError
 from pipeline.evaluation import decoding
 from pipeline.evaluation.translation import Translator
@@ -112,3 +114,19 @@ def test_bad_checkpoint_reaches_the_caller_from_an_actor(
         run(checkpoint, corpus, tmp_path / "out", FAST.model_copy(update={"workers": 1}))
     assert type(raised.value) is UserError
     assert "\n" not in str(raised.value)
+
+
+def test_actors_share_gpus_as_memory_allows() -> None:
+    """Shares fill each GPU, and an actor's estimated memory grows with the batch and holds the weights."""
+    assert decoding.shared(2, 2) == ("cuda", 2, 1)
+    assert decoding.shared(2, 8) == ("cuda", 8, 0.25)
+    assert decoding.shared(2, 5) == ("cuda", 5, pytest.approx(1 / 3))
+    assert decoding.shared(4, 1) == ("cuda", 1, 1)
+    base, big = (decoding.decoding_bytes(config, DecodingSettings()) for config in (BASE, BIG))
+    assert 4 * count(BIG) < base < big < 100e9
+    assert base < decoding.decoding_bytes(BASE, DecodingSettings(batch_tokens=30_000))
+
+
+def test_without_an_idle_gpu_one_actor_is_planned_for_each(ray_cluster: None) -> None:
+    """Nothing is asked of a GPU that a training holds, or that is not there."""
+    assert decoding._room_on_gpu(BASE, DecodingSettings()) == 1

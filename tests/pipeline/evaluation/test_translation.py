@@ -14,7 +14,14 @@ from model.config import END_ID
 from model.incremental import IncrementalDecoder
 from model.search import beam_search, penalty
 from pipeline.errors import UserError
-from pipeline.evaluation.translation import DECODED_PER_SOURCE_TOKEN, LONGEST_TOKENS, Translation, Translator, batches
+from pipeline.evaluation.translation import (
+    DECODED_PER_SOURCE_TOKEN,
+    LONGEST_TOKENS,
+    Translation,
+    Translator,
+    batches,
+    with_batch_tokens,
+)
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, Corpus
@@ -87,7 +94,7 @@ def test_batches_hold_each_row_once_within_the_budget() -> None:
 @pytest.mark.parametrize("beam_size", [1, 4, 20])
 def test_batches_bound_what_is_decoded(length: int, beam_size: int) -> None:
     """Rows × beam × longest output, which decides the memory, stays below a multiple of the budget for any length."""
-    settings = DecodingSettings(beam_size=beam_size)
+    settings = with_batch_tokens(DecodingSettings(beam_size=beam_size), "cpu")
     full, *_ = batches([length] * 5000, settings)
     bound = DECODED_PER_SOURCE_TOKEN * settings.batch_tokens
     assert len(full) == 1 or len(full) * beam_size * (length + settings.max_extra_tokens) <= bound

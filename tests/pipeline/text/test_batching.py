@@ -96,6 +96,20 @@ def test_overlong_pair_is_its_own_micro_batch_and_tried_first() -> None:
     assert sorted(rows.tolist() for rows in plan.largest) == [[17], [23]]
 
 
+def test_largest_has_most_attention() -> None:
+    """Of micro-batches with equally many tokens, the one with the longest sentences has most scores, and is tried."""
+    source, target = corpus(3000)
+    plan = plan_of((source, target))
+
+    def scores(rows: np.ndarray) -> int:
+        longest = int(source[rows].max()), int(target[rows].max())
+        return len(rows) * (longest[0] ** 2 + longest[1] ** 2 + longest[0] * longest[1])
+
+    most = max(scores(rows) for update in range(len(plan)) for rows in plan[update])
+    assert most in [scores(rows) for rows in plan.largest]
+    assert len(plan.largest) <= 3
+
+
 def test_budget_missed_by_a_tenth_is_refused() -> None:
     """Too few pairs for an update, or sentences that fill micro-batches badly, are refused with the option named."""
     with pytest.raises(UserError, match="budget_tokens = 2000"):

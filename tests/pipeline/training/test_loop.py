@@ -181,6 +181,26 @@ def test_settings_that_do_not_fit_the_dataset(dataset: EncodedDataset, tmp_path:
             train_alone(dataset, with_fields(**fields), tmp_path)
 
 
+def test_update_that_does_not_fit_is_told_and_other_faults_are_not(dataset: EncodedDataset, tmp_path: Path) -> None:
+    """Where torch finds no memory, one line says what to lower; a fault that only speaks of memory stays as it is."""
+
+    def too_large(source_BS: Tensor, target_BT: Tensor, seed: int) -> LossSums:
+        return LossSums(torch.empty(10**15), torch.zeros(()), torch.zeros(()))
+
+    def faulty(source_BS: Tensor, target_BT: Tensor, seed: int) -> LossSums:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    for accumulate, error, message in (
+        (too_large, UserError, "does not fit into the memory of cpu; raise micro_batches"),
+        (faulty, RuntimeError, "illegal memory access"),
+    ):
+        training = Training(WorkerGroup(), dataset, TINY, tmp_path)
+        training.resume()
+        training.step.accumulate = accumulate  # type: ignore[method-assign]
+        with pytest.raises(error, match=message):
+            training.train()
+
+
 def test_checkpoints_by_minutes_alone(dataset: EncodedDataset, tmp_path: Path) -> None:
     """A checkpoint is written once the minutes have passed and at the end, and the oldest are removed."""
     settings = with_fields(checkpoint_updates=0, checkpoint_minutes=1e-9, updates=3, keep_checkpoints=2)

@@ -1,11 +1,13 @@
 """`aiayn bench train`: a real run of the benchmark, the fairness of its peers, Ctrl-C and mistakes."""
 
+import gzip
 import json
 import os
 import subprocess
 import sys
 import threading
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from workflows.benchmarks.training import SMALL, Size, TrainingOptions
 from workflows.benchmarks.training_contenders import PlainLoop, TrainingRound, TrainingWorkload, Work
 from workflows.benchmarks.training_in_ray import OurLoopInRay
 from workflows.benchmarks.training_rates import IN_RAY, MARIAN, OURS, TORCH, TrainingRates, figures
+from workflows.profiles import MULTI30K, WMT14
 
 ROOT = Path(__file__).parents[3]
 TINY = TransformerConfig(vocabulary_size=300, n_layers=2, d_model=32, d_ff=64, n_heads=2, d_k=16, d_v=16, dropout=0.0)
@@ -75,10 +78,52 @@ def test_without_peers() -> None:
     assert result["tokens_s"] > 0
 
 
-def workload(folder: Path, model: TransformerConfig, lengths: PairLengths, batch_tokens: int = 600) -> TrainingWorkload:
+def test_micro_batches_rounds_and_profile(tmp_path: Path) -> None:
+    """An update of four micro-batches is the same work for both loops; each round and the profile are on the disk."""
+    tiny, rounds, trace = Size("tiny", TINY, "multi30k", 1200, 1200, 1), tmp_path / "rounds", tmp_path / "trace.json.gz"
+    options = TrainingOptions(device="cpu", threads=1, rounds=2, updates=1, micro_batches=4, compiled=False)
+    result = training.measure(tiny, replace(options, profile=trace, rounds_file=rounds))
+    assert (result["micro_batches"], result["compiled"]) == (4, False)
+    ours, peer = result["contenders"][:2]
+    assert ours["target_tokens"] == peer["target_tokens"] > 1200
+    lines = [json.loads(line) for line in rounds.read_text().splitlines()]
+    assert [(line["name"], line["round"]) for line in lines if line["name"] in (OURS, TORCH)] == [
+        (OURS, 1),
+        (TORCH, 1),
+        (OURS, 2),
+        (TORCH, 2),
+    ]
+    assert sum(line["target_tokens"] for line in lines if line["name"] == OURS) == ours["target_tokens"]
+    operations = result["profile"]["operations"]
+    assert operations == sorted(operations, key=lambda one: -one["seconds"])
+    assert any("mm" in one["name"] for one in operations)
+    assert 0 < sum(one["seconds"] for one in operations) <= result["profile"]["operations_s"] + 1e-9
+    assert json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
+
+
+def test_micro_batches_are_those_of_training() -> None:
+    """The paper's models are measured in as many as they train with by default, the small one as profile multi30k."""
+    assert {name: size.micro_batches for name, size in training.SIZES.items()} == {
+        "small": MULTI30K.recipes["base"].training.micro_batches,
+        "base": WMT14.recipes["base"].training.micro_batches,
+        "big": WMT14.recipes["big"].training.micro_batches,
+    }
+
+
+def test_peers_compute_in_the_devices_own_type() -> None:
+    """On a GPU with bfloat16 no peer is timed in float32, which it would compute without tensor cores."""
+    marians = [(MARIAN, training_contenders.marian_bfloat16)] if find_spec("transformers") else []
+    assert list(training._peers("gpu", True)) == [(TORCH, training_contenders.torch_bfloat16), *marians]
+    assert next(training._peers("cpu", True)) == (TORCH, training_contenders.torch_float32)
+    assert next(training._peers("gpu", False)) == (TORCH, training_contenders.torch_float32)
+
+
+def workload(
+    folder: Path, model: TransformerConfig, lengths: PairLengths, batch_tokens: int = 600, micro_batches: int = 1
+) -> TrainingWorkload:
     """A workload for one thread in float32."""
     dataset = write_dataset(folder / "dataset", lengths, model.vocabulary_size)
-    return TrainingWorkload(model, dataset, folder / "run", batch_tokens, "cpu", "float32", threads=1)
+    return TrainingWorkload(model, dataset, folder / "run", batch_tokens, "cpu", "float32", 1, micro_batches)
 
 
 def _as_torch(ours: Transformer, peer: TorchTransformer) -> None:
@@ -146,9 +191,10 @@ def test_marian_has_one_size_of_head() -> None:
         copy_weights(Transformer(replace(TINY, d_k=8)), Marian(TINY))
 
 
-def test_loops_learn(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("batch_tokens", "micro_batches"), [(600, 1), (1200, 3)])
+def test_loops_learn(tmp_path: Path, batch_tokens: int, micro_batches: int) -> None:
     """Our loop and the plain one take the same updates with the same counts, and the plain one's weights change."""
-    given = workload(tmp_path, TINY, replace(LENGTHS["multi30k"], pairs=500))
+    given = workload(tmp_path, TINY, replace(LENGTHS["multi30k"], pairs=1500), batch_tokens, micro_batches)
     peer, ours = training_contenders.torch_float32(given), training_contenders.OurLoop(given)
     before = peer.model.embedding.weight.detach().clone()  # type: ignore[union-attr, operator]
     assert peer.warm_up() == ours.warm_up() == "float32"

@@ -1,0 +1,28 @@
+"""pipeline.memory: which errors mean that memory ran out."""
+
+import pytest
+import torch
+
+from pipeline.memory import is_out_of_memory
+
+
+def test_what_torch_and_python_raise_when_memory_runs_out() -> None:
+    """A tensor that no machine can hold, the error of the CUDA allocator, and Python's own."""
+    with pytest.raises(RuntimeError) as raised:
+        torch.empty(10**15)
+    assert is_out_of_memory(raised.value)
+    assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB"))
+    assert is_out_of_memory(MemoryError())
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "CUDA error: an illegal memory access was encountered",
+        "out of resource: shared memory, Required: 294912, Hardware limit: 232448",
+        "could not create a memory object",
+    ],
+)
+def test_other_faults_that_speak_of_memory(message: str) -> None:
+    """They are bugs or limits of a kernel, which smaller batches would hide."""
+    assert not is_out_of_memory(RuntimeError(message))

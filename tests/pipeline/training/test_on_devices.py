@@ -1,0 +1,191 @@
+"""pipeline.training on each device: the loop, what it reads ahead, its checkpoints, validation and exact reduction.
+
+The same tests run on the CPU and, where torch finds one, on a GPU. They need neither Ray nor real text.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from pipeline.hardware import make_deterministic
+from pipeline.settings import TrainingSettings
+from pipeline.store.artifacts import EncodedDataset
+from pipeline.text.encoding import EncodedSplit
+from pipeline.training.checkpoints import list_folders, restore
+from pipeline.training.loop import Training, run
+from pipeline.training.prefetching import Updates
+from pipeline.training.validation import split_sums
+from pipeline.training.worker_group import WorkerGroup
+from tests.support.tiny_training import TINY, curve, start_processes, with_fields
+
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("one_thread")]
+
+STILL = with_fields(model=replace(TINY.model, dropout=0.0))
+"""Without dropout, whose random bits differ between devices."""
+
+
+@contextmanager
+def waiting_forbidden(device: str) -> Iterator[None]:
+    """Makes whatever waits for the GPU an error in the body."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+        torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        if device == "cuda":
+            torch.cuda.set_sync_debug_mode("default")
+
+
+def test_loop_walks_the_same_curve(device: str, dataset: EncodedDataset, tmp_path: Path) -> None:
+    """Losses on both splits are those of the CPU in float32, with and without compiled layers where there are any."""
+    for name, given, on in (
+        ("cpu", STILL, "cpu"),
+        ("device", STILL, device),
+        ("plain", STILL.model_copy(update={"compiled": False}), device),
+    ):
+        (tmp_path / name).mkdir()
+        run(WorkerGroup(device=on), dataset, given, tmp_path / name)
+    for name in ("device", "plain"):
+        assert curve(tmp_path / name) == pytest.approx(curve(tmp_path / "cpu"), rel=1e-3)
+
+
+def test_loop_learns_in_bfloat16(device: str, dataset: EncodedDataset, tmp_path: Path) -> None:
+    """With dropout, from update 1 to update 9 the loss falls as it does in float32, to 5 %."""
+    losses = {}
+    for precision in ("float32", "bfloat16"):
+        (tmp_path / precision).mkdir()
+        run(WorkerGroup(device=device), dataset, with_fields(precision=precision), tmp_path / precision)
+        losses[precision] = curve(tmp_path / precision)[: TINY.updates]
+    assert losses["bfloat16"][-1] < 0.95 * losses["bfloat16"][0]
+    assert losses["bfloat16"] == pytest.approx(losses["float32"], rel=0.05)
+
+
+def test_update_that_is_not_logged_does_not_wait(device: str, dataset: EncodedDataset, tmp_path: Path) -> None:
+    """Reading ahead, copying, computing and applying an update are queued without waiting for the device once."""
+    given = with_fields(precision="auto", log_updates=100, validation_updates=100)
+    training = Training(WorkerGroup(device=device), dataset, given, tmp_path)
+    training.resume()
+    updates = list(training.updates.between(0, 3))
+    for update in (updates[0], *updates):  # what is compiled or allocated for the first time may wait
+        training._update(update)
+    with waiting_forbidden(device):
+        for update in updates:
+            training._update(update)
+    line, _ = training._read_back()
+    assert line["update"] == training.state.update == 7
+    assert np.isfinite(line["loss"])
+
+
+def test_batches_read_ahead_arrive_on_the_device(device: str, dataset: EncodedDataset) -> None:
+    """They are pinned for a GPU, and hold the plan's rows before and after the copy."""
+    split, group = EncodedSplit.open(dataset, "train"), WorkerGroup(device=device)
+    updates = Updates(split, TINY, group)
+    for number, update in enumerate(updates.between(0, 3)):
+        for batch, rows in zip(update.mine, updates._plan[number], strict=True):
+            assert batch.source_BS.is_pinned() == (device == "cuda")
+            for ours, expected in zip((batch.source_BS, batch.target_BT), split.batch(rows), strict=True):
+                assert torch.equal(ours.to(device, non_blocking=True).cpu(), expected)
+
+
+def _state(training: Training) -> list[Tensor]:
+    """The master weights, the shadow and Adam's state."""
+    step = training.step
+    moments = [tensor for state in step.adam.state.values() for tensor in state.values()]
+    return [tensor.detach() for tensor in (*step.master.parameters(), *step.model.parameters(), *moments)]
+
+
+def test_checkpoint_brings_back_every_bit(device: str, dataset: EncodedDataset, tmp_path: Path) -> None:
+    """Weights, their bfloat16 shadow and Adam's state are restored on the device as they were."""
+    given = with_fields(precision="bfloat16")
+    group = WorkerGroup(device=device)
+    training = Training(group, dataset, given, tmp_path)
+    training.resume()
+    with training.writer:
+        training.train(until=3)
+        training.writer.wait()
+    (checkpoint,) = list_folders(tmp_path / "checkpoints")
+    other = Training(group, dataset, given.model_copy(update={"seed": 2}), tmp_path / "other")
+    restore(checkpoint, other.step)
+    before, after = _state(training), _state(other)
+    assert len(before) == len(after) > 5 * len(list(training.step.master.parameters())) - 1
+    for ours, theirs in zip(after, before, strict=True):
+        assert ours.device == theirs.device
+        assert torch.equal(ours, theirs)
+
+
+def test_continued_training_is_the_uninterrupted_one(device: str, dataset: EncodedDataset, tmp_path: Path) -> None:
+    """A training stopped after its checkpoint of update 3 and continued ends with the losses of one never stopped."""
+    for name, stops in (("whole", [None]), ("in parts", [3, 6, None])):
+        folder = tmp_path / name
+        folder.mkdir()
+        for stop in stops:
+            training = Training(WorkerGroup(device=device), dataset, TINY, folder)
+            training.resume()
+            with training.writer:
+                training.train(until=stop)
+    assert len(curve(tmp_path / "whole")) == TINY.updates + 3
+    assert curve(tmp_path / "in parts") == pytest.approx(curve(tmp_path / "whole"), rel=1e-5)
+
+
+def test_validation_is_that_of_float64(device: str, dataset: EncodedDataset) -> None:
+    """Loss, NLL and tokens of the dev split are those of the same weights in float64 on the CPU."""
+    torch.manual_seed(0)
+    training = Training(WorkerGroup(device=device), dataset, STILL, Path("unused"))
+    split = EncodedSplit.open(dataset, "dev")
+    sums = split_sums(training.step.model, split, smoothing=0.1)
+    expected = split_sums(deepcopy(training.step.master).cpu().double(), split, smoothing=0.1)
+    assert sums.device.type == device
+    torch.testing.assert_close(sums.cpu(), expected, rtol=1e-5, atol=0)
+
+
+class ThroughHost(WorkerGroup):
+    """Workers whose gloo group carries tensors by way of the CPU, since NCCL wants a GPU for each process."""
+
+    def send(self, tensor: Tensor, rank: int) -> None:
+        super().send(tensor.cpu(), rank)
+
+    def receive(self, tensor: Tensor, rank: int) -> Tensor:
+        return tensor.copy_(super().receive(tensor.cpu(), rank))
+
+    def copy_first(self, tensor: Tensor) -> None:
+        on_host = tensor.cpu()
+        super().copy_first(on_host)
+        tensor.copy_(on_host)
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        return tensor.copy_(super().sum(tensor.cpu()))
+
+
+def train_on_device(
+    rank: int, size: int, device: str, dataset: EncodedDataset, given: TrainingSettings, folder: Path
+) -> None:
+    """Runs one of `size` processes that train together on one device."""
+    torch.set_num_threads(1)
+    make_deterministic()  # as the loop does on a GPU; here it shows that no operation lacks a deterministic kernel
+    if size > 1:
+        dist.init_process_group("gloo", f"file://{folder}.group", world_size=size, rank=rank)
+    run(ThroughHost(rank, size, device), dataset, given, folder)
+    if size > 1:
+        dist.destroy_process_group()
+
+
+def test_exact_reduction_of_two_processes_on_one_device(device: str, dataset: EncodedDataset, tmp_path: Path) -> None:
+    """In bfloat16, with dropout, three updates of two processes end in the bits of one process."""
+    given = with_fields(exact_reduction=True, precision="bfloat16", updates=3)
+    bits = []
+    for size in (1, 2):
+        folder = tmp_path / str(size)
+        folder.mkdir()
+        start_processes(train_on_device, (size, device, dataset, given, folder), size)
+        checkpoint = folder / "checkpoints" / "00000003"
+        bits.append([(checkpoint / name).read_bytes() for name in ("model.safetensors", "optimizer.safetensors")])
+    assert bits[0] == bits[1]
