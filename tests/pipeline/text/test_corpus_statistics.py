@@ -140,3 +140,12 @@ def test_the_sample_of_the_vocabulary(statistics: CorpusStatistics) -> None:
     cleaned_pairs = statistics.total.read - len(NOISE)
     assert (sample.size, sample.sampled_pairs, sample.train_pairs) == (PIECES, SAMPLED_PAIRS, cleaned_pairs)
     assert statistics.pair == "en-de"
+
+
+def test_a_quantile_is_reached_by_its_share_of_the_sentences(statistics: CorpusStatistics) -> None:
+    """These eight are told for each side: at most this share is shorter, and at least this share is no longer."""
+    for side in statistics.lengths:
+        assert list(side.quantiles) == ["0.01", "0.05", "0.25", "0.5", "0.75", "0.95", "0.99", "0.999"]
+        counts = np.array(side.sentences)
+        for part, length in side.quantiles.items():
+            assert counts[:length].sum() < float(part) * counts.sum() <= counts[: length + 1].sum()
