@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --constraint constraints.txt --editable
 
-.PHONY: help reproduce test test-slow chaos lint format constraints clean
+.PHONY: help reproduce test test-slow chaos mutants lint format constraints clean
 
 help: ## list these targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -30,6 +30,10 @@ test-slow: .venv/installed-dev ## run the tests that take minutes
 
 chaos: .venv/installed-dev ## kill processes at random and compare the results; AIAYN_CHAOS_SEED, AIAYN_CHAOS_KILLS
 	$(BIN)/python -m pytest -m slow tests/chaos -s
+
+MUTANTS := --mutants 200 --seed 1 --results .venv/mutants.jsonl
+mutants: .venv/installed-dev ## change the code one place at a time and list what no test notices; MUTANTS='--only model/loss.py'
+	$(BIN)/python -m tests.mutation.run $(MUTANTS)
 
 lint: .venv/installed-dev ## check formatting, lint and types
 	$(BIN)/ruff format --check .

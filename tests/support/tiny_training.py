@@ -72,11 +72,16 @@ def work(rank: int, size: int, port: int, dataset: EncodedDataset, settings: Tra
 
 def train_in_processes(size: int, dataset: EncodedDataset, settings: TrainingSettings, folder: Path) -> Path:
     """Trains with `size` processes on this machine; returns the folder."""
+    start_processes(work, (size, free_port(), dataset, settings, folder), size)
+    return folder
+
+
+def free_port() -> int:
+    """Returns a port of this machine on which nothing listens."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    start_processes(work, (size, port, dataset, settings, folder), size)
-    return folder
+        port: int = free.getsockname()[1]
+    return port
 
 
 def start_processes(function: Callable[..., None], arguments: tuple[Any, ...], size: int) -> None:

@@ -1,7 +1,7 @@
-"""Small changes to a module's source, each of a kind that some test should notice.
+"""Mutants of a module: its source with one small change, of a kind that some test should notice.
 
-    for change in changes(source):
-        change.source        # the whole module, changed in one place
+    for mutant in mutants(source):
+        mutant.source        # the whole module, changed in one place
 
 What shows only to a reader is left alone: docstrings, annotations, decorators, texts of errors and of the log, and how
 a terminal lays out a table. So is what a CPU cannot show, such as the device of a tensor.
@@ -51,7 +51,7 @@ Place = ast.expr | ast.stmt | ast.comprehension
 
 
 @dataclass(frozen=True)
-class Change:
+class Mutant:
     """A module and what may stand in one of its places."""
 
     module: ast.Module
@@ -88,12 +88,12 @@ class Change:
         return changed
 
 
-def changes(source: str) -> Iterator[Change]:
-    """Lists every change to a module that there is, in the order of the source."""
+def mutants(source: str) -> Iterator[Mutant]:
+    """Lists all mutants of a module that there are, in the order of the source."""
     module = ast.parse(source)
     for holder, field, index, node in _places(module):
         for other in _others(node):
-            yield Change(module, holder, field, index, node, other)
+            yield Mutant(module, holder, field, index, node, other)
 
 
 def _put(holder: ast.AST, field: str, index: int | None, node: ast.AST) -> None:

@@ -1,11 +1,11 @@
-"""The changes are those that a reader would expect, and nothing that only a reader would see is changed."""
+"""Mutants differ from their module as a reader would expect, and nothing that only a reader would see is changed."""
 
 import ast
 from textwrap import dedent
 
 import pytest
 
-from tests.mutation.changes import changes
+from tests.mutation.mutants import mutants
 from tests.mutation.run import ROOT, TESTS, modules
 
 
@@ -31,9 +31,9 @@ from tests.mutation.run import ROOT, TESTS, modules
         ("def f(n=c):\n    return n", {"def f(n=c):\n    return None"}),
     ],
 )
-def test_each_kind_of_change(source: str, wanted: set[str]) -> None:
+def test_each_kind_of_mutant(source: str, wanted: set[str]) -> None:
     """One place is changed at a time, in each way that there is for it."""
-    assert {change.source for change in changes(source)} == wanted
+    assert {mutant.source for mutant in mutants(source)} == wanted
 
 
 def test_what_is_for_readers_stays() -> None:
@@ -50,20 +50,20 @@ def test_what_is_for_readers_stays() -> None:
                 table.column(style="3", justify="right")
                 raise ValueError(f"{n + 1} is not 3")
         '''
-    assert [change.after for change in changes(dedent(source))] == [
+    assert [mutant.after for mutant in mutants(dedent(source))] == [
         "pass"
     ]  # of all this only the new column can be left out
 
 
-def test_changes_are_other_programs() -> None:
-    """Each change of a module differs from the module and from its other changes, and the module stays as it was."""
+def test_mutants_are_other_programs() -> None:
+    """Each mutant differs from the module and from the module's other mutants, and making one leaves no trace."""
     source = (ROOT / "model/schedule.py").read_text("utf-8")
-    listed = list(changes(source))
-    programs = [ast.dump(ast.parse(change.source)) for change in [*listed, *listed]]
+    listed = list(mutants(source))
+    programs = [ast.dump(ast.parse(mutant.source)) for mutant in [*listed, *listed]]
     assert len({*programs, ast.dump(ast.parse(source))}) == len(listed) + 1 > 10
 
 
-def test_every_module_that_is_changed_has_tests() -> None:
+def test_every_module_that_is_mutated_has_tests() -> None:
     """The patterns fit modules that exist, and so do the names of their tests."""
     assert {"model/loss.py", "pipeline/evaluation/costs.py", "workflows/paper.py"} <= modules().keys()
     assert all((ROOT / test).exists() for tests in TESTS.values() for test in tests)
