@@ -2,10 +2,13 @@
 
     python -m tests.mutation.run --mutants 200 --seed 1 --only model/loss.py --results mutants.jsonl
 
-A copy of the project is changed, not the project. Each mutant is tested in a process forked from one that has imported
-torch, by the files in TESTS without their tests on Ray, quickest test first, up to the first failure. Results are
-appended to the file, and mutants that it has already are not tried again, so a long run can be cut into short ones.
-Beside it stands how long each test takes.
+A copy of the project is changed, not the project. Each mutant is tested by the files in TESTS without their tests on
+Ray, quickest test first, up to the first failure. That happens in a process forked from one that has collected the
+tests, if the mutant is one of functions (`tests.mutation.live`). The others, and those that survive, are tested in a
+process forked from one that has imported torch, which imports the project anew.
+
+Results are appended to the file, and mutants that it has already are not tried again, so a long run can be cut into
+short ones. Beside it stands how long each test takes.
 """
 
 import argparse
@@ -19,12 +22,13 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.mutation.live import swaps
 from tests.mutation.mutants import Mutant, mutants
 
 ROOT = Path(__file__).parents[2]
@@ -96,43 +100,55 @@ class Copy:
             copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy2
             copy(ROOT / name, folder / name)
 
+    def limit_s(self, tests: Sequence[str]) -> float:
+        """Returns the time after which some tests are stopped."""
+        return 20 + 3 * sum(seconds for test, seconds in self.seconds.items() if test.startswith(tuple(tests)))
+
     def kill(self, module: str, mutant: Mutant, tests: Sequence[str]) -> str:
         """Puts a mutant in its module's place; returns the test that failed first, or SURVIVED."""
         (self.folder / module).write_text(mutant.source, encoding="utf-8")
-        usual_s = sum(seconds for test, seconds in self.seconds.items() if test.startswith(tuple(tests)))
-        killer, _ = self.test(tests, limit_s=20 + 3 * usual_s, is_mutated=True)
+        killer, _ = self.test(tests, self.limit_s(tests), is_mutated=True)
         shutil.copy2(ROOT / module, self.folder / module)
         return killer
 
     def test(
-        self, tests: Sequence[str], limit_s: float, *options: str, is_mutated: bool = False
+        self, tests: Sequence[str], limit_s: float, *options: str, is_mutated: bool = False, plugins: Sequence[Any] = ()
     ) -> tuple[str, dict[str, float]]:
         """Runs some tests in a forked process; returns the first failure and the seconds of each test."""
-        result, output = self.folder / "result.json", self.folder / "output.txt"
-        result.unlink(missing_ok=True)
-        child = os.fork()
+        child = self.fork()
         if not child:
             # Bytecode is found by the second in which its source was written, and in one there may be two mutants.
             sys.dont_write_bytecode = is_mutated
-            self._test_here([*options, *tests], result, output)
+            self._test_here([*options, *tests], plugins)
+        return self.result(child, limit_s)
+
+    def fork(self) -> int:
+        """Forks; the child has a process group of its own."""
+        (self.folder / "result.json").unlink(missing_ok=True)
+        child = os.fork()
+        if not child:
+            os.setsid()
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        return child
+
+    def result(self, child: int, limit_s: float) -> tuple[str, dict[str, float]]:
+        """Waits for a forked process, and kills it after `limit_s`; returns what `test` does."""
         stop_s, ended = time.monotonic() + limit_s, False
         try:
             while not ended and time.monotonic() < stop_s:
-                time.sleep(0.01)
+                time.sleep(0.005)
                 ended = os.waitpid(child, os.WNOHANG)[0] == child
         finally:
             if not ended:
                 os.killpg(child, signal.SIGKILL)
                 os.waitpid(child, 0)
-        if not result.exists():
+        if not (self.folder / "result.json").exists():
             return "the process died" if ended else f"no end within {limit_s:.0f} s", {}
-        killer, seconds = json.loads(result.read_text())
+        killer, seconds = json.loads((self.folder / "result.json").read_text())
         return killer, seconds
 
-    def _test_here(self, arguments: Sequence[str], result: Path, output: Path) -> None:
-        os.setsid()
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        with output.open("w") as stream:
+    def _test_here(self, arguments: Sequence[str], plugins: Sequence[Any]) -> None:
+        with (self.folder / "output.txt").open("w") as stream:
             os.dup2(stream.fileno(), 1)
             os.dup2(stream.fileno(), 2)
         os.chdir(self.folder)
@@ -141,11 +157,45 @@ class Copy:
         sys.path[:] = [str(self.folder), *(place for place in sys.path if place not in ("", str(ROOT)))]
         observer = Observer(self.seconds)
         options = ["-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
-        status = pytest.main([*options, *arguments], plugins=[observer])
+        status = pytest.main([*options, *arguments], plugins=[observer, *plugins])
         if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             observer.killer = observer.killer or f"pytest, which ended with status {int(status)}"
-        result.write_text(json.dumps([observer.killer, observer.seconds]))
+        (self.folder / "result.json").write_text(json.dumps([observer.killer, observer.seconds]))
         os._exit(0)
+
+
+class Live:
+    """A pytest plugin: runs the tests not once but for each mutant of functions, in forked processes."""
+
+    def __init__(
+        self,
+        copy: Copy,
+        mutants: Sequence[tuple[str, Mutant]],
+        record: Callable[[str, Mutant, str], None],
+        stop_s: float,
+    ) -> None:
+        self.copy, self.mutants, self.record, self.stop_s = copy, mutants, record, stop_s
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
+        """Returns None in the forked processes, in which pytest then runs the tests that are left."""
+        for module, mutant in self.mutants:
+            path, tests = self.copy.folder / module, modules()[module]
+            live = swaps(path, path.read_text("utf-8"), mutant.source)
+            if not live:
+                continue
+            if time.monotonic() > self.stop_s:
+                break
+            child = self.copy.fork()
+            if not child:
+                for function, code in live:
+                    function.__code__ = code
+                session.items = [item for item in session.items if item.nodeid.startswith(tuple(tests))]
+                return None
+            killer, _ = self.copy.result(child, self.copy.limit_s(tests))
+            if killer != SURVIVED:
+                self.record(module, mutant, killer)
+        return True
 
 
 def run(copy: Copy, chosen: Sequence[tuple[str, Mutant]], results: Path, stop_s: float) -> None:
@@ -159,16 +209,20 @@ def run(copy: Copy, chosen: Sequence[tuple[str, Mutant]], results: Path, stop_s:
     if not times.exists():
         times.write_text(json.dumps(seconds))
     copy.seconds = json.loads(times.read_text())
-    known = {key(one) for one in read(results)}
-    for module, mutant in chosen:
-        line = described(module, mutant)
-        if key(line) in known:
-            continue
+
+    def record(module: str, mutant: Mutant, killer: str) -> None:
+        with results.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(described(module, mutant) | {"killer": killer}, ensure_ascii=False) + "\n")
+
+    def untried() -> list[tuple[str, Mutant]]:
+        known = {key(one) for one in read(results)}
+        return [(module, mutant) for module, mutant in chosen if key(described(module, mutant)) not in known]
+
+    copy.test(every, float("inf"), plugins=[Live(copy, untried(), record, stop_s)])
+    for module, mutant in untried():
         if time.monotonic() > stop_s:
             break
-        line["killer"] = copy.kill(module, mutant, tests[module])
-        with results.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(line, ensure_ascii=False) + "\n")
+        record(module, mutant, copy.kill(module, mutant, tests[module]))
 
 
 def described(module: str, mutant: Mutant) -> dict[str, Any]:
