@@ -29,3 +29,9 @@ def test_nothing_and_strangers_are_refused() -> None:
         average([])
     with pytest.raises(ValueError, match="different models"):
         average([{"w": torch.zeros(1)}, {"v": torch.zeros(1)}])
+
+
+def test_nothing_has_no_mean() -> None:
+    """No checkpoint is an error, not an empty one."""
+    with pytest.raises(ValueError, match="no checkpoint to average"):
+        average([])

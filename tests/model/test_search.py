@@ -208,3 +208,9 @@ def test_bad_beam_is_refused() -> None:
     """An empty beam is an error, not an empty result."""
     with pytest.raises(ValueError, match="beam_size is 0"):
         beam_search(tiny(1), batch([[END_ID]]), beam_size=0)
+
+
+def test_no_output_is_refused() -> None:
+    """The best 0 outputs are an error, too."""
+    with pytest.raises(ValueError, match="n_best is 0"):
+        beam_search(tiny(1), batch([[END_ID]]), n_best=0)

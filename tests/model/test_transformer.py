@@ -248,3 +248,9 @@ def test_dropout_stands_where_the_paper_puts_it() -> None:
             module.p = 0.0
     trained = model(SOURCE_BS, inputs_BT)
     assert torch.equal(trained, model.eval()(SOURCE_BS, inputs_BT))
+
+
+def test_a_checkpoint_holds_the_parameters_and_nothing_else() -> None:
+    """The sinusoids, which any model can compute, are not among the weights that are saved."""
+    model = Transformer(TINY)
+    assert model.state_dict().keys() == dict(model.named_parameters()).keys()

@@ -15,7 +15,7 @@ from pipeline.text.lines import read_lines
 from pipeline.text.vocabulary import learn
 from tests.support.tiny_checkpoint import make_checkpoint, make_corpus
 from tests.support.tiny_text import every_character
-from tests.support.tiny_training import EPOCH_UPDATES, PIECES, TINY, train_in_processes
+from tests.support.tiny_training import EPOCH_UPDATES, PIECES, TINY, free_port, train_in_processes, work
 
 
 @pytest.fixture
@@ -53,6 +53,14 @@ def dataset(tmp_path_factory: pytest.TempPathFactory, parallel_text: Path) -> En
 def two_workers(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of TINY trained by two processes without interruption."""
     return train_in_processes(2, dataset, TINY, tmp_path_factory.mktemp("two_workers"))
+
+
+@pytest.fixture(scope="session")
+def one_worker(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of TINY trained by this process alone, which takes a few seconds."""
+    folder = tmp_path_factory.mktemp("one_worker")
+    work(0, 1, free_port(), dataset, TINY, folder)
+    return folder
 
 
 @pytest.fixture

@@ -1,10 +1,24 @@
 """pipeline.hardware: what is measured is believable."""
 
+import platform
+import re
+import time
+from pathlib import Path
+
 import pytest
 import torch
 from torch._inductor.cpp_builder import cpp_compiler_search
+from torch.utils.flop_counter import FlopCounterMode
 
-from pipeline.hardware import compiles, device_name, matmul_flop_s, toy_layer_compiles
+from pipeline.hardware import (
+    MATMUL_S,
+    compiles,
+    compute_dtype,
+    device_name,
+    dtype_of,
+    matmul_flop_s,
+    toy_layer_compiles,
+)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -46,6 +60,34 @@ def test_layers_compile_where_there_is_a_compiler(
     assert "torch.compile does not work on cpu" in warning
 
 
-def test_compiling_is_for_gpus() -> None:
-    """On a CPU compiled layers were slower, so nothing is tried there."""
+def test_matmul_rate_is_operations_over_seconds() -> None:
+    """All products but the one to warm up, as torch counts their operations, divided by at least 0.3 s."""
+    started_s = time.perf_counter()
+    with FlopCounterMode(display=False) as counter:
+        rate_flop_s = matmul_flop_s("cpu", torch.float32)
+    elapsed_s = time.perf_counter() - started_s
+    one = 2 * 2048**3
+    n_products, rest = divmod(counter.get_total_flops(), one)
+    assert (rest, n_products > 1) == (0, True)
+    assert MATMUL_S == 0.3
+    assert MATMUL_S <= (n_products - 1) * one / rate_flop_s <= elapsed_s
+
+
+def test_number_types_are_what_precision_means_here() -> None:
+    """A named type is that type; "auto" is bfloat16 where the processor multiplies it by itself, else float32."""
+    assert dtype_of("float32", "cpu") == torch.float32
+    assert dtype_of("bfloat16", "cpu") == torch.bfloat16
+    flags = set(Path("/proc/cpuinfo").read_text().partition("\nflags")[2].partition("\n")[0].split())
+    native = torch.bfloat16 if flags & {"amx_bf16", "avx512_bf16"} else torch.float32
+    assert dtype_of("auto", "cpu") == compute_dtype("cpu") == native
+
+
+def test_processor_has_the_name_that_linux_gives_it() -> None:
+    """It is the first `model name` of /proc/cpuinfo."""
+    named = re.findall(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    assert device_name("cpu") == (named[0].strip() if named else platform.processor() or platform.machine())
+
+
+def test_layers_are_not_compiled_on_processors() -> None:
+    """It takes minutes there and makes them slower."""
     assert not compiles("cpu")

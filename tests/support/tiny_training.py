@@ -70,8 +70,8 @@ def work(
     dataset: EncodedDataset,
     settings: TrainingSettings,
     folder: Path,
-    until: int | None,
-    native: Sequence[bool],
+    until: int | None = None,
+    native: Sequence[bool] = (),
 ) -> None:
     """Trains as one process of a gloo group."""
     torch.set_num_threads(1)
@@ -110,11 +110,16 @@ def train_in_processes(
 
     `native` says for each rank whether its processor is to look as if it multiplied bfloat16 natively.
     """
+    start_processes(work, (size, free_port(), dataset, settings, folder, until, native), size)
+    return folder
+
+
+def free_port() -> int:
+    """Returns a port of this machine on which nothing listens."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    start_processes(work, (size, port, dataset, settings, folder, until, native), size)
-    return folder
+        port: int = free.getsockname()[1]
+    return port
 
 
 def emulate_processor(native: bool) -> None:

@@ -18,9 +18,9 @@ from tests.support.tiny_training import weights
 
 
 @pytest.fixture
-def run(two_workers: Path, dataset: EncodedDataset, tmp_path: Path) -> TrainingRun:
+def run(one_worker: Path, dataset: EncodedDataset, tmp_path: Path) -> TrainingRun:
     """A copy of a training that kept updates 3, 6 and 9."""
-    run = TrainingRun(shutil.copytree(two_workers, tmp_path / "run"))
+    run = TrainingRun(shutil.copytree(one_worker, tmp_path / "run"))
     run.write(TRAINING.model_copy(update={"checkpoints": (3, 6, 9)}))
     shutil.copyfile(dataset.folder / "joint.model", run.folder / "joint.model")
     (tmp_path / "averaged").mkdir()

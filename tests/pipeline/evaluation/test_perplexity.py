@@ -22,13 +22,13 @@ from tests.support.tiny_training import TINY, metrics
 
 
 @pytest.fixture
-def checkpoint(two_workers: Path) -> Checkpoint:
+def checkpoint(one_worker: Path) -> Checkpoint:
     """The last checkpoint of a training."""
-    return Checkpoint(two_workers / "checkpoints" / f"{TINY.updates:08d}")
+    return Checkpoint(one_worker / "checkpoints" / f"{TINY.updates:08d}")
 
 
 def test_perplexity_is_that_of_torch_sentence_by_sentence(
-    checkpoint: Checkpoint, dataset: EncodedDataset, two_workers: Path, tmp_path: Path
+    checkpoint: Checkpoint, dataset: EncodedDataset, one_worker: Path, tmp_path: Path
 ) -> None:
     """It equals F.cross_entropy over unpadded sentences, and what training itself logged at its end."""
     figures = measure(Context(tmp_path), checkpoint, dataset).load()
@@ -42,7 +42,7 @@ def test_perplexity_is_that_of_torch_sentence_by_sentence(
     assert figures.tokens == split.target_lengths.sum()
     assert figures.dev_nll == pytest.approx(nll / figures.tokens, rel=1e-5)
     assert figures.dev_perplexity == pytest.approx(math.exp(figures.dev_nll))
-    assert figures.dev_nll == pytest.approx(metrics(two_workers)[-1]["dev_nll"], rel=1e-5)
+    assert figures.dev_nll == pytest.approx(metrics(one_worker)[-1]["dev_nll"], rel=1e-5)
 
 
 def test_sums_are_the_workers_together(checkpoint: Checkpoint, dataset: EncodedDataset) -> None:

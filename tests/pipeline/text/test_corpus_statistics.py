@@ -174,3 +174,12 @@ def test_bytes_are_counted(text: PreparedText, tmp_path: Path) -> None:
         tokens = len(pairs) * (split.source_tokens_a_pair + split.target_tokens_a_pair)
         assert split.byte_fraction == pytest.approx(len(spelled.encode()) / tokens)
         assert split.unknown_fraction == 0
+
+
+def test_a_quantile_is_reached_by_its_share_of_the_sentences(statistics: CorpusStatistics) -> None:
+    """These eight are told for each side: at most this share is shorter, and at least this share is no longer."""
+    for side in statistics.lengths:
+        assert list(side.quantiles) == ["0.01", "0.05", "0.25", "0.5", "0.75", "0.95", "0.99", "0.999"]
+        counts = np.array(side.sentences)
+        for part, length in side.quantiles.items():
+            assert counts[:length].sum() < float(part) * counts.sum() <= counts[: length + 1].sum()

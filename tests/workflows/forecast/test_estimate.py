@@ -244,3 +244,47 @@ def test_share_of_the_rate_falls_with_the_tokens_that_a_gpu_gets() -> None:
     assert H100_8.fraction(512, 3_125, []) == 0.4
     shown = " ".join(_shown(_one(Planned("base", "en-de", WMT14.recipes["base"].training))).split())
     assert "40% of the rate with the 3,125 tokens a side that one GPU gets" in shown
+
+
+@pytest.mark.parametrize(
+    ("settings", "kept"),
+    [
+        ({"checkpoint_minutes": 10.0, "keep_checkpoints": 7, "updates": 10}, 7),  # how many minutes is not known yet
+        ({"checkpoint_updates": 10, "updates": 40, "keep_checkpoints": 5}, 4),
+        ({"checkpoint_updates": 10, "updates": 41, "keep_checkpoints": 5}, 5),  # the last one at the end
+        ({"checkpoint_updates": 10, "updates": 400, "keep_checkpoints": 5}, 5),
+    ],
+)
+def test_checkpoints_on_the_disk_are_those_kept(settings: dict[str, int], kept: int) -> None:
+    """Each takes the weights and two moments in float32; each model takes the weights once."""
+    training = TrainingSettings(**{"model": SMALL, "checkpoint_minutes": 0, **settings})  # type: ignore[arg-type]
+    (one,) = _one(Planned("small", "en-de", training, models=2)).trainings
+    assert one.checkpoints_bytes == kept * 3 * 4 * one.parameters
+    assert one.models_bytes == 2 * 4 * one.parameters
+
+
+def test_totals_count_every_seed_and_every_text() -> None:
+    """Operations, cost, seconds and disk are sums over all trainings, each as often as it is run."""
+    recipes = WMT14.recipes
+    planned = [
+        Planned("base", "en-de", recipes["base"].training, times=3),
+        Planned("big", "en-fr", recipes["big"].training),
+    ]
+    result = forecast(WMT14, planned, H100_8, Path())
+    base, big = result.trainings
+    assert result.counted_flop == 3 * base.counted_flop + big.counted_flop
+    assert result.paper_way_flop == 3 * base.paper_way_flop + big.paper_way_flop
+    assert result.seconds == 3 * base.seconds + big.seconds
+    texts = [2 * (text.text_bytes or 0) + (text.ids_bytes or 0) + (text.downloads_bytes or 0) for text in result.texts]
+    assert result.disk_bytes == pytest.approx(3 * base.disk_bytes + big.disk_bytes + sum(texts))
+    assert [text.disk_bytes for text in result.texts] == pytest.approx(texts)
+    assert _one(Planned("base", "en-de", recipes["base"].training)).trainings[0].times == 1
+
+
+def test_token_ids_take_two_bytes_and_a_pair_two_offsets() -> None:
+    """The mean lengths are those of the drawn pairs; a vocabulary above 65 536 pieces needs four bytes."""
+    drawn = draw_lengths(LENGTHS["wmt14"], LENGTHS["wmt14"].pairs, np.random.default_rng(1))
+    tokens = sum(float(side.mean()) for side in drawn)
+    (text,) = _one(Planned("base", "en-de", WMT14.recipes["base"].training)).texts
+    assert (text.lengths, text.train_pairs) == ("wmt14", 4_520_620)
+    assert text.ids_bytes == pytest.approx(4_520_620 * (2 * tokens + 8))

@@ -1,0 +1,96 @@
+"""The hardware of a forecast: published rates as literal text, the share of them, and what is chosen."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from model.config import BASE, BIG
+from pipeline.errors import UserError
+from pipeline.hardware import compute_dtype
+from workflows.forecast.hardware import CPU_FRACTIONS, GPU_FRACTIONS, GPUS, Hardware, find, only_with_plan
+
+PUBLISHED = """
+p100    P100     10.6
+v100    V100     15.7
+t4      T4        8.1
+a10     A10      31.2  125
+a100    A100     19.5  312
+l4      L4       30.3  121
+l40s    L40S     91.6  362
+rtx3090 RTX_3090 35.6   71
+rtx4090 RTX_4090 82.6  165.2
+h100    H100_SXM 67    989
+h200    H200_SXM 67    989
+b200    B200     75   2250
+"""
+"""Name on the command line, name, and TFLOP/s in float32 and, with tensor cores and without sparsity, bfloat16."""
+
+
+def test_rates_are_as_published() -> None:
+    """Every GPU has the rates of its maker's data sheet or white paper."""
+    lines = [line.split() for line in PUBLISHED.strip().split("\n")]
+    assert list(GPUS) == [line[0] for line in lines]
+    for key, name, float32, *bfloat16 in lines:
+        gpu = GPUS[key]
+        assert gpu.name == name.replace("_", " ")
+        assert gpu.float32_flop_s == pytest.approx(float(float32) * 1e12)
+        assert (gpu.bfloat16_flop_s is None) is (not bfloat16)
+        assert not bfloat16 or gpu.bfloat16_flop_s == pytest.approx(float(bfloat16[0]) * 1e12)
+
+
+def test_a_width_has_the_share_of_the_widest_known_one_below() -> None:
+    """Widths below all known ones have the share of the narrowest; the shares are those that the page documents."""
+    gpu, cpu = Hardware("gpu", "a GPU"), Hardware("cpu", "a CPU")
+    assert [gpu.fraction(width) for width in (64, BASE.d_model, BIG.d_model - 1, BIG.d_model, 4096)] == [
+        0.40,
+        0.40,
+        0.40,
+        0.50,
+        0.50,
+    ]
+    assert [cpu.fraction(width) for width in (64, 128, 191, 192, 255, 256, 511, 512, 1024)] == [
+        0.23,
+        0.23,
+        0.23,
+        0.47,
+        0.47,
+        0.59,
+        0.59,
+        0.77,
+        0.77,
+    ]
+    assert (len(GPU_FRACTIONS), len(CPU_FRACTIONS)) == (2, 4)
+
+
+def test_number_type_follows_precision_and_gpu() -> None:
+    """bfloat16 is used unless float32 is asked for or the GPU has none."""
+    h100 = Hardware("gpu", "H100 SXM", gpu=GPUS["h100"])
+    assert h100.flop_s("auto") == h100.flop_s("bfloat16") == ("bfloat16", 989e12)
+    assert h100.flop_s("float32") == ("float32", 67e12)
+    assert replace(h100, gpu=GPUS["v100"]).flop_s("auto") == ("float32", 15.7e12)
+
+
+def test_a_cpu_is_measured_in_the_number_type_of_its_trainings() -> None:
+    """The rate of this machine's CPU is measured in what the precision means on it."""
+    number_type, flop_s = find(None, None, "cpu").flop_s("auto")
+    assert number_type == str(compute_dtype("cpu")).removeprefix("torch.")
+    assert 1e8 < flop_s < 1e15
+
+
+def test_what_is_named_is_forecast_for() -> None:
+    """A named GPU counts once unless a number is given; case does not matter; without a name it is this machine."""
+    assert find(None, "H100") == Hardware("gpu", "H100 SXM", 1, GPUS["h100"])
+    assert find(4, "t4").devices == 4
+    here = find(None, None)
+    assert (here.kind, here.gpu) == ("gpu" if torch.cuda.is_available() else "cpu", None)
+    assert find(None, None, "cpu") == Hardware("cpu", find(None, None, "cpu").name)
+
+
+def test_hardware_may_be_named_only_for_a_plan() -> None:
+    """Without --plan either option is an error; with it, or without both, there is none."""
+    for gpus, gpu in ((8, None), (None, "h100"), (8, "h100")):
+        with pytest.raises(UserError, match="add --plan"):
+            only_with_plan(False, gpus, gpu)
+        only_with_plan(True, gpus, gpu)
+    only_with_plan(False, None, None)

@@ -1,0 +1,93 @@
+"""How a forecast is shown: rates and sizes in fitting units, and what is not known."""
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from workflows.forecast.estimate import Planned, TextForecast, forecast
+from workflows.forecast.hardware import GPUS, Hardware
+from workflows.forecast.render import _about, _download, _rate, _size, notes, render
+from workflows.profiles import WMT14
+
+BASE = Planned("base", "en-de", WMT14.recipes["base"].training)
+TEXT = TextForecast("en-de", "wmt14", 1000, 10_000_000, False, 5e6, 6e6)
+
+
+@pytest.mark.parametrize(
+    ("flop_s", "text"),
+    [
+        (1.9e11, "190 GFLOP/s"),
+        (9.99e11, "999 GFLOP/s"),
+        (1e12, "1 TFLOP/s"),
+        (10.6e12, "10.6 TFLOP/s"),
+        (2.25e15, "2,250 TFLOP/s"),
+    ],
+)
+def test_a_rate_is_in_tera_from_one_tera_on(flop_s: float, text: str) -> None:
+    """Lower ones are in giga."""
+    assert _rate(flop_s) == text
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "text"),
+    [
+        (1_800_000, "1.8 MB"),
+        (9_940_000, "9.9 MB"),
+        (10_000_000, "10 MB"),
+        (24e6, "24 MB"),
+        (999e6, "999 MB"),
+        (1e9, "1.0 GB"),
+        (1.66e12, "1,660.0 GB"),
+    ],
+)
+def test_a_size_has_two_digits_or_more(size_bytes: float, text: str) -> None:
+    """Megabytes have a decimal below ten, gigabytes always."""
+    assert _size(size_bytes) == text
+    assert _about(size_bytes) == f"about {text}"
+
+
+def test_what_is_not_known_is_said() -> None:
+    """A download that is not needed differs from one of unknown size, and an estimated one from an exact one."""
+    assert _about(None) == "not known"
+    assert _download(TEXT) == "10 MB"
+    assert _download(replace(TEXT, is_download_estimated=True)) == "about 10 MB"
+    assert _download(replace(TEXT, downloads_bytes=0)) == "none"
+    assert _download(replace(TEXT, downloads_bytes=None)) == "not known"
+
+
+def shown(devices: int) -> str:
+    """Returns what a terminal of 120 columns shows for so many H100s, with single spaces."""
+    result = forecast(WMT14, [replace(BASE, times=2)], Hardware("gpu", "H100 SXM", devices, GPUS["h100"]), Path())
+    console = Console(file=io.StringIO(), width=120, record=True)
+    console.print(render(result))
+    return " ".join(console.export_text().split())
+
+
+def test_the_training_and_its_total_are_shown() -> None:
+    """A row has the figures of one seed, beside the paper's; the total is that of both."""
+    text = shown(1)
+    (one,) = forecast(WMT14, [BASE], Hardware("gpu", "H100 SXM", 1, GPUS["h100"]), Path()).trainings
+    assert "Forecast for 1 × H100 SXM: 989 TFLOP/s in bfloat16, published" in text
+    assert f"base, 2 seeds, each {one.parameters / 1e6:.1f} M {one.counted_flop:.1e}".replace("e+", "e") in text
+    assert "3.3e18" in text
+    assert "12 hours" in text
+    assert f"total {2 * one.counted_flop:.1e}".replace("e+", "e") in text
+    assert "bfloat16 each, published" in shown(2)
+
+
+def test_idle_devices_are_noted_only_where_there_are_any() -> None:
+    """Eight micro-batches keep eight devices busy."""
+    for devices, idle in ((8, False), (9, True)):
+        result = forecast(WMT14, [BASE], Hardware("gpu", "H100 SXM", devices, GPUS["h100"]), Path())
+        assert any(note.startswith(f"Of the {devices} devices a training uses 8") for note in notes(result)) is idle
+
+
+def test_the_paper_s_devices_have_the_paper_s_rate_in_the_notes() -> None:
+    """The rate behind the cost is footnote 5's for a P100, and the published one for others."""
+    p100 = notes(forecast(WMT14, [BASE], Hardware("gpu", "P100", 8, GPUS["p100"]), Path()))[0]
+    h100 = notes(forecast(WMT14, [BASE], Hardware("gpu", "H100 SXM", 8, GPUS["h100"]), Path()))[0]
+    assert p100.endswith("The paper's way: time × devices × 9.5 TFLOP/s (its footnote 5).")
+    assert h100.endswith("The paper's way: time × devices × 989 TFLOP/s.")

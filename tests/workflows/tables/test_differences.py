@@ -1,0 +1,164 @@
+"""Differences from the paper: a training like the paper's has none but its time, and each aspect is told by itself."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from model.config import BASE
+from workflows.tables.differences import Difference, differences, table2_notes
+from workflows.tables.measurements import Measured, MeasuredInputs
+
+Cell = Callable[..., MeasuredInputs]
+
+
+@pytest.fixture
+def printed(cell: Cell) -> Measured:
+    """A cell whose figures are those of the paper's EN-DE base."""
+    measured = Measured.from_artifacts(cell("en-de", "base", config=BASE))
+    training = {"updates": 100_000, "source_tokens": 2_500_000_000, "target_tokens": 2_500_000_000, "train_s": 43_200.0}
+    scores = measured.main_scores.model_copy(update={"sentences": 3003})
+    return replace(
+        measured,
+        data="WMT 2014",
+        train_pairs=4_500_000,
+        test_set="newstest2014",
+        scores={"newstest2014": scores},
+        averaged_updates=(96_000, 97_000, 98_000, 99_000, 100_000),
+        run=measured.run.model_copy(update=training),
+        cost=measured.cost.model_copy(update={"devices": 8, "device_name": "NVIDIA P100"}),
+    )
+
+
+def told(cell: Measured) -> dict[str, Difference]:
+    """Returns the differences of one cell by aspect, without the training time, which always differs."""
+    found = {difference.what: difference for difference in differences([cell])}
+    assert found.pop("training time").cells == ("EN-DE base",)
+    return found
+
+
+def changed(cell: Measured, part: str, **fields: Any) -> Measured:
+    """Returns the cell with other figures in one of its files."""
+    return replace(cell, **{part: getattr(cell, part).model_copy(update=fields)})
+
+
+def test_a_training_like_the_paper_s_differs_in_its_time_alone(printed: Measured) -> None:
+    """Both times are given, with the seconds of an update."""
+    (time,) = differences([printed])
+    assert (time.paper, time.here) == ("12 hours, 0.4 s per update", "12 h 00 min, 0.43 s per update")
+
+
+@pytest.mark.parametrize(
+    ("fields", "here"),
+    [
+        ({"train_pairs": 4_950_000}, None),
+        ({"train_pairs": 4_050_000}, None),
+        ({"train_pairs": 4_950_001}, "WMT 2014, 4.95 M pairs"),
+        ({"train_pairs": 4_049_999}, "WMT 2014, 4.05 M pairs"),
+        ({"data": "Multi30k"}, "Multi30k, 4.5 M pairs"),
+        ({"data": ""}, "unnamed data, 4.5 M pairs"),
+        ({"data": "part of WMT 2014"}, None),
+    ],
+)
+def test_data_are_the_paper_s_within_a_tenth(printed: Measured, fields: dict[str, Any], here: str | None) -> None:
+    """The paper rounds its number of pairs; other data differ whatever their size."""
+    found = told(replace(printed, **fields))
+    assert {what: one.here for what, one in found.items()} == ({"training data": here} if here else {})
+
+
+@pytest.mark.parametrize(("size", "differs"), [(37_370, False), (36_630, False), (37_371, True), (36_629, True)])
+def test_vocabulary_is_the_paper_s_within_a_hundredth(printed: Measured, size: int, differs: bool) -> None:
+    """A vocabulary learned with 37 000 pieces need not have exactly as many."""
+    found = told(replace(printed, config=replace(BASE, vocabulary_size=size)))
+    assert {what: one.here for what, one in found.items()} == ({"vocabulary": f"{size:,} pieces"} if differs else {})
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "differs"),
+    [(27_500, 22_500, False), (27_501, 25_000, True), (25_000, 22_499, True), (27_501, 22_499, True)],
+)
+def test_tokens_of_both_sides_are_the_paper_s_within_a_tenth(
+    printed: Measured, source: int, target: int, differs: bool
+) -> None:
+    """The mean over the updates counts; one side that differs is enough."""
+    found = told(changed(printed, "run", source_tokens=source * 100_000, target_tokens=target * 100_000))
+    here = f"{source:,} source and {target:,} target on average"
+    assert {what: one.here for what, one in found.items()} == ({"tokens per update": here} if differs else {})
+
+
+def test_test_set_updates_and_hardware_are_told(printed: Measured) -> None:
+    """Any other number of sentences or updates, or any other device, differs."""
+    scores = printed.main_scores
+    fewer = replace(printed, scores={"newstest2014": scores.model_copy(update={"sentences": 3000})})
+    assert told(fewer)["test set"].here == "newstest2014, 3,000 sentences"
+    assert told(replace(printed, test_set="newstest2013", scores={"newstest2013": scores})).keys() == {"test set"}
+    longer = changed(printed, "run", updates=100_001)
+    assert {what: (one.paper, one.here) for what, one in told(longer).items()} == {"updates": ("100,000", "100,001")}
+    assert told(changed(printed, "cost", devices=4))["hardware"].here == "4 × NVIDIA P100, float32"
+    assert told(changed(printed, "run", dtype="bfloat16"))["hardware"].here == "8 × NVIDIA P100, bfloat16"
+
+
+@pytest.mark.parametrize(
+    ("updates", "minutes", "here"),
+    [
+        ((1, 2, 3, 4, 5), 10.0, None),
+        ((1, 2, 3, 4, 5), 0.0, "last 5 (updates 1, …, 5)"),
+        ((1, 2, 3, 4), 10.0, "last 4 (updates 1, …, 4)"),
+        ((1, 2, 3), 10.0, "last 3 (updates 1, 2, 3)"),
+        ((1, 2), 10.0, "last 2 (updates 1, 2)"),
+        ((1,), 10.0, "none"),
+    ],
+)
+def test_averaged_checkpoints_are_told(
+    printed: Measured, updates: tuple[int, ...], minutes: float, here: str | None
+) -> None:
+    """Their number and the minutes between them count; long lists are shortened."""
+    settings = printed.run.settings.model_copy(update={"checkpoint_minutes": minutes})
+    found = told(changed(replace(printed, averaged_updates=updates), "run", settings=settings))
+    wanted = {"averaged checkpoints": ("last 5, written every 10 minutes", here)} if here else {}
+    assert {what: (one.paper, one.here) for what, one in found.items()} == wanted
+
+
+def test_optimizer_decoding_and_model_name_what_differs(printed: Measured) -> None:
+    """Only the fields that differ are listed, in the paper's symbols, on both sides."""
+    settings = printed.run.settings
+    optimizer = replace(settings.optimizer, beta_2=0.98, warmup_steps=400, label_smoothing=0.0)
+    found = told(changed(printed, "run", settings=settings.model_copy(update={"optimizer": optimizer})))
+    assert {what: (one.paper, one.here) for what, one in found.items()} == {
+        "optimizer": ("warmup 4000, ε_ls 0.1", "warmup 400, ε_ls 0.0")
+    }
+    decoding = printed.decoding.settings.model_copy(update={"beam_size": 5})
+    assert told(changed(printed, "decoding", settings=decoding))["decoding"].here == "beam 5"
+    assert told(replace(printed, config=replace(BASE, n_heads=4)))["model"].paper == "h 8"
+
+
+def test_cells_that_differ_alike_share_an_entry(printed: Measured) -> None:
+    """All of several cells are `all`; a part of them, or the only cell there is, is named."""
+    wide = replace(printed, train_pairs=9_000_000)
+    other = replace(wide, pair="en-fr", model="big")
+    data = {one.cells for one in differences([wide, replace(wide, model="base")]) if one.what == "training data"}
+    assert data == {("all",)}
+    assert told(wide)["training data"].cells == ("EN-DE base",)
+    some = [one.cells for one in differences([wide, printed, other]) if one.what == "training data"]
+    assert some == [("EN-DE base",), ("EN-FR big",)]
+
+
+def test_notes_of_table_2_tell_rates_and_other_test_sets(printed: Measured) -> None:
+    """Each device that was measured has one line with its span of rates; scores beside the table's stand below."""
+
+    def at(rate_flop_s: float, device_name: str = "a small CPU") -> Measured:
+        fields = {"sustained_source": "measured", "sustained_flop_s": rate_flop_s, "device_name": device_name}
+        return changed(printed, "cost", **fields)
+
+    def rates(*cells: Measured) -> list[str]:
+        return [note for note in table2_notes(cells) if "TFLOPS" in note]
+
+    assert [note.split(": ")[-1] for note in rates(at(5e10), at(5e10))] == ["0.05 TFLOPS per device."]
+    assert [note.split(": ")[-1] for note in rates(at(5e10), at(4e10))] == ["0.04 to 0.05 TFLOPS per device."]
+    assert len(rates(at(5e10), at(4e10, "another"))) == 2
+    other = printed.main_scores.model_copy(update={"paper_bleu": 25.0, "sacrebleu": 24.5})
+    notes = table2_notes([replace(printed, scores={**printed.scores, "newstest2013": other})])
+    assert notes[-1] == "EN-DE base on newstest2013: paper BLEU 25.00, sacreBLEU 24.50."
+    assert sum("sacreBLEU signature" in note for note in notes) == 1
+    assert sum("41.0" in note for note in notes) == 1
