@@ -99,7 +99,11 @@ def _flop(row: Table3Row) -> str:
 
 
 def _figure(figure: Figure) -> str:
-    return f"{figure.mean:.2f}" + ("" if figure.deviation is None else f"±{figure.deviation:.2f}")
+    """Formats a mean and its deviation, which few seeds give to no more than two digits."""
+    if figure.deviation is None:
+        return f"{figure.mean:.2f}"
+    decimals = 2 if figure.deviation < 1 else 1 if figure.deviation < 10 else 0
+    return f"{figure.mean:.2f}±{figure.deviation:.{decimals}f}"
 
 
 COLUMNS: dict[Block, list[Column]] = {
