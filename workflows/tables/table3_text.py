@@ -137,8 +137,9 @@ def render_terminal(table: Table3, width: int) -> RenderableType:
     if table.orderings:
         symbols = [text for kind in KINDS for text in (f"{SYMBOLS[kind]}\npaper", "\nhere")]
         orderings = notes.columns(CLAIM, ORDER, *symbols)
-        for ordering in table.orderings:
-            orderings.add_row(*map(Text, _ordering_texts(ordering)))
+        orderings.columns[1].no_wrap = True
+        for said, order, *answers in map(_ordering_texts, table.orderings):
+            orderings.add_row(*map(Text, (said, order.replace(", ", ",\n"), *answers)))
         shown += [orderings, ""]
     return Group(*shown, notes.render_terminal(table.differences, table.notes))
 
