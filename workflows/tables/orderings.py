@@ -102,9 +102,9 @@ def notes(noise: Noise | None) -> list[str]:
     printed = "The paper prints one figure a row and no noise, so its columns compare the figures as printed."
     if noise is None:
         return [
-            "How far trainings differ from seed to seed was not measured, so any difference between rows may be "
-            "chance; an answer with a question mark compares the figures as they stand. Several seeds of base measure "
-            "it: --seeds 3 trains every row with three, and --set grid.base_seeds=3 base alone.",
+            "How far trainings of base differ from seed to seed was not measured, so any difference between rows may "
+            "be chance; an answer with a question mark compares the figures as they stand. To measure it, --seeds 3 "
+            "trains every row with three seeds, and --set grid.base_seeds=3 base alone.",
             printed,
         ]
     of_perplexity, of_bleu = (noise.deviations[kind] for kind in KINDS)

@@ -99,7 +99,11 @@ def _flop(row: Table3Row) -> str:
 
 
 def _figure(figure: Figure) -> str:
-    return f"{figure.mean:.2f}" + ("" if figure.deviation is None else f"±{figure.deviation:.2f}")
+    """Formats a mean and its deviation, which few seeds give to no more than two digits."""
+    if figure.deviation is None:
+        return f"{figure.mean:.2f}"
+    decimals = 2 if figure.deviation < 1 else 1 if figure.deviation < 10 else 0
+    return f"{figure.mean:.2f}±{figure.deviation:.{decimals}f}"
 
 
 COLUMNS: dict[Block, list[Column]] = {
@@ -133,8 +137,9 @@ def render_terminal(table: Table3, width: int) -> RenderableType:
     if table.orderings:
         symbols = [text for kind in KINDS for text in (f"{SYMBOLS[kind]}\npaper", "\nhere")]
         orderings = notes.columns(CLAIM, ORDER, *symbols)
-        for ordering in table.orderings:
-            orderings.add_row(*map(Text, _ordering_texts(ordering)))
+        orderings.columns[1].no_wrap = True
+        for said, order, *answers in map(_ordering_texts, table.orderings):
+            orderings.add_row(*map(Text, (said, order.replace(", ", ",\n"), *answers)))
         shown += [orderings, ""]
     return Group(*shown, notes.render_terminal(table.differences, table.notes))
 

@@ -158,7 +158,7 @@ def test_noise_and_verdicts_come_from_the_files(trained_row: TrainedRow) -> None
     assert (one.measured["perplexity"], many.measured["perplexity"]) == (True, True)
     beyond = [row.trained.is_beyond_noise for row in table.rows if row.trained]
     assert [kinds and kinds["perplexity"] for kinds in beyond] == [False, True, False, True]
-    single, _ = table3.compute([trained_row("base", 7.0), *rows[1:]])
+    single, _ = table3.compute([RowInputs("base", {}, base.trainings[:1]), *rows[1:]])
     assert single.noise is None
     assert {row.trained.is_beyond_noise for row in single.rows if row.trained} == {None}
 

@@ -51,8 +51,10 @@ def text_of(table: Table3, width: int) -> str:
 
 
 def shown(figure: Figure) -> str:
-    """Returns a figure as the table shows it, with its deviation."""
-    return f"{figure.mean:.2f}±{figure.deviation:.2f}"
+    """Returns a figure as the table shows it, with two digits of its deviation."""
+    assert figure.deviation is not None
+    digits = f"{figure.deviation:.2f}" if figure.deviation < 1 else f"{figure.deviation:.1f}"
+    return f"{figure.mean:.2f}±{digits if figure.deviation < 10 else round(figure.deviation)}"
 
 
 def test_wide_terminal_has_all_columns_side_by_side(full: Table3) -> None:
@@ -115,7 +117,7 @@ def test_beneath_the_table_stand_correlation_orderings_differences_and_notes(ful
     assert f"{correlations['perplexity']:.2f} for perplexity (17 rows)" in text
     assert f"{correlations['bleu']:.2f} for BLEU (17 rows)" in text
     for shown in (
-        "more layers are better C1 → C2 → base → C3 yes unknown no unknown",
+        "C1 → C2 → base → C3 yes unknown no unknown",
         "16 of 19 rows → big yes",
         "Noise: 2 trainings of base",
         "Not converged (base, C4):",
