@@ -18,6 +18,7 @@ def printed(cell: Cell) -> Measured:
     """A cell whose figures are those of the paper's EN-DE base."""
     measured = Measured.from_artifacts(cell("en-de", "base", config=BASE))
     training = {"updates": 100_000, "source_tokens": 2_500_000_000, "target_tokens": 2_500_000_000, "train_s": 43_200.0}
+    devices = {"devices": 8, "device_name": "NVIDIA P100"}
     scores = measured.main_scores.model_copy(update={"sentences": 3003})
     return replace(
         measured,
@@ -26,8 +27,7 @@ def printed(cell: Cell) -> Measured:
         test_set="newstest2014",
         scores={"newstest2014": scores},
         averaged_updates=(96_000, 97_000, 98_000, 99_000, 100_000),
-        run=measured.run.model_copy(update=training),
-        cost=measured.cost.model_copy(update={"devices": 8, "device_name": "NVIDIA P100"}),
+        run=measured.run.model_copy(update=training | devices),
     )
 
 
@@ -95,7 +95,7 @@ def test_test_set_updates_and_hardware_are_told(printed: Measured) -> None:
     assert told(replace(printed, test_set="newstest2013", scores={"newstest2013": scores})).keys() == {"test set"}
     longer = changed(printed, "run", updates=100_001)
     assert {what: (one.paper, one.here) for what, one in told(longer).items()} == {"updates": ("100,000", "100,001")}
-    assert told(changed(printed, "cost", devices=4))["hardware"].here == "4 × NVIDIA P100, float32"
+    assert told(changed(printed, "run", devices=4))["hardware"].here == "4 × NVIDIA P100, float32"
     assert told(changed(printed, "run", dtype="bfloat16"))["hardware"].here == "8 × NVIDIA P100, bfloat16"
 
 
@@ -148,8 +148,7 @@ def test_notes_of_table_2_tell_rates_and_other_test_sets(printed: Measured) -> N
     """Each device that was measured has one line with its span of rates; scores beside the table's stand below."""
 
     def at(rate_flop_s: float, device_name: str = "a small CPU") -> Measured:
-        fields = {"sustained_source": "measured", "sustained_flop_s": rate_flop_s, "device_name": device_name}
-        return changed(printed, "cost", **fields)
+        return changed(printed, "run", matmul_flop_s=rate_flop_s, device_name=device_name)
 
     def rates(*cells: Measured) -> list[str]:
         return [note for note in table2_notes(cells) if "TFLOPS" in note]

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.text.lines import write_lines
+from pipeline.text.lines import read_lines, write_lines
 from workflows.tables.measurements import Measured, MeasuredInputs
 
 Cell = Callable[..., MeasuredInputs]
@@ -35,7 +35,7 @@ def test_a_cell_has_the_figures_of_its_files(cell: Cell) -> None:
     assert (measured.averaged_updates, measured.settings) == ((300, 400), measured.run.settings)
     assert measured.main_scores == inputs.scores.load().test_sets["test_a"]
     assert measured.word_by_word is None
-    assert len(measured.metrics) == 16
+    assert len(measured.metrics) == sum(1 for _ in read_lines(inputs.run.folder / "metrics.jsonl")) > 0
     assert measured.metrics[0]["update"] == 50
     assert "corpus" not in measured.manifests
     inputs.run.write_json("manifest.json", {"seconds": 7.0})

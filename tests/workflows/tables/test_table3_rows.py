@@ -21,7 +21,7 @@ def by_name(grid: Grid) -> dict[str, GridRow]:
 
 @pytest.mark.parametrize("profile", [EMBEDDED, MULTI30K, Profile(name="paper", corpora={}, recipes={})], ids=str)
 def test_sizes_keep_the_paper_s_ratio_to_base(profile: Profile) -> None:
-    """In every row, a size that the paper varies keeps its ratio to base, and everything else is as in base."""
+    """A size or dropout that the paper varies keeps its ratio to base, and everything else is as in base."""
     base, by_row = profile.grid.training, by_name(profile.grid)
     assert list(by_row) == NAMES
     for variation in TABLE_3:
@@ -30,6 +30,8 @@ def test_sizes_keep_the_paper_s_ratio_to_base(profile: Profile) -> None:
             varied = variation.difference.get(name, getattr(BASE, name))
             if isinstance(varied, int) and name != "vocabulary_size":
                 assert getattr(model, name) * getattr(BASE, name) == varied * value
+            elif name == "dropout":
+                assert model.dropout == round(varied / BASE.dropout * value, 12)
             else:
                 assert getattr(model, name) == variation.difference.get(name, value)
         assert by_row[variation.name].training.optimizer.label_smoothing == variation.label_smoothing
@@ -42,11 +44,12 @@ def test_sizes_keep_the_paper_s_ratio_to_base(profile: Profile) -> None:
 @pytest.mark.parametrize(
     ("profile", "name", "difference"),
     [
-        (EMBEDDED, "A1", {"n_heads": 1, "d_k": 96, "d_v": 96}),
-        (EMBEDDED, "A4", {"n_heads": 32, "d_k": 3, "d_v": 3}),
+        (EMBEDDED, "A1", {"n_heads": 1, "d_k": 64, "d_v": 64}),
+        (EMBEDDED, "A4", {"n_heads": 32, "d_k": 2, "d_v": 2}),
         (EMBEDDED, "C1", {"n_layers": 1}),
-        (MULTI30K, "B1", {"d_k": 6}),
-        (MULTI30K, "C4", {"d_model": 96, "d_k": 12, "d_v": 12}),
+        (EMBEDDED, "D2", {"dropout": 0.1}),
+        (MULTI30K, "B1", {"d_k": 2}),
+        (MULTI30K, "C4", {"d_model": 32, "d_k": 4, "d_v": 4}),
         (MULTI30K, "D3", {"label_smoothing": 0.0}),
     ],
 )
