@@ -2,9 +2,9 @@
 
     python tests/benchmarks/waiting_threads.py [--spins 300000,10000,1000,0] [--size small] [--threads 2] [--rounds 5]
 
-Where a product is shared among threads, those that are done wait for the others, and by default they spin, GOMP_SPINCOUNT
-times, before they sleep. A processor that another program needs then spins instead. Each count has a process of its own;
-all are timed in turn, first on the machine as it is, then beside a process that never rests.
+Where a product is shared among threads, those that are done wait for the others, and by default they spin,
+GOMP_SPINCOUNT times, before they sleep. A processor that another program needs then spins instead. Each count has a
+process of its own; all are timed in turn, first on the machine as it is, then beside a process that never rests.
 """
 
 import argparse
@@ -67,7 +67,8 @@ def main() -> None:
             other.kill()
     for count, quiet, beside in zip(counts, alone, disturbed, strict=True):
         print(
-            f"spin count {count:>7}: {median(quiet):6.0f} target tokens/s alone ({min(quiet):.0f} to {max(quiet):.0f}), "
+            f"spin count {count:>7}: {median(quiet):6.0f} target tokens/s alone "
+            f"({min(quiet):.0f} to {max(quiet):.0f}), "
             f"{median(beside):6.0f} disturbed ({min(beside):.0f} to {max(beside):.0f})"
         )
     print(f"disturbed: {sentence(load)}")
