@@ -49,17 +49,18 @@ def cells_of(
     """The DAG from text to scores, for each cell of `pairs` and `models`: §5.1, §5.2-5.4, §6.1."""
     cells = []
     for pair in pairs:
+        own = profile.for_pair(pair)
         text = stages.prepared(profile, pair)
         substituted = stages.word_by_word(pair, profile.corpora[pair], text.corpus)
         for model in models:
-            recipe = profile.for_pair(pair).recipes[model]
+            recipe = own.recipes[model]
             training = stages.TRAIN(f"train {pair} {model}", text.dataset, recipe.training)
             evaluation = stages.evaluated(
                 text,
                 model,
                 training,
                 recipe.averaging,
-                profile.decoding,
+                own.decoding,
                 word_by_word=substituted,
                 with_dev_bleu=dev_bleu,
             )
