@@ -334,7 +334,6 @@ class Tracker:
 
         from pipeline.export.mlflow_model import save
 
-        checkpoint.check()
         logging.getLogger("mlflow.pyfunc").setLevel(logging.WARNING)  # it logs each step
         name = re.sub(r"[/:.%\"']", "-", name)  # MLflow rejects these characters
         logged = self._client.create_logged_model(self._experiment_id, name, run, {TRANSLATOR_TAG: identity})

@@ -91,12 +91,14 @@ def test_a_dataclass_reads_back_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_a_file_of_the_released_version_is_rewritten_as_it_was(tmp_path: Path) -> None:
-    """Keys, their order and their values stay what version 0.1.0 wrote; newer figures follow, empty."""
+    """Keys, their order and their values stay what version 0.1.0 wrote; newer settings have their
+    defaults and newer figures follow, empty."""
     run = TrainingRun(tmp_path)
     run.write_json("run.json", RELEASED)
     run.write(run.load())
     newer = {"torch_version": None, "compiled": None, "stretches": []}
-    assert json.dumps(run.read_json("run.json")) == json.dumps({**RELEASED, **newer})
+    settings = {**RELEASED["settings"], "compiled": True}
+    assert json.dumps(run.read_json("run.json")) == json.dumps({**RELEASED, "settings": settings, **newer})
 
 
 def test_optional_figures_may_be_missing_and_unknown_ones_are_passed_over(tmp_path: Path) -> None:
