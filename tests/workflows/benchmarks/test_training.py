@@ -72,7 +72,8 @@ def test_command_without_ray_mlflow_and_transformers(tmp_path: Path) -> None:
 def test_without_peers() -> None:
     """Only our loop is started, and the peers' ratios are null."""
     tiny = Size("tiny", TINY, "multi30k", 400, 400, 1)
-    result = training.measure(tiny, TrainingOptions(device="cpu", threads=1, rounds=1, updates=1, with_peers=False))
+    alone = TrainingOptions(device="cpu", threads=1, rounds=1, updates=1, micro_batches=1, with_peers=False)
+    result = training.measure(tiny, alone)
     assert [entry["name"] for entry in result["contenders"]] == ["aiayn"]
     assert (result["ratio_torch"], result["ratio_best_peer"]) == (None, None)
     assert result["tokens_s"] > 0
