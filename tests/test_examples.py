@@ -52,10 +52,11 @@ def test_an_experiment_changes_what_it_names(tmp_path: Path) -> None:
 
 
 def test_rows_of_ones_own_stand_behind_the_papers(tmp_path: Path) -> None:
-    """The plan has the rows asked for, in the order of the table."""
+    """The plan has the rows asked for, in the order of the table, base with the seeds that tell the noise."""
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     planned = _planned(ROOT / "examples" / "table3_own_rows.toml", tmp_path)
-    assert re.findall(r"^train en-de (\w+) +to run", planned, re.MULTILINE) == ["base", "B1", "F1", "F2", "F3"]
+    trained = re.findall(r"^train en-de (\w+(?: seed \d)?) +to run", planned, re.MULTILINE)
+    assert trained == ["base seed 1", "base seed 2", "base seed 3", "B1", "F1", "F2", "F3"]
 
 
 def test_text_of_ones_own_is_found_beside_its_description(tmp_path: Path) -> None:
