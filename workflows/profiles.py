@@ -155,7 +155,7 @@ EMBEDDED = Profile(
     recipes={
         "base": _small(
             replace(BASE, n_layers=2, d_model=128, d_ff=512, n_heads=4, d_k=32, d_v=32, dropout=0.0),
-            updates=1050,
+            updates=1100,
             **_GENERATED,
         ),
         "big": _small(
