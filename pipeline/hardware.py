@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 MATMUL_S = 0.3
 """How long `matmul_flop_s` measures."""
-COMPUTING = {"MALLOC_ARENA_MAX": "1", "MALLOC_TRIM_THRESHOLD_": "2000000000", "MALLOC_MMAP_THRESHOLD_": "1000000000"}
+KEEP_MEMORY = {"MALLOC_ARENA_MAX": "1", "MALLOC_TRIM_THRESHOLD_": "2000000000", "MALLOC_MMAP_THRESHOLD_": "1000000000"}
 """Environment variables for processes that compute, with which glibc keeps freed memory for the next update.
 
 By default it returns large blocks to the kernel and gets them back page by page: 22 000 page faults of about 5 µs in an

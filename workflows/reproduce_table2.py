@@ -51,7 +51,7 @@ def cells_of(
     for pair in pairs:
         own = profile.for_pair(pair)
         text = stages.prepared(profile, pair)
-        substituted = stages.word_by_word(pair, profile.corpora[pair], text.corpus)
+        substituted = stages.word_by_word(pair, own.corpora[pair], text.corpus)
         for model in models:
             recipe = own.recipes[model]
             training = stages.TRAIN(f"train {pair} {model}", text.dataset, recipe.training)

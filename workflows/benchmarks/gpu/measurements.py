@@ -78,7 +78,7 @@ def measure_rate(place: Workplace) -> None:
     """Measures large matrix products in float32 and bfloat16, and whether layers compile."""
     import torch
 
-    from pipeline.hardware import compiles, device_name, matmul_flop_s
+    from pipeline.hardware import compiles, device_name, dtype_name, matmul_flop_s
 
     place.save(device_name=device_name(place.device), torch=torch.__version__)
     if place.device == "cuda":
@@ -86,7 +86,7 @@ def measure_rate(place: Workplace) -> None:
         place.save(memory_gb=properties.total_memory / 1e9, multiprocessors=properties.multi_processor_count)
     rates: dict[str, list[float]] = {}
     for dtype in (torch.bfloat16, torch.float32):
-        name = str(dtype).removeprefix("torch.")
+        name = dtype_name(dtype)
         rates[name] = [matmul_flop_s(place.device, dtype) for _ in range(1 if place.quick else RATE_TRIALS)]
         place.save(matmul_flop_s=rates)
     place.save(compiles=compiles(place.device))
