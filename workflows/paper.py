@@ -228,3 +228,59 @@ ORDERINGS: tuple[Ordering, ...] = (
 
 SAME_CHECKPOINT_BLEU = (29.0, 27.5)
 """Paper BLEU and sacreBLEU of one and the same base checkpoint on EN-DE."""
+
+
+ParserTraining = Literal["WSJ only, discriminative", "semi-supervised", "multi-task", "generative"]
+"""What the parsers of Table 4 were trained on, or how."""
+
+
+@dataclass(frozen=True)
+class Parser:
+    """A row of Table 4: F1 on section 23 of the Wall Street Journal."""
+
+    name: str
+    training: ParserTraining
+    f1: str
+    """In percent, with the digits that are printed."""
+
+
+TABLE_4: tuple[Parser, ...] = (
+    Parser("Vinyals & Kaiser et al. (2014)", "WSJ only, discriminative", "88.3"),
+    Parser("Petrov et al. (2006)", "WSJ only, discriminative", "90.4"),
+    Parser("Zhu et al. (2013)", "WSJ only, discriminative", "90.4"),
+    Parser("Dyer et al. (2016)", "WSJ only, discriminative", "91.7"),
+    Parser("Transformer (4 layers)", "WSJ only, discriminative", "91.3"),
+    Parser("Zhu et al. (2013)", "semi-supervised", "91.3"),
+    Parser("Huang & Harper (2009)", "semi-supervised", "91.3"),
+    Parser("McClosky et al. (2006)", "semi-supervised", "92.1"),
+    Parser("Vinyals & Kaiser et al. (2014)", "semi-supervised", "92.1"),
+    Parser("Transformer (4 layers)", "semi-supervised", "92.7"),
+    Parser("Luong et al. (2015)", "multi-task", "93.0"),
+    Parser("Dyer et al. (2016)", "generative", "93.3"),
+)
+"""The rows of Table 4 (§6.3), top to bottom."""
+
+PARSER_MODEL = replace(BASE, n_layers=4, d_model=1024, d_k=128, d_v=128)
+"""The Transformer of Table 4. §6.3 prints 4 layers and d_model = 1024 and leaves all else as in base, so d_ff is 2048
+and h is 8; d_k = d_v = d_model / h as everywhere in the paper (§3.2.2), as in row C5 of Table 3."""
+
+
+def parser_experiment(training: str) -> Experiment:
+    """Returns the experiment behind a row of the Transformer in Table 4 (§6.3).
+
+    The paper prints no number of updates, no averaging and no duration for it; they are those of base, EN-DE, from
+    which "all other parameters remained unchanged". Dropout and learning rates were chosen, and are not printed.
+    """
+    semi_supervised = training == "semi-supervised"
+    return replace(
+        experiment("en-de", "base"),
+        model=replace(PARSER_MODEL, vocabulary_size=32_000 if semi_supervised else 16_000),
+        corpus="WSJ and 17 M silver trees" if semi_supervised else "WSJ",
+        pairs=17_040_000 if semi_supervised else 40_000,
+        vocabulary_size=32_000 if semi_supervised else 16_000,
+        beam_size=21,
+        length_penalty=0.3,
+        max_extra_tokens=300,
+        test_set="WSJ section 23",
+        test_sentences=2416,
+    )

@@ -1,7 +1,7 @@
 """The paper's figures, held against the tables as they are printed in "Attention Is All You Need" (v5)."""
 
 from pipeline.evaluation.costs import PAPER_SUSTAINED_FLOP_S
-from workflows.paper import TABLE_2, TABLE_3, symbols
+from workflows.paper import TABLE_2, TABLE_3, TABLE_4, experiment, parser_experiment, symbols
 
 PRINTED_TABLE_2 = """
 ByteNet                     23.75
@@ -41,6 +41,22 @@ big  | d_model 1024, d_ff 4096, h 16, P_drop 0.3 | 300000 | 4.33 | 26.4 | 213
 """
 """Row, difference from base, steps, dev perplexity, dev BLEU, parameters in millions."""
 
+PRINTED_TABLE_4 = """
+Vinyals & Kaiser et al. (2014) | WSJ only, discriminative | 88.3
+Petrov et al. (2006)           | WSJ only, discriminative | 90.4
+Zhu et al. (2013)              | WSJ only, discriminative | 90.4
+Dyer et al. (2016)             | WSJ only, discriminative | 91.7
+Transformer (4 layers)         | WSJ only, discriminative | 91.3
+Zhu et al. (2013)              | semi-supervised          | 91.3
+Huang & Harper (2009)          | semi-supervised          | 91.3
+McClosky et al. (2006)         | semi-supervised          | 92.1
+Vinyals & Kaiser et al. (2014) | semi-supervised          | 92.1
+Transformer (4 layers)         | semi-supervised          | 92.7
+Luong et al. (2015)            | multi-task               | 93.0
+Dyer et al. (2016)             | generative               | 93.3
+"""
+"""Parser, training, F1 on section 23."""
+
 
 def test_table_2_is_as_printed() -> None:
     """Every name, BLEU score (with its digits) and cost; a gap where the paper prints none."""
@@ -75,3 +91,22 @@ def test_table_3_is_as_printed() -> None:
 def test_footnote_5_is_as_printed() -> None:
     """K80, K40, M40 and P100: 2.8, 3.7, 6.0 and 9.5 TFLOPS."""
     assert dict(PAPER_SUSTAINED_FLOP_S) == {"K80": 2.8e12, "K40": 3.7e12, "M40": 6.0e12, "P100": 9.5e12}
+
+
+def test_table_4_is_as_printed() -> None:
+    """Every parser with its training and F1."""
+    lines = [tuple(cell.strip() for cell in line.split("|")) for line in PRINTED_TABLE_4.strip("\n").split("\n")]
+    assert [(row.name, row.training, row.f1) for row in TABLE_4] == lines
+
+
+def test_the_parser_is_base_but_for_what_the_text_changes() -> None:
+    """§6.3: 4 layers, d_model 1024, 16 K or 32 K pieces, beam 21, α 0.3, at most 300 more than the input."""
+    for training, pieces in (("WSJ only, discriminative", 16_000), ("semi-supervised", 32_000)):
+        printed, base = parser_experiment(training), experiment("en-de", "base")
+        model = printed.model
+        assert (model.n_layers, model.d_model, model.d_ff, model.n_heads) == (4, 1024, 2048, 8)
+        assert model.d_k == model.d_v == model.d_model // model.n_heads
+        assert model.vocabulary_size == printed.vocabulary_size == pieces
+        assert (printed.beam_size, printed.length_penalty, printed.max_extra_tokens) == (21, 0.3, 300)
+        same = ("updates", "averaged", "budget_tokens", "warmup_steps", "label_smoothing", "beta_1", "beta_2")
+        assert all(getattr(printed, name) == getattr(base, name) for name in same)

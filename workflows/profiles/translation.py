@@ -1,0 +1,126 @@
+"""The profiles of Tables 2 and 3."""
+
+from dataclasses import replace
+from typing import Any
+
+from model.config import BASE, BIG, OptimizerConfig, TransformerConfig
+from pipeline.corpora.embedded import EmbeddedSettings
+from pipeline.corpora.multi30k import Multi30kSettings
+from pipeline.corpora.wmt14 import Wmt14Settings
+from pipeline.settings import AveragingSettings, TrainingSettings, VocabularySettings
+from workflows.profiles.profile import Grid, Profile, Recipe
+
+
+def _small(model: TransformerConfig, optimizer: OptimizerConfig, **training: Any) -> Recipe:
+    """Makes a recipe for minutes on two cores; checkpoints are counted in updates, so reruns average the same ones."""
+    return Recipe(training=TrainingSettings(model=model, optimizer=optimizer, checkpoint_minutes=0, **training))
+
+
+_GENERATED: dict[str, Any] = {
+    "optimizer": OptimizerConfig(warmup_steps=200, learning_rate_scale=0.35),
+    "budget_tokens": 400,
+    "micro_batches": 1,
+    "checkpoint_updates": 50,
+    "validation_updates": 150,
+    "log_updates": 10,
+    "workers": 1,
+}
+EMBEDDED = Profile(
+    name="embedded",
+    data="generated text",
+    corpora={
+        "en-de": EmbeddedSettings(target="de", train_pairs=48_000),
+        "en-fr": EmbeddedSettings(target="fr", train_pairs=48_000),
+    },
+    vocabulary=VocabularySettings(size=1500, character_coverage=1, byte_fallback=False),
+    recipes={
+        "base": _small(
+            replace(BASE, n_layers=2, d_model=128, d_ff=512, n_heads=4, d_k=32, d_v=32, dropout=0.0),
+            updates=1100,
+            **_GENERATED,
+        ),
+        "big": _small(
+            replace(BIG, n_layers=2, d_model=144, d_ff=576, n_heads=4, d_k=36, d_v=36, dropout=0.0),
+            updates=1100,
+            **_GENERATED,
+        ),
+    },
+    grid=Grid(
+        text={"vocabulary": {"size": 1000}, "corpora": {pair: {"train_pairs": 4000} for pair in ("en-de", "en-fr")}},
+        base_seeds=3,
+        training=TrainingSettings(
+            model=replace(BASE, n_layers=3, d_model=64, d_ff=256, n_heads=8, d_k=8, d_v=8, dropout=0.05),
+            checkpoint_minutes=0,
+            precision="float32",
+            updates=2600,
+            **{
+                **_GENERATED,
+                "optimizer": OptimizerConfig(warmup_steps=300, learning_rate_scale=0.25),
+                "checkpoint_updates": 650,
+                "validation_updates": 260,
+            },
+        ),
+    ),
+)
+"""Generated text; takes minutes on two cores, on which two models train side by side."""
+
+_MULTI30K: dict[str, Any] = {
+    "optimizer": OptimizerConfig(warmup_steps=1000, learning_rate_scale=0.7),
+    "budget_tokens": 1000,
+    "micro_batches": 1,
+    "checkpoint_updates": 150,
+    "validation_updates": 300,
+    "threads": 2,
+}
+MULTI30K = Profile(
+    name="multi30k",
+    data="Multi30k task 1",
+    corpora={"en-de": Multi30kSettings(target="de"), "en-fr": Multi30kSettings(target="fr")},
+    vocabulary=VocabularySettings(size=6000, character_coverage=1, byte_fallback=False),
+    recipes={
+        "base": _small(
+            replace(BASE, n_layers=3, d_model=192, d_ff=768, n_heads=4, d_k=48, d_v=48), updates=4200, **_MULTI30K
+        ),
+        "big": _small(
+            replace(BIG, n_layers=3, d_model=224, d_ff=896, n_heads=4, d_k=56, d_v=56, dropout=0.1),
+            updates=4200,
+            **_MULTI30K,
+        ),
+    },
+    grid=Grid(
+        text={"vocabulary": {"size": 3000}},
+        training=TrainingSettings(
+            model=replace(BASE, n_layers=3, d_model=64, d_ff=256, n_heads=8, d_k=8, d_v=8),
+            checkpoint_minutes=0,
+            precision="float32",
+            updates=5000,
+            **{
+                **_MULTI30K,
+                "optimizer": OptimizerConfig(warmup_steps=500, learning_rate_scale=0.35),
+                "checkpoint_updates": 1000,
+                "validation_updates": 500,
+                "threads": 1,
+                "workers": 1,
+            },
+        ),
+        base_seeds=3,
+    ),
+)
+"""Real text, for one machine."""
+
+WMT14 = Profile(
+    name="wmt14",
+    data="WMT 2014",
+    corpora={"en-de": Wmt14Settings(target="de"), "en-fr": Wmt14Settings(target="fr")},
+    recipes={
+        "base": Recipe(),
+        "big": Recipe(
+            training=TrainingSettings(model=BIG, updates=300_000, keep_checkpoints=20),
+            averaging=AveragingSettings(last=20),
+        ),
+    },
+    pairs={"en-fr": {"vocabulary": {"size": 32_000}, "recipes": {"big": {"training": {"model": {"dropout": 0.1}}}}}},
+)
+"""The paper's own setup (§5, §6.1), with nothing scaled down."""
+
+PROFILES = {profile.name: profile for profile in (EMBEDDED, MULTI30K, WMT14)}
