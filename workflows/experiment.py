@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Concatenate, Generic, ParamSpec
+from typing import Annotated, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import typer
 from rich.console import RenderableType
@@ -46,6 +46,7 @@ from workflows.tracking.curves import Model, send_corpus_report, tracked
 from workflows.tracking.tracker import Tracker, default_uri, ui_command
 
 Own = ParamSpec("Own")
+R = TypeVar("R", bound="Request")
 FilesOption = Annotated[
     list[Path] | None,
     typer.Option("--files", help="TOML file that names your own text; may be repeated, once per language pair."),
@@ -64,7 +65,7 @@ class Request:
     gpu: str | None
     overrides: str
     """The options that change settings, as given."""
-    dev_bleu: bool
+    dev_bleu: bool = False
     """Says whether every kept checkpoint is scored on the dev set."""
 
 
@@ -84,24 +85,30 @@ def read_options(
     """Makes a request from the shared options. Raises UserError if they are invalid or contradict each other."""
     only_with_plan(plan, gpus, gpu)
     chosen = load_profile(profile, data=data, files=files or [], config=config, overrides=overrides or [])
+    told = told_overrides(config, overrides or [])
+    return Request(chosen, LocalStore(store.absolute()), address, plan, gpus, gpu, told, dev_bleu)
+
+
+def told_overrides(config: Path | None, overrides: Sequence[str]) -> str:
+    """Returns the options that change settings as they were given."""
     given = ["--config", str(config)] if config else []
-    for override in overrides or []:
+    for override in overrides:
         given += ["--set", override]
-    return Request(chosen, LocalStore(store.absolute()), address, plan, gpus, gpu, shlex.join(given), dev_bleu)
+    return shlex.join(given)
 
 
 def command(
-    app: typer.Typer, docstring: str | None
-) -> Callable[[Callable[Concatenate[Request, Own], None]], Callable[..., None]]:
-    """Decorates a command's function, replacing its first parameter, a Request, by the shared options."""
+    app: typer.Typer, docstring: str | None, read: Callable[..., R] = read_options
+) -> Callable[[Callable[Concatenate[R, Own], None]], Callable[..., None]]:
+    """Decorates a command's function, replacing its first parameter by the options that `read` makes it of."""
 
-    def decorate(function: Callable[Concatenate[Request, Own], None]) -> Callable[..., None]:
-        shared = inspect.signature(read_options).parameters
+    def decorate(function: Callable[Concatenate[R, Own], None]) -> Callable[..., None]:
+        shared = inspect.signature(read).parameters
         own = list(inspect.signature(function).parameters.values())[1:]
 
         def main(**options: Any) -> None:
             given = {name: options.pop(name) for name in shared if name in options}
-            function(read_options(**given), **options)  # type: ignore[call-arg]  # the rest are the function's own
+            function(read(**given), **options)  # type: ignore[call-arg]  # the rest are the function's own
 
         parameters = [*shared.values(), *own]
         main.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -140,6 +147,8 @@ class Reproduction(Generic[A]):
     """Renders the table for a terminal with the given number of columns."""
     train: Callable[[Sequence[Watcher]], Mapping[str, Unfinished]] | None = None
     """Trains the models, if the table's step does not do so itself, and returns those that have no results."""
+    figures: Callable[[A], Mapping[str, float]] | None = None
+    """Returns figures of the table for the workflow's run in MLflow, if it has any of its own."""
 
 
 def reproduce(experiment: Reproduction[A], request: Request) -> None:
@@ -166,6 +175,8 @@ def reproduce(experiment: Reproduction[A], request: Request) -> None:
             curves.close(model, unfinished[model.name].state if model.name in unfinished else "measured")
         for report in experiment.reports:
             send_corpus_report(tracker, report.published(store), report.fingerprint)
+        if experiment.figures:
+            tracker.results("", experiment.figures(table))
         tracker.artifacts(table.folder, target.fingerprint)
     console.print()
     console.print(experiment.show(table, console.width))

@@ -1,10 +1,22 @@
 """The stages that tables are made of, in the paper's order: text (§5.1), training (§5.2-5.4), evaluation (§6.1)."""
 
+from abc import abstractmethod
 from dataclasses import dataclass
 
 from pipeline.corpora import embedded, files, multi30k, wmt14
-from pipeline.evaluation import averaging, costs, decoding, dev_bleu, perplexity, scoring
+from pipeline.evaluation import (
+    averaging,
+    costs,
+    decoding,
+    dev_bleu,
+    parser_choice,
+    parses,
+    perplexity,
+    scoring,
+    tree_scores,
+)
 from pipeline.evaluation.dev_bleu import DevBleu
+from pipeline.evaluation.parser import ChosenParser
 from pipeline.settings import AveragingSettings, DecodingSettings, Settings
 from pipeline.store.artifact import Artifact
 from pipeline.store.artifacts import Checkpoint, Corpus, EncodedDataset, Hypotheses, Scores, TrainingRun, Vocabulary
@@ -13,7 +25,7 @@ from pipeline.training import on_ray
 from workflows.engine.dag import ArtifactOf, Stage, Step, StepBundle
 from workflows.profiles import Profile
 from workflows.reports.corpus import CorpusReport, report_corpus
-from workflows.tables.measurements import MeasuredInputs
+from workflows.tables.measurements import MeasuredInputs, TrainedInputs
 
 GENERATE = Stage("embedded.generate", embedded.generate, Corpus, version=2, cpus=0)
 READ_MULTI30K = Stage("multi30k.read", multi30k.read, Corpus, version=2, cpus=0)
@@ -31,6 +43,11 @@ DECODE = Stage("decoding.decode", decoding.decode, Hypotheses, cpus=0)
 SCORE = Stage("scoring.score", scoring.score, Scores)
 PERPLEXITY = Stage("perplexity.measure", perplexity.measure, perplexity.Perplexity, gpus=1)
 COST = Stage("costs.count", costs.count, costs.Cost, version=2)
+REBUILD_PARSES = Stage("parses.rebuild_parses", parses.rebuild_parses, parses.Parses)
+RIGHT_BRANCHING = Stage("right_branching.parse", parses.right_branching, parses.Parses)
+SCORE_PARSES = Stage("tree_scores.score_parses", tree_scores.score_parses, tree_scores.ScoredTrees)
+CHOOSE_PARSER = Stage("parser_choice.choose", parser_choice.choose, ChosenParser, cpus=0)
+DECODE_CHOSEN = Stage("parser_decoding.decode", parser_choice.decode_chosen, Hypotheses, cpus=0)
 DEV_BLEU = Stage("dev_bleu.measure", dev_bleu.measure, DevBleu, cpus=0)
 
 
@@ -46,8 +63,8 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class Evaluation(StepBundle):
-    """The measurements of one trained model (§6.1), as steps of the DAG; a stage receives `MeasuredInputs` instead."""
+class ModelSteps(StepBundle):
+    """One trained model and its measurements, as steps of the DAG."""
 
     pair: str
     model: str
@@ -56,6 +73,31 @@ class Evaluation(StepBundle):
     training: Step[TrainingRun]
     checkpoint: Step[Checkpoint]
     hypotheses: Step[Hypotheses]
+
+    @property
+    def serves(self) -> str:
+        """The module that saves the model as an MLflow model and serves it."""
+        return "pipeline.export.mlflow_model"
+
+    @property
+    @abstractmethod
+    def results(self) -> tuple[Step[Artifact], ...]:
+        """The steps that nothing else here depends on; once they are done, so is all of it."""
+
+    @property
+    def steps(self) -> tuple[Step[Artifact], ...]:
+        """All its steps."""
+        return (self.corpus, self.training, self.checkpoint, self.hypotheses, *self.results)
+
+    @abstractmethod
+    def resolved(self, artifact_of: ArtifactOf) -> TrainedInputs:
+        """Returns the same model with artifacts in place of the steps."""
+
+
+@dataclass(frozen=True)
+class Evaluation(ModelSteps):
+    """The measurements of one trained model (§6.1), as steps of the DAG; a stage receives `MeasuredInputs` instead."""
+
     scores: Step[Scores]
     perplexity: Step[perplexity.Perplexity]
     cost: Step[costs.Cost]
@@ -68,11 +110,6 @@ class Evaluation(StepBundle):
         """The steps that nothing else here depends on; once they are done, so is all of it."""
         optional = [step for step in (self.word_by_word, self.dev_bleu) if step]
         return (self.scores, self.perplexity, self.cost, *optional)
-
-    @property
-    def steps(self) -> tuple[Step[Artifact], ...]:
-        """All its steps."""
-        return (self.corpus, self.training, self.checkpoint, self.hypotheses, *self.results)
 
     def resolved(self, artifact_of: ArtifactOf) -> MeasuredInputs:
         """Returns the same measurements with artifacts in place of the steps."""

@@ -10,6 +10,8 @@ The saved model holds the checkpoint as it is, the code of `model/` and `pipelin
 `_load_pyfunc` MLflow calls. Nothing is pickled, and the project need not be installed where the model is served.
 """
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -26,15 +28,18 @@ LIBRARIES = ("numpy", "pyarrow", "pydantic", "safetensors", "sentencepiece", "to
 """Packages that translation needs besides MLflow."""
 
 
-class ServedTranslator:
-    """The model object that MLflow calls; `predict` may run in several threads at once."""
+class Served(ABC):
+    """A model object that MLflow calls; `predict` may run in several threads at once."""
 
-    def __init__(self, checkpoint_folder: Path) -> None:
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        self._translator = Translator(checkpoint_folder, DecodingSettings(), device)
+    @abstractmethod
+    def answers(self, lines: list[str], given: dict[str, Any]) -> list[str]:
+        """Returns an answer for each line; `given` are fields of DecodingSettings, the others have their defaults.
+
+        Raises ValidationError if one is out of range.
+        """
 
     def predict(self, sentences: Any, params: dict[str, Any] | None = None) -> list[str]:
-        """Translates each row of the data frame's first column; `params` are fields of DecodingSettings.
+        """Answers each row of the data frame's first column; `params` are fields of DecodingSettings.
 
         Raises MlflowException, which the server answers with status 400, if a parameter is out of range or a row is
         not text.
@@ -45,11 +50,26 @@ class ServedTranslator:
         if not all(isinstance(line, str) for line in lines):
             raise MlflowException.invalid_parameter_value("every sentence must be a string")
         try:
-            settings = DecodingSettings(**(params or {}))
+            return self.answers(lines, params or {})
         except ValidationError as error:
             wrong = "; ".join(f"{detail['loc'][0]}: {detail['msg']}" for detail in error.errors())
             raise MlflowException.invalid_parameter_value(wrong) from None
-        return self._translator.with_settings(settings).translate(lines)
+
+
+def device() -> str:
+    """Returns the device that a served model computes on."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+class ServedTranslator(Served):
+    """A translator that MLflow serves."""
+
+    def __init__(self, checkpoint_folder: Path) -> None:
+        self._translator = Translator(checkpoint_folder, DecodingSettings(), device())
+
+    def answers(self, lines: list[str], given: dict[str, Any]) -> list[str]:
+        """Translates each line."""
+        return self._translator.with_settings(DecodingSettings(**given)).translate(lines)
 
 
 def _load_pyfunc(data_path: str) -> ServedTranslator:
@@ -59,11 +79,23 @@ def _load_pyfunc(data_path: str) -> ServedTranslator:
 
 def save(folder: Path, checkpoint: Checkpoint, description: Any) -> None:
     """Writes a checkpoint as an MLflow model into a new folder; `description` is an `mlflow.models.Model`."""
+    save_served(folder, checkpoint, description, __name__, DecodingSettings(), EXAMPLE, LIBRARIES)
+
+
+def save_served(
+    folder: Path,
+    checkpoint: Checkpoint,
+    description: Any,
+    module: str,
+    defaults: DecodingSettings,
+    example: list[str],
+    libraries: Sequence[str],
+) -> None:
+    """Writes a model that `module` loads; requests may set the beam, the length penalty and the greatest length."""
     from mlflow import pyfunc
     from mlflow.models import ModelSignature
     from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema
 
-    defaults = DecodingSettings()
     params = [
         ParamSpec("beam_size", "long", defaults.beam_size),
         ParamSpec("length_penalty", "double", defaults.length_penalty),
@@ -73,11 +105,11 @@ def save(folder: Path, checkpoint: Checkpoint, description: Any) -> None:
     root = Path(__file__).parents[2]
     pyfunc.save_model(
         folder,
-        loader_module=__name__,
+        loader_module=module,
         data_path=str(checkpoint.folder),
         code_paths=[str(root / "model"), str(root / "pipeline")],
         mlflow_model=description,
         signature=ModelSignature(lines, lines, ParamSchema(params)),
-        input_example=EXAMPLE,
-        pip_requirements=[f"{name}=={version(name).partition('+')[0]}" for name in LIBRARIES],  # PyPI has no "+cpu"
+        input_example=example,
+        pip_requirements=[f"{name}=={version(name).partition('+')[0]}" for name in libraries],  # PyPI has no "+cpu"
     )

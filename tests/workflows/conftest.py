@@ -102,9 +102,9 @@ def cell(tmp_path: Path) -> Callable[..., MeasuredInputs]:
             run,
             checkpoint,
             hypotheses,
-            scoring.score(Context(folder(*place, "scores")), hypotheses, corpus, scored),
             perplexity,
             costs.count(Context(folder(*place, "cost")), run),
+            scores=scoring.score(Context(folder(*place, "scores")), hypotheses, corpus, scored),
             split=split,
         )
 

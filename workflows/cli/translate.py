@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pipeline.text.lines import lines_of
 from workflows.console.command import INTERRUPTED
@@ -21,6 +21,17 @@ CHUNK_LINES = 2000
 N_BEST_LINE = "`sentence number from 0 ||| translation ||| LogP= log P ||| log P / penalty`"
 """A line of Moses' n-best list format, which rescoring tools read."""
 PROMPT = "> "
+
+
+class LineWriter(Protocol):
+    """Writes what a model makes of each line."""
+
+    @property
+    def translator(self) -> "Translator":
+        """The model."""
+
+    def write(self, lines: Sequence[str]) -> None:
+        """Writes the outputs for some lines to standard output."""
 
 
 @dataclass
@@ -50,14 +61,14 @@ class TranslationWriter:
         return f"{output.score:.4f}\t{output.text}" if self.scores else output.text
 
 
-def translate_stream(writer: TranslationWriter) -> None:
+def translate_stream(writer: LineWriter) -> None:
     """Translates standard input, CHUNK_LINES at a time. Raises UserError if it is not text."""
     lines = lines_of(sys.stdin.buffer, "standard input")
     while chunk := list(islice(lines, CHUNK_LINES)):
         writer.write(chunk)
 
 
-def translate_typed(writer: TranslationWriter, name: str) -> None:
+def translate_typed(writer: LineWriter, name: str) -> None:
     """Translates each sentence as it is typed at a terminal, until ctrl-D; `name` is the model's name."""
     config, settings = writer.translator.config, writer.translator.settings
     _print_note(

@@ -13,7 +13,7 @@ from workflows.reports.corpus_plot import plots
 from workflows.reports.corpus_text import REASONS, facts, rows, title
 from workflows.reports.svg import Point
 from workflows.tables.differences import DECODING_NAMES, OPTIMIZER_NAMES
-from workflows.tables.measurements import Measured
+from workflows.tables.measurements import Trained
 from workflows.tables.notes import HEADINGS
 from workflows.tables.provenance import hardware
 
@@ -53,19 +53,19 @@ def render(template: str, corpora: Iterable[CorpusStatistics], **values: object)
     return environment.get_template(template).render(**shared, **values)
 
 
-def learning_curve(cell: Measured, against: Against, figure: str) -> list[Point]:
+def learning_curve(cell: Trained, against: Against, figure: str) -> list[Point]:
     """Returns the curve of a figure over the lines of `metrics.jsonl` that have it."""
     return [(AGAINST[against](line), line[figure]) for line in cell.metrics if figure in line]
 
 
-def libraries(cells: Iterable[Measured]) -> str:
+def libraries(cells: Iterable[Trained]) -> str:
     """Lists the libraries, with their versions, that the last of the trainings used."""
     manifests = [cell.manifests["training"] for cell in cells if "training" in cell.manifests]
     named = manifests[-1].get("libraries", {}) if manifests else {}
     return ", ".join(f"{name} {version}" for name, version in named.items())
 
 
-def settings(cell: Measured) -> dict[str, str]:
+def settings(cell: Trained) -> dict[str, str]:
     """Lists the settings and figures of one model, in the order of the paper."""
     run = cell.run
 
@@ -87,8 +87,5 @@ def settings(cell: Measured) -> dict[str, str]:
         "averaged checkpoints": ", ".join(map(rounded, cell.averaged_updates)),
         "dev perplexity": f"{cell.perplexity.dev_perplexity:.3f} per word-piece",
         "decoding": f"{named(DECODING_NAMES, cell.decoding.settings)}, {cell.decoding.dtype}",
-        **{
-            f"BLEU, {name}": f"paper BLEU {scores.paper_bleu:.2f}, sacreBLEU {scores.sacrebleu:.2f}"
-            for name, scores in cell.scores.items()
-        },
+        **cell.score_texts(),
     }

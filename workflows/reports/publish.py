@@ -1,4 +1,4 @@
-"""Writes the files of Tables 2 and 3 from what was measured: the last stage of each workflow."""
+"""Writes the files of Tables 2 to 4 from what was measured: the last stage of each workflow."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,9 +6,11 @@ from pathlib import Path
 from pipeline.store.artifact import Content, Context, JsonArtifact
 from workflows.reports import table2 as table2_report
 from workflows.reports import table3 as table3_report
+from workflows.reports import table4 as table4_report
 from workflows.reports.corpus import CorpusReport
-from workflows.tables import table2, table3, table3_text
+from workflows.tables import table2, table3, table3_text, table4, table4_text
 from workflows.tables.measurements import Measured, MeasuredInputs
+from workflows.tables.parser_measurements import ParserInputs
 
 
 def tabulate(
@@ -34,6 +36,17 @@ def tabulate_rows(
     report = table3_report.render(table, measured, [one.load() for one in reports])
     artifact = table3.Table3Artifact(context.folder)
     _write(artifact, table, table3_text.render_markdown(table), report)
+    return artifact
+
+
+def tabulate_parsers(
+    context: Context, rows: list[ParserInputs], reports: Sequence[CorpusReport] = ()
+) -> table4.Table4Artifact:
+    """Writes Table 4 with the `rows` that were run; `reports` are those of their trees."""
+    table, measured = table4.compute(rows)
+    report = table4_report.render(table, measured, [one.load() for one in reports])
+    artifact = table4.Table4Artifact(context.folder)
+    _write(artifact, table, table4_text.render_markdown(table), report)
     return artifact
 
 

@@ -1,11 +1,11 @@
 """Compares the experiment behind each measured cell with the paper's (§5, §6.1), and explains how to read a table."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from workflows import paper
 from workflows.console.quantities import duration, rounded
-from workflows.tables.measurements import Measured
+from workflows.tables.measurements import Measured, Trained
 from workflows.tables.provenance import hardware, provenance_notes, rate_notes
 
 OPTIMIZER_NAMES = {
@@ -30,7 +30,7 @@ class Difference:
     """The labels of these cells, e.g. `EN-DE base`, or `all` where every cell that was run differs."""
 
 
-def _differing_fields(names: dict[str, str], printed: object, measured: object) -> tuple[str, str]:
+def differing_fields(names: Mapping[str, str], printed: object, measured: object) -> tuple[str, str]:
     """Lists the named fields that differ, as `N 6, h 8`, for both sides."""
     differing = [name for name in names if getattr(printed, name) != getattr(measured, name)]
     left, right = (
@@ -43,35 +43,35 @@ def _is_near(one: float, other: float, tolerance: float) -> bool:
     return abs(one - other) <= tolerance * other
 
 
-def _data(cell: Measured, printed: paper.Experiment) -> tuple[str, str]:
+def _data(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
     is_same = printed.corpus in cell.data and _is_near(cell.train_pairs, printed.pairs, 0.1)
     here = f"{cell.data or 'unnamed data'}, {rounded(cell.train_pairs)} pairs"
     return f"{printed.corpus}, about {rounded(printed.pairs)} pairs", "" if is_same else here
 
 
-def _test_set(cell: Measured, printed: paper.Experiment) -> tuple[str, str]:
-    sentences = cell.main_scores.sentences
+def _test_set(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
+    sentences = cell.sentences
     is_same = (cell.test_set, sentences) == (printed.test_set, printed.test_sentences)
     here = f"{cell.test_set}, {rounded(sentences)} sentences"
     return f"{printed.test_set}, {rounded(printed.test_sentences)} sentences", "" if is_same else here
 
 
-def _vocabulary(cell: Measured, printed: paper.Experiment) -> tuple[str, str]:
+def _vocabulary(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
     size = cell.config.vocabulary_size
     here = "" if _is_near(size, printed.vocabulary_size, 0.01) else f"{rounded(size)} pieces"
     return f"about {rounded(printed.vocabulary_size)} pieces", here
 
 
-def _model(cell: Measured, printed: paper.Experiment) -> tuple[str, str]:
-    return _differing_fields(paper.MODEL_SYMBOLS, printed.model, cell.config)
+def _model(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
+    return differing_fields(paper.MODEL_SYMBOLS, printed.model, cell.config)
 
 
-def _updates(cell: Measured, printed: paper.Experiment) -> tuple[str, str]:
+def _updates(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
     updates = cell.run.updates
     return rounded(printed.updates), "" if updates == printed.updates else rounded(updates)
 
 
-def _tokens(cell: Measured, printed: paper.Experiment) -> tuple[str, str]:
+def _tokens(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
     source, target = (tokens / cell.run.updates for tokens in (cell.run.source_tokens, cell.run.target_tokens))
     is_same = all(_is_near(mean, printed.budget_tokens, 0.1) for mean in (source, target))
     budget = rounded(printed.budget_tokens)
@@ -79,11 +79,11 @@ def _tokens(cell: Measured, printed: paper.Experiment) -> tuple[str, str]:
     return f"about {budget} source and {budget} target", "" if is_same else here
 
 
-def _optimizer(cell: Measured, printed: paper.Experiment) -> tuple[str, str]:
-    return _differing_fields(OPTIMIZER_NAMES, printed, cell.settings.optimizer)
+def _optimizer(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
+    return differing_fields(OPTIMIZER_NAMES, printed, cell.settings.optimizer)
 
 
-def _averaging(cell: Measured, printed: paper.Experiment) -> tuple[str, str]:
+def _averaging(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
     minutes, updates = cell.settings.checkpoint_minutes, cell.averaged_updates
     in_paper = f"last {printed.averaged}, written every {printed.checkpoint_minutes:.0f} minutes"
     in_paper = in_paper if printed.averaged > 1 else "none"
@@ -93,17 +93,17 @@ def _averaging(cell: Measured, printed: paper.Experiment) -> tuple[str, str]:
     return in_paper, f"last {len(updates)} (updates {listed})" if len(updates) > 1 else "none"
 
 
-def _decoding(cell: Measured, printed: paper.Experiment) -> tuple[str, str]:
-    return _differing_fields(DECODING_NAMES, printed, cell.decoding.settings)
+def _decoding(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
+    return differing_fields(DECODING_NAMES, printed, cell.decoding.settings)
 
 
-def _hardware(cell: Measured, printed: paper.Experiment) -> tuple[str, str]:
+def _hardware(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
     in_paper = f"{printed.hardware}, float32"
     here = hardware(cell.run)
     return in_paper, "" if here == in_paper else here
 
 
-def _duration(cell: Measured, printed: paper.Experiment) -> tuple[str, str]:
+def _duration(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
     train_s = cell.run.train_s
     return (
         f"{printed.duration}, {printed.step_s} s per update",
@@ -111,7 +111,9 @@ def _duration(cell: Measured, printed: paper.Experiment) -> tuple[str, str]:
     )
 
 
-ASPECTS: dict[str, Callable[[Measured, paper.Experiment], tuple[str, str]]] = {
+Aspect = Callable[[Trained, paper.Experiment], tuple[str, str]]
+"""Returns the text for the paper and the text for here, which is empty where nothing differs."""
+ASPECTS: dict[str, Aspect] = {
     "training data": _data,
     "test set": _test_set,
     "vocabulary": _vocabulary,
@@ -124,18 +126,20 @@ ASPECTS: dict[str, Callable[[Measured, paper.Experiment], tuple[str, str]]] = {
     "hardware": _hardware,
     "training time": _duration,
 }
-"""Each function returns the text for the paper and the text for here, which is empty where nothing differs."""
+"""What can differ."""
 
 
 def differences(
-    cells: Sequence[Measured], experiment: Callable[[str, str], paper.Experiment] = paper.experiment
+    cells: Sequence[Trained],
+    experiment: Callable[[str, str], paper.Experiment] = paper.experiment,
+    aspects: Mapping[str, Aspect] = ASPECTS,
 ) -> list[Difference]:
-    """Lists the aspects in which cells differ from the paper's `experiment(pair, model)`.
+    """Lists the `aspects` in which cells differ from the paper's `experiment(pair, model)`.
 
     Cells that differ in the same way share one entry.
     """
     entries: list[Difference] = []
-    for what, aspect in ASPECTS.items():
+    for what, aspect in aspects.items():
         labels: dict[tuple[str, str], list[str]] = {}
         for cell in cells:
             printed, here = aspect(cell, experiment(cell.pair, cell.model))

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from pipeline.evaluation.costs import PAPER_SUSTAINED_FLOP_S, sustained_flop_s
 from pipeline.store.figures import NOT_RECORDED, Stretch, TrainingFigures
-from workflows.tables.measurements import Measured
+from workflows.tables.measurements import Trained
 
 COMPILED = {True: "compiled layers", False: "layers not compiled", None: f"compilation {NOT_RECORDED}"}
 
@@ -17,7 +17,7 @@ def hardware(run: TrainingFigures) -> str:
     return f"{', then '.join(dict.fromkeys(groups))}, {_types(stretches)}"
 
 
-def provenance_notes(cells: Sequence[Measured]) -> list[str]:
+def provenance_notes(cells: Sequence[Trained]) -> list[str]:
     """Names in one line every number type and device behind the cells, and warns if the cells differ in type.
 
     The list is empty if there are no cells.
@@ -47,7 +47,7 @@ def provenance_notes(cells: Sequence[Measured]) -> list[str]:
     return [note]
 
 
-def rate_notes(cells: Iterable[Measured]) -> list[str]:
+def rate_notes(cells: Iterable[Trained]) -> list[str]:
     """Writes a line for each device and number type whose sustained rate was measured."""
     rates: dict[tuple[str, str], list[float]] = {}
     for cell in cells:

@@ -16,8 +16,8 @@ from workflows.engine.events import Watcher
 from workflows.engine.source import source_commit
 from workflows.reports.corpus import CorpusReport
 from workflows.reports.corpus_text import metrics
-from workflows.stages import Evaluation
-from workflows.tables.measurements import Measured, read_metrics
+from workflows.stages import ModelSteps
+from workflows.tables.measurements import Trained, read_metrics
 from workflows.tracking.lineage import inputs_of, shared
 from workflows.tracking.tracker import Status, Tracker
 
@@ -32,7 +32,7 @@ class Model:
     """One model of an experiment, which has a child run in MLflow and is kept there in a form that can be served."""
 
     name: str
-    evaluation: Evaluation
+    evaluation: ModelSteps
     params: Mapping[str, Any]
     tags: Mapping[str, str]
 
@@ -83,10 +83,11 @@ class CurveWatcher(Watcher):
         """
         fingerprint, tracker = model.training.fingerprint, self._tracker
         if state == "measured":
-            measured = Measured.from_artifacts(model.evaluation.resolved(lambda step: step.published(self._store)))
+            measured = model.evaluation.resolved(lambda step: step.published(self._store)).measured()
             _send_training(tracker, fingerprint, model.training.published(self._store))
             _send_results(tracker, fingerprint, measured)
-            tracker.translator(fingerprint, model.evaluation.checkpoint.published(self._store))
+            checkpoint = model.evaluation.checkpoint.published(self._store)
+            tracker.translator(fingerprint, checkpoint, model.evaluation.serves)
         tracker.end_model(fingerprint, STATUS.get(state, "FINISHED"))
         self._open.pop(model.name, None)
 
@@ -107,30 +108,13 @@ def _send_training(tracker: Tracker, fingerprint: str, run: TrainingRun) -> None
     tracker.tags(fingerprint, {f"used.{name}": str(getattr(figures, name)) for name in USED})
 
 
-def _send_results(tracker: Tracker, fingerprint: str, measured: Measured) -> None:
-    """Sends the scores, perplexity, costs and sample translations of one model, and the type it was decoded in."""
-    perplexity, cost = measured.perplexity, measured.cost
-    values = {
-        "final_dev_nll": perplexity.dev_nll,
-        "final_dev_perplexity": perplexity.dev_perplexity,
-        "paper_way_flop": cost.paper_way_flop,
-        "counted_flop": cost.counted_flop,
-        "train_s": cost.train_s,
-        "parameters": measured.run.parameters,
-    }
-    for test_set, scores in measured.scores.items():
-        values |= {f"paper_bleu.{test_set}": scores.paper_bleu, f"sacrebleu.{test_set}": scores.sacrebleu}
-    tracker.results(fingerprint, values)
-    if measured.dev_bleu:
-        over_time = measured.dev_bleu.items()
-        tracker.series(fingerprint, "dev_paper_bleu", {update: scores.paper_bleu for update, scores in over_time})
-        tracker.series(fingerprint, "dev_sacrebleu", {update: scores.sacrebleu for update, scores in over_time})
+def _send_results(tracker: Tracker, fingerprint: str, measured: Trained) -> None:
+    """Sends the scores, perplexity, costs and samples of one model, and the type it was decoded in."""
+    tracker.results(fingerprint, measured.final_figures())
+    for name, values in measured.series().items():
+        tracker.series(fingerprint, name, values)
     tracker.tags(fingerprint, {"used.decoding_dtype": measured.decoding.dtype})
-    samples = "\n\n".join(
-        f"source:     {sample.source}\nreference:  {sample.reference}\nhypothesis: {sample.hypothesis}"
-        for sample in measured.samples
-    )
-    tracker.text(fingerprint, samples + "\n", "samples.txt")
+    tracker.text(fingerprint, measured.samples_text() + "\n", "samples.txt")
 
 
 def send_corpus_report(tracker: Tracker, report: CorpusReport, fingerprint: str) -> None:

@@ -8,11 +8,11 @@ from pipeline.store.artifact import Artifact
 from pipeline.store.artifacts import Corpus, Vocabulary
 from pipeline.store.store import LocalStore
 from workflows.engine.dag import Step, in_order
-from workflows.stages import Evaluation
+from workflows.stages import ModelSteps
 from workflows.tracking.tracker import Input, flatten
 
 
-def settings_of(evaluation: Evaluation) -> dict[str, Any]:
+def settings_of(evaluation: ModelSteps) -> dict[str, Any]:
     """Returns the settings of each step behind a model, e.g. {"corpus": {...}, "cleaning": {"max_words": 250, ...}}.
 
     They are those that the steps run with, so that no other settings can be told. `corpus` are those of the step that
@@ -28,7 +28,7 @@ def settings_of(evaluation: Evaluation) -> dict[str, Any]:
     return told
 
 
-def inputs_of(evaluation: Evaluation, store: LocalStore) -> list[Input]:
+def inputs_of(evaluation: ModelSteps, store: LocalStore) -> list[Input]:
     """Returns the cleaned text that a model is trained on, and its vocabulary."""
     steps = in_order(evaluation.results)
     (text,) = [_kind(step) for step in steps if step.stage.makes is Corpus and not step.inputs]

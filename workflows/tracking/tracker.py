@@ -25,6 +25,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -310,8 +311,10 @@ class Tracker:
         with self._tolerant():
             self._client.log_text(self._model_runs[fingerprint], text, name)
 
-    def translator(self, fingerprint: str, checkpoint: Checkpoint) -> None:
-        """Sends a trained model in a form that `mlflow models serve` accepts (pipeline.export.mlflow_model).
+    def translator(
+        self, fingerprint: str, checkpoint: Checkpoint, served_by: str = "pipeline.export.mlflow_model"
+    ) -> None:
+        """Sends a trained model in a form that `mlflow models serve` accepts; the module `served_by` saves and loads it.
 
         An experiment keeps one copy of it; other runs of the same training refer to that copy.
         """
@@ -324,22 +327,26 @@ class Tracker:
                 return
             copies = self._client.search_logged_models([self._experiment_id], f"tags.`{TRANSLATOR_TAG}` = '{identity}'")
             ready = [model.model_id for model in copies if model.status == "READY"]
-            model = ready[0] if ready else self._log_translator(run, logged_run.info.run_name, checkpoint, identity)
+            model = (
+                ready[0]
+                if ready
+                else self._log_translator(run, logged_run.info.run_name, checkpoint, identity, served_by)
+            )
             self._client.log_outputs(run, [LoggedModelOutput(model, step=0)])
             self._client.set_tag(run, TRANSLATOR_TAG, identity)
 
-    def _log_translator(self, run: str, name: str, checkpoint: Checkpoint, identity: str) -> str:
+    def _log_translator(self, run: str, name: str, checkpoint: Checkpoint, identity: str, served_by: str) -> str:
         """Logs a new model and returns its id. MLflow's `log_model` uses the process's server and runs the model."""
         from mlflow.models import Model
-
-        from pipeline.export.mlflow_model import save
 
         logging.getLogger("mlflow.pyfunc").setLevel(logging.WARNING)  # it logs each step
         name = re.sub(r"[/:.%\"']", "-", name)  # MLflow rejects these characters
         logged = self._client.create_logged_model(self._experiment_id, name, run, {TRANSLATOR_TAG: identity})
         try:
             with TemporaryDirectory() as folder:
-                save(Path(folder), checkpoint, Model(logged.artifact_location, run, model_id=logged.model_id))
+                import_module(served_by).save(
+                    Path(folder), checkpoint, Model(logged.artifact_location, run, model_id=logged.model_id)
+                )
                 self._client.log_model_artifacts(logged.model_id, folder)
         except BaseException:
             self._client.finalize_logged_model(logged.model_id, "FAILED")

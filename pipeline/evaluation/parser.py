@@ -1,0 +1,96 @@
+"""Parses sentences in one process (§6.3): translates words into symbols, and rebuilds trees from these.
+
+    parser = Parser(folder, PARSING, "cpu")
+    parser.parse(["The man hears the dog .", ""])    # [Rebuilt(tree, repairs), None]
+
+A sentence is its words with spaces between them, as in a treebank. Parentheses and braces among them become -LRB-,
+-RRB-, -LCB- and -RCB-, as the Penn Treebank writes them, since in a tree they would be brackets.
+"""
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from pydantic import TypeAdapter
+
+from pipeline.errors import UserError
+from pipeline.evaluation.translation import Translator
+from pipeline.parsing.linearisation import WORD_SYMBOL, Rebuilt, rebuild
+from pipeline.settings import DecodingSettings
+from pipeline.store.artifacts import Checkpoint
+from pipeline.store.figures import Figures, RecordedDecoding
+from pipeline.text.vocabulary import SPACE_SIGN, load
+
+CHOICE_FILE = "parsing.json"
+PARSING = DecodingSettings(beam_size=21, length_penalty=0.3, max_extra_tokens=300)
+"""The paper's search for a tree (§6.3)."""
+_ESCAPED = str.maketrans({"(": "-LRB-", ")": "-RRB-", "{": "-LCB-", "}": "-RCB-"})
+
+
+class ChoiceFigures(Figures):
+    """`parsing.json`: what was chosen on the dev set, by F1 in percent (§6.3)."""
+
+    model: str
+    """The chosen candidate."""
+    models: Mapping[str, float]
+    """The F1 of each candidate, parsed with the beam of the profile's `decoding`."""
+    beams: Mapping[int, float]
+    """The F1 of the chosen candidate with each size of the beam."""
+    settings: RecordedDecoding
+    """The search with the chosen beam."""
+
+
+@dataclass(frozen=True)
+class ChosenParser(Checkpoint):
+    """The checkpoint of the candidate that was chosen, and `parsing.json`."""
+
+    @property
+    def choice(self) -> ChoiceFigures:
+        """What was chosen, and from what. Raises UserError where `parsing.json` is missing or broken."""
+        return self.read(CHOICE_FILE, TypeAdapter(ChoiceFigures))
+
+    @property
+    def summary(self) -> str:
+        """The chosen candidate and beam, with their F1."""
+        choice = self.choice
+        beam_size = choice.settings.beam_size
+        return f"{choice.model}, beam {beam_size}: F1 {choice.beams[beam_size]:.2f}"
+
+
+def settings_of(checkpoint_folder: Path) -> DecodingSettings:
+    """Returns the search that was chosen for a parser on the dev set; the paper's where none was chosen."""
+    if not (checkpoint_folder / CHOICE_FILE).exists():
+        return PARSING
+    return DecodingSettings(**ChosenParser(checkpoint_folder).choice.settings.model_dump())
+
+
+class Parser:
+    """A parser with its vocabulary. Raises UserError where the checkpoint cannot be loaded or is not a parser."""
+
+    def __init__(self, checkpoint_folder: Path, settings: DecodingSettings = PARSING, device: str = "cpu") -> None:
+        vocabulary = load(checkpoint_folder / "joint.model")
+        if vocabulary.piece_to_id(SPACE_SIGN + WORD_SYMBOL) == vocabulary.unk_id():
+            raise UserError(f"{checkpoint_folder} is not a parser: its vocabulary has no piece {WORD_SYMBOL}; name one")
+        self._translator = Translator(checkpoint_folder, settings, device)
+
+    @property
+    def translator(self) -> Translator:
+        """The model, which translates words into symbols."""
+        return self._translator
+
+    def with_settings(self, settings: DecodingSettings) -> Self:
+        """Returns a parser with the same model that searches by other settings."""
+        other = copy(self)
+        other._translator = self._translator.with_settings(settings)
+        return other
+
+    def parse(self, lines: Sequence[str]) -> list[Rebuilt | None]:
+        """Returns a tree over the words of each line, with its repairs; None for a blank line."""
+        escaped = [line.translate(_ESCAPED) for line in lines]
+        symbols = self._translator.translate(escaped)
+        return [
+            rebuild(found.split(), words) if (words := line.split()) else None
+            for line, found in zip(escaped, symbols, strict=True)
+        ]

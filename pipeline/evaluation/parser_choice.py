@@ -1,0 +1,87 @@
+"""Chooses a parser and its beam on the dev set by F1 (§6.3: dropout, learning rates and beam size), and decodes with it.
+
+parser = choose(Context(folder), candidates, corpus, gold, PARSING, beam_sizes=[1, 4, 21])
+hypotheses = decode_chosen(Context(other), parser, corpus, ["test"])
+"""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from pipeline.evaluation.decoding import decode
+from pipeline.evaluation.parser import CHOICE_FILE, ChoiceFigures, ChosenParser
+from pipeline.evaluation.parses import rebuild_parses
+from pipeline.evaluation.tree_scores import ScoredTrees, score_parses
+from pipeline.settings import DecodingSettings
+from pipeline.store.artifact import MANIFEST, Context
+from pipeline.store.artifacts import Checkpoint, Corpus, Hypotheses
+from pipeline.store.figures import RecordedDecoding
+
+SPLIT = "dev"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A trained parser that may be chosen, and its scores on the dev set."""
+
+    name: str
+    checkpoint: Checkpoint
+    scores: ScoredTrees
+
+
+def choose(
+    context: Context,
+    candidates: Sequence[Candidate],
+    corpus: Corpus,
+    gold: Corpus,
+    settings: DecodingSettings,
+    beam_sizes: Sequence[int],
+) -> ChosenParser:
+    """Copies the candidate with the best F1 on the dev set, the first of several; then chooses its beam likewise.
+
+    `settings` are the search that the candidates were scored with; the dev set of `corpus` is decoded again with each
+    other beam. Raises UserError where it cannot be decoded or scored.
+    """
+    f1 = {candidate.name: candidate.scores.load().splits[SPLIT].total.f1 for candidate in candidates}
+    best = max(candidates, key=lambda candidate: f1[candidate.name])
+    beams = {}
+    for done, beam_size in enumerate(sorted({*beam_sizes, settings.beam_size}), start=1):
+        if beam_size == settings.beam_size:
+            beams[beam_size] = f1[best.name]
+        else:
+            search = settings.model_copy(update={"beam_size": beam_size})
+            beams[beam_size] = _dev_f1(context, best.checkpoint, corpus, gold, search)
+        context.progress(done, len({*beam_sizes, settings.beam_size}), "beams")
+    chosen_beam = max(beams, key=lambda beam_size: beams[beam_size])
+    for file in best.checkpoint.folder.iterdir():
+        if file.name != MANIFEST:
+            shutil.copyfile(file, context.folder / file.name)
+    chosen = settings.model_copy(update={"beam_size": chosen_beam})
+    figures = ChoiceFigures(model=best.name, models=f1, beams=beams, settings=RecordedDecoding(**chosen.model_dump()))
+    parser = ChosenParser(context.folder)
+    parser.write_json(CHOICE_FILE, figures.model_dump(mode="json"))
+    return parser
+
+
+def decode_chosen(
+    context: Context, parser: ChosenParser, corpus: Corpus, layout: DecodingSettings, splits: Sequence[str]
+) -> Hypotheses:
+    """Decodes `splits` with the search that was chosen, on workers as `layout` has them (`pipeline.evaluation.decoding`)."""
+    how = layout.model_dump(include={"batch_tokens", "workers", "threads", "device", "precision"})
+    settings = DecodingSettings(**{**parser.choice.settings.model_dump(), **how})
+    return decode(context, parser, corpus, settings, splits)
+
+
+def _dev_f1(
+    context: Context, checkpoint: Checkpoint, corpus: Corpus, gold: Corpus, settings: DecodingSettings
+) -> float:
+    # Beside the result, so that all nodes see it.
+    with TemporaryDirectory(dir=context.folder) as temporary:
+        decoded, rebuilt, scored = (Path(temporary, name) for name in ("decoded", "rebuilt", "scored"))
+        for folder in (decoded, rebuilt, scored):
+            folder.mkdir()
+        hypotheses = decode(Context(decoded), checkpoint, corpus, settings, [SPLIT])
+        parses = rebuild_parses(Context(rebuilt), hypotheses, gold, [SPLIT])
+        return score_parses(Context(scored), parses).load().splits[SPLIT].total.f1

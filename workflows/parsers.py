@@ -1,0 +1,238 @@
+"""The parsers of Table 4 (§6.3), as steps of the DAG: candidates, the one chosen on the dev set, and its test scores."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
+
+from pipeline.errors import UserError
+from pipeline.evaluation import costs, parser_choice, perplexity
+from pipeline.evaluation.parser import ChosenParser
+from pipeline.evaluation.parses import Parses
+from pipeline.evaluation.tree_scores import ScoredTrees
+from pipeline.settings import DecodingSettings, TrainingSettings
+from pipeline.store.artifact import Artifact
+from pipeline.store.artifacts import Corpus, Hypotheses
+from pipeline.store.store import Store
+from workflows import paper, stages
+from workflows.engine.dag import ArtifactOf, Step, StepBundle
+from workflows.engine.events import Watcher
+from workflows.engine.grid import Trial, Unfinished, run_grid
+from workflows.engine.runner import run
+from workflows.profiles.parsing import SEMI_SUPERVISED, ParsingProfile
+from workflows.tables.parser_measurements import CandidateInputs, ParserInputs, SearchInputs
+
+DEV = parser_choice.SPLIT
+
+
+@dataclass(frozen=True)
+class CandidateSteps(stages.ModelSteps):
+    """A parser that may be chosen, measured on the dev set; a stage receives `CandidateInputs` instead."""
+
+    gold: Step[Corpus]
+    parses: Step[Parses]
+    scores: Step[ScoredTrees]
+    perplexity: Step[perplexity.Perplexity]
+    cost: Step[costs.Cost]
+
+    @property
+    def serves(self) -> str:
+        """The module that saves the parser as an MLflow model and serves it."""
+        return "pipeline.export.mlflow_parser"
+
+    @property
+    def results(self) -> tuple[Step[Artifact], ...]:
+        """The steps that nothing else here depends on; once they are done, so is all of it."""
+        return (self.scores, self.perplexity, self.cost)
+
+    @property
+    def trial(self) -> Trial:
+        """The trial that Ray Tune runs."""
+        return Trial(self.model, self.training, self.results)
+
+    def resolved(self, artifact_of: ArtifactOf) -> CandidateInputs:
+        """Returns the same candidate with artifacts in place of the steps."""
+        return CandidateInputs(
+            self.pair,
+            self.model,
+            self.data,
+            corpus=artifact_of(self.corpus),
+            run=artifact_of(self.training),
+            checkpoint=artifact_of(self.checkpoint),
+            hypotheses=artifact_of(self.hypotheses),
+            perplexity=artifact_of(self.perplexity),
+            cost=artifact_of(self.cost),
+            parses=artifact_of(self.parses),
+            scores=artifact_of(self.scores),
+        )
+
+
+@dataclass(frozen=True)
+class CandidateChoice(StepBundle):
+    """A candidate as the choice takes it; the stage receives `parser_choice.Candidate` instead."""
+
+    candidate: CandidateSteps
+
+    def resolved(self, artifact_of: ArtifactOf) -> parser_choice.Candidate:
+        """Returns the candidate's checkpoint and scores."""
+        one = self.candidate
+        return parser_choice.Candidate(one.model, artifact_of(one.checkpoint), artifact_of(one.scores))
+
+
+@dataclass(frozen=True)
+class SearchSteps(StepBundle):
+    """The test set as parsed by the chosen parser with one kind of search; a stage receives `SearchInputs` instead."""
+
+    hypotheses: Step[Hypotheses]
+    parses: Step[Parses]
+    scores: Step[ScoredTrees]
+
+    def resolved(self, artifact_of: ArtifactOf) -> SearchInputs:
+        """Returns the artifacts of the steps."""
+        return SearchInputs(artifact_of(self.hypotheses), artifact_of(self.parses), artifact_of(self.scores))
+
+
+@dataclass(frozen=True)
+class ParserSteps(StepBundle):
+    """A row of the Transformer in Table 4, as steps; a stage receives `ParserInputs` instead."""
+
+    training: paper.ParserTraining
+    data: str
+    split: str
+    candidates: tuple[CandidateSteps, ...]
+    """Those that have results."""
+    unfinished: tuple[tuple[str, str, str], ...]
+    """Name, state and reason of those that have none."""
+    baseline: Step[ScoredTrees]
+    parser: Step[ChosenParser] | None
+    """None if no candidate has results."""
+    free: SearchSteps | None
+
+    def resolved(self, artifact_of: ArtifactOf) -> ParserInputs:
+        """Returns the same row with artifacts in place of the steps."""
+        return ParserInputs(
+            self.training,
+            self.data,
+            self.split,
+            tuple(candidate.resolved(artifact_of) for candidate in self.candidates),
+            self.unfinished,
+            artifact_of(self.baseline),
+            artifact_of(self.parser) if self.parser else None,
+            self.free.resolved(artifact_of) if self.free else None,
+        )
+
+
+@dataclass(frozen=True)
+class ParserGrid:
+    """The trainings among which one row of the table is chosen."""
+
+    profile: ParsingProfile
+    """With the row's own settings applied."""
+    name: str
+    """The row's key in the profile: supervised or semi-supervised."""
+    split: str
+    """The test set whose F1 stands in the table."""
+
+    @property
+    def training(self) -> paper.ParserTraining:
+        """What the paper calls such a training."""
+        return "semi-supervised" if self.name == SEMI_SUPERVISED else "WSJ only, discriminative"
+
+    @cached_property
+    def text(self) -> stages.Prepared:
+        """The trees as pairs of sentences and symbols, as a model is trained on them."""
+        return stages.prepared(self.profile, self.name)
+
+    @cached_property
+    def gold(self) -> Step[Corpus]:
+        """The trees with the gold ones beside the symbols."""
+        return stages.corpus(self.name, self.profile.corpora[self.name])
+
+    @cached_property
+    def candidates(self) -> list[CandidateSteps]:
+        """One training for each dropout and learning rate, scored on the dev set."""
+        choice, recipe = self.profile.choice, self.profile.recipes["parser"]
+        grid = list(product(choice.dropouts, choice.learning_rate_scales))
+        found = []
+        for dropout, scale in grid:
+            name = f"{self.name} dropout {dropout:g} rate {scale:g}" if len(grid) > 1 else self.name
+            settings = varied(recipe.training, dropout, scale)
+            training = stages.TRAIN(f"train {name}", self.text.dataset, settings)
+            checkpoint = stages.AVERAGE(f"average {name}", training, recipe.averaging)
+            # A trial decodes with as many workers as it trains with, since other trials run at the same time.
+            decoding = self.profile.decoding.model_copy(update={"workers": _fewest(settings)})
+            hypotheses = stages.DECODE(f"decode {name}", checkpoint, self.text.corpus, decoding, [DEV])
+            parses = stages.REBUILD_PARSES(f"rebuild {name}", hypotheses, self.gold, [DEV])
+            found.append(
+                CandidateSteps(
+                    self.name,
+                    name,
+                    self.profile.data,
+                    self.text.corpus,
+                    training,
+                    checkpoint,
+                    hypotheses,
+                    self.gold,
+                    parses,
+                    stages.SCORE_PARSES(f"score {name}", parses),
+                    stages.PERPLEXITY(f"perplexity {name}", checkpoint, self.text.dataset),
+                    stages.COST(f"cost {name}", training),
+                )
+            )
+        return found
+
+    def row(self, unfinished: Mapping[str, Unfinished]) -> ParserSteps:
+        """Returns the row that is chosen from the candidates with results."""
+        candidates = tuple(one for one in self.candidates if one.model not in unfinished)
+        without = [(one.model, unfinished[one.model]) for one in self.candidates if one.model in unfinished]
+        baseline = stages.RIGHT_BRANCHING(f"right-branching {self.name}", self.gold, [self.split])
+        parser, free, decoding = None, None, self.profile.decoding
+        if candidates:
+            entries = [CandidateChoice(one) for one in candidates]
+            beams = list(self.profile.choice.beam_sizes)
+            parser = stages.CHOOSE_PARSER(f"choose {self.name}", entries, self.text.corpus, self.gold, decoding, beams)
+            free = self._searched(parser, decoding)
+        return ParserSteps(
+            self.training,
+            self.profile.data,
+            self.split,
+            candidates,
+            tuple((name, why.state, why.reason) for name, why in without),
+            stages.SCORE_PARSES(f"score right-branching {self.name}", baseline),
+            parser,
+            free,
+        )
+
+    def _searched(self, parser: Step[ChosenParser], decoding: DecodingSettings) -> SearchSteps:
+        splits = [self.split]
+        hypotheses = stages.DECODE_CHOSEN(f"parse {self.name}", parser, self.text.corpus, decoding, splits)
+        parses = stages.REBUILD_PARSES(f"rebuild {self.name} {self.split}", hypotheses, self.gold, splits)
+        return SearchSteps(hypotheses, parses, stages.SCORE_PARSES(f"score {self.name} {self.split}", parses))
+
+
+def varied(training: TrainingSettings, dropout: float, learning_rate_scale: float) -> TrainingSettings:
+    """Returns a training with another dropout and another multiple of its learning rate."""
+    rate = learning_rate_scale * training.optimizer.learning_rate_scale
+    changes = {
+        "model": replace(training.model, dropout=dropout),
+        "optimizer": replace(training.optimizer, learning_rate_scale=rate),
+    }
+    return training.model_copy(update=changes)
+
+
+def train_candidates(
+    grids: Sequence[ParserGrid], store: Store, address: str | None, watchers: Sequence[Watcher]
+) -> Mapping[str, Unfinished]:
+    """Prepares the trees, then trains and measures all candidates with Ray Tune. Raises UserError if none succeeds."""
+    run([step for grid in grids for step in (grid.text.corpus, grid.text.dataset, grid.gold)], store, watchers, address)
+    candidates = [one for grid in grids for one in grid.candidates]
+    layout = grids[0].profile.recipes["parser"].training
+    unfinished = run_grid([one.trial for one in candidates], store, watchers, address, layout=layout)
+    if len(unfinished) == len(candidates):
+        first = candidates[0].model
+        raise UserError(f"no parser was trained; {first} {unfinished[first].state}: {unfinished[first].reason}")
+    return unfinished
+
+
+def _fewest(training: TrainingSettings) -> int:
+    return training.workers if isinstance(training.workers, int) else training.workers[0]

@@ -1,0 +1,162 @@
+"""The profiles of Table 4 (§6.3): generated trees, a small treebank, and the paper's Wall Street Journal.
+
+    load_parsing_profile(treebank=Path("wsj"), silver=[Path("bllip.mrg")])
+
+Each has its trees under the name of the row they are for: `supervised` and, with silver trees, `semi-supervised`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from model.config import BASE, OptimizerConfig
+from pipeline.corpora.embedded import EmbeddedSettings
+from pipeline.errors import UserError
+from pipeline.parsing.treebank import TreebankSettings, is_wsj
+from pipeline.settings import (
+    AveragingSettings,
+    CleaningSettings,
+    DecodingSettings,
+    EncodingSettings,
+    Settings,
+    TrainingSettings,
+    VocabularySettings,
+)
+from workflows.paper import PARSER_MODEL
+from workflows.profiles.loading import Draft, read_config
+from workflows.profiles.profile import Profile, Recipe
+
+SUPERVISED, SEMI_SUPERVISED = "supervised", "semi-supervised"
+EMBEDDED_NAME, TREEBANK_NAME, WSJ_NAME = "embedded", "treebank", "wsj"
+PARSING_DECODING = DecodingSettings(beam_size=21, length_penalty=0.3, max_extra_tokens=300)
+"""The paper's search (§6.3)."""
+ALL_TREES = CleaningSettings(max_words=1000, max_ratio=30)
+"""A tree has several symbols for each word: nothing is dropped as too long or too different."""
+
+
+class Choice(Settings):
+    """What is chosen on the dev set (§6.3: "the dropout, [...] learning rates and beam size")."""
+
+    dropouts: tuple[float, ...] = Field((0.1, 0.2, 0.3), min_length=1)
+    learning_rate_scales: tuple[float, ...] = Field((0.5, 1.0), min_length=1)
+    """Multiples of the recipe's learning rate."""
+    beam_sizes: tuple[int, ...] = Field((1, 4, 21), min_length=1)
+    """Tried on the best training; trainings are compared with the beam of `decoding`."""
+
+
+class ParsingProfile(Profile):
+    """All settings that Table 4 is made from; its only recipe is `parser`."""
+
+    choice: Choice = Choice()
+
+
+EMBEDDED_TREES = ParsingProfile(
+    name=EMBEDDED_NAME,
+    data="generated trees",
+    corpora={SUPERVISED: EmbeddedSettings(target="trees", train_pairs=24_000)},
+    cleaning=ALL_TREES,
+    vocabulary=VocabularySettings(size=800, character_coverage=1, byte_fallback=False),
+    recipes={
+        "parser": Recipe(
+            training=TrainingSettings(
+                model=replace(BASE, n_layers=2, d_model=128, d_ff=512, n_heads=4, d_k=32, d_v=32, dropout=0.0),
+                optimizer=OptimizerConfig(warmup_steps=200, learning_rate_scale=0.35),
+                updates=800,
+                budget_tokens=800,
+                micro_batches=1,
+                checkpoint_updates=50,
+                checkpoint_minutes=0,
+                validation_updates=100,
+                log_updates=10,
+                workers=1,
+            )
+        )
+    },
+    decoding=PARSING_DECODING.model_copy(update={"beam_size": 4}),
+    choice=Choice(dropouts=(0.0, 0.1), learning_rate_scales=(1.0,), beam_sizes=(1, 4)),
+)
+"""Generated trees; takes minutes on two cores, on which two parsers train side by side."""
+
+
+def treebank_profile(treebank: Path, silver: Sequence[Path]) -> ParsingProfile:
+    """Returns the profile for a small treebank, such as the sample of the Wall Street Journal that NLTK has."""
+    return ParsingProfile(
+        name=TREEBANK_NAME,
+        data=f"treebank {treebank.resolve().name}",
+        corpora=_corpora(treebank, silver),
+        cleaning=ALL_TREES,
+        vocabulary=VocabularySettings(size=3000, character_coverage=1, byte_fallback=False),
+        recipes={
+            "parser": Recipe(
+                training=TrainingSettings(
+                    model=replace(BASE, n_layers=3, d_model=192, d_ff=768, n_heads=4, d_k=48, d_v=48, dropout=0.2),
+                    optimizer=OptimizerConfig(warmup_steps=400, learning_rate_scale=0.7),
+                    updates=2000,
+                    budget_tokens=3000,
+                    micro_batches=1,
+                    checkpoint_updates=100,
+                    checkpoint_minutes=0,
+                    validation_updates=100,
+                    workers=1,
+                )
+            )
+        },
+        decoding=PARSING_DECODING.model_copy(update={"beam_size": 4}),
+        choice=Choice(dropouts=(0.2, 0.3), learning_rate_scales=(1.0,), beam_sizes=(1, 4, 21)),
+    )
+
+
+def wsj_profile(treebank: Path, silver: Sequence[Path]) -> ParsingProfile:
+    """Returns the paper's setup (§6.3), with 16 K pieces, or 32 K with silver trees.
+
+    It prints no grid of dropouts, learning rates and beams, and no number of updates; the grid is ours, and the updates
+    and the averaging are base's, from which "all other parameters remained unchanged" (workflows.paper).
+    """
+    return ParsingProfile(
+        name=WSJ_NAME,
+        data="WSJ",
+        corpora=_corpora(treebank, silver),
+        cleaning=ALL_TREES,
+        vocabulary=VocabularySettings(size=16_000),
+        encoding=EncodingSettings(max_tokens=512),
+        recipes={"parser": Recipe(training=TrainingSettings(model=PARSER_MODEL), averaging=AveragingSettings())},
+        decoding=PARSING_DECODING,
+        pairs={SEMI_SUPERVISED: {"vocabulary": {"size": 32_000}}},
+    )
+
+
+def load_parsing_profile(
+    name: str | None = None,
+    *,
+    treebank: Path | None = None,
+    silver: Sequence[Path] = (),
+    config: Path | None = None,
+    overrides: Sequence[str] = (),
+) -> ParsingProfile:
+    """Loads a profile of Table 4 and applies `config` (TOML) and `overrides` ("key=value").
+
+    Without a name it is wsj for a treebank with sections 02 to 21, treebank for another one, and embedded without any.
+    Raises UserError for an unknown profile or key, an invalid value, or a profile that does not fit the treebank.
+    """
+    asked = name or read_config(config).get("profile")
+    if treebank is None:
+        if silver:
+            raise UserError("--silver adds trees to a treebank; name its folder with --treebank")
+        if asked in (TREEBANK_NAME, WSJ_NAME):
+            raise UserError(f"profile {asked} needs trees; name their folder with --treebank")
+        return Draft({EMBEDDED_NAME: EMBEDDED_TREES}, EMBEDDED_NAME, name, config).finished(overrides)
+    if asked == EMBEDDED_NAME:
+        raise UserError("--treebank has no meaning for profile embedded, whose trees are generated; leave one out")
+    profiles = {made.name: made for made in (treebank_profile(treebank, silver), wsj_profile(treebank, silver))}
+    default = WSJ_NAME if is_wsj(treebank) else TREEBANK_NAME
+    return Draft(profiles, default, name, config).finished(overrides)
+
+
+def _corpora(treebank: Path, silver: Sequence[Path]) -> dict[str, Any]:
+    corpora = {SUPERVISED: TreebankSettings(folder=treebank)}
+    if silver:
+        corpora[SEMI_SUPERVISED] = TreebankSettings(folder=treebank, silver=tuple(silver))
+    return corpora

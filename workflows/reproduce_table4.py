@@ -1,0 +1,128 @@
+"""Table 4 of the paper (§6.3): English constituency parsing by the Transformer, F1 measured beside the printed.
+
+python -m workflows.reproduce_table4                                      # generated trees, minutes
+python -m workflows.reproduce_table4 --treebank DIR                       # a treebank; with WSJ 00-24, the paper's setup
+python -m workflows.reproduce_table4 --treebank DIR --silver FILE         # also the semi-supervised row
+python -m workflows.reproduce_table4 --plan                               # what is cached, what is to run
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.store.store import LocalStore
+from workflows.console.command import console, run_app
+from workflows.console.options import (
+    AddressOption,
+    ConfigOption,
+    GpuOption,
+    GpusOption,
+    PlanOption,
+    SetOption,
+    StoreOption,
+)
+from workflows.engine.dag import Stage, Step
+from workflows.engine.grid import Unfinished
+from workflows.experiment import Reproduction, Request, command, reproduce, told_overrides
+from workflows.forecast.estimate import Planned
+from workflows.forecast.hardware import only_with_plan
+from workflows.parsers import CandidateSteps, ParserGrid, train_candidates
+from workflows.profiles.parsing import ParsingProfile, load_parsing_profile
+from workflows.reports.publish import tabulate_parsers
+from workflows.tables import table4
+from workflows.tables.table4_text import render_terminal
+from workflows.tracking.curves import Model
+from workflows.tracking.lineage import settings_of
+
+TABULATE = Stage("tabulating.tabulate_parsers", tabulate_parsers, table4.Table4Artifact, follows_source=True)
+SPLIT = "test"
+
+ProfileOption = Annotated[
+    str | None,
+    typer.Option(
+        "--profile", help="embedded, treebank or wsj.  [default: the one in --config, or as the treebank is large]"
+    ),
+]
+TreebankOption = Annotated[
+    Path | None,
+    typer.Option("--treebank", help="Trees in Penn brackets: WSJ's folders 00 to 24, a folder, or a file."),
+]
+SilverOption = Annotated[
+    list[Path] | None,
+    typer.Option("--silver", help="File of automatically parsed trees, for the semi-supervised row. May be repeated."),
+]
+
+
+@dataclass(frozen=True)
+class ParsingRequest(Request):
+    """The values of the shared options, with a profile of Table 4."""
+
+    profile: ParsingProfile
+
+
+def read_options(
+    profile: ProfileOption = None,
+    treebank: TreebankOption = None,
+    silver: SilverOption = None,
+    config: ConfigOption = None,
+    overrides: SetOption = None,
+    store: StoreOption = Path("runs"),
+    address: AddressOption = None,
+    plan: PlanOption = False,
+    gpus: GpusOption = None,
+    gpu: GpuOption = None,
+) -> ParsingRequest:
+    """Makes a request from the options. Raises UserError if they are invalid or contradict each other."""
+    only_with_plan(plan, gpus, gpu)
+    chosen = load_parsing_profile(
+        profile, treebank=treebank, silver=silver or [], config=config, overrides=overrides or []
+    )
+    told = told_overrides(config, overrides or [])
+    return ParsingRequest(chosen, LocalStore(store.absolute()), address, plan, gpus, gpu, told)
+
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@command(app, __doc__, read_options)
+def main(request: ParsingRequest) -> None:
+    """Builds the DAG, trains what is missing, chooses on the dev set, prints the table."""
+    profile = request.profile
+    console.print(f"settings of profile {profile.name}: {profile.data}", highlight=False)
+    grids = [ParserGrid(profile.for_pair(name), name, SPLIT) for name in profile.corpora]
+    reports = [grid.text.report for grid in grids]
+
+    def tabulate(unfinished: Mapping[str, Unfinished]) -> Step[table4.Table4Artifact]:
+        return TABULATE("table 4", [grid.row(unfinished) for grid in grids], reports)
+
+    experiment = Reproduction(
+        name="table4",
+        params={"profile": profile.name, "rows": ", ".join(profile.corpora)},
+        models=[_model(one, profile) for grid in grids for one in grid.candidates],
+        # The averaged model is kept in the store and in MLflow, and the chosen one once more.
+        planned=[
+            Planned(one.model, grid.name, one.training.arguments[1], models=3)
+            for grid in grids
+            for one in grid.candidates
+        ],
+        reports=reports,
+        tabulate=tabulate,
+        show=lambda made, width: render_terminal(made.load(), width),
+        train=partial(train_candidates, grids, request.store, request.address),
+        figures=lambda made: made.load().figures(),
+    )
+    reproduce(experiment, request)
+
+
+def _model(one: CandidateSteps, profile: ParsingProfile) -> Model:
+    settings = settings_of(one)
+    params = {**settings.pop("training"), **settings}
+    return Model(one.model, one, params, {"row": one.pair, "profile": profile.name})
+
+
+if __name__ == "__main__":
+    run_app(app, "python -m workflows.reproduce_table4")

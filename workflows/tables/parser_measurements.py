@@ -1,0 +1,198 @@
+"""Reads what was measured of the parsers of Table 4 from the artifacts of their stages, and from nowhere else."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Self
+
+from nltk.tree import Tree
+
+from pipeline.evaluation.parser import ChoiceFigures, ChosenParser
+from pipeline.evaluation.parses import ParsedSplit, Parses
+from pipeline.evaluation.tree_scores import BracketScores, ScoredTrees, TreeScores
+from pipeline.parsing.trees import bracketed
+from pipeline.store.artifact import MANIFEST
+from pipeline.store.artifacts import Hypotheses
+from pipeline.store.figures import DecodingFigures
+from workflows.paper import ParserTraining
+from workflows.tables.measurements import Trained, TrainedInputs, trained_values
+
+DEV = "dev"
+N_DRAWN = 3
+"""The number of parses that are drawn."""
+MOST_DRAWN_WORDS = 18
+"""The longest sentence that is drawn."""
+N_SAMPLES = 10
+
+
+@dataclass(frozen=True)
+class CandidateInputs(TrainedInputs):
+    """The artifacts behind a candidate, measured on the dev set."""
+
+    parses: Parses
+    scores: ScoredTrees
+
+    def measured(self) -> "Candidate":
+        """Reads their files. Raises UserError where a file is missing, broken or lacks a figure."""
+        return Candidate(
+            **trained_values(self, DEV),
+            scores=self.scores.load().splits[DEV],
+            parsed=self.parses.load().splits[DEV],
+            samples=tuple(
+                (bracketed(gold), bracketed(tree))
+                for gold, tree in islice(zip(self.parses.gold(DEV), self.parses.trees(DEV), strict=True), N_SAMPLES)
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class Candidate(Trained):
+    """What the files of a candidate hold."""
+
+    scores: TreeScores
+    parsed: ParsedSplit
+    samples: tuple[tuple[str, str], ...]
+    """Gold trees of the dev set, and the candidate's."""
+
+    @property
+    def label(self) -> str:
+        """Its name, which begins with that of its row."""
+        return self.model
+
+    @property
+    def dev_f1(self) -> float:
+        """F1 on the dev set, in percent."""
+        return self.scores.total.f1
+
+    def final_figures(self) -> dict[str, float]:
+        """Returns the figures of every model, and those of the dev set's trees."""
+        return {**super().final_figures(), **bracket_figures(DEV, self.scores.total)}
+
+    def score_texts(self) -> dict[str, str]:
+        """Returns F1 on the dev set in words."""
+        total = self.scores.total
+        return {
+            f"F1, {DEV}": f"{total.f1:.2f} (recall {total.recall:.2f}, precision {total.precision:.2f}), "
+            f"{self.parsed.repaired} of {self.parsed.sentences} trees repaired"
+        }
+
+    def samples_text(self) -> str:
+        """Returns the first trees of the dev set beside the gold ones."""
+        return "\n\n".join(f"gold:  {gold}\nparse: {tree}" for gold, tree in self.samples)
+
+
+def bracket_figures(split: str, scores: BracketScores) -> dict[str, float]:
+    """Returns the figures of some trees by their names in MLflow."""
+    return {
+        f"f1.{split}": scores.f1,
+        f"recall.{split}": scores.recall,
+        f"precision.{split}": scores.precision,
+        f"complete_match.{split}": scores.complete_match,
+    }
+
+
+@dataclass(frozen=True)
+class SearchInputs:
+    """The artifacts of a search for the trees of the test set."""
+
+    hypotheses: Hypotheses
+    parses: Parses
+    scores: ScoredTrees
+
+
+@dataclass(frozen=True)
+class Search:
+    """What the files of a search hold."""
+
+    decoding: DecodingFigures
+    parsed: ParsedSplit
+    scores: TreeScores
+
+    @classmethod
+    def from_artifacts(cls, inputs: SearchInputs, split: str) -> Self:
+        """Reads the files. Raises UserError where one is missing, broken or lacks a figure."""
+        parsed, scores = inputs.parses.load().splits[split], inputs.scores.load().splits[split]
+        return cls(inputs.hypotheses.load(), parsed, scores)
+
+    @property
+    def sentences_s(self) -> float:
+        """Sentences a second, of one worker."""
+        (decoded,) = self.decoding.test_sets.values()
+        return decoded.sentences / decoded.seconds if decoded.seconds else 0.0
+
+
+@dataclass(frozen=True)
+class ParserInputs:
+    """The artifacts behind a row of the Transformer."""
+
+    training: ParserTraining
+    data: str
+    split: str
+    candidates: tuple[CandidateInputs, ...]
+    unfinished: tuple[tuple[str, str, str], ...]
+    baseline: ScoredTrees
+    parser: ChosenParser | None
+    free: SearchInputs | None
+    constrained: SearchInputs | None = None
+
+
+@dataclass(frozen=True)
+class ParserRow:
+    """What the files of a row hold."""
+
+    training: ParserTraining
+    data: str
+    split: str
+    candidates: tuple[Candidate, ...]
+    unfinished: tuple[tuple[str, str, str], ...]
+    """Name, state and reason of the candidates without results."""
+    baseline: TreeScores
+    choice: ChoiceFigures | None
+    """None, like the next two, if no candidate has results."""
+    free: Search | None
+    drawn: tuple[tuple[Tree, Tree], ...]
+    """Gold trees of the test set and the parser's, at even distances among those short enough to be drawn."""
+    manifests: Mapping[str, Mapping[str, Any]]
+    constrained: Search | None = None
+
+    @property
+    def chosen(self) -> Candidate | None:
+        """The candidate that was chosen."""
+        return next((one for one in self.candidates if self.choice and one.model == self.choice.model), None)
+
+    @classmethod
+    def from_artifacts(cls, inputs: ParserInputs) -> Self:
+        """Reads the files behind a row. Raises UserError where a file is missing, broken or lacks a figure."""
+        made = {"choice": inputs.parser}
+        if inputs.free:
+            made |= {"test parses": inputs.free.parses, "test scores": inputs.free.scores}
+        return cls(
+            inputs.training,
+            inputs.data,
+            inputs.split,
+            tuple(candidate.measured() for candidate in inputs.candidates),
+            inputs.unfinished,
+            inputs.baseline.load().splits[inputs.split],
+            inputs.parser.choice if inputs.parser else None,
+            Search.from_artifacts(inputs.free, inputs.split) if inputs.free else None,
+            _drawn(inputs.free.parses, inputs.split) if inputs.free else (),
+            {name: one.manifest for name, one in made.items() if one and (one.folder / MANIFEST).exists()},
+            Search.from_artifacts(inputs.constrained, inputs.split) if inputs.constrained else None,
+        )
+
+
+def _drawn(parses: Parses, split: str) -> tuple[tuple[Tree, Tree], ...]:
+    """Takes short trees at even distances, those with a mistake before those without."""
+    pairs = [
+        (gold, tree)
+        for gold, tree in zip(parses.gold(split), parses.trees(split), strict=True)
+        if 6 <= len(gold.leaves()) <= MOST_DRAWN_WORDS
+    ]
+    wrong = [pair for pair in pairs if bracketed(pair[0]) != bracketed(pair[1])]
+    right = [pair for pair in pairs if bracketed(pair[0]) == bracketed(pair[1])]
+    taken = [*_evenly(wrong, N_DRAWN - 1), *_evenly(right, N_DRAWN)]
+    return tuple(taken[:N_DRAWN])
+
+
+def _evenly(pairs: list[tuple[Tree, Tree]], n: int) -> list[tuple[Tree, Tree]]:
+    return pairs[:: max(1, len(pairs) // max(n, 1))][:n]

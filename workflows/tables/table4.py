@@ -1,0 +1,355 @@
+"""Computes Table 4 (§6.3): F1 of parsers, the paper's printed rows above those measured here.
+
+    python -m workflows.reproduce_table4
+
+A measured figure comes from an artifact's file; a row that was not run, or whose trainings failed, says so.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pipeline.evaluation.tree_scores import TreeScores
+from pipeline.store.artifact import JsonArtifact
+from workflows import paper
+from workflows.console.quantities import rounded
+from workflows.tables.differences import (
+    ASPECTS,
+    DECODING_NAMES,
+    OPTIMIZER_NAMES,
+    Aspect,
+    Difference,
+    differences,
+    differing_fields,
+)
+from workflows.tables.measurements import Trained
+from workflows.tables.parser_measurements import ParserInputs, ParserRow, Search
+from workflows.tables.provenance import provenance_notes
+
+WSJ = "WSJ"
+"""The data of a profile whose trees are those of the paper."""
+RIGHT_BRANCHING = "right-branching trees"
+State = Literal["printed", "measured", "not run", "failed"]
+
+
+@dataclass(frozen=True)
+class Table4Row:
+    """A row of the table; figures are in percent, and None where there is none."""
+
+    name: str
+    origin: Literal["paper", "measured"]
+    training: str
+    f1: float | None
+    """EVALB's labelled F1, of all sentences."""
+    state: State
+    printed_f1: str = ""
+    """F1 with the digits that the paper prints; empty in a measured row."""
+    f1_short: float | None = None
+    """Of sentences of at most 40 words."""
+    recall: float | None = None
+    precision: float | None = None
+    complete_match: float | None = None
+    sentences: int | None = None
+    valid: int | None = None
+    """Sentences that EVALB scores."""
+    reason: str = ""
+    """Why there is no figure, where the trainings failed."""
+
+    @property
+    def f1_text(self) -> str:
+        """Returns the text to show; "-" for a row that was not run."""
+        if self.printed_f1:
+            return self.printed_f1
+        return "-" if self.f1 is None else f"{self.f1:.2f}"
+
+    @property
+    def f1_short_text(self) -> str:
+        """Returns the F1 of the short sentences to show, empty in a printed row."""
+        return "" if self.f1_short is None else f"{self.f1_short:.2f}"
+
+
+@dataclass(frozen=True)
+class CandidateRow:
+    """A training among which a parser was chosen; figures are None where it has no results."""
+
+    name: str
+    training: str
+    is_chosen: bool
+    state: str
+    reason: str = ""
+    dropout: float | None = None
+    learning_rate_scale: float | None = None
+    dev_f1: float | None = None
+    dev_perplexity: float | None = None
+    train_s: float | None = None
+
+
+@dataclass(frozen=True)
+class BeamRow:
+    """A size of the beam with which the dev set was parsed."""
+
+    training: str
+    beam_size: int
+    dev_f1: float
+    is_chosen: bool
+
+
+@dataclass(frozen=True)
+class SearchRow:
+    """A search for the trees of the test set."""
+
+    training: str
+    search: Literal["free", "constrained"]
+    f1: float
+    repaired: int
+    """Sentences whose output was no tree over its words."""
+    repairs: Mapping[str, int]
+    """Repairs by kind."""
+    sentences: int
+    sentences_s: float
+    """Sentences a second, of one worker."""
+
+
+@dataclass(frozen=True)
+class LengthRow:
+    """F1 of the sentences of a range of lengths."""
+
+    training: str
+    words: str
+    sentences: int
+    f1: float
+
+
+@dataclass(frozen=True)
+class Table4:
+    """The table with everything that stands beneath it."""
+
+    rows: list[Table4Row]
+    candidates: list[CandidateRow]
+    beams: list[BeamRow]
+    searches: list[SearchRow]
+    lengths: list[LengthRow]
+    differences: list[Difference]
+    notes: list[str]
+
+    def figures(self) -> dict[str, float]:
+        """Returns the main figures, by their names in MLflow."""
+        measured = [row for row in self.rows if row.origin == "measured" and row.f1 is not None]
+        return {f"f1.{mlflow_name(row.name)}": row.f1 for row in measured if row.f1 is not None}
+
+
+class Table4Artifact(JsonArtifact[Table4]):
+    """`table4.json`, `table4.md` and `report.html`."""
+
+    figures_file = "table4.json"
+
+
+def mlflow_name(text: str) -> str:
+    """Returns a text without the characters that MLflow refuses in names."""
+    return "".join(character if character.isalnum() or character in "-_. /" else "" for character in text)
+
+
+def compute(inputs: Sequence[ParserInputs]) -> tuple[Table4, list[ParserRow]]:
+    """Computes the table of the rows that were run; returns it with what was measured of each."""
+    rows = [ParserRow.from_artifacts(one) for one in inputs]
+    table = Table4(
+        _rows(rows),
+        [line for row in rows for line in _candidates(row)],
+        [line for row in rows for line in _beams(row)],
+        [line for row in rows for line in _searches(row)],
+        [line for row in rows for line in _lengths(row)],
+        _differences(rows),
+        _notes(rows),
+    )
+    return table, rows
+
+
+def name_of(row: ParserRow) -> str:
+    """Returns the name of a measured row: with its layers, and its data unless they are the paper's."""
+    n_layers = row.chosen.config.n_layers if row.chosen else None
+    layers = "" if n_layers is None else f" ({n_layers} layer{'s' * (n_layers > 1)})"
+    return f"Transformer{layers}{_suffix(row)}"
+
+
+def training_of(row: ParserRow) -> str:
+    """Returns what a measured row was trained on: the paper's words where it is the paper's data."""
+    if row.data == WSJ:
+        return row.training
+    return row.training if row.training == "semi-supervised" else f"{row.data} only"
+
+
+def _suffix(row: ParserRow) -> str:
+    return "" if row.data == WSJ else f", {row.data}"
+
+
+def _rows(rows: Sequence[ParserRow]) -> list[Table4Row]:
+    table = [
+        Table4Row(row.name, "paper", row.training, float(row.f1), "printed", printed_f1=row.f1) for row in paper.TABLE_4
+    ]
+    for row in rows[:1]:  # the sentences of the test set are the same in every row
+        table.append(_scored(f"{RIGHT_BRANCHING}{_suffix(row)}", "none", row.baseline))
+    for row in rows:
+        if row.free:
+            table.append(_scored(name_of(row), training_of(row), row.free.scores))
+        else:
+            reason = "; ".join(f"{name} {state}: {why}" for name, state, why in row.unfinished)
+            table.append(Table4Row(name_of(row), "measured", training_of(row), None, "failed", reason=reason))
+    run = {row.training for row in rows}
+    table += [
+        Table4Row("Transformer", "measured", training, None, "not run")
+        for training in dict.fromkeys(row.training for row in paper.TABLE_4 if row.name.startswith("Transformer"))
+        if training not in run
+    ]
+    return table
+
+
+def _scored(name: str, training: str, scores: TreeScores) -> Table4Row:
+    total = scores.total
+    return Table4Row(
+        name,
+        "measured",
+        training,
+        total.f1,
+        "measured",
+        f1_short=scores.short.f1 if scores.short.valid else None,
+        recall=total.recall,
+        precision=total.precision,
+        complete_match=total.complete_match,
+        sentences=total.sentences,
+        valid=total.valid,
+    )
+
+
+def _candidates(row: ParserRow) -> list[CandidateRow]:
+    measured = [
+        CandidateRow(
+            one.model,
+            training_of(row),
+            one is row.chosen,
+            "measured",
+            dropout=one.config.dropout,
+            learning_rate_scale=one.settings.optimizer.learning_rate_scale,
+            dev_f1=one.dev_f1,
+            dev_perplexity=one.perplexity.dev_perplexity,
+            train_s=one.run.train_s,
+        )
+        for one in row.candidates
+    ]
+    return measured + [CandidateRow(name, training_of(row), False, state, why) for name, state, why in row.unfinished]
+
+
+def _beams(row: ParserRow) -> list[BeamRow]:
+    if row.choice is None:
+        return []
+    chosen = row.choice.settings.beam_size
+    return [BeamRow(training_of(row), size, f1, size == chosen) for size, f1 in sorted(row.choice.beams.items())]
+
+
+def _searches(row: ParserRow) -> list[SearchRow]:
+    made: dict[Literal["free", "constrained"], Search | None] = {"free": row.free, "constrained": row.constrained}
+    return [
+        SearchRow(
+            training_of(row),
+            kind,
+            search.scores.total.f1,
+            search.parsed.repaired,
+            search.parsed.repairs,
+            search.parsed.sentences,
+            search.sentences_s,
+        )
+        for kind, search in made.items()
+        if search
+    ]
+
+
+def _lengths(row: ParserRow) -> list[LengthRow]:
+    groups = row.free.scores.by_length.items() if row.free else ()
+    return [LengthRow(training_of(row), words, scores.sentences, scores.f1) for words, scores in groups]
+
+
+def _data(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
+    here = f"{cell.data}, {rounded(cell.train_pairs)} trees"
+    is_same = cell.data == WSJ and abs(cell.train_pairs - printed.pairs) <= 0.1 * printed.pairs
+    return f"{printed.corpus}, about {rounded(printed.pairs)} trees", "" if is_same else here
+
+
+def _test_set(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
+    here = "" if cell.data == WSJ else f"held-out trees of {cell.data}"
+    return printed.test_set, here
+
+
+def _model(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
+    return differing_fields(_without(paper.MODEL_SYMBOLS, "dropout"), printed.model, cell.config)
+
+
+def _optimizer(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
+    return differing_fields(_without(OPTIMIZER_NAMES, "learning_rate_scale"), printed, cell.settings.optimizer)
+
+
+def _decoding(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
+    return differing_fields(DECODING_NAMES, printed, cell.decoding.settings)
+
+
+def _without(names: Mapping[str, str], chosen: str) -> dict[str, str]:
+    """Leaves out what the paper chose on its dev set and does not print."""
+    return {name: symbol for name, symbol in names.items() if name != chosen}
+
+
+ASPECTS_OF_PARSERS: dict[str, Aspect] = {
+    "training data": _data,
+    "test set": _test_set,
+    "vocabulary": ASPECTS["vocabulary"],
+    "model": _model,
+    "updates": ASPECTS["updates"],
+    "tokens per update": ASPECTS["tokens per update"],
+    "optimizer": _optimizer,
+    "averaged checkpoints": ASPECTS["averaged checkpoints"],
+    "search on the dev set": _decoding,
+    "hardware": ASPECTS["hardware"],
+}
+
+
+def _differences(rows: Sequence[ParserRow]) -> list[Difference]:
+    """Compares the chosen candidates with the paper's parsers."""
+    training = {row.chosen.model: row.training for row in rows if row.chosen}
+    chosen = [row.chosen for row in rows if row.chosen]
+    return differences(chosen, lambda _pair, model: paper.parser_experiment(training[model]), ASPECTS_OF_PARSERS)
+
+
+def _notes(rows: Sequence[ParserRow]) -> list[str]:
+    chosen = [row.chosen for row in rows if row.chosen]
+    notes = [
+        "F1 is that of labelled constituents over all sentences of the test set, in percent, as EVALB computes it with "
+        "COLLINS.prm: TOP and punctuation do not count, and ADVP and PRT are the same.",
+        "The paper prints neither the number of updates nor whether checkpoints were averaged; the differences above "
+        "are from base, EN-DE, from which it says that all other parameters remained unchanged.",
+        "The parser writes no part-of-speech tags: the trees that are scored carry the tags of the gold trees, so that "
+        "punctuation is left out of both alike, and tagging accuracy is not reported.",
+        "Right-branching trees are a baseline: from each word on a constituent to the end of the sentence, all with "
+        "one label, the most frequent in the training trees for a constituent that ends there.",
+    ]
+    if any(row.data != WSJ for row in rows):
+        names = " and ".join(dict.fromkeys(row.data for row in rows))
+        notes.append(
+            f"The measured rows are of {names}, not of the paper's treebank, so they cannot be compared with the "
+            "printed ones."
+        )
+    for row in rows:
+        if row.free and row.choice:
+            free, total = row.free, row.free.scores.total
+            kinds = ", ".join(f"{number} {kind}" for kind, number in free.parsed.repairs.items())
+            notes.append(
+                f"{name_of(row)}, {training_of(row)}: {row.choice.model} was chosen of {len(row.choice.models)}, with "
+                f"beam {row.choice.settings.beam_size}; {free.parsed.repaired} of {free.parsed.sentences} outputs were "
+                f"no tree over their words and were repaired{f' ({kinds})' if kinds else ''}; {total.valid} trees "
+                "are scored."
+            )
+    run = {row.training for row in rows}
+    if rows and "semi-supervised" not in run:
+        notes.append("The semi-supervised row was not run: --silver FILE adds automatically parsed trees to training.")
+    notes += [
+        f"{name_of(row)}, {training_of(row)}: {name} {state}: {why}"
+        for row in rows
+        for name, state, why in row.unfinished
+    ]
+    return [*notes, *provenance_notes(chosen)]
