@@ -1,0 +1,132 @@
+"""Writes trees as sequences of symbols and rebuilds trees from them (Vinyals et al. 2015, the paper's [37]; §6.3).
+
+    (S (NP (NNP Ms.) (NNP Haag)) (VP (VBZ plays)) (. .))    <->    (S (NP XX XX )NP (VP XX )VP XX )S
+
+A closing bracket names its label, part-of-speech tags become XX, and words are left out: they are the model's input. A
+model may write any sequence of symbols, so `rebuild` makes a tree of each, over exactly the words of the input.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from nltk.tree import Tree
+
+from pipeline.parsing.trees import TOP, is_preterminal, walk
+
+WORD_SYMBOL = "XX"
+"""Stands for a word and its part-of-speech tag."""
+PUNCTUATION_TAGS = {
+    **dict.fromkeys([",", "``", "''", "$", "#", "-LRB-", "-RRB-"]),
+    **dict.fromkeys([".", "?", "!"], "."),
+    **dict.fromkeys([":", ";", "--", "-", "..."], ":"),
+    "`": "``",
+    "-LCB-": "-LRB-",
+    "-RCB-": "-RRB-",
+}
+"""Penn tags of the words that are always punctuation or signs; None for the word itself."""
+_BRACKET = re.compile(r"([()])([^()\s]+)", re.ASCII)
+
+
+class Repair(Enum):
+    """What `rebuild` corrects in a sequence of symbols, each value in words."""
+
+    UNKNOWN_SYMBOL = "unknown symbol"
+    """A symbol that is neither a bracket with a label nor XX is ignored."""
+    STRAY_CLOSING = "stray closing"
+    """A closing bracket whose label is not open is ignored."""
+    MISMATCHED_CLOSING = "mismatched closing"
+    """A closing bracket whose label is open further out closes all constituents up to that one."""
+    UNCLOSED = "unclosed"
+    """A constituent still open at the end is closed there."""
+    EMPTY_CONSTITUENT = "empty constituent"
+    """A constituent without a word is left out."""
+    MISSING_WORD = "missing word"
+    """A word for which there is no XX becomes the last child of the root."""
+    SURPLUS_WORD = "surplus word"
+    """An XX for which there is no word is ignored."""
+    SEVERAL_ROOTS = "several roots"
+    """All roots become children of TOP, which COLLINS.prm does not count."""
+
+
+class Rebuilt(NamedTuple):
+    """A tree over the words of the input, and how often each repair was needed to make it."""
+
+    tree: Tree
+    repairs: Counter[Repair]
+
+
+def linearise(tree: Tree) -> list[str]:
+    """Returns the symbols of a cleaned tree: "(S", "XX", ")S"."""
+    symbols = []
+    for node, entering in walk(tree):
+        if is_preterminal(node):
+            symbols.append(WORD_SYMBOL)
+        else:
+            symbols.append(f"({node.label()}" if entering else f"){node.label()}")
+    return symbols
+
+
+def bracket_symbols(labels: Iterable[str]) -> list[str]:
+    """Returns, sorted, all symbols of trees with the given labels: both brackets of each, and XX."""
+    return sorted([WORD_SYMBOL, *(bracket + label for label in labels for bracket in "()")])
+
+
+def rebuild(symbols: Sequence[str], words: Sequence[str]) -> Rebuilt:
+    """Returns a tree over exactly `words` for any symbols; for those of a tree with that many words, the same tree.
+
+    Tags are XX, except for `PUNCTUATION_TAGS`. Without a word or a root the tree is TOP over what there is.
+    """
+    repairs: Counter[Repair] = Counter()
+    roots: list[Tree] = []
+    open_nodes: list[Tree] = []
+    open_labels: Counter[str] = Counter()
+    used = 0
+
+    def close() -> None:
+        node = open_nodes.pop()
+        open_labels[node.label()] -= 1
+        if node:
+            (open_nodes[-1] if open_nodes else roots).append(node)
+        else:
+            repairs[Repair.EMPTY_CONSTITUENT] += 1
+
+    for symbol in symbols:
+        bracket = _BRACKET.fullmatch(symbol)
+        if symbol == WORD_SYMBOL:
+            if used < len(words):
+                (open_nodes[-1] if open_nodes else roots).append(_preterminal(words[used]))
+                used += 1
+            else:
+                repairs[Repair.SURPLUS_WORD] += 1
+        elif bracket is None:
+            repairs[Repair.UNKNOWN_SYMBOL] += 1
+        elif bracket[1] == "(":
+            open_nodes.append(Tree(bracket[2], []))
+            open_labels[bracket[2]] += 1
+        elif not open_labels[bracket[2]]:
+            repairs[Repair.STRAY_CLOSING] += 1
+        else:
+            if open_nodes[-1].label() != bracket[2]:
+                repairs[Repair.MISMATCHED_CLOSING] += 1
+                while open_nodes[-1].label() != bracket[2]:
+                    close()
+            close()
+    while open_nodes:
+        repairs[Repair.UNCLOSED] += 1
+        close()
+    repairs[Repair.SEVERAL_ROOTS] += len(roots) > 1
+    repairs[Repair.MISSING_WORD] += len(words) - used
+    missing = [_preterminal(word) for word in words[used:]]
+    if len(roots) == 1 and not (missing and is_preterminal(roots[0])):
+        root = roots[0]
+        root.extend(missing)
+    else:
+        root = Tree(TOP, [*roots, *missing])
+    return Rebuilt(root, +repairs)
+
+
+def _preterminal(word: str) -> Tree:
+    return Tree(PUNCTUATION_TAGS.get(word, WORD_SYMBOL) or word, [word])

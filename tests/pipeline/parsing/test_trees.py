@@ -1,0 +1,180 @@
+"""pipeline.parsing.trees: reading any layout of brackets, cleaning as for EVALB, and errors with file and line."""
+
+import gzip
+import tracemalloc
+from itertools import islice, repeat
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from nltk.tree import Tree
+
+from pipeline.errors import UserError
+from pipeline.parsing.trees import (
+    MAX_TREE_TOKENS,
+    bracketed,
+    cleaned,
+    read_trees,
+    trees_in,
+    with_tags_of,
+    without_functions,
+    words_of,
+)
+from tests.support.random_trees import trees
+
+MANY_LINES = """\
+( (S
+    (NP-SBJ-1 (NNP Ms.) (NNP Haag) )
+    (VP (VBZ plays)
+      (NP (-NONE- *-1) (NNP Elianti) ))
+    (. .) ))
+(TOP (FRAG (-LRB- -LRB-) (NN x)
+ (-RRB- -RRB-))) (S1 (NP (NN y)))
+"""
+
+
+def parsed(text: str) -> Tree:
+    """The one tree of a text."""
+    (placed,) = trees_in(text.split("\n"), "text")
+    return placed.tree
+
+
+def test_trees_over_lines_and_several_a_line(tmp_path: Path) -> None:
+    """Each tree comes with the line it begins in, whatever the layout, plain or gzip."""
+    (tmp_path / "plain").write_text(MANY_LINES)
+    (tmp_path / "packed").write_bytes(gzip.compress(MANY_LINES.replace("\n", "\r\n").encode()))
+    for name in ("plain", "packed"):
+        found = list(read_trees(tmp_path / name))
+        assert [placed.line for placed in found] == [1, 6, 7]
+        assert [bracketed(placed.tree) for placed in found] == [
+            "( (S (NP-SBJ-1 (NNP Ms.) (NNP Haag)) (VP (VBZ plays) (NP (-NONE- *-1) (NNP Elianti))) (. .)))",
+            "(TOP (FRAG (-LRB- -LRB-) (NN x) (-RRB- -RRB-)))",
+            "(S1 (NP (NN y)))",
+        ]
+        assert found[1].place == f"{tmp_path / name}, line 6"
+
+
+def test_typographic_spaces_belong_to_words() -> None:
+    """Only ASCII white space separates: a no-break space or a next-line sign is part of its word."""
+    assert words_of(parsed("(NP (CD 1\u00a0000) (NN a\x85b\u2028c))")) == ["1\u00a0000", "a\x85b\u2028c"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("(S (NP (NN a)))\n(S\n(NP (NN a))", "line 3: the bracket opened in line 2 is not closed"),
+        ("(S (NP (NN a))))", "line 1: a closing bracket has no opening one"),
+        ("(S\n((NN a)))", "line 2: a bracket inside a tree has no label"),
+        ("(S ( (NN a)))", "line 1: a bracket inside a tree has no label"),
+        ("(S (NN a))\n\nword (S (NN a))", "line 3: 'word' stands outside a tree"),
+        ("(S (NP))", "line 1: (NP) holds neither a word nor a constituent"),
+        ("()", "line 1: () holds neither a word nor a constituent"),
+        ("(NP (NN a b))", "line 1: the word 'b' is not alone in its bracket"),
+        ("(NP (NN a) b)", "line 1: the word 'b' is not alone in its bracket"),
+        ("(NP a (NN b))", "line 1: a constituent stands beside the word 'a'"),
+    ],
+)
+def test_errors_name_file_and_line(text: str, told: str) -> None:
+    """Each mistake is told once, where it is, after the trees before it."""
+    with pytest.raises(UserError) as caught:
+        list(trees_in(text.split("\n"), "a.mrg"))
+    assert str(caught.value) == f"a.mrg, {told}; correct the tree"
+
+
+def test_an_open_bracket_does_not_swallow_the_file() -> None:
+    """Where a bracket is never closed, reading ends after a bounded number of tokens, not at the end of the file."""
+    lines = iter(["(S (NP (NN a)", *repeat("(S (NN a))", MAX_TREE_TOKENS)])
+    with pytest.raises(UserError, match=r"line 9363: the bracket opened in line 1 is not closed within 65536 tokens"):
+        list(trees_in(lines, "a.mrg"))
+    assert len(list(lines)) > MAX_TREE_TOKENS / 2
+
+
+def test_trees_are_streamed() -> None:
+    """Twenty thousand trees are read in the memory of a few."""
+    tracemalloc.start()
+    try:
+        count = sum(1 for _ in trees_in(repeat("( (S (NP (NN a)) (VP (VB b))))", 20_000), "a"))
+        assert count == 20_000
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("label", "short"),
+    [
+        ("NP-SBJ-1", "NP"),
+        ("NP=2", "NP"),
+        ("ADVP|PRT-CLR", "ADVP|PRT"),
+        ("-NONE-", "-NONE-"),
+        ("-LRB-", "-LRB-"),
+        ("PRP$", "PRP$"),
+        ("-", "-"),
+        ("", ""),
+    ],
+)
+def test_functions_are_cut(label: str, short: str) -> None:
+    """The first "-" or "=" ends a label, but one that begins with it stays whole."""
+    assert without_functions(label) == short
+
+
+@pytest.mark.parametrize(
+    ("tree", "expected"),
+    [
+        ("( (S (NP-SBJ (NNP A)) (VP (VBD was) (NP (-NONE- *-1))) (. .)))", "(S (NP (NNP A)) (VP (VBD was)) (. .))"),
+        ("(TOP (S (SBAR (-NONE- 0) (S (-NONE- *T*-1))) (X (NN a))))", "(S (X (NN a)))"),
+        ("( (NP (-LRB- -LRB-) (NN a)) (. .))", "(TOP (NP (-LRB- -LRB-) (NN a)) (. .))"),
+        ("( (NP (-NONE- *)) (UH Yes))", "(UH Yes)"),
+        ("(S (TOP (NN a)) (ROOT (NN b) (NN c)))", "(S (TOP (NN a)) (ROOT (NN b) (NN c)))"),
+        ("( (S (NP (-NONE- *))))", None),
+    ],
+)
+def test_cleaning(tree: str, expected: str | None) -> None:
+    """The outer bracket, traces and what they leave empty, and functions go; escaped brackets stay."""
+    result = cleaned(parsed(tree))
+    assert (result and bracketed(result)) == expected
+
+
+@given(trees())
+def test_writing_and_reading_are_inverse(tree: Tree) -> None:
+    """Any tree is read as it was written, on one line or with a line for each bracket."""
+    text = bracketed(tree)
+    assert parsed(text) == tree
+    assert parsed(text.replace(" ", "\n")) == tree
+    assert words_of(tree) == tree.leaves()
+
+
+@given(trees())
+def test_tags_are_copied(tree: Tree) -> None:
+    """The copy has the constituents of one tree and the tags of the other, and neither is changed."""
+    flat = Tree("S", [Tree("XX", [word]) for word in tree.leaves()])
+    before = bracketed(flat)
+    assert with_tags_of(flat, tree) == Tree("S", [Tree(tag, [word]) for word, tag in tree.pos()])
+    assert bracketed(with_tags_of(tree, flat)).count("(XX ") == len(tree.leaves())
+    assert bracketed(flat) == before
+    with pytest.raises(ValueError, match=r"the words of .* are not those of"):
+        with_tags_of(tree, Tree("S", [Tree("XX", ["another"]), *flat]))
+
+
+def test_depth_does_not_matter() -> None:
+    """Ten thousand levels are read, cleaned and written."""
+    text = "(NP-X " * 10_000 + "(NN a)" + ")" * 10_000
+    tree = cleaned(parsed(text))
+    assert tree
+    assert bracketed(with_tags_of(tree, tree)) == text.replace("-X", "")
+
+
+def test_the_treebank(data: Path) -> None:
+    """All 3 914 trees are read and cleaned; each is the tree that nltk reads, without traces and functions."""
+    path = data / "treebank" / "wsj_0001-0199.mrg.gz"
+    found = list(read_trees(path))
+    assert [placed.line for placed in found] == list(range(1, 3915))
+    n_words = 0
+    for placed in islice(found, 0, None, 10):
+        tree = cleaned(placed.tree)
+        assert tree
+        assert parsed(bracketed(tree)) == tree == Tree.fromstring(bracketed(tree))
+        assert tree.pos() == [(word, tag) for word, tag in placed.tree.pos() if tag != "-NONE-"]
+        assert not any(set("-=") & set(node.label()[1:]) for node in tree.subtrees(lambda node: node.height() > 2))
+        n_words += len(tree.leaves())
+    assert n_words > 9000
