@@ -1,6 +1,6 @@
 """Runs an experiment, as every `reproduce_*` does: reads options, prints the plan or runs it, and reports the results.
 
-@command(app, __doc__)
+@command(app, __doc__, read_options)
 def main(request: Request, seeds: int = 1) -> None:
     reproduce(Reproduction("table3", ...), request)
 """
@@ -98,7 +98,7 @@ def told_overrides(config: Path | None, overrides: Sequence[str]) -> str:
 
 
 def command(
-    app: typer.Typer, docstring: str | None, read: Callable[..., R] = read_options
+    app: typer.Typer, docstring: str | None, read: Callable[..., R]
 ) -> Callable[[Callable[Concatenate[R, Own], None]], Callable[..., None]]:
     """Decorates a command's function, replacing its first parameter by the options that `read` makes it of."""
 

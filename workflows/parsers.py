@@ -1,4 +1,4 @@
-"""The parsers of Table 4 (§6.3), as steps of the DAG: candidates, the one chosen on the dev set, and its test scores."""
+"""The parsers of Table 4 (§6.3), as steps of the DAG: candidates, the choice on the dev set, test scores."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

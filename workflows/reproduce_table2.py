@@ -18,7 +18,7 @@ from pipeline.store.artifacts import TrainingRun
 from workflows import stages
 from workflows.console.command import run_app
 from workflows.engine.dag import Stage, Step
-from workflows.experiment import Reproduction, Request, chosen_names, command, reproduce
+from workflows.experiment import Reproduction, Request, chosen_names, command, read_options, reproduce
 from workflows.forecast.estimate import Planned
 from workflows.profiles import Profile, Recipe
 from workflows.reports.corpus import CorpusReport
@@ -71,7 +71,7 @@ def cells_of(
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
-@command(app, __doc__)
+@command(app, __doc__, read_options)
 def main(
     request: Request,
     pairs: Annotated[str | None, typer.Option(help="Language pairs, e.g. en-de.  [default: all]")] = None,

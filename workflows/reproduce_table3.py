@@ -20,7 +20,7 @@ from workflows import stages
 from workflows.console.command import console, run_app
 from workflows.engine.dag import Stage, Step
 from workflows.engine.grid import Unfinished, asha
-from workflows.experiment import Reproduction, Request, command, reproduce
+from workflows.experiment import Reproduction, Request, command, read_options, reproduce
 from workflows.forecast.estimate import Planned
 from workflows.paper import VARIATIONS
 from workflows.reports.publish import tabulate_rows
@@ -39,7 +39,7 @@ RUNGS = 9
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
-@command(app, __doc__)
+@command(app, __doc__, read_options)
 def main(
     request: Request,
     pair: Annotated[str | None, typer.Option(help="Language pair.  [default: the profile's first]")] = None,

@@ -1,7 +1,7 @@
 """Table 4 of the paper (§6.3): English constituency parsing by the Transformer, F1 measured beside the printed.
 
 python -m workflows.reproduce_table4                                      # generated trees, minutes
-python -m workflows.reproduce_table4 --treebank DIR                       # a treebank; with WSJ 00-24, the paper's setup
+python -m workflows.reproduce_table4 --treebank DIR                       # a treebank; WSJ: the paper's settings
 python -m workflows.reproduce_table4 --treebank DIR --silver FILE         # also the semi-supervised row
 python -m workflows.reproduce_table4 --plan                               # what is cached, what is to run
 """

@@ -1,4 +1,4 @@
-"""Chooses a parser and its beam on the dev set by F1 (§6.3: dropout, learning rates and beam size), and decodes with it.
+"""Chooses a parser and its beam on the dev set by F1 (§6.3), and decodes with it.
 
 parser = choose(Context(folder), candidates, corpus, gold, PARSING, beam_sizes=[1, 4, 21])
 hypotheses = decode_chosen(Context(other), parser, corpus, ["test"])
@@ -68,7 +68,7 @@ def choose(
 def decode_chosen(
     context: Context, parser: ChosenParser, corpus: Corpus, layout: DecodingSettings, splits: Sequence[str]
 ) -> Hypotheses:
-    """Decodes `splits` with the search that was chosen, on workers as `layout` has them (`pipeline.evaluation.decoding`)."""
+    """Decodes `splits` with the search that was chosen, on workers as in `layout`, whose search is ignored."""
     how = layout.model_dump(include={"batch_tokens", "workers", "threads", "device", "precision"})
     settings = DecodingSettings(**{**parser.choice.settings.model_dump(), **how})
     return decode(context, parser, corpus, settings, splits)

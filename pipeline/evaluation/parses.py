@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from nltk.tree import Tree
 
 from pipeline.errors import UserError
+from pipeline.parsing.gold import read_gold
 from pipeline.parsing.linearisation import Repair, rebuild
 from pipeline.parsing.trees import bracketed, is_preterminal, preterminals, read_trees, walk, with_tags_of, words_of
 from pipeline.store.artifact import Context, JsonArtifact

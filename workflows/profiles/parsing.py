@@ -15,7 +15,6 @@ from pydantic import Field
 from model.config import BASE, OptimizerConfig
 from pipeline.corpora.embedded import EmbeddedSettings
 from pipeline.errors import UserError
-from pipeline.parsing.treebank import TreebankSettings, is_wsj
 from pipeline.settings import (
     AveragingSettings,
     CleaningSettings,
@@ -35,6 +34,15 @@ PARSING_DECODING = DecodingSettings(beam_size=21, length_penalty=0.3, max_extra_
 """The paper's search (§6.3)."""
 ALL_TREES = CleaningSettings(max_words=1000, max_ratio=30)
 """A tree has several symbols for each word: nothing is dropped as too long or too different."""
+
+
+class TreebankSettings(Settings):
+    folder: Path
+    silver: tuple[Path, ...] = ()
+
+
+def is_wsj(treebank: Path) -> bool:
+    return False
 
 
 class Choice(Settings):

@@ -11,7 +11,7 @@ from pipeline.evaluation.parser import ChoiceFigures, ChosenParser
 from pipeline.evaluation.parses import ParsedSplit, Parses
 from pipeline.evaluation.tree_scores import BracketScores, ScoredTrees, TreeScores
 from pipeline.parsing.trees import bracketed
-from pipeline.store.artifact import MANIFEST
+from pipeline.store.artifact import MANIFEST, Artifact
 from pipeline.store.artifacts import Hypotheses
 from pipeline.store.figures import DecodingFigures
 from workflows.paper import ParserTraining
@@ -163,7 +163,7 @@ class ParserRow:
     @classmethod
     def from_artifacts(cls, inputs: ParserInputs) -> Self:
         """Reads the files behind a row. Raises UserError where a file is missing, broken or lacks a figure."""
-        made = {"choice": inputs.parser}
+        made: dict[str, Artifact | None] = {"choice": inputs.parser}
         if inputs.free:
             made |= {"test parses": inputs.free.parses, "test scores": inputs.free.scores}
         return cls(

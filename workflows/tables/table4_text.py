@@ -41,8 +41,8 @@ def render_terminal(table: Table4, width: int) -> RenderableType:
         beams = notes.columns("training", "beam", "F1, dev set")
         for beam in table.beams:
             style = "bold" if beam.is_chosen else ""
-            texts = (beam.training, str(beam.beam_size), f"{beam.dev_f1:.2f}")
-            beams.add_row(*(Text(text, style=style) for text in texts))
+            cells = (beam.training, str(beam.beam_size), f"{beam.dev_f1:.2f}")
+            beams.add_row(*(Text(text, style=style) for text in cells))
         shown += [beams, ""]
     return Group(*shown, notes.render_terminal(table.differences, table.notes))
 

@@ -314,7 +314,7 @@ class Tracker:
     def translator(
         self, fingerprint: str, checkpoint: Checkpoint, served_by: str = "pipeline.export.mlflow_model"
     ) -> None:
-        """Sends a trained model in a form that `mlflow models serve` accepts; the module `served_by` saves and loads it.
+        """Sends a trained model in a form that `mlflow models serve` accepts; the module `served_by` saves it.
 
         An experiment keeps one copy of it; other runs of the same training refer to that copy.
         """
