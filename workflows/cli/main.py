@@ -5,6 +5,7 @@ aiayn train prepared/dataset --out run                  token ids -> checkpoints
 aiayn average run --out model                           checkpoints -> one model
 aiayn translate model < text.en > text.de
 aiayn score --hyp text.de --ref reference.de --lang de
+aiayn score-trees --gold gold.trees --test parsed.trees
 aiayn export ctranslate2 model --out fast               one model -> a model for CTranslate2
 aiayn bench train                                       compares the speed of training steps on this machine
 aiayn bench decode model --src text.en                  compares the speed of translation
@@ -26,6 +27,7 @@ from pipeline.store.artifacts import EncodedDataset, TrainingRun
 from pipeline.store.store import LocalStore
 from workflows.benchmarks import commands
 from workflows.cli import export
+from workflows.cli.score_trees import score_trees
 from workflows.cli.translate import N_BEST_LINE, TranslationWriter, translate_stream, translate_typed
 from workflows.console.command import console, help_text, require_output_of, run_app
 from workflows.console.options import AddressOption, ConfigOption, DataOption, ProfileOption, SetOption
@@ -217,6 +219,9 @@ def score(
         typer.echo(json.dumps(scores.model_dump()))
     else:
         typer.echo(f"paper BLEU {scores.paper_bleu:.2f}\nsacreBLEU {scores.sacrebleu:.2f}  {scores.signature}")
+
+
+app.command()(score_trees)
 
 
 def main() -> None:
