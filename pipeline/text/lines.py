@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 from pipeline.errors import UserError
 
@@ -20,21 +20,22 @@ MAX_LINE_BYTES = 1 << 20
 GZIP_MAGIC = b"\x1f\x8b"  # never valid UTF-8, so content identifies gzip files, whatever their names
 
 
-def read_lines(path: Path) -> Iterator[str]:
+def read_lines(path: Path, errors: Literal["strict", "surrogateescape"] = "strict") -> Iterator[str]:
     """Yields the lines of a plain or gzip file without their "\\n"; a leading byte order mark is dropped.
 
     Raises UserError, naming file and line, if the file is not UTF-8, damaged, unreadable or has a line over 1 MiB.
+    Where `errors` is "surrogateescape", bytes that are not UTF-8 are kept, as Python keeps them.
     """
     try:
         with _open(path) as file:
-            yield from lines_of(file, str(path))
+            yield from lines_of(file, str(path), errors)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UserError(f"{path}: damaged gzip file ({error}); get it again") from None
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}; check the path") from None
 
 
-def lines_of(file: BinaryIO, name: str) -> Iterator[str]:
+def lines_of(file: BinaryIO, name: str, errors: Literal["strict", "surrogateescape"] = "strict") -> Iterator[str]:
     """Like `read_lines`, for an open file of plain bytes such as standard input; error messages use `name`."""
     number = 0
     try:
@@ -42,7 +43,7 @@ def lines_of(file: BinaryIO, name: str) -> Iterator[str]:
             number += 1
             if len(raw) == MAX_LINE_BYTES and not raw.endswith(b"\n"):
                 raise UserError(f"{name}, line {number}: longer than {MAX_LINE_BYTES} bytes; is it text?")
-            line = raw.removesuffix(b"\n").decode("utf-8")
+            line = raw.removesuffix(b"\n").decode("utf-8", errors)
             yield line.removeprefix("\ufeff") if number == 1 else line
     except UnicodeDecodeError as error:
         raise UserError(

@@ -6,6 +6,7 @@ aiayn average run --out model                           checkpoints -> one model
 aiayn translate model < text.en > text.de
 aiayn score --hyp text.de --ref reference.de --lang de
 aiayn parse model < text.words > text.trees             sentences -> bracketed trees (Table 4)
+aiayn score-trees --gold gold.trees --test parsed.trees
 aiayn export ctranslate2 model --out fast               one model -> a model for CTranslate2
 aiayn bench train                                       compares the speed of training steps on this machine
 aiayn bench decode model --src text.en                  compares the speed of translation
@@ -27,7 +28,7 @@ from pipeline.store.artifacts import EncodedDataset, TrainingRun
 from pipeline.store.store import LocalStore
 from workflows.benchmarks import commands
 from workflows.cli import export
-from workflows.cli.parse import TreeWriter
+from workflows.cli.score_trees import score_trees
 from workflows.cli.translate import N_BEST_LINE, TranslationWriter, translate_stream, translate_typed
 from workflows.console.command import console, help_text, require_output_of, run_app
 from workflows.console.options import AddressOption, ConfigOption, DataOption, ProfileOption, SetOption
@@ -45,7 +46,6 @@ app.add_typer(commands.app, name="bench")
 
 AVERAGING, DECODING = AveragingSettings(), DecodingSettings()
 """The paper's, as the defaults of options."""
-OWN_DEFAULT = "[default: the model's own, or the paper's]"
 OutOption = Annotated[Path, typer.Option("--out", help="Folder to create.")]
 
 
@@ -202,50 +202,6 @@ def translate(
 
 
 @app.command()
-def parse(
-    model: Annotated[Path, typer.Argument(help="Folder of a parser: parser_choice-* or averaging-* in runs/store.")],
-    beam_size: Annotated[
-        int | None, typer.Option(min=1, help=f"Hypotheses kept at each step; 1 is greedy.  {OWN_DEFAULT}")
-    ] = None,
-    length_penalty: Annotated[float | None, typer.Option(min=0, help=f"α of ((5 + |y|) / 6)^α.  {OWN_DEFAULT}")] = None,
-    max_extra_tokens: Annotated[
-        int | None, typer.Option(min=1, help=f"Maximum output tokens beyond the input's.  {OWN_DEFAULT}")
-    ] = None,
-    batch_tokens: Annotated[
-        int, typer.Option(min=0, help="Source tokens decoded at once; 0: as suits the device.")
-    ] = DECODING.batch_tokens,
-    precision: Annotated[
-        str, typer.Option(help="float32, bfloat16, or auto (bfloat16 if native).")
-    ] = DECODING.precision,
-    threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0: all.")] = 0,
-) -> None:
-    """Parse standard input, one sentence per line, words separated by spaces ("The dog sleeps ."); write one bracketed
-    tree per line, or, typed at a terminal, draw it (paper §6.3)."""
-    import torch
-
-    from pipeline.evaluation.parser import Parser, settings_of
-
-    folder = require_output_of("average", model, "model.safetensors")
-    given = {"beam_size": beam_size, "length_penalty": length_penalty, "max_extra_tokens": max_extra_tokens}
-    settings = checked(
-        DecodingSettings,
-        **{
-            **settings_of(folder).model_dump(),
-            **{name: value for name, value in given.items() if value is not None},
-            "batch_tokens": batch_tokens,
-            "precision": precision,
-            "threads": threads or os.cpu_count() or 1,
-        },
-    )
-    torch.set_num_threads(settings.threads)
-    parser = Parser(folder, settings, "cuda" if torch.cuda.is_available() else "cpu")
-    if sys.stdin.isatty():
-        translate_typed(TreeWriter(parser, draws=sys.stdout.isatty()), str(model))
-    else:
-        translate_stream(TreeWriter(parser))
-
-
-@app.command()
 def score(
     hyp: Annotated[Path, typer.Option(help="Translations, one per line.")],
     ref: Annotated[Path, typer.Option(help="References, one per line.")],
@@ -264,6 +220,9 @@ def score(
         typer.echo(json.dumps(scores.model_dump()))
     else:
         typer.echo(f"paper BLEU {scores.paper_bleu:.2f}\nsacreBLEU {scores.sacrebleu:.2f}  {scores.signature}")
+
+
+app.command()(score_trees)
 
 
 def main() -> None:

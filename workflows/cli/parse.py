@@ -1,15 +1,70 @@
-"""Output of `aiayn parse`: bracketed trees, one a line, or drawings of them at a terminal."""
+"""`aiayn parse`: sentences -> bracketed trees, one a line, or drawings of them at a terminal (Table 4)."""
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pipeline.settings import DecodingSettings
+from workflows.cli.translate import translate_stream, translate_typed
+from workflows.console.command import require_output_of
+from workflows.profiles import checked
 
 if TYPE_CHECKING:
     from nltk.tree import Tree
 
     from pipeline.evaluation.parser import Parser  # imports torch, which --help does not need
     from pipeline.evaluation.translation import Translator
+
+DECODING = DecodingSettings()
+OWN_DEFAULT = "[default: the model's own, or the paper's]"
+
+
+def parse(
+    model: Annotated[Path, typer.Argument(help="Folder of a parser: parser_choice-* or averaging-* in runs/store.")],
+    beam_size: Annotated[
+        int | None, typer.Option(min=1, help=f"Hypotheses kept at each step; 1 is greedy.  {OWN_DEFAULT}")
+    ] = None,
+    length_penalty: Annotated[float | None, typer.Option(min=0, help=f"α of ((5 + |y|) / 6)^α.  {OWN_DEFAULT}")] = None,
+    max_extra_tokens: Annotated[
+        int | None, typer.Option(min=1, help=f"Maximum output tokens beyond the input's.  {OWN_DEFAULT}")
+    ] = None,
+    batch_tokens: Annotated[
+        int, typer.Option(min=0, help="Source tokens decoded at once; 0: as suits the device.")
+    ] = DECODING.batch_tokens,
+    precision: Annotated[
+        str, typer.Option(help="float32, bfloat16, or auto (bfloat16 if native).")
+    ] = DECODING.precision,
+    threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0: all.")] = 0,
+) -> None:
+    """Parse standard input, one sentence per line, words separated by spaces ("The dog sleeps ."); write one bracketed
+    tree per line, or, typed at a terminal, draw it (paper §6.3)."""
+    import torch
+
+    from pipeline.evaluation.parser import Parser, settings_of
+
+    folder = require_output_of("average", model, "model.safetensors")
+    given = {"beam_size": beam_size, "length_penalty": length_penalty, "max_extra_tokens": max_extra_tokens}
+    settings = checked(
+        DecodingSettings,
+        **{
+            **settings_of(folder).model_dump(),
+            **{name: value for name, value in given.items() if value is not None},
+            "batch_tokens": batch_tokens,
+            "precision": precision,
+            "threads": threads or os.cpu_count() or 1,
+        },
+    )
+    torch.set_num_threads(settings.threads)
+    parser = Parser(folder, settings, "cuda" if torch.cuda.is_available() else "cpu")
+    if sys.stdin.isatty():
+        translate_typed(TreeWriter(parser, draws=sys.stdout.isatty()), str(model))
+    else:
+        translate_stream(TreeWriter(parser))
 
 
 @dataclass

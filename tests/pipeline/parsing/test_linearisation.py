@@ -126,7 +126,7 @@ def test_ten_thousand_random_and_mutated_outputs() -> None:
     assert min(repairs[kind] for kind in Repair) > 300
 
 
-@given(st.lists(st.one_of(st.sampled_from(OUTPUTS), st.text("()XS \n", max_size=4), st.text(max_size=3))))
+@given(st.lists(st.one_of(st.sampled_from(OUTPUTS), st.text("()XS \n", max_size=4), st.text(max_size=3)), max_size=12))
 def test_any_text_is_an_output(symbols: list[str]) -> None:
     """Whatever characters the symbols hold."""
     check(symbols, ["a", "b", "."])
@@ -147,7 +147,7 @@ def test_a_thousand_open_brackets() -> None:
 
 
 def test_punctuation_has_the_tags_of_the_treebank(data: Path) -> None:
-    """What `rebuild` tags is tagged so in the treebank too, and whatever COLLINS.prm deletes there is tagged."""
+    """What `rebuild` tags is tagged so in the treebank too, and so is all that COLLINS.prm deletes, but for one."""
     tagged: dict[str, Counter[str]] = {}
     for placed in read_trees(data / "treebank" / "wsj_0001-0199.mrg.gz"):
         for node in preterminals(placed.tree):
@@ -155,7 +155,8 @@ def test_punctuation_has_the_tags_of_the_treebank(data: Path) -> None:
     for word, tag in PUNCTUATION_TAGS.items():
         assert set(tagged[word]) == {tag or word}, word
     deleted = {word for word, tags in tagged.items() if set(tags) & {",", ":", "``", "''", "."}}
-    assert deleted - PUNCTUATION_TAGS.keys() == {"'"}, "the apostrophe is a possessive six times as often"
+    assert {word for word in deleted - PUNCTUATION_TAGS.keys() if not word.isalpha()} == {"'"}
+    assert tagged["'"]["POS"] > 6 * tagged["'"]["''"]
 
 
 def test_the_treebank(data: Path) -> None:

@@ -150,7 +150,7 @@ def test_tags_are_copied(tree: Tree) -> None:
     flat = Tree("S", [Tree("XX", [word]) for word in tree.leaves()])
     before = bracketed(flat)
     assert with_tags_of(flat, tree) == Tree("S", [Tree(tag, [word]) for word, tag in tree.pos()])
-    assert bracketed(with_tags_of(tree, flat)).count("(XX ") == len(tree.leaves())
+    assert with_tags_of(tree, flat).pos() == flat.pos()
     assert bracketed(flat) == before
     with pytest.raises(ValueError, match=r"the words of .* are not those of"):
         with_tags_of(tree, Tree("S", [Tree("XX", ["another"]), *flat]))
