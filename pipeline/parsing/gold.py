@@ -17,15 +17,9 @@ from pipeline.store.artifacts import Corpus
 from pipeline.text.lines import write_lines, write_pairs
 
 
-def gold_path(corpus: Corpus, split: str, number: int) -> Path:
-    """Returns the path of the gold trees of a shard, one a line."""
-    return corpus.shard_path(split, number, "gold")
-
-
 def read_gold(corpus: Corpus, split: str) -> list[Tree]:
-    """Returns the gold trees of a split, all shards in order. Raises UserError if there are none."""
-    paths = [gold_path(corpus, split, number) for number in range(len(corpus.shards(split)))]
-    return [placed.tree for path in paths for placed in read_trees(path)]
+    """Returns the gold trees of a split other than train. Raises UserError if there are none."""
+    return [placed.tree for placed in read_trees(corpus.gold_trees(split))]
 
 
 def linearised(context: Context, corpus: Corpus) -> Corpus:
@@ -35,13 +29,23 @@ def linearised(context: Context, corpus: Corpus) -> Corpus:
     """
     made, (source, target) = Corpus(context.folder), corpus.languages
     described = corpus.read_json("corpus.json")
+    symbols: set[str] = set()
     for split in described["splits"]:
         (context.folder / split).mkdir()
+        gold: list[str] = []
         for number, shard in enumerate(corpus.shards(split)):
-            trees = list(_trees(shard.target))
-            write_lines(gold_path(made, split, number), map(bracketed, trees))
-            pairs = ((" ".join(words_of(tree)), " ".join(linearise(tree))) for tree in trees)
+            pairs = []
+            for tree in _trees(shard.target):
+                written = linearise(tree)
+                pairs.append((" ".join(words_of(tree)), " ".join(written)))
+                if split == "train":
+                    symbols.update(written)
+                else:
+                    gold.append(bracketed(tree))
             write_pairs(made.shard_path(split, number, source), made.shard_path(split, number, target), pairs)
+        if gold:
+            write_lines(made.gold_trees(split), gold)
+    write_lines(made.folder / made.symbols_file, sorted(symbols))
     made.describe((source, target), described["splits"], described["report"], described["collections"])
     return made
 

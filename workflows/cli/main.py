@@ -28,6 +28,7 @@ from pipeline.store.artifacts import EncodedDataset, TrainingRun
 from pipeline.store.store import LocalStore
 from workflows.benchmarks import commands
 from workflows.cli import export
+from workflows.cli.parse import parse
 from workflows.cli.score_trees import score_trees
 from workflows.cli.translate import N_BEST_LINE, TranslationWriter, translate_stream, translate_typed
 from workflows.console.command import console, help_text, require_output_of, run_app
@@ -222,6 +223,7 @@ def score(
         typer.echo(f"paper BLEU {scores.paper_bleu:.2f}\nsacreBLEU {scores.sacrebleu:.2f}  {scores.signature}")
 
 
+app.command()(parse)
 app.command()(score_trees)
 
 

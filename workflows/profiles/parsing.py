@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pipeline.parsing.treebank import TreebankSettings, is_wsj
 from pydantic import Field
 
 from model.config import BASE, OptimizerConfig
@@ -34,15 +35,6 @@ PARSING_DECODING = DecodingSettings(beam_size=21, length_penalty=0.3, max_extra_
 """The paper's search (§6.3)."""
 ALL_TREES = CleaningSettings(max_words=1000, max_ratio=30)
 """A tree has several symbols for each word: nothing is dropped as too long or too different."""
-
-
-class TreebankSettings(Settings):
-    folder: Path
-    silver: tuple[Path, ...] = ()
-
-
-def is_wsj(treebank: Path) -> bool:
-    return False
 
 
 class Choice(Settings):
@@ -164,7 +156,7 @@ def load_parsing_profile(
 
 
 def _corpora(treebank: Path, silver: Sequence[Path]) -> dict[str, Any]:
-    corpora = {SUPERVISED: TreebankSettings(folder=treebank)}
+    corpora = {SUPERVISED: TreebankSettings(treebank=treebank)}
     if silver:
-        corpora[SEMI_SUPERVISED] = TreebankSettings(folder=treebank, silver=tuple(silver))
+        corpora[SEMI_SUPERVISED] = TreebankSettings(treebank=treebank, silver=tuple(silver))
     return corpora

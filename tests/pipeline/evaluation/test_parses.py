@@ -1,0 +1,98 @@
+"""Trees made of what a parser wrote, right-branching trees, and their scores."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import UserError
+from pipeline.evaluation.parses import Parses, rebuild_parses, right_branching
+from pipeline.evaluation.tree_scores import score_parses
+from pipeline.parsing.gold import linearised, read_gold
+from pipeline.parsing.linearisation import linearise
+from pipeline.parsing.trees import bracketed
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import Corpus, Hypotheses
+from pipeline.text.lines import write_lines
+from tests.support.tiny_parser import make_trees
+
+GOLD = [
+    "(S (NP (DT The) (NN man)) (VP (VBZ hears) (NP (DT the) (NN dog))) (. .))",
+    "(S (NP (PRP We)) (VP (VBD slept)) (. .))",
+]
+
+
+def corpus_of(folder: Path, trees: list[str]) -> Corpus:
+    """A corpus with the same trees as training and test set."""
+    plain = Corpus(folder / "plain")
+    for split in ("train", "test"):
+        (plain.folder / split).mkdir(parents=True)
+        write_lines(plain.shard_path(split, 0, "en"), ["" for _ in trees])
+        write_lines(plain.shard_path(split, 0, "trees"), trees)
+    plain.describe(("en", "trees"), {"train": [len(trees)], "test": [len(trees)]}, {})
+    return linearised(context(folder / "gold"), plain)
+
+
+def context(folder: Path) -> Context:
+    folder.mkdir()
+    return Context(folder)
+
+
+def rebuilt(folder: Path, trees: list[str], outputs: list[str]) -> Parses:
+    hypotheses = Hypotheses(folder / "hypotheses")
+    hypotheses.folder.mkdir()
+    write_lines(hypotheses.folder / "test.trees", outputs)
+    return rebuild_parses(context(folder / "parses"), hypotheses, corpus_of(folder, trees), ["test"])
+
+
+def test_correct_symbols_give_the_gold_trees_and_full_marks(tmp_path: Path) -> None:
+    """Gold trees, linearised and rebuilt with the gold tags, are the gold trees: F1 100, nothing repaired."""
+    corpus = make_trees(tmp_path)
+    gold = read_gold(corpus, "test")
+    parses = rebuilt(tmp_path, [bracketed(tree) for tree in gold], [" ".join(linearise(tree)) for tree in gold])
+    assert parses.trees("test") == gold == parses.gold("test")
+    assert parses.load().splits["test"].repaired == 0
+    scores = score_parses(context(tmp_path / "scores"), parses).load().splits["test"]
+    assert (scores.total.f1, scores.total.complete_match, scores.total.valid) == (100, 100, 12)
+    assert sum(group.sentences for group in scores.by_length.values()) == 12
+    assert {group.f1 for group in scores.by_length.values()} == {100}
+
+
+def test_repairs_are_counted_and_errors_cost(tmp_path: Path) -> None:
+    """Of two outputs one lacks a closing bracket and a word; its tree is over all words, and the score falls."""
+    parses = rebuilt(tmp_path, GOLD, ["(S (NP XX XX )NP (VP XX (NP XX", "(S (NP XX )NP (VP XX )VP XX )S"])
+    found = parses.load().splits["test"]
+    assert (found.sentences, found.repaired) == (2, 1)
+    assert found.repairs == {"unclosed": 3, "missing word": 2}
+    first, second = parses.trees("test")
+    assert bracketed(second) == GOLD[1]
+    assert first.leaves() == ["The", "man", "hears", "the", "dog", "."]
+    assert [tag for _, tag in first.pos()] == ["DT", "NN", "VBZ", "DT", "NN", "."]
+    scores = score_parses(context(tmp_path / "scores"), parses).load().splits["test"].total
+    assert scores.valid == 2
+    # Gold 4 + 3 brackets; found are S and the first NP of the first, and all of the second.
+    assert scores.recall == pytest.approx(100 * 5 / 7)
+
+
+def test_no_output_at_all_is_a_score_of_zero_for_its_sentence(tmp_path: Path) -> None:
+    """Empty outputs give trees without constituents that count."""
+    parses = rebuilt(tmp_path, GOLD, ["", ""])
+    assert parses.load().splits["test"].repaired == 2
+    scores = score_parses(context(tmp_path / "scores"), parses).load().splits["test"].total
+    assert (scores.f1, scores.recall, scores.valid) == (0, 0, 2)
+
+
+def test_more_or_fewer_outputs_than_trees_are_refused(tmp_path: Path) -> None:
+    """The line names the file and both numbers."""
+    with pytest.raises(UserError, match=r"test\.trees has 1 lines, but there are 2 gold trees"):
+        rebuilt(tmp_path, GOLD, ["(S XX )S"])
+
+
+def test_right_branching_trees(tmp_path: Path) -> None:
+    """The first word is the root's; the others open constituents up to the final mark, which is the root's too."""
+    parses = right_branching(context(tmp_path / "parses"), corpus_of(tmp_path, GOLD), ["test"])
+    first, second = map(bracketed, parses.trees("test"))
+    # VP ends at the end of both sentences, NP of one
+    assert first == "(S (DT The) (VP (NN man) (VP (VBZ hears) (VP (DT the) (NN dog)))) (. .))"
+    assert second == "(S (PRP We) (VBD slept) (. .))"
+    scores = score_parses(context(tmp_path / "scores"), parses).load().splits["test"].total
+    assert (scores.valid, 0 < scores.f1 < 100) == (2, True)
