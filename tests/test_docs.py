@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from workflows import reproduce_table2, reproduce_table3
+from workflows import reproduce_table2, reproduce_table3, reproduce_table4
 from workflows.cli.main import app
 
 ROOT = Path(__file__).parents[1]
@@ -18,6 +18,7 @@ COMMANDS = {
     "aiayn": typer.main.get_command(app),
     "workflows.reproduce_table2": typer.main.get_command(reproduce_table2.app),
     "workflows.reproduce_table3": typer.main.get_command(reproduce_table3.app),
+    "workflows.reproduce_table4": typer.main.get_command(reproduce_table4.app),
 }
 
 

@@ -17,7 +17,7 @@ from pipeline.evaluation import (
 )
 from pipeline.evaluation.dev_bleu import DevBleu
 from pipeline.evaluation.parser import ChosenParser
-from pipeline.parsing import gold
+from pipeline.parsing import gold, treebank
 from pipeline.settings import AveragingSettings, DecodingSettings, Settings
 from pipeline.store.artifact import Artifact
 from pipeline.store.artifacts import Checkpoint, Corpus, EncodedDataset, Hypotheses, Scores, TrainingRun, Vocabulary
@@ -32,6 +32,7 @@ GENERATE = Stage("embedded.generate", embedded.generate, Corpus, version=2, cpus
 READ_MULTI30K = Stage("multi30k.read", multi30k.read, Corpus, version=2, cpus=0)
 READ_WMT14 = Stage("wmt14.read", wmt14.read, Corpus, version=2, cpus=0)
 READ_FILES = Stage("files.read", files.read, Corpus, version=2, cpus=0)
+READ_TREEBANK = Stage("treebank.read", treebank.read, Corpus, cpus=0)
 LINEARISE = Stage("linearise.linearised", gold.linearised, Corpus)
 SUBSTITUTE = Stage("embedded.substitute", embedded.substitute, Hypotheses)
 CLEAN = Stage("cleaning.clean", cleaning.clean, Corpus, version=2, cpus=0)
@@ -198,6 +199,8 @@ def corpus(pair: str, settings: Settings) -> Step[Corpus]:
             return READ_MULTI30K(f"read {pair}", settings)
         case wmt14.Wmt14Settings():
             return READ_WMT14(f"read {pair}", settings)
+        case treebank.TreebankSettings():
+            return READ_TREEBANK(f"read {pair}", settings)
         case files.FilesSettings():
             return READ_FILES(f"read {pair}", settings)
     raise TypeError(f"no stage reads {type(settings).__name__}")

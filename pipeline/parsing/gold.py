@@ -45,7 +45,7 @@ def linearised(context: Context, corpus: Corpus) -> Corpus:
             write_pairs(made.shard_path(split, number, source), made.shard_path(split, number, target), pairs)
         if gold:
             write_lines(made.gold_trees(split), gold)
-    write_lines(made.folder / made.symbols_file, sorted(symbols))
+    write_lines(made.symbols_path, sorted(symbols))
     made.describe((source, target), described["splits"], described["report"], described["collections"])
     return made
 

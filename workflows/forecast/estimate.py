@@ -23,6 +23,7 @@ from pipeline.corpora import embedded, files, multi30k, wmt14
 from pipeline.corpora.amount import Amount
 from pipeline.corpora.synthetic.lengths import LENGTHS, draw_lengths
 from pipeline.evaluation.costs import sustained_flop_s
+from pipeline.parsing import treebank
 from pipeline.settings import Settings, TrainingSettings
 from pipeline.text.batching import by_length, cut
 from pipeline.text.segmentation import id_type
@@ -242,6 +243,8 @@ def _amount(corpus: Settings) -> Amount:
             return wmt14.amount(corpus)
         case files.FilesSettings():
             return files.amount(corpus)
+        case treebank.TreebankSettings():
+            return Amount(None, None)
     raise TypeError(f"no forecast for {type(corpus).__name__}")
 
 

@@ -10,12 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pipeline.parsing.treebank import TreebankSettings, is_wsj
 from pydantic import Field
 
 from model.config import BASE, OptimizerConfig
 from pipeline.corpora.embedded import EmbeddedSettings
 from pipeline.errors import UserError
+from pipeline.parsing.treebank import SECTION_FOLDERS, SECTIONS, TreebankSettings
 from pipeline.settings import (
     AveragingSettings,
     CleaningSettings,
@@ -153,6 +153,12 @@ def load_parsing_profile(
     profiles = {made.name: made for made in (treebank_profile(treebank, silver), wsj_profile(treebank, silver))}
     default = WSJ_NAME if is_wsj(treebank) else TREEBANK_NAME
     return Draft(profiles, default, name, config).finished(overrides)
+
+
+def is_wsj(treebank: Path) -> bool:
+    """Tells whether a folder has all sections of the Wall Street Journal that the paper trains and tests on."""
+    sections = [section for names in SECTIONS.values() for section in names]
+    return any(all((treebank / below / name).is_dir() for name in sections) for below in SECTION_FOLDERS)
 
 
 def _corpora(treebank: Path, silver: Sequence[Path]) -> dict[str, Any]:

@@ -1,0 +1,77 @@
+"""`aiayn parse`: sentences in, trees out."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.evaluation.parser import PARSING, Parser, settings_of
+from pipeline.parsing.trees import bracketed, trees_in
+from pipeline.store.artifacts import Checkpoint
+from tests.support.command_line import CommandLine
+from tests.support.tiny_checkpoint import make_checkpoint, make_corpus
+from tests.support.tiny_parser import SENTENCES, make_parser, make_trees
+from workflows.cli.parse import TreeWriter
+
+OPTIONS = ["--beam-size", "2", "--max-extra-tokens", "4", "--threads", "1"]
+FAST = PARSING.model_copy(update={"beam_size": 2, "max_extra_tokens": 4})
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    folder = tmp_path_factory.mktemp("parse")
+    return make_parser(folder / "parser", make_trees(folder))
+
+
+def test_each_line_gives_a_tree_over_its_words(checkpoint: Checkpoint, command_line: CommandLine) -> None:
+    """Even random weights give trees; a blank line gives a blank line, and brackets among the words are escaped."""
+    text = "".join(line + "\n" for line in SENTENCES)
+    done = command_line.here("workflows.cli", "parse", str(checkpoint.folder), *OPTIONS, text=text)
+    assert (done.returncode, done.stderr) == (0, "")
+    first, blank, last, end = done.stdout.split("\n")
+    assert blank == end == ""
+    (tree,) = trees_in([first], "output")
+    assert tree.tree.leaves() == SENTENCES[0].split()
+    (tree,) = trees_in([last], "output")
+    assert tree.tree.leaves() == ["We", "went", "into", "the", "-LRB-", "old", "-RRB-", "city", "."]
+    expected = Parser(checkpoint.folder, FAST).parse(SENTENCES)
+    assert [first, last] == [bracketed(one.tree) for one in expected if one]
+
+
+def test_a_terminal_shows_a_drawing(checkpoint: Checkpoint, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """The words stand in the last line, and labels above them."""
+    TreeWriter(Parser(checkpoint.folder, FAST), draws=True).write(["The dog sleeps ."])
+    lines = capfdbinary.readouterr().out.decode().rstrip("\n").split("\n")
+    assert lines[-1].split() == ["The", "dog", "sleeps", "."]
+    assert len(lines) > 2
+
+
+def test_without_options_the_search_is_the_parser_s_own(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    """What was chosen on the dev set, or the paper's beam of 21, α of 0.3 and 300 more tokens."""
+    found = settings_of(checkpoint.folder)
+    assert (found.beam_size, found.length_penalty, found.max_extra_tokens) == (21, 0.3, 300)
+    settings = FAST.model_dump()
+    choice = {"model": "supervised", "models": {"supervised": 90.0}, "beams": {"2": 90.0}, "settings": settings}
+    Checkpoint(tmp_path).write_json("parsing.json", choice)
+    assert settings_of(tmp_path) == FAST
+
+
+def test_a_translator_is_no_parser(tmp_path: Path, command_line: CommandLine) -> None:
+    """One line, status 2; likewise for a folder that holds no model."""
+    translator = make_checkpoint(tmp_path / "translator", make_corpus(tmp_path / "corpus"))
+    refused = command_line.here("workflows.cli", "parse", str(translator.folder), text="A dog .\n")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "is not a parser" in refused.stderr
+    assert refused.stderr.count("\n") == 1
+    refused = command_line.here("workflows.cli", "parse", str(tmp_path), text="A dog .\n")
+    assert refused.returncode == 2
+    assert "holds no model.safetensors" in refused.stderr
+
+
+def test_input_that_is_not_text_is_one_line(checkpoint: Checkpoint) -> None:
+    """Bytes that are not UTF-8 are refused with status 2, and no traceback."""
+    command = [sys.executable, "-m", "workflows.cli", "parse", str(checkpoint.folder), *OPTIONS]
+    done = subprocess.run(command, input=b"a \xff\n", capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.count(b"\n") == 1

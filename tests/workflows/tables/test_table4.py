@@ -1,0 +1,195 @@
+"""Table 4 from the files of its stages: rows, the choice, what differs, and its renderings."""
+
+import io
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from pipeline.evaluation.parser import CHOICE_FILE, ChosenParser
+from pipeline.evaluation.parses import Parses, rebuild_parses, right_branching
+from pipeline.evaluation.tree_scores import ScoredTrees, score_parses
+from pipeline.parsing.gold import read_gold
+from pipeline.parsing.linearisation import linearise
+from pipeline.settings import DecodingSettings
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import Corpus, Hypotheses
+from pipeline.store.figures import DecodedTestSet, DecodingFigures
+from pipeline.text.lines import write_lines
+from tests.support.tiny_parser import make_trees
+from workflows.paper import TABLE_4
+from workflows.reports.publish import tabulate_parsers
+from workflows.tables import table4
+from workflows.tables.measurements import MeasuredInputs
+from workflows.tables.parser_measurements import CandidateInputs, ParserInputs, SearchInputs
+from workflows.tables.table4_text import render_markdown, render_terminal
+
+Row = Callable[..., ParserInputs]
+SEARCH = DecodingSettings(beam_size=4, length_penalty=0.3, max_extra_tokens=300)
+
+
+@pytest.fixture
+def row(cell: Callable[..., MeasuredInputs], tmp_path: Path) -> Row:
+    """Makes a row of two candidates; of the outputs of the second, every third has its last two symbols cut off."""
+
+    def folder(*parts: str) -> Path:
+        path = tmp_path.joinpath(*parts)
+        path.mkdir(parents=True)
+        return path
+
+    def parsed(gold: Corpus, split: str, name: str, cut: int) -> tuple[Hypotheses, Parses, ScoredTrees]:
+        hypotheses = Hypotheses(folder(name, split, "hypotheses"))
+        symbols = [linearise(tree) for tree in read_gold(gold, split)]
+        lines = [" ".join(one[: -cut or None] if i % 3 == 0 else one) for i, one in enumerate(symbols)]
+        write_lines(hypotheses.folder / f"{split}.trees", lines)
+        decoded = {split: DecodedTestSet(sentences=len(lines), seconds=2.0, tokens=99)}
+        hypotheses.write(DecodingFigures(test_sets=decoded, settings=SEARCH, dtype="float32"))
+        parses = rebuild_parses(Context(folder(name, split, "parses")), hypotheses, gold, [split])
+        return hypotheses, parses, score_parses(Context(folder(name, split, "scores")), parses)
+
+    def build(training: str = "WSJ only, discriminative", data: str = "generated trees") -> ParserInputs:
+        gold = make_trees(tmp_path / training)
+        candidates = []
+        for name, cut in (("dropout 0", 2), ("dropout 0.1", 6)):
+            made = cell("en-trees", f"{training} {name}")
+            hypotheses, parses, scores = parsed(gold, "dev", f"{training} {name}", cut)
+            candidates.append(
+                CandidateInputs(
+                    "en-trees",
+                    name,
+                    data,
+                    corpus=gold,
+                    run=made.run,
+                    checkpoint=made.checkpoint,
+                    hypotheses=hypotheses,
+                    perplexity=made.perplexity,
+                    cost=made.cost,
+                    parses=parses,
+                    scores=scores,
+                )
+            )
+        parser = ChosenParser(folder(training, "parser"))
+        f1 = {one.model: one.scores.load().splits["dev"].total.f1 for one in candidates}
+        choice = {"model": "dropout 0", "models": f1, "beams": {1: 50.0, 4: f1["dropout 0"]}}
+        parser.write_json(CHOICE_FILE, {**choice, "settings": SEARCH.model_dump()})
+        baseline = right_branching(Context(folder(training, "right")), gold, ["test"])
+        return ParserInputs(
+            training,  # type: ignore[arg-type]
+            data,
+            "test",
+            tuple(candidates),
+            (("dropout 0.3", "failed", "the loss is not finite"),),
+            score_parses(Context(folder(training, "right scores")), baseline),
+            parser,
+            SearchInputs(*parsed(gold, "test", f"{training} test", 2)),
+        )
+
+    return build
+
+
+def test_printed_rows_stand_above_measured_ones(row: Row) -> None:
+    """The paper's twelve, the baseline, the chosen parser's F1, and a dash for the row that was not run."""
+    inputs = row()
+    table, _ = table4.compute([inputs])
+    assert [(one.name, one.training, one.f1_text) for one in table.rows[:12]] == [
+        (one.name, one.training, one.f1) for one in TABLE_4
+    ]
+    assert {one.origin for one in table.rows[:12]} == {"paper"}
+    right, parser, silver = table.rows[12:]
+    assert (right.name, right.training) == ("right-branching trees, generated trees", "none")
+    assert (parser.name, parser.training) == ("Transformer (2 layers), generated trees", "generated trees only")
+    assert inputs.free is not None
+    assert parser.f1 == inputs.free.scores.load().splits["test"].total.f1
+    assert right.f1 is not None
+    assert parser.f1 is not None
+    assert right.f1 < parser.f1 < 100
+    assert parser.sentences == parser.valid == 12
+    assert (silver.training, silver.f1, silver.f1_text, silver.state) == ("semi-supervised", None, "-", "not run")
+
+
+def test_all_candidates_stand_beneath_with_their_f1(row: Row) -> None:
+    """Chosen and not chosen, and one that failed with its reason; the beams, the repairs, and F1 by length."""
+    table, _ = table4.compute([row()])
+    assert [(one.name, one.state, one.is_chosen) for one in table.candidates] == [
+        ("dropout 0", "measured", True),
+        ("dropout 0.1", "measured", False),
+        ("dropout 0.3", "failed", False),
+    ]
+    first, second, failed = table.candidates
+    assert first.dev_f1 is not None
+    assert second.dev_f1 is not None
+    assert first.dev_f1 > second.dev_f1
+    assert failed.dev_f1 is None
+    assert [(one.beam_size, one.is_chosen) for one in table.beams] == [(1, False), (4, True)]
+    (search,) = table.searches
+    assert (search.search, search.repaired, search.sentences, search.sentences_s) == ("free", 4, 12, 6.0)
+    assert search.repairs["unclosed"] >= 4
+    assert sum(one.sentences for one in table.lengths) == 12
+    assert any("the loss is not finite" in note for note in table.notes)
+    assert any("tagging accuracy is not reported" in note for note in table.notes)
+
+
+def test_the_paper_s_own_trees_make_the_paper_s_own_rows(row: Row) -> None:
+    """On WSJ the measured rows are named and trained as printed; data and test set do not differ then."""
+    table, _ = table4.compute([row(data="WSJ"), row("semi-supervised", "WSJ")])
+    assert [(one.name, one.training) for one in table.rows[12:]] == [
+        ("right-branching trees", "none"),
+        ("Transformer (2 layers)", "WSJ only, discriminative"),
+        ("Transformer (2 layers)", "semi-supervised"),
+    ]
+    assert "test set" not in {one.what for one in table.differences}
+    assert not any("cannot be compared" in note for note in table.notes)
+
+
+def test_what_differs_is_told(row: Row) -> None:
+    """Sizes, vocabulary and data of the tiny parser; not what the paper chose on its dev set and does not print."""
+    table, _ = table4.compute([row()])
+    differing = {one.what: one for one in table.differences}
+    assert "d_model 1024" in differing["model"].paper
+    assert "P_drop" not in differing["model"].paper
+    assert differing["vocabulary"].paper == "about 16,000 pieces"
+    assert differing["training data"].here == "generated trees, 300 trees"
+    assert differing["search on the dev set"].paper == "beam 21"
+
+
+def test_a_row_whose_trainings_all_failed_says_so(row: Row) -> None:
+    """No figure, and the reason of each."""
+    made = row()
+    failed = ParserInputs(made.training, made.data, "test", (), made.unfinished, made.baseline, None, None)
+    table, _ = table4.compute([failed])
+    (line,) = [one for one in table.rows if one.state == "failed"]
+    assert (line.f1, line.f1_text) == (None, "-")
+    assert "the loss is not finite" in line.reason
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_terminal_shows_everything_within_its_width(row: Row, width: int) -> None:
+    """No line is wider than the terminal or cut off."""
+    table, _ = table4.compute([row()])
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(render_terminal(table, console.width))
+    text = console.export_text()
+    assert max(map(len, text.split("\n"))) <= width
+    assert "…" not in text
+    text = " ".join(text.split())
+    for shown in ("93.3", "measured here", "chosen on the dev set", "dropout 0.1", "what differs"):
+        assert shown in text
+
+
+def test_stage_writes_what_it_reads_back(row: Row, tmp_path: Path) -> None:
+    """The JSON gives the same table again, Markdown has a line for each row, and the report the drawn trees."""
+    (tmp_path / "table").mkdir()
+    made = tabulate_parsers(Context(tmp_path / "table"), [row()])
+    markdown = (made.folder / "table4.md").read_text(encoding="utf-8")
+    assert render_markdown(made.load()) == markdown
+    rows = [line for line in markdown.split("## ")[0].split("\n") if line.startswith("| ")]
+    assert len(rows) == 1 + 12 + 3
+    report = (made.folder / "report.html").read_text(encoding="utf-8")
+    assert report.count('class="tree"') == 2 * 3
+    for shown in ("Outputs that were no tree", "F1 by the length", "Chosen on the dev set", "Learning curves"):
+        assert shown in report
+    figures = made.load().figures()
+    assert all(math.isfinite(value) for value in figures.values())
+    assert list(figures) == ["f1.right-branching trees generated trees", "f1.Transformer 2 layers generated trees"]

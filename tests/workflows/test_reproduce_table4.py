@@ -1,0 +1,158 @@
+"""Table 4 end to end, on few generated trees in the shape of the Wall Street Journal: the real stages, Tune, MLflow."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mlflow.tracking import MlflowClient
+
+from pipeline.text.lines import read_lines
+from tests.support.command_line import CommandLine
+from tests.support.wsj_folder import make_silver, make_wsj
+from workflows import reproduce_table4
+from workflows.tracking.tracker import default_uri
+
+TINY = [
+    "vocabulary.size=400",
+    "recipes.parser.training.updates=6",
+    "recipes.parser.training.checkpoint_updates=3",
+    "recipes.parser.training.validation_updates=3",
+    "recipes.parser.training.model={n_layers = 1, d_model = 32, d_ff = 64, n_heads = 2, d_k = 16, d_v = 16}",
+    "recipes.parser.averaging.last=1",
+    "decoding.max_extra_tokens=20",
+    "decoding.beam_size=2",
+    "choice.dropouts=[0.0, 0.1]",
+    "choice.learning_rate_scales=[1.0]",
+    "choice.beam_sizes=[1, 2]",
+]
+MODULE = "workflows.reproduce_table4"
+
+
+def _made(store: Path) -> set[str]:
+    return {folder.name for folder in (store / "store").iterdir()}
+
+
+def _table(told: str) -> tuple[Path, dict[str, Any]]:
+    folder = Path(told.split("report: ")[1].split("\n")[0]).parent
+    return folder, json.loads((folder / "table4.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_both_rows_then_again_then_another_beam(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A treebank with silver trees fills both rows; a second call makes nothing, another beam trains nothing."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    options: dict[str, Any] = {
+        "treebank": make_wsj(tmp_path / "wsj"),
+        "silver": [make_silver(tmp_path / "silver.trees")],
+        "profile": "treebank",
+        "store": tmp_path / "runs",
+    }
+    reproduce_table4.main(overrides=TINY, **options)
+    told = capsys.readouterr().out
+    assert told.startswith("settings of profile treebank: treebank wsj\n")
+    folder, table = _table(told)
+    measured = [row for row in table["rows"] if row["origin"] == "measured"]
+    assert len(table["rows"]) == 12 + 3
+    assert [row["training"] for row in measured] == ["none", "treebank wsj only", "semi-supervised"]
+    assert {row["state"] for row in measured} == {"measured"}
+    assert {(row["sentences"], row["valid"]) for row in measured} == {(12, 12)}
+    assert 0 < measured[0]["f1"] < 100  # right-branching trees
+    assert all("treebank wsj" in row["name"] for row in measured)
+
+    # Chosen by F1 on the dev set, of trainings and then of beams
+    for kind in ("treebank wsj only", "semi-supervised"):
+        candidates = [row for row in table["candidates"] if row["training"] == kind]
+        assert [row["dropout"] for row in candidates] == [0.0, 0.1]
+        (chosen,) = [row for row in candidates if row["is_chosen"]]
+        assert chosen["dev_f1"] == max(row["dev_f1"] for row in candidates)
+        beams = [row for row in table["beams"] if row["training"] == kind]
+        assert [row["beam_size"] for row in beams] == [1, 2]
+        (beam,) = [row for row in beams if row["is_chosen"]]
+        assert beam["dev_f1"] == max(row["dev_f1"] for row in beams)
+        assert next(row["dev_f1"] for row in beams if row["beam_size"] == 2) == chosen["dev_f1"]
+    report = (folder / "report.html").read_text(encoding="utf-8")
+    assert report.count('class="tree"') == 2 * 2 * 3
+    assert "dev perplexity" in report
+
+    (parses,) = [
+        path.parent
+        for path in (tmp_path / "runs" / "store").glob("parses-*/test.trees")
+        if json.loads((path.parent / "manifest.json").read_text())["label"] == "rebuild supervised test"
+    ]
+    assert len(list(read_lines(parses / "test.trees"))) == 12
+
+    client = MlflowClient(default_uri(tmp_path / "runs"))
+    (experiment,) = [found for found in client.search_experiments() if found.name == "table4"]
+    runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
+    names = {f"{row} dropout {dropout} rate 1" for row in ("supervised", "semi-supervised") for dropout in ("0", "0.1")}
+    assert runs.keys() == {*names, "table4 treebank"}
+    assert {run.info.status for run in runs.values()} == {"FINISHED"}
+    child = runs["supervised dropout 0.1 rate 1"]
+    dev_f1 = next(row["dev_f1"] for row in table["candidates"] if row["name"] == child.info.run_name)
+    assert child.data.metrics["f1.dev"] == dev_f1
+    assert child.data.params["model.dropout"] == "0.1"
+    assert runs["table4 treebank"].data.metrics["f1.Transformer 1 layer treebank wsj"] == measured[1]["f1"]
+    assert {model.name for model in client.search_logged_models([experiment.experiment_id])} == {
+        name.replace(".", "-") for name in names
+    }
+
+    before = _made(tmp_path / "runs")
+    reproduce_table4.main(overrides=TINY, **options)
+    assert _made(tmp_path / "runs") == before
+
+    capsys.readouterr()
+    del options["silver"]
+    reproduce_table4.main(overrides=[*TINY, "choice.beam_sizes=[1]"], **options)
+    _, table = _table(capsys.readouterr().out)
+    last = table["rows"][-1]
+    assert (last["training"], last["f1"], last["state"]) == ("semi-supervised", None, "not run")
+    kinds = {name.rpartition("-")[0] for name in _made(tmp_path / "runs") - before}
+    assert "training" not in kinds
+    assert {"parser_choice", "tabulating"} <= kinds
+
+
+def test_the_paper_s_settings_are_chosen_for_its_treebank(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All sections there: profile wsj, as the first line says; the plan names every training and makes no folder."""
+    reproduce_table4.main(treebank=make_wsj(tmp_path / "wsj"), plan=True, store=tmp_path / "new")
+    told = capsys.readouterr().out
+    assert told.startswith("settings of profile wsj: WSJ\n")
+    for step in ("train supervised dropout 0.3 rate 0.5", "choose supervised", "parse supervised", "table 4"):
+        assert step in told
+    assert not (tmp_path / "new").exists()
+
+
+def test_wrong_input_is_one_line(tmp_path: Path, command_line: CommandLine) -> None:
+    """A folder that is not there or no treebank, silver without a treebank, and a profile that does not fit."""
+    (tmp_path / "empty").mkdir()
+    store = ["--store", str(tmp_path / "runs")]
+    for options, message in (
+        (["--treebank", str(tmp_path / "none")], "is no treebank"),
+        (["--treebank", str(tmp_path / "empty")], "is no treebank"),
+        (["--silver", "x.trees"], "name its folder with --treebank"),
+        (["--profile", "wsj"], "needs trees"),
+        (["--profile", "multi30k"], "no profile 'multi30k'"),
+        (["--set", "choice.beam_sizes=[]"], "choice.beam_sizes"),
+    ):
+        done = command_line.here(MODULE, *options, *store)
+        assert done.returncode == 2, options
+        assert message in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_malformed_tree_or_an_unknown_label_is_one_line(tmp_path: Path, command_line: CommandLine) -> None:
+    """The line names the file and line of the tree."""
+    wsj, silver = make_wsj(tmp_path / "wsj", 3), make_silver(tmp_path / "silver.trees", 3)
+    silver.write_text("(S (NONE (NN x)))\n")
+    options = ["--treebank", str(wsj), "--store", str(tmp_path / "runs"), "--profile", "treebank"]
+    done = command_line.here(MODULE, *options, "--silver", str(silver))
+    assert done.returncode == 2
+    assert "silver.trees, line 1" in done.stderr
+    broken = wsj / "22" / "wsj_2201.mrg"
+    broken.write_text("( (S (NP (NN a)) )\n( (S (NN b)) )\n")
+    done = command_line.here(MODULE, *options)
+    assert done.returncode == 2
+    assert "wsj_2201.mrg, line" in done.stderr
