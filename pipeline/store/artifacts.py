@@ -37,7 +37,8 @@ class Corpus(Artifact):
 
     corpus.json: {"source": "en", "target": "de", "splits": {"train": [pairs in shard 0, ...], "dev": [...], ...},
     "collections": [collection of training shard 0, ...], "report": {...}}. Splits other than `train` and `dev` are test
-    sets; the first of them is the main one.
+    sets; the first of them is the main one. Where the target side is of linearised trees, `symbols.txt` lists their
+    symbols, and `<split>.gold.trees` holds the trees themselves of dev and test, one a line.
     """
 
     figures_file = "corpus.json"
@@ -81,6 +82,20 @@ class Corpus(Artifact):
     def shard_path(self, split: str, number: int, language: str) -> Path:
         """Returns the path of one language's side of a shard."""
         return self.folder / split / f"{number:05d}.{language}"
+
+    @property
+    def symbols_path(self) -> Path:
+        """The file of the symbols that the target side consists of; there is none if it is text."""
+        return self.folder / "symbols.txt"
+
+    @property
+    def symbols(self) -> list[str]:
+        """The symbols that linearised trees consist of, sorted; none if the target side is text."""
+        return self.symbols_path.read_text(encoding="utf-8").split() if self.symbols_path.exists() else []
+
+    def gold_trees(self, split: str) -> Path:
+        """Returns the path of the bracketed trees of dev or a test set, tags included, in the order of its pairs."""
+        return self.folder / f"{split}.gold.trees"
 
     def describe(
         self,
