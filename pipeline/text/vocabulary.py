@@ -4,6 +4,8 @@ Text is not normalised (rule `identity`): translations are scored against raw re
 write the raw characters. Only runs of spaces become one space. A character is a piece if it is among the most frequent
 ones that make up `character_coverage` of the text. Any other is spelled in the bytes of its UTF-8 with `byte_fallback`,
 and unknown without; `pipeline.text.corpus_statistics` counts both.
+
+Where the target side is of linearised trees (§6.3), each of their symbols is a piece, with the space before it.
 """
 
 import io
@@ -52,7 +54,9 @@ def learn(context: Context, corpus: Corpus, settings: VocabularySettings) -> Voc
     words = _count(context, corpus, settings.sample_pairs)
     model = io.BytesIO()
     # The options are written into the model: `False` would give earlier versions' vocabularies other bytes.
-    with_bytes: dict[str, Any] = {"byte_fallback": True} if settings.byte_fallback else {}
+    options: dict[str, Any] = {"byte_fallback": True} if settings.byte_fallback else {}
+    if symbols := corpus.symbols:
+        options["user_defined_symbols"] = [SPACE_SIGN + symbol for symbol in symbols]
     try:
         SentencePieceTrainer.train(
             sentence_iterator=(f"{word}\t{number}" for word, number in words),
@@ -61,7 +65,7 @@ def learn(context: Context, corpus: Corpus, settings: VocabularySettings) -> Voc
             model_type="bpe",
             vocab_size=settings.size,
             character_coverage=settings.character_coverage,
-            **with_bytes,
+            **options,
             normalization_rule_name="identity",
             max_sentence_length=MAX_LINE_BYTES,
             pad_id=PAD_ID,

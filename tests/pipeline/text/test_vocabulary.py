@@ -180,6 +180,39 @@ def test_bytes_spell_what_is_no_piece(tmp_path: Path, corpus: Corpus) -> None:
         learn_in(tmp_path / "small", corpus, size=200, byte_fallback=True)
 
 
+def test_symbols_of_trees_are_pieces(tmp_path: Path) -> None:
+    """Each is one piece and comes back as it was; words that look like symbols, or begin with one, are not changed."""
+    symbols = ["(NP", "(S", "(SBAR", ")NP", ")S", ")SBAR", "XX"]
+    corpus = Corpus(tmp_path / "corpus")
+    pairs = [("XX dogs XXL -LRB- (Sx", "(S (NP XX XX )NP (SBAR XX )SBAR XX XX )S")] * 9
+    corpus.describe(("en", "trees"), {"train": write_shards(corpus, "train", ("en", "trees"), pairs, 9)}, {})
+    corpus.symbols_path.write_text("\n".join(symbols) + "\n")
+    for byte_fallback in (True, False):
+        learned = learn_in(
+            tmp_path / f"v{byte_fallback}", corpus, size=320 if byte_fallback else 40, byte_fallback=byte_fallback
+        )
+        processor = load(learned.path)
+        line = "(S (NP XX XX )NP (SBAR (S XX )S )SBAR )S"
+        pieces = processor.encode(line, out_type=str)
+        assert pieces == ["▁" + symbol for symbol in line.split()]
+        assert processor.decode(processor.encode(line)) == line
+        for words in ("XX dogs XXL aXX (Sx -LRB- S -LRB-S (SX", "XX", "(S", "dogs (SBAR"):
+            assert processor.decode(processor.encode(words)) == words
+        for symbol in symbols:
+            assert [processor.decode(ids) for ids in processor.encode([symbol, f"{symbol} {symbol}"])] == [
+                symbol,
+                f"{symbol} {symbol}",
+            ]
+            assert len(processor.encode(symbol)) == 1
+        others = [processor.id_to_piece(i) for i in range(len(processor)) if not processor.is_byte(i)]
+        assert not [piece for piece in others if piece[1:] not in symbols and ("(" in piece[1:] or ")" in piece[1:])]
+        with pytest.raises(UserError, match=r"needs at least \d+ pieces") as caught:
+            learn_in(tmp_path / f"small{byte_fallback}", corpus, size=12, byte_fallback=byte_fallback)
+        smallest = int(str(caught.value).split("at least ")[1].split()[0])
+        name = tmp_path / f"least{byte_fallback}"
+        assert len(load(learn_in(name, corpus, size=smallest, byte_fallback=byte_fallback).path)) == smallest
+
+
 def test_kinds_of_pieces_exclude_each_other(tmp_path: Path, corpus: Corpus) -> None:
     """Single characters, with a space before them or without, and bytes are told from special and longer pieces."""
     processor = load(learn_in(tmp_path / "v", corpus, size=900, byte_fallback=True).path)

@@ -1,0 +1,265 @@
+"""pipeline.parsing.evalb: figures worked out by hand, EVALB's treatment of malformed lines, and its output."""
+
+import gzip
+import random
+from pathlib import Path
+
+import pytest
+from nltk.tree import Tree
+
+from pipeline.errors import UserError
+from pipeline.parsing.evalb import BracketingScores, Status, score_trees
+from pipeline.parsing.evalb_parameters import COLLINS, EvalbParameters
+from pipeline.parsing.evalb_text import HEADER, RULE, json_values, sentence_line, sentence_table, summary
+from pipeline.parsing.trees import bracketed, cleaned, read_trees
+
+GOLD = "(S (NP (DT the) (NN dog)) (VP (VBZ eats) (NP (DT a) (NN bone))) (. .))"
+"""Without the full stop 5 words; brackets S 0-5, NP 0-2, VP 2-5, NP 3-5."""
+NOTHING_DELETED = EvalbParameters(delete_labels=(), delete_labels_for_length=(), equal_labels=())
+MANY = EvalbParameters(max_errors=1000)
+
+
+def scored(folder: Path, gold: list[str], test: list[str], parameters: EvalbParameters = COLLINS) -> BracketingScores:
+    """The scores of some lines."""
+    for name, lines in (("gold", gold), ("test", test)):
+        (folder / name).write_text("".join(line + "\n" for line in lines))
+    return score_trees(folder / "gold", folder / "test", parameters)
+
+
+CASES = {
+    # The same tree: 4 of 4 brackets, 5 of 5 tags; the length counts the full stop.
+    "equal": (GOLD, GOLD, COLLINS, (6, 0, 4, 4, 4, 0, 5, 5)),
+    # NP 3-5 is missing, PP 3-4 and NP 4-5 are too many: 3 matched of 4 and of 5; nothing crosses.
+    "split": (
+        GOLD,
+        "(S (NP (DT the) (NN dog)) (VP (VBZ eats) (PP (DT a)) (NP (NN bone))) (. .))",
+        COLLINS,
+        (6, 0, 3, 4, 5, 0, 5, 5),
+    ),
+    # NP 0-1, VP 1-3 and X 3-5 for NP 0-2, VP 2-5, NP 3-5: S alone matches; VP 1-3 crosses NP 0-2 (and VP 2-5: once).
+    "crossing": (
+        GOLD,
+        "(S (NP (DT the)) (VP (NN dog) (VBZ eats)) (X (DT a) (NN bone)) (. .))",
+        COLLINS,
+        (6, 0, 1, 4, 4, 1, 5, 5),
+    ),
+    # Unlabelled, X 3-5 matches NP 3-5 too.
+    "unlabelled": (
+        GOLD,
+        "(S (NP (DT the)) (VP (NN dog) (VBZ eats)) (X (DT a) (NN bone)) (. .))",
+        EvalbParameters(labeled=False),
+        (6, 0, 2, 4, 4, 1, 5, 5),
+    ),
+    # Traces, what holds nothing else, and functions do not count: of 8 words and traces 6 have a length, 5 are compared.
+    # TOP does not count either, but an outer bracket without a label does: 5 gold brackets.
+    "functions and traces": (
+        "( (S (NP-SBJ-1 (DT the) (NN dog)) (VP (VBZ eats) (NP=2 (DT a) (NN bone)) (NP (-NONE- *-1)))"
+        " (SBAR (-NONE- 0)) (. .)) )",
+        f"(TOP {GOLD})",
+        COLLINS,
+        (6, 0, 4, 5, 4, 0, 5, 5),
+    ),
+    # ADVP is PRT as a bracket and as a tag (RB and RP are not): both brackets match, one tag of three.
+    "equivalent labels": (
+        "(VP (PRT (ADVP up)) (ADVP (RB on)) (VB go))",
+        "(VP (ADVP (PRT up)) (PRT (RP on)) (VBP go))",
+        COLLINS,
+        (3, 0, 3, 3, 3, 0, 3, 1),
+    ),
+    # NP over NP: the second of one tree has no partner in the other; 3 of 4 brackets and 3 of 3.
+    "unary chain": (
+        "(S (NP (NP (NN a))) (VP (VB b)))",
+        "(S (NP (NN a)) (VP (VB b)))",
+        COLLINS,
+        (2, 0, 3, 4, 3, 0, 2, 2),
+    ),
+    # A parenthesis of deleted punctuation holds no word; with nothing deleted it is a bracket, and words are 3.
+    "empty once punctuation is gone": (
+        "(S (NP (NN a)) (PRN (, ,)) (. .))",
+        "(S (NP (NN a)) (, ,) (. .))",
+        COLLINS,
+        (3, 0, 2, 2, 2, 0, 1, 1),
+    ),
+    "nothing deleted": (
+        "(S (NP (NN a)) (PRN (, ,)) (. .))",
+        "(S (NP (NN a)) (, ,) (. .))",
+        NOTHING_DELETED,
+        (3, 0, 2, 3, 2, 0, 3, 3),
+    ),
+    # A word that counts as another, either way round.
+    "equivalent words": (
+        "(NP (DT a) (NN b))",
+        "(NP (DT the) (NN b))",
+        EvalbParameters(equal_words=(("the", "a"),)),
+        (2, 0, 1, 1, 1, 0, 2, 2),
+    ),
+    # The gold tree's '' is deleted, the test tree's POS is not: put back, it is in S 0-3 and NP 0-2 of both.
+    "a quote that is a possessive": (
+        "(S (NP (NNS dogs) ('' ')) (VP (VBP eat)))",
+        "(S (NP (NNS dogs) (POS ')) (VP (VBP eat)))",
+        EvalbParameters(quote_labels=("''", "POS")),
+        (3, 0, 3, 3, 3, 0, 3, 2),
+    ),
+    "and the other way round": (
+        "(S (NP (NNS dogs) (POS ')) (VP (VBP eat)))",
+        "(S (NP (NNS dogs) ('' ')) (VP (VBP eat)))",
+        EvalbParameters(quote_labels=("''", "POS")),
+        (3, 0, 3, 3, 3, 0, 3, 2),
+    ),
+    # Errors that end the comparison leave only the length.
+    "another number of words": (GOLD, GOLD.replace("(DT a) ", ""), COLLINS, (6, 1, 0, 0, 0, 0, 0, 0)),
+    "another word": (GOLD, GOLD.replace("bone", "hat"), COLLINS, (6, 1, 0, 0, 0, 0, 0, 0)),
+    # A bracket too few is an error, but the figures are computed: the root, which never ends, matches nothing.
+    "an open bracket": (GOLD, GOLD[:-1], COLLINS, (6, 1, 3, 4, 4, 0, 5, 5)),
+    "a closing bracket too many": (GOLD, GOLD + ")", COLLINS, (6, 1, 4, 4, 4, 0, 5, 5)),
+    # No word to be scored: skipped, even where the gold tree has none either.
+    "an empty line": (GOLD, "", COLLINS, (6, 2, 0, 0, 0, 0, 0, 0)),
+    "only punctuation": (GOLD, "(S (. .))", COLLINS, (6, 2, 0, 0, 0, 0, 0, 0)),
+    "an empty gold line": ("", GOLD, COLLINS, (0, 1, 0, 0, 0, 0, 0, 0)),
+    "two empty lines": ("", "", COLLINS, (0, 2, 0, 0, 0, 0, 0, 0)),
+}
+"""Gold line, test line, parameters; length, status, matched, gold and test brackets, crossing, words, correct tags."""
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_figures_of_a_sentence(name: str, tmp_path: Path) -> None:
+    """Each figure of the sentence line, as worked out above."""
+    gold, test, parameters, expected = CASES[name]
+    (score,) = scored(tmp_path, [gold], [test], parameters).sentences
+    assert (
+        score.length,
+        int(score.status),
+        score.matched,
+        score.gold_brackets,
+        score.test_brackets,
+        score.crossing,
+        score.words,
+        score.correct_tags,
+    ) == expected
+
+
+def test_totals_are_of_valid_sentences(tmp_path: Path) -> None:
+    """Sums before ratios; a skipped sentence and one with an error are counted, not summed; short ones twice."""
+    gold, test = zip(
+        *(CASES[name][:2] for name in ("equal", "split", "crossing", "an empty line", "another word")), strict=True
+    )
+    scores = scored(tmp_path, list(gold), list(test), EvalbParameters(cutoff_length=5))
+    total = scores.total
+    assert (total.sentences, total.errors, total.skipped, total.valid) == (5, 1, 1, 3)
+    assert (total.matched, total.gold_brackets, total.test_brackets) == (4 + 3 + 1, 12, 13)
+    assert (total.recall, total.precision) == (100 * 8 / 12, 100 * 8 / 13)
+    assert total.f1 == pytest.approx(2 * 8 / (12 + 13) * 100)
+    assert total.complete_match == total.no_crossing / 2 == pytest.approx(100 / 3)
+    assert total.average_crossing == pytest.approx(1 / 3)
+    assert (total.two_or_less_crossing, total.tagging_accuracy) == (100, 100)
+    assert scores.total_short.sentences == 0
+    assert scores.messages == ["5 : Words unmatch (bone|hat)"]
+
+
+def test_the_printed_page(tmp_path: Path) -> None:
+    """Columns, digits and headings are EVALB's."""
+    gold, test = ([CASES[name][side] for name in ("split", "an empty line")] for side in (0, 1))
+    scores = scored(tmp_path, gold, test)
+    assert list(sentence_table(scores)) == [
+        *HEADER,
+        RULE,
+        "   1    6    0   75.00  60.00     3      4    5      0      5     5   100.00",
+        "   2    6    2    0.00   0.00     0      0    0      0      0     0     0.00",
+        RULE,
+        "                 75.00  60.00      3     4     5      0      5     5   100.00",
+    ]
+    lines = list(summary(scores))
+    assert lines[:13] == [
+        "=== Summary ===",
+        "",
+        "-- All --",
+        "Number of sentence        =      2",
+        "Number of Error sentence  =      0",
+        "Number of Skip  sentence  =      1",
+        "Number of Valid sentence  =      1",
+        "Bracketing Recall         =  75.00",
+        "Bracketing Precision      =  60.00",
+        "Bracketing FMeasure       =  66.67",
+        "Complete match            =   0.00",
+        "Average crossing          =   0.00",
+        "No crossing               = 100.00",
+    ]
+    assert lines[15:17] == ["", "-- len<=40 --"]
+    assert lines[17:] == lines[3:15]
+
+
+def test_no_brackets_at_all(tmp_path: Path) -> None:
+    """F1 is no number then: nan as text, null in JSON; the sums are without brackets."""
+    scores = scored(tmp_path, ["(NN a)"], ["(NN a)"])
+    assert list(sentence_table(scores))[-1] == "      1     1   100.00"
+    assert "Bracketing FMeasure       =    nan" in list(summary(scores))
+    values = json_values(scores)
+    assert (values["recall"], values["f1"], values["length_40"]["f1"]) == (0, None, None)
+    assert "sentence_lines" not in values
+    assert json_values(scores, with_sentences=True)["sentence_lines"] == [sentence_line(scores.sentences[0])]
+
+
+def test_files_of_unequal_length(tmp_path: Path) -> None:
+    """What both have is scored, and a message names the first line that only one has."""
+    scores = scored(tmp_path, [GOLD, GOLD], [GOLD])
+    assert scores.messages == ["2 : Number of lines unmatch (too many lines in gold file)"]
+    assert (scores.total.sentences, scores.total.errors) == (1, 0)
+    scores = scored(tmp_path, [GOLD], [GOLD] * 3)
+    assert scores.messages == ["2 : Number of lines unmatch (too many lines in test file)"]
+    assert scored(tmp_path, [], []).total.sentences == 0
+
+
+def test_too_many_errors_end_the_scoring(tmp_path: Path) -> None:
+    """MAX_ERROR and one more are tolerated, as EVALB counts; a word beside another ends it at once."""
+    wrong = GOLD.replace("bone", "hat")
+    assert scored(tmp_path, [GOLD] * 11, [wrong] * 11).total.errors == 11
+    with pytest.raises(
+        UserError, match=r"12 errors, more than MAX_ERROR 10 .* in line 12: Words unmatch \(bone\|hat\)"
+    ):
+        scored(tmp_path, [GOLD] * 12, [wrong] * 12)
+    with pytest.raises(UserError, match=r"1002 errors, .* in line 2: Reading sentence; check"):
+        scored(tmp_path, [GOLD] * 2, [GOLD, "(S (NN a b))"], MANY)
+
+
+def test_packed_files_and_foreign_bytes(tmp_path: Path) -> None:
+    """gzip files are read as plain ones, and words of bytes that are not UTF-8 are compared byte by byte."""
+    line = b"(NP (NN caf\xe9) (NN \xff) (NN \xc2\xa0))\n"
+    (tmp_path / "gold").write_bytes(gzip.compress(line * 2))
+    (tmp_path / "test").write_bytes(line + line.replace(b"\xe9", b"\xe8"))
+    scores = score_trees(tmp_path / "gold", tmp_path / "test")
+    assert [score.status for score in scores.sentences] == [Status.VALID, Status.ERROR]
+    assert scores.sentences[0].words == 3
+
+
+def test_lines_have_no_limit(tmp_path: Path) -> None:
+    """Thousands of words and levels, beyond the program's 200, in two trees that share the outer half."""
+    words = " ".join(f"(NN w{i})" for i in range(3000))
+    deep = "(NP " * 2000 + words + ")" * 2000
+    (score,) = scored(tmp_path, [deep], ["(NP " * 1000 + words + ")" * 1000]).sentences
+    assert (score.words, score.matched, score.gold_brackets, score.test_brackets) == (3000, 1000, 2000, 1000)
+
+
+def test_the_treebank_against_itself(data: Path, tmp_path: Path) -> None:
+    """All 3 914 trees score 100, cleaned against as they are in TOP: EVALB removes what cleaning removes."""
+    gold = [placed.tree for placed in read_trees(data / "treebank" / "wsj_0001-0199.mrg.gz")]
+    in_top = ["(TOP " + bracketed(tree).removeprefix("( ") for tree in gold]
+    scores = scored(tmp_path, in_top, [bracketed(cleaned(tree) or tree) for tree in gold])
+    total = scores.total
+    assert (total.sentences, total.valid, total.complete_match) == (3914, 3914, 100)
+    assert (total.recall, total.precision, total.f1, total.tagging_accuracy) == (100, 100, 100, 100)
+    assert not scores.messages
+
+
+def test_a_label_lost_is_a_bracket_lost(data: Path, tmp_path: Path) -> None:
+    """Of 200 trees, each with one constituent relabelled, exactly 200 brackets no longer match."""
+    gold = [cleaned(placed.tree) for placed in read_trees(data / "treebank" / "wsj_0001-0199.mrg.gz")]
+    chosen = [tree for tree in gold if tree and tree.height() > 3][:200]
+    draw = random.Random(1)
+    relabelled = []
+    for tree in chosen:
+        copy = Tree.fromstring(bracketed(tree))
+        draw.choice([node for node in copy.subtrees() if node.height() > 2]).set_label("NONSENSE")
+        relabelled.append(copy)
+    total = scored(tmp_path, list(map(bracketed, chosen)), list(map(bracketed, relabelled))).total
+    assert total.gold_brackets == total.test_brackets == total.matched + 200
+    assert (total.complete, total.crossing, total.tagging_accuracy) == (0, 0, 100)

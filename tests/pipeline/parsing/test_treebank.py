@@ -1,0 +1,225 @@
+"""pipeline.parsing.treebank: three layouts, gold and silver trees, and errors with file and line."""
+
+import gzip
+import logging
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import UserError
+from pipeline.parsing import treebank
+from pipeline.parsing.linearisation import rebuild
+from pipeline.parsing.treebank import Selection, TreebankSettings, read, read_part, splits_of
+from pipeline.parsing.trees import bracketed, cleaned, read_trees, with_tags_of
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import Corpus
+from pipeline.text.lines import read_lines, write_lines
+
+TREE = "( (S (NP-SBJ (NN {}) (-NONE- *)) (VP (VBZ is) (ADJP-PRD (JJ red))) (. .)) )"
+SILVER = "(S1 (S (NP (NN silver{})) (VP (VBZ is) (NP (NN new)))))"
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Context:
+    """An empty stage folder."""
+    (tmp_path / "stage").mkdir()
+    return Context(tmp_path / "stage")
+
+
+@pytest.fixture
+def wsj(tmp_path: Path) -> Path:
+    """All 25 sections, two files each, some packed, in pretty print or on one line; one tree holds no word."""
+    folder = tmp_path / "ptb" / "wsj"
+    for section in range(25):
+        below = folder / f"{section:02d}"
+        below.mkdir(parents=True)
+        first, second = (TREE.format(f"s{section}{name}") for name in "ab")
+        (below / f"wsj_{section:02d}01.mrg").write_text("\n" + first.replace(" (", "\n    (") + "\n\n")
+        empty = "( (S (NP (-NONE- *)))) " if section == 3 else ""
+        (below / f"wsj_{section:02d}02.mrg.gz").write_bytes(gzip.compress(f"{empty}{second} {second}\n".encode()))
+        (below / "README").write_text("not a tree")
+    return folder
+
+
+def lines(corpus: Corpus, split: str, side: str = "source") -> list[str]:
+    """One side of a split."""
+    return [line for shard in corpus.shards(split) for line in read_lines(getattr(shard, side))]
+
+
+def names(corpus: Corpus, split: str) -> list[str]:
+    """The first word of each sentence."""
+    return [line.split()[0] for line in lines(corpus, split)]
+
+
+@pytest.mark.parametrize("above", ["", "..", "../.."])
+def test_sections_of_the_wall_street_journal(wsj: Path, above: str, here: Context, tmp_path: Path) -> None:
+    """Sections 2 to 21 train, 22 is dev, 23 test, from the folder of the sections or one above."""
+    if above == "../..":
+        (tmp_path / "ldc" / "parsed").mkdir(parents=True)
+        wsj.parent.rename(tmp_path / "ldc" / "parsed" / "mrg")
+        wsj = tmp_path / "ldc"
+    corpus = read(here, TreebankSettings(treebank=wsj.parent if above == ".." else wsj))
+    assert names(corpus, "train") == [f"s{n}{name}" for n in range(2, 22) for name in "abb"]
+    assert (names(corpus, "dev"), names(corpus, "test")) == (["s22a", "s22b", "s22b"], ["s23a", "s23b", "s23b"])
+    assert corpus.languages == ("en", "trees")
+    assert corpus.test_sets == ["test"]
+    assert lines(corpus, "dev")[0] == "s22a is red ."
+    assert lines(corpus, "dev", "target")[0] == "(S (NP XX )NP (VP XX (ADJP XX )ADJP )VP XX )S"
+    assert next(read_lines(corpus.gold_trees("test"))) == "(S (NP (NN s23a)) (VP (VBZ is) (ADJP (JJ red))) (. .))"
+    assert corpus.symbols == ["(ADJP", "(NP", "(S", "(VP", ")ADJP", ")NP", ")S", ")VP", "XX"]
+    report = corpus.read_json("corpus.json")["report"]
+    assert report == {
+        "read": {"train": 60, "dev": 3, "test": 3},
+        "words": {"train": 240, "dev": 12, "test": 12},
+        "without_words": {"train": 1, "dev": 0, "test": 0},
+        "silver": 0,
+        "unseen_symbols": {"dev": [], "test": []},
+    }
+    found = sorted(path.name for path in here.folder.iterdir())
+    assert found == ["corpus.json", "dev", "dev.gold.trees", "symbols.txt", "test", "test.gold.trees", "train"]
+
+
+def test_missing_sections_are_told(wsj: Path, here: Context, caplog: pytest.LogCaptureFixture) -> None:
+    """Without sections that only train the corpus is smaller; without dev it is no Wall Street Journal."""
+    for section in ("05", "06"):
+        (wsj / section).rename(wsj / f"not-{section}")
+    with caplog.at_level(logging.WARNING):
+        corpus = read(here, TreebankSettings(treebank=wsj))
+    assert "has no section 05, 06" in caplog.text
+    assert len(names(corpus, "train")) == 54
+    (wsj / "22").rename(wsj / "not-22")
+    with pytest.raises(UserError, match=r"is no treebank: it needs to be a file .* \(21, 22 and 23 at least\)"):
+        splits_of(wsj)
+
+
+def test_a_folder_with_a_table_is_split_between_texts(tmp_path: Path, here: Context) -> None:
+    """Texts stay whole, in the order of the table, though the files cut across them."""
+    folder = tmp_path / "bank"
+    folder.mkdir()
+    trees = [TREE.format(f"t{i}") for i in range(20)]
+    write_lines(folder / "a.mrg", trees[:3])
+    write_lines(folder / "b.mrg.gz", trees[3:19])
+    write_lines(folder / "c.mrg", trees[19:])
+    write_lines(folder / "files.tsv", [f"text{i}\t{size}" for i, size in enumerate([4, 3, 8, 3, 1, 1])])
+    corpus = read(here, TreebankSettings(treebank=folder))
+    assert [names(corpus, split) for split in treebank.SPLITS] == [
+        [f"t{i}" for i in range(18)],
+        ["t18"],
+        ["t19"],
+    ]
+    write_lines(folder / "files.tsv", ["a\t19"])
+    with pytest.raises(UserError, match=r"files.tsv counts 19 trees, but the .mrg files of .* hold 20"):
+        splits_of(folder)
+    write_lines(folder / "files.tsv", ["a\t19", "b 1"])
+    with pytest.raises(UserError, match=r"files.tsv, line 2: 'b 1' is not a name, a tab and a number of trees"):
+        splits_of(folder)
+
+
+def test_a_file_is_split_by_position(tmp_path: Path, here: Context) -> None:
+    """80, 10 and 10 percent; the same from a packed file, and too few trees are an error."""
+    write_lines(tmp_path / "all.gz", [" ".join(TREE.format(f"t{i}") for i in (n, n + 1)) for n in range(0, 50, 2)])
+    corpus = read(here, TreebankSettings(treebank=tmp_path / "all.gz"))
+    assert [len(names(corpus, split)) for split in treebank.SPLITS] == [40, 5, 5]
+    assert names(corpus, "dev") == [f"t{i}" for i in range(40, 45)]
+    write_lines(tmp_path / "few", [TREE.format("t")])
+    (tmp_path / "few_stage").mkdir()
+    with pytest.raises(UserError, match=r"few has no tree with a word for 'dev'; give a larger treebank"):
+        read(Context(tmp_path / "few_stage"), TreebankSettings(treebank=tmp_path / "few"))
+
+
+def test_silver_trees_follow_the_gold_ones(wsj: Path, tmp_path: Path, here: Context) -> None:
+    """File after file, each a collection of its own, in training alone; symbols are those of the gold trees."""
+    write_lines(tmp_path / "one.gz", [SILVER.format(i) for i in range(7)])
+    write_lines(tmp_path / "two", [SILVER.format(7).replace(" ", "\n")])
+    settings = TreebankSettings(treebank=wsj, silver=(tmp_path / "one.gz", tmp_path / "two"))
+    corpus = read(here, settings)
+    assert names(corpus, "train")[60:] == [f"silver{i}" for i in range(8)]
+    assert lines(corpus, "train", "target")[-1] == "(S (NP XX )NP (VP XX (NP XX )NP )VP )S"
+    assert [(shard.pairs, shard.collection) for shard in corpus.shards("train")] == [
+        (60, "treebank"),
+        (7, "one.gz"),
+        (1, "two"),
+    ]
+    report = corpus.read_json("corpus.json")["report"]
+    assert (report["read"], report["silver"]) == ({"train": 68, "dev": 3, "test": 3}, 8)
+    assert report["words"]["train"] == 240 + 8 * 3
+
+
+def test_an_unknown_label_of_a_silver_tree_is_an_error(wsj: Path, tmp_path: Path, here: Context) -> None:
+    """It is told with file and line; malformed silver trees too."""
+    write_lines(tmp_path / "silver", [SILVER.format(0), "", SILVER.format(1).replace("(NP", "(QP")])
+    with pytest.raises(UserError, match=r"silver, line 3: no training tree of the treebank has the label 'QP'"):
+        read(here, TreebankSettings(treebank=wsj, silver=(tmp_path / "silver",)))
+    write_lines(tmp_path / "silver", [SILVER.format(0), SILVER.format(0) + ")"])
+    with pytest.raises(UserError, match=r"silver, line 2: a closing bracket has no opening one"):
+        read(here, TreebankSettings(treebank=wsj, silver=(tmp_path / "silver",)))
+
+
+def test_unseen_labels_of_dev_and_test_are_reported(wsj: Path, here: Context, caplog: pytest.LogCaptureFixture) -> None:
+    """No model can find them, but the trees are still scored: they are told, and no symbols of the vocabulary."""
+    path = wsj / "23" / "wsj_2301.mrg"
+    path.write_text(path.read_text().replace("(ADJP-PRD", "(WHADJP"))
+    with caplog.at_level(logging.WARNING):
+        corpus = read(here, TreebankSettings(treebank=wsj))
+    assert "wsj_2301.mrg, line 2: no training tree has the symbol (WHADJP" in caplog.text
+    assert corpus.read_json("corpus.json")["report"]["unseen_symbols"] == {"dev": [], "test": ["(WHADJP", ")WHADJP"]}
+    assert "(WHADJP" not in corpus.symbols
+    assert "(WHADJP (JJ red))" in corpus.gold_trees("test").read_text()
+
+
+def test_a_wrong_tree_names_its_file_and_line(wsj: Path, here: Context) -> None:
+    """Where the file is one of thousands."""
+    path = wsj / "07" / "wsj_0701.mrg"
+    path.write_text(path.read_text() + "(S (NP a b))\n")
+    with pytest.raises(UserError, match=r"07/wsj_0701.mrg, line 9: the word 'b' is not alone in its bracket"):
+        read(here, TreebankSettings(treebank=wsj))
+
+
+def test_memory_does_not_grow_with_the_silver_trees(tmp_path: Path) -> None:
+    """20 000 trees, 4 MB of text and many times that as trees, are read in a megabyte."""
+    write_lines(tmp_path / "silver.gz", (SILVER.format(i) for i in range(20_000)))
+    known = frozenset(["(S", ")S", "(NP", ")NP", "(VP", ")VP", "XX"])
+    read_part("train", [Selection(tmp_path / "silver.gz", 0, 10)], Corpus(tmp_path / "warm"), known)
+    tracemalloc.start()
+    try:
+        report = read_part("train", [Selection(tmp_path / "silver.gz")], Corpus(tmp_path / "part"), known)
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+    assert (sum(report.shards), report.words) == (20_000, 60_000)
+
+
+def test_identity_is_of_content(wsj: Path, tmp_path: Path) -> None:
+    """Another place is the same treebank; another section, another tree or silver trees are another."""
+    first = TreebankSettings(treebank=wsj).identity()
+    moved = wsj.rename(tmp_path / "moved")
+    assert TreebankSettings(treebank=moved).identity() == first
+    write_lines(tmp_path / "silver", [SILVER.format(0)])
+    others = [TreebankSettings(treebank=moved, silver=(tmp_path / "silver",)).identity()]
+    (moved / "24").rename(moved / "25")
+    others.append(TreebankSettings(treebank=moved).identity())
+    path = moved / "07" / "wsj_0701.mrg"
+    path.write_text(path.read_text() + TREE.format("more"))
+    others.append(TreebankSettings(treebank=moved).identity())
+    assert len({str(identity) for identity in [first, *others]}) == 4
+    with pytest.raises(UserError, match="none is no treebank"):
+        TreebankSettings(treebank=tmp_path / "none").identity()
+
+
+def test_the_sample_of_the_treebank(data: Path, here: Context) -> None:
+    """All 3 914 trees are in one split or another, and each gold tree is rebuilt from its pair's two lines."""
+    corpus = read(here, TreebankSettings(treebank=data / "treebank"))
+    report = corpus.read_json("corpus.json")["report"]
+    assert sum(report["read"].values()) == 3914
+    assert 0.79 < report["read"]["train"] / 3914 < 0.82
+    assert 0.08 < report["read"]["test"] / 3914 < 0.12
+    gold = [placed.tree for placed in read_trees(data / "treebank" / "wsj_0001-0199.mrg.gz")]
+    written = [tree for split in ("dev", "test") for tree in read_lines(corpus.gold_trees(split))]
+    assert written == [bracketed(tree) for tree in map(cleaned, gold[-len(written) :]) if tree]
+    for split in ("dev", "test"):
+        sides = (lines(corpus, split, side) for side in ("source", "target"))
+        for placed, words, symbols in zip(read_trees(corpus.gold_trees(split)), *sides, strict=True):
+            rebuilt = rebuild(symbols.split(" "), words.split(" "))
+            assert not rebuilt.repairs
+            assert with_tags_of(rebuilt.tree, placed.tree) == placed.tree

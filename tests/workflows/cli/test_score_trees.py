@@ -1,0 +1,93 @@
+"""`aiayn score-trees`: EVALB's page, JSON, messages on the error stream, and mistakes in one line."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_line import CommandLine, Done
+
+GOLD = "(S (NP (DT the) (NN dog)) (VP (VBZ eats) (NP (DT a) (NN bone))) (. .))"
+TEST = "(S (NP (DT the) (NN dog)) (VP (VBZ eats) (PP (DT a)) (NP (NN bone))) (. .))"
+LONG = "(NP {})".format(" ".join(["(NN a)"] * 41))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two sentences, one of 41 words; the first has 3 of 4 gold brackets among its 5."""
+    (tmp_path / "gold").write_bytes(gzip.compress(f"{GOLD}\n{LONG}\n".encode()))
+    (tmp_path / "test").write_text(f"{TEST}\n{LONG}\n")
+    return tmp_path
+
+
+def run(command_line: CommandLine, folder: Path, *options: str) -> Done:
+    """The command on the files of a folder."""
+    files = ("--gold", str(folder / "gold"), "--test", str(folder / "test"))
+    return command_line.here("workflows.cli", "score-trees", *files, *options)
+
+
+def test_the_summary(folder: Path, command_line: CommandLine) -> None:
+    """EVALB's summary alone: 4 of 5 gold brackets and of 6; with --sentences its table before it."""
+    done = run(command_line, folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.split("\n")
+    assert lines[0] == "=== Summary ==="
+    assert lines[7:10] == [
+        "Bracketing Recall         =  80.00",
+        "Bracketing Precision      =  66.67",
+        "Bracketing FMeasure       =  72.73",
+    ]
+    with_table = run(command_line, folder, "--sentences").stdout
+    assert with_table.endswith(done.stdout)
+    assert "\n   1    6    0   75.00  60.00     3      4    5      0      5     5   100.00\n" in with_table
+
+
+def test_json(folder: Path, command_line: CommandLine) -> None:
+    """One object with the digits of the summary, and the same of the sentences of at most 40 words."""
+    values = json.loads(run(command_line, folder, "--json").stdout)
+    short = values.pop("length_40")
+    assert values == {
+        "recall": 80.0,
+        "precision": 66.67,
+        "f1": 72.73,
+        "complete_match": 50.0,
+        "average_crossing": 0.0,
+        "no_crossing": 100.0,
+        "two_or_less_crossing": 100.0,
+        "tagging_accuracy": 100.0,
+        "sentences": 2,
+        "errors": 0,
+        "skipped": 0,
+        "valid": 2,
+        "cutoff_length": 40,
+    }
+    assert (short["sentences"], short["recall"], short["precision"], short["f1"]) == (1, 75.0, 60.0, 66.67)
+    with_sentences = json.loads(run(command_line, folder, "--json", "--sentences").stdout)
+    assert [line.split()[0] for line in with_sentences["sentence_lines"]] == ["1", "2"]
+
+
+def test_a_parameter_file(folder: Path, command_line: CommandLine) -> None:
+    """Unlabelled, and with the full stop among the words: what the file says holds, not what COLLINS.prm says."""
+    (folder / "my.prm").write_text("LABELED 0\nCUTOFF_LEN 50\n")
+    values = json.loads(run(command_line, folder, "--json", "--params", str(folder / "my.prm"), "--sentences").stdout)
+    assert values["cutoff_length"] == 50
+    assert values["length_40"]["sentences"] == 2
+    assert values["sentence_lines"][0].split()[-3:] == ["6", "6", "100.00"]
+
+
+def test_errors(folder: Path, command_line: CommandLine) -> None:
+    """Messages go to the error stream, a line each; with too many, or without a file, there is one line alone."""
+    (folder / "test").write_text(f"{TEST.replace('dog', 'cat')}\n")
+    done = run(command_line, folder)
+    assert done.returncode == 0
+    assert done.stderr == ("1 : Words unmatch (dog|cat)\n2 : Number of lines unmatch (too many lines in gold file)\n")
+    (folder / "strict.prm").write_text("MAX_ERROR 0\n")
+    done = run(command_line, folder, "--params", str(folder / "strict.prm"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert "2 errors, more than MAX_ERROR 0 tolerates, the last in line 2: Number of lines" in done.stderr
+    (folder / "test").unlink()
+    done = run(command_line, folder)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "cannot read" in done.stderr
