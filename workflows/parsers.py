@@ -12,7 +12,7 @@ from pipeline.evaluation.parses import Parses
 from pipeline.evaluation.tree_scores import ScoredTrees
 from pipeline.settings import DecodingSettings, TrainingSettings
 from pipeline.store.artifact import Artifact
-from pipeline.store.artifacts import Corpus, Hypotheses
+from pipeline.store.artifacts import Hypotheses
 from pipeline.store.store import Store
 from workflows import paper, stages
 from workflows.engine.dag import ArtifactOf, Step, StepBundle
@@ -29,7 +29,6 @@ DEV = parser_choice.SPLIT
 class CandidateSteps(stages.ModelSteps):
     """A parser that may be chosen, measured on the dev set; a stage receives `CandidateInputs` instead."""
 
-    gold: Step[Corpus]
     parses: Step[Parses]
     scores: Step[ScoredTrees]
     perplexity: Step[perplexity.Perplexity]
@@ -144,11 +143,6 @@ class ParserGrid:
         return stages.prepared(self.profile, self.name)
 
     @cached_property
-    def gold(self) -> Step[Corpus]:
-        """The trees with the gold ones beside the symbols."""
-        return stages.corpus(self.name, self.profile.corpora[self.name])
-
-    @cached_property
     def candidates(self) -> list[CandidateSteps]:
         """One training for each dropout and learning rate, scored on the dev set."""
         choice, recipe = self.profile.choice, self.profile.recipes["parser"]
@@ -162,7 +156,7 @@ class ParserGrid:
             # A trial decodes with as many workers as it trains with, since other trials run at the same time.
             decoding = self.profile.decoding.model_copy(update={"workers": _fewest(settings)})
             hypotheses = stages.DECODE(f"decode {name}", checkpoint, self.text.corpus, decoding, [DEV])
-            parses = stages.REBUILD_PARSES(f"rebuild {name}", hypotheses, self.gold, [DEV])
+            parses = stages.REBUILD_PARSES(f"rebuild {name}", hypotheses, self.text.corpus, [DEV])
             found.append(
                 CandidateSteps(
                     self.name,
@@ -172,7 +166,6 @@ class ParserGrid:
                     training,
                     checkpoint,
                     hypotheses,
-                    self.gold,
                     parses,
                     stages.SCORE_PARSES(f"score {name}", parses),
                     stages.PERPLEXITY(f"perplexity {name}", checkpoint, self.text.dataset),
@@ -185,12 +178,12 @@ class ParserGrid:
         """Returns the row that is chosen from the candidates with results."""
         candidates = tuple(one for one in self.candidates if one.model not in unfinished)
         without = [(one.model, unfinished[one.model]) for one in self.candidates if one.model in unfinished]
-        baseline = stages.RIGHT_BRANCHING(f"right-branching {self.name}", self.gold, [self.split])
+        baseline = stages.RIGHT_BRANCHING(f"right-branching {self.name}", self.text.corpus, [self.split])
         parser, free, decoding = None, None, self.profile.decoding
         if candidates:
             entries = [CandidateChoice(one) for one in candidates]
             beams = list(self.profile.choice.beam_sizes)
-            parser = stages.CHOOSE_PARSER(f"choose {self.name}", entries, self.text.corpus, self.gold, decoding, beams)
+            parser = stages.CHOOSE_PARSER(f"choose {self.name}", entries, self.text.corpus, decoding, beams)
             free = self._searched(parser, decoding)
         return ParserSteps(
             self.training,
@@ -206,7 +199,7 @@ class ParserGrid:
     def _searched(self, parser: Step[ChosenParser], decoding: DecodingSettings) -> SearchSteps:
         splits = [self.split]
         hypotheses = stages.DECODE_CHOSEN(f"parse {self.name}", parser, self.text.corpus, decoding, splits)
-        parses = stages.REBUILD_PARSES(f"rebuild {self.name} {self.split}", hypotheses, self.gold, splits)
+        parses = stages.REBUILD_PARSES(f"rebuild {self.name} {self.split}", hypotheses, self.text.corpus, splits)
         return SearchSteps(hypotheses, parses, stages.SCORE_PARSES(f"score {self.name} {self.split}", parses))
 
 
@@ -224,7 +217,7 @@ def train_candidates(
     grids: Sequence[ParserGrid], store: Store, address: str | None, watchers: Sequence[Watcher]
 ) -> Mapping[str, Unfinished]:
     """Prepares the trees, then trains and measures all candidates with Ray Tune. Raises UserError if none succeeds."""
-    run([step for grid in grids for step in (grid.text.corpus, grid.text.dataset, grid.gold)], store, watchers, address)
+    run([step for grid in grids for step in (grid.text.corpus, grid.text.dataset)], store, watchers, address)
     candidates = [one for grid in grids for one in grid.candidates]
     layout = grids[0].profile.recipes["parser"].training
     unfinished = run_grid([one.trial for one in candidates], store, watchers, address, layout=layout)

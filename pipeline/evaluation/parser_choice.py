@@ -1,6 +1,6 @@
 """Chooses a parser and its beam on the dev set by F1 (§6.3), and decodes with it.
 
-parser = choose(Context(folder), candidates, corpus, gold, PARSING, beam_sizes=[1, 4, 21])
+parser = choose(Context(folder), candidates, corpus, PARSING, beam_sizes=[1, 4, 21])
 hypotheses = decode_chosen(Context(other), parser, corpus, ["test"])
 """
 
@@ -35,7 +35,6 @@ def choose(
     context: Context,
     candidates: Sequence[Candidate],
     corpus: Corpus,
-    gold: Corpus,
     settings: DecodingSettings,
     beam_sizes: Sequence[int],
 ) -> ChosenParser:
@@ -52,7 +51,7 @@ def choose(
             beams[beam_size] = f1[best.name]
         else:
             search = settings.model_copy(update={"beam_size": beam_size})
-            beams[beam_size] = _dev_f1(context, best.checkpoint, corpus, gold, search)
+            beams[beam_size] = _dev_f1(context, best.checkpoint, corpus, search)
         context.progress(done, len({*beam_sizes, settings.beam_size}), "beams")
     chosen_beam = max(beams, key=lambda beam_size: beams[beam_size])
     for file in best.checkpoint.folder.iterdir():
@@ -74,14 +73,12 @@ def decode_chosen(
     return decode(context, parser, corpus, settings, splits)
 
 
-def _dev_f1(
-    context: Context, checkpoint: Checkpoint, corpus: Corpus, gold: Corpus, settings: DecodingSettings
-) -> float:
+def _dev_f1(context: Context, checkpoint: Checkpoint, corpus: Corpus, settings: DecodingSettings) -> float:
     # Beside the result, so that all nodes see it.
     with TemporaryDirectory(dir=context.folder) as temporary:
         decoded, rebuilt, scored = (Path(temporary, name) for name in ("decoded", "rebuilt", "scored"))
         for folder in (decoded, rebuilt, scored):
             folder.mkdir()
         hypotheses = decode(Context(decoded), checkpoint, corpus, settings, [SPLIT])
-        parses = rebuild_parses(Context(rebuilt), hypotheses, gold, [SPLIT])
+        parses = rebuild_parses(Context(rebuilt), hypotheses, corpus, [SPLIT])
         return score_parses(Context(scored), parses).load().splits[SPLIT].total.f1

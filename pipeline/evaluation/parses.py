@@ -1,6 +1,6 @@
 """Makes trees of the symbols that a parser wrote for a split (§6.3), and right-branching trees to compare them with.
 
-    parses = rebuild_parses(Context(folder), hypotheses, gold, ["test"])
+    parses = rebuild_parses(Context(folder), hypotheses, corpus, ["test"])
     parses.trees("test")[0]
 
 A parser writes no part-of-speech tags, but scoring leaves out punctuation by its tag. So the trees here carry the tags
@@ -66,15 +66,15 @@ class Parses(JsonArtifact[ParsesFigures]):
         return [placed.tree for placed in read_trees(self.folder / f"{split}.gold")]
 
 
-def rebuild_parses(context: Context, hypotheses: Hypotheses, gold: Corpus, splits: Sequence[str]) -> Parses:
+def rebuild_parses(context: Context, hypotheses: Hypotheses, corpus: Corpus, splits: Sequence[str]) -> Parses:
     """Writes a tree for each line of symbols in `hypotheses`, over the words and with the tags of the gold tree.
 
     Raises UserError where a split has more or fewer lines than gold trees.
     """
     parses, figures = Parses(context.folder), {}
     for split in splits:
-        path = hypotheses.folder / f"{split}.{gold.languages[1]}"
-        outputs, gold_trees = list(read_lines(path)), read_gold(gold, split)
+        path = hypotheses.folder / f"{split}.{corpus.languages[1]}"
+        outputs, gold_trees = list(read_lines(path)), read_gold(corpus, split)
         if len(outputs) != len(gold_trees):
             raise UserError(
                 f"{path} has {len(outputs)} lines, but there are {len(gold_trees)} gold trees; decode again"
@@ -94,17 +94,17 @@ def rebuild_parses(context: Context, hypotheses: Hypotheses, gold: Corpus, split
     return parses
 
 
-def right_branching(context: Context, gold: Corpus, splits: Sequence[str]) -> Parses:
+def right_branching(context: Context, corpus: Corpus, splits: Sequence[str]) -> Parses:
     """Writes right-branching trees for the sentences of `splits`: a baseline that a parser must beat.
 
     Each word but the last two begins a constituent that reaches to the end of the sentence, or to its final
     punctuation. The root has the most frequent label of the roots of LABELLED_TREES training trees, and the others that
     of the constituents that end where their sentence does.
     """
-    root, inner = _usual_labels(islice(_training_trees(gold), LABELLED_TREES))
+    root, inner = _usual_labels(islice(_training_trees(corpus), LABELLED_TREES))
     figures = {}
     for split in splits:
-        gold_trees = read_gold(gold, split)
+        gold_trees = read_gold(corpus, split)
         write_lines(context.folder / f"{split}.gold", map(bracketed, gold_trees))
         write_lines(
             context.folder / f"{split}.trees", (bracketed(_branching(tree, root, inner)) for tree in gold_trees)
@@ -115,8 +115,8 @@ def right_branching(context: Context, gold: Corpus, splits: Sequence[str]) -> Pa
     return parses
 
 
-def _training_trees(gold: Corpus) -> Iterator[Tree]:
-    for shard in gold.shards("train"):
+def _training_trees(corpus: Corpus) -> Iterator[Tree]:
+    for shard in corpus.shards("train"):
         for words, symbols in read_pairs(shard.source, shard.target):
             yield rebuild(symbols.split(), words.split()).tree
 

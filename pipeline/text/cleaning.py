@@ -3,7 +3,7 @@
 WMT14's archives need this. Dev and test sets keep every line, or references would no longer match; they only lose a
 "\\r" before the line end. Inside training lines, line separators and control characters that other programs take for
 line ends or columns (tab, "\\r", U+0085, U+2028, ...) become one space; typographic spaces, such as the no-break space
-before a French "?", stay.
+before a French "?", stay. What a corpus of trees has besides its pairs (`Corpus`) is copied.
 """
 
 import re
@@ -58,6 +58,9 @@ def clean(context: Context, corpus: Corpus, settings: CleaningSettings) -> Corpu
         if split != "train":
             pairs = _without_carriage_returns(corpus.shards(split), held_out)
             splits[split] = write_shards(cleaned, split, languages, pairs, settings.shard_pairs)
+    for path in (corpus.symbols_path, *(corpus.gold_trees(split) for split in corpus.splits)):
+        if path.exists():
+            shutil.copyfile(path, cleaned.folder / path.name)
     report = {
         **train,
         "carriage_returns": sum(counted["carriage_returns"] for counted in (held_out, *counts_of.values())),
