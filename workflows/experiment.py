@@ -140,7 +140,8 @@ class Reproduction(Generic[A]):
     models: Sequence[Model]
     planned: Sequence[Planned]
     """The trainings, for the forecast."""
-    reports: Sequence[Step[CorpusReport]]
+    reports: Mapping[str, Step[CorpusReport]]
+    """The reports on the texts, each by the name of its text."""
     tabulate: Callable[[Mapping[str, Unfinished]], Step[A]]
     """Returns the step that makes the table, given the models that have no results and the reasons."""
     show: Callable[[A, int], RenderableType]
@@ -173,8 +174,8 @@ def reproduce(experiment: Reproduction[A], request: Request) -> None:
             (table,) = run([target], store, watchers, request.address)
         for model in models:
             curves.close(model, unfinished[model.name].state if model.name in unfinished else "measured")
-        for report in experiment.reports:
-            send_corpus_report(tracker, report.published(store), report.fingerprint)
+        for name, report in experiment.reports.items():
+            send_corpus_report(tracker, report.published(store), report.fingerprint, name)
         if experiment.figures:
             tracker.results("", experiment.figures(table))
         tracker.artifacts(table.folder, target.fingerprint)

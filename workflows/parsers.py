@@ -129,6 +129,8 @@ class ParserGrid:
     """With the row's own settings applied."""
     name: str
     """The row's key in the profile: supervised or semi-supervised."""
+    data: str
+    """What the trees are, silver ones not mentioned, in a few words."""
     split: str
     """The test set whose F1 stands in the table."""
 
@@ -161,7 +163,7 @@ class ParserGrid:
                 CandidateSteps(
                     self.name,
                     name,
-                    self.profile.data,
+                    self.data,
                     self.text.corpus,
                     training,
                     checkpoint,
@@ -187,7 +189,7 @@ class ParserGrid:
             free = self._searched(parser, decoding)
         return ParserSteps(
             self.training,
-            self.profile.data,
+            self.data,
             self.split,
             candidates,
             tuple((name, why.state, why.reason) for name, why in without),

@@ -81,8 +81,8 @@ def main(
     profile = request.profile
     chosen_pairs = chosen_names("pairs", pairs, profile.corpora)
     cells = cells_of(profile, chosen_pairs, chosen_names("models", models, profile.recipes), dev_bleu=request.dev_bleu)
-    reports = list(dict.fromkeys(cell.report for cell in cells))
-    table = TABULATE("table 2", [cell.evaluation for cell in cells], reports)
+    reports = {cell.pair: cell.report for cell in cells}
+    table = TABULATE("table 2", [cell.evaluation for cell in cells], [*reports.values()])
     experiment = Reproduction(
         name="table2",
         params={"profile": profile.name},

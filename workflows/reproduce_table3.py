@@ -104,7 +104,7 @@ def main(
         planned=[
             Planned(f"{pair} {row.name}", pair, row.training, models=2, times=n_seeds[row.name]) for row in chosen_rows
         ],
-        reports=[text.report],
+        reports={pair: text.report},
         tabulate=tabulate,
         show=lambda made, width: render_terminal(made.load(), width),
         train=partial(train_rows, text, trials, profile.grid.training, stopping, request.store, request.address),

@@ -93,11 +93,11 @@ def main(request: ParsingRequest) -> None:
     """Builds the DAG, trains what is missing, chooses on the dev set, prints the table."""
     profile = request.profile
     console.print(f"settings of profile {profile.name}: {profile.data}", highlight=False)
-    grids = [ParserGrid(profile.for_pair(name), name, SPLIT) for name in profile.corpora]
-    reports = [grid.text.report for grid in grids]
+    grids = [ParserGrid(profile.for_pair(name), name, profile.data, SPLIT) for name in profile.corpora]
+    reports = {grid.name: grid.text.report for grid in grids}
 
     def tabulate(unfinished: Mapping[str, Unfinished]) -> Step[table4.Table4Artifact]:
-        return TABULATE("table 4", [grid.row(unfinished) for grid in grids], reports)
+        return TABULATE("table 4", [grid.row(unfinished) for grid in grids], [*reports.values()])
 
     experiment = Reproduction(
         name="table4",

@@ -83,9 +83,10 @@ EMBEDDED_TREES = ParsingProfile(
 
 def treebank_profile(treebank: Path, silver: Sequence[Path]) -> ParsingProfile:
     """Returns the profile for a small treebank, such as the sample of the Wall Street Journal that NLTK has."""
+    data = f"treebank {treebank.resolve().name}"
     return ParsingProfile(
         name=TREEBANK_NAME,
-        data=f"treebank {treebank.resolve().name}",
+        data=data,
         corpora=_corpora(treebank, silver),
         cleaning=ALL_TREES,
         vocabulary=VocabularySettings(size=3000, character_coverage=1, byte_fallback=False),
@@ -106,6 +107,7 @@ def treebank_profile(treebank: Path, silver: Sequence[Path]) -> ParsingProfile:
         },
         decoding=PARSING_DECODING.model_copy(update={"beam_size": 4}),
         choice=Choice(dropouts=(0.2, 0.3), learning_rate_scales=(1.0,), beam_sizes=(1, 4, 21)),
+        pairs={SEMI_SUPERVISED: {"data": f"{data} and silver trees"}},
     )
 
 
@@ -124,7 +126,7 @@ def wsj_profile(treebank: Path, silver: Sequence[Path]) -> ParsingProfile:
         encoding=EncodingSettings(max_tokens=512),
         recipes={"parser": Recipe(training=TrainingSettings(model=PARSER_MODEL), averaging=AveragingSettings())},
         decoding=PARSING_DECODING,
-        pairs={SEMI_SUPERVISED: {"vocabulary": {"size": 32_000}}},
+        pairs={SEMI_SUPERVISED: {"data": "WSJ and silver trees", "vocabulary": {"size": 32_000}}},
     )
 
 

@@ -87,8 +87,8 @@ def facts(statistics: CorpusStatistics) -> dict[str, str]:
     }
 
 
-def metrics(statistics: CorpusStatistics) -> dict[str, float]:
-    """Returns the main figures for MLflow, under names that end in the language pair."""
+def metrics(statistics: CorpusStatistics, name: str) -> dict[str, float]:
+    """Returns the main figures for MLflow, under names that end in the text's."""
     total, train, plan = statistics.total, statistics.train, statistics.plan
     figures: Mapping[str, float | None] = {
         "pairs_read": total.read,
@@ -103,4 +103,4 @@ def metrics(statistics: CorpusStatistics) -> dict[str, float]:
         "padding_fraction": plan.padding_fraction,
         "updates_an_epoch": plan.updates,
     }
-    return {f"{name}.{statistics.pair}": value for name, value in figures.items() if value is not None}
+    return {f"{figure}.{name}": value for figure, value in figures.items() if value is not None}

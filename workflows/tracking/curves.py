@@ -117,11 +117,10 @@ def _send_results(tracker: Tracker, fingerprint: str, measured: Trained) -> None
     tracker.text(fingerprint, measured.samples_text() + "\n", "samples.txt")
 
 
-def send_corpus_report(tracker: Tracker, report: CorpusReport, fingerprint: str) -> None:
-    """Sends the main figures of a language pair's text, and the files of its report, to the workflow's run."""
-    statistics = report.load()
-    tracker.results("", metrics(statistics))
-    tracker.artifacts(report.folder, fingerprint, into=f"corpus-{statistics.pair}")
+def send_corpus_report(tracker: Tracker, report: CorpusReport, fingerprint: str, name: str) -> None:
+    """Sends the main figures of the text `name`, and the files of its report, to the workflow's run."""
+    tracker.results("", metrics(report.load(), name))
+    tracker.artifacts(report.folder, fingerprint, into=f"corpus-{name}")
 
 
 def source_tags(command: str) -> dict[str, str]:

@@ -75,10 +75,10 @@ def test_words() -> None:
     assert facts(STATISTICS)["tokens of one character"] == "train 12 %, dev 11 %"
     assert facts(STATISTICS)["tokens of one byte"] == "train 0.3 %, dev 0 %"
     assert facts(STATISTICS)["one epoch"] == "26 updates of up to 400 tokens per side, each in 2 micro-batches"
-    assert metrics(STATISTICS)["padding_fraction.en-de"] == 0.0421
-    assert metrics(STATISTICS)["pieces_characters.en-de"] == 80
-    assert metrics(STATISTICS)["byte_fraction.en-de"] == 0.003
-    assert metrics(STATISTICS)["pairs_dropped.ratio.en-de"] == 30
+    assert metrics(STATISTICS, "en-de")["padding_fraction.en-de"] == 0.0421
+    assert metrics(STATISTICS, "en-de")["pieces_characters.en-de"] == 80
+    assert metrics(STATISTICS, "en-de")["byte_fraction.en-de"] == 0.003
+    assert metrics(STATISTICS, "en-de")["pairs_dropped.ratio.en-de"] == 30
 
 
 def test_a_report_of_an_earlier_version_is_read(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_report_of_an_earlier_version_is_read(tmp_path: Path) -> None:
     earlier = CorpusReport(tmp_path).load()
     assert summary(earlier).endswith("4.2 % padding")
     assert not {"pieces", "tokens of one character", "tokens of one byte"} & facts(earlier).keys()
-    assert not {"pieces_characters.en-de", "byte_fraction.en-de"} & metrics(earlier).keys()
+    assert not {"pieces_characters.en-de", "byte_fraction.en-de"} & metrics(earlier, "en-de").keys()
 
 
 def test_without_a_plan_the_problem_is_shown() -> None:
@@ -102,7 +102,7 @@ def test_without_a_plan_the_problem_is_shown() -> None:
     assert facts(without)["padding"] == "an update would hold 3 tokens"
     assert "one epoch" not in facts(without)
     assert "padding" not in summary(without)
-    assert not {"padding_fraction.en-de", "updates_an_epoch.en-de"} & metrics(without).keys()
+    assert not {"padding_fraction.en-de", "updates_an_epoch.en-de"} & metrics(without, "en-de").keys()
 
 
 def test_drawings_name_sides_collections_and_the_reasons_there_are() -> None:
