@@ -98,6 +98,14 @@ def trees_in(lines: Iterable[str], name: str) -> Iterator[PlacedTree]:
         raise wrong(f"the bracket opened in line {first_line} is not closed")
 
 
+def parse(text: str) -> Tree:
+    """Returns the one tree of a text. Raises UserError if it is malformed or not the only one."""
+    found = [placed.tree for placed in trees_in(text.split("\n"), "text")]
+    if len(found) != 1:
+        raise UserError(f"{len(found)} trees instead of one: {text!r}")
+    return found[0]
+
+
 def is_preterminal(node: Tree) -> bool:
     """Tells the parent of a word from a constituent."""
     return len(node) == 1 and isinstance(node[0], str)

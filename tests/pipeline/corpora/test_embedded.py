@@ -9,8 +9,10 @@ from nltk import Tree
 from pydantic import ValidationError
 
 from pipeline.corpora.embedded import SPLITS, EmbeddedSettings, generate, split_of
+from pipeline.parsing.linearisation import linearise
+from pipeline.parsing.trees import read_trees
 from pipeline.store.artifact import Context
-from pipeline.text.lines import read_pairs
+from pipeline.text.lines import read_lines, read_pairs
 
 SMALL = EmbeddedSettings(train_pairs=700, dev_pairs=40, test_pairs=60, shard_pairs=300)
 
@@ -86,17 +88,31 @@ def test_another_process_writes_the_same_shard(tmp_path):
 
 
 def test_all_targets_share_their_sentences(tmp_path):
-    """German, French and trees have the same English side; the leaves of a tree are the words of its line."""
+    """German, French and trees have the same English side, for trees in the words that are the leaves."""
     corpora = {
         target: made(tmp_path / target, SMALL.model_copy(update={"target": target})) for target in ("de", "fr", "trees")
     }
     german, french, trees = (lines(corpora[target], "test") for target in ("de", "fr", "trees"))
     assert [source for source, _ in german] == [source for source, _ in french]
-    for source, tree in trees:
-        assert Tree.fromstring(tree).leaves() == source.split(" ")
+    gold = [Tree.fromstring(tree) for tree in read_lines(corpora["trees"].gold_trees("test"))]
+    for (source, symbols), tree in zip(trees, gold, strict=True):
+        assert tree.leaves() == source.split(" ")
+        assert linearise(tree) == symbols.split(" ")
     assert german != french
     for (source, _), (tokens, _) in zip(german, trees, strict=True):
         assert source.replace("'", "").split()[0] == tokens.split()[0]
+
+
+def test_trees_come_with_their_symbols(tmp_path):
+    """The corpus has what a treebank's has; only its identity, not that of a translation, differs from earlier ones."""
+    settings = SMALL.model_copy(update={"target": "trees"})
+    corpus = made(tmp_path / "trees", settings)
+    assert corpus.symbols == sorted({symbol for _, target in lines(corpus, "train") for symbol in target.split(" ")})
+    assert {"(S", ")S", "(NP", ")NP", "XX"} < set(corpus.symbols)
+    assert sum(1 for _ in read_trees(corpus.gold_trees("dev"))) == len(lines(corpus, "dev"))
+    assert settings.identity() == settings.model_dump(mode="json") | {"linearised": True}
+    assert SMALL.identity() == SMALL.model_dump(mode="json")
+    assert made(tmp_path / "german", SMALL).symbols == []
 
 
 def test_settings_are_validated():

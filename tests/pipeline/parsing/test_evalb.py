@@ -50,7 +50,7 @@ CASES = {
         EvalbParameters(labeled=False),
         (6, 0, 2, 4, 4, 1, 5, 5),
     ),
-    # Traces, what holds nothing else, and functions do not count: of 8 words and traces 6 have a length, 5 are compared.
+    # Traces, what holds nothing else, and functions do not count: of 8 leaves 6 have a length, and 5 are compared.
     # TOP does not count either, but an outer bracket without a label does: 5 gold brackets.
     "functions and traces": (
         "( (S (NP-SBJ-1 (DT the) (NN dog)) (VP (VBZ eats) (NP=2 (DT a) (NN bone)) (NP (-NONE- *-1)))"

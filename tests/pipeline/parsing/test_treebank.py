@@ -101,12 +101,12 @@ def test_a_folder_with_a_table_is_split_between_texts(tmp_path: Path, here: Cont
     write_lines(folder / "a.mrg", trees[:3])
     write_lines(folder / "b.mrg.gz", trees[3:19])
     write_lines(folder / "c.mrg", trees[19:])
-    write_lines(folder / "files.tsv", [f"text{i}\t{size}" for i, size in enumerate([4, 3, 8, 3, 1, 1])])
+    write_lines(folder / "files.tsv", [f"text{i}\t{size}" for i, size in enumerate([4, 3, 8, 2, 1, 1, 1])])
     corpus = read(here, TreebankSettings(treebank=folder))
     assert [names(corpus, split) for split in treebank.SPLITS] == [
-        [f"t{i}" for i in range(18)],
-        ["t18"],
-        ["t19"],
+        [f"t{i}" for i in range(17)],
+        ["t17"],
+        ["t18", "t19"],
     ]
     write_lines(folder / "files.tsv", ["a\t19"])
     with pytest.raises(UserError, match=r"files.tsv counts 19 trees, but the .mrg files of .* hold 20"):
@@ -131,7 +131,7 @@ def test_a_file_is_split_by_position(tmp_path: Path, here: Context) -> None:
 def test_silver_trees_follow_the_gold_ones(wsj: Path, tmp_path: Path, here: Context) -> None:
     """File after file, each a collection of its own, in training alone; symbols are those of the gold trees."""
     write_lines(tmp_path / "one.gz", [SILVER.format(i) for i in range(7)])
-    write_lines(tmp_path / "two", [SILVER.format(7).replace(" ", "\n")])
+    (tmp_path / "two").write_text(SILVER.format(7).replace(" ", "\n"))
     settings = TreebankSettings(treebank=wsj, silver=(tmp_path / "one.gz", tmp_path / "two"))
     corpus = read(here, settings)
     assert names(corpus, "train")[60:] == [f"silver{i}" for i in range(8)]
@@ -172,7 +172,7 @@ def test_a_wrong_tree_names_its_file_and_line(wsj: Path, here: Context) -> None:
     """Where the file is one of thousands."""
     path = wsj / "07" / "wsj_0701.mrg"
     path.write_text(path.read_text() + "(S (NP a b))\n")
-    with pytest.raises(UserError, match=r"07/wsj_0701.mrg, line 9: the word 'b' is not alone in its bracket"):
+    with pytest.raises(UserError, match=r"07/wsj_0701.mrg, line 13: the word 'b' is not alone in its bracket"):
         read(here, TreebankSettings(treebank=wsj))
 
 

@@ -14,6 +14,7 @@ from pipeline.parsing.trees import (
     MAX_TREE_TOKENS,
     bracketed,
     cleaned,
+    parse,
     read_trees,
     trees_in,
     with_tags_of,
@@ -33,12 +34,6 @@ MANY_LINES = """\
 """
 
 
-def parsed(text: str) -> Tree:
-    """The one tree of a text."""
-    (placed,) = trees_in(text.split("\n"), "text")
-    return placed.tree
-
-
 def test_trees_over_lines_and_several_a_line(tmp_path: Path) -> None:
     """Each tree comes with the line it begins in, whatever the layout, plain or gzip."""
     (tmp_path / "plain").write_text(MANY_LINES)
@@ -54,9 +49,18 @@ def test_trees_over_lines_and_several_a_line(tmp_path: Path) -> None:
         assert found[1].place == f"{tmp_path / name}, line 6"
 
 
+def test_one_tree_is_parsed() -> None:
+    """Whatever the lines; none and two are refused."""
+    assert parse("(NP\n(NN a))\n") == Tree("NP", [Tree("NN", ["a"])])
+    with pytest.raises(UserError, match=r"0 trees instead of one: ' '"):
+        parse(" ")
+    with pytest.raises(UserError, match=r"2 trees instead of one"):
+        parse("(NN a) (NN b)")
+
+
 def test_typographic_spaces_belong_to_words() -> None:
     """Only ASCII white space separates: a no-break space or a next-line sign is part of its word."""
-    assert words_of(parsed("(NP (CD 1\u00a0000) (NN a\x85b\u2028c))")) == ["1\u00a0000", "a\x85b\u2028c"]
+    assert words_of(parse("(NP (CD 1\u00a0000) (NN a\x85b\u2028c))")) == ["1\u00a0000", "a\x85b\u2028c"]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +135,7 @@ def test_functions_are_cut(label: str, short: str) -> None:
 )
 def test_cleaning(tree: str, expected: str | None) -> None:
     """The outer bracket, traces and what they leave empty, and functions go; escaped brackets stay."""
-    result = cleaned(parsed(tree))
+    result = cleaned(parse(tree))
     assert (result and bracketed(result)) == expected
 
 
@@ -139,8 +143,8 @@ def test_cleaning(tree: str, expected: str | None) -> None:
 def test_writing_and_reading_are_inverse(tree: Tree) -> None:
     """Any tree is read as it was written, on one line or with a line for each bracket."""
     text = bracketed(tree)
-    assert parsed(text) == tree
-    assert parsed(text.replace(" ", "\n")) == tree
+    assert parse(text) == tree
+    assert parse(text.replace(" ", "\n")) == tree
     assert words_of(tree) == tree.leaves()
 
 
@@ -159,7 +163,7 @@ def test_tags_are_copied(tree: Tree) -> None:
 def test_depth_does_not_matter() -> None:
     """Ten thousand levels are read, cleaned and written."""
     text = "(NP-X " * 10_000 + "(NN a)" + ")" * 10_000
-    tree = cleaned(parsed(text))
+    tree = cleaned(parse(text))
     assert tree
     assert bracketed(with_tags_of(tree, tree)) == text.replace("-X", "")
 
@@ -173,7 +177,7 @@ def test_the_treebank(data: Path) -> None:
     for placed in islice(found, 0, None, 10):
         tree = cleaned(placed.tree)
         assert tree
-        assert parsed(bracketed(tree)) == tree == Tree.fromstring(bracketed(tree))
+        assert parse(bracketed(tree)) == tree == Tree.fromstring(bracketed(tree))
         assert tree.pos() == [(word, tag) for word, tag in placed.tree.pos() if tag != "-NONE-"]
         assert not any(set("-=") & set(node.label()[1:]) for node in tree.subtrees(lambda node: node.height() > 2))
         n_words += len(tree.leaves())

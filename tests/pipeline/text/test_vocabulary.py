@@ -180,37 +180,30 @@ def test_bytes_spell_what_is_no_piece(tmp_path: Path, corpus: Corpus) -> None:
         learn_in(tmp_path / "small", corpus, size=200, byte_fallback=True)
 
 
-def test_symbols_of_trees_are_pieces(tmp_path: Path) -> None:
+@pytest.mark.parametrize("byte_fallback", [True, False])
+def test_symbols_of_trees_are_pieces(tmp_path: Path, byte_fallback: bool) -> None:
     """Each is one piece and comes back as it was; words that look like symbols, or begin with one, are not changed."""
     symbols = ["(NP", "(S", "(SBAR", ")NP", ")S", ")SBAR", "XX"]
-    corpus = Corpus(tmp_path / "corpus")
+    corpus, languages = Corpus(tmp_path / "corpus"), ("en", "trees")
     pairs = [("XX dogs XXL -LRB- (Sx", "(S (NP XX XX )NP (SBAR XX )SBAR XX XX )S")] * 9
-    corpus.describe(("en", "trees"), {"train": write_shards(corpus, "train", ("en", "trees"), pairs, 9)}, {})
+    corpus.describe(languages, {"train": write_shards(corpus, "train", languages, pairs, 9)}, {})
     corpus.symbols_path.write_text("\n".join(symbols) + "\n")
-    for byte_fallback in (True, False):
-        learned = learn_in(
-            tmp_path / f"v{byte_fallback}", corpus, size=320 if byte_fallback else 40, byte_fallback=byte_fallback
-        )
-        processor = load(learned.path)
-        line = "(S (NP XX XX )NP (SBAR (S XX )S )SBAR )S"
-        pieces = processor.encode(line, out_type=str)
-        assert pieces == ["▁" + symbol for symbol in line.split()]
-        assert processor.decode(processor.encode(line)) == line
-        for words in ("XX dogs XXL aXX (Sx -LRB- S -LRB-S (SX", "XX", "(S", "dogs (SBAR"):
-            assert processor.decode(processor.encode(words)) == words
-        for symbol in symbols:
-            assert [processor.decode(ids) for ids in processor.encode([symbol, f"{symbol} {symbol}"])] == [
-                symbol,
-                f"{symbol} {symbol}",
-            ]
-            assert len(processor.encode(symbol)) == 1
-        others = [processor.id_to_piece(i) for i in range(len(processor)) if not processor.is_byte(i)]
-        assert not [piece for piece in others if piece[1:] not in symbols and ("(" in piece[1:] or ")" in piece[1:])]
-        with pytest.raises(UserError, match=r"needs at least \d+ pieces") as caught:
-            learn_in(tmp_path / f"small{byte_fallback}", corpus, size=12, byte_fallback=byte_fallback)
-        smallest = int(str(caught.value).split("at least ")[1].split()[0])
-        name = tmp_path / f"least{byte_fallback}"
-        assert len(load(learn_in(name, corpus, size=smallest, byte_fallback=byte_fallback).path)) == smallest
+    with pytest.raises(UserError, match=r"needs at least \d+ pieces") as caught:
+        learn_in(tmp_path / "small", corpus, size=12, byte_fallback=byte_fallback)
+    smallest = int(str(caught.value).split("at least ")[1].split()[0])
+    processor = load(learn_in(tmp_path / "v", corpus, size=smallest + 3, byte_fallback=byte_fallback).path)
+    line = "(S (NP XX XX )NP (SBAR (S XX )S )SBAR )S"
+    assert processor.encode(line, out_type=str) == ["▁" + symbol for symbol in line.split()]
+    assert processor.decode(processor.encode(line)) == line
+    for symbol in symbols:
+        assert processor.decode(processor.encode(symbol)) == symbol
+        assert len(processor.encode(symbol)) == 1
+    pieces = [processor.id_to_piece(i) for i in range(len(processor)) if not processor.is_byte(i)]
+    assert [piece for piece in pieces if "(" in piece or ")" in piece or "XX" in piece] == ["▁" + s for s in symbols]
+    words = ["XX dogs", "(S", "(Sx", "dogs (SBAR -LRB-", "XXL"]
+    unseen = ["aXX", "(SX", "a(S", "X", "(", "(VP )VP (NPX"] if byte_fallback else []
+    for text in words + unseen:
+        assert processor.decode(processor.encode(text)) == text
 
 
 def test_kinds_of_pieces_exclude_each_other(tmp_path: Path, corpus: Corpus) -> None:
