@@ -17,7 +17,7 @@ from pipeline.evaluation import (
 )
 from pipeline.evaluation.dev_bleu import DevBleu
 from pipeline.evaluation.parser import ChosenParser
-from pipeline.parsing import gold, treebank
+from pipeline.parsing import treebank
 from pipeline.settings import AveragingSettings, DecodingSettings, Settings
 from pipeline.store.artifact import Artifact
 from pipeline.store.artifacts import Checkpoint, Corpus, EncodedDataset, Hypotheses, Scores, TrainingRun, Vocabulary
@@ -33,7 +33,6 @@ READ_MULTI30K = Stage("multi30k.read", multi30k.read, Corpus, version=2, cpus=0)
 READ_WMT14 = Stage("wmt14.read", wmt14.read, Corpus, version=2, cpus=0)
 READ_FILES = Stage("files.read", files.read, Corpus, version=2, cpus=0)
 READ_TREEBANK = Stage("treebank.read", treebank.read, Corpus, cpus=0)
-LINEARISE = Stage("linearise.linearised", gold.linearised, Corpus)
 SUBSTITUTE = Stage("embedded.substitute", embedded.substitute, Hypotheses)
 CLEAN = Stage("cleaning.clean", cleaning.clean, Corpus, version=2, cpus=0)
 LEARN_VOCABULARY = Stage("vocabulary.learn", vocabulary.learn, Vocabulary, version=2)
@@ -191,8 +190,6 @@ def evaluated(
 def corpus(pair: str, settings: Settings) -> Step[Corpus]:
     """Returns the step that provides a language pair's text, depending on the type of the corpus settings."""
     match settings:
-        case embedded.EmbeddedSettings(target="trees"):
-            return LINEARISE(f"linearise {pair}", GENERATE(f"generate {pair}", settings))
         case embedded.EmbeddedSettings():
             return GENERATE(f"generate {pair}", settings)
         case multi30k.Multi30kSettings():

@@ -14,7 +14,6 @@ from itertools import islice
 from nltk.tree import Tree
 
 from pipeline.errors import UserError
-from pipeline.parsing.gold import read_gold
 from pipeline.parsing.linearisation import Repair, rebuild
 from pipeline.parsing.trees import bracketed, is_preterminal, preterminals, read_trees, walk, with_tags_of, words_of
 from pipeline.store.artifact import Context, JsonArtifact
@@ -64,6 +63,11 @@ class Parses(JsonArtifact[ParsesFigures]):
     def gold(self, split: str) -> list[Tree]:
         """Returns the gold trees of a split. Raises UserError where the file is missing or no trees."""
         return [placed.tree for placed in read_trees(self.folder / f"{split}.gold")]
+
+
+def read_gold(corpus: Corpus, split: str) -> list[Tree]:
+    """Returns the gold trees of a split other than train. Raises UserError if there are none."""
+    return [placed.tree for placed in read_trees(corpus.gold_trees(split))]
 
 
 def rebuild_parses(context: Context, hypotheses: Hypotheses, corpus: Corpus, splits: Sequence[str]) -> Parses:

@@ -9,7 +9,6 @@ from safetensors.torch import save_file
 from model.config import TransformerConfig
 from model.transformer import Transformer
 from pipeline.corpora.embedded import EmbeddedSettings, generate
-from pipeline.parsing.gold import linearised
 from pipeline.settings import VocabularySettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, Corpus
@@ -21,11 +20,10 @@ SENTENCES = ["The man hears the black dog .", "", "We went into the ( old ) city
 
 
 def make_trees(folder: Path, train: int = 300, dev: int = 12, test: int = 12) -> Corpus:
-    """Makes generated trees with gold ones beside the symbols, in `folder`/symbols."""
-    for name in ("trees", "symbols"):
-        (folder / name).mkdir(parents=True)
+    """Makes generated trees with gold ones beside the symbols, in `folder`/trees."""
+    (folder / "trees").mkdir(parents=True)
     settings = EmbeddedSettings(target="trees", train_pairs=train, dev_pairs=dev, test_pairs=test)
-    return linearised(Context(folder / "symbols"), generate(Context(folder / "trees"), settings))
+    return generate(Context(folder / "trees"), settings)
 
 
 def make_parser(folder: Path, corpus: Corpus) -> Checkpoint:

@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import UserError
-from pipeline.evaluation.parses import Parses, rebuild_parses, right_branching
+from pipeline.evaluation.parses import Parses, read_gold, rebuild_parses, right_branching
 from pipeline.evaluation.tree_scores import score_parses
-from pipeline.parsing.gold import linearised, read_gold
 from pipeline.parsing.linearisation import linearise
-from pipeline.parsing.trees import bracketed
+from pipeline.parsing.trees import bracketed, parse
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, Hypotheses
 from pipeline.text.lines import write_lines
@@ -23,13 +22,15 @@ GOLD = [
 
 def corpus_of(folder: Path, trees: list[str]) -> Corpus:
     """A corpus with the same trees as training and test set."""
-    plain = Corpus(folder / "plain")
+    corpus = Corpus(folder / "gold")
+    parsed = [parse(tree) for tree in trees]
     for split in ("train", "test"):
-        (plain.folder / split).mkdir(parents=True)
-        write_lines(plain.shard_path(split, 0, "en"), ["" for _ in trees])
-        write_lines(plain.shard_path(split, 0, "trees"), trees)
-    plain.describe(("en", "trees"), {"train": [len(trees)], "test": [len(trees)]}, {})
-    return linearised(context(folder / "gold"), plain)
+        (corpus.folder / split).mkdir(parents=True)
+        write_lines(corpus.shard_path(split, 0, "en"), (" ".join(tree.leaves()) for tree in parsed))
+        write_lines(corpus.shard_path(split, 0, "trees"), (" ".join(linearise(tree)) for tree in parsed))
+    write_lines(corpus.gold_trees("test"), trees)
+    corpus.describe(("en", "trees"), {"train": [len(trees)], "test": [len(trees)]}, {})
+    return corpus
 
 
 def context(folder: Path) -> Context:

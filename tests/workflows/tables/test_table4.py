@@ -9,9 +9,8 @@ import pytest
 from rich.console import Console
 
 from pipeline.evaluation.parser import CHOICE_FILE, ChosenParser
-from pipeline.evaluation.parses import Parses, rebuild_parses, right_branching
+from pipeline.evaluation.parses import Parses, read_gold, rebuild_parses, right_branching
 from pipeline.evaluation.tree_scores import ScoredTrees, score_parses
-from pipeline.parsing.gold import read_gold
 from pipeline.parsing.linearisation import linearise
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Context
