@@ -65,7 +65,7 @@ class Request:
     gpu: str | None
     overrides: str
     """The options that change settings, as given."""
-    dev_bleu: bool = False
+    dev_scores: bool = False
     """Says whether every kept checkpoint is scored on the dev set."""
 
 

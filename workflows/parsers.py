@@ -7,6 +7,7 @@ from itertools import product
 
 from pipeline.errors import UserError
 from pipeline.evaluation import costs, parser_choice, perplexity
+from pipeline.evaluation.dev_f1 import DevF1
 from pipeline.evaluation.parser import ChosenParser
 from pipeline.evaluation.parses import Parses
 from pipeline.evaluation.tree_scores import ScoredTrees
@@ -33,6 +34,7 @@ class CandidateSteps(stages.ModelSteps):
     scores: Step[ScoredTrees]
     perplexity: Step[perplexity.Perplexity]
     cost: Step[costs.Cost]
+    dev_f1: Step[DevF1] | None = None
 
     @property
     def serves(self) -> str:
@@ -42,7 +44,7 @@ class CandidateSteps(stages.ModelSteps):
     @property
     def results(self) -> tuple[Step[Artifact], ...]:
         """The steps that nothing else here depends on; once they are done, so is all of it."""
-        return (self.scores, self.perplexity, self.cost)
+        return (self.scores, self.perplexity, self.cost, *([self.dev_f1] if self.dev_f1 else []))
 
     @property
     def trial(self) -> Trial:
@@ -63,6 +65,7 @@ class CandidateSteps(stages.ModelSteps):
             cost=artifact_of(self.cost),
             parses=artifact_of(self.parses),
             scores=artifact_of(self.scores),
+            dev_f1=artifact_of(self.dev_f1) if self.dev_f1 else None,
         )
 
 
@@ -133,6 +136,8 @@ class ParserGrid:
     """What the trees are, silver ones not mentioned, in a few words."""
     split: str
     """The test set whose F1 stands in the table."""
+    with_dev_f1: bool = False
+    """Says whether every kept checkpoint is scored on the dev set."""
 
     @property
     def training(self) -> paper.ParserTraining:
@@ -172,6 +177,7 @@ class ParserGrid:
                     stages.SCORE_PARSES(f"score {name}", parses),
                     stages.PERPLEXITY(f"perplexity {name}", checkpoint, self.text.dataset),
                     stages.COST(f"cost {name}", training),
+                    stages.DEV_F1(f"dev F1 {name}", training, self.text.corpus, decoding) if self.with_dev_f1 else None,
                 )
             )
         return found

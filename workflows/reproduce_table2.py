@@ -80,7 +80,9 @@ def main(
     """Builds the DAG, runs what is missing, prints the table."""
     profile = request.profile
     chosen_pairs = chosen_names("pairs", pairs, profile.corpora)
-    cells = cells_of(profile, chosen_pairs, chosen_names("models", models, profile.recipes), dev_bleu=request.dev_bleu)
+    cells = cells_of(
+        profile, chosen_pairs, chosen_names("models", models, profile.recipes), dev_bleu=request.dev_scores
+    )
     reports = {cell.pair: cell.report for cell in cells}
     table = TABULATE("table 2", [cell.evaluation for cell in cells], [*reports.values()])
     experiment = Reproduction(

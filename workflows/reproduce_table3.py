@@ -81,7 +81,7 @@ def main(
         seeds,
         profile.decoding,
         base_seeds=profile.grid.base_seeds,
-        dev_bleu=request.dev_bleu,
+        dev_bleu=request.dev_scores,
     )
     n_seeds = Counter(one.row.name for one in trials)
     longest, rung = max(row.training.updates for row in chosen_rows), -(-profile.grid.training.updates // RUNGS)

@@ -55,6 +55,10 @@ SilverOption = Annotated[
     list[Path] | None,
     typer.Option("--silver", help="File of automatically parsed trees, for the semi-supervised row. May be repeated."),
 ]
+DevF1Option = Annotated[
+    bool,
+    typer.Option("--dev-f1", help="Also parse the dev set with every kept checkpoint: F1 over time in MLflow."),
+]
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,7 @@ def read_options(
     plan: PlanOption = False,
     gpus: GpusOption = None,
     gpu: GpuOption = None,
+    dev_f1: DevF1Option = False,
 ) -> ParsingRequest:
     """Makes a request from the options. Raises UserError if they are invalid or contradict each other."""
     only_with_plan(plan, gpus, gpu)
@@ -82,7 +87,7 @@ def read_options(
         profile, treebank=treebank, silver=silver or [], config=config, overrides=overrides or []
     )
     told = told_overrides(config, overrides or [])
-    return ParsingRequest(chosen, LocalStore(store.absolute()), address, plan, gpus, gpu, told)
+    return ParsingRequest(chosen, LocalStore(store.absolute()), address, plan, gpus, gpu, told, dev_f1)
 
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -93,7 +98,9 @@ def main(request: ParsingRequest) -> None:
     """Builds the DAG, trains what is missing, chooses on the dev set, prints the table."""
     profile = request.profile
     console.print(f"settings of profile {profile.name}: {profile.data}", highlight=False)
-    grids = [ParserGrid(profile.for_pair(name), name, profile.data, SPLIT) for name in profile.corpora]
+    grids = [
+        ParserGrid(profile.for_pair(name), name, profile.data, SPLIT, request.dev_scores) for name in profile.corpora
+    ]
     reports = {grid.name: grid.text.report for grid in grids}
 
     def tabulate(unfinished: Mapping[str, Unfinished]) -> Step[table4.Table4Artifact]:

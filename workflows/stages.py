@@ -9,6 +9,7 @@ from pipeline.evaluation import (
     costs,
     decoding,
     dev_bleu,
+    dev_f1,
     parser_choice,
     parses,
     perplexity,
@@ -50,6 +51,7 @@ RIGHT_BRANCHING = Stage("right_branching.parse", parses.right_branching, parses.
 SCORE_PARSES = Stage("tree_scores.score_parses", tree_scores.score_parses, tree_scores.ScoredTrees)
 CHOOSE_PARSER = Stage("parser_choice.choose", parser_choice.choose, ChosenParser, cpus=0)
 DECODE_CHOSEN = Stage("parser_decoding.decode", parser_choice.decode_chosen, Hypotheses, cpus=0)
+DEV_F1 = Stage("dev_f1.measure", dev_f1.measure, dev_f1.DevF1, cpus=0)
 DEV_BLEU = Stage("dev_bleu.measure", dev_bleu.measure, DevBleu, cpus=0)
 
 

@@ -72,7 +72,10 @@ class Parser:
     def __init__(self, checkpoint_folder: Path, settings: DecodingSettings = PARSING, device: str = "cpu") -> None:
         vocabulary = load(checkpoint_folder / "joint.model")
         if vocabulary.piece_to_id(SPACE_SIGN + WORD_SYMBOL) == vocabulary.unk_id():
-            raise UserError(f"{checkpoint_folder} is not a parser: its vocabulary has no piece {WORD_SYMBOL}; name one")
+            raise UserError(
+                f"{checkpoint_folder} is not a parser: its vocabulary has no piece {WORD_SYMBOL}; "
+                "name a folder parser_choice-* made by workflows.reproduce_table4"
+            )
         self._translator = Translator(checkpoint_folder, settings, device)
 
     @property

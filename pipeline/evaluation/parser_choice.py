@@ -51,7 +51,7 @@ def choose(
             beams[beam_size] = f1[best.name]
         else:
             search = settings.model_copy(update={"beam_size": beam_size})
-            beams[beam_size] = _dev_f1(context, best.checkpoint, corpus, search)
+            beams[beam_size] = f1_of(context, best.checkpoint, corpus, search, SPLIT)
         context.progress(done, len({*beam_sizes, settings.beam_size}), "beams")
     chosen_beam = max(beams, key=lambda beam_size: beams[beam_size])
     for file in best.checkpoint.folder.iterdir():
@@ -73,12 +73,13 @@ def decode_chosen(
     return decode(context, parser, corpus, settings, splits)
 
 
-def _dev_f1(context: Context, checkpoint: Checkpoint, corpus: Corpus, settings: DecodingSettings) -> float:
+def f1_of(context: Context, checkpoint: Checkpoint, corpus: Corpus, settings: DecodingSettings, split: str) -> float:
+    """Returns the F1 of a checkpoint's trees of a split, in percent; the trees are not kept."""
     # Beside the result, so that all nodes see it.
     with TemporaryDirectory(dir=context.folder) as temporary:
         decoded, rebuilt, scored = (Path(temporary, name) for name in ("decoded", "rebuilt", "scored"))
         for folder in (decoded, rebuilt, scored):
             folder.mkdir()
-        hypotheses = decode(Context(decoded), checkpoint, corpus, settings, [SPLIT])
-        parses = rebuild_parses(Context(rebuilt), hypotheses, corpus, [SPLIT])
-        return score_parses(Context(scored), parses).load().splits[SPLIT].total.f1
+        hypotheses = decode(Context(decoded), checkpoint, corpus, settings, [split])
+        parses = rebuild_parses(Context(rebuilt), hypotheses, corpus, [split])
+        return score_parses(Context(scored), parses).load().splits[split].total.f1

@@ -8,7 +8,7 @@ Each has its trees under the name of the row they are for: `supervised` and, wit
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -40,10 +40,10 @@ ALL_TREES = CleaningSettings(max_words=1000, max_ratio=30)
 class Choice(Settings):
     """What is chosen on the dev set (§6.3: "the dropout, [...] learning rates and beam size")."""
 
-    dropouts: tuple[float, ...] = Field((0.1, 0.2, 0.3), min_length=1)
-    learning_rate_scales: tuple[float, ...] = Field((0.5, 1.0), min_length=1)
+    dropouts: tuple[Annotated[float, Field(ge=0, lt=1)], ...] = Field((0.1, 0.2, 0.3), min_length=1)
+    learning_rate_scales: tuple[Annotated[float, Field(gt=0)], ...] = Field((0.5, 1.0), min_length=1)
     """Multiples of the recipe's learning rate."""
-    beam_sizes: tuple[int, ...] = Field((1, 4, 21), min_length=1)
+    beam_sizes: tuple[Annotated[int, Field(ge=1, le=1024)], ...] = Field((1, 4, 21), min_length=1)
     """Tried on the best training; trainings are compared with the beam of `decoding`."""
 
 

@@ -55,9 +55,19 @@ def _drawings(candidates: Sequence[Candidate], colors: dict[str, str]) -> list[M
     def lines(against: Against, figure: str) -> list[Curve]:
         return [Curve(learning_curve(one, against, figure), one.label, colors[one.label]) for one in candidates]
 
+    def f1_lines(against: Against) -> list[Curve]:
+        found = []
+        for one in candidates:
+            at = {line["update"]: AGAINST[against](line) for line in one.metrics}
+            points = [(at[update], f1) for update, f1 in (one.f1_over_time or {}).items() if update in at]
+            found.append(Curve(points, one.label, colors[one.label]))
+        return found
+
     if not candidates:
         return []
+    scored = any(one.f1_over_time for one in candidates)
     return [
+        *(curves("F1, dev set", against, f1_lines(against)) for against in AGAINST if scored),
         *(curves("dev perplexity", against, lines(against, "dev_perplexity"), log=True) for against in AGAINST),
         curves("training loss", "updates", lines("updates", "loss")),
     ]

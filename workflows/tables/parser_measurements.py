@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from nltk.tree import Tree
 
+from pipeline.evaluation.dev_f1 import DevF1
 from pipeline.evaluation.parser import ChoiceFigures, ChosenParser
 from pipeline.evaluation.parses import ParsedSplit, Parses
 from pipeline.evaluation.tree_scores import BracketScores, ScoredTrees, TreeScores
@@ -31,6 +32,7 @@ class CandidateInputs(TrainedInputs):
 
     parses: Parses
     scores: ScoredTrees
+    dev_f1: DevF1 | None = None
 
     def measured(self) -> "Candidate":
         """Reads their files. Raises UserError where a file is missing, broken or lacks a figure."""
@@ -42,6 +44,7 @@ class CandidateInputs(TrainedInputs):
                 (bracketed(gold), bracketed(tree))
                 for gold, tree in islice(zip(self.parses.gold(DEV), self.parses.trees(DEV), strict=True), N_SAMPLES)
             ),
+            f1_over_time=self.dev_f1.load().checkpoints if self.dev_f1 else None,
         )
 
 
@@ -53,6 +56,8 @@ class Candidate(Trained):
     parsed: ParsedSplit
     samples: tuple[tuple[str, str], ...]
     """Gold trees of the dev set, and the candidate's."""
+    f1_over_time: Mapping[int, float] | None = None
+    """F1 on the dev set by the update of the checkpoint, where asked for."""
 
     @property
     def label(self) -> str:
@@ -67,6 +72,10 @@ class Candidate(Trained):
     def final_figures(self) -> dict[str, float]:
         """Returns the figures of every model, and those of the dev set's trees."""
         return {**super().final_figures(), **bracket_figures(DEV, self.scores.total)}
+
+    def series(self) -> dict[str, dict[int, float]]:
+        """Returns F1 on the dev set by update, where it was measured."""
+        return {"dev_f1": dict(self.f1_over_time)} if self.f1_over_time else {}
 
     def score_texts(self) -> dict[str, str]:
         """Returns F1 on the dev set in words."""
