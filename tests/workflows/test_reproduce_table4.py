@@ -105,13 +105,16 @@ def test_both_rows_then_again_then_another_beam(
 
     capsys.readouterr()
     del options["silver"]
-    reproduce_table4.main(overrides=[*TINY, "choice.beam_sizes=[1]"], **options)
+    reproduce_table4.main(overrides=[*TINY, "choice.beam_sizes=[1]"], dev_f1=True, **options)
     _, table = _table(capsys.readouterr().out)
     last = table["rows"][-1]
     assert (last["training"], last["f1"], last["state"]) == ("semi-supervised", None, "not run")
     kinds = {name.rpartition("-")[0] for name in _made(tmp_path / "runs") - before}
     assert "training" not in kinds
-    assert {"parser_choice", "tabulating"} <= kinds
+    assert {"parser_choice", "tabulating", "dev_f1"} <= kinds
+    runs = client.search_runs([experiment.experiment_id], "run_name = 'supervised dropout 0 rate 1'")
+    points = [client.get_metric_history(run.info.run_id, "dev_f1") for run in runs]
+    assert [[point.step for point in of_run] for of_run in points if of_run] == [[3, 6]]
 
 
 def test_the_paper_s_settings_are_chosen_for_its_treebank(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
