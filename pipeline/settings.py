@@ -162,6 +162,8 @@ class DecodingSettings(Settings):
     """α of ((5 + |y|) / 6)^α (Wu et al. 2016)."""
     max_extra_tokens: int = Field(SearchConfig.max_extra_tokens, ge=1)
     """The output is at most this many tokens longer than the input."""
+    well_formed: bool = added_later(False, before=False)
+    """Write nothing but a tree with as many words as the input (§6.3, for parsers: `pipeline.parsing.constraint`)."""
     precision: Precision = "auto"
     batch_tokens: int = not_in_fingerprint(0, ge=0)
     """Source tokens decoded at once, not counting beams; 0: 4096 on a CPU and 16384 on a GPU."""
@@ -170,3 +172,9 @@ class DecodingSettings(Settings):
     threads: int = not_in_fingerprint(1, ge=1)
     """CPU threads per worker."""
     device: Device = not_in_fingerprint("auto")
+
+    @model_validator(mode="after")
+    def _room_for_a_tree(self) -> "DecodingSettings":
+        if self.well_formed and self.max_extra_tokens < 2:
+            raise ValueError("a tree has at least two symbols more than words; set max_extra_tokens to 2 or more")
+        return self

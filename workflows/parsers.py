@@ -109,6 +109,8 @@ class ParserSteps(StepBundle):
     parser: Step[ChosenParser] | None
     """None if no candidate has results."""
     free: SearchSteps | None
+    constrained: SearchSteps | None = None
+    """The search that writes well-formed trees alone, where asked for."""
 
     def resolved(self, artifact_of: ArtifactOf) -> ParserInputs:
         """Returns the same row with artifacts in place of the steps."""
@@ -121,6 +123,7 @@ class ParserSteps(StepBundle):
             artifact_of(self.baseline),
             artifact_of(self.parser) if self.parser else None,
             self.free.resolved(artifact_of) if self.free else None,
+            self.constrained.resolved(artifact_of) if self.constrained else None,
         )
 
 
@@ -187,12 +190,15 @@ class ParserGrid:
         candidates = tuple(one for one in self.candidates if one.model not in unfinished)
         without = [(one.model, unfinished[one.model]) for one in self.candidates if one.model in unfinished]
         baseline = stages.RIGHT_BRANCHING(f"right-branching {self.name}", self.text.corpus, [self.split])
-        parser, free, decoding = None, None, self.profile.decoding
+        parser = free = constrained = None
+        decoding = self.profile.decoding
         if candidates:
             entries = [CandidateChoice(one) for one in candidates]
             beams = list(self.profile.choice.beam_sizes)
             parser = stages.CHOOSE_PARSER(f"choose {self.name}", entries, self.text.corpus, decoding, beams)
-            free = self._searched(parser, decoding)
+            free = self._searched(parser, decoding.model_copy(update={"well_formed": False}), "free")
+            if self.profile.choice.also_constrained:
+                constrained = self._searched(parser, decoding.model_copy(update={"well_formed": True}), "constrained")
         return ParserSteps(
             self.training,
             self.data,
@@ -202,13 +208,14 @@ class ParserGrid:
             stages.SCORE_PARSES(f"score right-branching {self.name}", baseline),
             parser,
             free,
+            constrained,
         )
 
-    def _searched(self, parser: Step[ChosenParser], decoding: DecodingSettings) -> SearchSteps:
-        splits = [self.split]
-        hypotheses = stages.DECODE_CHOSEN(f"parse {self.name}", parser, self.text.corpus, decoding, splits)
-        parses = stages.REBUILD_PARSES(f"rebuild {self.name} {self.split}", hypotheses, self.text.corpus, splits)
-        return SearchSteps(hypotheses, parses, stages.SCORE_PARSES(f"score {self.name} {self.split}", parses))
+    def _searched(self, parser: Step[ChosenParser], decoding: DecodingSettings, search: str) -> SearchSteps:
+        name, splits = f"{self.name} {self.split} {search}", [self.split]
+        hypotheses = stages.DECODE_CHOSEN(f"parse {name}", parser, self.text.corpus, decoding, splits)
+        parses = stages.REBUILD_PARSES(f"rebuild {name}", hypotheses, self.text.corpus, splits)
+        return SearchSteps(hypotheses, parses, stages.SCORE_PARSES(f"score {name}", parses))
 
 
 def varied(training: TrainingSettings, dropout: float, learning_rate_scale: float) -> TrainingSettings:

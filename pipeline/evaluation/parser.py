@@ -18,10 +18,11 @@ from pydantic import TypeAdapter
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import Translator
 from pipeline.parsing.linearisation import WORD_SYMBOL, Rebuilt, rebuild
+from pipeline.parsing.pieces import writes_trees
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifacts import Checkpoint
 from pipeline.store.figures import Figures, RecordedDecoding
-from pipeline.text.vocabulary import SPACE_SIGN, load
+from pipeline.text.vocabulary import load
 
 CHOICE_FILE = "parsing.json"
 PARSING = DecodingSettings(beam_size=21, length_penalty=0.3, max_extra_tokens=300)
@@ -70,8 +71,7 @@ class Parser:
     """A parser with its vocabulary. Raises UserError where the checkpoint cannot be loaded or is not a parser."""
 
     def __init__(self, checkpoint_folder: Path, settings: DecodingSettings = PARSING, device: str = "cpu") -> None:
-        vocabulary = load(checkpoint_folder / "joint.model")
-        if vocabulary.piece_to_id(SPACE_SIGN + WORD_SYMBOL) == vocabulary.unk_id():
+        if not writes_trees(load(checkpoint_folder / "joint.model")):
             raise UserError(
                 f"{checkpoint_folder} is not a parser: its vocabulary has no piece {WORD_SYMBOL}; "
                 "name a folder parser_choice-* made by workflows.reproduce_table4"

@@ -67,8 +67,11 @@ def choose(
 def decode_chosen(
     context: Context, parser: ChosenParser, corpus: Corpus, layout: DecodingSettings, splits: Sequence[str]
 ) -> Hypotheses:
-    """Decodes `splits` with the search that was chosen, on workers as in `layout`, whose search is ignored."""
-    how = layout.model_dump(include={"batch_tokens", "workers", "threads", "device", "precision"})
+    """Decodes `splits` with the search that was chosen, on workers as in `layout`.
+
+    Of the search only `well_formed` is that of `layout`.
+    """
+    how = layout.model_dump(include={"batch_tokens", "workers", "threads", "device", "precision", "well_formed"})
     settings = DecodingSettings(**{**parser.choice.settings.model_dump(), **how})
     return decode(context, parser, corpus, settings, splits)
 

@@ -11,6 +11,7 @@ computes in the settings' `precision`, by default bfloat16 where the processor m
 import logging
 from collections.abc import Iterator, Sequence
 from copy import copy
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,11 +27,13 @@ from model.search import Hypothesis, beam_search
 from model.transformer import Transformer
 from pipeline.errors import UserError
 from pipeline.hardware import dtype_of
+from pipeline.parsing.constraint import WellFormed
+from pipeline.parsing.pieces import tree_tokens
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifacts import Checkpoint
 from pipeline.text.encoding import decode_ids
 from pipeline.text.segmentation import encode_lines
-from pipeline.text.vocabulary import load
+from pipeline.text.vocabulary import SPACE_SIGN, load
 
 logger = logging.getLogger(__name__)
 
@@ -159,10 +162,20 @@ class Translator:
                 length_penalty=settings.length_penalty,
                 max_extra_tokens=settings.max_extra_tokens,
                 n_best=n,
+                constraint=self._constraint([sources[i] for i in rows]) if settings.well_formed else None,
             )
             for i, hypotheses in zip(rows, outputs, strict=True):
                 best[i] = hypotheses
         return best
+
+    def _constraint(self, sources: Sequence[list[int]]) -> WellFormed:
+        """Returns what makes the outputs trees with the words of `sources`, each of which begins with a space."""
+        begins = self._begins_word
+        return WellFormed(tree_tokens(self._vocabulary), [sum(begins[token] for token in one) for one in sources])
+
+    @cached_property
+    def _begins_word(self) -> list[bool]:
+        return [self._vocabulary.id_to_piece(i).startswith(SPACE_SIGN) for i in range(len(self._vocabulary))]
 
     def _join(self, parts: Sequence[Hypothesis]) -> Translation:
         """Joins the outputs of a line's parts into one translation."""

@@ -33,6 +33,9 @@ def parse(
     max_extra_tokens: Annotated[
         int | None, typer.Option(min=1, help=f"Maximum output tokens beyond the input's.  {OWN_DEFAULT}")
     ] = None,
+    constrained: Annotated[
+        bool, typer.Option("--constrained", help="Search among well-formed trees alone, so that nothing is repaired.")
+    ] = False,
     batch_tokens: Annotated[
         int, typer.Option(min=0, help="Source tokens decoded at once; 0: as suits the device.")
     ] = DECODING.batch_tokens,
@@ -54,6 +57,7 @@ def parse(
         **{
             **settings_of(folder).model_dump(),
             **{name: value for name, value in given.items() if value is not None},
+            "well_formed": constrained,
             "batch_tokens": batch_tokens,
             "precision": precision,
             "threads": threads or os.cpu_count() or 1,

@@ -45,6 +45,9 @@ class Choice(Settings):
     """Multiples of the recipe's learning rate."""
     beam_sizes: tuple[Annotated[int, Field(ge=1, le=1024)], ...] = Field((1, 4, 21), min_length=1)
     """Tried on the best training; trainings are compared with the beam of `decoding`."""
+    also_constrained: bool = True
+    """Parse the test set a second time, with a search that writes well-formed trees alone; the table's F1 is that of
+    the free search, as in the paper."""
 
 
 class ParsingProfile(Profile):

@@ -2,9 +2,11 @@
 
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
+from nltk.tree import Tree
 
 from pipeline.evaluation.parser import PARSING, Parser, settings_of
 from pipeline.parsing.trees import bracketed, trees_in
@@ -37,6 +39,16 @@ def test_each_line_gives_a_tree_over_its_words(checkpoint: Checkpoint, command_l
     assert tree.tree.leaves() == ["We", "went", "into", "the", "-LRB-", "old", "-RRB-", "city", "."]
     expected = Parser(checkpoint.folder, FAST).parse(SENTENCES)
     assert [first, last] == [bracketed(one.tree) for one in expected if one]
+
+
+def test_a_constrained_search_needs_no_repair(checkpoint: Checkpoint, command_line: CommandLine) -> None:
+    """The option finds what a parser with that setting finds, which is a tree at once."""
+    settings = FAST.model_copy(update={"well_formed": True})
+    parsed = Parser(checkpoint.folder, settings).parse(SENTENCES)
+    assert [one.repairs for one in parsed if one] == [Counter(), Counter()]
+    text = "".join(line + "\n" for line in SENTENCES)
+    done = command_line.here("workflows.cli", "parse", str(checkpoint.folder), *OPTIONS, "--constrained", text=text)
+    assert done.stdout.split("\n")[0] == bracketed(parsed[0].tree if parsed[0] else Tree("", []))
 
 
 def test_a_terminal_shows_a_drawing(checkpoint: Checkpoint, capfdbinary: pytest.CaptureFixture[bytes]) -> None:

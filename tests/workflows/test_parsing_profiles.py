@@ -1,0 +1,81 @@
+"""The profiles of Table 4, and which of them a treebank gets."""
+
+from pathlib import Path
+
+import pytest
+
+from model.config import BASE
+from pipeline.corpora.embedded import EmbeddedSettings
+from pipeline.errors import UserError
+from pipeline.parsing.treebank import TreebankSettings
+from tests.support.wsj_folder import make_silver, make_wsj
+from workflows import paper
+from workflows.profiles.parsing import EMBEDDED_TREES, load_parsing_profile
+
+
+@pytest.mark.parametrize("row", ["supervised", "semi-supervised"])
+def test_wsj_is_the_paper(tmp_path: Path, row: str) -> None:
+    """Model, vocabulary, batch, updates, averaging, optimizer and search are the paper's, or base's (§6.3)."""
+    silver = make_silver(tmp_path / "silver.trees", 3)
+    profile = load_parsing_profile(treebank=make_wsj(tmp_path / "wsj", 1), silver=[silver]).for_pair(row)
+    printed = paper.parser_experiment("semi-supervised" if row == "semi-supervised" else "WSJ only, discriminative")
+    assert profile.name == "wsj"
+    assert list(profile.corpora) == ["supervised", "semi-supervised"]
+    recipe = profile.recipes["parser"]
+    assert recipe.training.model == printed.model
+    assert profile.vocabulary.size == printed.vocabulary_size
+    assert recipe.averaging.last == printed.averaged
+    for field in ("updates", "budget_tokens", "checkpoint_minutes"):
+        assert getattr(recipe.training, field) == getattr(printed, field)
+    for field in ("warmup_steps", "learning_rate_scale", "beta_1", "beta_2", "epsilon", "label_smoothing"):
+        assert getattr(recipe.training.optimizer, field) == getattr(printed, field)
+    for field in ("beam_size", "length_penalty", "max_extra_tokens"):
+        assert getattr(profile.decoding, field) == getattr(printed, field)
+    assert BASE.dropout in profile.choice.dropouts
+    assert 1.0 in profile.choice.learning_rate_scales
+    assert profile.decoding.beam_size in profile.choice.beam_sizes
+
+
+def test_a_treebank_gets_the_profile_of_its_size(tmp_path: Path) -> None:
+    """All sections: wsj; one less: a small treebank; a name chooses; without trees: embedded."""
+    wsj = make_wsj(tmp_path / "wsj", 1)
+    assert load_parsing_profile(treebank=wsj).name == "wsj"
+    assert load_parsing_profile("treebank", treebank=wsj).name == "treebank"
+    assert load_parsing_profile(treebank=wsj, overrides=["choice.dropouts=[0.3]"]).choice.dropouts == (0.3,)
+    (wsj / "05" / "wsj_0501.mrg").unlink()
+    (wsj / "05").rmdir()
+    assert load_parsing_profile(treebank=wsj).name == "treebank"
+    assert isinstance(load_parsing_profile(treebank=wsj).corpora["supervised"], TreebankSettings)
+    assert load_parsing_profile() == EMBEDDED_TREES
+    assert isinstance(EMBEDDED_TREES.corpora["supervised"], EmbeddedSettings)
+
+
+def test_a_config_names_a_profile_and_what_differs(tmp_path: Path) -> None:
+    """As for the other tables: a TOML file, then --set."""
+    config = tmp_path / "mine.toml"
+    config.write_text('profile = "treebank"\nchoice.beam_sizes = [1]\nrecipes.parser.training.updates = 700\n')
+    wsj = make_wsj(tmp_path / "wsj", 1)
+    profile = load_parsing_profile(treebank=wsj, config=config, overrides=["recipes.parser.training.seed=3"])
+    assert profile.name == "treebank"
+    assert profile.choice.beam_sizes == (1,)
+    assert (profile.recipes["parser"].training.updates, profile.recipes["parser"].training.seed) == (700, 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"silver": [Path("silver.trees")]}, "name its folder with --treebank"),
+        ({"name": "wsj"}, "profile wsj needs trees"),
+        ({"name": "embedded", "treebank": Path("wsj")}, "--treebank has no meaning for profile embedded"),
+        ({"name": "multi30k"}, "no profile 'multi30k'; choose one of embedded"),
+        ({"overrides": ["choice.dropouts=[1.5]"]}, "choice.dropouts.0: .*less than 1"),
+        ({"overrides": ["choice.beam_sizes=[0]"]}, "choice.beam_sizes.0: .*greater than or equal to 1"),
+        ({"overrides": ["choice.beams=[1]"]}, "no setting 'choice.beams'; here are dropouts, "),
+        ({"overrides": ["decoding.well_formed=true", "decoding.max_extra_tokens=1"]}, "max_extra_tokens to 2 or more"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(options: dict[str, object], message: str) -> None:
+    """The line says what and where."""
+    with pytest.raises(UserError, match=message) as caught:
+        load_parsing_profile(**options)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
