@@ -61,7 +61,7 @@ EMBEDDED_TREES = ParsingProfile(
     data="generated trees",
     corpora={SUPERVISED: EmbeddedSettings(target="trees", train_pairs=24_000)},
     cleaning=ALL_TREES,
-    vocabulary=VocabularySettings(size=800, character_coverage=1, byte_fallback=False),
+    vocabulary=VocabularySettings(size=1200, character_coverage=1, byte_fallback=False),
     recipes={
         "parser": Recipe(
             training=TrainingSettings(
