@@ -56,14 +56,14 @@ def summary(scores: BracketingScores) -> Iterator[str]:
 
 def json_values(scores: BracketingScores, with_sentences: bool = False) -> dict[str, Any]:
     """Returns the summary as JSON values; "length_40" holds that of the short sentences whatever `cutoff_length` is."""
-    values = _figures(scores.total)
+    values: dict[str, Any] = _figures(scores.total)
     values |= {"cutoff_length": scores.cutoff_length, "length_40": _figures(scores.total_short)}
     if with_sentences:
         values["sentence_lines"] = [sentence_line(score) for score in scores.sentences]
     return values
 
 
-def _figures(total: Total) -> dict[str, float | int | None]:
+def _figures(total: Total) -> dict[str, Any]:
     return {
         "recall": round_as_printed(total.recall),
         "precision": round_as_printed(total.precision),
