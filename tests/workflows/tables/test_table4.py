@@ -82,7 +82,7 @@ def row(cell: Callable[..., MeasuredInputs], tmp_path: Path) -> Row:
             (("dropout 0.3", "failed", "the loss is not finite"),),
             score_parses(Context(folder(training, "right scores")), baseline),
             parser,
-            SearchInputs(*parsed(gold, "test", f"{training} test", 2)),
+            SearchInputs(*parsed(gold, "test", f"{training} test", 7)),
         )
 
     return build
