@@ -191,4 +191,7 @@ def test_stage_writes_what_it_reads_back(row: Row, tmp_path: Path) -> None:
         assert shown in report
     figures = made.load().figures()
     assert all(math.isfinite(value) for value in figures.values())
-    assert list(figures) == ["f1.right-branching trees generated trees", "f1.Transformer 2 layers generated trees"]
+    assert list(figures) == [
+        "f1.right-branching trees generated trees none",
+        "f1.Transformer 2 layers generated trees generated trees only",
+    ]
