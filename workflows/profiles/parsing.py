@@ -53,6 +53,8 @@ class Choice(Settings):
 class ParsingProfile(Profile):
     """All settings that Table 4 is made from; its only recipe is `parser`."""
 
+    # Not in the base class: nltk, which treebanks need, imports slowly, and the other tables do without.
+    corpora: dict[str, EmbeddedSettings | TreebankSettings]  # type: ignore[assignment]
     choice: Choice = Choice()
 
 

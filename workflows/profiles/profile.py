@@ -12,7 +12,6 @@ from pipeline.corpora.files import FilesSettings
 from pipeline.corpora.multi30k import Multi30kSettings
 from pipeline.corpora.wmt14 import Wmt14Settings
 from pipeline.errors import UserError
-from pipeline.parsing.treebank import TreebankSettings
 from pipeline.settings import (
     AveragingSettings,
     CleaningSettings,
@@ -69,7 +68,7 @@ class Profile(Settings):
     name: str
     data: str = not_in_fingerprint("text of the user's own")
     """A few words that describe the text in the table."""
-    corpora: dict[str, EmbeddedSettings | Multi30kSettings | Wmt14Settings | FilesSettings | TreebankSettings]
+    corpora: dict[str, EmbeddedSettings | Multi30kSettings | Wmt14Settings | FilesSettings]
     """Maps language pairs, e.g. "en-de", to the settings of their text."""
     cleaning: CleaningSettings = CleaningSettings()
     vocabulary: VocabularySettings = VocabularySettings()
