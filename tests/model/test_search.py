@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from functools import partial
@@ -11,8 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from model import incremental
 from model.config import BEGIN_ID, END_ID, PAD_ID, TransformerConfig
-from model.incremental import IncrementalDecoder, compacted
+from model.incremental import DecoderCache, IncrementalDecoder, compacted
 from model.search import CHUNK_ROWS, NEVER_PRODUCED, Hypothesis, _best, beam_search
 from model.transformer import Transformer
 
@@ -194,6 +196,71 @@ def test_threads_share_a_decoder() -> None:
     for some, others in zip(alone, together, strict=True):
         for one, other in zip(some, others, strict=True):
             assert_same(one, other)
+
+
+def prune(monkeypatch: pytest.MonkeyPatch, always: bool) -> None:
+    """Makes caches drop tokens at every position, or never."""
+    monkeypatch.setattr(incremental, "FIRST_PRUNED_TOKENS", 0 if always else sys.maxsize)
+    monkeypatch.setattr(incremental, "PRUNING_GROWTH", 0)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-5), (torch.bfloat16, 0.02)]
+)
+@pytest.mark.parametrize(("beam", "n_best"), [(1, 1), (4, 3), (21, 5)])
+def test_pruning_changes_nothing(
+    beam: int, n_best: int, dtype: torch.dtype, tolerance: float, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Trees pruned at every position and trees never pruned give the same hypotheses, to rounding.
+
+    The sentences are of different lengths and leave the batch at different positions. In bfloat16, where rounding may
+    decide a near tie, only the scores are compared.
+    """
+    for seed in range(3):
+        model, source_BS = tiny(seed).to(device, dtype), batch(sources(8)).to(device)
+        found = []
+        for always in (False, True):
+            prune(monkeypatch, always)
+            found.append(beam_search(model, source_BS, beam_size=beam, max_extra_tokens=20, n_best=n_best))
+        for whole, pruned in zip(*found, strict=True):
+            assert dtype == torch.bfloat16 or [h.tokens for h in pruned] == [h.tokens for h in whole]
+            assert [h.score for h in pruned] == pytest.approx([h.score for h in whole], rel=tolerance)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("beam", [1, 4, 21])
+def test_pruned_search_is_plain_search(beam: int, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pruning at every position finds what searching one sentence at a time does, which has no tree."""
+    prune(monkeypatch, always=True)
+    model, sentences = tiny(4), sources(6)
+    source_BS = batch(sentences).to(device)
+    found = beam_search(deepcopy(model).to(device), source_BS, beam_size=beam, max_extra_tokens=12, n_best=2)
+    for source, ours in zip(sentences, found, strict=True):
+        assert_same(ours, plain_search(model, source, beam, 0.6, 12, 2))
+
+
+def test_pruning_bounds_the_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tree holds at most 1.5 times the tokens needed when it was pruned last, and far fewer than were decoded."""
+    monkeypatch.setattr(incremental, "FIRST_PRUNED_TOKENS", 16)
+    needed, held = [0], []
+    drop, open_position = DecoderCache.prune, DecoderCache.open_position
+
+    def watched_prune(cache: DecoderCache) -> None:
+        needed.append(int((cache.bias_BWM == 0).any(dim=1).sum(dim=1).max()))
+        drop(cache)
+        assert cache.bias_BWM.shape[2] == needed[-1]
+
+    def watched_position(cache: DecoderCache, width: int) -> None:
+        open_position(cache, width)
+        held.append(cache.bias_BWM.shape[2])
+        assert held[-1] <= max(16, incremental.PRUNING_GROWTH * needed[-1]) + width
+
+    monkeypatch.setattr(DecoderCache, "prune", watched_prune)
+    monkeypatch.setattr(DecoderCache, "open_position", watched_position)
+    beam_search(tiny(3, scale=1.5), batch(sources(6)), beam_size=8, max_extra_tokens=90)
+    assert len(held) > 60
+    assert held[-1] < 8 * len(held) / 2
 
 
 @pytest.mark.parametrize("open_", [[1, 1, 1], [0, 1, 1, 0, 1], [0, 0, 1], [1, 0, 0], [0, 0]])

@@ -1,6 +1,7 @@
 """The model is compared with torch's reference modules, and with itself in other batches."""
 
 import math
+import sys
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from torch._dynamo.utils import counters
 from torch.nn import functional as F
 
+from model import incremental
 from model.attention import MultiHeadAttention
 from model.config import END_ID, PAD_ID, TransformerConfig
 from model.dropout import Dropout
@@ -163,8 +165,16 @@ def test_what_must_not_matter_changes_no_logit(positions: Any) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
-def test_cached_decoding_is_uncached_decoding(positions: Any, device: str) -> None:
-    """Stepping over hypotheses that branch, die out, change in number and lose a sentence gives forward's logits."""
+@pytest.mark.parametrize("pruned", [False, True], ids=["kept", "pruned"])
+def test_cached_decoding_is_uncached_decoding(
+    pruned: bool, positions: Any, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stepping over hypotheses that branch, die out, change in number and lose a sentence gives forward's logits.
+
+    It does so with a cache that keeps every token and with one that is pruned at every position.
+    """
+    monkeypatch.setattr(incremental, "FIRST_PRUNED_TOKENS", 0 if pruned else sys.maxsize)
+    monkeypatch.setattr(incremental, "PRUNING_GROWTH", 0)
     torch.manual_seed(3)
     model = random_model(replace(TINY, d_k=5, d_v=3, positions=positions)).eval().to(device)
     source_BS, tokens_BWT = SOURCE_BS.to(device), torch.full((3, 1, 1), 2, device=device)
@@ -187,6 +197,7 @@ def test_cached_decoding_is_uncached_decoding(positions: Any, device: str) -> No
             cache.branch(parents_BW)
             grown = tokens_BWT.gather(1, parents_BW[:, :, None].expand(-1, -1, tokens_BWT.shape[2]))
             tokens_BWT = torch.cat((grown, torch.randint(4, 23, (batch, width, 1), device=device)), dim=2)
+    assert (cache.bias_BWM.shape[2] < 1 + 1 + 4 + 3 + 3 + 5) == pruned
 
 
 def test_layers_compile_once_for_all_shapes() -> None:
