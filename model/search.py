@@ -7,6 +7,7 @@ Each position considers the 2·beam best continuations of a sentence's open hypo
 rank among the first `beam` are finished, and the best `beam` of the others stay open. At the maximum length the only
 continuation is END_ID, and its probability counts, so every score is the model's own for a complete output. PAD_ID,
 BEGIN_ID and UNKNOWN_ID stand for no text and are never produced; the other tokens' probabilities are not renormalised.
+Nor are they where a `Constraint` says which tokens may follow.
 
 Shapes: B open sentences, S source length, W hypotheses per sentence, N their rows (or the finished ones kept),
 D = d_model, V vocabulary in G blocks of Z tokens, C candidates per sentence, X all that are compared, T tokens decoded.
@@ -14,7 +15,7 @@ D = d_model, V vocabulary in G blocks of Z tokens, C candidates per sentence, X 
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -40,6 +41,33 @@ class Hypothesis(NamedTuple):
     """In nats, including that of END_ID."""
 
 
+class ConstraintState(Protocol):
+    """What a constraint knows about the open hypotheses of a batch; its tensors are on the search's device."""
+
+    def allowed(self) -> Tensor:
+        """Returns a mask, (B, W, V), True for the tokens that may come next: END_ID where the output may end.
+
+        A sentence none of whose hypotheses may be continued or end has no output beyond those already found.
+        """
+
+    def advance(self, parents_BW: Tensor, tokens_BW: Tensor) -> None:
+        """Replaces each sentence's hypotheses with continuations of `parents_BW` by `tokens_BW`; W may change.
+
+        Hypotheses of probability 0, which fill up the beam, have END_ID as their token and may be in any state.
+        """
+
+    def keep(self, sentences: Tensor) -> None:
+        """Keeps only `sentences` (long, (B',)), in the order given."""
+
+
+class Constraint(Protocol):
+    """Which outputs a search may find, for one batch."""
+
+    def start(self, limit_B: Tensor) -> ConstraintState:
+        """Returns the state of one empty hypothesis per sentence; `limit_B` is how many tokens each may have, END_ID
+        included."""
+
+
 def penalty(n_tokens: Tensor | int, length_penalty: float) -> Tensor | float:
     """Returns ((5 + |y|) / 6)^α, which grows with |y| (Wu et al. 2016, equation 14)."""
     return ((5 + n_tokens) / 6) ** length_penalty
@@ -60,13 +88,14 @@ def beam_search(
     length_penalty: float = SearchConfig.length_penalty,
     max_extra_tokens: int = SearchConfig.max_extra_tokens,
     n_best: int = 1,
+    constraint: Constraint | None = None,
 ) -> list[list[Hypothesis]]:
     """Finds the `n_best` outputs of each sentence, best first (or as many as the search finds). Beam 1 is greedy.
 
     `source_BS` holds token ids, each sentence ending in END_ID and padded with PAD_ID; a sentence's outputs do not
     depend on its neighbours. It leaves the batch once no open hypothesis can beat its `n_best` finished ones. To decode
-    many batches, pass the model's `IncrementalDecoder`. The model is in evaluation mode while this runs. Raises
-    ValueError if `beam_size` or `n_best` is below 1.
+    many batches, pass the model's `IncrementalDecoder`. `constraint` limits what may be found. The model is in
+    evaluation mode while this runs. Raises ValueError if `beam_size` or `n_best` is below 1.
     """
     if beam_size < 1 or n_best < 1:
         raise ValueError(f"beam_size is {beam_size} and n_best is {n_best}; both must be at least 1")
@@ -76,7 +105,8 @@ def beam_search(
     decoder.model.eval()
     try:
         limit_B = max_length((source_BS != PAD_ID).sum(dim=1), decoder.model, max_extra_tokens)
-        state = _Search.begin(decoder.start(source_BS), limit_B, n_best)
+        constrained = constraint.start(limit_B) if constraint is not None else None
+        state = _Search.begin(decoder.start(source_BS), limit_B, n_best, constrained)
         while state.sentence_B.numel():
             state.advance(decoder, beam_size, length_penalty)
             state.release(found, length_penalty)
@@ -90,6 +120,7 @@ class _Search:
     """The open sentences, each with its W open hypotheses and its N best finished ones."""
 
     cache: DecoderCache
+    constraint: ConstraintState | None
     sentence_B: Tensor
     """Index of the sentence in the source batch."""
     limit_B: Tensor
@@ -103,12 +134,13 @@ class _Search:
     finished_log_p_BN: Tensor
 
     @classmethod
-    def begin(cls, cache: DecoderCache, limit_B: Tensor, n_best: int) -> "_Search":
+    def begin(cls, cache: DecoderCache, limit_B: Tensor, n_best: int, constraint: ConstraintState | None) -> "_Search":
         batch, device = limit_B.shape[0], limit_B.device
         dtype = torch.promote_types(cache.bias_BWM.dtype, torch.float32)
         nothing_BN = torch.full((batch, n_best), -math.inf, dtype=dtype, device=device)
         return cls(
             cache,
+            constraint,
             sentence_B=torch.arange(batch, device=device),
             limit_B=limit_B,
             tokens_BWT=torch.full((batch, 1, 1), BEGIN_ID, device=device),
@@ -136,8 +168,11 @@ class _Search:
         open_log_p_BC = log_p_BC.masked_fill(ends_BC, -math.inf)
         self.log_p_BW, kept_BW = open_log_p_BC.topk(min(beam_size, open_log_p_BC.shape[1]), dim=1)
         parent_BW = parent_BC.gather(1, kept_BW)
-        self.tokens_BWT = _extend(self.tokens_BWT, parent_BW, token_BC.gather(1, kept_BW))
+        token_BW = token_BC.gather(1, kept_BW)
+        self.tokens_BWT = _extend(self.tokens_BWT, parent_BW, token_BW)
         self.cache.branch(parent_BW)
+        if self.constraint is not None:
+            self.constraint.advance(parent_BW, token_BW)
 
     def _continuations(self, decoder: IncrementalDecoder, hidden_BWD: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
         """Finds each sentence's `n` best, descending: log-probability, parent hypothesis and token, all BC.
@@ -147,6 +182,7 @@ class _Search:
         batch, width = self.log_p_BW.shape
         closing_B = self.limit_B == self.cache.length
         closing = bool(closing_B.any())
+        forbidden_BWV = ~self.constraint.allowed() if self.constraint is not None else None
         parts = []
         for first in range(0, batch, size := max(1, CHUNK_ROWS[hidden_BWD.device.type] // width)):
             sentences = slice(first, first + size)
@@ -155,6 +191,8 @@ class _Search:
             # A slice: a list of ids would be copied to the device, and waited for, at every position.
             log_p_NV[:, NEVER_PRODUCED.start : NEVER_PRODUCED.stop] = -math.inf
             log_p_BWV = log_p_NV.unflatten(0, (-1, width))
+            if forbidden_BWV is not None:
+                log_p_BWV[..., : forbidden_BWV.shape[2]].masked_fill_(forbidden_BWV[sentences], -math.inf)
             if closing:
                 log_p_BWV[closing_B[sentences]] += _end_only(log_p_NV)
             parts.append(_best(log_p_BWV, self.log_p_BW[sentences], n))
@@ -178,6 +216,8 @@ class _Search:
                     found[sentence].append(Hypothesis(tokens[1 : tokens.index(END_ID)], score, log_p))
         open_B = compacted(~settled_B)
         self.cache.keep(open_B)
+        if self.constraint is not None:
+            self.constraint.keep(open_B)
         for name in ("sentence_B", "limit_B", "tokens_BWT", "log_p_BW"):
             setattr(self, name, getattr(self, name)[open_B])
         for name in ("finished_BNT", "finished_score_BN", "finished_log_p_BN"):

@@ -3,6 +3,7 @@
 import itertools
 import math
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from functools import partial
@@ -58,7 +59,13 @@ def log_probability(model: Transformer, source: list[int], tokens: list[int]) ->
 
 
 def plain_search(
-    model: Transformer, source: list[int], beam: int, alpha: float, extra: int, n_best: int
+    model: Transformer,
+    source: list[int],
+    beam: int,
+    alpha: float,
+    extra: int,
+    n_best: int,
+    allows: Callable[[list[int]], bool] = lambda tokens: True,
 ) -> list[Hypothesis]:
     """Searches as `model.search` does but plainly: one sentence, lists, no cache and no early end."""
     limit = len(source) + extra
@@ -69,7 +76,7 @@ def plain_search(
         next_log_p = log_probabilities(model, source, [tokens for _, tokens in open_])[:, -1]
         for (log_p, tokens), row in zip(open_, next_log_p.tolist(), strict=True):
             for token, more in enumerate(row):
-                if token not in NEVER_PRODUCED and (length < limit or token == END_ID):
+                if token not in NEVER_PRODUCED and (length < limit or token == END_ID) and allows([*tokens, token]):
                     candidates.append((log_p + more, [*tokens, token]))
         candidates = sorted(candidates, reverse=True)[: 2 * beam]
         for log_p, tokens in candidates[:beam]:
@@ -196,6 +203,51 @@ def test_threads_share_a_decoder() -> None:
     for some, others in zip(alone, together, strict=True):
         for one, other in zip(some, others, strict=True):
             assert_same(one, other)
+
+
+class OddLengths:
+    """Allows outputs that have an odd number of tokens, END_ID not counted, and no token twice in a row."""
+
+    def start(self, limit_B: Tensor) -> "OddLengths":
+        self.last_BW, self.n_tokens = torch.full_like(limit_B, BEGIN_ID)[:, None], 0
+        return self
+
+    def allowed(self) -> Tensor:
+        tokens_V = torch.arange(11, device=self.last_BW.device)
+        allowed_BWV = tokens_V != self.last_BW[..., None]
+        allowed_BWV[..., END_ID] = self.n_tokens % 2 == 1
+        return allowed_BWV
+
+    def advance(self, parents_BW: Tensor, tokens_BW: Tensor) -> None:
+        assert int(parents_BW.max()) < self.last_BW.shape[1]
+        self.last_BW, self.n_tokens = tokens_BW, self.n_tokens + 1
+
+    def keep(self, sentences: Tensor) -> None:
+        self.last_BW = self.last_BW[sentences]
+
+    @staticmethod
+    def allows(tokens: list[int]) -> bool:
+        """The same for a prefix in a list."""
+        if tokens[-1] == END_ID:
+            return len(tokens) % 2 == 0
+        return len(tokens) < 2 or tokens[-1] != tokens[-2]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("beam", "n_best"), [(1, 1), (4, 3), (21, 5)])
+def test_constrained_search_is_plain_search_of_what_is_allowed(beam: int, n_best: int, device: str) -> None:
+    """What the constraint forbids is never considered; the scores are the model's own. Some searches find nothing."""
+    n_found = set()
+    for seed in range(3):
+        model, sentences = tiny(seed, scale=1.5), sources(6)
+        on_device, source_BS = deepcopy(model).to(device), batch(sentences).to(device)
+        found = beam_search(
+            on_device, source_BS, beam_size=beam, max_extra_tokens=6, n_best=n_best, constraint=OddLengths()
+        )
+        for source, ours in zip(sentences, found, strict=True):
+            assert_same(ours, plain_search(model, source, beam, 0.6, 6, n_best, OddLengths.allows))
+            n_found.add(len(ours))
+    assert n_best in n_found
 
 
 def prune(monkeypatch: pytest.MonkeyPatch, always: bool) -> None:

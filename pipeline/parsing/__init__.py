@@ -1,0 +1,1 @@
+"""Constituency parsing (§6.3)."""

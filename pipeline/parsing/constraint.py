@@ -1,0 +1,138 @@
+"""Lets a search write well-formed trees only, with as many words as the sentence has (§6.3).
+
+    tokens = TreeTokens(vocabulary_size, opening=[5, 7], closing=[6, 8], word=4)  # (S (NP )S )NP XX
+    beam_search(model, source_BS, constraint=WellFormed(tokens, n_words=[7, 5]))
+
+A tree is written as by Vinyals et al. (2015, "Grammar as a Foreign Language"): `(S (NP XX XX )NP (VP XX )VP )S`. It has
+one root; a closing bracket has the label of the innermost open one, and there is a word between the two; all words are
+below the root. A bracket is opened only if the tree can still be completed within the maximum length, so every search
+ends with a tree.
+
+Shapes: B sentences, W hypotheses of each, V vocabulary, L labels, D brackets that may be open, and one more.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from model.config import END_ID
+
+MOST_OPEN = 100
+"""The most brackets open at once; the 3 914 trees of the Penn Treebank sample in NLTK have at most 28."""
+MOST_OPENED_IN_A_ROW = 10
+"""The most brackets opened with no word between them; trees of that sample have at most 6."""
+OTHER, OPENING, CLOSING, WORD = range(4)
+"""Kinds of tokens."""
+
+
+@dataclass(frozen=True)
+class TreeTokens:
+    """The token ids that trees are written with. Raises ValueError if the two kinds of brackets differ in number."""
+
+    vocabulary_size: int
+    opening: Sequence[int]
+    """One for each label."""
+    closing: Sequence[int]
+    """One for each label, in the same order."""
+    word: int
+    """XX, which stands for any word."""
+
+    def __post_init__(self) -> None:
+        if len(self.opening) != len(self.closing):
+            raise ValueError(f"there are {len(self.opening)} opening brackets and {len(self.closing)} closing ones")
+
+
+@dataclass(frozen=True)
+class WellFormed:
+    """Constrains a batch's outputs to trees of `n_words` words each (`model.search.Constraint`)."""
+
+    tokens: TreeTokens
+    n_words: Sequence[int]
+    most_open: int = MOST_OPEN
+    most_opened_in_a_row: int = MOST_OPENED_IN_A_ROW
+
+    def start(self, limit_B: Tensor) -> "OpenTrees":
+        """Returns the state of a batch of empty trees.
+
+        Raises ValueError if there are more or fewer numbers of words than sentences, or a sentence has no word or too
+        many for its maximum length: END_ID and the root's two brackets need three tokens.
+        """
+        limits = limit_B.tolist()
+        if len(self.n_words) != len(limits):
+            raise ValueError(f"n_words has {len(self.n_words)} numbers, but there are {len(limits)} sentences")
+        for i, (n, limit) in enumerate(zip(self.n_words, limits, strict=True)):
+            if not 1 <= n <= limit - 3:
+                raise ValueError(f"sentence {i} has {n} words, and its tree at most {limit} tokens")
+        words_left_BW = torch.tensor(self.n_words, device=limit_B.device)[:, None]
+        return OpenTrees(self, words_left_BW, limit_B.clone())
+
+
+@dataclass
+class OpenTrees:
+    """The trees that the open hypotheses have begun."""
+
+    rules: WellFormed
+    words_left_BW: Tensor
+    tokens_left_B: Tensor
+    """How many more tokens an output may have, END_ID included."""
+    n_open_BW: Tensor = field(init=False)
+    """Number of open brackets."""
+    labels_BWD: Tensor = field(init=False)
+    """Labels of the open brackets, outermost first; what follows them means nothing."""
+    has_word_BW: Tensor = field(init=False)
+    """True if there is a word in the innermost open bracket."""
+    opened_in_a_row_BW: Tensor = field(init=False)
+    """Number of brackets opened since the last word or closing bracket."""
+
+    def __post_init__(self) -> None:
+        tokens, device = self.rules.tokens, self.words_left_BW.device
+        self.n_open_BW = torch.zeros_like(self.words_left_BW)
+        self.opened_in_a_row_BW = torch.zeros_like(self.words_left_BW)
+        self.has_word_BW = torch.zeros_like(self.words_left_BW, dtype=torch.bool)
+        self.labels_BWD = self.words_left_BW.new_zeros(*self.words_left_BW.shape, self.rules.most_open + 1)
+        self._opening_L = torch.tensor(tokens.opening, device=device)
+        self._closing_L = torch.tensor(tokens.closing, device=device)
+        self._kind_V = torch.full((tokens.vocabulary_size,), OTHER, device=device)
+        self._kind_V[self._opening_L], self._kind_V[self._closing_L], self._kind_V[tokens.word] = OPENING, CLOSING, WORD
+        self._label_V = torch.zeros_like(self._kind_V)
+        self._label_V[self._opening_L] = torch.arange(len(tokens.opening), device=device)
+
+    def allowed(self) -> Tensor:
+        """Returns a mask of the tokens that may come next: (B, W, V)."""
+        rules, words_left = self.rules, self.words_left_BW > 0
+        inside = self.n_open_BW > 0
+        # After one more opening bracket come at least the other words, all closing brackets and END_ID.
+        completable = self.words_left_BW + self.n_open_BW + 3 <= self.tokens_left_B[:, None]
+        opens = words_left & completable & (self.n_open_BW < rules.most_open)
+        opens &= self.opened_in_a_row_BW < rules.most_opened_in_a_row
+        closes = self.has_word_BW & ((self.n_open_BW > 1) | ~words_left) & inside
+        allowed_BWV = opens.new_zeros(*opens.shape, rules.tokens.vocabulary_size)
+        allowed_BWV[..., self._opening_L] = opens[..., None]
+        allowed_BWV[..., rules.tokens.word] = words_left & inside
+        allowed_BWV[..., END_ID] = ~words_left & ~inside
+        innermost_BW1 = self.labels_BWD.gather(2, (self.n_open_BW - 1).clamp(min=0)[..., None])
+        return allowed_BWV.scatter_(2, self._closing_L[innermost_BW1], closes[..., None])
+
+    def advance(self, parents_BW: Tensor, tokens_BW: Tensor) -> None:
+        """Replaces the hypotheses with continuations of `parents_BW` by `tokens_BW`."""
+        kind_BW = self._kind_V[tokens_BW]
+        opened, closed, is_word = (kind_BW == kind for kind in (OPENING, CLOSING, WORD))
+        n_open_BW = self.n_open_BW.gather(1, parents_BW)
+        places_BWD = parents_BW[..., None].expand(-1, -1, self.labels_BWD.shape[2])
+        # A label is written even where no bracket is opened: there it means nothing.
+        labels_BWD = self.labels_BWD.gather(1, places_BWD)
+        self.labels_BWD = labels_BWD.scatter_(2, n_open_BW[..., None], self._label_V[tokens_BW][..., None])
+        self.n_open_BW = n_open_BW + opened.long() - closed.long()
+        self.words_left_BW = self.words_left_BW.gather(1, parents_BW) - is_word.long()
+        self.has_word_BW = ~opened & (self.has_word_BW.gather(1, parents_BW) | closed | is_word)
+        self.opened_in_a_row_BW = (self.opened_in_a_row_BW.gather(1, parents_BW) + 1) * opened
+        self.tokens_left_B = self.tokens_left_B - 1
+
+    def keep(self, sentences: Tensor) -> None:
+        """Keeps only `sentences`."""
+        self.words_left_BW, self.n_open_BW = self.words_left_BW[sentences], self.n_open_BW[sentences]
+        self.has_word_BW, self.labels_BWD = self.has_word_BW[sentences], self.labels_BWD[sentences]
+        self.opened_in_a_row_BW = self.opened_in_a_row_BW[sentences]
+        self.tokens_left_B = self.tokens_left_B[sentences]

@@ -1,0 +1,192 @@
+"""Constrained searches with random models end with trees, and the constraint refuses no tree that it should not."""
+
+import gzip
+import itertools
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn.utils.rnn import pad_sequence
+
+from model.config import END_ID, PAD_ID, TransformerConfig
+from model.search import beam_search
+from model.transformer import Transformer
+from pipeline.parsing.constraint import MOST_OPEN, MOST_OPENED_IN_A_ROW, TreeTokens, WellFormed
+
+WORD, OPENING, CLOSING = 5, (4, 8, 9), (6, 7, 10)
+TOKENS = TreeTokens(13, OPENING, CLOSING, WORD)
+
+
+def is_tree(tokens: list[int], n_words: int) -> bool:
+    """Tells whether tokens are one tree of `n_words` words: reduces innermost constituents until one is left."""
+    names = {WORD: "x"} | {token: f"({i}" for i, token in enumerate(OPENING)}
+    names |= {token: f"){i}" for i, token in enumerate(CLOSING)}
+    if tokens.count(WORD) != n_words or not set(tokens) <= set(names):
+        return False
+    text, before = " ".join(names[token] for token in tokens), ""
+    if text.startswith("x"):
+        return False
+    while text != before:
+        before, text = text, re.sub(r"\((\d+)((?: x)+) \)\1(?!\d)", "x", text)
+    return text == "x"
+
+
+def openings(tree: list[int], tokens: TreeTokens = TOKENS) -> tuple[int, int]:
+    """Returns the most brackets open at once and the most opened in a row."""
+    n_open = in_a_row = deepest = longest = 0
+    for token in tree:
+        in_a_row = in_a_row + 1 if token in tokens.opening else 0
+        n_open += (token in tokens.opening) - (token in tokens.closing)
+        deepest, longest = max(deepest, n_open), max(longest, in_a_row)
+    return deepest, longest
+
+
+def random_model(seed: int) -> Transformer:
+    """Makes a model whose next token is nearly certain for some seeds and nearly uniform for others."""
+    torch.manual_seed(seed)
+    model = Transformer(TransformerConfig(13, 1, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8, dropout=0.0))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter *= (0.3, 1, 4)[seed % 3] if parameter.dim() > 1 else 1
+    return model
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("beam", [1, 4, 21])
+def test_every_output_is_a_tree_with_the_sentences_words(beam: int, device: str) -> None:
+    """All n best are, for sentences of 1 to 8 words, with much room and with hardly any, within both bounds."""
+    draw = random.Random(beam)
+    for seed in range(12):
+        n_words = [draw.randint(1, 8) for _ in range(6)]
+        n_pieces = [n + draw.randint(1, 3) for n in n_words]
+        extra, most_open, most_in_a_row = (
+            draw.choice([2, 3, 5, 40]),
+            draw.choice([1, 2, 4, 100]),
+            draw.choice([1, 3, 9]),
+        )
+        sources = [[*(draw.randint(4, 12) for _ in range(n)), END_ID] for n in n_pieces]
+        source_BS = pad_sequence([torch.tensor(s) for s in sources], batch_first=True, padding_value=PAD_ID)
+        found = beam_search(
+            random_model(seed).to(device),
+            source_BS.to(device),
+            beam_size=beam,
+            length_penalty=0.3,
+            max_extra_tokens=extra,
+            n_best=min(beam, 3),
+            constraint=WellFormed(TOKENS, n_words, most_open, most_in_a_row),
+        )
+        for n, source, hypotheses in zip(n_words, sources, found, strict=True):
+            assert hypotheses
+            for hypothesis in hypotheses:
+                assert is_tree(hypothesis.tokens, n)
+                assert len(hypothesis.tokens) < len(source) + extra
+                deepest, longest = openings(hypothesis.tokens)
+                assert deepest <= most_open
+                assert longest <= most_in_a_row
+
+
+def allowed_outputs(n_words: int, limit: int, rules: WellFormed) -> Iterator[tuple[int, ...]]:
+    """Yields every output that the constraint allows, as a search would reach it."""
+    waiting: list[tuple[int, ...]] = [()]
+    while waiting:
+        tokens = waiting.pop()
+        trees = rules.start(torch.tensor([limit]))
+        for token in tokens:
+            trees.advance(torch.tensor([[0]]), torch.tensor([[token]]))
+        following = trees.allowed()[0, 0].nonzero().flatten().tolist()
+        assert following  # no dead end
+        for token in following:
+            if token == END_ID:
+                yield tokens
+            else:
+                waiting.append((*tokens, token))
+
+
+@pytest.mark.parametrize(("n_words", "limit"), [(1, 4), (1, 8), (2, 5), (2, 8), (3, 8)])
+def test_exactly_the_trees_are_allowed(n_words: int, limit: int) -> None:
+    """With two labels, the outputs that the constraint allows are all sequences that are trees, and no others."""
+    tokens = TreeTokens(13, OPENING[:2], CLOSING[:2], WORD)
+    alphabet = (*OPENING[:2], *CLOSING[:2], WORD)
+    texts = itertools.chain.from_iterable(itertools.product(alphabet, repeat=k) for k in range(limit))
+    trees = {text for text in texts if is_tree(list(text), n_words)}
+    allowed = list(allowed_outputs(n_words, limit, WellFormed(tokens, [n_words])))
+    assert len(allowed) == len(set(allowed))
+    assert set(allowed) == trees
+    assert len(trees) > 1
+
+
+def test_unlabelled_closing_brackets_may_share_a_token() -> None:
+    """Where one token closes every bracket, it closes any innermost bracket that has a word."""
+    trees = WellFormed(TreeTokens(13, (4, 8), (6, 6), WORD), [2]).start(torch.tensor([20]))
+    for token, following in (
+        (4, {4, 8}),
+        (8, {4, 8, WORD}),
+        (WORD, {4, 8, WORD}),
+        (WORD, {4, 8, 6, WORD}),
+        (6, {6}),
+        (6, {6}),
+    ):
+        assert set(trees.allowed()[0, 0].nonzero().flatten().tolist()) == following
+        trees.advance(torch.tensor([[0]]), torch.tensor([[token]]))
+    assert trees.allowed()[0, 0].nonzero().flatten().tolist() == [END_ID]
+
+
+def without_traces(tree: str) -> list[str]:
+    """Linearises a tree of the Penn Treebank without empty constituents, functions, parts of speech and top bracket."""
+    tree = re.sub(r"\(-NONE- [^()]+\)", "", tree)
+    while (shorter := re.sub(r"\([^\s()]+\s*\)", "", tree)) != tree:
+        tree = shorter
+    tree = re.sub(r"\([^\s()]+ [^\s()]+\)", " XX ", tree)
+    labels, written = [], []
+    for token in re.findall(r"\([^\s()]*|\)|XX", tree):
+        if token.startswith("("):
+            labels.append(re.split(r"[-=|]", token[1:])[0])
+        written.append(f"({labels[-1]}" if token.startswith("(") else f"){labels.pop()}" if token == ")" else token)
+    return written[1:-1] if written[0] == "(" else written
+
+
+def test_real_trees_are_allowed(data: Path) -> None:
+    """Token by token, the constraint allows every tree of the sample; how deep they are is as its module says.
+
+    One tree of 249 words has 324 brackets, so it takes more than input + 300.
+    """
+    with gzip.open(data / "treebank/wsj_0001-0199.mrg.gz", "rt", encoding="utf-8") as lines:
+        trees = [without_traces(line) for line in lines]
+    assert len(trees) > 3000
+    labels = sorted({token[1:] for tree in trees for token in tree if token.startswith("(")})
+    names = [f"({label}" for label in labels] + [f"){label}" for label in labels] + ["XX"]
+    ids = {name: END_ID + 1 + i for i, name in enumerate(names)}
+    tokens = TreeTokens(200, [ids[f"({x}"] for x in labels], [ids[f"){x}"] for x in labels], ids["XX"])
+    n_words = [tree.count("XX") for tree in trees]
+    state = WellFormed(tokens, n_words).start(torch.tensor(n_words) + 1 + 324)
+    followed = pad_sequence([torch.tensor([*(ids[t] for t in tree), END_ID]) for tree in trees], batch_first=True)
+    open_B = torch.arange(len(trees))
+    for tokens_B1 in followed.split(1, dim=1):
+        allowed_B = state.allowed()[:, 0].gather(1, tokens_B1[open_B]).squeeze(1)
+        assert [trees[i] for i in open_B[~allowed_B].tolist()] == []
+        state.advance(torch.zeros(len(open_B), 1, dtype=torch.long), tokens_B1[open_B])
+        still = (tokens_B1[open_B, 0] != END_ID).nonzero().flatten()
+        state.keep(still)
+        open_B = open_B[still]
+    assert len(open_B) == 0
+    deepest, longest = zip(*(openings([ids[t] for t in tree], tokens) for tree in trees), strict=True)
+    assert (max(deepest), max(longest)) == (28, 6)
+    assert (MOST_OPEN, MOST_OPENED_IN_A_ROW) == (100, 10)
+
+
+@pytest.mark.parametrize(
+    ("n_words", "match"), [([3, 18], "sentence 1 has 18 words"), ([0, 3], "sentence 0"), ([3], "1 numbers")]
+)
+def test_impossible_numbers_of_words_are_refused(n_words: list[int], match: str) -> None:
+    """A sentence without words, or one whose smallest tree is too long, would have no output."""
+    with pytest.raises(ValueError, match=match):
+        WellFormed(TOKENS, n_words).start(torch.tensor([20, 20]))
+
+
+def test_brackets_come_in_pairs() -> None:
+    """A label without a closing bracket is refused."""
+    with pytest.raises(ValueError, match="2 opening brackets and 1 closing"):
+        TreeTokens(13, (4, 8), (6,), WORD)
