@@ -31,8 +31,8 @@ from model.transformer import DecoderLayer, Transformer
 
 FIRST_ROOM = 16
 """Smallest capacity of a cache, in tokens; it grows to twice the tokens it must hold."""
-FIRST_PRUNED_TOKENS = 64
-"""Smaller trees are not pruned."""
+FIRST_PRUNED_TOKENS = 256
+"""Smaller trees are not pruned: at 64, translations of 13 tokens with a beam of 4 took as long as without pruning."""
 PRUNING_GROWTH = 1.5
 """A tree is pruned when it has grown to this many times the tokens that were on a path when it was pruned last."""
 LOGITS_MULTIPLE = 64
