@@ -61,20 +61,21 @@ class ParsingProfile(Profile):
 EMBEDDED_TREES = ParsingProfile(
     name=EMBEDDED_NAME,
     data="generated trees",
-    corpora={SUPERVISED: EmbeddedSettings(target="trees", train_pairs=24_000)},
+    corpora={SUPERVISED: EmbeddedSettings(target="trees", train_pairs=48_000)},
     cleaning=ALL_TREES,
     vocabulary=VocabularySettings(size=1200, character_coverage=1, byte_fallback=False),
     recipes={
         "parser": Recipe(
             training=TrainingSettings(
                 model=replace(BASE, n_layers=2, d_model=128, d_ff=512, n_heads=4, d_k=32, d_v=32, dropout=0.0),
-                optimizer=OptimizerConfig(warmup_steps=200, learning_rate_scale=0.35),
-                updates=800,
+                optimizer=OptimizerConfig(warmup_steps=300, learning_rate_scale=0.2),
+                precision="float32",
+                updates=2400,
                 budget_tokens=800,
                 micro_batches=1,
                 checkpoint_updates=50,
                 checkpoint_minutes=0,
-                validation_updates=100,
+                validation_updates=200,
                 log_updates=10,
                 workers=1,
             )
