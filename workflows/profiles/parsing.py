@@ -100,9 +100,10 @@ def treebank_profile(treebank: Path, silver: Sequence[Path]) -> ParsingProfile:
             "parser": Recipe(
                 training=TrainingSettings(
                     model=replace(BASE, n_layers=3, d_model=192, d_ff=768, n_heads=4, d_k=48, d_v=48, dropout=0.2),
-                    optimizer=OptimizerConfig(warmup_steps=400, learning_rate_scale=0.7),
-                    updates=2000,
-                    budget_tokens=3000,
+                    optimizer=OptimizerConfig(warmup_steps=400, learning_rate_scale=0.3),
+                    precision="float32",
+                    updates=1400,
+                    budget_tokens=2500,
                     micro_batches=1,
                     checkpoint_updates=100,
                     checkpoint_minutes=0,
