@@ -199,8 +199,8 @@ def _drawn(parses: Parses, split: str) -> tuple[tuple[Tree, Tree], ...]:
     ]
     wrong = [pair for pair in pairs if bracketed(pair[0]) != bracketed(pair[1])]
     right = [pair for pair in pairs if bracketed(pair[0]) == bracketed(pair[1])]
-    taken = [*_evenly(wrong, N_DRAWN - 1), *_evenly(right, N_DRAWN)]
-    return tuple(taken[:N_DRAWN])
+    n_wrong = max(N_DRAWN - 1, N_DRAWN - len(right))
+    return (*_evenly(wrong, n_wrong), *_evenly(right, N_DRAWN))[:N_DRAWN]
 
 
 def _evenly(pairs: list[tuple[Tree, Tree]], n: int) -> list[tuple[Tree, Tree]]:
