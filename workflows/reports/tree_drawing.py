@@ -79,7 +79,7 @@ def tree_drawing(tree: Tree, other: Tree, title: str) -> Markup:
         if node.constituent is not None:
             differs = remaining[node.constituent] < 1
             remaining[node.constituent] -= 1
-        style = Markup(' fill="{}" font-weight="700"').format(MARK) if differs else Markup("")
+        style = Markup(' style="fill: {}" font-weight="700"').format(MARK) if differs else Markup("")
         parts.append(Markup('<text x="{:.1f}" y="{:.1f}"{}>{}</text>').format(node.x_px, y_px, style, node.label))
     shape = Markup('<svg role="img" aria-label="{}" class="tree" viewBox="0 0 {:.0f} {:.0f}" width="{:.0f}">').format(
         title, x_px, height_px, x_px
