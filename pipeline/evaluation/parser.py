@@ -17,8 +17,9 @@ from pydantic import TypeAdapter
 
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import Translator
-from pipeline.parsing.linearisation import WORD_SYMBOL, Rebuilt, rebuild
+from pipeline.parsing.linearisation import Rebuilt, rebuild
 from pipeline.parsing.pieces import writes_trees
+from pipeline.parsing.symbols import WORD_SYMBOL
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifacts import Checkpoint
 from pipeline.store.figures import Figures, RecordedDecoding

@@ -8,16 +8,15 @@ model may write any sequence of symbols, so `rebuild` makes a tree of each, over
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
 from nltk.tree import Tree
 
+from pipeline.parsing.symbols import WORD_SYMBOL
 from pipeline.parsing.trees import TOP, is_preterminal, walk
 
-WORD_SYMBOL = "XX"
-"""Stands for a word and its part-of-speech tag."""
 PUNCTUATION_TAGS = {
     **dict.fromkeys([",", "``", "''", "$", "#", "-LRB-", "-RRB-"]),
     **dict.fromkeys([".", "?", "!"], "."),
@@ -67,11 +66,6 @@ def linearise(tree: Tree) -> list[str]:
         else:
             symbols.append(f"({node.label()}" if entering else f"){node.label()}")
     return symbols
-
-
-def bracket_symbols(labels: Iterable[str]) -> list[str]:
-    """Returns, sorted, all symbols of trees with the given labels: both brackets of each, and XX."""
-    return sorted([WORD_SYMBOL, *(bracket + label for label in labels for bracket in "()")])
 
 
 def rebuild(symbols: Sequence[str], words: Sequence[str]) -> Rebuilt:

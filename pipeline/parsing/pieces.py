@@ -4,7 +4,7 @@ from sentencepiece import SentencePieceProcessor
 
 from pipeline.errors import UserError
 from pipeline.parsing.constraint import TreeTokens
-from pipeline.parsing.linearisation import WORD_SYMBOL
+from pipeline.parsing.symbols import WORD_SYMBOL
 from pipeline.text.vocabulary import SPACE_SIGN
 
 

@@ -25,7 +25,8 @@ from typing import Any, NamedTuple, TextIO
 from pydantic import field_validator
 
 from pipeline.errors import UserError
-from pipeline.parsing.linearisation import WORD_SYMBOL, linearise
+from pipeline.parsing.linearisation import linearise
+from pipeline.parsing.symbols import WORD_SYMBOL
 from pipeline.parsing.trees import PlacedTree, bracketed, cleaned, read_trees, words_of
 from pipeline.settings import Settings
 from pipeline.store.artifact import Context

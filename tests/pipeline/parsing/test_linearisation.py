@@ -12,7 +12,6 @@ from nltk.tree import Tree
 from pipeline.parsing.linearisation import (
     PUNCTUATION_TAGS,
     Repair,
-    bracket_symbols,
     linearise,
     rebuild,
 )
@@ -21,7 +20,7 @@ from tests.support.random_trees import LABELS, WORDS, trees
 
 SENTENCE = "(S (NP (NNP Ms.) (NNP Haag)) (VP (VBZ plays) (NP (NNP Elianti))) (. .))"
 SYMBOLS = "(S (NP XX XX )NP (VP XX (NP XX )NP )VP XX )S"
-OUTPUTS = [*bracket_symbols(LABELS), "XX", "XX", "XX"]
+OUTPUTS = [*(bracket + label for label in LABELS for bracket in "()"), "XX", "XX", "XX"]
 BROKEN = ["", "(", ")", "()", "(()", "(S NP", "xx", "XXX", "S", "(NP)", "((NP", " ", "\u2047", "(\n"]
 
 
@@ -33,11 +32,6 @@ def test_the_symbols_of_a_sentence() -> None:
     assert bracketed(rebuilt.tree) == "(S (NP (XX Ms.) (XX Haag)) (VP (XX plays) (NP (XX Elianti))) (. .))"
     assert not rebuilt.repairs
     assert with_tags_of(rebuilt.tree, tree) == tree
-
-
-def test_the_symbols_of_labels() -> None:
-    """Two for each label and XX, sorted, whatever the order of the labels."""
-    assert bracket_symbols(["S", "NP"]) == bracket_symbols({"NP", "S"}) == ["(NP", "(S", ")NP", ")S", "XX"]
 
 
 @given(trees())

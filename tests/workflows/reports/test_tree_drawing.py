@@ -13,7 +13,9 @@ GOLD = Tree.fromstring("(S (NP (DT the) (NN man)) (VP (VBZ hears) (NP (DT a) (NN
 
 def texts(svg: str) -> list[tuple[str, bool]]:
     """Labels and words with whether each is marked, in the order of the drawing."""
-    return [(node.text or "", node.get("style") == f"fill: {MARK}") for node in ElementTree.fromstring(svg).iter("text")]
+    return [
+        (node.text or "", node.get("style") == f"fill: {MARK}") for node in ElementTree.fromstring(svg).iter("text")
+    ]
 
 
 def test_equal_trees_have_no_mark() -> None:
