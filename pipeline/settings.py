@@ -178,3 +178,7 @@ class DecodingSettings(Settings):
         if self.well_formed and self.max_extra_tokens < 2:
             raise ValueError("a tree has at least two symbols more than words; set max_extra_tokens to 2 or more")
         return self
+
+
+PARSING = DecodingSettings(beam_size=21, length_penalty=0.3, max_extra_tokens=300)
+"""The paper's search for a tree (§6.3)."""

@@ -5,7 +5,9 @@ checkpoint = average(Context(folder), run, AveragingSettings(last=5))
 
 import logging
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import safetensors.torch
 
@@ -51,3 +53,16 @@ def mean(context: Context, run: TrainingRun, updates: Sequence[int]) -> Checkpoi
     shutil.copyfile(run.folder / "joint.model", checkpoint.folder / "joint.model")
     checkpoint.write(AveragingFigures(updates=tuple(updates)))
     return checkpoint
+
+
+def each_kept(context: Context, run: TrainingRun) -> Iterator[tuple[int, Checkpoint]]:
+    """Yields each checkpoint that a run kept, by itself, with its update, in order; asking for the next removes it.
+
+    Reports the progress. Raises UserError where one is damaged.
+    """
+    updates = sorted(set(run.load().checkpoints))
+    for done, update in enumerate(updates, start=1):
+        # Beside the result, so that all nodes see it and there is room for the weights.
+        with TemporaryDirectory(dir=context.folder) as temporary:
+            yield update, mean(Context(Path(temporary)), run, [update])
+        context.progress(done, len(updates), "checkpoints")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pipeline.evaluation.averaging import mean
+from pipeline.evaluation.averaging import each_kept
 from pipeline.evaluation.decoding import decode
 from pipeline.evaluation.scoring import score
 from pipeline.settings import DecodingSettings
@@ -41,17 +41,14 @@ def measure(context: Context, run: TrainingRun, corpus: Corpus, settings: Decodi
 
     Raises UserError where a checkpoint is damaged, or where it cannot be decoded or scored.
     """
-    updates, checkpoints = sorted(set(run.load().checkpoints)), {}
-    for done, update in enumerate(updates, start=1):
-        # Beside the result, so that all nodes see it and there is room for the weights.
+    checkpoints = {}
+    for update, checkpoint in each_kept(context, run):
         with TemporaryDirectory(dir=context.folder) as temporary:
-            weights, translated, scored = (Path(temporary, name) for name in ("checkpoint", "translated", "scored"))
-            for folder in (weights, translated, scored):
+            translated, scored = Path(temporary, "translated"), Path(temporary, "scored")
+            for folder in (translated, scored):
                 folder.mkdir()
-            checkpoint = mean(Context(weights), run, [update])
             hypotheses = decode(Context(translated), checkpoint, corpus, settings, [SPLIT])
             checkpoints[update] = score(Context(scored), hypotheses, corpus, [SPLIT]).load().test_sets[SPLIT]
-        context.progress(done, len(updates), "checkpoints")
     measured = DevBleu(context.folder)
     measured.write(DevBleuFigures(checkpoints=checkpoints))
     return measured

@@ -4,17 +4,13 @@ measured = measure(Context(folder), run, corpus, PARSING)
 """
 
 from collections.abc import Mapping
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from pipeline.evaluation.averaging import mean
-from pipeline.evaluation.parser_choice import f1_of
+from pipeline.evaluation.averaging import each_kept
+from pipeline.evaluation.parser_choice import SPLIT, f1_of
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Context, JsonArtifact
 from pipeline.store.artifacts import Corpus, TrainingRun
 from pipeline.store.figures import Figures
-
-SPLIT = "dev"
 
 
 class DevF1Figures(Figures):
@@ -39,13 +35,9 @@ def measure(context: Context, run: TrainingRun, corpus: Corpus, settings: Decodi
 
     Raises UserError where a checkpoint is damaged, or where it cannot be decoded or scored.
     """
-    updates, checkpoints = sorted(set(run.load().checkpoints)), {}
-    for done, update in enumerate(updates, start=1):
-        # Beside the result, so that all nodes see it and there is room for the weights.
-        with TemporaryDirectory(dir=context.folder) as temporary:
-            checkpoint = mean(Context(Path(temporary)), run, [update])
-            checkpoints[update] = f1_of(context, checkpoint, corpus, settings, SPLIT)
-        context.progress(done, len(updates), "checkpoints")
+    checkpoints = {
+        update: f1_of(context, checkpoint, corpus, settings, SPLIT) for update, checkpoint in each_kept(context, run)
+    }
     measured = DevF1(context.folder)
     measured.write(DevF1Figures(checkpoints=checkpoints))
     return measured

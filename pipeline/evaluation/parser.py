@@ -20,14 +20,12 @@ from pipeline.evaluation.translation import Translator
 from pipeline.parsing.linearisation import Rebuilt, rebuild
 from pipeline.parsing.pieces import writes_trees
 from pipeline.parsing.symbols import WORD_SYMBOL
-from pipeline.settings import DecodingSettings
+from pipeline.settings import PARSING, DecodingSettings
 from pipeline.store.artifacts import Checkpoint
 from pipeline.store.figures import Figures, RecordedDecoding
 from pipeline.text.vocabulary import load
 
 CHOICE_FILE = "parsing.json"
-PARSING = DecodingSettings(beam_size=21, length_penalty=0.3, max_extra_tokens=300)
-"""The paper's search for a tree (§6.3)."""
 _ESCAPED = str.maketrans({"(": "-LRB-", ")": "-RRB-", "{": "-LCB-", "}": "-RCB-"})
 
 

@@ -27,7 +27,7 @@ from model.search import Hypothesis, beam_search
 from model.transformer import Transformer
 from pipeline.errors import UserError
 from pipeline.hardware import dtype_of
-from pipeline.parsing.constraint import WellFormed
+from pipeline.parsing.constraint import TreeTokens, WellFormed
 from pipeline.parsing.pieces import tree_tokens
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifacts import Checkpoint
@@ -171,7 +171,11 @@ class Translator:
     def _constraint(self, sources: Sequence[list[int]]) -> WellFormed:
         """Returns what makes the outputs trees with the words of `sources`, each of which begins with a space."""
         begins = self._begins_word
-        return WellFormed(tree_tokens(self._vocabulary), [sum(begins[token] for token in one) for one in sources])
+        return WellFormed(self._tree_tokens, [sum(begins[token] for token in one) for one in sources])
+
+    @cached_property
+    def _tree_tokens(self) -> TreeTokens:
+        return tree_tokens(self._vocabulary)
 
     @cached_property
     def _begins_word(self) -> list[bool]:

@@ -11,9 +11,10 @@ pickled, and the project need not be installed where the model is served.
 from pathlib import Path
 from typing import Any
 
-from pipeline.evaluation.parser import PARSING, Parser
+from pipeline.evaluation.parser import Parser
 from pipeline.export.mlflow_model import LIBRARIES, Served, device, save_served
 from pipeline.parsing.trees import bracketed
+from pipeline.settings import PARSING
 from pipeline.store.artifacts import Checkpoint
 
 EXAMPLE = ["The man hears the dog ."]

@@ -38,8 +38,33 @@ class Status(IntEnum):
     """The tree to be scored holds no word that counts."""
 
 
+class _Shares:
+    """The figures that a sentence and a total have in common, in percent; 0 where there is nothing to be shared."""
+
+    matched: int
+    gold_brackets: int
+    test_brackets: int
+    words: int
+    correct_tags: int
+
+    @property
+    def recall(self) -> float:
+        """Share of the gold brackets that are matched."""
+        return _percent(self.matched, self.gold_brackets)
+
+    @property
+    def precision(self) -> float:
+        """Share of the brackets to be scored that are matched."""
+        return _percent(self.matched, self.test_brackets)
+
+    @property
+    def tagging_accuracy(self) -> float:
+        """Share of the words with the gold tree's tag."""
+        return _percent(self.correct_tags, self.words)
+
+
 @dataclass(frozen=True)
-class SentenceScore:
+class SentenceScore(_Shares):
     """The figures of one line of both files; those that an error or a missing tree left uncounted are 0."""
 
     line: int
@@ -55,24 +80,9 @@ class SentenceScore:
     """Words that count, the same in both trees."""
     correct_tags: int = 0
 
-    @property
-    def recall(self) -> float:
-        """Share of the gold tree's brackets that are matched, in percent; 0 if there are none."""
-        return _percent(self.matched, self.gold_brackets)
-
-    @property
-    def precision(self) -> float:
-        """Share of the other tree's brackets that are matched, in percent; 0 if there are none."""
-        return _percent(self.matched, self.test_brackets)
-
-    @property
-    def tagging_accuracy(self) -> float:
-        """Share of the words with the gold tree's tag, in percent; 0 if there are none."""
-        return _percent(self.correct_tags, self.words)
-
 
 @dataclass
-class Total:
+class Total(_Shares):
     """Sums over sentences; those with an error and skipped ones are only counted as such."""
 
     sentences: int = 0
@@ -111,16 +121,6 @@ class Total:
         return self.sentences - self.errors - self.skipped
 
     @property
-    def recall(self) -> float:
-        """Matched brackets among the gold ones, in percent."""
-        return _percent(self.matched, self.gold_brackets)
-
-    @property
-    def precision(self) -> float:
-        """Matched brackets among those to be scored, in percent."""
-        return _percent(self.matched, self.test_brackets)
-
-    @property
     def f1(self) -> float:
         """Harmonic mean of precision and recall in percent; not a number if both are 0."""
         both = self.precision + self.recall
@@ -145,11 +145,6 @@ class Total:
     def two_or_less_crossing(self) -> float:
         """Share of sentences with at most two crossing brackets, in percent."""
         return _percent(self.with_two_or_less_crossing, self.valid)
-
-    @property
-    def tagging_accuracy(self) -> float:
-        """Share of words with the gold tree's tag, in percent."""
-        return _percent(self.correct_tags, self.words)
 
 
 @dataclass

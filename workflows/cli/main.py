@@ -32,7 +32,16 @@ from workflows.cli.parse import parse
 from workflows.cli.score_trees import score_trees
 from workflows.cli.translate import N_BEST_LINE, TranslationWriter, translate_stream, translate_typed
 from workflows.console.command import console, help_text, require_output_of, run_app
-from workflows.console.options import AddressOption, ConfigOption, DataOption, ProfileOption, SetOption
+from workflows.console.options import (
+    AddressOption,
+    BatchTokensOption,
+    ConfigOption,
+    DataOption,
+    PrecisionOption,
+    ProfileOption,
+    SetOption,
+    ThreadsOption,
+)
 from workflows.profiles import Profile, Recipe, checked, load_profile
 
 app = typer.Typer(
@@ -165,13 +174,9 @@ def translate(
         bool,
         typer.Option("--scores", help="Begin each line with log P / penalty and a tab; n-best lists have both anyway."),
     ] = False,
-    batch_tokens: Annotated[
-        int, typer.Option(min=0, help="Source tokens decoded at once; 0: as suits the device.")
-    ] = DECODING.batch_tokens,
-    precision: Annotated[
-        str, typer.Option(help="float32, bfloat16, or auto (bfloat16 if native).")
-    ] = DECODING.precision,
-    threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0: all.")] = 0,
+    batch_tokens: BatchTokensOption = DECODING.batch_tokens,
+    precision: PrecisionOption = DECODING.precision,
+    threads: ThreadsOption = 0,
 ) -> None:
     """Translate standard input to standard output, one sentence per line (paper §6.1); on a terminal, as you type."""
     if n_best > beam_size:

@@ -12,6 +12,7 @@ import typer
 from pipeline.settings import DecodingSettings
 from workflows.cli.translate import translate_stream, translate_typed
 from workflows.console.command import require_output_of
+from workflows.console.options import BatchTokensOption, PrecisionOption, ThreadsOption
 from workflows.profiles import checked
 
 if TYPE_CHECKING:
@@ -36,13 +37,9 @@ def parse(
     constrained: Annotated[
         bool, typer.Option("--constrained", help="Search among well-formed trees alone, so that nothing is repaired.")
     ] = False,
-    batch_tokens: Annotated[
-        int, typer.Option(min=0, help="Source tokens decoded at once; 0: as suits the device.")
-    ] = DECODING.batch_tokens,
-    precision: Annotated[
-        str, typer.Option(help="float32, bfloat16, or auto (bfloat16 if native).")
-    ] = DECODING.precision,
-    threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0: all.")] = 0,
+    batch_tokens: BatchTokensOption = DECODING.batch_tokens,
+    precision: PrecisionOption = DECODING.precision,
+    threads: ThreadsOption = 0,
 ) -> None:
     """Parse standard input, one sentence per line, words separated by spaces ("The dog sleeps ."); write one bracketed
     tree per line, or, typed at a terminal, draw it (paper §6.3)."""

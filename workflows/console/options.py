@@ -28,6 +28,11 @@ DevBleuOption = Annotated[
     bool,
     typer.Option("--dev-bleu", help="Also decode the dev set with every kept checkpoint: BLEU over time in MLflow."),
 ]
+BatchTokensOption = Annotated[
+    int, typer.Option("--batch-tokens", min=0, help="Source tokens decoded at once; 0: as suits the device.")
+]
+PrecisionOption = Annotated[str, typer.Option("--precision", help="float32, bfloat16, or auto (bfloat16 if native).")]
+ThreadsOption = Annotated[int, typer.Option("--threads", min=0, help="CPU threads; 0: all.")]
 GpusOption = Annotated[
     int | None,
     typer.Option(

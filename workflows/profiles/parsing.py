@@ -17,9 +17,9 @@ from pipeline.corpora.embedded import EmbeddedSettings
 from pipeline.errors import UserError
 from pipeline.parsing.treebank import SECTION_FOLDERS, SECTIONS, TreebankSettings
 from pipeline.settings import (
+    PARSING,
     AveragingSettings,
     CleaningSettings,
-    DecodingSettings,
     EncodingSettings,
     Settings,
     TrainingSettings,
@@ -31,8 +31,6 @@ from workflows.profiles.profile import Profile, Recipe
 
 SUPERVISED, SEMI_SUPERVISED = "supervised", "semi-supervised"
 EMBEDDED_NAME, TREEBANK_NAME, WSJ_NAME = "embedded", "treebank", "wsj"
-PARSING_DECODING = DecodingSettings(beam_size=21, length_penalty=0.3, max_extra_tokens=300)
-"""The paper's search (§6.3)."""
 ALL_TREES = CleaningSettings(max_words=1000, max_ratio=30)
 """A tree has several symbols for each word: nothing is dropped as too long or too different."""
 
@@ -81,7 +79,7 @@ EMBEDDED_TREES = ParsingProfile(
             )
         )
     },
-    decoding=PARSING_DECODING.model_copy(update={"beam_size": 4}),
+    decoding=PARSING.model_copy(update={"beam_size": 4}),
     choice=Choice(dropouts=(0.0, 0.1), learning_rate_scales=(1.0,), beam_sizes=(1, 4)),
 )
 """Generated trees; takes minutes on two cores, on which two parsers train side by side."""
@@ -112,7 +110,7 @@ def treebank_profile(treebank: Path, silver: Sequence[Path]) -> ParsingProfile:
                 )
             )
         },
-        decoding=PARSING_DECODING.model_copy(update={"beam_size": 4}),
+        decoding=PARSING.model_copy(update={"beam_size": 4}),
         choice=Choice(dropouts=(0.2, 0.3), learning_rate_scales=(1.0,), beam_sizes=(1, 4, 21)),
         pairs={SEMI_SUPERVISED: {"data": f"{data} and silver trees"}},
     )
@@ -132,7 +130,7 @@ def wsj_profile(treebank: Path, silver: Sequence[Path]) -> ParsingProfile:
         vocabulary=VocabularySettings(size=16_000),
         encoding=EncodingSettings(max_tokens=512),
         recipes={"parser": Recipe(training=TrainingSettings(model=PARSER_MODEL), averaging=AveragingSettings())},
-        decoding=PARSING_DECODING,
+        decoding=PARSING,
         pairs={SEMI_SUPERVISED: {"data": "WSJ and silver trees", "vocabulary": {"size": 32_000}}},
     )
 

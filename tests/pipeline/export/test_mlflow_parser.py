@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.evaluation.parser import PARSING, Parser
+from pipeline.evaluation.parser import Parser
 from pipeline.export.mlflow_parser import save
 from pipeline.parsing.trees import bracketed
+from pipeline.settings import PARSING
 from tests.support.tiny_parser import SENTENCES, make_parser, make_trees
 
 

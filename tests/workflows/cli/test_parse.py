@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from nltk.tree import Tree
 
-from pipeline.evaluation.parser import PARSING, Parser, settings_of
+from pipeline.evaluation.parser import Parser, settings_of
 from pipeline.parsing.trees import bracketed, trees_in
+from pipeline.settings import PARSING
 from pipeline.store.artifacts import Checkpoint
 from tests.support.command_line import CommandLine
 from tests.support.tiny_checkpoint import make_checkpoint, make_corpus
