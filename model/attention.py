@@ -29,6 +29,13 @@ def softmax(scores: Tensor) -> Tensor:
     return torch.softmax(F.pad(scores, (0, missing), value=-math.inf), dim=-1)[..., :-missing]
 
 
+def scaled(products: Tensor, d_k: int, bias: Tensor | None) -> Tensor:
+    """Divides products of queries and keys by √d_k and adds what hides positions, if anything does."""
+    if bias is None:
+        return products.mul_(1 / math.sqrt(d_k))
+    return torch.add(bias, products, alpha=1 / math.sqrt(d_k))
+
+
 class MultiHeadAttention(nn.Module):
     """Computes softmax(Q Kᵀ / √d_k) V in h heads, concatenates them and projects by W_O; no biases (§3.2.2).
 
@@ -58,8 +65,6 @@ class MultiHeadAttention(nn.Module):
         # any other would change the last bits.
         k_BHMK, v_BHMV = self.keys_values(memory.x_ND, memory.layout)
         q_BHLK = layout.by_head(self.w_q(x_ND), self.n_heads)
-        scores_BHLM = (q_BHLK @ k_BHMK.transpose(-1, -2)).mul_(1 / math.sqrt(self.d_k))
-        if memory.mask is not None:
-            scores_BHLM = scores_BHLM.masked_fill_(memory.mask, -math.inf)
+        scores_BHLM = scaled(q_BHLK @ k_BHMK.transpose(-1, -2), self.d_k, memory.bias)
         x_BHLV = softmax(scores_BHLM) @ v_BHMV
         return self.w_o(filled(x_BHLV.transpose(1, 2).reshape(-1, self.n_heads * self.d_v)))

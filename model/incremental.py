@@ -229,8 +229,8 @@ class IncrementalDecoder:
         """Encodes sentences and prepares their cache, with one hypothesis per sentence."""
         memory = self.model.encode(source_BS)
         bias_BWM, bias_B11S = memory.x_ND.new_empty(len(source_BS), 1, 0, dtype=attention_dtype(memory.x_ND)), None
-        if memory.mask is not None:
-            bias_B11S = bias_BWM.new_zeros(memory.mask.shape).masked_fill_(memory.mask, -math.inf)
+        if memory.bias is not None:
+            bias_B11S = memory.bias.to(bias_BWM.dtype)
         layers = [layer.start(memory) for layer in self._layers]
         return DecoderCache(layers, bias_B11S, bias_BWM)
 

@@ -3,7 +3,7 @@
 Post-norm as printed: every sub-layer is LayerNorm(x + Dropout(Sublayer(x))) (§3.1, §5.4).
 
 Shapes: B batch, S source length, T target length, D = d_model, V vocabulary; N the rows of a batch, one
-per position (`model.rows`). Masks are True where a query must not look.
+per position (`model.rows`). A bias is -inf where a query must not look and 0 elsewhere.
 """
 
 import math
@@ -48,9 +48,9 @@ class EncoderLayer(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(config.d_model)
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, x_ND: Tensor, layout: Layout, mask_B11S: Tensor | None) -> Tensor:
-        """x_ND -> x_ND; `mask_B11S` hides padding and is None if there is none."""
-        attended_ND = self.attention(x_ND, layout, Memory(x_ND, layout, mask_B11S))
+    def forward(self, x_ND: Tensor, layout: Layout, padding_B11S: Tensor | None) -> Tensor:
+        """x_ND -> x_ND; the bias `padding_B11S` hides padding and is None if there is none."""
+        attended_ND = self.attention(x_ND, layout, Memory(x_ND, layout, padding_B11S))
         x_ND = self.attention_norm(x_ND + self.dropout(attended_ND))
         return self.feed_forward_norm(x_ND + self.dropout(self.feed_forward(x_ND)))
 
@@ -68,8 +68,8 @@ class DecoderLayer(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(config.d_model)
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, x_ND: Tensor, layout: Layout, causal_TT: Tensor, memory: Memory) -> Tensor:
-        """x_ND -> x_ND; `causal_TT` hides later positions, and `memory` is the encoder's output."""
+    def forward(self, x_ND: Tensor, layout: Layout, causal_TT: Tensor | None, memory: Memory) -> Tensor:
+        """x_ND -> x_ND; the bias `causal_TT` hides later positions, and `memory` is the encoder's output."""
         attended_ND = self.self_attention(x_ND, layout, Memory(x_ND, layout, causal_TT))
         x_ND = self.self_attention_norm(x_ND + self.dropout(attended_ND))
         attended_ND = self.cross_attention(x_ND, layout, memory)
@@ -123,15 +123,21 @@ class Transformer(nn.Module):
         return table_LD
 
     def encode(self, source_BS: Tensor) -> Memory:
-        """Encodes token ids, padded with PAD_ID; the mask is None if there is known to be no padding."""
+        """Encodes token ids, padded with PAD_ID; the bias is None if there is known to be no padding."""
         layout = Layout(*source_BS.shape)
-        padding_B11S = (source_BS == PAD_ID)[:, None, None]
-        # On a GPU, asking whether there is padding would make the host wait.
-        mask_B11S = padding_B11S if padding_B11S.device.type != "cpu" or bool(padding_B11S.any()) else None
         x_ND = self.embed(source_BS)
+        padding_B11S = self._bias((source_BS == PAD_ID)[:, None, None])
         for layer in self.encoder:
-            x_ND = layer(x_ND, layout, mask_B11S)
-        return Memory(x_ND, layout, mask_B11S)
+            x_ND = layer(x_ND, layout, padding_B11S)
+        return Memory(x_ND, layout, padding_B11S)
+
+    def _bias(self, hidden: Tensor) -> Tensor | None:
+        """Returns -inf where `hidden` is True, 0 elsewhere, in the type of the weights; None if it is nowhere True."""
+        # On a GPU, asking would make the host wait.
+        if hidden.device.type == "cpu" and not bool(hidden.any()):
+            return None
+        zeros = torch.zeros(hidden.shape, dtype=self.embedding.weight.dtype, device=hidden.device)
+        return zeros.masked_fill_(hidden, -math.inf)
 
     def decode(self, inputs_BT: Tensor, memory: Memory) -> Tensor:
         """Runs the decoder on the target shifted right, BEGIN_ID first: hidden_BTD, before the pre-softmax projection.
@@ -139,7 +145,8 @@ class Transformer(nn.Module):
         Target padding is at the end of a sentence, so the causal mask alone hides it from every real position.
         """
         layout = Layout(*inputs_BT.shape)
-        causal_TT = torch.ones(layout.length, layout.length, dtype=torch.bool, device=inputs_BT.device).triu(1)
+        later_TT = torch.ones(layout.length, layout.length, dtype=torch.bool, device=inputs_BT.device).triu(1)
+        causal_TT = self._bias(later_TT)
         x_ND = self.embed(inputs_BT)
         for layer in self.decoder:
             x_ND = layer(x_ND, layout, causal_TT, memory)

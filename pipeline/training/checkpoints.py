@@ -19,10 +19,12 @@ from pathlib import Path
 from typing import Any, Self
 
 import safetensors.torch
+import torch
 from pydantic import TypeAdapter
 from safetensors import SafetensorError
 from torch import Tensor
 
+from model.parameters import views
 from model.training_step import TrainingStep
 from pipeline.errors import UserError
 from pipeline.store.artifact import DISK_FULL, Artifact, file_sha256
@@ -30,6 +32,7 @@ from pipeline.store.figures import Stretch
 
 Tensors = dict[str, Tensor]
 CHECKSUMS = "checksums.json"
+MOMENTS = ("exp_avg", "exp_avg_sq")
 ASIDE = ".making-"
 log = logging.getLogger(__name__)
 
@@ -172,10 +175,10 @@ def restore(checkpoint: Path, step: TrainingStep) -> None:
     """Loads the weights and Adam's state into a training step for the same model."""
     step.master.load_state_dict(safetensors.torch.load_file(checkpoint / "model.safetensors"))
     tensors = safetensors.torch.load_file(checkpoint / "optimizer.safetensors")
-    state: dict[int, dict[str, Tensor]] = {}
-    for number, (name, _) in enumerate(step.master.named_parameters()):
-        state[number] = {key: tensors[f"{name}.{key}"] for key in ("step", "exp_avg", "exp_avg_sq")}
-    step.adam.load_state_dict({"state": state, "param_groups": step.adam.state_dict()["param_groups"]})
+    names = [name for name, _ in step.master.named_parameters()]
+    state = {"step": tensors[f"{names[0]}.step"]}
+    state |= {key: torch.cat([tensors[f"{name}.{key}"].flatten() for name in names]) for key in MOMENTS}
+    step.adam.load_state_dict({"state": {0: state}, "param_groups": step.adam.state_dict()["param_groups"]})
     step.refresh()
 
 
@@ -201,12 +204,13 @@ def _copied(tensor: Tensor) -> Tensor:
 
 
 def _optimizer_tensors(step: TrainingStep) -> Tensors:
-    adam_state = step.adam.state_dict()["state"]
-    return {
-        f"{name}.{key}": tensor
-        for number, (name, _) in enumerate(step.master.named_parameters())
-        for key, tensor in adam_state[number].items()
-    }
+    """Returns Adam's state by weight, as torch.optim.Adam has it for the weights one by one."""
+    (state,) = step.adam.state_dict()["state"].values()
+    names = [name for name, _ in step.master.named_parameters()]
+    tensors = {f"{name}.step": state["step"] for name in names}
+    for key in MOMENTS:
+        tensors |= {f"{name}.{key}": moment for name, moment in zip(names, views(state[key], step.master), strict=True)}
+    return tensors
 
 
 def _differences(then: Any, now: Any, name: str = "") -> Iterator[str]:

@@ -10,7 +10,6 @@ changes only the order of the sum.
 import hashlib
 import json
 import math
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -31,6 +30,7 @@ from pipeline.store.figures import TrainingFigures
 from pipeline.text.encoding import EncodedSplit
 from pipeline.training.agreement import agree
 from pipeline.training.checkpoints import CheckpointWriter, TrainingState, list_folders, load_newest, restore
+from pipeline.training.metrics import cut_metrics
 from pipeline.training.prefetching import MicroBatch, Update, Updates
 from pipeline.training.reduction import Reduction
 from pipeline.training.stretches import begin_stretch
@@ -135,8 +135,10 @@ class Training:
         self.state.dtype = dtype_name(self.agreement.dtype)
         torch.manual_seed(settings.seed)
         master = Transformer(settings.model).to(group.device)
-        self.step = TrainingStep(master, settings.optimizer, self.agreement.dtype, self.agreement.compiled)
-        self.reduction = Reduction(group, self.step, n_figures=len(_Figures._fields), exact=settings.exact_reduction)
+        self.step = TrainingStep(
+            master, settings.optimizer, self.agreement.dtype, self.agreement.compiled, n_figures=len(_Figures._fields)
+        )
+        self.reduction = Reduction(group, self.step, settings.exact_reduction)
         self.unread: list[_Unread] = []
         self.saved_s = self.shown_s = 0.0
         self.checkpoint_s = 0.0
@@ -290,13 +292,13 @@ class Training:
     def _try_largest(self) -> None:
         """Tries the micro-batches that need the most memory, so that none fails hours later."""
         # Adam makes its two moments in the first update; their place is taken until then.
-        absent = [] if self.step.adam.state else [*self.step.master.parameters()] * 2
+        absent = [] if self.step.adam.state else [self.step.gradient_P] * 2
         moments: list[Tensor] = []
         with self.group.agreed():
             for rows in self.updates.largest:
                 source_BS, target_BT = map(self._to_device, self.split.batch(rows))
                 try:
-                    moments = moments or [torch.empty_like(weight) for weight in absent]
+                    moments = moments or [torch.empty_like(gradient_P) for gradient_P in absent]
                     self.step.accumulate(source_BS, target_BT, seed=0)
                 except (MemoryError, RuntimeError) as error:
                     if not is_out_of_memory(error):
@@ -381,19 +383,3 @@ class Training:
             checkpoints=tuple(int(folder.name) for folder in list_folders(self.folder / "checkpoints")),
             loop_s=loop_s,
         )
-
-
-def cut_metrics(path: Path, update: int) -> None:
-    """Drops the lines of metrics.jsonl after `update`, which will be written again, and any half-written line."""
-    if not path.exists():
-        return
-    kept = []
-    for line in path.read_text(encoding="utf-8").split("\n"):
-        try:
-            if json.loads(line)["update"] <= update:
-                kept.append(line + "\n")
-        except ValueError:
-            continue
-    aside = path.with_suffix(".making")
-    aside.write_text("".join(kept), encoding="utf-8", newline="\n")
-    os.replace(aside, path)

@@ -42,13 +42,8 @@ def additions(leaves: int, first: int = 0, stride: int = 1) -> Iterator[int | Ad
 class Reduction:
     """Sums the gradients of a training step, and some figures along with them, over micro-batches and workers."""
 
-    def __init__(self, group: WorkerGroup, step: TrainingStep, n_figures: int, exact: bool) -> None:
+    def __init__(self, group: WorkerGroup, step: TrainingStep, exact: bool) -> None:
         self.group, self.step, self.exact = group, step, exact
-        needed = exact or group.size > 1
-        sizes = [parameter.numel() for parameter in step.master.parameters()] if needed else []
-        # Gradients and figures share one buffer, so that they are reduced together.
-        self.flat = torch.zeros(sum(sizes) + n_figures, device=group.device)
-        self.gradients, self.figures = self.flat[:-n_figures].split(sizes), self.flat[-n_figures:]
 
     def sum(
         self,
@@ -57,25 +52,20 @@ class Reduction:
         accumulate: Callable[[MicroBatch], Tensor],
         initial_figures: Tensor,
     ) -> Tensor:
-        """Sums an update of `leaves` micro-batches at every rank: gradients within the step, figures in the result.
+        """Sums an update of `leaves` micro-batches at every rank, in the step's sums; returns a copy of the figures.
 
         `accumulate` adds the gradients of one of `mine` to the step and returns its figures. Rank 0's
-        `initial_figures` are added to the sum; those of other ranks are ignored. The next call overwrites the result.
+        `initial_figures` are added to the sum; those of other ranks are ignored.
         """
         if self.exact:
             self._tree(leaves, {batch.number: batch for batch in mine}, accumulate, initial_figures)
         else:
-            self.figures.zero_()
             if self.group.rank == 0:
-                self.figures.add_(initial_figures)
+                self.step.figures.add_(initial_figures)
             for batch in mine:
-                self.figures.add_(accumulate(batch))
-            if self.gradients:
-                torch._foreach_copy_(self.gradients, self._step_gradients())
-                self.group.sum(self.flat)
-        if self.gradients:
-            torch._foreach_copy_(self._step_gradients(), self.gradients)
-        return self.figures
+                self.step.figures.add_(accumulate(batch))
+            self.group.sum(self.step.sums)
+        return self.step.figures.clone()
 
     def _tree(
         self,
@@ -84,7 +74,7 @@ class Reduction:
         accumulate: Callable[[MicroBatch], Tensor],
         initial_figures: Tensor,
     ) -> None:
-        group, sums = self.group, dict[int, Tensor]()
+        group, step, sums = self.group, self.step, dict[int, Tensor]()
         for node in additions(leaves):
             if isinstance(node, Addition):
                 sender, receiver = node.taken % group.size, node.into % group.size
@@ -93,15 +83,12 @@ class Reduction:
                 elif sender == group.rank:
                     group.send(sums.pop(node.taken), receiver)
                 elif receiver == group.rank:
-                    sums[node.into].add_(group.receive(torch.empty_like(self.flat), sender))
+                    sums[node.into].add_(group.receive(torch.empty_like(step.sums), sender))
             elif node in mine:
                 figures = accumulate(mine[node])
-                sums[node] = torch.cat((*self._step_gradients(), figures + initial_figures if node == 0 else figures))
-                self.step.discard()
+                step.figures.add_(figures + initial_figures if node == 0 else figures)
+                sums[node] = step.sums.clone()
+                step.discard()
         if group.rank == 0:
-            self.flat.copy_(sums[0])
-        group.copy_first(self.flat)
-
-    def _step_gradients(self) -> list[Tensor]:
-        """Returns the step's gradients, flattened, as views."""
-        return [gradient.view(-1) for gradient in self.step.gradients()]
+            step.sums.copy_(sums[0])
+        group.copy_first(step.sums)

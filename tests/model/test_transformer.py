@@ -119,17 +119,17 @@ def test_attention_of_free_sizes_is_equation_1_head_by_head() -> None:
     torch.manual_seed(0)
     attention = MultiHeadAttention(d_model=10, n_heads=3, d_k=2, d_v=5).double()
     x_BLD, memory_BMD = torch.randn(2, 4, 10, dtype=torch.float64), torch.randn(2, 6, 10, dtype=torch.float64)
-    mask_B11M = torch.tensor([[False] * 6, [False] * 4 + [True] * 2])[:, None, None]
+    bias_B11M = torch.tensor([[0.0] * 6, [0.0] * 4 + [-math.inf] * 2], dtype=torch.float64)[:, None, None]
     w_k, w_v = attention.w_kv.weight.split([6, 15])
     heads = []
     for head in range(3):
         q = x_BLD @ attention.w_q.weight[2 * head : 2 * head + 2].T
         k = memory_BMD @ w_k[2 * head : 2 * head + 2].T
         v = memory_BMD @ w_v[5 * head : 5 * head + 5].T
-        scores = (q @ k.mT / math.sqrt(2)).masked_fill(mask_B11M[:, 0], -math.inf)
+        scores = q @ k.mT / math.sqrt(2) + bias_B11M[:, 0]
         heads.append(torch.softmax(scores, dim=-1) @ v)
     expected = torch.cat(heads, dim=-1) @ attention.w_o.weight.T
-    memory = Memory(memory_BMD.flatten(0, 1), Layout(2, 6), mask_B11M)
+    memory = Memory(memory_BMD.flatten(0, 1), Layout(2, 6), bias_B11M)
     x_ND = attention(x_BLD.flatten(0, 1), Layout(2, 4), memory)
     torch.testing.assert_close(x_ND.view(2, 4, 10), expected, rtol=1e-12, atol=1e-12)
 

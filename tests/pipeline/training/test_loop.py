@@ -20,7 +20,8 @@ from pipeline.store.artifacts import EncodedDataset
 from pipeline.text.batching import plan_epoch
 from pipeline.text.encoding import EncodedSplit
 from pipeline.training.checkpoints import list_folders
-from pipeline.training.loop import Training, cut_metrics, dropout_seed, run
+from pipeline.training.loop import Training, dropout_seed, run
+from pipeline.training.metrics import cut_metrics
 from pipeline.training.worker_group import WorkerGroup
 from tests.support.tiny_training import TINY, curve, metrics, train_in_processes, with_fields
 
