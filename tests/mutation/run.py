@@ -37,7 +37,7 @@ PAPER = ("tests/workflows/test_paper.py", "tests/workflows/test_paper_experiment
 TABLES = (*PAPER, "tests/workflows/tables")
 TESTS: Mapping[str, Sequence[str]] = {
     "model/config.py": ("tests/model", "tests/workflows/test_fingerprints.py", *TABLES),
-    "model/parameters.py": ("tests/workflows/tables",),
+    "model/parameters.py": ("tests/model/test_parameters.py", "tests/workflows/tables"),
     "model/*.py": ("tests/model",),
     "pipeline/evaluation/averaging.py": ("tests/pipeline/evaluation/test_averaging.py",),
     "pipeline/evaluation/costs.py": ("tests/pipeline/evaluation/test_costs.py", *PAPER),
