@@ -87,7 +87,7 @@ EMBEDDED_TREES = ParsingProfile(
 
 def treebank_profile(treebank: Path, silver: Sequence[Path]) -> ParsingProfile:
     """Returns the profile for a small treebank, such as the sample of the Wall Street Journal that NLTK has."""
-    data = f"treebank {treebank.resolve().name}"
+    data = f"trees of {treebank.resolve().name}"
     return ParsingProfile(
         name=TREEBANK_NAME,
         data=data,
