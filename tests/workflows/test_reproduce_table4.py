@@ -54,18 +54,18 @@ def test_both_rows_then_again_then_another_beam(
     }
     reproduce_table4.main(overrides=TINY, **options)
     told = capsys.readouterr().out
-    assert told.startswith("settings of profile treebank: treebank wsj\n")
+    assert told.startswith("settings of profile treebank: trees of wsj\n")
     folder, table = _table(told)
     measured = [row for row in table["rows"] if row["origin"] == "measured"]
     assert len(table["rows"]) == 12 + 3
-    assert [row["training"] for row in measured] == ["none", "treebank wsj only", "semi-supervised"]
+    assert [row["training"] for row in measured] == ["none", "trees of wsj only", "semi-supervised"]
     assert {row["state"] for row in measured} == {"measured"}
     assert {(row["sentences"], row["valid"]) for row in measured} == {(12, 12)}
     assert 0 < measured[0]["f1"] < 100  # right-branching trees
-    assert all("treebank wsj" in row["name"] for row in measured)
+    assert all("trees of wsj" in row["name"] for row in measured)
 
     # Chosen by F1 on the dev set, of trainings and then of beams
-    for kind, dropouts in (("treebank wsj only", [0.0, 0.1]), ("semi-supervised", [0.1])):
+    for kind, dropouts in (("trees of wsj only", [0.0, 0.1]), ("semi-supervised", [0.1])):
         candidates = [row for row in table["candidates"] if row["training"] == kind]
         assert [row["dropout"] for row in candidates] == dropouts
         (chosen,) = [row for row in candidates if row["is_chosen"]]
@@ -100,8 +100,8 @@ def test_both_rows_then_again_then_another_beam(
     assert child.data.metrics["f1.dev"] == dev_f1
     assert child.data.params["model.dropout"] == "0.1"
     sent = runs["table4 treebank"].data.metrics
-    assert sent["f1.Transformer 1 layer treebank wsj treebank wsj only"] == measured[1]["f1"]
-    assert sent["f1.Transformer 1 layer treebank wsj semi-supervised"] == measured[2]["f1"]
+    assert sent["f1.Transformer 1 layer trees of wsj trees of wsj only"] == measured[1]["f1"]
+    assert sent["f1.Transformer 1 layer trees of wsj semi-supervised"] == measured[2]["f1"]
     assert {model.name for model in client.search_logged_models([experiment.experiment_id])} == {
         name.replace(".", "-") for name in names
     }
