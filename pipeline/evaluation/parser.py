@@ -90,7 +90,8 @@ class Parser:
 
     def parse(self, lines: Sequence[str]) -> list[Rebuilt | None]:
         """Returns a tree over the words of each line, with its repairs; None for a blank line."""
-        escaped = [line.translate(_ESCAPED) for line in lines]
+        # The vocabulary takes only the plain space for one; a sentence's words must be the same for both.
+        escaped = [" ".join(line.translate(_ESCAPED).split()) for line in lines]
         symbols = self._translator.translate(escaped)
         return [
             rebuild(found.split(), words) if (words := line.split()) else None

@@ -52,6 +52,15 @@ def test_a_constrained_search_needs_no_repair(checkpoint: Checkpoint, command_li
     assert done.stdout.split("\n")[0] == bracketed(parsed[0].tree if parsed[0] else Tree("", []))
 
 
+def test_any_white_space_separates_words(checkpoint: Checkpoint) -> None:
+    """A no-break space or a tab gives the trees, without repairs, that plain spaces give."""
+    parser = Parser(checkpoint.folder, FAST.model_copy(update={"well_formed": True}))
+    plain, unusual = parser.parse(["The black dog .", "\u00a0The black\u00a0\u00a0dog\t."])
+    assert plain == unusual
+    assert plain is not None
+    assert not plain.repairs
+
+
 def test_a_terminal_shows_a_drawing(checkpoint: Checkpoint, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     """The words stand in the last line, and labels above them."""
     TreeWriter(Parser(checkpoint.folder, FAST), draws=True).write(["The dog sleeps ."])
