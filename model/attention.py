@@ -5,6 +5,7 @@ batch, one per position (`model.rows`).
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -46,6 +47,8 @@ class MultiHeadAttention(nn.Module):
     def __init__(self, d_model: int, n_heads: int, d_k: int, d_v: int) -> None:
         super().__init__()
         self.n_heads, self.d_k, self.d_v = n_heads, d_k, d_v
+        self.on_weights: Callable[[Tensor], Tensor] | None = None
+        """Is given weights_BHLM as soon as they are computed and returns those to use (`model.recording`)."""
         self.w_q = nn.Linear(d_model, n_heads * d_k, bias=False)
         self.w_kv = nn.Linear(d_model, n_heads * (d_k + d_v), bias=False)
         self.w_o = nn.Linear(n_heads * d_v, d_model, bias=False)
@@ -66,5 +69,8 @@ class MultiHeadAttention(nn.Module):
         k_BHMK, v_BHMV = self.keys_values(memory.x_ND, memory.layout)
         q_BHLK = layout.by_head(self.w_q(x_ND), self.n_heads)
         scores_BHLM = scaled(q_BHLK @ k_BHMK.transpose(-1, -2), self.d_k, memory.bias)
-        x_BHLV = softmax(scores_BHLM) @ v_BHMV
+        weights_BHLM = softmax(scores_BHLM)
+        if self.on_weights is not None:
+            weights_BHLM = self.on_weights(weights_BHLM)
+        x_BHLV = weights_BHLM @ v_BHMV
         return self.w_o(filled(x_BHLV.transpose(1, 2).reshape(-1, self.n_heads * self.d_v)))

@@ -155,6 +155,7 @@ class _Attention:
 
     def __init__(self, attention: MultiHeadAttention) -> None:
         self.n_heads, self.d_k, self.d_v = attention.n_heads, attention.d_k, attention.d_v
+        self.module = attention
         self.w_q = attention.w_q.weight.t().contiguous() / math.sqrt(self.d_k)
         self.w_o = attention.w_o.weight.t().contiguous()
 
@@ -163,7 +164,10 @@ class _Attention:
         scores_BHWM = q_BHWK.to(k_BHKM.dtype) @ k_BHKM
         if bias_B1WM is not None:
             scores_BHWM += bias_B1WM
-        x_BHWV = softmax(scores_BHWM) @ v_BHMV
+        weights_BHWM = softmax(scores_BHWM)
+        if self.module.on_weights is not None:
+            weights_BHWM = self.module.on_weights(weights_BHWM)
+        x_BHWV = weights_BHWM @ v_BHMV
         x_NX = x_BHWV.transpose(1, 2).reshape(-1, self.n_heads * self.d_v).to(x_ND.dtype)
         return x_ND.addmm_(filled(x_NX), self.w_o)
 

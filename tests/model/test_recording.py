@@ -1,0 +1,141 @@
+"""Recorded attention weights are those the model used, and recording changes nothing; a head switched off is gone."""
+
+import sys
+
+import pytest
+import torch
+
+from model import incremental
+from model.config import BEGIN_ID, END_ID, PAD_ID, TransformerConfig
+from model.recording import KINDS, AttentionWeights, RecordingDecoder, attentions, heads_off, recording
+from model.search import beam_search
+from model.training_step import shift_right
+from model.transformer import Transformer
+
+CONFIG = TransformerConfig(23, n_layers=2, d_model=12, d_ff=20, n_heads=3, d_k=4, d_v=5, dropout=0.0)
+SOURCE_BS = torch.tensor([[5, 9, 7, 4, END_ID], [11, 6, END_ID, PAD_ID, PAD_ID]])
+INPUTS_BT = shift_right(torch.tensor([[6, 8, END_ID], [7, 12, 4]]))
+
+
+def peaked_model(seed: int = 0) -> Transformer:
+    """A random float64 model whose attention is far from uniform."""
+    torch.manual_seed(seed)
+    model = Transformer(CONFIG).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter *= 2.5 if parameter.dim() > 1 else 1
+    return model
+
+
+@torch.no_grad()
+def recorded(model: Transformer) -> AttentionWeights:
+    with recording(model) as weights:
+        model(SOURCE_BS, INPUTS_BT)
+    return weights
+
+
+def test_rows_sum_to_one_and_masks_are_kept() -> None:
+    """Every row is a distribution over what the query may see: no padding, no later position."""
+    weights = recorded(peaked_model())
+    for kind, shape in zip(KINDS, ((2, 3, 5, 5), (2, 3, 3, 3), (2, 3, 3, 5)), strict=True):
+        layers = getattr(weights, kind)
+        assert [tuple(layer.shape) for layer in layers] == [shape, shape]
+        for layer in layers:
+            torch.testing.assert_close(layer.sum(-1), torch.ones(shape[:-1], dtype=torch.float64))
+            assert not layer.requires_grad
+    for layer in (*weights.encoder, *weights.cross):
+        assert (layer[1, ..., 3:] == 0).all()
+        assert (layer[1, ..., :3] > 0).all()
+    for layer in weights.decoder:
+        assert (layer.triu(1) == 0).all()
+        assert (layer.tril() > 0).sum() == 2 * 3 * 6
+
+
+def test_recorded_weights_are_those_of_the_output() -> None:
+    """The values weighted by them, joined and projected, are what the attention gave."""
+    model, outputs = peaked_model(), []
+    attention = attentions(model, "cross")[1]
+    hook = attention.register_forward_hook(lambda module, given, x_ND: outputs.append((given, x_ND)))
+    weights_BHTS = recorded(model).cross[1]
+    hook.remove()
+    ((_, layout, memory), x_ND) = outputs[0]
+    _, v_BHSV = attention.keys_values(memory.x_ND, memory.layout)
+    expected = attention.w_o((weights_BHTS @ v_BHSV).transpose(1, 2).reshape(6, -1))
+    assert layout == (2, 3)
+    torch.testing.assert_close(x_ND, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_recording_changes_no_bit_and_leaves_nothing_behind() -> None:
+    """With recording, without it and after it the output is the same to the last bit, of model and search."""
+    model = peaked_model().float()
+    with torch.no_grad():
+        plain = model(SOURCE_BS, INPUTS_BT)
+        with recording(model):
+            assert torch.equal(model(SOURCE_BS, INPUTS_BT), plain)
+        assert torch.equal(model(SOURCE_BS, INPUTS_BT), plain)
+    assert all(one.on_weights is None for kind in KINDS for one in attentions(model, kind))
+    for source in ([5, 9, 7, END_ID], [13, END_ID]):
+        source_1S = torch.tensor([source])
+        assert beam_search(RecordingDecoder(model), source_1S, n_best=3) == beam_search(model, source_1S, n_best=3)
+
+
+def test_an_error_in_the_body_ends_the_recording() -> None:
+    """The attentions forget what they were told."""
+    model = peaked_model()
+    with pytest.raises(KeyError), recording(model), heads_off(attentions(model, "decoder")[0], [1]):
+        raise KeyError
+    assert all(one.on_weights is None for kind in KINDS for one in attentions(model, kind))
+
+
+@pytest.mark.parametrize("pruned", [False, True], ids=["kept", "pruned"])
+def test_the_search_s_weights_are_those_of_forward(pruned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the incremental decoder used for each output of a beam is what forward uses when that output is given.
+
+    The tree of hypotheses branches and dies out on the way, and the cache is pruned at every position or never.
+    """
+    monkeypatch.setattr(incremental, "FIRST_PRUNED_TOKENS", 0 if pruned else sys.maxsize)
+    monkeypatch.setattr(incremental, "PRUNING_GROWTH", 0)
+    branched = 0
+    for seed in range(4):
+        model = peaked_model(seed)
+        source_1S = torch.tensor([[5, 9, 7, 4, 15, END_ID]])
+        decoder = RecordingDecoder(model)
+        outputs = beam_search(decoder, source_1S, beam_size=4, max_extra_tokens=8, n_best=4)[0]
+        branched += len({tuple(output.tokens[:2]) for output in outputs}) > 1
+        for output in outputs:
+            found = decoder.weights(output.tokens)
+            with torch.no_grad(), recording(model) as expected:
+                model(source_1S, torch.tensor([[BEGIN_ID, *output.tokens]]))
+            for kind in KINDS:
+                assert len(getattr(found, kind)) == CONFIG.n_layers
+                for mine, theirs in zip(getattr(found, kind), getattr(expected, kind), strict=True):
+                    torch.testing.assert_close(mine, theirs[0], rtol=1e-9, atol=1e-12)
+    assert branched
+
+
+def test_weights_of_what_was_not_followed_are_refused() -> None:
+    """An output that the search never held has none; nor are several sentences recorded at once."""
+    decoder = RecordingDecoder(peaked_model())
+    best = beam_search(decoder, SOURCE_BS[:1], beam_size=2)[0][0]
+    with pytest.raises(KeyError):
+        decoder.weights([*best.tokens[:-1], (best.tokens[-1] + 1) % 23, 4, 4])
+    with pytest.raises(ValueError, match="2 sentences"):
+        decoder.start(SOURCE_BS)
+
+
+@torch.no_grad()
+def test_a_head_switched_off_adds_nothing() -> None:
+    """It is as if its columns of W_O were 0; the other heads of the layer keep their weights."""
+    for kind in KINDS:
+        model = peaked_model()
+        before = recorded(model)
+        attention = attentions(model, kind)[0]
+        with heads_off(attention, [1]), recording(model) as weights:
+            off = model(SOURCE_BS, INPUTS_BT)
+        assert (getattr(weights, kind)[0][:, 1] == 0).all()
+        torch.testing.assert_close(getattr(weights, kind)[0][:, [0, 2]], getattr(before, kind)[0][:, [0, 2]])
+        attention.w_o.weight[:, 5:10] = 0
+        torch.testing.assert_close(off, model(SOURCE_BS, INPUTS_BT), rtol=1e-12, atol=1e-12)
+        assert not torch.allclose(off, peaked_model()(SOURCE_BS, INPUTS_BT))
+    with pytest.raises(IndexError, match="no head 3 of 3"), heads_off(attention, [3]):
+        pass
