@@ -106,6 +106,11 @@ def split_of(english: str) -> SplitName:
     return _split(_hash(english))
 
 
+def held_out(seed: int, split: Literal["dev", "test"]) -> Iterator[Derivation]:
+    """Yields the endless derivations of a split, without repetitions; the corpus holds the first of them."""
+    return _derivations(seed, split, 0, {"source_words": 0, "repeated": 0})
+
+
 def write_shard(
     folder: str, target: EmbeddedTarget, seed: int, split: SplitName, shard: int, pairs: int
 ) -> dict[str, Any]:

@@ -1,0 +1,154 @@
+"""Chooses the heads and words of the appendix's figures: what is drawn where the user does not say.
+
+    all_heads(attended, Wanted())             # Figure 3: a layer and a word that looks far
+    one_antecedent(attended, Wanted())        # Figure 4: a word that looks at one earlier word, and two heads that do
+    two_heads(attended, Wanted())             # Figure 5: the two heads of a layer that differ most
+
+Shapes: N layers, H heads, L words.
+"""
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.recording import Kind
+from pipeline.attention.translated import Attended, by_word
+from pipeline.errors import UserError
+
+FAR_WORDS = 4
+"""Attention at least this far away is long-distance."""
+KIND: Kind = "encoder"
+"""The figures of the paper's appendix are all of the encoder's self-attention."""
+
+
+class Wanted(NamedTuple):
+    """What the user has chosen; layers and heads are counted from 1."""
+
+    layer: int | None = None
+    heads: tuple[int, ...] = ()
+    word: str | None = None
+
+
+class Choice(NamedTuple):
+    """What a figure draws."""
+
+    layer: int
+    """Counted from 0."""
+    heads: tuple[int, ...]
+    """Counted from 0."""
+    word: int | None
+    """Number of the word whose attention is drawn; None for all words."""
+    why: str
+    """How it was chosen, for the caption."""
+
+
+def check(attended: Attended, wanted: Wanted) -> None:
+    """Raises UserError where the model lacks the layer or a head, or the sentence the word."""
+    n_layers, n_heads = attended.weights[KIND].shape[:2]
+    if wanted.layer is not None and not 1 <= wanted.layer <= n_layers:
+        raise UserError(f"--layer {wanted.layer}: the model has layers 1 to {n_layers}")
+    for head in wanted.heads:
+        if not 1 <= head <= n_heads:
+            raise UserError(f"--heads {head}: the model has heads 1 to {n_heads}")
+    if wanted.word is not None:
+        _word(attended, wanted.word)
+
+
+def all_heads(attended: Attended, wanted: Wanted) -> Choice:
+    """Chooses the layer and the word whose heads attend most to words at least FAR_WORDS away."""
+    weights_NHLL, is_word_L = _weights(attended), _is_word(attended)
+    far_LL = np.abs(_offsets(len(is_word_L))) >= FAR_WORDS
+    share_NL = (weights_NHLL * (far_LL & is_word_L)).sum(-1).mean(1) * is_word_L
+    layer, word = _best(share_NL, _layer(wanted), _asked_word(attended, wanted))
+    heads = _heads(wanted) or tuple(range(weights_NHLL.shape[1]))
+    share, why = share_NL[layer, word], "chosen" if wanted.layer or wanted.word else "the most of any word and layer"
+    return Choice(layer, heads, word, f"{share:.0%} of its attention is on words at least {FAR_WORDS} away: {why}")
+
+
+def one_antecedent(attended: Attended, wanted: Wanted) -> Choice:
+    """Chooses the word, and two heads of a layer, with the most attention on one word at least FAR_WORDS before it."""
+    weights_NHLL, is_word_L = _weights(attended), _is_word(attended)
+    earlier_LL = _offsets(len(is_word_L)) <= -FAR_WORDS
+    peak_NHL = (weights_NHLL * (earlier_LL & is_word_L)).max(-1) * is_word_L
+    two_NHL = np.sort(peak_NHL, axis=1)[:, -2:]
+    layer, word = _best(two_NHL.sum(1), _layer(wanted), _asked_word(attended, wanted))
+    order = np.argsort(-peak_NHL[layer, :, word], kind="stable")
+    heads = (_heads(wanted) or tuple(order.tolist()))[:2]
+    target = int((weights_NHLL[layer, heads[0], word] * (earlier_LL[word] & is_word_L)).argmax())
+    peak = peak_NHL[layer, heads[0], word]
+    antecedent = attended.source.word(target)
+    why = (
+        "chosen"
+        if any((wanted.layer, wanted.heads, wanted.word))
+        else f"the most on any single word at least {FAR_WORDS} before"
+    )
+    return Choice(layer, heads, word, f"head {heads[0] + 1} puts {peak:.0%} on “{antecedent}”: {why}")
+
+
+def two_heads(attended: Attended, wanted: Wanted) -> Choice:
+    """Chooses the two heads of a layer whose attention differs most, on average over the words."""
+    weights_NHLL = _weights(attended)
+    best = (-1.0, 0, (0,))
+    asked = _heads(wanted)[:2]
+    for layer in range(len(weights_NHLL)) if _layer(wanted) is None else [_layer(wanted) or 0]:
+        heads = asked or range(weights_NHLL.shape[1])
+        for pair in combinations(heads, 2) if len(heads) > 1 else [tuple(heads)]:
+            difference_LL = weights_NHLL[layer, pair[0]] - weights_NHLL[layer, pair[-1]]
+            best = max(best, (float(np.abs(difference_LL).sum(-1).mean() / 2), layer, tuple(pair)))
+    distance, layer, heads = best
+    why = "chosen" if asked else "the two heads of a layer that differ most"
+    return Choice(layer, heads, None, f"{distance:.0%} of their attention is on different words: {why}")
+
+
+def _weights(attended: Attended) -> NDArray[np.float32]:
+    return by_word(attended.weights[KIND], *attended.sides(KIND))
+
+
+def _offsets(n: int) -> NDArray[np.int64]:
+    places = np.arange(n)
+    offsets: NDArray[np.int64] = places[None, :] - places[:, None]
+    return offsets
+
+
+def _is_word(attended: Attended) -> NDArray[np.bool_]:
+    """True for words, False for punctuation and ⟨end⟩."""
+    side = attended.source
+    real = [any(sign.isalnum() for sign in side.word(number)) for number in range(len(side.words))]
+    separators = [begin in side.separators for begin, _ in side.words]
+    return np.array(real) & ~np.array(separators)
+
+
+def _best(score_NL: NDArray[np.float32], layer: int | None, word: int | None) -> tuple[int, int]:
+    """Returns the layer and the word of the best score, among those that the user left open."""
+    open_NL = np.full(score_NL.shape, -1.0)
+    chosen = (
+        slice(None) if layer is None else slice(layer, layer + 1),
+        slice(None) if word is None else slice(word, word + 1),
+    )
+    open_NL[chosen] = score_NL[chosen]
+    best = np.unravel_index(int(open_NL.argmax()), open_NL.shape)
+    return int(best[0]), int(best[1])
+
+
+def _layer(wanted: Wanted) -> int | None:
+    return None if wanted.layer is None else wanted.layer - 1
+
+
+def _heads(wanted: Wanted) -> tuple[int, ...]:
+    return tuple(head - 1 for head in wanted.heads)
+
+
+def _asked_word(attended: Attended, wanted: Wanted) -> int | None:
+    return None if wanted.word is None else _word(attended, wanted.word)
+
+
+def _word(attended: Attended, asked: str) -> int:
+    """Returns the number of the first word that is spelled so, capitals aside."""
+    side: Sequence[str] = [attended.source.word(number) for number in range(len(attended.source.words))]
+    for number, word in enumerate(side):
+        if word.lower() == asked.lower():
+            return number
+    raise UserError(f"--word {asked}: the sentence has {', '.join(side)}")

@@ -1,0 +1,222 @@
+"""Examines all heads of a model on a sample of the dev split: where they look, and what they are worth.
+
+    examine(Context(folder), checkpoint, dataset, HeadSettings()).load().heads[0].perplexity_change
+
+The decoder is given the reference, so position i of the target writes token i and reads token i - 1.
+
+Shapes: B batch, L query length, M key length, H heads.
+"""
+
+import csv
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from model.config import BEGIN_ID, END_ID, PAD_ID
+from model.loss import smoothed_cross_entropy
+from model.recording import KINDS, Kind, attentions, heads_off, recording
+from model.rows import Memory
+from model.training_step import shift_right
+from model.transformer import Transformer
+from pipeline.errors import UserError
+from pipeline.evaluation.translation import load_model
+from pipeline.settings import Settings
+from pipeline.store.artifact import Context, JsonArtifact
+from pipeline.store.artifacts import Checkpoint, EncodedDataset
+from pipeline.store.figures import Figures
+from pipeline.text.batching import by_length, cut
+from pipeline.text.encoding import EncodedSplit
+from pipeline.training.validation import check_vocabulary, exp
+
+BATCH_TOKENS = 2048
+"""Limit on the tokens of either side in one batch; weights are recorded of a batch at a time."""
+
+
+class HeadSettings(Settings):
+    """How much text the heads are examined on."""
+
+    sample_pairs: int = Field(120, ge=1)
+    """Pairs of the dev split, spread evenly over it."""
+
+
+class HeadFigures(Figures):
+    """Where one head looks and what it is worth: means over all queries of the sample."""
+
+    kind: Kind
+    layer: int
+    """Counted from 1."""
+    head: int
+    """Counted from 1."""
+    entropy: float
+    """Bits; a head that looks at one token only has 0."""
+    distance: float
+    """Mean distance in tokens to what is attended to, ⟨begin⟩ and ⟨end⟩ left out; between the two languages, of the
+    positions."""
+    previous: float
+    """Share of the attention on the position before the query's, which in the decoder is where it reads."""
+    next: float
+    same: float
+    separator: float
+    """Share on ⟨end⟩ of the source or ⟨begin⟩ of the target."""
+    perplexity_without: float
+    """Of the sample, with this head switched off."""
+    perplexity_change: float
+
+
+class HeadsFigures(Figures):
+    """`heads.json`: all heads, the encoder's first, then the decoder's and those between the two."""
+
+    heads: tuple[HeadFigures, ...]
+    perplexity: float
+    """Of the sample, with all heads."""
+    pairs: int
+    tokens: int
+    """Target tokens of the sample, END_ID counted."""
+
+
+@dataclass(frozen=True)
+class Heads(JsonArtifact[HeadsFigures]):
+    """`heads.json` and the same table as `heads.csv`."""
+
+    figures_file = "heads.json"
+
+    @property
+    def summary(self) -> str:
+        """The head that is missed most."""
+        heads = self.load().heads
+        worst = max(heads, key=lambda head: head.perplexity_change)
+        return f"{len(heads)} heads; without {name_of(worst)} perplexity is {worst.perplexity_change:+.2f}"
+
+
+def name_of(head: HeadFigures) -> str:
+    """Returns what a head is called, e.g. `encoder layer 2 head 1`."""
+    return f"{head.kind} layer {head.layer} head {head.head}"
+
+
+class _Batch(NamedTuple):
+    source_BS: Tensor
+    target_BT: Tensor
+    inputs_BT: Tensor
+
+    def queries(self, kind: Kind) -> Tensor:
+        """Returns True for real queries, (B, L)."""
+        return (self.source_BS if kind == "encoder" else self.target_BT) != PAD_ID
+
+    def separators(self, kind: Kind) -> Tensor:
+        """Returns True for ⟨begin⟩ or ⟨end⟩ among the keys, (B, M)."""
+        return self.inputs_BT == BEGIN_ID if kind == "decoder" else self.source_BS == END_ID
+
+
+def examine(context: Context, checkpoint: Checkpoint, dataset: EncodedDataset, settings: HeadSettings) -> Heads:
+    """Writes the table of heads, computed in float32 on `context.device`.
+
+    Raises UserError where the dev split is empty, or where checkpoint and dataset have different vocabularies.
+    """
+    model = load_model(checkpoint.folder, context.device)
+    check_vocabulary(dataset, model.config.vocabulary_size)
+    batches = _sample(dataset, settings.sample_pairs, context.device)
+    total = sum(len(attentions(model, kind)) * model.config.n_heads for kind in KINDS)
+    with torch.inference_mode():
+        memories = [model.encode(batch.source_BS) for batch in batches]
+        with_all, n_tokens = _nll(model, batches, memories)
+        perplexity = exp(with_all / n_tokens)
+        found = []
+        for kind in KINDS:
+            for layer, means_HX in enumerate(_means(model, batches, kind)):
+                attention = attentions(model, kind)[layer]
+                for head in range(attention.n_heads):
+                    with heads_off(attention, [head]):
+                        nll, _ = _nll(model, batches, memories if kind != "encoder" else None)
+                    without = exp(nll / n_tokens)
+                    names = ("entropy", "distance", "previous", "same", "next", "separator")
+                    found.append(
+                        HeadFigures(
+                            kind=kind,
+                            layer=layer + 1,
+                            head=head + 1,
+                            **dict(zip(names, means_HX[head].tolist(), strict=True)),
+                            perplexity_without=without,
+                            perplexity_change=without - perplexity,
+                        )
+                    )
+                    context.progress(len(found), total, "heads")
+    heads = Heads(context.folder)
+    pairs = sum(len(batch.source_BS) for batch in batches)
+    heads.write(HeadsFigures(heads=tuple(found), perplexity=perplexity, pairs=pairs, tokens=n_tokens))
+    write_table(heads.folder / "heads.csv", found)
+    return heads
+
+
+def write_table(path: Path, heads: list[HeadFigures]) -> None:
+    """Writes the table of heads as CSV."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        rows = csv.DictWriter(file, list(HeadFigures.model_fields), lineterminator="\n")
+        rows.writeheader()
+        rows.writerows(
+            {name: f"{value:.6g}" if isinstance(value, float) else value for name, value in head.model_dump().items()}
+            for head in heads
+        )
+
+
+def _sample(dataset: EncodedDataset, at_most_pairs: int, device: str) -> list[_Batch]:
+    split = EncodedSplit.open(dataset, "dev")
+    if not len(split):
+        raise UserError(f"{dataset.folder} has an empty dev split; heads cannot be examined on it")
+    rows = np.unique(np.linspace(0, len(split) - 1, min(at_most_pairs, len(split))).round().astype(np.int64))
+    rows = rows[by_length(split.source_lengths[rows], split.target_lengths[rows], BATCH_TOKENS)]
+    bounds = cut(split.source_lengths[rows], split.target_lengths[rows], BATCH_TOKENS)
+    found = []
+    for first, end in pairwise(bounds):
+        source_BS, target_BT = (tokens.to(device) for tokens in split.batch(rows[first:end]))
+        found.append(_Batch(source_BS, target_BT, shift_right(target_BT)))
+    return found
+
+
+def _nll(model: Transformer, batches: list[_Batch], memories: list[Memory] | None) -> tuple[float, int]:
+    """Returns the negative log-likelihood in nats and the target tokens; sources are encoded unless given encoded."""
+    nll, n_tokens = 0.0, 0
+    for number, batch in enumerate(batches):
+        memory = memories[number] if memories else model.encode(batch.source_BS)
+        hidden_BTD = model.decode(batch.inputs_BT, memory)
+        sums = smoothed_cross_entropy(
+            hidden_BTD.flatten(0, 1), model.embedding.weight, batch.target_BT.flatten(), smoothing=0.0
+        )
+        nll, n_tokens = nll + float(sums.nll), n_tokens + int(sums.n_tokens)
+    return nll, n_tokens
+
+
+def _means(model: Transformer, batches: list[_Batch], kind: Kind) -> list[Tensor]:
+    """Returns the mean figures of each layer's heads, (H, 6), in the order of `_figures`."""
+    sums: list[Tensor] = []
+    n_queries = 0
+    for batch in batches:
+        with recording(model) as weights:
+            model(batch.source_BS, batch.inputs_BT)
+        real_BL = batch.queries(kind)
+        n_queries += int(real_BL.sum())
+        figures = [_figures(one.double(), batch.separators(kind), real_BL) for one in getattr(weights, kind)]
+        sums = [before + one for before, one in zip(sums, figures, strict=True)] if sums else figures
+    return [of_layer / n_queries for of_layer in sums]
+
+
+def _figures(weights_BHLM: Tensor, separators_BM: Tensor, real_BL: Tensor) -> Tensor:
+    """Sums entropy, distance and shares over the real queries of a batch: (H, 6)."""
+    n_queries, n_keys = weights_BHLM.shape[2:]
+    place = weights_BHLM.new_tensor(range(max(n_queries, n_keys)))
+    offset_LM = place[None, :n_keys] - place[:n_queries, None]
+    on_text = weights_BHLM * ~separators_BM[:, None, None]
+    mass = on_text.sum(-1)
+    parts = [
+        -torch.xlogy(weights_BHLM, weights_BHLM).sum(-1) / math.log(2),
+        (on_text * offset_LM.abs()).sum(-1) / mass.clamp(min=1e-12),
+        *((weights_BHLM * (offset_LM == offset)).sum(-1) for offset in (-1, 0, 1)),
+        (weights_BHLM * separators_BM[:, None, None]).sum(-1),
+    ]
+    return (torch.stack(parts, dim=-1) * real_BL[:, None, :, None]).sum(dim=(0, 2))

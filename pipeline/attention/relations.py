@@ -1,0 +1,270 @@
+"""Which heads join words that belong together: pronoun and antecedent, verb and distant object (paper, appendix).
+
+    measure(Context(folder), checkpoint, embedded_settings, RelationSettings()).load().relations
+
+The paper shows such heads for one sentence. Here the sentences are those of the embedded corpus that no model was
+trained on, whose grammar knows which words belong together (`pipeline.corpora.grammar.references`). A case is a hit
+where the word that a head attends to most is the right one. Beside it stand chance, one divided by the number of words,
+and the best fixed offset ("three words to the left"). Head and offset are chosen on every other case, and their shares
+are those of the rest.
+
+Shapes: H heads, L query length, M key length.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+from scipy.stats import binomtest
+from sentencepiece import SentencePieceProcessor
+
+from model.config import BEGIN_ID
+from model.recording import AttentionWeights, Kind, recording
+from model.transformer import Transformer
+from pipeline.attention.translated import Pieces, by_word, pieces
+from pipeline.corpora.embedded import EmbeddedSettings, held_out
+from pipeline.corpora.grammar import Derivation
+from pipeline.corpora.grammar.references import Span, anaphora, text_of, verb_objects
+from pipeline.errors import UserError
+from pipeline.evaluation.translation import load_checkpoint
+from pipeline.settings import Settings
+from pipeline.store.artifact import Context, JsonArtifact
+from pipeline.store.artifacts import Checkpoint
+from pipeline.store.figures import Figures
+from pipeline.text.segmentation import encode_lines
+
+RelationName = Literal[
+    "pronoun to antecedent",
+    "target pronoun to source antecedent",
+    "target pronoun to its antecedent",
+    "verb to distant object",
+]
+KIND_OF: dict[RelationName, Kind] = {
+    "pronoun to antecedent": "encoder",
+    "target pronoun to source antecedent": "cross",
+    "target pronoun to its antecedent": "decoder",
+    "verb to distant object": "encoder",
+}
+CONFIDENCE = 0.95
+
+
+class RelationSettings(Settings):
+    """How many sentences are looked at."""
+
+    cases: int = Field(300, ge=2)
+    """Sentences with a pronoun and an antecedent, and as many pairs of verb and distant object."""
+
+
+class HeadShare(Figures):
+    """How often one head attends most to the right word."""
+
+    layer: int
+    """Counted from 1."""
+    head: int
+    """Counted from 1."""
+    share: float
+    """Of all cases."""
+    weight: float
+    """The mean attention on the right word."""
+
+
+class RelationFigures(Figures):
+    """One relation, and the heads of the attention that could join its words."""
+
+    relation: RelationName
+    kind: Kind
+    cases: int
+    chance: float
+    """The mean of one divided by the number of words that could be attended to."""
+    offset: int
+    """The best fixed offset in words, e.g. -3 for three words to the left."""
+    offset_share: float
+    """How often the right word is there."""
+    best_layer: int
+    """The head chosen, counted from 1."""
+    best_head: int
+    best_share: float
+    """Of the cases that it was not chosen on; so is `offset_share`."""
+    best_interval: tuple[float, float]
+    """Of `best_share`, at 95 % confidence (Wilson)."""
+    heads: tuple[HeadShare, ...]
+    """All heads, on all cases."""
+
+
+class RelationsFigures(Figures):
+    """`relations.json`."""
+
+    relations: tuple[RelationFigures, ...]
+
+
+@dataclass(frozen=True)
+class Relations(JsonArtifact[RelationsFigures]):
+    """`relations.json`: shares of pronouns and verbs that a head joins to the right word."""
+
+    figures_file = "relations.json"
+
+    @property
+    def summary(self) -> str:
+        """The first relation in a few words."""
+        first = self.load().relations[0]
+        return (
+            f"{first.relation}: {first.best_share:.0%} (layer {first.best_layer} head {first.best_head}), "
+            f"best offset {first.offset_share:.0%}, chance {first.chance:.0%}"
+        )
+
+
+class _Case(NamedTuple):
+    """Two words of one sentence pair, by their numbers, with the heads' attention from the first to all words."""
+
+    query: int
+    key: int
+    attention_XM: NDArray[np.float32]
+    """One row a head, layer by layer; ⟨begin⟩ and ⟨end⟩ are left out."""
+    separators: int
+    """How many words were left out in front."""
+
+    @property
+    def hits(self) -> NDArray[np.bool_]:
+        """True for heads that attend most to the right word."""
+        hits_X: NDArray[np.bool_] = self.attention_XM.argmax(axis=1) == self.key
+        return hits_X
+
+
+def measure(
+    context: Context, checkpoint: Checkpoint, corpus: EmbeddedSettings, settings: RelationSettings
+) -> Relations:
+    """Writes the shares of each relation, computed in float32 on `context.device`.
+
+    Raises UserError where the corpus is of trees, which have no pronouns to translate.
+    """
+    if corpus.target == "trees":
+        raise UserError("the corpus is of trees; relations are measured on translations")
+    model, vocabulary = load_checkpoint(checkpoint.folder, context.device)
+    found: dict[RelationName, list[_Case]] = {name: [] for name in KIND_OF}
+    for derivation in held_out(corpus.seed, "test"):
+        wanted = [name for name, cases in found.items() if len(cases) < settings.cases]
+        if not wanted:
+            break
+        pairs = [(name, *spans) for name, *spans in _pairs(derivation, corpus.target) if name in wanted]
+        if pairs:
+            attended = _Attended.of(model, vocabulary, derivation, corpus.target, context.device)
+            for name, query, key in pairs:
+                case = attended.case(KIND_OF[name], query, key)
+                if case:
+                    found[name].append(case)
+            context.progress(sum(map(len, found.values())), len(found) * settings.cases, "cases")
+    relations = Relations(context.folder)
+    figures = tuple(_figures(name, cases[: settings.cases], model.config.n_heads) for name, cases in found.items())
+    relations.write(RelationsFigures(relations=figures))
+    return relations
+
+
+def _pairs(derivation: Derivation, target: Literal["de", "fr"]) -> Iterator[tuple[RelationName, Span, Span]]:
+    """Yields the related words of a sentence pair, each time the one that should attend first."""
+    if one := anaphora(derivation, target):
+        yield "pronoun to antecedent", one.source_pronoun, one.source_antecedent
+        if one.target_pronoun:
+            yield "target pronoun to source antecedent", one.target_pronoun, one.source_antecedent
+            yield "target pronoun to its antecedent", one.target_pronoun, one.target_antecedent
+    for verb, noun in verb_objects(derivation):
+        yield "verb to distant object", verb, noun
+
+
+@dataclass(frozen=True)
+class _Attended:
+    """A sentence pair with its weights, the decoder being given the translation."""
+
+    texts: dict[Kind, tuple[str, str]]
+    sides: dict[Kind, tuple[Pieces, Pieces]]
+    ends: dict[str, list[int]]
+    """Where each piece of a text ends, in bytes of UTF-8."""
+    weights: AttentionWeights
+
+    @classmethod
+    def of(
+        cls,
+        model: Transformer,
+        vocabulary: SentencePieceProcessor,
+        derivation: Derivation,
+        target: Literal["de", "fr"],
+        device: str,
+    ) -> "_Attended":
+        texts = derivation.english, text_of(derivation, target)
+        source, output = encode_lines(vocabulary, texts)
+        inputs = [BEGIN_ID, *output[:-1]]
+        with torch.inference_mode(), recording(model) as weights:
+            model(torch.tensor([source], device=device), torch.tensor([inputs], device=device))
+        english, read, written = (pieces(vocabulary, ids) for ids in (source, inputs, output))
+        ends = {text: [piece.end for piece in vocabulary.encode(text, return_type="proto").pieces] for text in texts}
+        return cls(
+            {"encoder": (texts[0], texts[0]), "decoder": (texts[1], texts[1]), "cross": (texts[1], texts[0])},
+            {"encoder": (english, english), "decoder": (written, read), "cross": (written, english)},
+            ends,
+            weights,
+        )
+
+    def case(self, kind: Kind, query: Span, key: Span) -> _Case | None:
+        """Returns the attention between two words; None if one shares its pieces with punctuation."""
+        (query_text, key_text), (queries, keys) = self.texts[kind], self.sides[kind]
+        from_word, to_word = (
+            self._word(query_text, queries, query, 0),
+            self._word(key_text, keys, key, kind == "decoder"),
+        )
+        if from_word is None or to_word is None:
+            return None
+        # A word is written in several steps; the first decides which word it will be.
+        first, end = queries.words[from_word]
+        rows = slice(first, end if kind == "encoder" else first + 1)
+        weights_XLM = torch.cat([one[0] for one in getattr(self.weights, kind)])[:, rows].float().cpu().numpy()
+        one_word = Pieces(queries.texts[rows], ((0, rows.stop - first),), ())
+        attention_XM = by_word(weights_XLM, one_word, keys)[:, 0]
+        # The decoder has read no more than the words before.
+        seen = from_word + 1 if kind == "decoder" else len(keys.words) - 1
+        skipped = int(kind == "decoder")
+        return _Case(from_word, to_word - skipped, attention_XM[:, skipped:seen])
+
+    def _word(self, text: str, side: Pieces, span: Span, skipped: int) -> int | None:
+        """Returns the number of the word that ends where `span` does; `skipped` pieces stand before the text."""
+        end_bytes = len(text[: span.end].encode())
+        ends = self.ends[text]
+        for number, (_, end) in enumerate(side.words):
+            if skipped < end <= len(ends) + skipped and ends[end - 1 - skipped] == end_bytes:
+                return number
+        return None
+
+
+def _figures(relation: RelationName, cases: Sequence[_Case], n_heads: int) -> RelationFigures:
+    hits_CX = np.array([case.hits for case in cases])
+    weights_CX = np.array([case.attention_XM[:, case.key] for case in cases])
+    chosen_on, rest = slice(0, None, 2), slice(1, None, 2)
+    best = int(hits_CX[chosen_on].mean(axis=0).argmax())
+    offsets = [case.key - case.query for case in cases]
+    (offset, _), *_ = Counter(offsets[chosen_on]).most_common(1)
+    n_hits, n_rest = int(hits_CX[rest, best].sum()), len(hits_CX[rest])
+    interval = binomtest(n_hits, n_rest).proportion_ci(CONFIDENCE, method="wilson")
+    return RelationFigures(
+        relation=relation,
+        kind=KIND_OF[relation],
+        cases=len(cases),
+        chance=float(np.mean([1 / case.attention_XM.shape[1] for case in cases])),
+        offset=offset,
+        offset_share=float(np.mean([one == offset for one in offsets[rest]])),
+        best_layer=best // n_heads + 1,
+        best_head=best % n_heads + 1,
+        best_share=n_hits / n_rest,
+        best_interval=(interval.low, interval.high),
+        heads=tuple(
+            HeadShare(
+                layer=number // n_heads + 1,
+                head=number % n_heads + 1,
+                share=float(hits_CX[:, number].mean()),
+                weight=float(weights_CX[:, number].mean()),
+            )
+            for number in range(hits_CX.shape[1])
+        ),
+    )

@@ -1,0 +1,149 @@
+"""Translates a sentence and keeps the attention weights of that very search (paper §6.1, appendix).
+
+    attended = AttentionTranslator(folder, DecodingSettings(precision="float32")).translate("The dog sleeps.")
+    attended.translation, attended.weights["cross"][layer, head, written, source]
+
+Shapes: H heads, L query length, M key length.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sentencepiece import SentencePieceProcessor
+
+from model.config import BEGIN_ID, END_ID
+from model.recording import KINDS, Kind, RecordingDecoder
+from model.search import beam_search, max_length
+from pipeline.errors import UserError
+from pipeline.evaluation.translation import load_checkpoint
+from pipeline.hardware import dtype_of
+from pipeline.settings import DecodingSettings
+from pipeline.text.encoding import decode_ids
+from pipeline.text.segmentation import encode_lines
+from pipeline.text.vocabulary import SPACE_SIGN
+
+LONGEST_TOKENS = 256
+"""The longest source that is drawn, END_ID counted: every head has a weight for each pair of its tokens."""
+BEGIN, END = "⟨begin⟩", "⟨end⟩"
+"""How BEGIN_ID and END_ID are shown."""
+
+
+class Pieces(NamedTuple):
+    """One side of an attention: its tokens, and the words they make."""
+
+    texts: tuple[str, ...]
+    """Each piece without the sign for a space."""
+    words: tuple[tuple[int, int], ...]
+    """The words, punctuation marks and marks of beginning and end: the first piece and the one after the last."""
+    separators: tuple[int, ...]
+    """The pieces that stand for no text: ⟨begin⟩ and ⟨end⟩."""
+
+    def word(self, number: int) -> str:
+        """Returns the text of a word."""
+        return "".join(self.texts[slice(*self.words[number])])
+
+
+@dataclass(frozen=True)
+class Attended:
+    """A sentence, its translation, and the weights with which it was encoded and decoded."""
+
+    sentence: str
+    translation: str
+    score: float
+    """The log-probability over the length penalty (`model.search`)."""
+    source: Pieces
+    read: Pieces
+    """What the decoder read: ⟨begin⟩ and the output."""
+    written: Pieces
+    """What the decoder wrote meanwhile: the output and ⟨end⟩."""
+    weights: Mapping[Kind, NDArray[np.float32]]
+    """(layers, H, L, M) of each kind."""
+
+    def sides(self, kind: Kind) -> tuple[Pieces, Pieces]:
+        """Returns the pieces that attend and those that are attended to."""
+        queries = self.source if kind == "encoder" else self.written
+        return queries, self.read if kind == "decoder" else self.source
+
+
+class AttentionTranslator:
+    """A model that translates one sentence at a time and tells what it attended to.
+
+    Raises UserError where the checkpoint cannot be loaded. It is not to be shared by threads.
+    """
+
+    def __init__(self, checkpoint_folder: Path, settings: DecodingSettings, device: str = "cpu") -> None:
+        self.settings, self._device = settings, device
+        model, self._vocabulary = load_checkpoint(Path(checkpoint_folder), device)
+        self.model = model.to(dtype_of(settings.precision, device))
+        self._decoder = RecordingDecoder(self.model)
+
+    def translate(self, sentence: str) -> Attended:
+        """Translates a sentence. Raises UserError if it is blank, or too long to be drawn or for learned positions."""
+        sentence = " ".join(sentence.split())
+        if not sentence:
+            raise UserError("the sentence is empty; write one")
+        (source,) = encode_lines(self._vocabulary, [sentence])
+        longest = int(max_length(torch.tensor(LONGEST_TOKENS), self.model, 0))
+        if len(source) > longest:
+            raise UserError(
+                f"the sentence has {len(source)} tokens, and at most {longest} are drawn; write a shorter one"
+            )
+        best = beam_search(
+            self._decoder,
+            torch.tensor([source], device=self._device),
+            beam_size=self.settings.beam_size,
+            length_penalty=self.settings.length_penalty,
+            max_extra_tokens=self.settings.max_extra_tokens,
+        )[0][0]
+        recorded = self._decoder.weights(best.tokens)
+        return Attended(
+            sentence,
+            decode_ids(self._vocabulary, [best.tokens])[0],
+            best.score,
+            pieces(self._vocabulary, source),
+            pieces(self._vocabulary, [BEGIN_ID, *best.tokens]),
+            pieces(self._vocabulary, [*best.tokens, END_ID]),
+            {kind: torch.stack(getattr(recorded, kind)).float().cpu().numpy() for kind in KINDS},
+        )
+
+
+def pieces(vocabulary: SentencePieceProcessor, ids: Sequence[int]) -> Pieces:
+    """Returns what is shown of token ids: a word begins at a space, and at and after punctuation."""
+    texts, begins, separators = [], [], []
+    for number, token in enumerate(ids):
+        piece = vocabulary.id_to_piece(token)
+        text = piece.removeprefix(SPACE_SIGN)
+        if token in (BEGIN_ID, END_ID):
+            text = BEGIN if token == BEGIN_ID else END
+            separators.append(number)
+        alone = token in (BEGIN_ID, END_ID) or _is_punctuation(text)
+        after_alone = number > 0 and (number - 1 in separators or _is_punctuation(texts[-1]))
+        if number == 0 or piece.startswith(SPACE_SIGN) or alone or after_alone:
+            begins.append(number)
+        texts.append(text)
+    return Pieces(tuple(texts), tuple(_spans(begins, len(ids))), tuple(separators))
+
+
+def _spans(begins: Sequence[int], n: int) -> Iterable[tuple[int, int]]:
+    return zip(begins, [*begins[1:], n], strict=True)
+
+
+def _is_punctuation(text: str) -> bool:
+    """Tells whether a piece is punctuation that belongs to no word: no letter, no digit, no apostrophe or hyphen."""
+    return bool(text) and not any(sign.isalnum() or sign in "'’-" for sign in text)
+
+
+def by_word(weights_LM: NDArray[np.float32], queries: Pieces, keys: Pieces) -> NDArray[np.float32]:
+    """Returns the weights between words, (..., words, words): the mean over a word's queries of the sum over keys.
+
+    Rows sum to 1 as before.
+    """
+    summed = np.add.reduceat(weights_LM, [begin for begin, _ in keys.words], axis=-1)
+    starts, sizes = zip(*((begin, end - begin) for begin, end in queries.words), strict=True)
+    means: NDArray[np.float32] = np.add.reduceat(summed, starts, axis=-2) / np.array(sizes, np.float32)[:, None]
+    return means

@@ -1,0 +1,133 @@
+"""Draws attention as bundles of lines between two columns of words, as Figures 3 to 5 of the paper do: SVG and PNG.
+
+    draw([Panel(attended, "encoder", layer=1, heads=(0, 2), word=5)], "title", folder / "figure4")
+
+Every piece has a row. The pieces of one word stand together, with a bar beside them. A line is as opaque as the weight;
+beside what is attended to, squares show the weights of one query's heads.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from model.recording import Kind
+from pipeline.attention.translated import Attended, Pieces
+
+HEAD_COLORS = (
+    "#2f6fd0", "#d1731c", "#1f9a78", "#cf4257", "#a05ec0", "#8d6a4f", "#d060a8", "#7d8188",
+    "#8d8a1f", "#2b9dba", "#5c6bc8", "#e0965a", "#59b36a", "#e07b84", "#b493d6", "#4d8f8f",
+)  # fmt: skip
+"""One colour a head, repeated where there are more heads; legible on white and on near-black."""
+INK, SOFT = "#1d1f22", "#6a6f76"
+ROW_IN, GAP_ROWS, PANEL_IN = 0.2, 0.35, 4.2
+"""Height of a piece; distance between words, in pieces; width of a panel."""
+FAINT = 0.01
+"""Weights below this are not drawn."""
+PNG_DPI = 160
+
+
+class Panel(NamedTuple):
+    """One pair of columns."""
+
+    attended: Attended
+    kind: Kind
+    layer: int
+    """Counted from 0."""
+    heads: tuple[int, ...]
+    """Counted from 0."""
+    word: int | None
+    """The word whose attention is drawn; None for all."""
+
+    @property
+    def title(self) -> str:
+        """What is drawn, in a few words."""
+        heads = ", ".join(str(head + 1) for head in self.heads)
+        name = f"layer {self.layer + 1}, head{'s' if len(self.heads) > 1 else ''} {heads}"
+        return name if self.word is None else f"“{self.attended.sides(self.kind)[0].word(self.word)}”: {name}"
+
+
+def draw(panels: Sequence[Panel], title: str, path: Path) -> None:
+    """Writes `path`.svg and `path`.png with the panels side by side; the SVG's text is text."""
+    style: Any = {
+        "svg.fonttype": "none",
+        "svg.hashsalt": path.name,
+        "font.family": "sans-serif",
+        "font.size": 9,
+        "text.parse_math": False,
+        "text.color": INK,
+    }
+    rows = max(_rows(side)[-1] + 1 for panel in panels for side in panel.attended.sides(panel.kind))
+    with rc_context(style):
+        figure = Figure(figsize=(PANEL_IN * len(panels), ROW_IN * rows + 0.9), dpi=PNG_DPI)
+        for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+            _draw_panel(axes, panel, rows)
+        figure.suptitle(title, x=0.02, ha="left", fontsize=10, fontweight="bold")
+        figure.subplots_adjust(left=0.01, right=0.99, bottom=0.02, top=1 - 0.75 / (ROW_IN * rows + 0.9), wspace=0.04)
+        no_metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        figure.savefig(path.with_suffix(".svg"), facecolor="white", metadata=no_metadata)
+        figure.savefig(path.with_suffix(".png"), facecolor="white", metadata={"Software": None})
+
+
+def color_of(head: int) -> str:
+    """Returns the colour of a head, counted from 0."""
+    return HEAD_COLORS[head % len(HEAD_COLORS)]
+
+
+def _rows(side: Pieces) -> list[float]:
+    """Returns the row of each piece, with a gap between words."""
+    word_of = [number for number, (begin, end) in enumerate(side.words) for _ in range(begin, end)]
+    return [piece + GAP_ROWS * word for piece, word in enumerate(word_of)]
+
+
+def _draw_panel(axes: Axes, panel: Panel, rows: float) -> None:
+    queries, keys = panel.attended.sides(panel.kind)
+    drawn = range(len(queries.texts)) if panel.word is None else range(*queries.words[panel.word])
+    weights_HLM = panel.attended.weights[panel.kind][panel.layer]
+    query_rows, key_rows = _rows(queries), _rows(keys)
+    axes.set_title(panel.title, loc="left", fontsize=9, color=SOFT)
+    axes.set_axis_off()
+    axes.set_xlim(-1.25, 2.25)
+    axes.set_ylim(rows, -0.8)
+    _words(axes, queries, query_rows, -0.06, "right", set(drawn))
+    _words(axes, keys, key_rows, 1.06, "left", set(range(len(keys.texts))))
+    spread = 0.3 / max(1, len(panel.heads) - 1)
+    lines, colors = [], []
+    for order, head in enumerate(panel.heads):
+        shift = spread * (order - (len(panel.heads) - 1) / 2)
+        for query in drawn:
+            for key, weight in enumerate(weights_HLM[head, query].tolist()):
+                if weight >= FAINT:
+                    lines.append([(0, query_rows[query] + shift), (1, key_rows[key] + shift)])
+                    colors.append(to_rgba(color_of(head), min(1.0, weight)))
+    axes.add_collection(LineCollection(lines, colors=colors, linewidths=1.6, capstyle="round"))
+    if panel.word is not None:
+        _squares(axes, panel, key_rows, weights_HLM[:, list(drawn)].mean(axis=1))
+
+
+def _squares(axes: Axes, panel: Panel, key_rows: Sequence[float], weights_HM: Any) -> None:
+    """Draws a square for each head and key, left of the keys' words, as opaque as the weight."""
+    width = min(0.05, 0.4 / len(panel.heads))
+    for order, head in enumerate(panel.heads):
+        for key, weight in enumerate(weights_HM[head].tolist()):
+            if weight >= FAINT:
+                place = (1.0 - width * (len(panel.heads) - order), key_rows[key] - 0.4)
+                axes.add_patch(
+                    Rectangle(place, width, 0.8, color=to_rgba(color_of(head), min(1.0, weight)), linewidth=0)
+                )
+
+
+def _words(axes: Axes, side: Pieces, rows: Sequence[float], x: float, align: str, strong: set[int]) -> None:
+    for number, (text, row) in enumerate(zip(side.texts, rows, strict=True)):
+        color = SOFT if number in side.separators or number not in strong else INK
+        axes.text(x, row, text, ha=align, va="center", color=color, fontweight="normal")
+    for begin, end in side.words:
+        if end - begin > 1:
+            bar = -0.03 if align == "right" else 1.03
+            axes.plot([bar, bar], [rows[begin] - 0.35, rows[end - 1] + 0.35], color=SOFT, linewidth=0.8)
