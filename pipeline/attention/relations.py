@@ -125,8 +125,6 @@ class _Case(NamedTuple):
     key: int
     attention_XM: NDArray[np.float32]
     """One row a head, layer by layer; ⟨begin⟩ and ⟨end⟩ are left out."""
-    separators: int
-    """How many words were left out in front."""
 
     @property
     def hits(self) -> NDArray[np.bool_]:

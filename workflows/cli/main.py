@@ -7,6 +7,7 @@ aiayn translate model < text.en > text.de
 aiayn score --hyp text.de --ref reference.de --lang de
 aiayn parse model < text.words > text.trees             sentences -> bracketed trees (Table 4)
 aiayn score-trees --gold gold.trees --test parsed.trees
+aiayn figures model --out figures                       what its heads attend to (Figures 3 to 5)
 aiayn export ctranslate2 model --out fast               one model -> a model for CTranslate2
 aiayn bench train                                       compares the speed of training steps on this machine
 aiayn bench decode model --src text.en                  compares the speed of translation
@@ -28,6 +29,7 @@ from pipeline.store.artifacts import EncodedDataset, TrainingRun
 from pipeline.store.store import LocalStore
 from workflows.benchmarks import commands
 from workflows.cli import export
+from workflows.cli.figures import figures
 from workflows.cli.parse import parse
 from workflows.cli.score_trees import score_trees
 from workflows.cli.translate import N_BEST_LINE, TranslationWriter, translate_stream, translate_typed
@@ -230,6 +232,7 @@ def score(
 
 app.command()(parse)
 app.command()(score_trees)
+app.command()(figures)
 
 
 def main() -> None:

@@ -160,7 +160,7 @@ def _describe(value: Any) -> Any:
     if isinstance(value, Settings):
         return value.identity()
     if isinstance(value, Artifact):
-        return value.manifest.get("fingerprint", str(value.folder))
+        return value.manifest.get("fingerprint") or value.manifest["sha256"]
     if isinstance(value, tuple | list):
         return [_describe(item) for item in value]
     if isinstance(value, dict):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("model", "pipeline", "workflows")
-SUFFIXES = {".py", ".j2"}
+SUFFIXES = {".py", ".j2", ".js", ".css"}
 
 
 class Commit(NamedTuple):

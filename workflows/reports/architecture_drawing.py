@@ -20,9 +20,9 @@ from model.config import TransformerConfig
 from model.dropout import Dropout
 from model.transformer import FeedForward, Transformer
 
-BOX_PX, HEIGHT_PX, GAP_PX = 216.0, 40.0, 18.0
+BOX_PX, HEIGHT_PX, GAP_PX = 240.0, 40.0, 18.0
 """Width of a box, its height, and the distance to the next."""
-LEFT_PX, RIGHT_PX, TOP_PX = 70.0, 400.0, 30.0
+LEFT_PX, RIGHT_PX, TOP_PX = 70.0, 420.0, 30.0
 COLORS = {"attention": "#d1731c", "norm": "#8d8a1f", "feed": "#2b9dba", "embedding": "#cf4257", "output": "#a05ec0"}
 TITLES = {"self_attention": "Masked Multi-Head Attention", "cross_attention": "Multi-Head Attention"}
 

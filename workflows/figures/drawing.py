@@ -1,0 +1,180 @@
+"""Writes the attention figures of a model: the last stage of `workflows.attention_figures` and `aiayn figures`."""
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import Field
+
+from pipeline.attention import choice
+from pipeline.attention.choice import Choice, Wanted
+from pipeline.attention.heads import Heads
+from pipeline.attention.relations import Relations
+from pipeline.attention.translated import Attended, AttentionTranslator
+from pipeline.errors import UserError
+from pipeline.settings import DecodingSettings, Settings
+from pipeline.store.artifact import Context, JsonArtifact
+from pipeline.store.artifacts import Checkpoint
+from pipeline.store.figures import Figures
+
+FigureNumber = Literal[3, 4, 5]
+CHOOSERS: dict[FigureNumber, Callable[[Attended, Wanted], Choice]] = {
+    3: choice.all_heads,
+    4: choice.one_antecedent,
+    5: choice.two_heads,
+}
+"""Each figure of the paper's appendix that is drawn, with what chooses its heads and word."""
+
+
+class FigureSettings(Settings):
+    """What is drawn; layers and heads are counted from 1."""
+
+    name: str
+    """What the model is called."""
+    sentences: tuple[str, ...] = Field(min_length=1)
+    layer: int | None = None
+    heads: tuple[int, ...] = ()
+    word: str | None = None
+    decoding: DecodingSettings = DecodingSettings(precision="float32")
+
+    @property
+    def wanted(self) -> Wanted:
+        """What the user has chosen."""
+        return Wanted(self.layer, self.heads, self.word)
+
+
+class DrawnFigure(Figures):
+    """One figure."""
+
+    number: FigureNumber
+    caption: str
+    sentence: str
+    translation: str
+    layer: int
+    """Counted from 1."""
+    heads: tuple[int, ...]
+    """Counted from 1."""
+    word: str | None
+    """The word whose attention is drawn; None for all."""
+
+
+class DrawnFigures(Figures):
+    """`figures.json`."""
+
+    model: str
+    figures: tuple[DrawnFigure, ...]
+    translations: dict[str, str]
+    """The translation of each sentence."""
+
+
+@dataclass(frozen=True)
+class AttentionFigures(JsonArtifact[DrawnFigures]):
+    """`figure3.svg`, `figure3.png` and so on, `architecture.svg`, `attention.html`, `figures.json`.
+
+    With them `heads.json`, `heads.csv` and `relations.json`, where those were measured.
+    """
+
+    figures_file = "figures.json"
+
+    @property
+    def summary(self) -> str:
+        """The figures drawn."""
+        return f"figures {', '.join(str(one.number) for one in self.load().figures)}"
+
+
+def draw_figures(
+    context: Context,
+    checkpoint: Checkpoint,
+    heads: Heads | None,
+    relations: Relations | None,
+    settings: FigureSettings,
+) -> AttentionFigures:
+    """Translates the sentences in float32 on `context.device`, and writes figures, tables and page.
+
+    Raises UserError where a sentence is empty or too long, or what the user has chosen does not exist.
+    """
+    from workflows.figures.bundles import Panel, draw  # matplotlib is slow to import, and --help does not need it
+    from workflows.figures.page import Figure, Start, render
+    from workflows.reports.architecture_drawing import architecture
+    from workflows.reports.svg import standalone
+
+    translator = AttentionTranslator(checkpoint.folder, settings.decoding, context.device)
+    attended = [translator.translate(sentence) for sentence in settings.sentences]
+    artifact = AttentionFigures(context.folder)
+    drawn, on_page = [], []
+    for done, (number, choose) in enumerate(CHOOSERS.items()):
+        one = _sentence_for(number, attended, settings.wanted)
+        chosen = choose(one, settings.wanted)
+        whole = [Panel(one, choice.KIND, chosen.layer, (head,), None) for head in chosen.heads]
+        for_word = Panel(one, choice.KIND, chosen.layer, chosen.heads, chosen.word)
+        panels = {3: [for_word], 4: [whole[0], for_word], 5: whole}[number]
+        path = context.folder / f"figure{number}"
+        draw(panels, f"{settings.name}: encoder self-attention", path)
+        caption = _caption(number, one, chosen)
+        on_page.append(Figure(path.with_suffix(".svg"), caption))
+        drawn.append(
+            DrawnFigure(
+                number=number,
+                caption=caption,
+                sentence=one.sentence,
+                translation=one.translation,
+                layer=chosen.layer + 1,
+                heads=tuple(head + 1 for head in chosen.heads),
+                word=None if chosen.word is None else one.source.word(chosen.word),
+            )
+        )
+        context.progress(done + 1, len(CHOOSERS), "figures")
+    drawing = architecture(translator.model)
+    (context.folder / "architecture.svg").write_text(standalone([drawing]), encoding="utf-8")
+    page = render(
+        settings.name,
+        attended,
+        settings.decoding,
+        drawing,
+        figures=on_page,
+        heads=heads.load() if heads else None,
+        relations=relations.load().relations if relations else (),
+        start=Start(choice.KIND, drawn[0].layer - 1, tuple(head - 1 for head in drawn[0].heads)),
+    )
+    (context.folder / "attention.html").write_text(page, encoding="utf-8")
+    for given, names in ((heads, ("heads.json", "heads.csv")), (relations, ("relations.json",))):
+        for name in names if given else ():
+            assert given
+            shutil.copyfile(given.folder / name, context.folder / name)
+    translations = {one.sentence: one.translation for one in attended}
+    artifact.write(DrawnFigures(model=settings.name, figures=tuple(drawn), translations=translations))
+    return artifact
+
+
+def _sentence_for(number: FigureNumber, attended: Sequence[Attended], wanted: Wanted) -> Attended:
+    """Returns the sentence of a figure: as in the paper the first for Figure 3 and the second for the others.
+
+    If the user has named a word, it is the first sentence that has it. Raises UserError where none has it, or where the
+    model lacks a layer or head.
+    """
+    order = [attended[0 if number == 3 else min(1, len(attended) - 1)], *attended]
+    problem: UserError | None = None
+    for one in order:
+        try:
+            choice.check(one, wanted)
+        except UserError as error:
+            problem = problem or error
+            continue
+        return one
+    assert problem
+    raise problem
+
+
+def _caption(number: FigureNumber, attended: Attended, chosen: Choice) -> str:
+    heads = ", ".join(str(head + 1) for head in chosen.heads)
+    where = f"layer {chosen.layer + 1} of {len(attended.weights[choice.KIND])}"
+    word = "" if chosen.word is None else f"“{attended.source.word(chosen.word)}”"
+    what = {
+        3: f"what all heads of the encoder's self-attention in {where} attend to from the word {word}",
+        4: f"encoder self-attention in {where}: head {chosen.heads[0] + 1} in full, and heads {heads} from {word}",
+        5: f"encoder self-attention in {where}: heads {heads} in full",
+    }[number]
+    if number == 3 and len(chosen.heads) < attended.weights[choice.KIND].shape[1]:
+        what = f"what heads {heads} of the encoder's self-attention in {where} attend to from the word {word}"
+    return f"Figure {number}: {what}. {chosen.why[0].upper()}{chosen.why[1:]}. Translation: {attended.translation}"

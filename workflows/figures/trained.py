@@ -1,0 +1,141 @@
+"""Finds a trained model and what the store knows of it: its dev split, its text and its training.
+
+newest(store), named(store, "en-de base"), at(Path("model"), store)
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.corpora.embedded import EmbeddedSettings, held_out
+from pipeline.corpora.grammar.references import anaphora
+from pipeline.errors import UserError
+from pipeline.store.artifact import MANIFEST, Artifact
+from pipeline.store.artifacts import Checkpoint, Corpus, EncodedDataset
+from pipeline.store.store import LocalStore
+from workflows.console.command import require_output_of
+
+MODELS = ("averaging", "parser_choice")
+"""How the folders of trained models begin in a store."""
+PAPERS = (
+    "It is in this spirit that a majority of American governments have passed new laws since 2009 making the "
+    "registration or voting process more difficult.",
+    "The Law will never be perfect, but its application should be just - this is what we are missing, in my opinion.",
+)
+"""The sentences of the paper's Figures 3 to 5."""
+N_GENERATED, N_DEV = 3, 2
+"""How many sentences are drawn of generated text, and of other text that is not English."""
+
+__all__ = ["PAPERS", "TrainedModel", "at", "named", "newest"]
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """A model, and what it was made from as far as the store has it."""
+
+    name: str
+    checkpoint: Checkpoint
+    dataset: EncodedDataset | None = None
+    corpus: Corpus | None = None
+    generated: EmbeddedSettings | None = None
+    """The settings of its text, if that is the embedded corpus of translations."""
+    training: str | None = None
+    """The fingerprint of its training."""
+
+    def sentences(self) -> tuple[str, ...]:
+        """Returns what to translate where the user gives nothing: the paper's sentences, or some of the model's text.
+
+        A model of generated text gets unseen sentences with a pronoun far from its antecedent.
+        """
+        if self.generated and self.generated.target != "trees":
+            return _with_pronouns(self.generated)
+        if self.corpus and self.corpus.languages[0] != "en":
+            first = self.corpus.shards("dev")[0].source.read_text(encoding="utf-8").split("\n")
+            return tuple(line for line in first if 40 <= len(line) <= 160)[:N_DEV] or tuple(first[:1])
+        return PAPERS
+
+
+def newest(store: LocalStore) -> TrainedModel:
+    """Returns the model of a store that was made last. Raises UserError if there is none."""
+    return _of_folder(max(_models(store), key=lambda one: str(one.manifest["started"])).folder, store)
+
+
+def named(store: LocalStore, name: str) -> TrainedModel:
+    """Returns the model with a name as in the tables, or in a folder of that name; the last made if there are several.
+
+    Raises UserError if there is none.
+    """
+    found = [one for one in _models(store) if name in (one.folder.name, _name_of(one.manifest, one.folder))]
+    if not found:
+        names = dict.fromkeys(_name_of(one.manifest, one.folder) for one in _models(store))
+        raise UserError(f"--run {name}: {store.root} has models of {', '.join(names)}")
+    return _of_folder(max(found, key=lambda one: str(one.manifest["started"])).folder, store)
+
+
+def at(folder: Path, store: LocalStore) -> TrainedModel:
+    """Returns the model in a folder. Raises UserError if it holds none, or a damaged one."""
+    folder = require_output_of("average", folder, "model.safetensors")
+    beside = LocalStore(folder.parent.parent) if folder.parent.name == "store" else store
+    return _of_folder(folder, beside)
+
+
+def _models(store: LocalStore) -> list[Checkpoint]:
+    folders = [
+        folder for kind in MODELS for folder in store.artifacts.glob(f"{kind}-*") if (folder / MANIFEST).exists()
+    ]
+    if not folders:
+        raise UserError(f"{store.root} has no trained model; train one, or name its folder by --model")
+    return [Checkpoint(folder) for folder in folders]
+
+
+def _of_folder(folder: Path, store: LocalStore) -> TrainedModel:
+    checkpoint = Checkpoint(folder)
+    checkpoint.check()
+    found: dict[str, Any] = {}
+    for one in _ancestors(checkpoint.manifest, store):
+        stage = one.manifest["stage"]
+        if stage == "encoding.encode":
+            found.setdefault("dataset", EncodedDataset(one.folder))
+        elif stage == "cleaning.clean":
+            found.setdefault("corpus", Corpus(one.folder))
+        elif stage == "embedded.generate":
+            found.setdefault("generated", EmbeddedSettings(**one.manifest["settings"][0]))
+        elif stage == "training.train":
+            found.setdefault("training", one.manifest["fingerprint"])
+    if "generated" in found and found["generated"].target == "trees":
+        del found["generated"]
+    return TrainedModel(_name_of(checkpoint.manifest, folder), checkpoint, **found)
+
+
+def _ancestors(manifest: dict[str, Any], store: LocalStore) -> Iterator[Artifact]:
+    """Yields what an artifact was made from, nearest first, as far as the store has it."""
+    waiting, seen = list(manifest.get("inputs", {}).values()), set[str]()
+    while waiting:
+        fingerprint = waiting.pop(0)
+        if fingerprint in seen:
+            continue
+        seen.add(fingerprint)
+        for folder in store.artifacts.glob(f"*-{fingerprint}"):
+            artifact = Artifact(folder)
+            waiting += artifact.manifest.get("inputs", {}).values()
+            yield artifact
+
+
+def _name_of(manifest: dict[str, Any], folder: Path) -> str:
+    """Returns what a model is called: `en-de base`, or its folder's name."""
+    label = str(manifest.get("label", ""))
+    return label.partition(" ")[2] or folder.name
+
+
+def _with_pronouns(generated: EmbeddedSettings) -> tuple[str, ...]:
+    """Returns unseen sentences with a pronoun at least six words after its antecedent."""
+    found: list[str] = []
+    target = "fr" if generated.target == "fr" else "de"
+    for derivation in held_out(generated.seed, "test"):
+        one = anaphora(derivation, target)  # type: ignore[arg-type]
+        if one and derivation.english.count(" ", one.source_antecedent.end, one.source_pronoun.begin) >= 6:
+            found.append(derivation.english)
+        if len(found) == N_GENERATED:
+            break
+    return tuple(found)
