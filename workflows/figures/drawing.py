@@ -112,7 +112,7 @@ def draw_figures(
         path = context.folder / f"figure{number}"
         draw(panels, f"{settings.name}: encoder self-attention", path)
         caption = _caption(number, one, chosen)
-        on_page.append(Figure(path.with_suffix(".svg"), caption))
+        on_page.append(Figure(number, path.with_suffix(".svg"), caption))
         drawn.append(
             DrawnFigure(
                 number=number,

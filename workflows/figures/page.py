@@ -32,6 +32,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 class Figure(NamedTuple):
     """A drawing on the page."""
 
+    number: int
     path: Path
     """The SVG file."""
     caption: str

@@ -24,7 +24,7 @@ def serve(wanted: FigureRequest, figures: AttentionFigures, port: int) -> None:
         [translator.translate(sentence) for sentence in wanted.settings.sentences],
         wanted.settings.decoding,
         architecture(translator.model),
-        figures=[Figure(folder / f"figure{one.number}.svg", one.caption) for one in drawn.figures],
+        figures=[Figure(one.number, folder / f"figure{one.number}.svg", one.caption) for one in drawn.figures],
         heads=Heads(folder).load() if (folder / "heads.json").exists() else None,
         relations=Relations(folder).load().relations if (folder / "relations.json").exists() else (),
         start=Start("encoder", drawn.figures[0].layer - 1, tuple(head - 1 for head in drawn.figures[0].heads)),

@@ -60,6 +60,7 @@ function shape(kind) { return current().weights[kind].shape; }
 
 function drawView() {
   const of = current(), [left, right] = sides(of, state.kind).map(items), width = $("view").clientWidth;
+  if (width < 200) return; // not laid out yet
   const from = Math.round(Math.min(width, 736) * 0.36), to = Math.round(Math.min(width, 736) * 0.6);
   const height = Math.max(left.at(-1).y, right.at(-1).y) + ROW + 4;
   const focused = document.activeElement?.dataset?.place;

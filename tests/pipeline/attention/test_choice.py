@@ -1,0 +1,71 @@
+"""What the figures draw by default is what the weights say, and the user's own choice comes first."""
+
+import numpy as np
+import pytest
+
+from pipeline.attention.choice import Wanted, all_heads, check, one_antecedent, two_heads
+from pipeline.attention.translated import Attended, Pieces
+from pipeline.errors import UserError
+
+WORDS = ("The", "Law", "is", "good", ",", "and", "its", "aim", "too", "⟨end⟩")
+SIDE = Pieces(WORDS, tuple((i, i + 1) for i in range(len(WORDS))), (9,))
+
+
+@pytest.fixture
+def attended() -> Attended:
+    """Two layers of three heads that attend to themselves, but for what is set here."""
+    weights = np.tile(np.eye(10, dtype=np.float32), (2, 3, 1, 1))
+
+    def look(layer: int, head: int, word: int, at: int, weight: float) -> None:
+        weights[layer, head, word] *= 1 - weight
+        weights[layer, head, word, at] += weight
+
+    look(0, 2, 6, 1, 0.9)  # its -> Law
+    look(0, 0, 6, 1, 0.5)
+    look(1, 0, 7, 1, 0.8)  # one head alone
+    look(1, 1, 5, 9, 1.0)  # ⟨end⟩ does not count
+    look(0, 1, 8, 4, 1.0)  # nor does a comma
+    for head in range(3):
+        look(1, head, 0, 8, 0.6)  # far, but ahead
+    weights[0, 1, :4] = np.roll(np.eye(10, dtype=np.float32), 1, axis=1)[:4]
+    return Attended("", "", 0.0, SIDE, SIDE, SIDE, {"encoder": weights, "decoder": weights, "cross": weights})
+
+
+def test_defaults(attended: Attended) -> None:
+    """The word that looks far with all heads; the word and heads with one antecedent; the heads that differ most."""
+    three = all_heads(attended, Wanted())
+    assert (three.layer, three.heads, three.word) == (1, (0, 1, 2), 0)
+    assert three.why.startswith("60%")
+    four = one_antecedent(attended, Wanted())
+    assert (four.layer, four.heads, four.word) == (0, (2, 0), 6)
+    assert "head 3 puts 90% on “Law”" in four.why
+    five = two_heads(attended, Wanted())
+    assert (five.layer, five.heads, five.word) == (0, (1, 2), None)
+
+
+def test_the_user_s_choice_comes_first(attended: Attended) -> None:
+    """A layer, heads and a word, whose capitals do not matter; what is left open is still computed."""
+    four = one_antecedent(attended, Wanted(layer=2))
+    assert (four.layer, four.heads[0], four.word) == (1, 0, 7)
+    four = one_antecedent(attended, Wanted(word="LAW", heads=(3, 2)))
+    assert (four.heads, four.word) == ((2, 1), 1)
+    assert four.why.endswith("chosen")
+    three = all_heads(attended, Wanted(layer=1, word="its", heads=(1,)))
+    assert (three.layer, three.heads, three.word) == (0, (0,), 6)
+    assert two_heads(attended, Wanted(layer=2, heads=(1, 3))).heads == (0, 2)
+    assert two_heads(attended, Wanted(layer=2, heads=(2,)))[:2] == (1, (1,))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        (Wanted(layer=3), "--layer 3: the model has layers 1 to 2"),
+        (Wanted(heads=(1, 4)), "--heads 4: the model has heads 1 to 3"),
+        (Wanted(heads=(0,)), "--heads 0: the model has heads 1 to 3"),
+        (Wanted(word="lamp"), "--word lamp: the sentence has The, Law, is"),
+    ],
+)
+def test_what_does_not_exist_is_refused(attended: Attended, wanted: Wanted, told: str) -> None:
+    """One line that says what there is."""
+    with pytest.raises(UserError, match=told):
+        check(attended, wanted)

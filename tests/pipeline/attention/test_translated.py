@@ -1,0 +1,75 @@
+"""A translation with its attention is the translation, and its pieces make the words one reads."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline.attention.translated import BEGIN, END, AttentionTranslator, Pieces, by_word, pieces
+from pipeline.errors import UserError
+from pipeline.evaluation.translation import Translator
+from pipeline.settings import DecodingSettings
+from pipeline.store.artifacts import Checkpoint
+from pipeline.text.vocabulary import load
+from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
+
+SETTINGS = DecodingSettings(precision="float32", max_extra_tokens=8)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    folder = tmp_path_factory.mktemp("attention")
+    return make_checkpoint(folder / "model", make_corpus(folder / "corpus"))
+
+
+def test_it_is_the_translation_and_its_weights_fit_the_pieces(checkpoint: Checkpoint) -> None:
+    """The text and score are those of the translator; each kind has one row a query and one column a key."""
+    translator = AttentionTranslator(checkpoint.folder, SETTINGS)
+    expected = Translator(checkpoint.folder, SETTINGS)
+    for sentence in (SENTENCES[0], SENTENCES[-1]):
+        attended = translator.translate(f"  {sentence} ")
+        (translation,) = expected.translations([sentence])
+        assert attended.sentence == sentence
+        assert (attended.translation, attended.score) == (translation.text, translation.score)
+        assert attended.source.texts[-1] == attended.written.texts[-1] == END
+        assert attended.read.texts == (BEGIN, *attended.written.texts[:-1])
+        for kind, weights in attended.weights.items():
+            queries, keys = attended.sides(kind)
+            assert weights.shape == (1, 2, len(queries.texts), len(keys.texts))
+            np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
+        assert (np.triu(attended.weights["decoder"], 1) == 0).all()
+
+
+def test_what_cannot_be_drawn_is_refused(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    """A blank sentence; one with too many tokens; one beyond learned positions."""
+    translator = AttentionTranslator(checkpoint.folder, SETTINGS)
+    with pytest.raises(UserError, match="empty"):
+        translator.translate("  ")
+    with pytest.raises(UserError, match="at most 256 are drawn"):
+        translator.translate("dog " * 300)
+    learned = make_checkpoint(
+        tmp_path / "learned", make_corpus(tmp_path / "corpus"), positions="learned", max_positions=12
+    )
+    with pytest.raises(UserError, match="at most 12 are drawn"):
+        AttentionTranslator(learned.folder, SETTINGS).translate(SENTENCES[2])
+
+
+def test_pieces_are_grouped_into_words_and_punctuation(checkpoint: Checkpoint) -> None:
+    """A word is all of its pieces; a full stop that sticks to it is a word of its own, and so are the marks."""
+    vocabulary = load(checkpoint.folder / "joint.model")
+    ids = vocabulary.encode("The standing man. A shirt", add_eos=True)
+    found = pieces(vocabulary, ids)
+    assert [found.word(number) for number in range(len(found.words))] == [
+        "The", "standing", "man", ".", "A", "shirt", END,
+    ]  # fmt: skip
+    assert max(end - begin for begin, end in found.words) > 1
+    assert found.separators == (len(ids) - 1,)
+
+
+def test_weights_between_words_add_keys_and_average_queries() -> None:
+    """Rows still sum to 1."""
+    queries = Pieces(("a", "b", "c"), ((0, 2), (2, 3)), ())
+    keys = Pieces(("x", "y", "z"), ((0, 1), (1, 3)), ())
+    weights = np.array([[0.5, 0.25, 0.25], [0.1, 0.2, 0.7], [0, 1, 0]], np.float32)
+    np.testing.assert_allclose(by_word(weights, queries, keys), [[0.3, 0.7], [0, 1]], atol=1e-6)
+    np.testing.assert_allclose(by_word(np.stack([weights] * 2), queries, keys).shape, (2, 2, 2))
