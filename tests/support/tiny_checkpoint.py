@@ -43,10 +43,12 @@ def make_corpus(folder: Path) -> Corpus:
     return corpus
 
 
-def make_checkpoint(folder: Path, corpus: Corpus, byte_fallback: bool = False, **more: Any) -> Checkpoint:
-    """Makes a checkpoint with random weights, 60 pieces and, if asked for, the bytes."""
+def make_checkpoint(
+    folder: Path, corpus: Corpus, byte_fallback: bool = False, pieces: int = 60, **more: Any
+) -> Checkpoint:
+    """Makes a checkpoint with random weights, few pieces and, if asked for, the bytes."""
     folder.mkdir()
-    size = 60 + 256 * byte_fallback
+    size = pieces + 256 * byte_fallback
     settings = VocabularySettings(size=size, character_coverage=1, byte_fallback=byte_fallback)
     learned = vocabulary.learn(Context(folder), corpus, settings)
     learned.path.rename(folder / "joint.model")

@@ -1,0 +1,119 @@
+"""The table of heads: known attention gives known figures, and a head switched off is worth what it is worth."""
+
+import csv
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from model.config import TransformerConfig
+from model.recording import KINDS, attentions
+from model.transformer import Transformer
+from pipeline.attention.heads import HeadSettings, HeadsFigures, _figures, examine
+from pipeline.errors import UserError
+from pipeline.evaluation import perplexity
+from pipeline.evaluation.translation import load_model
+from pipeline.settings import EncodingSettings
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import Checkpoint, EncodedDataset, Vocabulary
+from pipeline.text import encoding
+from pipeline.training.checkpoints import write_weights
+from tests.support.tiny_checkpoint import make_checkpoint, make_corpus, write_split
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkpoint, EncodedDataset]:
+    """A checkpoint of random weights, and a dev split of fourteen pairs in its vocabulary."""
+    folder = tmp_path_factory.mktemp("heads")
+    corpus = make_corpus(folder / "corpus")
+    checkpoint = make_checkpoint(folder / "model", corpus)
+    lines = ["Two dogs run over the grass .", "A dog .", "The window is red ."] * 5
+    write_split(corpus, "dev", lines[:14])
+    corpus.describe(("en", "de"), {"train": [5], "dev": [14]}, {})
+    (folder / "vocabulary").mkdir()
+    vocabulary = Vocabulary(folder / "vocabulary")
+    vocabulary.path.write_bytes((checkpoint.folder / "joint.model").read_bytes())
+    (folder / "dataset").mkdir()
+    dataset = encoding.encode(Context(folder / "dataset"), corpus, vocabulary, EncodingSettings())
+    return checkpoint, dataset
+
+
+def examined(made: tuple[Checkpoint, EncodedDataset], folder: Path, **settings: int) -> HeadsFigures:
+    folder.mkdir(exist_ok=True)
+    return examine(Context(folder), *made, HeadSettings(**settings)).load()
+
+
+def test_figures_of_known_attention() -> None:
+    """Uniform attention, one step back, and ⟨end⟩: entropy, distance and shares follow; padding does not count."""
+    weights_BHLM = torch.zeros(2, 3, 4, 4, dtype=torch.float64)
+    weights_BHLM[:, 0] = 0.25
+    for i in range(4):
+        weights_BHLM[:, 1, i, max(0, i - 1)] = 1
+        weights_BHLM[:, 2, i, 3] = 1
+    real_BL = torch.tensor([[True] * 4, [True, False, False, False]])
+    separators_BM = torch.tensor([[False, False, False, True]] * 2)
+    uniform, back, end = (_figures(weights_BHLM, separators_BM, real_BL) / 5).tolist()
+    assert uniform[0] == pytest.approx(2)
+    distances = [(0 + 1 + 2) / 3, (1 + 0 + 1) / 3, (2 + 1 + 0) / 3, (3 + 2 + 1) / 3, (0 + 1 + 2) / 3]
+    assert uniform[1:] == pytest.approx([sum(distances) / 5, 0.25 * 3 / 5, 0.25, 0.25 * 4 / 5, 0.25])
+    assert back == pytest.approx([0, 3 / 5, 3 / 5, 2 / 5, 0, 0])
+    assert end == pytest.approx([0, 0, 0, 1 / 5, 1 / 5, 1])
+
+
+def test_the_table_has_every_head_and_its_figures_are_possible(
+    made: tuple[Checkpoint, EncodedDataset], tmp_path: Path
+) -> None:
+    """JSON and CSV have the same heads; shares lie in 0 to 1; nothing is next in the decoder; perplexity is the dev's."""
+    figures = examined(made, tmp_path / "heads")
+    assert [(head.kind, head.layer, head.head) for head in figures.heads] == [
+        (kind, 1, head) for kind in KINDS for head in (1, 2)
+    ]
+    assert figures.pairs == 14
+    for head in figures.heads:
+        shares = (head.previous, head.same, head.next, head.separator)
+        assert all(0 <= share <= 1 for share in shares)
+        assert 0 <= head.entropy <= math.log2(20)
+        assert (head.next == 0) == (head.kind == "decoder")
+        assert head.perplexity_change == pytest.approx(head.perplexity_without - figures.perplexity)
+        assert head.perplexity_change != 0
+    (tmp_path / "perplexity").mkdir()
+    measured = perplexity.measure(Context(tmp_path / "perplexity"), *made).load()
+    assert figures.perplexity == pytest.approx(measured.dev_perplexity)
+    assert figures.tokens == measured.tokens
+    with (tmp_path / "heads" / "heads.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["entropy"]) for row in rows] == pytest.approx([head.entropy for head in figures.heads], rel=1e-5)
+
+
+def test_without_a_head_is_without_its_output(made: tuple[Checkpoint, EncodedDataset], tmp_path: Path) -> None:
+    """The perplexity is that of a model in which the head's part of W_O is 0."""
+    checkpoint, dataset = made
+    figures = examined(made, tmp_path / "heads")
+    for number, kind in enumerate(KINDS):
+        model = load_model(checkpoint.folder)
+        with torch.no_grad():
+            attentions(model, kind)[0].w_o.weight[:, 8:] = 0  # the second of two heads, d_v 8
+        folder = tmp_path / kind
+        folder.mkdir()
+        write_weights(folder, model.state_dict(), Checkpoint(checkpoint.folder).read_json("model.json"))
+        (tmp_path / f"{kind}-perplexity").mkdir()
+        measured = perplexity.measure(Context(tmp_path / f"{kind}-perplexity"), Checkpoint(folder), dataset)
+        without = figures.heads[2 * number + 1].perplexity_without
+        assert without == pytest.approx(measured.load().dev_perplexity, rel=1e-5)
+
+
+def test_a_sample_is_spread_over_the_split(made: tuple[Checkpoint, EncodedDataset], tmp_path: Path) -> None:
+    """As many pairs as asked for, and another number of them gives other figures."""
+    few = examined(made, tmp_path / "few", sample_pairs=4)
+    assert few.pairs == 4
+    assert few.perplexity != examined(made, tmp_path / "all").perplexity
+
+
+def test_another_vocabulary_is_refused(made: tuple[Checkpoint, EncodedDataset], tmp_path: Path) -> None:
+    """A dataset of other pieces means nothing to the model."""
+    config = TransformerConfig(70, 1, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8)
+    fields = {name: getattr(config, name) for name in config.__dataclass_fields__}
+    write_weights(tmp_path, Transformer(config).state_dict(), fields)
+    with pytest.raises(UserError, match="vocabulary_size"):
+        examine(Context(tmp_path), Checkpoint(tmp_path), made[1], HeadSettings())
