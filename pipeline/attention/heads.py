@@ -42,7 +42,7 @@ BATCH_TOKENS = 2048
 class HeadSettings(Settings):
     """How much text the heads are examined on."""
 
-    sample_pairs: int = Field(120, ge=1)
+    sample_pairs: int = Field(80, ge=1)
     """Pairs of the dev split, spread evenly over it."""
 
 

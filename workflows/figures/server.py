@@ -79,7 +79,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.headers.get_content_type() != "application/json":
             self._refuse(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "send application/json")
         elif not (length := self.headers.get("Content-Length", "")).isdecimal() or int(length) > MOST_BYTES:
-            self._refuse(HTTPStatus.CONTENT_TOO_LARGE, f"send at most {MOST_BYTES} bytes, and say how many")
+            self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"send at most {MOST_BYTES} bytes, and say how many")
         else:
             self._translate(self.rfile.read(int(length)))
 

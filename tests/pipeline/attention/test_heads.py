@@ -64,7 +64,7 @@ def test_figures_of_known_attention() -> None:
 def test_the_table_has_every_head_and_its_figures_are_possible(
     made: tuple[Checkpoint, EncodedDataset], tmp_path: Path
 ) -> None:
-    """JSON and CSV have the same heads; shares lie in 0 to 1; nothing is next in the decoder; perplexity is the dev's."""
+    """JSON and CSV agree; shares lie in 0 to 1; the decoder sees nothing next; perplexity is that of the dev split."""
     figures = examined(made, tmp_path / "heads")
     assert [(head.kind, head.layer, head.head) for head in figures.heads] == [
         (kind, 1, head) for kind in KINDS for head in (1, 2)

@@ -1,0 +1,123 @@
+"""The page holds everything it shows, asks for nothing outside, and nothing in a sentence can act on it."""
+
+import base64
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from markupsafe import Markup
+
+from pipeline.attention.heads import HeadFigures, HeadsFigures
+from pipeline.attention.translated import Attended
+from pipeline.settings import DecodingSettings
+from tests.support.html_reader import Reader
+from workflows.figures.page import Figure, described, render
+
+HEAD = HeadFigures(
+    kind="cross",
+    layer=1,
+    head=2,
+    entropy=1.5,
+    distance=2.5,
+    previous=0.1,
+    next=0.2,
+    same=0.3,
+    separator=0.4,
+    perplexity_without=9.25,
+    perplexity_change=1.25,
+)
+
+
+def page(attended: tuple[Attended, ...], **more: Any) -> str:
+    return render("en-de <i>base</i>", attended, DecodingSettings(), Markup("<svg></svg>"), **more)
+
+
+def data_of(html: str) -> dict[str, Any]:
+    (text,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', html, flags=re.DOTALL)
+    data: dict[str, Any] = json.loads(text)
+    return data
+
+
+def policy_of(html: str) -> dict[str, list[str]]:
+    reader = Reader(html)
+    (policy,) = (
+        value or "" for name, value in reader.attributes if name == "content" and "default-src" in (value or "")
+    )
+    return {name: values for name, *values in (rule.split() for rule in policy.split(";"))}
+
+
+def test_weights_come_back_as_they_were(attended: tuple[Attended, ...]) -> None:
+    """Unpacked as the script does it, they are the model's to four decimals; pieces, words and text too."""
+    for one, sent in zip(attended, data_of(page(attended))["sentences"], strict=True):
+        assert (sent["sentence"], sent["translation"]) == (one.sentence, one.translation)
+        assert sent["source"]["texts"] == list(one.source.texts)
+        assert sent["written"]["words"] == [list(word) for word in one.written.words]
+        for kind, weights in one.weights.items():
+            packed = sent["weights"][kind]
+            values = np.frombuffer(base64.b64decode(packed["data"]), "<u2").reshape(packed["shape"]) / 65535
+            np.testing.assert_allclose(values, weights, atol=1e-5)
+
+
+def test_text_from_outside_is_text(attended: tuple[Attended, ...]) -> None:
+    """Markup in a sentence or a name is shown; in the data no sign is left that could end the script."""
+    html = page(attended, figures=[])
+    assert "<b>" not in html
+    assert "<i>" not in html
+    assert "en-de &lt;i&gt;base&lt;/i&gt;" in html
+    assert data_of(html)["sentences"][1]["sentence"] == "The man who sees the <b>dog</b> sleeps & dreams."
+    closing = attended[0].__class__(**{**vars(attended[0]), "sentence": "</script><script>alert(1)</script>"})
+    html = page((closing,))
+    assert html.count("</script>") == 2
+    assert Reader(html).misnested == []
+
+
+def test_the_policy_allows_its_own_script_and_style_alone(attended: tuple[Attended, ...]) -> None:
+    """Both by their hashes; no request, unless the page was served, and then to its server alone; no inline handler."""
+    for served in (False, True):
+        html = page(attended, served=served)
+        policy = policy_of(html)
+        assert policy["default-src"] == ["'none'"]
+        assert policy.get("connect-src") == (["'self'"] if served else None)
+        for tag, rule in (("style", "style-src"), ("script", "script-src")):
+            (text,) = re.findall(rf"<{tag}>(.*?)</{tag}>", html, flags=re.DOTALL)
+            digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+            assert policy[rule] == [f"'sha256-{digest}'"]
+        reader = Reader(html)
+        assert reader.misnested == []
+        names = {name for name, _ in reader.attributes}
+        assert not {name for name in names if name.startswith("on") or name == "style"}
+        sources = [value or "" for name, value in reader.attributes if name in ("href", "src")]
+        assert all(value.startswith("data:image/svg+xml;base64,") for value in sources)
+        assert {"link", "iframe", "object"}.isdisjoint(reader.tags)
+        assert ("form" in reader.tags) == served
+
+
+def test_figures_and_tables_are_on_the_page(attended: tuple[Attended, ...], tmp_path: Path) -> None:
+    """A drawing with its caption as alternative text; each head with its figures, and what opens it."""
+    (tmp_path / "figure3.svg").write_text("<svg/>")
+    heads = HeadsFigures(heads=(HEAD,), perplexity=8.0, pairs=3, tokens=1234)
+    html = page(attended, figures=[Figure(3, tmp_path / "figure3.svg", "“it” & 'that'")], heads=heads)
+    reader = Reader(html)
+    assert ("alt", "“it” & 'that'") in reader.attributes
+    assert ("src", "data:image/svg+xml;base64," + base64.b64encode(b"<svg/>").decode()) in reader.attributes
+    assert ("data-open", "cross 1 2") in reader.attributes
+    row = next(row for row in reader.rows if row and row[0] == "cross 1.2")
+    assert row == ["cross 1.2", "1.50", "2.50", "10 %", "30 %", "20 %", "40 %", "9.250", "+1.250"]
+    assert "1,234 target tokens" in reader.text
+
+
+def test_what_a_server_sends_is_what_the_page_holds(attended: tuple[Attended, ...]) -> None:
+    """A sentence typed in is drawn as those on the page are."""
+    assert json.loads(json.dumps(described(attended[0]))) == data_of(page(attended))["sentences"][0]
+
+
+@pytest.mark.parametrize("name", ["attention.js", "attention.css"])
+def test_script_and_style_cannot_end_their_elements(name: str) -> None:
+    """They stand inside the page as they are."""
+    text = (Path(render.__code__.co_filename).parent / "templates" / name).read_text(encoding="utf-8")
+    assert "</" not in text
+    assert "http://www.w3.org/2000/svg" in text or "http" not in text
