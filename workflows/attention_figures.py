@@ -14,6 +14,7 @@ import typer
 from workflows.console.command import console, help_text, run_app
 from workflows.console.options import (
     AddressOption,
+    DatasetOption,
     HeadsOption,
     LayerOption,
     RunOption,
@@ -35,6 +36,7 @@ def main(
     layer: LayerOption = None,
     heads: HeadsOption = None,
     word: WordOption = None,
+    dataset: DatasetOption = None,
     store: StoreOption = Path("runs"),
     address: AddressOption = None,
 ) -> None:
@@ -50,6 +52,7 @@ def main(
         layer=layer,
         heads=heads,
         word=word,
+        dataset=dataset,
         address=address,
     )
     figures, fingerprint = make(wanted)

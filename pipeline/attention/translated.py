@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from sentencepiece import SentencePieceProcessor
 
-from model.config import BEGIN_ID, END_ID
+from model.config import BEGIN_ID, END_ID, UNKNOWN_ID
 from model.recording import KINDS, Kind, RecordingDecoder
 from model.search import beam_search, max_length
 from pipeline.errors import UserError
@@ -105,19 +105,25 @@ class AttentionTranslator:
             sentence,
             decode_ids(self._vocabulary, [best.tokens])[0],
             best.score,
-            pieces(self._vocabulary, source),
+            pieces(self._vocabulary, source, sentence),
             pieces(self._vocabulary, [BEGIN_ID, *best.tokens]),
             pieces(self._vocabulary, [*best.tokens, END_ID]),
             {kind: torch.stack(getattr(recorded, kind)).float().cpu().numpy() for kind in KINDS},
         )
 
 
-def pieces(vocabulary: SentencePieceProcessor, ids: Sequence[int]) -> Pieces:
-    """Returns what is shown of token ids: a word begins at a space, and at and after punctuation."""
+def pieces(vocabulary: SentencePieceProcessor, ids: Sequence[int], sentence: str = "") -> Pieces:
+    """Returns what is shown of token ids: a word begins at a space, and at and after punctuation.
+
+    Signs that the vocabulary lacks are shown as they stand in the `sentence`, where it is given.
+    """
+    surfaces = [one.surface for one in vocabulary.encode(sentence, return_type="proto").pieces] if sentence else []
     texts, begins, separators = [], [], []
     for number, token in enumerate(ids):
         piece = vocabulary.id_to_piece(token)
         text = piece.removeprefix(SPACE_SIGN)
+        if token == UNKNOWN_ID and surfaces:
+            text = surfaces[number].strip()
         if token in (BEGIN_ID, END_ID):
             text = BEGIN if token == BEGIN_ID else END
             separators.append(number)

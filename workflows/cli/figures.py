@@ -9,6 +9,7 @@ from pipeline.errors import UserError
 from workflows.console.command import console
 from workflows.console.options import (
     AddressOption,
+    DatasetOption,
     HeadsOption,
     LayerOption,
     RunOption,
@@ -32,6 +33,7 @@ def figures(
     layer: LayerOption = None,
     heads: HeadsOption = None,
     word: WordOption = None,
+    dataset: DatasetOption = None,
     store: StoreOption = Path("runs"),
     address: AddressOption = None,
 ) -> None:
@@ -50,6 +52,7 @@ def figures(
         layer=layer,
         heads=heads,
         word=word,
+        dataset=dataset,
         address=address,
     )
     made, _ = make(wanted, out)

@@ -58,3 +58,9 @@ HeadsOption = Annotated[
 WordOption = Annotated[
     str | None, typer.Option("--word", help="Word whose attention is drawn in Figures 3 and 4.  [default: computed]")
 ]
+DatasetOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--dataset", help="Token ids whose dev split heads are examined on.  [default: the model's, in the store]"
+    ),
+]

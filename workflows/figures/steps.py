@@ -10,8 +10,9 @@ from pipeline.attention import heads, relations
 from pipeline.attention.heads import HeadSettings
 from pipeline.attention.relations import RelationSettings
 from pipeline.errors import UserError
+from pipeline.store.artifacts import EncodedDataset
 from pipeline.store.store import LocalStore
-from workflows.console.command import console
+from workflows.console.command import console, require_output_of
 from workflows.engine.dag import Stage, Step
 from workflows.engine.progress import view
 from workflows.engine.runner import run
@@ -43,6 +44,7 @@ def request(
     layer: int | None = None,
     heads: str | None = None,
     word: str | None = None,
+    dataset: Path | None = None,
     address: str | None = None,
 ) -> FigureRequest:
     """Makes a request from the options. Raises UserError if they are invalid or there is no such model."""
@@ -52,6 +54,8 @@ def request(
     model = (
         trained.at(folder, in_store) if folder else trained.named(in_store, name) if name else trained.newest(in_store)
     )
+    if dataset:
+        model = replace(model, dataset=EncodedDataset(require_output_of("prepare", dataset, "dataset.json")))
     settings = FigureSettings(
         name=model.name,
         sentences=tuple(sentences or model.sentences()),

@@ -91,7 +91,6 @@ def _models(store: LocalStore) -> list[Checkpoint]:
 
 def _of_folder(folder: Path, store: LocalStore) -> TrainedModel:
     checkpoint = Checkpoint(folder)
-    checkpoint.check()
     found: dict[str, Any] = {}
     for one in _ancestors(checkpoint.manifest, store):
         stage = one.manifest["stage"]

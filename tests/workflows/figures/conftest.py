@@ -1,85 +1,14 @@
-"""A store with one trained model, as its stages would leave it, without training."""
-
-import json
-from pathlib import Path
+"""A store with one model, and two sentences that it has translated."""
 
 import pytest
 
 from pipeline.attention.translated import Attended, AttentionTranslator
-from pipeline.corpora import embedded
-from pipeline.corpora.embedded import EmbeddedSettings
-from pipeline.settings import CleaningSettings, DecodingSettings, EncodingSettings, VocabularySettings
-from pipeline.store.artifact import Artifact, Context, publish
-from pipeline.store.artifacts import Checkpoint, Corpus, EncodedDataset, Vocabulary
+from pipeline.settings import DecodingSettings
+from pipeline.store.artifacts import Checkpoint
 from pipeline.store.store import LocalStore
-from pipeline.text import cleaning, encoding, vocabulary
-from tests.support.tiny_checkpoint import make_checkpoint
+from tests.support.tiny_model_store import publish_model
 
-CORPUS = EmbeddedSettings(target="de", train_pairs=80, dev_pairs=6, test_pairs=4)
 SENTENCES = ("The lamp is old, but I like it.", "The man who sees the <b>dog</b> sleeps & dreams.")
-
-
-def publish_model(store: LocalStore) -> Checkpoint:
-    """Publishes a corpus of generated text, its token ids, and a checkpoint of random weights made from them."""
-
-    def put(stage: str, label: str, inputs: dict[str, str], make, settings: list | None = None) -> Artifact:  # type: ignore[no-untyped-def,type-arg]
-        fingerprint = (stage.partition(".")[0][:4] * 4)[:16]
-        manifest = {
-            "label": label,
-            "stage": stage,
-            "version": 1,
-            "fingerprint": fingerprint,
-            "inputs": inputs,
-            "settings": settings or [],
-        }
-        return publish(store.folder(f"{stage.partition('.')[0]}-{fingerprint}"), make, manifest)
-
-    def given(*artifacts: Artifact) -> dict[str, str]:
-        return {one.manifest["label"]: one.manifest["fingerprint"] for one in artifacts}
-
-    text = put(
-        "embedded.generate",
-        "generate en-de",
-        {},
-        lambda folder: embedded.generate(Context(folder), CORPUS),
-        [json.loads(CORPUS.model_dump_json())],
-    )
-    clean = put(
-        "cleaning.clean",
-        "clean en-de",
-        given(text),
-        lambda folder: cleaning.clean(Context(folder), Corpus(text.folder), CleaningSettings()),
-    )
-    settings = VocabularySettings(size=160, character_coverage=1, byte_fallback=False)
-    learned = put(
-        "vocabulary.learn",
-        "vocabulary en-de",
-        given(clean),
-        lambda folder: vocabulary.learn(Context(folder), Corpus(clean.folder), settings),
-    )
-    dataset = put(
-        "encoding.encode",
-        "encode en-de",
-        given(clean, learned),
-        lambda folder: encoding.encode(
-            Context(folder), Corpus(clean.folder), Vocabulary(learned.folder), EncodingSettings()
-        ),
-    )
-    training = put("training.train", "train en-de base", given(dataset), lambda folder: Artifact(folder))
-
-    def average(folder: Path) -> Checkpoint:
-        made = make_checkpoint(folder / "made", Corpus(clean.folder), pieces=160)
-        for file in ("model.safetensors", "model.json", "joint.model"):
-            (made.folder / file).rename(folder / file)
-        for rest in made.folder.iterdir():
-            rest.unlink()
-        made.folder.rmdir()
-        Checkpoint(folder).write_json("averaging.json", {"updates": [1]})
-        return Checkpoint(folder)
-
-    checkpoint = put("averaging.average", "average en-de base", given(training), average)
-    assert EncodedDataset(dataset.folder).read_json("dataset.json")["vocabulary_size"] == 160
-    return Checkpoint(checkpoint.folder)
 
 
 @pytest.fixture(scope="session")

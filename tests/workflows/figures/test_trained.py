@@ -1,0 +1,63 @@
+"""A trained model is found with what the store knows of it."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.corpora.embedded import split_of
+from pipeline.errors import UserError
+from pipeline.store.artifacts import Checkpoint, Corpus
+from pipeline.store.store import LocalStore
+from tests.support.tiny_checkpoint import make_checkpoint, make_corpus
+from tests.support.tiny_model_store import CORPUS
+from workflows.figures.trained import PAPERS, TrainedModel, at, named, newest
+
+
+def test_a_model_is_found_with_its_lineage(store: LocalStore, checkpoint: Checkpoint) -> None:
+    """By its name, its folder's name, its folder, or as the newest: each time with dev split, text and training."""
+    found = [
+        newest(store),
+        named(store, "en-de base"),
+        named(store, checkpoint.folder.name),
+        at(checkpoint.folder, LocalStore(Path("elsewhere"))),
+    ]
+    for one in found:
+        assert one == found[0]
+    model = found[0]
+    assert (model.name, model.checkpoint.folder, model.generated) == ("en-de base", checkpoint.folder, CORPUS)
+    assert model.dataset is not None
+    assert model.dataset.folder.name.startswith("encoding-")
+    assert model.corpus is not None
+    assert model.corpus.languages == ("en", "de")
+    assert model.training == "traitraitraitrai"
+
+
+def test_what_a_model_translates_where_nothing_is_given(store: LocalStore, tmp_path: Path) -> None:
+    """Unseen sentences with a distant pronoun; the paper's for English; else some of its own dev split."""
+    sentences = newest(store).sentences()
+    assert len(sentences) == 3
+    assert {split_of(sentence) for sentence in sentences} == {"test"}
+    assert TrainedModel("m", Checkpoint(tmp_path)).sentences() == PAPERS
+    corpus = Corpus(tmp_path / "corpus")
+    (corpus.folder / "dev").mkdir(parents=True)
+    line = "Der alte Mann geht langsam durch den großen Wald."
+    corpus.shard_path("dev", 0, "de").write_text(f"Kurz.\n{line}\n", encoding="utf-8")
+    corpus.describe(("de", "en"), {"dev": [2]}, {})
+    assert TrainedModel("m", Checkpoint(tmp_path), corpus=corpus).sentences() == (line,)
+
+
+def test_a_model_outside_any_store_needs_its_manifest(tmp_path: Path) -> None:
+    """Nothing else says whether its files are whole, or tells one version of it from the next."""
+    made = make_checkpoint(tmp_path / "mine", make_corpus(tmp_path / "corpus"))
+    with pytest.raises(UserError, match="is missing"):
+        at(made.folder, LocalStore(tmp_path / "runs"))
+
+
+def test_what_is_not_there_is_told_in_one_line(store: LocalStore, tmp_path: Path) -> None:
+    """No model in the store, none of that name, none in the folder."""
+    with pytest.raises(UserError, match="has no trained model; train one"):
+        newest(LocalStore(tmp_path))
+    with pytest.raises(UserError, match=r"--run big: .* has models of en-de base"):
+        named(store, "big")
+    with pytest.raises(UserError, match="holds no model"):
+        at(tmp_path, store)
