@@ -91,7 +91,7 @@ def one_antecedent(attended: Attended, wanted: Wanted) -> Choice:
 def two_heads(attended: Attended, wanted: Wanted) -> Choice:
     """Chooses the two heads of a layer whose attention differs most, on average over the words."""
     weights_NHLL = _weights(attended)
-    best = (-1.0, 0, (0,))
+    best: tuple[float, int, tuple[int, ...]] = (-1.0, 0, (0,))
     asked = _heads(wanted)[:2]
     for layer in range(len(weights_NHLL)) if _layer(wanted) is None else [_layer(wanted) or 0]:
         heads = asked or range(weights_NHLL.shape[1])

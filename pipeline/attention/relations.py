@@ -148,7 +148,7 @@ def measure(
         wanted = [name for name, cases in found.items() if len(cases) < settings.cases]
         if not wanted:
             break
-        pairs = [(name, *spans) for name, *spans in _pairs(derivation, corpus.target) if name in wanted]
+        pairs = [pair for pair in _pairs(derivation, corpus.target) if pair[0] in wanted]
         if pairs:
             attended = _Attended.of(model, vocabulary, derivation, corpus.target, context.device)
             for name, query, key in pairs:

@@ -118,7 +118,9 @@ def pieces(vocabulary: SentencePieceProcessor, ids: Sequence[int], sentence: str
     Signs that the vocabulary lacks are shown as they stand in the `sentence`, where it is given.
     """
     surfaces = [one.surface for one in vocabulary.encode(sentence, return_type="proto").pieces] if sentence else []
-    texts, begins, separators = [], [], []
+    texts: list[str] = []
+    begins: list[int] = []
+    separators: list[int] = []
     for number, token in enumerate(ids):
         piece = vocabulary.id_to_piece(token)
         text = piece.removeprefix(SPACE_SIGN)
@@ -151,5 +153,5 @@ def by_word(weights_LM: NDArray[np.float32], queries: Pieces, keys: Pieces) -> N
     """
     summed = np.add.reduceat(weights_LM, [begin for begin, _ in keys.words], axis=-1)
     starts, sizes = zip(*((begin, end - begin) for begin, end in queries.words), strict=True)
-    means: NDArray[np.float32] = np.add.reduceat(summed, starts, axis=-2) / np.array(sizes, np.float32)[:, None]
-    return means
+    means = np.add.reduceat(summed, starts, axis=-2) / np.array(sizes)[:, None]
+    return means.astype(np.float32)

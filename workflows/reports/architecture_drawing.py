@@ -102,7 +102,7 @@ def describe(name: str, module: nn.Module) -> Box:
 class _Layers(NamedTuple):
     """Layers in a row that are alike."""
 
-    count: int
+    n_layers: int
     boxes: tuple[Box, ...]
     names: tuple[str, ...]
 
@@ -169,7 +169,7 @@ def _column(
             'stroke-opacity=".35"/>'
         )
         parts.append(frame.format(x - 12, y, BOX_PX + 36, start - y))
-        parts.append(_text(x - 20, (start + y) / 2, f"{layers.count}×", "end", bold=True))
+        parts.append(_text(x - 20, (start + y) / 2, f"{layers.n_layers}×", "end", bold=True))
         parts.append(_line(middle, y + GAP_PX / 2, middle, y))
     for box in output:
         put(box)
