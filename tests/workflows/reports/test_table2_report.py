@@ -31,7 +31,7 @@ def test_asks_for_nothing_outside(report: str) -> None:
 
 def test_drawings_do_not_share_names(report: str) -> None:
     """No drawing uses the clip paths or markers of another."""
-    assert len(drawings(report)) == 5
+    assert len(drawings(report)) == 6
     assert_drawings_do_not_share_names(report)
 
 
@@ -46,6 +46,15 @@ def test_text_from_outside_is_escaped(report: str) -> None:
 def test_every_part_is_there(report: str) -> None:
     """The report has the table, differences, notes, and samples and settings of each cell."""
     reader = Reader(report)
-    for shown in ("Transformer (base)", "not run", "What differs", "tok:13a", "N 2, d_model 128", "1.4 M", "7.389"):
+    for shown in (
+        "Transformer (base)",
+        "not run",
+        "What differs",
+        "tok:13a",
+        "N 2, d_model 128",
+        "1.4 M",
+        "7.389",
+        "Masked Multi-Head Attention",
+    ):
         assert shown in reader.text
     assert reader.text.count("Das alte Haus steht auf dem Hügel.") == 2
