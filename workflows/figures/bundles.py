@@ -96,7 +96,8 @@ def _draw_panel(axes: Axes, panel: Panel, rows: float) -> None:
     axes.set_xlim(-1.25, 2.25)
     axes.set_ylim(rows, -0.8)
     _words(axes, queries, query_rows, -0.06, "right", set(drawn))
-    _words(axes, keys, key_rows, 1.06, "left", set(range(len(keys.texts))))
+    squares = 0.0 if panel.word is None else _square(panel) * len(panel.heads)
+    _words(axes, keys, key_rows, 1.06 + squares, "left", set(range(len(keys.texts))))
     spread = 0.3 / max(1, len(panel.heads) - 1)
     lines, colors = [], []
     for order, head in enumerate(panel.heads):
@@ -111,13 +112,18 @@ def _draw_panel(axes: Axes, panel: Panel, rows: float) -> None:
         _squares(axes, panel, key_rows, weights_HLM[:, list(drawn)].mean(axis=1))
 
 
+def _square(panel: Panel) -> float:
+    """Returns the width of a square."""
+    return min(0.05, 0.4 / len(panel.heads))
+
+
 def _squares(axes: Axes, panel: Panel, key_rows: Sequence[float], weights_HM: Any) -> None:
-    """Draws a square for each head and key, left of the keys' words, as opaque as the weight."""
-    width = min(0.05, 0.4 / len(panel.heads))
+    """Draws a square for each head and key, between lines and words, as opaque as the weight."""
+    width = _square(panel)
     for order, head in enumerate(panel.heads):
         for key, weight in enumerate(weights_HM[head].tolist()):
             if weight >= FAINT:
-                place = (1.0 - width * (len(panel.heads) - order), key_rows[key] - 0.4)
+                place = (1.02 + width * order, key_rows[key] - 0.4)
                 axes.add_patch(
                     Rectangle(place, width, 0.8, color=to_rgba(color_of(head), min(1.0, weight)), linewidth=0)
                 )
@@ -129,5 +135,5 @@ def _words(axes: Axes, side: Pieces, rows: Sequence[float], x: float, align: str
         axes.text(x, row, text, ha=align, va="center", color=color, fontweight="normal")
     for begin, end in side.words:
         if end - begin > 1:
-            bar = -0.03 if align == "right" else 1.03
+            bar = x + (0.03 if align == "right" else -0.02)
             axes.plot([bar, bar], [rows[begin] - 0.35, rows[end - 1] + 0.35], color=SOFT, linewidth=0.8)
