@@ -161,7 +161,7 @@ def _column(
                 residual = at - GAP_PX / 2
             if name == "cross_attention" and encoder:
                 parts.append(
-                    _path(f"M{encoder[0]:g},{encoder[1]:g} V{encoder[1] - 12:g} H{x - 40:g} V{at + 28:g} H{x:g}", True)
+                    _path(f"M{encoder[0]:g},{encoder[1]:g} V{encoder[1] - 12:g} H{x - 60:g} V{at + 28:g} H{x:g}", True)
                 )
         y -= GAP_PX / 2
         frame = Markup(
