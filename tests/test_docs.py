@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from workflows import reproduce_table2, reproduce_table3, reproduce_table4
+from workflows import reproduce_table1, reproduce_table2, reproduce_table3, reproduce_table4
 from workflows.cli.main import app
 
 ROOT = Path(__file__).parents[1]
@@ -16,6 +16,7 @@ PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").r
 NAMES = [page.relative_to(ROOT).as_posix() for page in PAGES]
 COMMANDS = {
     "aiayn": typer.main.get_command(app),
+    "workflows.reproduce_table1": typer.main.get_command(reproduce_table1.app),
     "workflows.reproduce_table2": typer.main.get_command(reproduce_table2.app),
     "workflows.reproduce_table3": typer.main.get_command(reproduce_table3.app),
     "workflows.reproduce_table4": typer.main.get_command(reproduce_table4.app),

@@ -39,6 +39,8 @@ TESTS: Mapping[str, Sequence[str]] = {
     "model/config.py": ("tests/model", "tests/workflows/test_fingerprints.py", *TABLES),
     "model/parameters.py": ("tests/model/test_parameters.py", "tests/workflows/tables"),
     "model/*.py": ("tests/model",),
+    "model/layer_types/*.py": ("tests/model/layer_types",),
+    "pipeline/complexity/*.py": ("tests/pipeline/complexity",),
     "pipeline/evaluation/averaging.py": ("tests/pipeline/evaluation/test_averaging.py",),
     "pipeline/evaluation/costs.py": ("tests/pipeline/evaluation/test_costs.py", *PAPER),
     "pipeline/evaluation/perplexity.py": ("tests/pipeline/evaluation/test_perplexity.py",),
