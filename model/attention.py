@@ -15,6 +15,8 @@ from model.rows import Layout, Memory, filled
 
 CPU_VECTOR = 16
 """Number of float32 values in an AVX-512 register."""
+OnWeights = Callable[[Tensor], Tensor]
+"""Is given weights_BHLM as soon as they are computed and returns those to use (`model.recording`)."""
 
 
 def softmax(scores: Tensor) -> Tensor:
@@ -37,6 +39,16 @@ def scaled(products: Tensor, d_k: int, bias: Tensor | None) -> Tensor:
     return torch.add(bias, products, alpha=1 / math.sqrt(d_k))
 
 
+def attention(
+    q_BHLK: Tensor, k_BHMK: Tensor, v_BHMV: Tensor, bias: Tensor | None = None, on_weights: OnWeights | None = None
+) -> Tensor:
+    """Computes softmax(Q Kᵀ / √d_k + bias) V (eq. 1): x_BHLV; the bias hides positions (`model.rows.Memory`)."""
+    weights_BHLM = softmax(scaled(q_BHLK @ k_BHMK.transpose(-1, -2), q_BHLK.shape[-1], bias))
+    if on_weights is not None:
+        weights_BHLM = on_weights(weights_BHLM)
+    return weights_BHLM @ v_BHMV
+
+
 class MultiHeadAttention(nn.Module):
     """Computes softmax(Q Kᵀ / √d_k) V in h heads, concatenates them and projects by W_O; no biases (§3.2.2).
 
@@ -47,8 +59,7 @@ class MultiHeadAttention(nn.Module):
     def __init__(self, d_model: int, n_heads: int, d_k: int, d_v: int) -> None:
         super().__init__()
         self.n_heads, self.d_k, self.d_v = n_heads, d_k, d_v
-        self.on_weights: Callable[[Tensor], Tensor] | None = None
-        """Is given weights_BHLM as soon as they are computed and returns those to use (`model.recording`)."""
+        self.on_weights: OnWeights | None = None
         self.w_q = nn.Linear(d_model, n_heads * d_k, bias=False)
         self.w_kv = nn.Linear(d_model, n_heads * (d_k + d_v), bias=False)
         self.w_o = nn.Linear(n_heads * d_v, d_model, bias=False)
@@ -68,9 +79,9 @@ class MultiHeadAttention(nn.Module):
         # any other would change the last bits.
         k_BHMK, v_BHMV = self.keys_values(memory.x_ND, memory.layout)
         q_BHLK = layout.by_head(self.w_q(x_ND), self.n_heads)
-        scores_BHLM = scaled(q_BHLK @ k_BHMK.transpose(-1, -2), self.d_k, memory.bias)
-        weights_BHLM = softmax(scores_BHLM)
-        if self.on_weights is not None:
-            weights_BHLM = self.on_weights(weights_BHLM)
-        x_BHLV = weights_BHLM @ v_BHMV
+        x_BHLV = self.attend(q_BHLK, k_BHMK, v_BHMV, memory.bias)
         return self.w_o(filled(x_BHLV.transpose(1, 2).reshape(-1, self.n_heads * self.d_v)))
+
+    def attend(self, q_BHLK: Tensor, k_BHMK: Tensor, v_BHMV: Tensor, bias: Tensor | None) -> Tensor:
+        """Attends within each head: x_BHLV."""
+        return attention(q_BHLK, k_BHMK, v_BHMV, bias, self.on_weights)

@@ -1,13 +1,16 @@
 """Recorded attention weights are those the model used, and recording changes nothing; a head switched off is gone."""
 
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
 
 from model import incremental
+from model.banded import outside
 from model.config import BEGIN_ID, END_ID, PAD_ID, TransformerConfig
 from model.recording import KINDS, AttentionWeights, RecordingDecoder, attentions, heads_off, recording
+from model.rows import Layout, Memory
 from model.search import beam_search
 from model.training_step import shift_right
 from model.transformer import Transformer
@@ -49,6 +52,33 @@ def test_rows_sum_to_one_and_masks_are_kept() -> None:
     for layer in weights.decoder:
         assert (layer.triu(1) == 0).all()
         assert (layer.tril() > 0).sum() == 2 * 3 * 6
+
+
+@pytest.mark.parametrize("window", [2, 3, 6])
+def test_a_neighbourhood_s_weights_are_recorded_by_position(window: int) -> None:
+    """In blocks (2, 3) or one product (6): 0 out of reach and at padding, those of the output, and no bit changes."""
+    torch.manual_seed(1)
+    model = Transformer(replace(CONFIG, attention_window=window)).eval()
+    source_BS = torch.randint(4, 23, (2, 9))
+    source_BS[1, 7:] = PAD_ID
+    attention = attentions(model, "encoder")[0]
+    with torch.no_grad():
+        plain = model.encode(source_BS).x_ND
+        with recording(model) as weights:
+            assert torch.equal(model.encode(source_BS).x_ND, plain)
+        weights_BHSS = weights.encoder[0]
+        assert weights_BHSS.shape == (2, 3, 9, 9)
+        assert (weights_BHSS[0][:, outside(9, window, weights_BHSS.device)] == 0).all()
+        torch.testing.assert_close(weights_BHSS[0].sum(-1), torch.ones(3, 9))
+        assert (weights_BHSS[1, :, :7, 7:] == 0).all()
+        x_ND, layout = model.embed(source_BS), Layout(2, 9)
+        _, v_BHSV = attention.keys_values(x_ND, layout)
+        expected_ND = attention.w_o((weights_BHSS @ v_BHSV).transpose(1, 2).reshape(18, -1))
+        padding = model.encode(source_BS).bias
+        real = (source_BS != PAD_ID).flatten()
+        torch.testing.assert_close(attention(x_ND, layout, Memory(x_ND, layout, padding))[real], expected_ND[real])
+        with heads_off(attention, range(3)):
+            assert not attention(x_ND, layout, Memory(x_ND, layout, padding)).any()
 
 
 def test_recorded_weights_are_those_of_the_output() -> None:
