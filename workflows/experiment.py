@@ -7,6 +7,7 @@ def main(request: Request, seeds: int = 1) -> None:
 
 import inspect
 import shlex
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -32,7 +33,7 @@ from workflows.console.options import (
     StoreOption,
 )
 from workflows.engine.cluster import cluster
-from workflows.engine.dag import A, Step, to_run
+from workflows.engine.dag import A, Step, in_order, to_run
 from workflows.engine.events import Watcher
 from workflows.engine.grid import Unfinished
 from workflows.engine.progress import print_plan, view
@@ -42,8 +43,10 @@ from workflows.forecast.hardware import find, only_with_plan
 from workflows.forecast.render import render
 from workflows.profiles import Profile, load_profile
 from workflows.reports.corpus import CorpusReport
+from workflows.runs.closing import closing_lines
+from workflows.runs.recorder import Opening, Recorder, recording
 from workflows.tracking.curves import Model, send_corpus_report, tracked
-from workflows.tracking.tracker import Tracker, default_uri, ui_command
+from workflows.tracking.tracker import Tracker, default_uri, flatten, ui_command
 
 Own = ParamSpec("Own")
 R = TypeVar("R", bound="Request")
@@ -149,7 +152,7 @@ class Reproduction(Generic[A]):
     train: Callable[[Sequence[Watcher]], Mapping[str, Unfinished]] | None = None
     """Trains the models, if the table's step does not do so itself, and returns those that have no results."""
     figures: Callable[[A], Mapping[str, float]] | None = None
-    """Returns figures of the table for the workflow's run in MLflow, if it has any of its own."""
+    """Returns the main figures of the table, for the list of runs and for the workflow's run in MLflow."""
 
 
 def reproduce(experiment: Reproduction[A], request: Request) -> None:
@@ -161,12 +164,31 @@ def reproduce(experiment: Reproduction[A], request: Request) -> None:
         console.print(render(forecast(request.profile, experiment.planned, hardware, store.root)))
         return
     tracker = Tracker(default_uri(store.root), experiment.name, store.root)
-    title = f"{experiment.name} {request.profile.name}"
-    command = f"workflows.reproduce_{experiment.name}"
     given = {"overrides": request.overrides} if request.overrides else {}
     models = [replace(model, params={**model.params, **given}) for model in experiment.models]
-    with tracked(tracker, target, title, command, {**experiment.params, **given}, models, store) as curves:
-        watchers = [view(console), curves]
+    told = {**experiment.params, **given}
+    with recording(store, _opening(experiment, request, target, models), in_order([target])) as recorder:
+        table = _made(experiment, request, tracker, models, told, recorder)
+    console.print()
+    console.print(experiment.show(table, console.width))
+    console.print()
+    for line in closing_lines(store, recorder.record, ui_command(tracker.uri)):
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
+
+
+def _made(
+    experiment: Reproduction[A],
+    request: Request,
+    tracker: Tracker,
+    models: Sequence[Model],
+    told: Mapping[str, Any],
+    recorder: Recorder,
+) -> A:
+    """Makes what is missing and returns the table, with MLflow and the record of the run kept up to date."""
+    store, target = request.store, experiment.tabulate({})
+    title = f"{experiment.name} {request.profile.name}"
+    with tracked(tracker, target, title, _module(experiment), told, models, store) as curves:
+        watchers = [view(console), curves, recorder]
         # Trainings and table run separately; one cluster serves both, if anything is to run at all.
         with cluster(request.address) if experiment.train and to_run([target], store) else nullcontext():
             unfinished = experiment.train(watchers) if experiment.train else {}
@@ -176,10 +198,30 @@ def reproduce(experiment: Reproduction[A], request: Request) -> None:
             curves.close(model, unfinished[model.name].state if model.name in unfinished else "measured")
         for name, report in experiment.reports.items():
             send_corpus_report(tracker, report.published(store), report.fingerprint, name)
-        if experiment.figures:
-            tracker.results("", experiment.figures(table))
+        figures = experiment.figures(table) if experiment.figures else {}
+        tracker.results("", figures)
         tracker.artifacts(table.folder, target.fingerprint)
-    console.print()
-    console.print(experiment.show(table, console.width))
-    console.print(f"\nreport: {table.folder / 'report.html'}", highlight=False, soft_wrap=True)
-    console.print(f"curves: {ui_command(tracker.uri)}", highlight=False, soft_wrap=True)
+        recorder.measured(curves.figures, {name: why.state for name, why in unfinished.items()})
+        recorder.made(target.name, figures)
+    return table
+
+
+def _opening(experiment: Reproduction[A], request: Request, target: Step[A], models: Sequence[Model]) -> Opening:
+    """Describes the run before it begins."""
+    # Called as a function, it has no command line; then the command that does the same is told as far as it is known.
+    typed = shlex.join(sys.argv[1:]) if experiment.name in Path(sys.argv[0]).name else request.overrides
+    return Opening(
+        workflow=experiment.name,
+        profile=request.profile.name,
+        data=request.profile.data,
+        fingerprint=target.fingerprint,
+        command=f"python -m {_module(experiment)} {typed}".strip(),
+        overrides=request.overrides,
+        model_command=models[0].evaluation.command if models else "",
+        settings=experiment.params,
+        models={model.name: flatten(model.params) for model in models},
+    )
+
+
+def _module(experiment: Reproduction[A]) -> str:
+    return f"workflows.reproduce_{experiment.name}"

@@ -7,6 +7,8 @@ aiayn translate model < text.en > text.de
 aiayn score --hyp text.de --ref reference.de --lang de
 aiayn parse model < text.words > text.trees             sentences -> bracketed trees (Table 4)
 aiayn score-trees --gold gold.trees --test parsed.trees
+aiayn runs                                              what was run here; writes runs/index.html
+aiayn compare                                           how the last two runs differ
 aiayn export ctranslate2 model --out fast               one model -> a model for CTranslate2
 aiayn bench train                                       compares the speed of training steps on this machine
 aiayn bench decode model --src text.en                  compares the speed of translation
@@ -29,9 +31,10 @@ from pipeline.store.store import LocalStore
 from workflows.benchmarks import commands
 from workflows.cli import export
 from workflows.cli.parse import parse
+from workflows.cli.runs import compare_runs, runs
 from workflows.cli.score_trees import score_trees
 from workflows.cli.translate import N_BEST_LINE, TranslationWriter, translate_stream, translate_typed
-from workflows.console.command import console, help_text, require_output_of, run_app
+from workflows.console.command import console, help_text, run_app
 from workflows.console.options import (
     AddressOption,
     BatchTokensOption,
@@ -43,6 +46,7 @@ from workflows.console.options import (
     ThreadsOption,
 )
 from workflows.profiles import Profile, Recipe, checked, load_profile
+from workflows.runs.names import named_folder
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -123,7 +127,7 @@ def train(
     from workflows.engine.progress import view
     from workflows.engine.runner import run
 
-    folder = require_output_of("prepare", dataset, "dataset.json")
+    folder = named_folder("prepare", dataset, "dataset.json")
     encoded = EncodedDataset(folder)
     described = encoded.read_json("dataset.json")
     changes = [f"vocabulary.size={described['vocabulary_size']}", *(overrides or [])]
@@ -150,7 +154,7 @@ def average(
     from pipeline.evaluation import averaging
     from workflows import stages
 
-    training = TrainingRun(require_output_of("train", run, "run.json"))
+    training = TrainingRun(named_folder("train", run, "run.json"))
     settings = AveragingSettings(last=last)
     manifest = {"stage": stages.AVERAGE.name, "settings": [settings.model_dump(mode="json")], "run": str(run)}
     publish(out.absolute(), lambda folder: averaging.average(Context(folder), training, settings), manifest)
@@ -196,7 +200,7 @@ def translate(
     )
     torch.set_num_threads(settings.threads)
     translator = Translator(
-        require_output_of("average", model, "model.safetensors"),
+        named_folder("average", model, "model.safetensors"),
         settings,
         "cuda" if torch.cuda.is_available() else "cpu",
     )
@@ -228,6 +232,8 @@ def score(
         typer.echo(f"paper BLEU {scores.paper_bleu:.2f}\nsacreBLEU {scores.sacrebleu:.2f}  {scores.signature}")
 
 
+app.command()(runs)
+app.command("compare")(compare_runs)
 app.command()(parse)
 app.command()(score_trees)
 
