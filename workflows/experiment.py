@@ -46,6 +46,8 @@ from workflows.reports.corpus import CorpusReport
 from workflows.runs.closing import closing_lines
 from workflows.runs.recorder import Opening, Recorder, recording
 from workflows.tracking.curves import Model, send_corpus_report, tracked
+from workflows.tracking.description import description
+from workflows.tracking.models import NEWEST, registration
 from workflows.tracking.tracker import Tracker, default_uri, flatten, ui_command
 
 Own = ParamSpec("Own")
@@ -158,6 +160,8 @@ class Reproduction(Generic[A]):
 def reproduce(experiment: Reproduction[A], request: Request) -> None:
     """Prints the plan if requested; otherwise makes what is missing, reports to MLflow and prints the table."""
     store, target = request.store, experiment.tabulate({})
+    trainings = {planned.name: planned.training for planned in experiment.planned}
+    console.print(request.profile.in_force(trainings), highlight=False, soft_wrap=True, markup=False)
     if request.plan:
         hardware = find(request.gpus, request.gpu, experiment.planned[0].training.device)
         print_plan(console, target, store)
@@ -201,6 +205,10 @@ def _made(
         figures = experiment.figures(table) if experiment.figures else {}
         tracker.results("", figures)
         tracker.artifacts(table.folder, target.fingerprint)
+        measured = [model for model in models if model.name not in unfinished]
+        names = [registration(experiment.name, model.name, model.tags).name for model in measured]
+        command, served = recorder.record.command, [f"models:/{name}@{NEWEST}" for name in names]
+        tracker.describe(lambda address: description(table.folder, address, command, served))
         recorder.measured(curves.figures, {name: why.state for name, why in unfinished.items()})
         recorder.made(target.name, figures)
     return table

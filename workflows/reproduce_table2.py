@@ -94,6 +94,7 @@ def main(
         reports=reports,
         tabulate=lambda _unfinished: table,
         show=lambda made, width: table2.render_terminal(made.load(), width),
+        figures=lambda made: made.load().figures(),
     )
     reproduce(experiment, request)
 

@@ -17,6 +17,7 @@ aiayn bench decode model --src text.en                  compares the speed of tr
 import json
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -31,6 +32,7 @@ from pipeline.store.store import LocalStore
 from workflows.benchmarks import commands
 from workflows.cli import export
 from workflows.cli.parse import parse
+from workflows.cli.prepared import remember, remembered
 from workflows.cli.runs import compare_runs, runs
 from workflows.cli.score_trees import score_trees
 from workflows.cli.translate import N_BEST_LINE, TranslationWriter, translate_stream, translate_typed
@@ -45,7 +47,7 @@ from workflows.console.options import (
     SetOption,
     ThreadsOption,
 )
-from workflows.profiles import Profile, Recipe, checked, load_profile
+from workflows.profiles import Profile, Recipe, checked, load_profile, read_config
 from workflows.runs.names import named_folder
 
 app = typer.Typer(
@@ -67,6 +69,11 @@ def _recipe(profile: Profile, model: str) -> Recipe:
     if model not in profile.recipes:
         raise UserError(f"--model {model}: the profile has {', '.join(profile.recipes)}")
     return profile.recipes[model]
+
+
+def _print_settings(profile: Profile, recipes: Mapping[str, Recipe]) -> None:
+    trainings = {name: recipe.training for name, recipe in recipes.items()}
+    console.print(profile.in_force(trainings), highlight=False, soft_wrap=True, markup=False)
 
 
 @app.command()
@@ -92,6 +99,7 @@ def prepare(
     if pair not in chosen.corpora:
         raise UserError(f"--pair {pair}: the profile has {', '.join(chosen.corpora)}")
     chosen = chosen.for_pair(pair)
+    _print_settings(chosen, chosen.recipes)
     folder = out.absolute()
 
     text = replace(stages.corpus(pair, chosen.corpora[pair]), out=folder / "text")
@@ -100,6 +108,7 @@ def prepare(
     dataset = replace(stages.ENCODE("encode", corpus, vocabulary, chosen.encoding), out=folder / "dataset")
     report = replace(stages.report("report", chosen, corpus, vocabulary, dataset), out=folder / "report")
     _, reported = run([dataset, report], LocalStore(folder), [view(console)], address)
+    remember(folder, chosen)
     console.print(f"token ids: {out / 'dataset'}", highlight=False, soft_wrap=True)
     console.print(f"report: {out / 'report'}: {reported.summary}", highlight=False, soft_wrap=True)
 
@@ -135,8 +144,10 @@ def train(
         changes.append(f"recipes.{model}.training.workers={workers}")
     if exact_reduction:
         changes.append(f"recipes.{model}.training.exact_reduction=true")
-    chosen = load_profile(profile, config=config, overrides=changes).for_pair("-".join(described["languages"]))
+    known = {"name": profile} if profile or read_config(config).get("profile") else remembered(folder)
+    chosen = load_profile(**known, config=config, overrides=changes).for_pair("-".join(described["languages"]))
     training = _recipe(chosen, model).training
+    _print_settings(chosen, {model: chosen.recipes[model]})
     step = Step("train", stages.TRAIN, (encoded, training), out=out.absolute())
     run([step], LocalStore(out.absolute().parent), [view(console)], address)
     console.print(f"checkpoints: {out}", highlight=False, soft_wrap=True)

@@ -13,7 +13,8 @@ from pipeline.errors import UserError
 
 USER_ERROR, INTERRUPTED = 2, 130
 
-console = Console(width=None if sys.stdout.isatty() else 120)
+console = Console(width=None if sys.stdout.isatty() or os.environ.get("COLUMNS") else 120)
+"""On a pipe lines have 120 columns, unless COLUMNS says otherwise."""
 
 
 def help_text(docstring: str | None) -> str:

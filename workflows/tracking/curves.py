@@ -19,6 +19,7 @@ from workflows.reports.corpus_text import metrics
 from workflows.stages import ModelSteps
 from workflows.tables.measurements import Trained, read_metrics
 from workflows.tracking.lineage import inputs_of, shared
+from workflows.tracking.models import registration
 from workflows.tracking.tracker import Status, Tracker
 
 STATUS: Mapping[str, Status] = {"failed": "FAILED", "stopped": "KILLED"}
@@ -90,7 +91,8 @@ class CurveWatcher(Watcher):
             _send_results(tracker, fingerprint, measured)
             self.figures[model.name] = measured.final_figures()
             checkpoint = model.evaluation.checkpoint.published(self._store)
-            tracker.translator(fingerprint, checkpoint, model.evaluation.serves)
+            registered = registration(tracker.experiment, model.name, model.tags)
+            tracker.translator(fingerprint, checkpoint, model.evaluation.serves, registered)
         tracker.end_model(fingerprint, STATUS.get(state, "FINISHED"))
         self._open.pop(model.name, None)
 
