@@ -16,7 +16,7 @@ from pathlib import Path
 from pipeline.store.store import LocalStore
 from workflows.console.quantities import duration
 from workflows.runs.comparison import Pair, compare
-from workflows.runs.names import CURVES, model_names
+from workflows.runs.names import CURVES, DEFAULT_ROOT, model_names
 from workflows.runs.record import Run, read_records, runs_of
 
 INDEX, REPORT = "index.html", "report.html"
@@ -87,6 +87,7 @@ def render(root: Path, runs: Sequence[Run]) -> str:
         figure=figure_text,
         value=value_text,
         models=model_names,
+        where=lambda record: "" if root == Path(record.directory) / DEFAULT_ROOT else f"{root}/",
         most_changes=MOST_CHANGES,
         most_figures=MOST_FIGURES,
         most_models=MOST_MODELS,

@@ -71,8 +71,9 @@ def links_of(store: LocalStore, record: Record) -> dict[str, Path]:
 
 
 def model_names(record: Record) -> list[str]:
-    """Returns the names of a run's models that are made or to be made, those that were chosen first."""
-    made = [step for step in record.steps if KINDS.get(step.stage.partition(".")[0]) == "models"]
+    """Returns the names of the models that a run has made or found, those that were chosen from others first."""
+    there = [step for step in record.steps if step.state in ("cached", "finished")]
+    made = [step for step in there if KINDS.get(step.stage.partition(".")[0]) == "models"]
     chosen = sorted(made, key=lambda step: step.stage.startswith("averaging"))
     return list(dict.fromkeys(map(_step_name, chosen)))
 
