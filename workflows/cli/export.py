@@ -26,7 +26,7 @@ def _export() -> None:
 
 @app.command()
 def ctranslate2(
-    model: Annotated[Path, typer.Argument(help="Folder of a model made by `aiayn average`.")],
+    model: Annotated[Path, typer.Argument(help="Folder or name of a model, e.g. table2/embedded/en-de-base.")],
     out: Annotated[Path, typer.Option("--out", help="Folder to create.")],
 ) -> None:
     """Write a folder that ctranslate2.Translator loads, with the vocabulary; print Python code that uses it."""

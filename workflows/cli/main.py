@@ -115,7 +115,7 @@ def prepare(
 
 @app.command()
 def train(
-    dataset: Annotated[Path, typer.Argument(help="Folder of token ids made by `aiayn prepare`.")],
+    dataset: Annotated[Path, typer.Argument(help="Folder of token ids made by `aiayn prepare`, or its name.")],
     out: OutOption,
     model: Annotated[str, typer.Option(help="One of the profile's recipes: base or big.")] = "base",
     workers: Annotated[
@@ -155,7 +155,7 @@ def train(
 
 @app.command()
 def average(
-    run: Annotated[Path, typer.Argument(help="Folder of a training run made by `aiayn train`.")],
+    run: Annotated[Path, typer.Argument(help="Folder or name of a training, e.g. table2/embedded/en-de-base.")],
     out: OutOption,
     last: Annotated[
         int, typer.Option(min=1, help="Number of most recent checkpoints to average (paper: 5; big: 20).")
@@ -174,7 +174,7 @@ def average(
 
 @app.command()
 def translate(
-    model: Annotated[Path, typer.Argument(help="Folder of a model made by `aiayn average`.")],
+    model: Annotated[Path, typer.Argument(help="Folder or name of a model, e.g. table2/embedded/en-de-base.")],
     beam_size: Annotated[
         int, typer.Option(min=1, help="Hypotheses kept at each step; 1 is greedy.")
     ] = DECODING.beam_size,

@@ -26,7 +26,7 @@ OWN_DEFAULT = "[default: the model's own, or the paper's]"
 
 
 def parse(
-    model: Annotated[Path, typer.Argument(help="Folder of a parser: parser_choice-* or averaging-* in runs/store.")],
+    model: Annotated[Path, typer.Argument(help="Folder or name of a parser, e.g. table4/embedded/supervised.")],
     beam_size: Annotated[
         int | None, typer.Option(min=1, help=f"Hypotheses kept at each step; 1 is greedy.  {OWN_DEFAULT}")
     ] = None,

@@ -75,8 +75,10 @@ def register(client: Any, model_id: str, run_id: str, known: Registration) -> No
     versions = client.search_model_versions(f"name = '{known.name}'")
     version = next((one for one in versions if one.model_id == model_id), None)
     if version is None:
+        # Not models:/ID, which MLflow looks up in the process's tracking store, whatever the client's is.
+        source = client.get_logged_model(model_id).artifact_location
         version = client.create_model_version(
-            known.name, f"models:/{model_id}", run_id, dict(known.tags), model_id=model_id, await_creation_for=0
+            known.name, source, run_id, dict(known.tags), model_id=model_id, await_creation_for=0
         )
         # So that the page of the model leads to its versions, as with mlflow.register_model.
         told = {"mlflow.modelVersions": json.dumps([{"name": known.name, "version": version.version}])}
