@@ -105,7 +105,7 @@ class Profile(Settings):
         if self.own_pairs is None:
             return f"settings of profile {self.name}: {self.data}"
         sizes = {
-            f"{training.model.n_layers} layers of {training.model.d_model}, "
+            f"{training.model.n_layers} layer{'s' * (training.model.n_layers > 1)} of {training.model.d_model}, "
             f"{spaced(training.updates)} updates of {spaced(training.budget_tokens)} tokens": name
             for name, training in reversed(trainings.items())
         }
