@@ -107,9 +107,9 @@ class Profile(Settings):
         sizes = {
             f"{training.model.n_layers} layer{'s' * (training.model.n_layers > 1)} of {training.model.d_model}, "
             f"{spaced(training.updates)} updates of {spaced(training.budget_tokens)} tokens": name
-            for name, training in reversed(trainings.items())
+            for name, training in reversed([*trainings.items()])
         }
-        told = [f"{name}: {size}" for size, name in reversed(sizes.items())]
+        told = [f"{name}: {size}" for size, name in reversed([*sizes.items()])]
         more = f" and {len(told) - MOST_TOLD} others" if len(told) > MOST_TOLD else ""
         measured = f"measured on {self.measured_on}" if self.measured_on else "not measured at this size"
         pieces = {training.model.vocabulary_size for training in trainings.values()} or {self.vocabulary.size}

@@ -63,8 +63,14 @@ class Recorder(Watcher):
         self._is_stale = self._warned = False
 
     def begin(self, steps: Sequence[Step[Artifact]], cached: Sequence[Step[Artifact]]) -> None:
-        """Notes which steps are still to come: more than expected where folders turned out to be damaged."""
+        """Notes which steps are still to come: more than expected where folders turned out to be damaged.
+
+        A table of fewer models than planned takes the place of the one that was expected.
+        """
         for step in steps:
+            planned = [name for name, known in self._steps.items() if known.label == step.label and name != step.name]
+            for name in planned:
+                del self._steps[name]
             self._steps[step.name] = replace(self._of(step), state="waiting")
         self._write()
 
@@ -119,6 +125,8 @@ class Recorder(Watcher):
         for name, step in self._steps.items():
             if step.state == "running":
                 self._steps[name] = replace(step, state="stopped", ended=time.time())
+            elif step.state == "waiting" and state == "finished":  # of a model that was given up
+                self._steps[name] = replace(step, state="stopped")
         self.record = replace(self.record, state=state, error=error, ended=time.time())
         self._write()
         write_index(self._store)

@@ -59,6 +59,23 @@ def test_the_step_that_failed_is_named(tmp_path: Path) -> None:
     assert (states["right"], states["join"]) == ("failed", "waiting")
 
 
+def test_a_table_of_fewer_models_takes_the_place_of_the_planned_one(tmp_path: Path) -> None:
+    """Once a model was given up, the table is another step, and what only that model needed was stopped."""
+    store, log = LocalStore(tmp_path), tmp_path / "log"
+    left, right = WRITE("left", WriteSettings(text="a")), WRITE("right", WriteSettings(text="b"))
+    planned, made = JOIN("table", [PairSteps(left, right)], log), JOIN("table", [PairSteps(left)], log)
+    with recording(store, opening(planned.fingerprint), in_order([planned])) as recorder:
+        recorder.begin([made], [left])
+        recorder.given_up(right, "failed")
+        assert [step.label for step in recorder.record.steps] == ["left", "right", "table"]
+    (record,) = read_records(store)
+    assert [(step.label, step.folder, step.state) for step in record.steps] == [
+        ("left", left.name, "stopped"),
+        ("right", right.name, "failed"),
+        ("table", made.name, "stopped"),
+    ]
+
+
 def test_numbers_are_given_once(tmp_path: Path) -> None:
     """Eight commands that begin at once, half of them the same, get a number for each thing asked for."""
     script = (
