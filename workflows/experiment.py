@@ -160,8 +160,7 @@ class Reproduction(Generic[A]):
 def reproduce(experiment: Reproduction[A], request: Request) -> None:
     """Prints the plan if requested; otherwise makes what is missing, reports to MLflow and prints the table."""
     store, target = request.store, experiment.tabulate({})
-    trainings = {planned.name: planned.training for planned in experiment.planned}
-    console.print(request.profile.in_force(trainings), highlight=False, soft_wrap=True, markup=False)
+    console.print(_in_force(experiment, request), highlight=False, soft_wrap=True, markup=False)
     if request.plan:
         hardware = find(request.gpus, request.gpu, experiment.planned[0].training.device)
         print_plan(console, target, store)
@@ -221,14 +220,21 @@ def _opening(experiment: Reproduction[A], request: Request, target: Step[A], mod
     return Opening(
         workflow=experiment.name,
         profile=request.profile.name,
-        data=request.profile.data,
+        data=request.profile.data if isinstance(request.profile, Profile) else "",
         fingerprint=target.fingerprint,
         command=f"python -m {_module(experiment)} {typed}".strip(),
         overrides=request.overrides,
         model_command=models[0].evaluation.command if models else "",
-        settings=experiment.params,
+        settings=flatten(experiment.params),
         models={model.name: flatten(model.params) for model in models},
     )
+
+
+def _in_force(experiment: Reproduction[A], request: Request) -> str:
+    """Says whose settings are in force. An experiment without text has a profile of another kind."""
+    if not isinstance(request.profile, Profile):
+        return f"settings of profile {request.profile.name}"
+    return request.profile.in_force({planned.name: planned.training for planned in experiment.planned})
 
 
 def _module(experiment: Reproduction[A]) -> str:
