@@ -14,6 +14,7 @@ from workflows.profiles import load_profile
 from workflows.runs.comparison import compare
 from workflows.runs.names import named_folder
 from workflows.runs.record import read_records
+from workflows.tracking.models import MODEL_TAG
 from workflows.tracking.tracker import default_uri
 
 TINY = [
@@ -85,7 +86,7 @@ def test_one_cell_then_again_then_another_beam(
     assert (translator.source_run_id, translator.name) == (child.info.run_id, "en-de base")
     for alias in ("newest", "embedded"):
         version = client.get_model_version_by_alias("aiayn-en-de-base", alias)
-        assert (version.model_id, version.run_id) == (translator.model_id, child.info.run_id)
+        assert (version.tags[MODEL_TAG], version.run_id) == (translator.model_id, child.info.run_id)
     note = parent.data.tags["mlflow.note.content"]
     assert f"/runs/{parent.info.run_id}/artifacts/report.html" in note
     assert "| Transformer (base), measured |" in note

@@ -19,6 +19,8 @@ from pipeline.store.artifacts import Checkpoint
 
 TRANSLATOR_TAG = "aiayn.translator"
 """The tag, on a model that can be served and on its runs, with the fingerprint of its checkpoint."""
+MODEL_TAG = "aiayn.model"
+"""The tag, on a version, with the id of the model that it is; MLflow's SQL store does not give it back."""
 NEWEST = "newest"
 RESERVED_ALIAS = re.compile(r"latest|v\d+", re.IGNORECASE)
 
@@ -73,12 +75,12 @@ def register(client: Any, model_id: str, run_id: str, known: Registration) -> No
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
     versions = client.search_model_versions(f"name = '{known.name}'")
-    version = next((one for one in versions if one.model_id == model_id), None)
+    version = next((one for one in versions if one.tags.get(MODEL_TAG) == model_id), None)
     if version is None:
         # Not models:/ID, which MLflow looks up in the process's tracking store, whatever the client's is.
         source = client.get_logged_model(model_id).artifact_location
         version = client.create_model_version(
-            known.name, source, run_id, dict(known.tags), model_id=model_id, await_creation_for=0
+            known.name, source, run_id, {**known.tags, MODEL_TAG: model_id}, model_id=model_id, await_creation_for=0
         )
         # So that the page of the model leads to its versions, as with mlflow.register_model.
         told = {"mlflow.modelVersions": json.dumps([{"name": known.name, "version": version.version}])}
