@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Annotated, Any, Concatenate, Generic, ParamSpec, TypeVar, get_args
 
 import typer
 from rich.console import RenderableType
@@ -41,6 +41,7 @@ from workflows.engine.runner import run
 from workflows.forecast.estimate import Planned, forecast
 from workflows.forecast.hardware import find, only_with_plan
 from workflows.forecast.render import render
+from workflows.history.commands import Invocation
 from workflows.profiles import Profile, load_profile
 from workflows.reports.corpus import CorpusReport
 from workflows.runs.closing import closing_lines
@@ -57,6 +58,11 @@ FilesOption = Annotated[
     typer.Option("--files", help="TOML file that names your own text; may be repeated, once per language pair."),
 ]
 
+NOT_IN_RESULTS = ("store", "address", "plan", "gpus", "gpu")
+"""The options that say where and how a workflow is run, not what it makes."""
+PREPARING = ("profile", "data", "files", "config", "overrides")
+"""The options that `aiayn prepare` has, too."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -72,6 +78,8 @@ class Request:
     """The options that change settings, as given."""
     dev_scores: bool = False
     """Says whether every kept checkpoint is scored on the dev set."""
+    invocation: Invocation | None = None
+    """The command as the report shows it; None where the workflow was called from Python."""
 
 
 def read_options(
@@ -113,7 +121,9 @@ def command(
 
         def main(**options: Any) -> None:
             given = {name: options.pop(name) for name in shared if name in options}
-            function(read(**given), **options)  # type: ignore[call-arg]  # the rest are the function's own
+            called = _invocation(_module(function), parameters, {**given, **options})
+            request = replace(read(**given), invocation=called)
+            function(request, **options)  # type: ignore[call-arg]  # the rest are the function's own
 
         parameters = [*shared.values(), *own]
         main.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -122,6 +132,36 @@ def command(
         return main
 
     return decorate
+
+
+def _module(function: Callable[..., Any]) -> str:
+    """Returns the name by which `python -m` runs the module of a command."""
+    module = sys.modules[function.__module__]
+    return module.__spec__.name if module.__spec__ else module.__name__
+
+
+def _invocation(module: str, parameters: Sequence[inspect.Parameter], values: Mapping[str, Any]) -> Invocation:
+    """Writes the options that decide the results, where they are not the usual ones, as one would type them."""
+    words: list[str] = []
+    shared: list[str] = []
+    for parameter in parameters:
+        value = values.get(parameter.name, parameter.default)
+        if parameter.name in NOT_IN_RESULTS or value == parameter.default or value is None or value == []:
+            continue
+        option = _option(parameter)
+        typed = [word for one in (value if isinstance(value, list) else [value]) for word in (option, str(one))]
+        typed = [option] if value is True else typed
+        words += typed
+        shared += typed if parameter.name in PREPARING else []
+    store = Path(values.get("store", "runs"))
+    shown = store.relative_to(Path.cwd()) if store.is_absolute() and store.is_relative_to(Path.cwd()) else store
+    return Invocation(shlex.join(["python", "-m", module, *words]), shlex.join(shared), str(shown))
+
+
+def _option(parameter: inspect.Parameter) -> str:
+    """Returns the name of a parameter's option on the command line."""
+    declared = [name for one in get_args(parameter.annotation)[1:] for name in getattr(one, "param_decls", None) or ()]
+    return next(iter(declared), "--" + parameter.name.replace("_", "-"))
 
 
 def chosen_names(option: str, requested: str | None, available: Iterable[str]) -> list[str]:

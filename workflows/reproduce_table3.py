@@ -88,7 +88,7 @@ def main(
     stopping = asha(longest, rung) if scheduler == "asha" else None
 
     def tabulate(unfinished: Mapping[str, Unfinished]) -> Step[table3.Table3Artifact]:
-        return TABULATE("table 3", rows_of(trials, unfinished), [text.report])
+        return TABULATE("table 3", rows_of(trials, unfinished), [text.report], request.invocation)
 
     experiment = Reproduction(
         name="table3",

@@ -103,7 +103,7 @@ def main(request: ParsingRequest) -> None:
     reports = {grid.name: grid.text.report for grid in grids}
 
     def tabulate(unfinished: Mapping[str, Unfinished]) -> Step[table4.Table4Artifact]:
-        return TABULATE("table 4", [grid.row(unfinished) for grid in grids], [*reports.values()])
+        return TABULATE("table 4", [grid.row(unfinished) for grid in grids], [*reports.values()], request.invocation)
 
     experiment = Reproduction(
         name="table4",
