@@ -41,7 +41,7 @@ from workflows.engine.runner import run
 from workflows.forecast.estimate import Planned, forecast
 from workflows.forecast.hardware import find, only_with_plan
 from workflows.forecast.render import render
-from workflows.history.commands import Invocation
+from workflows.history.commands import UNKNOWN, Invocation
 from workflows.profiles import Profile, load_profile
 from workflows.reports.corpus import CorpusReport
 from workflows.runs.closing import closing_lines
@@ -78,8 +78,8 @@ class Request:
     """The options that change settings, as given."""
     dev_scores: bool = False
     """Says whether every kept checkpoint is scored on the dev set."""
-    invocation: Invocation | None = None
-    """The command as the report shows it; None where the workflow was called from Python."""
+    invocation: Invocation = UNKNOWN
+    """The command as the report shows it."""
 
 
 def read_options(
@@ -121,7 +121,7 @@ def command(
 
         def main(**options: Any) -> None:
             given = {name: options.pop(name) for name in shared if name in options}
-            called = _invocation(_module(function), parameters, {**given, **options})
+            called = _invocation(_module_of(function), parameters, {**given, **options})
             request = replace(read(**given), invocation=called)
             function(request, **options)  # type: ignore[call-arg]  # the rest are the function's own
 
@@ -134,7 +134,7 @@ def command(
     return decorate
 
 
-def _module(function: Callable[..., Any]) -> str:
+def _module_of(function: Callable[..., Any]) -> str:
     """Returns the name by which `python -m` runs the module of a command."""
     module = sys.modules[function.__module__]
     return module.__spec__.name if module.__spec__ else module.__name__
@@ -155,7 +155,8 @@ def _invocation(module: str, parameters: Sequence[inspect.Parameter], values: Ma
         shared += typed if parameter.name in PREPARING else []
     store = Path(values.get("store", "runs"))
     shown = store.relative_to(Path.cwd()) if store.is_absolute() and store.is_relative_to(Path.cwd()) else store
-    return Invocation(shlex.join(["python", "-m", module, *words]), shlex.join(shared), str(shown))
+    command = shlex.join(["python", "-m", module, *words])
+    return Invocation(command=command, shared=shlex.join(shared), store=str(shown))
 
 
 def _option(parameter: inspect.Parameter) -> str:

@@ -9,6 +9,7 @@ aiayn parse model < text.words > text.trees             sentences -> bracketed t
 aiayn score-trees --gold gold.trees --test parsed.trees
 aiayn runs                                              what was run here; writes runs/index.html
 aiayn compare                                           how the last two runs differ
+aiayn watch                                             how far a running workflow has got; --serve: as a page
 aiayn export ctranslate2 model --out fast               one model -> a model for CTranslate2
 aiayn bench train                                       compares the speed of training steps on this machine
 aiayn bench decode model --src text.en                  compares the speed of translation
@@ -36,6 +37,7 @@ from workflows.cli.prepared import remember, remembered
 from workflows.cli.runs import compare_runs, runs
 from workflows.cli.score_trees import score_trees
 from workflows.cli.translate import N_BEST_LINE, TranslationWriter, translate_stream, translate_typed
+from workflows.cli.watch import watch
 from workflows.console.command import console, help_text, run_app
 from workflows.console.options import (
     AddressOption,
@@ -245,6 +247,7 @@ def score(
 
 app.command()(runs)
 app.command("compare")(compare_runs)
+app.command()(watch)
 app.command()(parse)
 app.command()(score_trees)
 

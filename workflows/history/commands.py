@@ -7,26 +7,24 @@ workflow is run in a store of its own instead.
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pipeline.errors import UserError
-from pipeline.settings import DecodingSettings
+from pipeline.settings import DecodingSettings, Settings, not_in_fingerprint
 from pipeline.store.artifact import Artifact
 from pipeline.store.artifacts import Corpus
 from workflows.history.records import StageRecord, dependents
 from workflows.profiles import load_profile
 
 
-@dataclass(frozen=True)
-class Invocation:
-    """How a workflow was called."""
+class Invocation(Settings):
+    """How a workflow was called; no two ways of asking for the same make a difference to what is made."""
 
-    command: str
-    """The command line, without what does not change the results."""
-    shared: str = ""
+    command: str = not_in_fingerprint("")
+    """The command line, without what does not change the results; empty where it is not known."""
+    shared: str = not_in_fingerprint("")
     """Those of its options that `aiayn prepare` has, too: the profile and what was changed."""
-    store: str = "runs"
+    store: str = not_in_fingerprint("runs")
     """The folder given by `--store`, as one would type it."""
 
     @property
@@ -35,6 +33,8 @@ class Invocation:
         return self.command + ("" if self.store == "runs" else f" --store {shlex.quote(self.store)}")
 
 
+UNKNOWN = Invocation()
+"""That of a workflow which was called from Python."""
 TRAIN = "training.train"
 PREPARED = ("cleaning.clean", "vocabulary.learn", "encoding.encode", "corpus_report.report_corpus")
 """The stages that `aiayn prepare` runs, but for the one that provides the text."""

@@ -38,7 +38,7 @@ class History:
     records: Sequence[StageRecord]
     commands: Mapping[str, str]
     """The command that repeats each stage, by fingerprint."""
-    invocation: Invocation | None
+    invocation: Invocation
 
     @property
     def seconds(self) -> float:
@@ -56,7 +56,7 @@ class History:
         return figure(timeline(self.records), "stages", *table(self.records))
 
 
-def history_of(made: object, invocation: Invocation | None, folder: Path) -> History | None:
+def history_of(made: object, invocation: Invocation, folder: Path) -> History | None:
     """Reads the history of the artifacts in `made` from their manifests; None where they have none.
 
     `folder` is that in which the workflow's own artifact, the table, is being made.
@@ -65,7 +65,7 @@ def history_of(made: object, invocation: Invocation | None, folder: Path) -> His
     if not records:
         return None
     own = folder.name.removeprefix(".making-")
-    return History(records, repeat_commands(records, invocation, own) if invocation else {}, invocation)
+    return History(records, repeat_commands(records, invocation, own) if invocation.command else {}, invocation)
 
 
 def render(

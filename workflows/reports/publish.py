@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pipeline.store.artifact import Content, Context, JsonArtifact
-from workflows.history.commands import Invocation
+from workflows.history.commands import UNKNOWN, Invocation
 from workflows.reports import table2 as table2_report
 from workflows.reports import table3 as table3_report
 from workflows.reports import table4 as table4_report
@@ -19,7 +19,7 @@ def tabulate(
     context: Context,
     cells: list[MeasuredInputs],
     reports: Sequence[CorpusReport] = (),
-    invocation: Invocation | None = None,
+    invocation: Invocation = UNKNOWN,
 ) -> table2.Table2Artifact:
     """Writes Table 2 with the `cells` that were run; the table says of the others that they were not.
 
@@ -39,7 +39,7 @@ def tabulate_rows(
     context: Context,
     rows: list[table3.RowInputs],
     reports: Sequence[CorpusReport] = (),
-    invocation: Invocation | None = None,
+    invocation: Invocation = UNKNOWN,
 ) -> table3.Table3Artifact:
     """Writes Table 3 with all of its rows, including those without figures; `reports` has the report of their text."""
     table, measured = table3.compute(rows)
@@ -56,7 +56,7 @@ def tabulate_parsers(
     context: Context,
     rows: list[ParserInputs],
     reports: Sequence[CorpusReport] = (),
-    invocation: Invocation | None = None,
+    invocation: Invocation = UNKNOWN,
 ) -> table4.Table4Artifact:
     """Writes Table 4 with the `rows` that were run; `reports` are those of their trees."""
     table, measured = table4.compute(rows)

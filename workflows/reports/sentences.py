@@ -3,7 +3,6 @@
 marked("Das alte Haus .", "Das Haus .")        # the words of each that the other lacks stand in <mark>
 """
 
-from collections.abc import Sequence
 from difflib import SequenceMatcher
 
 from markupsafe import Markup, escape

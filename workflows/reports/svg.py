@@ -9,7 +9,7 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -131,9 +131,9 @@ def figure(
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([columns, *rows])
     data = "data:text/csv;charset=utf-8," + quote(text.getvalue(), safe=",.;:/()")
-    return Markup(
-        '<figure class="chart">{}<figcaption>{} <a class="data" href="{}" download="{}.csv">{}</a></figcaption></figure>'
-    ).format(svg, caption, data, name, Markup('CSV<span class="unseen">, data of {}</span>').format(name))
+    link = Markup('<a class="data" href="{}" download="{}.csv">CSV<span class="unseen">, data of {}</span></a>')
+    captioned = Markup('<figure class="chart">{}<figcaption>{} {}</figcaption></figure>')
+    return captioned.format(svg, caption, link.format(data, name, name))
 
 
 def standalone(drawings: Sequence[Markup]) -> str:
@@ -162,20 +162,22 @@ def curves(
 ) -> Markup:
     """Draws one line for each curve, from x = 0 on, with its label at its end or in a `legend`.
 
-    Curves with the same label are labelled once. What lies outside `y_limits` is cut off. With `smooth`, a curve of many
-    points is drawn pale, and its running mean over it.
+    Curves with the same label are labelled once. What lies outside `y_limits` is cut off. With `smooth`, a curve of
+    many points is drawn pale, and its running mean over it.
     """
 
     def plot(axes: Axes) -> None:
         labelled: set[str] = set()
-        for curve in lines:
-            shown = curve.points
-            if smooth and len(shown) > NOISY_POINTS:
-                axes.plot(*zip(*shown, strict=True), color=curve.color, linewidth=0.7, alpha=0.3)
-                shown = running_mean(shown, len(shown) // MEANS)
+        drawn = []
+        for given in lines:
+            curve = given
+            if smooth and len(given.points) > NOISY_POINTS:
+                axes.plot(*zip(*given.points, strict=True), color=given.color, linewidth=0.7, alpha=0.3)
+                curve = replace(given, points=running_mean(given.points, len(given.points) // MEANS))
+            drawn.append(curve)
             axes.plot(
-                [x for x, _ in shown],
-                [y for _, y in shown],
+                [x for x, _ in curve.points],
+                [y for _, y in curve.points],
                 color=curve.color,
                 linestyle=curve.style,
                 linewidth=1.5,
@@ -195,7 +197,7 @@ def curves(
         if legend:
             axes.legend(frameon=False, ncols=1 + (len(labelled) > 5))
         else:
-            _label_ends(axes, lines, 72 * height_in)
+            _label_ends(axes, drawn, 72 * height_in)
 
     return drawing(
         title,
