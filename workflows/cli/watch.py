@@ -25,9 +25,9 @@ def watch(
     ] = None,
     store: StoreOption = Path("runs"),
     serve: Annotated[bool, typer.Option("--serve", help="Serve a page on this machine instead, until ctrl-C.")] = False,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="With --serve: its port; 0: any that is free.")] = PORT,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page; 0: any that is free.")] = PORT,
 ) -> None:
-    """Show a running workflow: its stages, its curves, and where it stopped if it did. Ctrl-C ends the watching only."""
+    """Show a running workflow: its stages, its curves, and where it stopped. Ctrl-C ends the watching only."""
     where = LocalStore(store.absolute())
 
     def look() -> Snapshot:

@@ -1,4 +1,4 @@
-"""Reads from manifests which stages made some artifacts: when each ran, for how long, from what and with which settings.
+"""Reads from manifests which stages made some artifacts: when each ran, how long, from what, with which settings.
 
 records = stages_behind([scores, cost])        # oldest first, each with what it was made from
 """

@@ -91,7 +91,8 @@ def timeline(records: Sequence[StageRecord]) -> Markup:
     parts = [*_axis(scale, height_px)]
     parts += [part for record in shown for part in _connection(record, known, rows, scale)]
     parts += [_bar(record, known, rows[record.fingerprint], scale) for record in shown]
-    told = f"When the {len(shown)} stages ran, in {duration(sum(span.seconds for span in scale.spans))}"
+    of_all = f"{len(shown)} longest of {len(records)} stages" if len(shown) < len(records) else f"{len(shown)} stages"
+    told = f"When the {of_all} ran, in {duration(sum(span.seconds for span in scale.spans))}"
     head = Markup('<svg role="img" aria-label="{}" class="timeline" width="100%" height="{:g}">')
     return head.format(told, height_px) + Markup("").join(parts) + Markup("</svg>")
 

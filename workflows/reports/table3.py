@@ -51,9 +51,10 @@ def overview(table: Table3, cells: Mapping[str, Sequence[Measured]], history: Hi
     lines = []
     for row in table.rows:
         texts = {kind: [column.text(row) for column in COLUMNS[kind]] for kind in KINDS}
-        here = [texts[kind][3] or (row.state if row.name != "base" else "") for kind in KINDS]
+        here = [texts[kind][3] or ("" if row.trained else row.state) for kind in KINDS]
         if row.name != "base":
-            lines.append(Compared(row.name, texts["perplexity"][1], here[0], (texts["bleu"][1], here[1])))
+            perplexity, bleu = ((texts[kind][1], shown) for kind, shown in zip(KINDS, here, strict=True))
+            lines.append(Compared(row.name, *map(_signed, perplexity), more=tuple(map(_signed, bleu))))
     trained = [cell for row in cells.values() for cell in row]
     return Overview(
         _said(table, cells),
@@ -63,6 +64,10 @@ def overview(table: Table3, cells: Mapping[str, Sequence[Measured]], history: Hi
         Markup("").join(figures(table)),
         ("BLEU, paper", "BLEU, here"),
     )
+
+
+def _signed(figure: str) -> str:
+    return figure.replace("-", "−")
 
 
 def _said(table: Table3, cells: Mapping[str, Sequence[Measured]]) -> str:
@@ -164,7 +169,7 @@ def _subscripts(text: str) -> Markup:
 
 def _typeset(figure: str) -> Markup:
     """Sets `-0.30` with a minus sign, and `4.92±0.11` with a small deviation."""
-    mean, plus_minus, deviation = figure.replace("-", "−").partition("±")
+    mean, plus_minus, deviation = _signed(figure).partition("±")
     return escape(mean) + (Markup("<small>±{}</small>").format(deviation) if plus_minus else "")
 
 
