@@ -3,7 +3,6 @@
 import json
 import shlex
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
