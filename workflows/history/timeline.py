@@ -162,7 +162,7 @@ def table(records: Sequence[StageRecord]) -> tuple[tuple[str, ...], list[tuple[o
     """Returns what the drawing shows as the columns and rows of a CSV file."""
     known = {record.fingerprint: record for record in records}
     columns = ("stage", "fingerprint", "started", "seconds", "last_input", "seconds_after_it", "loop_seconds")
-    rows = []
+    rows: list[tuple[object, ...]] = []
     for record in records:
         needed = last_input(record, known)
         waited = round(waited_s(record, known), 3)

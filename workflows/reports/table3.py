@@ -53,8 +53,9 @@ def overview(table: Table3, cells: Mapping[str, Sequence[Measured]], history: Hi
         texts = {kind: [column.text(row) for column in COLUMNS[kind]] for kind in KINDS}
         here = [texts[kind][3] or ("" if row.trained else row.state) for kind in KINDS]
         if row.name != "base":
-            perplexity, bleu = ((texts[kind][1], shown) for kind, shown in zip(KINDS, here, strict=True))
-            lines.append(Compared(row.name, *map(_signed, perplexity), more=tuple(map(_signed, bleu))))
+            printed = {kind: _signed(texts[kind][1]) for kind in KINDS}
+            perplexity, bleu = map(_signed, here)
+            lines.append(Compared(row.name, printed["perplexity"], perplexity, (printed["bleu"], bleu)))
     trained = [cell for row in cells.values() for cell in row]
     return Overview(
         _said(table, cells),
