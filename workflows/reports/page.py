@@ -9,10 +9,11 @@ left out.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from difflib import SequenceMatcher
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from pipeline.text.corpus_statistics import CorpusStatistics
 from workflows import paper
@@ -23,7 +24,6 @@ from workflows.history.timeline import table, timeline
 from workflows.reports.corpus_plot import figures
 from workflows.reports.corpus_text import REASONS, facts, rows, title
 from workflows.reports.overview import Overview
-from workflows.reports.sentences import marked
 from workflows.reports.svg import figure
 from workflows.tables.differences import DECODING_NAMES, OPTIMIZER_NAMES
 from workflows.tables.measurements import Trained
@@ -161,3 +161,18 @@ def costs(cells: Iterable[Trained]) -> list[dict[str, str]]:
 def _decoding_rate(cell: Trained) -> str:
     decoded = cell.decoding.test_sets.get(cell.test_set)
     return f"{decoded.sentences / decoded.seconds:.3g} sentences/s" if decoded and decoded.seconds else ""
+
+
+def marked(text: str, other: str) -> Markup:
+    """Returns a sentence as HTML in which the words are marked that `other` has not got in the same order."""
+    words, others = text.split(), other.split()
+    blocks = SequenceMatcher(a=words, b=others, autojunk=False).get_matching_blocks()
+    parts: list[Markup] = []
+    at = 0
+    for block in blocks:
+        if block.a > at:
+            parts.append(Markup("<mark>{}</mark>").format(" ".join(words[at : block.a])))
+        if block.size:
+            parts.append(escape(" ".join(words[block.a : block.a + block.size])))
+        at = block.a + block.size
+    return Markup(" ").join(parts)

@@ -37,7 +37,7 @@ SETTINGS = {
     "recipes.base.training.model.n_layers": 1,
 }
 """A training that does not end by itself."""
-PATIENCE_S = 180
+PATIENCE_S = 600
 
 
 @dataclass
