@@ -42,8 +42,8 @@ class Overview:
     """What is compared, e.g. `BLEU, test set`."""
     lines: Sequence[Compared]
     picture: Markup = field(default_factory=Markup)
-    columns: tuple[str, ...] = ()
-    """Headings of further columns of the plain table."""
+    columns: tuple[str, ...] = (PAPER, HERE)
+    """The headings of the plain table's figures: the printed, the measured, and any further ones."""
 
 
 def ran(cells: Sequence[Trained], seconds: float | None) -> dict[str, str]:

@@ -63,7 +63,7 @@ def overview(table: Table3, cells: Mapping[str, Sequence[Measured]], history: Hi
         "difference from base, dev set",
         lines,
         Markup("").join(figures(table)),
-        ("BLEU, paper", "BLEU, here"),
+        ("perplexity, paper", "here", "BLEU, paper", "here"),
     )
 
 

@@ -68,6 +68,7 @@ def render(
         search_texts=search_texts(table),
         mark=MARK,
         trees={row.training: _trees(row) for row in rows},
+        worst={row.training: _worst(row) for row in rows},
         drawings=learning_figures(candidates, styles(one.label for one in candidates)),
         settings={one.label: page.settings(one) for one in chosen},
         libraries=page.libraries(candidates),
@@ -79,4 +80,12 @@ def _trees(row: ParserRow) -> list[tuple[Markup, Markup]]:
     return [
         (tree_drawing(gold, tree, f"gold tree {i}"), tree_drawing(tree, gold, f"parse {i}"))
         for i, (gold, tree) in enumerate(row.drawn, start=1)
+    ]
+
+
+def _worst(row: ParserRow) -> list[tuple[Markup, Markup, float]]:
+    """Draws the gold trees of the worst sentences, and beside each the parser's, with its F1."""
+    return [
+        (tree_drawing(gold, tree, f"gold tree of the worst, {i}"), tree_drawing(tree, gold, f"worst parse {i}"), f1)
+        for i, (gold, tree, f1) in enumerate(row.worst, start=1)
     ]

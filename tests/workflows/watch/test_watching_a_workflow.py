@@ -38,6 +38,7 @@ SETTINGS = {
 }
 """A training that does not end by itself."""
 PATIENCE_S = 600
+pytestmark = pytest.mark.timeout(2 * PATIENCE_S)  # seconds on a machine with nothing else to do
 
 
 @dataclass
