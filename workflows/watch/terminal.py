@@ -3,6 +3,7 @@
 Where the output is no terminal, each change is a line.
 """
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -33,6 +34,8 @@ BAR_WIDTH = 16
 OTHER_LINES = 4
 """The lines of a drawing besides those of stages and curves."""
 FIGURES: dict[str, str] = {"loss": "loss", "dev_perplexity": "dev perplexity"}
+LOGARITHMIC = ("dev_perplexity",)
+"""The figures that are drawn by their logarithms."""
 
 
 def sparkline(values: Sequence[float], width: int = SPARK_WIDTH) -> str:
@@ -48,12 +51,18 @@ def sparkline(values: Sequence[float], width: int = SPARK_WIDTH) -> str:
 
 
 def draw(snapshot: Snapshot, height: int) -> RenderableType:
-    """Draws a run in at most `height` lines if that is possible: branches of one state become one line each."""
+    """Draws a run in at most `height` lines if that is possible.
+
+    Where the tree has no room, its branches of one state become one line each; where that is not enough, only what is
+    running or went wrong is shown.
+    """
     curves = _curves(snapshot.curves)
     room = height - OTHER_LINES - len(curves)
     lines = _tree(snapshot.stages, is_short=False)
     if len(lines) > room:
         lines = _tree(snapshot.stages, is_short=True)
+    if len(lines) > room:
+        lines = [_line(stage) for stage in snapshot.stages if stage.state in ("running", "failed", "stopped")]
     return Group(_heading(snapshot), Text(), *lines, Text(), *curves)
 
 
@@ -135,7 +144,8 @@ def _curves(curves: Sequence[Curve]) -> list[Text]:
         line = Text(f"{training:<{width}}")
         for curve in (curve for curve in curves if curve.training == training):
             values = [y for _, y in curve.points]
-            line.append(f"  {FIGURES[curve.figure]} ", "dim").append(sparkline(values), "cyan")
+            shape = [math.log(y) for y in values] if curve.figure in LOGARITHMIC else values
+            line.append(f"  {FIGURES[curve.figure]} ", "dim").append(sparkline(shape), "cyan")
             line.append(f" {values[-1]:.2f}")
         lines.append(line)
     return lines

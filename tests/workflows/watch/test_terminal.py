@@ -54,6 +54,8 @@ def test_branches_of_one_state_become_a_line_where_there_is_no_room(seen: Snapsh
     assert any("average en-de base and 1 more after it" in line for line in short)
     assert not any("table 2" in line for line in short)
     assert any("▸ train en-de base" in line for line in short)
+    least = drawn(seen, height=8)
+    assert [line.split("  ")[0] for line in least[2:-2]] == ["▸ train en-de base"]
 
 
 def test_the_end_is_told(seen: Snapshot) -> None:

@@ -57,7 +57,7 @@ class Driver:
         end_s = time.monotonic() + PATIENCE_S
         while time.monotonic() < end_s:
             assert self.process.poll() is None
-            if self.store.artifacts.joinpath("records").exists() and len((seen := self.look()).curves) == 2:
+            if any(self.store.artifacts.glob("records/*.json")) and len((seen := self.look()).curves) == 2:
                 return seen
             time.sleep(0.2)
         raise AssertionError("the training has written nothing")
