@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from math import isfinite, nan
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +112,7 @@ def take(store: LocalStore, record: Record) -> Snapshot:
         Curve(label, figure, points)
         for label, lines in metrics.items()
         for figure in FIGURES
-        if (points := _thinned([(line["update"], line[figure]) for line in lines if figure in line]))
+        if (points := _thinned([(line["update"], line[figure]) for line in lines if isfinite(line.get(figure, nan))]))
     ]
     now_s = time.time() if record.state == "running" else record.ended or record.updated
     return Snapshot(

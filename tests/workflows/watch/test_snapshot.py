@@ -57,6 +57,10 @@ def test_long_curves_are_thinned_and_start_without_lines(store: LocalStore, runn
         loss = take(store, record_of(store, None)).curves[0]
         assert MOST_POINTS / 2 < len(loss.points) <= MOST_POINTS
         assert loss.points[-1][0] == 1000
+        lines = '{"update": 1, "loss": NaN, "dev_perplexity": Infinity}\n{"update": 2, "loss": 3.0}\n'
+        (store.scratch("training-1") / "metrics.jsonl").write_text(lines)
+        (loss,) = take(store, record_of(store, None)).curves
+        assert loss.points == ((2, 3.0),)  # what is no number can be neither drawn nor sent
         (store.scratch("training-1") / "metrics.jsonl").unlink()
         assert take(store, record_of(store, None)).curves == ()
 
