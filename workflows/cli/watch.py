@@ -21,7 +21,7 @@ BROKEN = 1
 
 def watch(
     run: Annotated[
-        str | None, typer.Argument(help="A run, e.g. table2/embedded/1, or the beginning of its name.  [default: last]")
+        str | None, typer.Argument(help="A run, e.g. table2/embedded/1, or embedded for its newest.  [default: last]")
     ] = None,
     store: StoreOption = Path("runs"),
     serve: Annotated[bool, typer.Option("--serve", help="Serve a page on this machine instead, until ctrl-C.")] = False,

@@ -130,12 +130,12 @@ def _read(terminal: int) -> bytes:
 
 def test_after_kill_9_it_says_where_it_stopped(driver: Driver, command_line: CommandLine) -> None:
     """Watching goes on until the process is gone; then the stage is named, with the command that continues it."""
-    command = [sys.executable, "-m", "workflows.cli", "watch", "table2", "--store", str(driver.store.root)]
+    command = [sys.executable, "-m", "workflows.cli", "watch", "embedded", "--store", str(driver.store.root)]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, cwd=ROOT, **pipes) as watching:
         assert watching.stdout is not None
-        while "train en-de base" not in watching.stdout.readline():
-            pass
+        while "train en-de base" not in (line := watching.stdout.readline()):
+            assert line
         driver.process.kill()
         driver.process.wait()
         told, errors = watching.communicate(timeout=PATIENCE_S)
