@@ -7,11 +7,12 @@ def main(request: Request, seeds: int = 1) -> None:
 
 import inspect
 import shlex
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Annotated, Any, Concatenate, Generic, ParamSpec, TypeVar, get_args
 
 import typer
 from rich.console import RenderableType
@@ -32,7 +33,7 @@ from workflows.console.options import (
     StoreOption,
 )
 from workflows.engine.cluster import cluster
-from workflows.engine.dag import A, Step, to_run
+from workflows.engine.dag import A, Step, in_order, to_run
 from workflows.engine.events import Watcher
 from workflows.engine.grid import Unfinished
 from workflows.engine.progress import print_plan, view
@@ -40,10 +41,15 @@ from workflows.engine.runner import run
 from workflows.forecast.estimate import Planned, forecast
 from workflows.forecast.hardware import find, only_with_plan
 from workflows.forecast.render import render
+from workflows.history.commands import UNKNOWN, Invocation
 from workflows.profiles import Profile, load_profile
 from workflows.reports.corpus import CorpusReport
+from workflows.runs.closing import closing_lines
+from workflows.runs.recorder import Opening, Recorder, recording
 from workflows.tracking.curves import Model, send_corpus_report, tracked
-from workflows.tracking.tracker import Tracker, default_uri, ui_command
+from workflows.tracking.description import description
+from workflows.tracking.models import NEWEST, registration
+from workflows.tracking.tracker import Tracker, default_uri, flatten, ui_command
 
 Own = ParamSpec("Own")
 R = TypeVar("R", bound="Request")
@@ -51,6 +57,11 @@ FilesOption = Annotated[
     list[Path] | None,
     typer.Option("--files", help="TOML file that names your own text; may be repeated, once per language pair."),
 ]
+
+NOT_IN_RESULTS = ("store", "address", "plan", "gpus", "gpu")
+"""The options that say where and how a workflow is run, not what it makes."""
+PREPARING = ("profile", "data", "files", "config", "overrides")
+"""The options that `aiayn prepare` has, too."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +78,8 @@ class Request:
     """The options that change settings, as given."""
     dev_scores: bool = False
     """Says whether every kept checkpoint is scored on the dev set."""
+    invocation: Invocation = UNKNOWN
+    """The command as the report shows it."""
 
 
 def read_options(
@@ -108,7 +121,9 @@ def command(
 
         def main(**options: Any) -> None:
             given = {name: options.pop(name) for name in shared if name in options}
-            function(read(**given), **options)  # type: ignore[call-arg]  # the rest are the function's own
+            called = _invocation(_module_of(function), parameters, {**given, **options})
+            request = replace(read(**given), invocation=called)
+            function(request, **options)  # type: ignore[call-arg]  # the rest are the function's own
 
         parameters = [*shared.values(), *own]
         main.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -117,6 +132,37 @@ def command(
         return main
 
     return decorate
+
+
+def _module_of(function: Callable[..., Any]) -> str:
+    """Returns the name by which `python -m` runs the module of a command."""
+    module = sys.modules[function.__module__]
+    return module.__spec__.name if module.__spec__ else module.__name__
+
+
+def _invocation(module: str, parameters: Sequence[inspect.Parameter], values: Mapping[str, Any]) -> Invocation:
+    """Writes the options that decide the results, where they are not the usual ones, as one would type them."""
+    words: list[str] = []
+    shared: list[str] = []
+    for parameter in parameters:
+        value = values.get(parameter.name, parameter.default)
+        if parameter.name in NOT_IN_RESULTS or value == parameter.default or value is None or value == []:
+            continue
+        option = _option(parameter)
+        typed = [word for one in (value if isinstance(value, list) else [value]) for word in (option, str(one))]
+        typed = [option] if value is True else typed
+        words += typed
+        shared += typed if parameter.name in PREPARING else []
+    store = Path(values.get("store", "runs"))
+    shown = store.relative_to(Path.cwd()) if store.is_absolute() and store.is_relative_to(Path.cwd()) else store
+    command = shlex.join(["python", "-m", module, *words])
+    return Invocation(command=command, shared=shlex.join(shared), store=str(shown))
+
+
+def _option(parameter: inspect.Parameter) -> str:
+    """Returns the name of a parameter's option on the command line."""
+    declared = [name for one in get_args(parameter.annotation)[1:] for name in getattr(one, "param_decls", None) or ()]
+    return next(iter(declared), "--" + parameter.name.replace("_", "-"))
 
 
 def chosen_names(option: str, requested: str | None, available: Iterable[str]) -> list[str]:
@@ -149,12 +195,13 @@ class Reproduction(Generic[A]):
     train: Callable[[Sequence[Watcher]], Mapping[str, Unfinished]] | None = None
     """Trains the models, if the table's step does not do so itself, and returns those that have no results."""
     figures: Callable[[A], Mapping[str, float]] | None = None
-    """Returns figures of the table for the workflow's run in MLflow, if it has any of its own."""
+    """Returns the main figures of the table, for the list of runs and for the workflow's run in MLflow."""
 
 
 def reproduce(experiment: Reproduction[A], request: Request) -> None:
     """Prints the plan if requested; otherwise makes what is missing, reports to MLflow and prints the table."""
     store, target = request.store, experiment.tabulate({})
+    console.print(_in_force(experiment, request), highlight=False, soft_wrap=True, markup=False)
     if request.plan:
         print_plan(console, target, store)
         if experiment.planned:
@@ -162,12 +209,31 @@ def reproduce(experiment: Reproduction[A], request: Request) -> None:
             console.print(render(forecast(request.profile, experiment.planned, hardware, store.root)))
         return
     tracker = Tracker(default_uri(store.root), experiment.name, store.root)
-    title = f"{experiment.name} {request.profile.name}"
-    command = f"workflows.reproduce_{experiment.name}"
     given = {"overrides": request.overrides} if request.overrides else {}
     models = [replace(model, params={**model.params, **given}) for model in experiment.models]
-    with tracked(tracker, target, title, command, {**experiment.params, **given}, models, store) as curves:
-        watchers = [view(console), curves]
+    told = {**experiment.params, **given}
+    with recording(store, _opening(experiment, request, target, models), in_order([target])) as recorder:
+        table = _made(experiment, request, tracker, models, told, recorder)
+    console.print()
+    console.print(experiment.show(table, console.width))
+    console.print()
+    for line in closing_lines(store, recorder.record, ui_command(tracker.uri)):
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
+
+
+def _made(
+    experiment: Reproduction[A],
+    request: Request,
+    tracker: Tracker,
+    models: Sequence[Model],
+    told: Mapping[str, Any],
+    recorder: Recorder,
+) -> A:
+    """Makes what is missing and returns the table, with MLflow and the record of the run kept up to date."""
+    store, target = request.store, experiment.tabulate({})
+    title = f"{experiment.name} {request.profile.name}"
+    with tracked(tracker, target, title, _module(experiment), told, models, store) as curves:
+        watchers = [view(console), curves, recorder]
         # Trainings and table run separately; one cluster serves both, if anything is to run at all.
         with cluster(request.address) if experiment.train and to_run([target], store) else nullcontext():
             unfinished = experiment.train(watchers) if experiment.train else {}
@@ -177,10 +243,41 @@ def reproduce(experiment: Reproduction[A], request: Request) -> None:
             curves.close(model, unfinished[model.name].state if model.name in unfinished else "measured")
         for name, report in experiment.reports.items():
             send_corpus_report(tracker, report.published(store), report.fingerprint, name)
-        if experiment.figures:
-            tracker.results("", experiment.figures(table))
+        figures = experiment.figures(table) if experiment.figures else {}
+        tracker.results("", figures)
         tracker.artifacts(table.folder, target.fingerprint)
-    console.print()
-    console.print(experiment.show(table, console.width))
-    console.print(f"\nreport: {table.folder / 'report.html'}", highlight=False, soft_wrap=True)
-    console.print(f"curves: {ui_command(tracker.uri)}", highlight=False, soft_wrap=True)
+        measured = [model for model in models if model.name not in unfinished]
+        names = [registration(experiment.name, model.name, model.tags).name for model in measured]
+        command, served = recorder.record.command, [f"models:/{name}@{NEWEST}" for name in names]
+        tracker.describe(lambda address: description(table.folder, address, command, served))
+        recorder.measured(curves.figures, {name: why.state for name, why in unfinished.items()})
+        recorder.made(target.name, figures)
+    return table
+
+
+def _opening(experiment: Reproduction[A], request: Request, target: Step[A], models: Sequence[Model]) -> Opening:
+    """Describes the run before it begins."""
+    # Called as a function, it has no command line; then the command that does the same is told as far as it is known.
+    typed = shlex.join(sys.argv[1:]) if experiment.name in Path(sys.argv[0]).name else request.overrides
+    return Opening(
+        workflow=experiment.name,
+        profile=request.profile.name,
+        data=request.profile.data if isinstance(request.profile, Profile) else "",
+        fingerprint=target.fingerprint,
+        command=f"python -m {_module(experiment)} {typed}".strip(),
+        overrides=request.overrides,
+        model_command=models[0].evaluation.command if models else "",
+        settings=flatten(experiment.params),
+        models={model.name: flatten(model.params) for model in models},
+    )
+
+
+def _in_force(experiment: Reproduction[A], request: Request) -> str:
+    """Says whose settings are in force. An experiment without text has a profile of another kind."""
+    if not isinstance(request.profile, Profile):
+        return f"settings of profile {request.profile.name}"
+    return request.profile.in_force({planned.name: planned.training for planned in experiment.planned})
+
+
+def _module(experiment: Reproduction[A]) -> str:
+    return f"workflows.reproduce_{experiment.name}"

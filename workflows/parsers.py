@@ -42,6 +42,11 @@ class CandidateSteps(stages.ModelSteps):
         return "pipeline.export.mlflow_parser"
 
     @property
+    def command(self) -> str:
+        """What `aiayn` does with the parser."""
+        return "parse"
+
+    @property
     def results(self) -> tuple[Step[Artifact], ...]:
         """The steps that nothing else here depends on; once they are done, so is all of it."""
         return (self.scores, self.perplexity, self.cost, *([self.dev_f1] if self.dev_f1 else []))

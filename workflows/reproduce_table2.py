@@ -84,7 +84,7 @@ def main(
         profile, chosen_pairs, chosen_names("models", models, profile.recipes), dev_bleu=request.dev_scores
     )
     reports = {cell.pair: cell.report for cell in cells}
-    table = TABULATE("table 2", [cell.evaluation for cell in cells], [*reports.values()])
+    table = TABULATE("table 2", [cell.evaluation for cell in cells], [*reports.values()], request.invocation)
     experiment = Reproduction(
         name="table2",
         params={"profile": profile.name},
@@ -94,6 +94,7 @@ def main(
         reports=reports,
         tabulate=lambda _unfinished: table,
         show=lambda made, width: table2.render_terminal(made.load(), width),
+        figures=lambda made: made.load().figures(),
     )
     reproduce(experiment, request)
 

@@ -88,7 +88,7 @@ def main(
     stopping = asha(longest, rung) if scheduler == "asha" else None
 
     def tabulate(unfinished: Mapping[str, Unfinished]) -> Step[table3.Table3Artifact]:
-        return TABULATE("table 3", rows_of(trials, unfinished), [text.report])
+        return TABULATE("table 3", rows_of(trials, unfinished), [text.report], request.invocation)
 
     experiment = Reproduction(
         name="table3",
@@ -99,7 +99,7 @@ def main(
             "base_seeds": n_seeds["base"],
             "scheduler": scheduler,
         },
-        models=[_model(one, pair) for one in trials],
+        models=[_model(one, pair, profile.name) for one in trials],
         # The last checkpoint is kept as a model in the store and in MLflow.
         planned=[
             Planned(f"{pair} {row.name}", pair, row.training, models=2, times=n_seeds[row.name]) for row in chosen_rows
@@ -107,6 +107,7 @@ def main(
         reports={pair: text.report},
         tabulate=tabulate,
         show=lambda made, width: render_terminal(made.load(), width),
+        figures=lambda made: made.load().figures(),
         train=partial(train_rows, text, trials, profile.grid.training, stopping, request.store, request.address),
     )
     reproduce(experiment, request)
@@ -122,10 +123,10 @@ def print_counts(asked: str | None, vocabulary_size: int, as_json: bool) -> None
         console.print(parameter_counts.render_terminal(vocabulary_size, counted))
 
 
-def _model(one: RowTrial, pair: str) -> Model:
+def _model(one: RowTrial, pair: str, profile: str) -> Model:
     settings = settings_of(one.evaluation)
     params = {"row": one.row.name, **settings.pop("training"), **settings}
-    return Model(one.name, one.evaluation, params, {"pair": pair, "row": one.row.name})
+    return Model(one.name, one.evaluation, params, {"pair": pair, "row": one.row.name, "profile": profile})
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from pipeline.store.store import LocalStore
-from workflows.console.command import console, run_app
+from workflows.console.command import run_app
 from workflows.console.options import (
     AddressOption,
     ConfigOption,
@@ -97,14 +97,13 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 def main(request: ParsingRequest) -> None:
     """Builds the DAG, trains what is missing, chooses on the dev set, prints the table."""
     profile = request.profile
-    console.print(f"settings of profile {profile.name}: {profile.data}", highlight=False)
     grids = [
         ParserGrid(profile.for_pair(name), name, profile.data, SPLIT, request.dev_scores) for name in profile.corpora
     ]
     reports = {grid.name: grid.text.report for grid in grids}
 
     def tabulate(unfinished: Mapping[str, Unfinished]) -> Step[table4.Table4Artifact]:
-        return TABULATE("table 4", [grid.row(unfinished) for grid in grids], [*reports.values()])
+        return TABULATE("table 4", [grid.row(unfinished) for grid in grids], [*reports.values()], request.invocation)
 
     experiment = Reproduction(
         name="table4",

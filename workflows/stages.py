@@ -84,6 +84,11 @@ class ModelSteps(StepBundle):
         return "pipeline.export.mlflow_model"
 
     @property
+    def command(self) -> str:
+        """What `aiayn` does with the model."""
+        return "translate"
+
+    @property
     @abstractmethod
     def results(self) -> tuple[Step[Artifact], ...]:
         """The steps that nothing else here depends on; once they are done, so is all of it."""

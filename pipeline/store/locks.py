@@ -132,6 +132,20 @@ def wait_for(path: Path, owner: Owner) -> None:
         time.sleep(POLL_S)
 
 
+def holder(path: Path) -> Owner | None:
+    """Returns the living process that holds the lock in the file `path`, None if there is none."""
+    found = _read(path)
+    if found is None:
+        return None
+    owner, renewed = found
+    now = time.time()
+    with suppress(OSError):  # a file system that only lets us read
+        guard = path.parent / "guard"
+        guard.touch()  # use the file system's clock, since the hosts' clocks differ
+        now = guard.stat().st_mtime
+    return None if _is_dead(owner, now - renewed) else owner
+
+
 @contextmanager
 def guarded(folder: Path) -> Iterator[float]:
     """Lets one process at a time run the body, which must be short. Yields the time by the file system's clock."""

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.store.artifact import Made, making_folder, publish
-from pipeline.store.locks import Lock, Owner, wait_for
+from pipeline.store.locks import Lock, Owner, holder, wait_for
 
 
 class Store(ABC):
@@ -61,6 +61,14 @@ class Store(ABC):
     @abstractmethod
     def wait_for_lock(self, name: str, owner: Owner) -> None:
         """Waits until `owner` no longer holds the lock on an artifact, or is dead."""
+
+    @abstractmethod
+    def owner(self, name: str) -> Owner | None:
+        """Returns the living process that holds the lock `name`, None if there is none."""
+
+    @abstractmethod
+    def record_names(self, kind: str) -> list[str]:
+        """Returns the names of the records whose names begin with `kind` and a slash, without these, sorted."""
 
     @abstractmethod
     def read_record(self, name: str) -> Any:
@@ -127,6 +135,14 @@ class LocalStore(Store):
     def wait_for_lock(self, name: str, owner: Owner) -> None:
         """See `Store.wait_for_lock`."""
         wait_for(self.lock(name, "").path, owner)
+
+    def owner(self, name: str) -> Owner | None:
+        """See `Store.owner`."""
+        return holder(self.lock(name, "").path)
+
+    def record_names(self, kind: str) -> list[str]:
+        """See `Store.record_names`."""
+        return sorted(path.stem for path in (self.artifacts / kind).glob("*.json"))
 
     def read_record(self, name: str) -> Any:
         """See `Store.read_record`."""

@@ -38,8 +38,8 @@ SETTINGS = {
     "recipes.big.training.model.dropout": 0.3,
 }
 """Two trainings of two workers each fill the cluster; everything else is small, but in several parts."""
-NOT_A_SIGN = ("ray", ".locks")
-"""Folders in the store that change without progress: Ray Train's own, and the locks with their heartbeats."""
+NOT_A_SIGN = ("ray", ".locks", "records")
+"""Folders in the store that change without progress: Ray Train's own, the locks with their heartbeats, the records."""
 
 ERROR = re.compile(r"error: |[\w.]+(Error|Exception)\b")
 """The beginning of a line that says why the command ended."""

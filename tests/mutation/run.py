@@ -51,6 +51,7 @@ TESTS: Mapping[str, Sequence[str]] = {
     "workflows/paper.py": (*TABLES, "tests/workflows/forecast"),
     "workflows/tables/*.py": TABLES,
     "workflows/forecast/*.py": ("tests/workflows/forecast",),
+    "workflows/runs/comparison.py": ("tests/workflows/runs/test_comparison.py",),
 }
 """Modules that compute figures, and the tests that should notice a mutant; the first pattern that fits counts."""
 LIBRARIES = (

@@ -1,7 +1,9 @@
 """Reads HTML reports in tests."""
 
+import csv
 import re
 from html.parser import HTMLParser
+from urllib.parse import unquote
 
 
 class Reader(HTMLParser):
@@ -49,14 +51,19 @@ def drawings(html: str) -> list[str]:
 
 
 def assert_asks_for_nothing_outside(html: str) -> None:
-    """Asserts that there is no script, address or file, so that the report reads the same offline and in an email."""
+    """Asserts that there is no script, address or file, so that the report reads the same offline and in an email.
+
+    Links lead to other parts of the page, or hold the data of a figure themselves.
+    """
     reader = Reader(html)
     assert reader.misnested == []
     assert not {"script", "link", "img", "iframe", "object"} & set(reader.tags)
     assert "http" not in html
     assert "@import" not in html
     references = [value or "" for name, value in reader.attributes if name in ("href", "src", "xlink:href")]
-    assert all(value.startswith("#") for value in references)
+    assert all(value.startswith(("#", "data:text/csv;")) for value in references)
+    targets = {value for name, value in reader.attributes if name == "id"}
+    assert {value[1:] for value in references if value.startswith("#")} <= targets
     assert all(value.startswith("#") for value in re.findall(r"url\(([^)]*)\)", html))
 
 
@@ -67,3 +74,9 @@ def assert_drawings_do_not_share_names(html: str) -> None:
     defined = [set(re.findall(r' id="([^"]+)"', drawing)) for drawing in found]
     assert all(names <= own for names, own in zip(used, defined, strict=True))
     assert len(set.union(*used)) == sum(map(len, used))
+
+
+def csv_files(html: str) -> dict[str, list[list[str]]]:
+    """Returns the data of the figures, which links hold, as rows by the names of the files."""
+    links = re.findall(r'href="data:text/csv;charset=utf-8,([^"]*)" download="([^"]+)"', html)
+    return {name: [*csv.reader(unquote(data).splitlines())] for data, name in links}

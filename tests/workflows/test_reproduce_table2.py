@@ -1,14 +1,20 @@
 """Table 2 end to end, on little generated text: the real stages, Ray and MLflow."""
 
 import json
+import shlex
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 from mlflow.tracking import MlflowClient
 
+from pipeline.store.store import LocalStore
 from workflows import reproduce_table2
 from workflows.profiles import load_profile
+from workflows.runs.comparison import compare
+from workflows.runs.names import named_folder
+from workflows.runs.record import read_records
+from workflows.tracking.models import MODEL_TAG
 from workflows.tracking.tracker import default_uri
 
 TINY = [
@@ -42,7 +48,12 @@ def test_one_cell_then_again_then_another_beam(
     arguments = {"pairs": "en-de", "models": "base", "store": tmp_path}
     reproduce_table2.main(overrides=TINY, **arguments)
     told = capsys.readouterr().out
+    assert told.startswith("settings of profile embedded: generated text\n")
     report = Path(told.split("report: ")[1].split("\n")[0])
+    assert report == tmp_path / "table2" / "embedded" / "report.html"
+    (translate,) = [shlex.split(line)[1:] for line in told.splitlines() if line.startswith("translate: ")]
+    model = named_folder("average", Path(translate[-1]), "model.safetensors")
+    assert model.parent == tmp_path / "store"
     assert "mlflow ui --backend-store-uri sqlite:///" in told
     assert "<svg" in report.read_text() or "data:image/png" in report.read_text()
     table = json.loads((report.parent / "table2.json").read_text())
@@ -73,6 +84,22 @@ def test_one_cell_then_again_then_another_beam(
     assert "EN-DE, generated text: lengths" in report.read_text()
     (translator,) = client.search_logged_models([experiment.experiment_id])
     assert (translator.source_run_id, translator.name) == (child.info.run_id, "en-de base")
+    for alias in ("newest", "embedded"):
+        version = client.get_model_version_by_alias("aiayn-en-de-base", alias)
+        assert (version.tags[MODEL_TAG], version.run_id) == (translator.model_id, child.info.run_id)
+    note = parent.data.tags["mlflow.note.content"]
+    assert f"/runs/{parent.info.run_id}/artifacts/report.html" in note
+    assert "| Transformer (base), measured |" in note
+    assert "models:/aiayn-en-de-base@newest" in note
+
+    (record,) = read_records(LocalStore(tmp_path))
+    assert (record.run, record.state, record.profile) == ("table2/embedded/1", "finished", "embedded")
+    assert record.figures["paper BLEU EN-DE base"] == base["cells"]["en-de"]["paper_bleu"]
+    assert parent.data.metrics["paper BLEU EN-DE base"] == record.figures["paper BLEU EN-DE base"]
+    (of_model,) = record.models
+    assert of_model.figures == {name: child.data.metrics[name] for name in of_model.figures} != {}
+    assert {step.state for step in record.steps} == {"finished"}
+    assert "table2/embedded/1" in (tmp_path / "index.html").read_text()
 
     assert child.data.params["training.model.d_model"] == "32"
     assert child.data.params["cleaning.max_words"] == parent.data.params["cleaning.max_words"] == "250"
@@ -94,6 +121,12 @@ def test_one_cell_then_again_then_another_beam(
     assert len(client.search_runs([experiment.experiment_id])) == 2
 
     reproduce_table2.main(overrides=[*TINY, "decoding.beam_size=1"], dev_bleu=True, **arguments)
+    newest, again, first = read_records(LocalStore(tmp_path))
+    assert (newest.run, again.run, first.run) == ("table2/embedded/2", "table2/embedded/1", "table2/embedded/1")
+    assert {step.state for step in again.steps} == {"cached"}
+    assert [(pair.name, pair.one, pair.other) for pair in compare(first, newest).settings] == [
+        ("decoding.beam_size", 4, 1)
+    ]
     after = _stages(tmp_path)
     changed = {kind for kind in after if after[kind] != before.get(kind)}
     assert changed == {"decoding", "scoring", "dev_bleu", "tabulating"}

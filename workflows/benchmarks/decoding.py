@@ -56,8 +56,9 @@ from workflows.benchmarks.decoding_rates import (
 from workflows.benchmarks.load import sentence
 from workflows.benchmarks.processes import ContenderProcess, RunningContender
 from workflows.benchmarks.rounds import find_device, is_installed, one_of, with_status_line
-from workflows.console.command import console, require_output_of, run_app
+from workflows.console.command import console, run_app
 from workflows.profiles import checked
+from workflows.runs.names import named_folder
 
 DEFAULTS = DecodingSettings()
 CONTENDERS: dict[str, type[DecodingContender]] = {OURS: OurTranslator, CTRANSLATE2: CTranslate2, MARIAN: MarianGenerate}
@@ -130,7 +131,7 @@ def measure(
     """
     from pipeline.hardware import device_name, dtype_name, dtype_of
 
-    model = require_output_of("average", model, "model.safetensors")
+    model = named_folder("average", model, "model.safetensors")
     _check_lengths(model, text, options.settings)
     device, threads = find_device(options.device), options.threads or os.cpu_count() or 1
     with tempfile.TemporaryDirectory(prefix="aiayn-bench-") as folder, ExitStack() as stack:

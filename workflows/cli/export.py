@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from pipeline.store.artifact import Artifact, publish
-from workflows.console.command import console, help_text, require_output_of
+from workflows.console.command import console, help_text
+from workflows.runs.names import named_folder
 
 app = typer.Typer(no_args_is_help=True, help=help_text(__doc__), rich_markup_mode=None)
 EXAMPLE = """\
@@ -25,13 +26,13 @@ def _export() -> None:
 
 @app.command()
 def ctranslate2(
-    model: Annotated[Path, typer.Argument(help="Folder of a model made by `aiayn average`.")],
+    model: Annotated[Path, typer.Argument(help="Folder or name of a model, e.g. table2/embedded/en-de-base.")],
     out: Annotated[Path, typer.Option("--out", help="Folder to create.")],
 ) -> None:
     """Write a folder that ctranslate2.Translator loads, with the vocabulary; print Python code that uses it."""
     from pipeline.export.ctranslate2 import export_ctranslate2
 
-    checkpoint = require_output_of("average", model, "model.safetensors")
+    checkpoint = named_folder("average", model, "model.safetensors")
 
     def make(folder: Path) -> Artifact:
         export_ctranslate2(checkpoint, folder)

@@ -8,6 +8,9 @@ aiayn score --hyp text.de --ref reference.de --lang de
 aiayn parse model < text.words > text.trees             sentences -> bracketed trees (Table 4)
 aiayn score-trees --gold gold.trees --test parsed.trees
 aiayn figures model --out figures                       what its heads attend to (Figures 3 to 5)
+aiayn runs                                              what was run here; writes runs/index.html
+aiayn compare                                           how the last two runs differ
+aiayn watch                                             how far a running workflow has got; --serve: as a page
 aiayn export ctranslate2 model --out fast               one model -> a model for CTranslate2
 aiayn bench train                                       compares the speed of training steps on this machine
 aiayn bench decode model --src text.en                  compares the speed of translation
@@ -16,6 +19,7 @@ aiayn bench decode model --src text.en                  compares the speed of tr
 import json
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -31,9 +35,12 @@ from workflows.benchmarks import commands
 from workflows.cli import export
 from workflows.cli.figures import figures
 from workflows.cli.parse import parse
+from workflows.cli.prepared import remember, remembered
+from workflows.cli.runs import compare_runs, runs
 from workflows.cli.score_trees import score_trees
 from workflows.cli.translate import N_BEST_LINE, TranslationWriter, translate_stream, translate_typed
-from workflows.console.command import console, help_text, require_output_of, run_app
+from workflows.cli.watch import watch
+from workflows.console.command import console, help_text, run_app
 from workflows.console.options import (
     AddressOption,
     BatchTokensOption,
@@ -44,7 +51,8 @@ from workflows.console.options import (
     SetOption,
     ThreadsOption,
 )
-from workflows.profiles import Profile, Recipe, checked, load_profile
+from workflows.profiles import Profile, Recipe, checked, load_profile, read_config
+from workflows.runs.names import named_folder
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -65,6 +73,11 @@ def _recipe(profile: Profile, model: str) -> Recipe:
     if model not in profile.recipes:
         raise UserError(f"--model {model}: the profile has {', '.join(profile.recipes)}")
     return profile.recipes[model]
+
+
+def _print_settings(profile: Profile, recipes: Mapping[str, Recipe]) -> None:
+    trainings = {name: recipe.training for name, recipe in recipes.items()}
+    console.print(profile.in_force(trainings), highlight=False, soft_wrap=True, markup=False)
 
 
 @app.command()
@@ -90,6 +103,7 @@ def prepare(
     if pair not in chosen.corpora:
         raise UserError(f"--pair {pair}: the profile has {', '.join(chosen.corpora)}")
     chosen = chosen.for_pair(pair)
+    _print_settings(chosen, chosen.recipes)
     folder = out.absolute()
 
     text = replace(stages.corpus(pair, chosen.corpora[pair]), out=folder / "text")
@@ -98,13 +112,14 @@ def prepare(
     dataset = replace(stages.ENCODE("encode", corpus, vocabulary, chosen.encoding), out=folder / "dataset")
     report = replace(stages.report("report", chosen, corpus, vocabulary, dataset), out=folder / "report")
     _, reported = run([dataset, report], LocalStore(folder), [view(console)], address)
+    remember(folder, chosen)
     console.print(f"token ids: {out / 'dataset'}", highlight=False, soft_wrap=True)
     console.print(f"report: {out / 'report'}: {reported.summary}", highlight=False, soft_wrap=True)
 
 
 @app.command()
 def train(
-    dataset: Annotated[Path, typer.Argument(help="Folder of token ids made by `aiayn prepare`.")],
+    dataset: Annotated[Path, typer.Argument(help="Folder of token ids made by `aiayn prepare`, or its name.")],
     out: OutOption,
     model: Annotated[str, typer.Option(help="One of the profile's recipes: base or big.")] = "base",
     workers: Annotated[
@@ -125,7 +140,7 @@ def train(
     from workflows.engine.progress import view
     from workflows.engine.runner import run
 
-    folder = require_output_of("prepare", dataset, "dataset.json")
+    folder = named_folder("prepare", dataset, "dataset.json")
     encoded = EncodedDataset(folder)
     described = encoded.read_json("dataset.json")
     changes = [f"vocabulary.size={described['vocabulary_size']}", *(overrides or [])]
@@ -133,8 +148,10 @@ def train(
         changes.append(f"recipes.{model}.training.workers={workers}")
     if exact_reduction:
         changes.append(f"recipes.{model}.training.exact_reduction=true")
-    chosen = load_profile(profile, config=config, overrides=changes).for_pair("-".join(described["languages"]))
+    known = {"name": profile} if profile or read_config(config).get("profile") else remembered(folder)
+    chosen = load_profile(**known, config=config, overrides=changes).for_pair("-".join(described["languages"]))
     training = _recipe(chosen, model).training
+    _print_settings(chosen, {model: chosen.recipes[model]})
     step = Step("train", stages.TRAIN, (encoded, training), out=out.absolute())
     run([step], LocalStore(out.absolute().parent), [view(console)], address)
     console.print(f"checkpoints: {out}", highlight=False, soft_wrap=True)
@@ -142,7 +159,7 @@ def train(
 
 @app.command()
 def average(
-    run: Annotated[Path, typer.Argument(help="Folder of a training run made by `aiayn train`.")],
+    run: Annotated[Path, typer.Argument(help="Folder or name of a training, e.g. table2/embedded/en-de-base.")],
     out: OutOption,
     last: Annotated[
         int, typer.Option(min=1, help="Number of most recent checkpoints to average (paper: 5; big: 20).")
@@ -152,7 +169,7 @@ def average(
     from pipeline.evaluation import averaging
     from workflows import stages
 
-    training = TrainingRun(require_output_of("train", run, "run.json"))
+    training = TrainingRun(named_folder("train", run, "run.json"))
     settings = AveragingSettings(last=last)
     manifest = {"stage": stages.AVERAGE.name, "settings": [settings.model_dump(mode="json")], "run": str(run)}
     publish(out.absolute(), lambda folder: averaging.average(Context(folder), training, settings), manifest)
@@ -161,7 +178,7 @@ def average(
 
 @app.command()
 def translate(
-    model: Annotated[Path, typer.Argument(help="Folder of a model made by `aiayn average`.")],
+    model: Annotated[Path, typer.Argument(help="Folder or name of a model, e.g. table2/embedded/en-de-base.")],
     beam_size: Annotated[
         int, typer.Option(min=1, help="Hypotheses kept at each step; 1 is greedy.")
     ] = DECODING.beam_size,
@@ -198,7 +215,7 @@ def translate(
     )
     torch.set_num_threads(settings.threads)
     translator = Translator(
-        require_output_of("average", model, "model.safetensors"),
+        named_folder("average", model, "model.safetensors"),
         settings,
         "cuda" if torch.cuda.is_available() else "cpu",
     )
@@ -230,6 +247,9 @@ def score(
         typer.echo(f"paper BLEU {scores.paper_bleu:.2f}\nsacreBLEU {scores.sacrebleu:.2f}  {scores.signature}")
 
 
+app.command()(runs)
+app.command("compare")(compare_runs)
+app.command()(watch)
 app.command()(parse)
 app.command()(score_trees)
 app.command()(figures)

@@ -11,9 +11,9 @@ import typer
 
 from pipeline.settings import DecodingSettings
 from workflows.cli.translate import translate_stream, translate_typed
-from workflows.console.command import require_output_of
 from workflows.console.options import BatchTokensOption, PrecisionOption, ThreadsOption
 from workflows.profiles import checked
+from workflows.runs.names import named_folder
 
 if TYPE_CHECKING:
     from nltk.tree import Tree
@@ -26,7 +26,7 @@ OWN_DEFAULT = "[default: the model's own, or the paper's]"
 
 
 def parse(
-    model: Annotated[Path, typer.Argument(help="Folder of a parser: parser_choice-* or averaging-* in runs/store.")],
+    model: Annotated[Path, typer.Argument(help="Folder or name of a parser, e.g. table4/embedded/supervised.")],
     beam_size: Annotated[
         int | None, typer.Option(min=1, help=f"Hypotheses kept at each step; 1 is greedy.  {OWN_DEFAULT}")
     ] = None,
@@ -47,7 +47,7 @@ def parse(
 
     from pipeline.evaluation.parser import Parser, settings_of
 
-    folder = require_output_of("average", model, "model.safetensors")
+    folder = named_folder("average", model, "model.safetensors")
     given = {"beam_size": beam_size, "length_penalty": length_penalty, "max_extra_tokens": max_extra_tokens}
     settings = checked(
         DecodingSettings,

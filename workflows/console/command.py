@@ -3,7 +3,6 @@
 import logging
 import os
 import sys
-from pathlib import Path
 from typing import NoReturn
 
 import typer
@@ -11,11 +10,11 @@ from rich.console import Console
 from typer.exceptions import TyperException
 
 from pipeline.errors import UserError
-from pipeline.store.artifact import Artifact
 
 USER_ERROR, INTERRUPTED = 2, 130
 
-console = Console(width=None if sys.stdout.isatty() else 120)
+console = Console(width=None if sys.stdout.isatty() or os.environ.get("COLUMNS") else 120)
+"""On a pipe lines have 120 columns, unless COLUMNS says otherwise."""
 
 
 def help_text(docstring: str | None) -> str:
@@ -42,18 +41,6 @@ def run_app(app: typer.Typer, name: str) -> NoReturn:
     if status == INTERRUPTED:
         print("stopped; run the same command again to continue", file=sys.stderr)
     sys.exit(status if isinstance(status, int) else 0)
-
-
-def require_output_of(maker: str, path: Path, marker: str) -> Path:
-    """Returns the absolute `path` of a folder made by the command `maker`, which alone writes the file `marker`.
-
-    Raises UserError if it is not such a folder, or if it is damaged.
-    """
-    if not (path / marker).is_file():
-        reason = f"holds no {marker}" if path.is_dir() else "is not a folder"
-        raise UserError(f"{path} {reason}; name a folder that `aiayn {maker}` made")
-    Artifact(path).check()
-    return path.absolute()
 
 
 def _fail(text: str) -> int:

@@ -27,6 +27,9 @@ class Watcher:
     def finished(self, step: Step[Artifact], artifact: Artifact) -> None:
         """Called when the step's artifact has been published."""
 
+    def failed(self, step: Step[Artifact]) -> None:
+        """Called when the step's work has ended in an error, which then ends the workflow (`end`)."""
+
     def given_up(self, step: Step[Artifact], state: Literal["failed", "stopped"]) -> None:
         """Called when a trial of a grid has ended without all its results; `step` is its training."""
 
@@ -94,6 +97,11 @@ class Relay:
         if self._unfinished.pop(step.fingerprint, None):
             for watcher in self._watchers:
                 watcher.finished(step, artifact)
+
+    def failed(self, step: Step[Artifact]) -> None:
+        """Reports that a step has ended in an error."""
+        for watcher in self._watchers:
+            watcher.failed(step)
 
     def given_up(self, step: Step[Artifact], state: Literal["failed", "stopped"]) -> None:
         """Reports that a trial has ended without all its results."""

@@ -131,7 +131,12 @@ def run(
                 done, _ = ray.wait(list(running), num_returns=len(running), timeout=POLL_S)
                 relay.fetch()
                 for reference in [reference for reference in running if reference in done]:  # inputs first
-                    relay.finished(running[reference], ray.get(reference))
+                    try:
+                        artifact = ray.get(reference)
+                    except ray.exceptions.RayError:
+                        relay.failed(running[reference])
+                        raise
+                    relay.finished(running[reference], artifact)
                     del running[reference]
                 relay.idle()
     else:

@@ -12,13 +12,14 @@ from pipeline.attention.relations import RelationSettings
 from pipeline.errors import UserError
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.store.store import LocalStore
-from workflows.console.command import console, require_output_of
+from workflows.console.command import console
 from workflows.engine.dag import Stage, Step
 from workflows.engine.progress import view
 from workflows.engine.runner import run
 from workflows.figures import trained
 from workflows.figures.drawing import AttentionFigures, FigureSettings, draw_figures
 from workflows.figures.trained import TrainedModel
+from workflows.runs.names import named_folder
 
 EXAMINE_HEADS = Stage("heads.examine", heads.examine, heads.Heads, gpus=1)
 MEASURE_RELATIONS = Stage("relations.measure", relations.measure, relations.Relations, gpus=1)
@@ -55,7 +56,7 @@ def request(
         trained.at(folder, in_store) if folder else trained.named(in_store, name) if name else trained.newest(in_store)
     )
     if dataset:
-        model = replace(model, dataset=EncodedDataset(require_output_of("prepare", dataset, "dataset.json")))
+        model = replace(model, dataset=EncodedDataset(named_folder("prepare", dataset, "dataset.json")))
     settings = FigureSettings(
         name=model.name,
         sentences=tuple(sentences or model.sentences()),

@@ -14,7 +14,7 @@ from pipeline.errors import UserError
 from pipeline.store.artifact import MANIFEST, Artifact
 from pipeline.store.artifacts import Checkpoint, Corpus, EncodedDataset
 from pipeline.store.store import LocalStore
-from workflows.console.command import require_output_of
+from workflows.runs.names import named_folder
 
 MODELS = ("averaging", "parser_choice")
 """How the folders of trained models begin in a store."""
@@ -75,7 +75,7 @@ def named(store: LocalStore, name: str) -> TrainedModel:
 
 def at(folder: Path, store: LocalStore) -> TrainedModel:
     """Returns the model in a folder. Raises UserError if it holds none, or a damaged one."""
-    folder = require_output_of("average", folder, "model.safetensors")
+    folder = named_folder("average", folder, "model.safetensors")
     beside = LocalStore(folder.parent.parent) if folder.parent.name == "store" else store
     return _of_folder(folder, beside)
 

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 from pipeline.corpora.files import FilesSettings
 from pipeline.errors import UserError
 from pipeline.settings import Settings
+from workflows.profiles.own_text import DATA, count_pairs, own_profile
 from workflows.profiles.profile import Profile, change, checked, describe, size_models
 from workflows.profiles.translation import EMBEDDED, PROFILES
 
@@ -19,27 +20,35 @@ def load_profile(
     *,
     data: Path | None = None,
     files: Sequence[Path] = (),
+    own_pairs: int | None = None,
     config: Path | None = None,
     overrides: Sequence[str] = (),
 ) -> Profile:
     """Loads a profile and applies, in this order, `config` (TOML), `data`, `files` and `overrides` ("key=value").
 
-    Raises UserError for an unknown profile or key, or an invalid value.
+    Where neither `name` nor `config` names one, it is `embedded`; for a user's own text, which is `files` or was
+    read before as `own_pairs` training pairs, it is the one for so many pairs (workflows.profiles.own_text). Raises
+    UserError for an unknown profile or key, or an invalid value.
     """
-    draft = Draft(PROFILES, EMBEDDED.name, name, config)
+    texts = [FilesSettings.load(path) for path in files]
+    default, profiles = EMBEDDED.name, dict(PROFILES)
+    if not (name or read_config(config).get("profile")) and (texts or own_pairs is not None):
+        own = own_profile(count_pairs(texts) if texts else own_pairs or 0)
+        default, profiles[own.name] = own.name, own
+    draft = Draft(profiles, default, name, config)
     described = draft.described
     if data is not None:
         readable = {pair: corpus for pair, corpus in described["corpora"].items() if "data" in corpus}
         if not readable:
-            raise UserError(
-                f"--data has no meaning for profile {draft.profile.name}, whose text is generated; see --files"
+            why = (
+                "which --files names" if draft.profile.own_pairs is not None else "whose text is generated; see --files"
             )
+            raise UserError(f"--data has no meaning for profile {draft.profile.name}, {why}")
         for corpus in readable.values():
             corpus["data"] = data
-    if files:
-        corpora = [FilesSettings.load(path) for path in files]
-        described["data"] = "text of the user's own"
-        described["corpora"] = {f"{corpus.source}-{corpus.target}": corpus for corpus in corpora}
+    if texts:
+        described["data"] = DATA
+        described["corpora"] = {f"{corpus.source}-{corpus.target}": corpus for corpus in texts}
         described["grid"]["text"].pop("corpora", None)
     return draft.finished(overrides)
 

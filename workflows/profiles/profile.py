@@ -6,7 +6,7 @@ from typing import Any, Self, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
-from model.config import BASE
+from model.config import BASE, OptimizerConfig, TransformerConfig
 from pipeline.corpora.embedded import EmbeddedSettings
 from pipeline.corpora.files import FilesSettings
 from pipeline.corpora.multi30k import Multi30kSettings
@@ -26,6 +26,13 @@ from pipeline.settings import (
 SettingsT = TypeVar("SettingsT", bound=Settings)
 OPEN = ("grid.rows.", "grid.text.", "pairs.")
 """The prefixes below which users may add new keys."""
+MOST_TOLD = 2
+"""Models whose sizes the line about the settings tells."""
+
+
+def spaced(number: int) -> str:
+    """Writes a number with spaces between its thousands: `163 000`."""
+    return f"{number:,}".replace(",", " ")
 
 
 class Recipe(Settings):
@@ -49,6 +56,11 @@ class Recipe(Settings):
         return self
 
 
+def small_recipe(model: TransformerConfig, optimizer: OptimizerConfig, **training: Any) -> Recipe:
+    """Makes a recipe whose checkpoints are counted in updates, so that reruns average the same ones."""
+    return Recipe(training=TrainingSettings(model=model, optimizer=optimizer, checkpoint_minutes=0, **training))
+
+
 class Grid(Settings):
     """Settings of Table 3: its base, and the user's own rows in addition to the paper's. Nothing is averaged."""
 
@@ -68,6 +80,10 @@ class Profile(Settings):
     name: str
     data: str = not_in_fingerprint("text of the user's own")
     """A few words that describe the text in the table."""
+    own_pairs: int | None = not_in_fingerprint(None)
+    """The training pairs of a user's own text for which the settings were chosen; None if a profile was named."""
+    measured_on: str = not_in_fingerprint("")
+    """What settings chosen by size were measured on; empty if on nothing."""
     corpora: dict[str, EmbeddedSettings | Multi30kSettings | Wmt14Settings | FilesSettings]
     """Maps language pairs, e.g. "en-de", to the settings of their text."""
     cleaning: CleaningSettings = CleaningSettings()
@@ -80,6 +96,28 @@ class Profile(Settings):
     decoding: DecodingSettings = DecodingSettings()
     pairs: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Maps language pairs to their own settings, e.g. {"en-fr": {"vocabulary": {"size": 32_000}}}."""
+
+    def in_force(self, trainings: Mapping[str, TrainingSettings]) -> str:
+        """Says in a line whose settings these are; where they were chosen for the text, also what they come to.
+
+        `trainings` are those that will run, by the names of their models.
+        """
+        if self.own_pairs is None:
+            return f"settings of profile {self.name}: {self.data}"
+        sizes = {
+            f"{training.model.n_layers} layer{'s' * (training.model.n_layers > 1)} of {training.model.d_model}, "
+            f"{spaced(training.updates)} updates of {spaced(training.budget_tokens)} tokens": name
+            for name, training in reversed([*trainings.items()])
+        }
+        told = [f"{name}: {size}" for size, name in reversed([*sizes.items()])]
+        more = f" and {len(told) - MOST_TOLD} others" if len(told) > MOST_TOLD else ""
+        measured = f"measured on {self.measured_on}" if self.measured_on else "not measured at this size"
+        pieces = {training.model.vocabulary_size for training in trainings.values()} or {self.vocabulary.size}
+        return (
+            f"settings for {spaced(self.own_pairs)} training pairs of your own text ({measured}): "
+            f"{' or '.join(map(spaced, sorted(pieces)))} pieces; {'; '.join(told[:MOST_TOLD])}{more}; "
+            "--profile and --set change them"
+        )
 
     def for_pair(self, pair: str) -> Self:
         """Returns the profile with a language pair's own settings applied. Raises UserError if one does not exist."""

@@ -3,18 +3,12 @@
 from dataclasses import replace
 from typing import Any
 
-from model.config import BASE, BIG, OptimizerConfig, TransformerConfig
+from model.config import BASE, BIG, OptimizerConfig
 from pipeline.corpora.embedded import EmbeddedSettings
 from pipeline.corpora.multi30k import Multi30kSettings
 from pipeline.corpora.wmt14 import Wmt14Settings
 from pipeline.settings import AveragingSettings, TrainingSettings, VocabularySettings
-from workflows.profiles.profile import Grid, Profile, Recipe
-
-
-def _small(model: TransformerConfig, optimizer: OptimizerConfig, **training: Any) -> Recipe:
-    """Makes a recipe for minutes on two cores; checkpoints are counted in updates, so reruns average the same ones."""
-    return Recipe(training=TrainingSettings(model=model, optimizer=optimizer, checkpoint_minutes=0, **training))
-
+from workflows.profiles.profile import Grid, Profile, Recipe, small_recipe
 
 _GENERATED: dict[str, Any] = {
     "optimizer": OptimizerConfig(warmup_steps=200, learning_rate_scale=0.35),
@@ -34,12 +28,12 @@ EMBEDDED = Profile(
     },
     vocabulary=VocabularySettings(size=1500, character_coverage=1, byte_fallback=False),
     recipes={
-        "base": _small(
+        "base": small_recipe(
             replace(BASE, n_layers=2, d_model=128, d_ff=512, n_heads=4, d_k=32, d_v=32, dropout=0.0),
             updates=1100,
             **_GENERATED,
         ),
-        "big": _small(
+        "big": small_recipe(
             replace(BIG, n_layers=2, d_model=144, d_ff=576, n_heads=4, d_k=36, d_v=36, dropout=0.0),
             updates=1100,
             **_GENERATED,
@@ -78,10 +72,10 @@ MULTI30K = Profile(
     corpora={"en-de": Multi30kSettings(target="de"), "en-fr": Multi30kSettings(target="fr")},
     vocabulary=VocabularySettings(size=6000, character_coverage=1, byte_fallback=False),
     recipes={
-        "base": _small(
+        "base": small_recipe(
             replace(BASE, n_layers=3, d_model=192, d_ff=768, n_heads=4, d_k=48, d_v=48), updates=4200, **_MULTI30K
         ),
-        "big": _small(
+        "big": small_recipe(
             replace(BIG, n_layers=3, d_model=224, d_ff=896, n_heads=4, d_k=56, d_v=56, dropout=0.1),
             updates=4200,
             **_MULTI30K,

@@ -1,5 +1,6 @@
 """Draws the plots of a corpus report: how long its sentences are, and how much of it was dropped."""
 
+from collections.abc import Sequence
 from typing import cast
 
 from markupsafe import Markup
@@ -8,8 +9,8 @@ from matplotlib.figure import Figure
 
 from pipeline.text.corpus_statistics import CorpusStatistics
 from workflows.console.quantities import rounded
-from workflows.reports.corpus_text import REASONS, kept, title
-from workflows.reports.svg import COLORS, drawing
+from workflows.reports.corpus_text import REASONS, kept, rows, title
+from workflows.reports.svg import COLORS, drawing, figure
 
 LONGEST_SHOWN = "0.999"
 """The quantile of the lengths up to which they are drawn; the few longer ones would squeeze the others."""
@@ -24,6 +25,22 @@ def plots(statistics: CorpusStatistics) -> list[Markup]:
     """Draws the lengths and, if any pairs were dropped, those pairs."""
     dropped = [_dropped(statistics)] if any(statistics.total.dropped.values()) else []
     return [_lengths(statistics), *dropped]
+
+
+def figures(statistics: CorpusStatistics) -> list[Markup]:
+    """Returns the same drawings as figures with their data."""
+    pair = statistics.pair
+    sides = statistics.lengths
+    longest = max(len(side.sentences) for side in sides)
+    lengths = [(n, *(side.sentences[n] if n < len(side.sentences) else 0 for side in sides)) for n in range(longest)]
+    while len(lengths) > 1 and not any(lengths[-1][1:]):
+        lengths.pop()
+    counts = [(one.name, one.read, one.kept, *(one.dropped[reason] for reason in REASONS)) for one in rows(statistics)]
+    data: list[tuple[str, Sequence[str], Sequence[Sequence[object]]]] = [
+        (f"lengths-{pair}", ("tokens", *(side.language for side in sides)), lengths),
+        (f"dropped-{pair}", ("collection", "read", "kept", *REASONS.values()), counts),
+    ]
+    return [figure(svg, *of_drawing) for svg, of_drawing in zip(plots(statistics), data, strict=False)]
 
 
 def _lengths(statistics: CorpusStatistics) -> Markup:

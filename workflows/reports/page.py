@@ -1,31 +1,81 @@
-"""Renders the parts that the reports share: one HTML file with everything in it, to read offline, mail or print."""
+"""Renders the parts that the reports share: one HTML file with everything in it, to read offline, mail or print.
 
-from collections.abc import Callable, Iterable, Mapping
+    page.render("table2.html.j2", corpora, overview=..., history=history_of(artifacts, invocation, folder), ...)
+
+A page's template extends `page.html.j2` and fills its blocks. What a page has not got, its `overview` or `history`, is
+left out.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal
+from difflib import SequenceMatcher
+from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from pipeline.text.corpus_statistics import CorpusStatistics
 from workflows import paper
-from workflows.console.quantities import duration, percent, rounded
-from workflows.reports.corpus_plot import plots
+from workflows.console.quantities import duration, flop_text, percent, rounded
+from workflows.history.commands import Invocation, repeat_commands
+from workflows.history.records import StageRecord, spans, stages_behind
+from workflows.history.timeline import table, timeline
+from workflows.reports.corpus_plot import figures
 from workflows.reports.corpus_text import REASONS, facts, rows, title
-from workflows.reports.svg import Point
+from workflows.reports.overview import Overview
+from workflows.reports.svg import figure
 from workflows.tables.differences import DECODING_NAMES, OPTIMIZER_NAMES
 from workflows.tables.measurements import Trained
 from workflows.tables.notes import HEADINGS
 from workflows.tables.provenance import hardware
 
-Against = Literal["updates", "minutes"]
-AGAINST: dict[Against, Callable[[Mapping[str, Any]], float]] = {
-    "updates": lambda line: float(line["update"]),
-    "minutes": lambda line: float(line["train_s"]) / 60,
-}
-"""The horizontal axes of learning curves, each read from a line of `metrics.jsonl`."""
+
+@dataclass(frozen=True)
+class History:
+    """The stages behind a page, when they ran, and how to repeat them."""
+
+    records: Sequence[StageRecord]
+    commands: Mapping[str, str]
+    """The command that repeats each stage, by fingerprint."""
+    invocation: Invocation
+
+    @property
+    def seconds(self) -> float:
+        """The time in which stages ran, without the pauses between runs."""
+        return sum(span.seconds for span in spans(self.records))
+
+    @property
+    def libraries(self) -> str:
+        """The libraries with their versions: all of them, where stages used several."""
+        versions = {f"{name} {version}": None for record in self.records for name, version in record.libraries.items()}
+        return ", ".join(versions)
+
+    def drawing(self) -> Markup:
+        """Draws when the stages ran."""
+        return figure(timeline(self.records), "stages", *table(self.records))
 
 
-def render(template: str, corpora: Iterable[CorpusStatistics], **values: object) -> str:
+def history_of(made: object, invocation: Invocation, folder: Path) -> History | None:
+    """Reads the history of the artifacts in `made` from their manifests; None where they have none.
+
+    `folder` is that in which the workflow's own artifact, the table, is being made.
+    """
+    records = stages_behind(made)
+    if not records:
+        return None
+    own = folder.name.removeprefix(".making-")
+    return History(records, repeat_commands(records, invocation, own) if invocation.command else {}, invocation)
+
+
+def render(
+    template: str,
+    corpora: Iterable[CorpusStatistics],
+    *,
+    overview: Overview | None = None,
+    history: History | None = None,
+    **values: object,
+) -> str:
     """Renders a template of this package as HTML that needs nothing outside itself.
 
     `corpora` are the texts that the models were trained on. A value that the template names and `values` lacks is an
@@ -40,7 +90,8 @@ def render(template: str, corpora: Iterable[CorpusStatistics], **values: object)
     )
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     texts = [
-        {"title": title(one), "drawings": plots(one), "collections": rows(one), "facts": facts(one)} for one in corpora
+        {"title": title(one), "drawings": figures(one), "collections": rows(one), "facts": facts(one)}
+        for one in corpora
     ]
     shared = {
         "duration": duration,
@@ -49,13 +100,12 @@ def render(template: str, corpora: Iterable[CorpusStatistics], **values: object)
         "texts": texts,
         "reasons": REASONS,
         "difference_headings": HEADINGS,
+        "overview": overview,
+        "history": history,
+        "marked": marked,
+        "costs": [],
     }
-    return environment.get_template(template).render(**shared, **values)
-
-
-def learning_curve(cell: Trained, against: Against, figure: str) -> list[Point]:
-    """Returns the curve of a figure over the lines of `metrics.jsonl` that have it."""
-    return [(AGAINST[against](line), line[figure]) for line in cell.metrics if figure in line]
+    return environment.get_template(template).render(**{**shared, **values})
 
 
 def libraries(cells: Iterable[Trained]) -> str:
@@ -90,3 +140,40 @@ def settings(cell: Trained) -> dict[str, str]:
         "decoding": f"{named(DECODING_NAMES, cell.decoding.settings)}, {cell.decoding.dtype}",
         **cell.score_texts(),
     }
+
+
+def costs(cells: Iterable[Trained]) -> list[dict[str, str]]:
+    """Lists what each model cost, by heading: its training, and the translation of its test set."""
+    return [
+        {
+            "model": cell.label,
+            "training": duration(cell.run.train_s),
+            "updates": rounded(cell.run.updates),
+            "target tokens/s": rounded(cell.run.target_tokens / cell.run.train_s) if cell.run.train_s else "",
+            "padding": percent(cell.run.padding_fraction),
+            "FLOP, paper’s way": flop_text(cell.cost.paper_way_flop),
+            "FLOP, counted": flop_text(cell.cost.counted_flop),
+            "decoding": _decoding_rate(cell),
+        }
+        for cell in cells
+    ]
+
+
+def _decoding_rate(cell: Trained) -> str:
+    decoded = cell.decoding.test_sets.get(cell.test_set)
+    return f"{decoded.sentences / decoded.seconds:.3g} sentences/s" if decoded and decoded.seconds else ""
+
+
+def marked(text: str, other: str) -> Markup:
+    """Returns a sentence as HTML in which the words are marked that `other` has not got in the same order."""
+    words, others = text.split(), other.split()
+    blocks = SequenceMatcher(a=words, b=others, autojunk=False).get_matching_blocks()
+    parts: list[Markup] = []
+    at = 0
+    for block in blocks:
+        if block.a > at:
+            parts.append(Markup("<mark>{}</mark>").format(" ".join(words[at : block.a])))
+        if block.size:
+            parts.append(escape(" ".join(words[block.a : block.a + block.size])))
+        at = block.a + block.size
+    return Markup(" ").join(parts)

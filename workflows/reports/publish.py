@@ -5,13 +5,15 @@ from pathlib import Path
 
 from pipeline.complexity.figures import CountsArtifact, MeasurementsArtifact
 from pipeline.store.artifact import Content, Context, JsonArtifact
+from workflows.history.commands import UNKNOWN, Invocation
 from workflows.reports import table1 as table1_report
 from workflows.reports import table2 as table2_report
 from workflows.reports import table3 as table3_report
 from workflows.reports import table4 as table4_report
 from workflows.reports.corpus import CorpusReport
+from workflows.reports.page import history_of
 from workflows.tables import table1, table1_text, table2, table3, table3_text, table4, table4_text
-from workflows.tables.measurements import Measured, MeasuredInputs
+from workflows.tables.measurements import Measured, MeasuredInputs, worst_samples
 from workflows.tables.parser_measurements import ParserInputs
 
 
@@ -25,7 +27,10 @@ def tabulate_layers(context: Context, counted: CountsArtifact, measured: Measure
 
 
 def tabulate(
-    context: Context, cells: list[MeasuredInputs], reports: Sequence[CorpusReport] = ()
+    context: Context,
+    cells: list[MeasuredInputs],
+    reports: Sequence[CorpusReport] = (),
+    invocation: Invocation = UNKNOWN,
 ) -> table2.Table2Artifact:
     """Writes Table 2 with the `cells` that were run; the table says of the others that they were not.
 
@@ -33,29 +38,41 @@ def tabulate(
     """
     measured = [Measured.from_artifacts(inputs) for inputs in cells]
     table = table2.compute(measured)
-    report = table2_report.render(table, measured, [one.load() for one in reports])
+    history = history_of([cells, reports], invocation, context.folder)
+    worst = [worst_samples(inputs) for inputs in cells]
+    report = table2_report.render(table, measured, [one.load() for one in reports], history, worst)
     artifact = table2.Table2Artifact(context.folder)
     _write(artifact, table, table2.render_markdown(table), report)
     return artifact
 
 
 def tabulate_rows(
-    context: Context, rows: list[table3.RowInputs], reports: Sequence[CorpusReport] = ()
+    context: Context,
+    rows: list[table3.RowInputs],
+    reports: Sequence[CorpusReport] = (),
+    invocation: Invocation = UNKNOWN,
 ) -> table3.Table3Artifact:
     """Writes Table 3 with all of its rows, including those without figures; `reports` has the report of their text."""
     table, measured = table3.compute(rows)
-    report = table3_report.render(table, measured, [one.load() for one in reports])
+    history = history_of([rows, reports], invocation, context.folder)
+    shown = next((row.trainings[0] for row in rows if row.name in measured), None)
+    worst = worst_samples(shown) if shown else ()
+    report = table3_report.render(table, measured, [one.load() for one in reports], history, worst)
     artifact = table3.Table3Artifact(context.folder)
     _write(artifact, table, table3_text.render_markdown(table), report)
     return artifact
 
 
 def tabulate_parsers(
-    context: Context, rows: list[ParserInputs], reports: Sequence[CorpusReport] = ()
+    context: Context,
+    rows: list[ParserInputs],
+    reports: Sequence[CorpusReport] = (),
+    invocation: Invocation = UNKNOWN,
 ) -> table4.Table4Artifact:
     """Writes Table 4 with the `rows` that were run; `reports` are those of their trees."""
     table, measured = table4.compute(rows)
-    report = table4_report.render(table, measured, [one.load() for one in reports])
+    history = history_of([rows, reports], invocation, context.folder)
+    report = table4_report.render(table, measured, [one.load() for one in reports], history)
     artifact = table4.Table4Artifact(context.folder)
     _write(artifact, table, table4_text.render_markdown(table), report)
     return artifact

@@ -8,23 +8,42 @@ from model.config import TransformerConfig
 from pipeline.text.corpus_statistics import CorpusStatistics
 from workflows.reports import page
 from workflows.reports.architecture_drawing import architecture, built
-from workflows.reports.page import AGAINST, Against, learning_curve
-from workflows.reports.svg import COLORS, Curve, curves
-from workflows.tables.measurements import Measured
-from workflows.tables.table2 import FOOTNOTES, NOT_RUN, Table2
+from workflows.reports.learning import learning_figures
+from workflows.reports.overview import Compared, Overview, bars, ran
+from workflows.reports.page import History
+from workflows.reports.svg import styles
+from workflows.tables.measurements import Measured, Sample
+from workflows.tables.table2 import FOOTNOTES, MEASURED_NAMES, NOT_RUN, Table2
+
+SUBSTITUTION = "word-by-word"
+OTHER_TEXT = ("training data", "test set")
+"""The aspects in which a cell of the same text as the paper's does not differ."""
 
 
-def _drawings(cells: Sequence[Measured], colors: dict[str, str]) -> list[Markup]:
-    """Draws the learning curves, against updates and against minutes, and the learning rate."""
-
-    def lines(against: Against, figure: str) -> list[Curve]:
-        return [Curve(learning_curve(cell, against, figure), cell.label, colors[cell.label]) for cell in cells]
-
-    return [
-        curves(title, against, lines(against, figure), log=log)
-        for title, figure, log in (("dev perplexity", "dev_perplexity", True), ("training loss", "loss", False))
-        for against in AGAINST
-    ] + [curves("learning rate", "updates", lines("updates", "learning_rate"), height_in=1.9)]
+def overview(table: Table2, cells: Sequence[Measured], history: History | None) -> Overview:
+    """Returns the first screen: paper BLEU of each model beside the paper's, and of word-by-word substitution."""
+    lines, told, printed, scored = [], [], [], "paper BLEU, test set"
+    for pair in dict.fromkeys(cell.pair for cell in cells):
+        own = [cell for cell in cells if cell.pair == pair]
+        words = next((cell.word_by_word[cell.test_set] for cell in own if cell.word_by_word), None)
+        reached = [f"{cell.model} reaches {cell.main_scores.paper_bleu:.1f}" for cell in own[:1]]
+        reached += [f"{cell.model} {cell.main_scores.paper_bleu:.1f}" for cell in own[1:]]
+        if words:
+            lines.append(Compared(f"{pair.upper()} {SUBSTITUTION}", "", f"{words.paper_bleu:.2f}"))
+            reached.append(f"{SUBSTITUTION} {words.paper_bleu:.1f}")
+        told.append(f"{pair.upper()}: {', '.join(reached)}")
+        for cell in own:
+            in_paper = _printed(table, cell)
+            printed += [in_paper] * bool(in_paper)
+            lines.append(Compared(cell.label, in_paper, f"{cell.main_scores.paper_bleu:.2f}"))
+    said = "; ".join(told) + (f" BLEU; {_of_paper(table, printed)}." if printed else " BLEU.")
+    return Overview(
+        said if cells else "Nothing was run: the table has the paper’s figures alone.",
+        ran(cells, history.seconds if history else None),
+        scored,
+        lines,
+        bars(scored, lines, "table2") if cells else Markup(""),
+    )
 
 
 def _models(cells: Sequence[Measured]) -> list[tuple[str, Markup]]:
@@ -35,19 +54,45 @@ def _models(cells: Sequence[Measured]) -> list[tuple[str, Markup]]:
     return [(", ".join(of_model), architecture(built(config))) for config, of_model in labels.items()]
 
 
-def render(table: Table2, cells: Sequence[Measured], corpora: Sequence[CorpusStatistics] = ()) -> str:
-    """Renders the report as HTML that needs nothing outside itself; `corpora` are the texts behind the cells."""
-    colors = {cell.label: COLORS[i % len(COLORS)] for i, cell in enumerate(cells)}
+def _printed(table: Table2, cell: Measured) -> str:
+    """Returns the paper's BLEU of the same model and language pair; empty where it prints none."""
+    name = MEASURED_NAMES.get(cell.model)
+    rows = (row for row in table.rows if row.origin == "paper" and name and row.name.startswith(name))
+    row = next(rows, None)
+    return row.cells[cell.pair].printed_bleu if row else ""
+
+
+def _of_paper(table: Table2, printed: Sequence[str]) -> str:
+    figures = f"{', '.join(printed[:-1])} and {printed[-1]}" if len(printed) > 1 else printed[0]
+    is_other = any(difference.what in OTHER_TEXT for difference in table.differences)
+    verb = "are" if len(printed) > 1 else "is"
+    return f"the paper’s {figures} {verb} of another text" if is_other else f"in the paper {figures}"
+
+
+def render(
+    table: Table2,
+    cells: Sequence[Measured],
+    corpora: Sequence[CorpusStatistics] = (),
+    history: History | None = None,
+    worst: Sequence[Sequence[Sample]] = (),
+) -> str:
+    """Renders the report as HTML that needs nothing outside itself.
+
+    `corpora` are the texts behind the cells, and `worst` the worst translations of each cell.
+    """
     return page.render(
-        "report.html.j2",
+        "table2.html.j2",
         corpora,
+        overview=overview(table, cells, history),
+        history=history,
+        costs=page.costs(cells),
         table=table,
         columns=table.columns,
         not_run=NOT_RUN,
         footnotes=FOOTNOTES,
         cells=cells,
-        colors=colors,
-        drawings=_drawings(cells, colors) if cells else [],
+        worst=[*worst] or [()] * len(cells),
+        drawings=learning_figures(cells, styles(cell.label for cell in cells)),
         settings={cell.label: page.settings(cell) for cell in cells},
         models=_models(cells),
         libraries=page.libraries(cells),

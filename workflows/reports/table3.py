@@ -12,10 +12,12 @@ from model.config import BASE
 from pipeline.text.corpus_statistics import CorpusStatistics
 from workflows.paper import KINDS, SYMBOLS, Experiment, group, symbols
 from workflows.reports import page
-from workflows.reports.page import learning_curve
-from workflows.reports.svg import COLORS, INK, Curve, curves
-from workflows.reports.table3_plot import OTHER, SAME, agrees, deltas, plots, within_noise
-from workflows.tables.measurements import Measured
+from workflows.reports.learning import MEASURES, learning_curve, with_data
+from workflows.reports.overview import Compared, Overview, ran
+from workflows.reports.page import History
+from workflows.reports.svg import COLORS, INK, STYLES, Curve, curves
+from workflows.reports.table3_plot import OTHER, SAME, agrees, deltas, figures, within_noise
+from workflows.tables.measurements import Measured, Sample
 from workflows.tables.table3 import Table3, Table3Row
 from workflows.tables.table3_text import (
     CLAIM,
@@ -44,22 +46,78 @@ HEADROOM = 1.5
 SUBSCRIPTED = re.compile("|".join(symbol for symbol in SYMBOLS.values() if "_" in symbol))
 
 
-def render(table: Table3, cells: Mapping[str, Sequence[Measured]], corpora: Sequence[CorpusStatistics] = ()) -> str:
+def overview(table: Table3, cells: Mapping[str, Sequence[Measured]], history: History | None) -> Overview:
+    """Returns the first screen: each row's difference from base, in the paper and here."""
+    lines = []
+    for row in table.rows:
+        texts = {kind: [column.text(row) for column in COLUMNS[kind]] for kind in KINDS}
+        here = [texts[kind][3] or ("" if row.trained else row.state) for kind in KINDS]
+        if row.name != "base":
+            printed = {kind: _signed(texts[kind][1]) for kind in KINDS}
+            perplexity, bleu = map(_signed, here)
+            lines.append(Compared(row.name, printed["perplexity"], perplexity, (printed["bleu"], bleu)))
+    trained = [cell for row in cells.values() for cell in row]
+    return Overview(
+        _said(table, cells),
+        ran(trained, history.seconds if history else None),
+        "difference from base, dev set",
+        lines,
+        Markup("").join(figures(table)),
+        ("perplexity, paper", "here", "BLEU, paper", "here"),
+    )
+
+
+def _signed(figure: str) -> str:
+    return figure.replace("-", "−")
+
+
+def _said(table: Table3, cells: Mapping[str, Sequence[Measured]]) -> str:
+    """Says in a sentence how the rows compare with the paper's."""
+    if not cells:
+        return "Nothing was run: the table has the paper’s figures alone."
+    held = []
+    for kind in KINDS:
+        answers = [answer(ordering, kind, "here") for ordering in table.orderings if ordering.printed[kind]]
+        known = [text for text in answers if text != "unknown"]
+        if known:
+            held.append(f"{sum(text.startswith('yes') for text in known)} of {len(known)} by {KIND_NAMES[kind]}")
+    parts = [f"Of the paper’s claims that can be checked here, {' and '.join(held)} hold"] if held else []
+    if directions := _directions(table):
+        parts.append(f"rows that differ from base do so in the paper’s direction: {', '.join(directions)}")
+    base = next((row.trained for row in table.rows if row.name == "base" and row.trained), None)
+    if base:
+        parts.append(f"base reaches perplexity {base.perplexity.mean:.2f} and BLEU {base.bleu.mean:.1f}")
+    n_rows = f"{len(cells)} row{'s' * (len(cells) > 1)} of the table {'were' if len(cells) > 1 else 'was'} trained"
+    return "; ".join(parts or [n_rows]) + "."
+
+
+def render(
+    table: Table3,
+    cells: Mapping[str, Sequence[Measured]],
+    corpora: Sequence[CorpusStatistics] = (),
+    history: History | None = None,
+    worst: Sequence[Sample] = (),
+) -> str:
     """Renders the report as HTML that needs nothing outside itself.
 
-    `cells` are the measured trainings by row, and `corpora` the texts behind them.
+    `cells` are the measured trainings by row, `corpora` the texts behind them, and `worst` the worst translations of
+    the first of them.
     """
     shown = next(iter([cells["base"]] if "base" in cells else cells.values()), [])
     return page.render(
         "table3.html.j2",
         corpora,
+        overview=overview(table, cells, history),
+        history=history,
+        costs=page.costs(chain.from_iterable(cells.values())),
         table=table,
         changes={row.name: _changes(row, cells.get(row.name, [])) for row in table.rows},
         blocks=_blocks(),
         not_measured={row.state for row in table.rows} - {"measured"},
         footnotes=frozenset(),
         cells=cells,
-        plots=plots(table),
+        shown=shown[:1],
+        worst=[worst],
         correlation=correlation_text(table.correlations) if table.correlations else "",
         directions=_directions(table),
         kinds=KIND_NAMES,
@@ -112,7 +170,7 @@ def _subscripts(text: str) -> Markup:
 
 def _typeset(figure: str) -> Markup:
     """Sets `-0.30` with a minus sign, and `4.92±0.11` with a small deviation."""
-    mean, plus_minus, deviation = figure.replace("-", "−").partition("±")
+    mean, plus_minus, deviation = _signed(figure).partition("±")
     return escape(mean) + (Markup("<small>±{}</small>").format(deviation) if plus_minus else "")
 
 
@@ -138,16 +196,20 @@ def _drawings(cells: Mapping[str, Sequence[Measured]]) -> list[Markup]:
     if len(groups) > 1:
         groups.pop("base", None)
     drawings = []
+    (measure,) = [one for one in MEASURES if one.name == "dev_perplexity"]
     for letter, names in groups.items():
-        colors = dict(zip(names, COLORS * len(names), strict=False)) | {"base": INK}
+        looks = {name: (COLORS[i % len(COLORS)], STYLES[i % len(STYLES)]) for i, name in enumerate(names)}
+        looks["base"] = (INK, "-")
+        own = list(dict.fromkeys([*names, "base"]))
         lines = [
-            Curve(points, name, colors[name])
-            for name in dict.fromkeys([*names, "base"])
+            Curve(points, name, *looks[name])
+            for name in own
             for cell in cells.get(name, [])
             if (points := learning_curve(cell, "updates", "dev_perplexity"))
         ]
         if lines:
             lowest = min(perplexity for line in lines for _, perplexity in line.points)
             limits = 0.97 * lowest, HEADROOM * max(line.points[-1][1] for line in lines)
-            drawings.append(curves(GROUPS.get(letter, letter), "updates", lines, legend=True, y_limits=limits))
+            svg = curves(GROUPS.get(letter, letter), "updates", lines, y_limits=limits)
+            drawings.append(with_data(svg, [cell for name in own for cell in cells.get(name, [])], measure, "updates"))
     return drawings

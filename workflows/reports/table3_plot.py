@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from workflows.paper import KINDS, Kind
-from workflows.reports.svg import COLORS, INK, Point, drawing
+from workflows.reports.svg import COLORS, INK, Point, drawing, figure
 from workflows.tables.table3 import Table3
 
 TITLES: dict[Kind, str] = {"perplexity": "perplexity (lower is better)", "bleu": "BLEU (higher is better)"}
@@ -59,6 +59,15 @@ def plots(table: Table3) -> list[Markup]:
     ]
 
 
+def figures(table: Table3) -> list[Markup]:
+    """Returns the same panels as figures with their data."""
+    found = {kind: points for kind in KINDS if (points := deltas(table, kind))}
+    return [
+        figure(svg, f"differences-{kind}", ("row", "paper", "here"), [(name, *at) for name, at in points.items()])
+        for svg, (kind, points) in zip(plots(table), found.items(), strict=True)
+    ]
+
+
 def _panel(title: str, points: Mapping[str, Point], noisy: Collection[str]) -> Markup:
     def plot(axes: Axes) -> None:
         axes.set_ylabel("Δ measured")
@@ -75,7 +84,9 @@ def _panel(title: str, points: Mapping[str, Point], noisy: Collection[str]) -> M
             axes.plot(*point, "o", color=color, markerfacecolor=filled, markersize=MARKER_PT, clip_on=False)
         _label(axes, points)
 
-    return drawing(title, "Δ in the paper", plot, height_in=HEIGHT_IN)
+    hovers = [(*at, f"{name}: {at[0]:+g} in the paper, {at[1]:+.3g} here") for name, at in points.items()]
+    described = "; ".join(text for *_, text in hovers)
+    return drawing(title, "Δ in the paper", plot, height_in=HEIGHT_IN, hovers=hovers, described=described)
 
 
 def _limits(values: list[float]) -> tuple[float, float]:

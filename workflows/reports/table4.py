@@ -5,23 +5,57 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from pipeline.text.corpus_statistics import CorpusStatistics
+from workflows import paper
 from workflows.reports import page
-from workflows.reports.page import AGAINST, Against, learning_curve
-from workflows.reports.svg import COLORS, Curve, curves
+from workflows.reports.learning import learning_figures
+from workflows.reports.overview import Compared, Overview, bars, ran
+from workflows.reports.page import History
+from workflows.reports.svg import styles
 from workflows.reports.tree_drawing import MARK, tree_drawing
-from workflows.tables.parser_measurements import Candidate, ParserRow
-from workflows.tables.table4 import Table4, name_of, training_of
+from workflows.tables.parser_measurements import ParserRow
+from workflows.tables.table4 import RIGHT_BRANCHING, WSJ, Table4, name_of, training_of
 from workflows.tables.table4_text import ORIGINS, SHORT, candidate_texts, search_texts
 
 
-def render(table: Table4, rows: Sequence[ParserRow], corpora: Sequence[CorpusStatistics] = ()) -> str:
+def overview(table: Table4, rows: Sequence[ParserRow], history: History | None) -> Overview:
+    """Returns the first screen: F1 of the parsers beside the paper's, and of right-branching trees."""
+    printed = {row.training: row.f1 for row in paper.TABLE_4 if row.name.startswith("Transformer")}
+    baseline = next((row.f1 for row in table.rows if row.name.startswith(RIGHT_BRANCHING)), None)
+    lines = [Compared(RIGHT_BRANCHING, "", f"{baseline:.2f}")] if baseline is not None else []
+    reached, others = [], []
+    for row in rows:
+        in_paper = printed.get(row.training, "")
+        f1 = f"{row.free.scores.total.f1:.2f}" if row.free else ""
+        lines.append(Compared(f"Transformer, {training_of(row)}", in_paper, f1 or "failed"))
+        reached += [f"trained on {training_of(row)}, {float(f1):.1f}"] if f1 else []
+        others += [in_paper] if f1 and in_paper and row.data != WSJ else []
+    run = {row.training for row in rows}
+    lines += [Compared(f"Transformer, {name}", f1, "not run") for name, f1 in printed.items() if name not in run]
+    said = "Nothing was parsed: the table has the paper’s figures alone."
+    if reached:
+        words = f", right-branching trees {baseline:.1f}" if baseline is not None else ""
+        of_paper = f"; the paper’s {' and '.join(others)} {'are' if others[1:] else 'is'} of another treebank"
+        said = f"The parser reaches F1 {'; '.join(reached)}{words}{of_paper if others else ''}."
+    candidates = [one for row in rows for one in row.candidates]
+    picture = bars("F1, test set", lines, "table4") if reached else Markup("")
+    return Overview(said, ran(candidates, history.seconds if history else None), "F1, test set", lines, picture)
+
+
+def render(
+    table: Table4,
+    rows: Sequence[ParserRow],
+    corpora: Sequence[CorpusStatistics] = (),
+    history: History | None = None,
+) -> str:
     """Renders the report as HTML that needs nothing outside itself; `corpora` are the trees behind the rows."""
     candidates = [one for row in rows for one in row.candidates]
-    colors = {one.label: COLORS[i % len(COLORS)] for i, one in enumerate(candidates)}
     chosen = [one for row in rows if (one := row.chosen)]
     return page.render(
         "table4.html.j2",
         corpora,
+        overview=overview(table, rows, history),
+        history=history,
+        costs=page.costs(candidates),
         table=table,
         origins=ORIGINS,
         short=SHORT,
@@ -34,8 +68,8 @@ def render(table: Table4, rows: Sequence[ParserRow], corpora: Sequence[CorpusSta
         search_texts=search_texts(table),
         mark=MARK,
         trees={row.training: _trees(row) for row in rows},
-        colors=colors,
-        drawings=_drawings(candidates, colors),
+        worst={row.training: _worst(row) for row in rows},
+        drawings=learning_figures(candidates, styles(one.label for one in candidates)),
         settings={one.label: page.settings(one) for one in chosen},
         libraries=page.libraries(candidates),
     )
@@ -49,25 +83,9 @@ def _trees(row: ParserRow) -> list[tuple[Markup, Markup]]:
     ]
 
 
-def _drawings(candidates: Sequence[Candidate], colors: dict[str, str]) -> list[Markup]:
-    """Draws dev perplexity against updates and against minutes, and the training loss."""
-
-    def lines(against: Against, figure: str) -> list[Curve]:
-        return [Curve(learning_curve(one, against, figure), one.label, colors[one.label]) for one in candidates]
-
-    def f1_lines(against: Against) -> list[Curve]:
-        found = []
-        for one in candidates:
-            at = {line["update"]: AGAINST[against](line) for line in one.metrics}
-            points = [(at[update], f1) for update, f1 in (one.f1_over_time or {}).items() if update in at]
-            found.append(Curve(points, one.label, colors[one.label]))
-        return found
-
-    if not candidates:
-        return []
-    scored = any(one.f1_over_time for one in candidates)
+def _worst(row: ParserRow) -> list[tuple[Markup, Markup, float]]:
+    """Draws the gold trees of the worst sentences, and beside each the parser's, with its F1."""
     return [
-        *(curves("F1, dev set", against, f1_lines(against)) for against in AGAINST if scored),
-        *(curves("dev perplexity", against, lines(against, "dev_perplexity"), log=True) for against in AGAINST),
-        curves("training loss", "updates", lines("updates", "loss")),
+        (tree_drawing(gold, tree, f"gold tree of the worst, {i}"), tree_drawing(tree, gold, f"worst parse {i}"), f1)
+        for i, (gold, tree, f1) in enumerate(row.worst, start=1)
     ]

@@ -14,8 +14,8 @@ from nltk.tree import Tree
 
 from pipeline.parsing.trees import is_preterminal, walk
 
-MARK = "#cf4257"
-"""The colour of constituents that differ, legible on white and on near-black."""
+MARK = "var(--warn, #cf4257)"
+"""The colour of constituents that differ: the page's own, which is legible on its light and on its dark ground."""
 CHARACTER_PX, GAP_PX, LEVEL_PX, LINE_PX = 7.2, 12.0, 34.0, 14.0
 """Width of a character, distance between words, distance between levels, height of a line of text."""
 Constituent = tuple[str, int, int]

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from heapq import nsmallest
 from itertools import islice
 from typing import Any, Self
 
@@ -17,8 +18,8 @@ from pipeline.store.artifacts import Checkpoint, Corpus, Hypotheses, Scores, Tra
 from pipeline.store.figures import BleuScores, DecodingFigures, TrainingFigures
 from pipeline.text.lines import read_lines
 
-N_SAMPLES = 10
-"""The number of sample translations that a cell has."""
+N_SAMPLES, N_WORST = 10, 5
+"""The number of sample translations that a cell has, and of its worst."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,8 @@ class Sample:
     source: str
     reference: str
     hypothesis: str
+    chrf: float | None = None
+    """sacreBLEU's chrF of the sentence, in percent, where it was asked for."""
 
 
 @dataclass(frozen=True)
@@ -237,10 +240,25 @@ def read_metrics(run: TrainingRun) -> tuple[dict[str, Any], ...]:
     return tuple(json.loads(line) for line in read_lines(run.folder / "metrics.jsonl"))
 
 
-def _samples(corpus: Corpus, hypotheses: Hypotheses, split: str) -> tuple[Sample, ...]:
-    """Takes sentences at even distances over the split."""
+def worst_samples(inputs: MeasuredInputs, n: int = N_WORST) -> tuple[Sample, ...]:
+    """Returns the sentences of the table's test set with the lowest chrF, the worst first (sacreBLEU's `CHRF`)."""
+    from sacrebleu.metrics.chrf import CHRF
+
+    triples = _triples(inputs.corpus, inputs.hypotheses, inputs.split or inputs.corpus.test_sets[0])
+    metric = CHRF()
+    scored = ((metric.sentence_score(triple[2], [triple[1]]).score, i) for i, triple in enumerate(triples))
+    return tuple(Sample(*triples[i], chrf=score) for score, i in nsmallest(n, scored))
+
+
+def _triples(corpus: Corpus, hypotheses: Hypotheses, split: str) -> list[tuple[str, str, str]]:
+    """Returns source, reference and translation of each sentence of a split."""
     sources = [line for shard in corpus.shards(split) for line in read_lines(shard.source)]
     translations = read_lines(hypotheses.folder / f"{split}.{corpus.languages[1]}")
-    triples = list(zip(sources, read_references(corpus, split), translations, strict=False))
+    return list(zip(sources, read_references(corpus, split), translations, strict=False))
+
+
+def _samples(corpus: Corpus, hypotheses: Hypotheses, split: str) -> tuple[Sample, ...]:
+    """Takes sentences at even distances over the split."""
+    triples = _triples(corpus, hypotheses, split)
     distance = max(1, len(triples) // N_SAMPLES)
     return tuple(Sample(*triple) for triple in islice(triples, 0, None, distance))[:N_SAMPLES]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from heapq import nsmallest
 from itertools import islice
 from typing import Any, Self
 
@@ -11,6 +12,7 @@ from pipeline.evaluation.dev_f1 import DevF1
 from pipeline.evaluation.parser import ChoiceFigures, ChosenParser
 from pipeline.evaluation.parses import ParsedSplit, Parses
 from pipeline.evaluation.tree_scores import BracketScores, ScoredTrees, TreeScores
+from pipeline.parsing.evalb import Status, score_trees
 from pipeline.parsing.trees import bracketed
 from pipeline.store.artifact import MANIFEST, Artifact
 from pipeline.store.artifacts import Hypotheses
@@ -19,8 +21,8 @@ from workflows.paper import ParserTraining
 from workflows.tables.measurements import Trained, TrainedInputs, trained_values
 
 DEV = "dev"
-N_DRAWN = 3
-"""The number of parses that are drawn."""
+N_DRAWN, N_WORST = 3, 2
+"""The number of parses that are drawn, and of the worst."""
 MOST_DRAWN_WORDS = 18
 """The longest sentence that is drawn."""
 N_SAMPLES = 10
@@ -163,6 +165,8 @@ class ParserRow:
     """Gold trees of the test set and the parser's, at even distances among those short enough to be drawn."""
     manifests: Mapping[str, Mapping[str, Any]]
     constrained: Search | None = None
+    worst: tuple[tuple[Tree, Tree, float], ...] = ()
+    """Gold trees and the parser's with the lowest F1, in percent, of those short enough to be drawn."""
 
     @property
     def chosen(self) -> Candidate | None:
@@ -187,6 +191,7 @@ class ParserRow:
             _drawn(inputs.free.parses, inputs.split) if inputs.free else (),
             {name: one.manifest for name, one in made.items() if one and (one.folder / MANIFEST).exists()},
             Search.from_artifacts(inputs.constrained, inputs.split) if inputs.constrained else None,
+            _worst(inputs.free.parses, inputs.split) if inputs.free else (),
         )
 
 
@@ -201,6 +206,18 @@ def _drawn(parses: Parses, split: str) -> tuple[tuple[Tree, Tree], ...]:
     right = [pair for pair in pairs if bracketed(pair[0]) == bracketed(pair[1])]
     n_wrong = max(N_DRAWN - 1, N_DRAWN - len(right))
     return (*_evenly(wrong, n_wrong), *_evenly(right, N_DRAWN))[:N_DRAWN]
+
+
+def _worst(parses: Parses, split: str) -> tuple[tuple[Tree, Tree, float], ...]:
+    """Takes the short trees with the lowest F1 (EVALB), those without a mistake left out."""
+    scores = score_trees(parses.folder / f"{split}.gold", parses.folder / f"{split}.trees").sentences
+    pairs = zip(parses.gold(split), parses.trees(split), scores, strict=True)
+    short = [
+        (gold, tree, 200 * score.matched / max(score.gold_brackets + score.test_brackets, 1))
+        for gold, tree, score in pairs
+        if score.status is Status.VALID and len(gold.leaves()) <= MOST_DRAWN_WORDS
+    ]
+    return tuple(nsmallest(N_WORST, (one for one in short if one[2] < 100), key=lambda one: one[2]))
 
 
 def _evenly(pairs: list[tuple[Tree, Tree]], n: int) -> list[tuple[Tree, Tree]]:

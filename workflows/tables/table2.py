@@ -24,6 +24,9 @@ from workflows.tables.measurements import Measured
 
 MEASURED_NAMES = {"base": "Transformer (base)", "big": "Transformer (big)"}
 NOT_RUN = "not run"
+WORD_BY_WORD = "word-by-word"
+NAMES_WIDTH, COLUMN_WIDTH = max(len(row.name) for row in paper.TABLE_2) + 3, 7
+"""Columns of the terminal for the names, with an asterisk, and for a figure."""
 FOOTNOTES = frozenset(row.footnote for row in paper.TABLE_2 if row.footnote)
 """The notes that an asterisk beside a row's name refers to."""
 
@@ -82,6 +85,17 @@ class Table2:
         kinds = ("paper BLEU", "sacreBLEU"), ("cost, paper's way", "cost, counted")
         return [(pair.upper(), kind) for half in kinds for pair in self.rows[0].cells for kind in half]
 
+    def figures(self) -> dict[str, float]:
+        """Returns the paper BLEU of each measured cell, e.g. {"paper BLEU EN-DE base": 27.3, ...}."""
+        names = {row: model for model, row in MEASURED_NAMES.items()}
+        measured = [row for row in self.rows if row.origin == "measured"]
+        return {
+            f"paper BLEU {pair.upper()} {names.get(row.name, WORD_BY_WORD)}": cell.paper_bleu
+            for row in sorted(measured, key=lambda row: row.name not in names)
+            for pair, cell in row.cells.items()
+            if cell.paper_bleu is not None
+        }
+
 
 class Table2Artifact(JsonArtifact[Table2]):
     """`table2.json`, `table2.md` and `report.html`."""
@@ -113,7 +127,7 @@ def _word_by_word(measured: Sequence[Measured], pairs: Sequence[str]) -> list[Ta
         if cell.word_by_word and (scores := cell.word_by_word[cell.test_set])
     }
     return [
-        Table2Row("word-by-word substitution", "measured", {pair: cells.get(pair, Table2Cell()) for pair in pairs})
+        Table2Row(f"{WORD_BY_WORD} substitution", "measured", {pair: cells.get(pair, Table2Cell()) for pair in pairs})
     ] * bool(cells)
 
 
@@ -135,12 +149,20 @@ def compute(measured: Sequence[Measured]) -> Table2:
 
 def render_terminal(table: Table2, width: int) -> RenderableType:
     """Renders the table for a terminal of `width` columns, with the costs beside the scores if there is room."""
-    n_columns, names_width = len(table.columns), 30
-    halves = [slice(0, n_columns)]
-    if names_width + 8 * n_columns > width:
-        halves = [slice(0, n_columns // 2), slice(n_columns // 2, n_columns)]
-    grids = [part for half in halves for part in (_grid(table, half), "")]
+    grids = [part for columns in _parts(len(table.columns), width) for part in (_grid(table, columns), "")]
     return Group(*grids, notes.render_terminal(table.differences, table.notes, FOOTNOTES))
+
+
+def _parts(n_columns: int, width: int) -> list[slice]:
+    """Returns the columns of each of the grids beneath each other: all in one, or scores and costs by themselves.
+
+    Where these are too wide too, they are cut between two language pairs.
+    """
+    room = max(2, (width - NAMES_WIDTH) // (COLUMN_WIDTH + 1) // 2 * 2)
+    if n_columns <= room:
+        return [slice(0, n_columns)]
+    half = n_columns // 2
+    return [slice(at, min(at + room, end)) for end in (half, n_columns) for at in range(end - half, end, room)]
 
 
 def _grid(table: Table2, columns: slice) -> RichTable:
@@ -154,7 +176,7 @@ def _grid(table: Table2, columns: slice) -> RichTable:
         "cost, counted": "FLOP,\ncounted",
     }
     for pair, kind in table.columns[columns]:
-        grid.add_column(f"{pair}\n{headings[kind]}", justify="right", no_wrap=True, width=7)
+        grid.add_column(f"{pair}\n{headings[kind]}", justify="right", no_wrap=True, width=COLUMN_WIDTH)
     for origin, title in (("paper", "as printed in the paper"), ("measured", "measured here")):
         grid.add_row(Text(title, style="dim italic"))
         for row in (row for row in table.rows if row.origin == origin):

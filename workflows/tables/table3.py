@@ -129,6 +129,15 @@ class Table3:
     noise: Noise | None = None
     """The noise between seeds; None where base was not trained with several."""
 
+    def figures(self) -> dict[str, float]:
+        """Returns the main figures: those of base, the rows that were measured, and how their order agrees."""
+        measured = {row.name: row.trained for row in self.rows if row.trained}
+        found: dict[str, float] = {}
+        if base := measured.get("base"):
+            found |= {"dev perplexity base": base.perplexity.mean, "paper BLEU dev base": base.bleu.mean}
+        found["rows measured"] = len(measured)
+        return found | {f"rank correlation by {one.kind}": one.spearman for one in self.correlations}
+
 
 class Table3Artifact(JsonArtifact[Table3]):
     """`table3.json`, `table3.md` and `report.html`."""

@@ -19,6 +19,7 @@ from workflows.reports.corpus_text import metrics
 from workflows.stages import ModelSteps
 from workflows.tables.measurements import Trained, read_metrics
 from workflows.tracking.lineage import inputs_of, shared
+from workflows.tracking.models import registration
 from workflows.tracking.tracker import Status, Tracker
 
 STATUS: Mapping[str, Status] = {"failed": "FAILED", "stopped": "KILLED"}
@@ -50,6 +51,8 @@ class CurveWatcher(Watcher):
         self._fingerprints = {model.training.fingerprint for model in models}
         self._open = {model.name: model for model in models}
         """The models whose runs are not closed, by name."""
+        self.figures: dict[str, Mapping[str, float]] = {}
+        """What was measured, by the names of the models that are closed."""
         self._to_come: set[str] = set()
         """Fingerprints of the steps that are being made."""
 
@@ -86,8 +89,10 @@ class CurveWatcher(Watcher):
             measured = model.evaluation.resolved(lambda step: step.published(self._store)).measured()
             _send_training(tracker, fingerprint, model.training.published(self._store))
             _send_results(tracker, fingerprint, measured)
+            self.figures[model.name] = measured.final_figures()
             checkpoint = model.evaluation.checkpoint.published(self._store)
-            tracker.translator(fingerprint, checkpoint, model.evaluation.serves)
+            registered = registration(tracker.experiment, model.name, model.tags)
+            tracker.translator(fingerprint, checkpoint, model.evaluation.serves, registered)
         tracker.end_model(fingerprint, STATUS.get(state, "FINISHED"))
         self._open.pop(model.name, None)
 

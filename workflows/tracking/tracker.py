@@ -21,18 +21,19 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from pipeline.errors import UserError
 from pipeline.store.artifacts import Checkpoint
 from pipeline.store.locks import guarded
+from workflows.tracking import models
+from workflows.tracking.description import NOTE_TAG
+from workflows.tracking.models import Registration
 
 logger = logging.getLogger(__name__)
 
@@ -45,8 +46,6 @@ WORKFLOW_TAG = "aiayn.workflow"
 TRAINING_TAG = "aiayn.training"
 CURVES_TAG = "aiayn.curves"
 """The tag set once all of a training's `metrics.jsonl` has been sent."""
-TRANSLATOR_TAG = "aiayn.translator"
-"""The tag, on a model that can be served and on its runs, with the fingerprint of its checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -312,47 +311,28 @@ class Tracker:
             self._client.log_text(self._model_runs[fingerprint], text, name)
 
     def translator(
-        self, fingerprint: str, checkpoint: Checkpoint, served_by: str = "pipeline.export.mlflow_model"
+        self,
+        fingerprint: str,
+        checkpoint: Checkpoint,
+        served_by: str = "pipeline.export.mlflow_model",
+        registered: Registration | None = None,
     ) -> None:
         """Sends a trained model in a form that `mlflow models serve` accepts; the module `served_by` saves it.
 
-        An experiment keeps one copy of it; other runs of the same training refer to that copy.
+        An experiment keeps one copy of it; other runs of the same training refer to that copy. Where it is to be
+        `registered`, it becomes a version of the model of that name.
         """
         run = self._model_runs[fingerprint]
         with self._tolerant():
-            from mlflow.entities import LoggedModelOutput
+            model_id = models.keep(self._client, self._experiment_id, run, checkpoint, served_by)
+            if registered:
+                models.register(self._client, model_id, run, registered)
 
-            logged_run, identity = self._client.get_run(run), checkpoint.manifest["fingerprint"]
-            if logged_run.data.tags.get(TRANSLATOR_TAG) == identity:
-                return
-            copies = self._client.search_logged_models([self._experiment_id], f"tags.`{TRANSLATOR_TAG}` = '{identity}'")
-            ready = [model.model_id for model in copies if model.status == "READY"]
-            model = (
-                ready[0]
-                if ready
-                else self._log_translator(run, logged_run.info.run_name, checkpoint, identity, served_by)
-            )
-            self._client.log_outputs(run, [LoggedModelOutput(model, step=0)])
-            self._client.set_tag(run, TRANSLATOR_TAG, identity)
-
-    def _log_translator(self, run: str, name: str, checkpoint: Checkpoint, identity: str, served_by: str) -> str:
-        """Logs a new model and returns its id. MLflow's `log_model` uses the process's server and runs the model."""
-        from mlflow.models import Model
-
-        logging.getLogger("mlflow.pyfunc").setLevel(logging.WARNING)  # it logs each step
-        name = re.sub(r"[/:.%\"']", "-", name)  # MLflow rejects these characters
-        logged = self._client.create_logged_model(self._experiment_id, name, run, {TRANSLATOR_TAG: identity})
-        try:
-            with TemporaryDirectory() as folder:
-                import_module(served_by).save(
-                    Path(folder), checkpoint, Model(logged.artifact_location, run, model_id=logged.model_id)
-                )
-                self._client.log_model_artifacts(logged.model_id, folder)
-        except BaseException:
-            self._client.finalize_logged_model(logged.model_id, "FAILED")
-            raise
-        self._client.finalize_logged_model(logged.model_id, "READY")
-        return str(logged.model_id)
+    def describe(self, write: Callable[[str], str]) -> None:
+        """Sets the text at the top of the workflow's page, which `write` makes of the page's address in the UI."""
+        with self._tolerant():
+            address = f"#/experiments/{self._experiment_id}/runs/{self._workflow_run}"
+            self._client.set_tag(self._workflow_run, NOTE_TAG, write(address))
 
     def flush(self) -> None:
         """Sends the pending metrics; if MLflow does not accept them, they stay pending."""

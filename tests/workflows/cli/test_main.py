@@ -51,11 +51,17 @@ def test_text_to_score(
     printed = capfd.readouterr().out
     report = json.loads((tmp_path / "prepared/report/corpus_report.json").read_text())
     assert [one["name"] for one in report["collections"]] == ["train.en.gz"]
-    assert (report["data"], report["plan"]["budget_tokens"]) == ("text of the user's own", 400)
+    assert (report["data"], report["plan"]["budget_tokens"]) == ("text of the user's own", 1000)
+    in_force = (
+        "settings for 600 training pairs of your own text (not measured at this size): 300 pieces; base: 1 layer "
+    )
+    assert printed.startswith(in_force)
     assert (tmp_path / "prepared/report/corpus_report.svg").is_file()
     assert f"report: {tmp_path / 'prepared/report'}: 600 of 600 training pairs kept, " in printed
     main.train(tmp_path / "prepared/dataset", out=tmp_path / "run", overrides=TINY[1:])
+    assert capfd.readouterr().out.startswith(in_force)
     run = json.loads((tmp_path / "run/run.json").read_text())
+    assert run["settings"]["budget_tokens"] == 1000
     assert run["checkpoints"] == [2, 4, 6]
     assert run["settings"]["model"]["vocabulary_size"] == 300
     main.train(

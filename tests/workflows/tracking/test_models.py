@@ -1,0 +1,73 @@
+"""workflows.tracking.models: readable names, and versions and aliases in a real registry in SQLite."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.evaluation.translation import Translator
+from pipeline.settings import DecodingSettings
+from pipeline.store.artifact import MANIFEST
+from pipeline.store.artifacts import Checkpoint
+from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
+from workflows.tracking.models import MODEL_TAG, registration
+from workflows.tracking.tracker import Tracker
+
+SERVED_BY = "pipeline.export.mlflow_model"
+
+
+@pytest.mark.parametrize(
+    ("experiment", "model", "tags", "name", "aliases"),
+    [
+        ("table2", "en-de base", {"pair": "en-de", "profile": "multi30k"}, "aiayn-en-de-base", ("newest", "multi30k")),
+        ("table3", "A1 seed 2", {"pair": "en-de"}, "aiayn-table3-en-de-A1-seed-2", ("newest",)),
+        ("table4", "supervised rate 0.5", {"pair": "supervised"}, "aiayn-table4-supervised-rate-0-5", ("newest",)),
+        ("table2", "en-de base", {"pair": "en-de", "profile": "v2"}, "aiayn-en-de-base", ("newest",)),
+        ("table2", "en-de base", {"pair": "en-de", "profile": "my/one"}, "aiayn-en-de-base", ("newest", "my-one")),
+    ],
+)
+def test_names_and_aliases(experiment: str, model: str, tags: dict[str, str], name: str, aliases: tuple[str]) -> None:
+    """Each table's models have names of their own; an alias that MLflow reserves is left out."""
+    known = registration(experiment, model, tags)
+    assert (known.name, known.aliases) == (name, aliases)
+
+
+def test_aliases_follow_what_was_measured_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each set of weights is one version; the same again adds none; `newest` and the profile's name move.
+
+    What is loaded by `models:/aiayn-en-de-base@newest` translates as its checkpoint does.
+    """
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    corpus = make_corpus(tmp_path / "corpus")
+    checkpoints: dict[str, Checkpoint] = {}
+    for name in ("first", "second"):
+        checkpoints[name] = make_checkpoint(tmp_path / name, corpus)
+        checkpoints[name].write_json(MANIFEST, {"fingerprint": name})
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    for name, profile in (("first", "embedded"), ("second", "multi30k"), ("second", "multi30k"), ("first", "embedded")):
+        tracker = Tracker(uri, "table2", tmp_path)
+        tracker.workflow(name, "table2", {})
+        run = tracker.model(name, "en-de base", {})
+        known = registration("table2", "en-de base", {"pair": "en-de", "profile": profile})
+        tracker.translator(name, checkpoints[name], SERVED_BY, known)
+        client = tracker._client
+        newest = client.get_model_version_by_alias("aiayn-en-de-base", "newest")
+        assert newest.run_id == run
+        assert newest.tags.items() >= {"pair": "en-de", "profile": profile}.items()
+        assert client.get_logged_model(newest.tags[MODEL_TAG]).source_run_id == run
+        assert client.get_model_version_by_alias("aiayn-en-de-base", profile).version == newest.version
+    assert len(client.search_model_versions("name = 'aiayn-en-de-base'")) == 2
+    assert client.get_model_version_by_alias("aiayn-en-de-base", "multi30k").tags["profile"] == "multi30k"
+
+    import mlflow
+
+    path, before = sys.path.copy(), mlflow.get_tracking_uri()
+    try:
+        mlflow.set_tracking_uri(uri)
+        loaded = mlflow.pyfunc.load_model("models:/aiayn-en-de-base@newest")
+        assert loaded.predict(SENTENCES) == Translator(checkpoints["first"].folder, DecodingSettings()).translate(
+            SENTENCES
+        )
+    finally:
+        mlflow.set_tracking_uri(before)
+        sys.path[:] = path  # MLflow added the model's code to it

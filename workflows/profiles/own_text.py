@@ -1,0 +1,137 @@
+"""The settings for a user's own text where no profile is named: chosen by the number of its training pairs.
+
+    own_profile(163_000).recipes["base"].training.model.d_model      # 256
+
+docs/own-text.md has them as a table.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from model.config import BASE, BIG, OptimizerConfig, TransformerConfig
+from pipeline.corpora.files import FilesSettings
+from pipeline.settings import VocabularySettings
+from pipeline.text.lines import read_lines
+from workflows.profiles.profile import Profile, Recipe, small_recipe
+from workflows.profiles.translation import MULTI30K, WMT14
+
+OWN = "own"
+DATA = "text of the user's own"
+D_K = 64
+"""Width of a head, as the paper's."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """Settings for text of a size."""
+
+    most_pairs: float
+    """Used up to this many training pairs."""
+    measured: str
+    """What they were measured on; empty if on nothing."""
+    vocabulary: VocabularySettings
+    recipes: dict[str, Recipe]
+
+
+def _recipes(
+    n_layers: int, base: int, big: int, *, dropouts: tuple[float, float], warmup_steps: int, **training: Any
+) -> dict[str, Recipe]:
+    """Makes both recipes, whose widths are multiples of a head's."""
+
+    def model(paper: TransformerConfig, width: int, dropout: float) -> TransformerConfig:
+        n_heads = width // D_K
+        return replace(
+            paper, n_layers=n_layers, d_model=width, d_ff=4 * width, n_heads=n_heads, d_k=D_K, d_v=D_K, dropout=dropout
+        )
+
+    optimizer = OptimizerConfig(warmup_steps=warmup_steps, learning_rate_scale=0.7)
+    return {
+        name: small_recipe(model(paper, width, dropout), optimizer, threads=2, **training)
+        for name, paper, width, dropout in (("base", BASE, base, dropouts[0]), ("big", BIG, big, dropouts[1]))
+    }
+
+
+SIZES = (
+    Size(
+        10_000,
+        "",
+        VocabularySettings(size=2000, character_coverage=1, byte_fallback=False),
+        _recipes(
+            3,
+            128,
+            192,
+            dropouts=(0.2, 0.3),
+            warmup_steps=600,
+            updates=2000,
+            budget_tokens=1000,
+            micro_batches=1,
+            checkpoint_updates=100,
+            validation_updates=200,
+        ),
+    ),
+    Size(60_000, "Multi30k, 29 000 pairs", MULTI30K.vocabulary, MULTI30K.recipes),
+    Size(
+        300_000,
+        "",
+        VocabularySettings(size=8000),
+        _recipes(
+            3,
+            256,
+            320,
+            dropouts=(0.1, 0.1),
+            warmup_steps=2000,
+            updates=20_000,
+            budget_tokens=2000,
+            micro_batches=1,
+            checkpoint_updates=500,
+            validation_updates=1000,
+        ),
+    ),
+    Size(
+        2_000_000,
+        "",
+        VocabularySettings(size=16_000),
+        _recipes(
+            6,
+            384,
+            512,
+            dropouts=(0.1, 0.2),
+            warmup_steps=4000,
+            updates=60_000,
+            budget_tokens=8000,
+            micro_batches=4,
+            checkpoint_updates=1000,
+            validation_updates=2000,
+        ),
+    ),
+    Size(float("inf"), "", WMT14.vocabulary, WMT14.recipes),
+)
+"""Smallest first. The last is the paper's, for which see profile wmt14."""
+
+
+def own_profile(pairs: int) -> Profile:
+    """Returns the profile for text of so many training pairs; Table 3's settings are those of Multi30k."""
+    size = next(size for size in SIZES if pairs <= size.most_pairs)
+    training = MULTI30K.grid.training
+    unsized = training.model_copy(update={"model": replace(training.model, vocabulary_size=BASE.vocabulary_size)})
+    return Profile(
+        name=OWN,
+        data=DATA,
+        own_pairs=pairs,
+        measured_on=size.measured,
+        corpora={},
+        vocabulary=size.vocabulary,
+        recipes=size.recipes,
+        grid=MULTI30K.grid.model_copy(update={"training": unsized}),
+    )
+
+
+def count_pairs(corpora: Sequence[FilesSettings]) -> int:
+    """Returns the training pairs of the smallest of the texts, which all get the same settings.
+
+    Raises UserError if a file cannot be read.
+    """
+    return min(
+        sum(1 for sides in corpus.train for _ in read_lines(sides.source, "surrogateescape")) for corpus in corpora
+    )

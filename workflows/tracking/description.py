@@ -1,0 +1,37 @@
+"""The text at the top of a workflow's page in MLflow: the table, the report, the command, the models."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+NOTE_TAG = "mlflow.note.content"
+"""The tag that MLflow shows as a run's description."""
+MOST_CHARACTERS = 7500
+"""MLflow keeps 8000 characters of a tag."""
+REST = "\n… the rest is in the report."
+
+
+def description(folder: Path, run_address: str, command: str, models: Iterable[str]) -> str:
+    """Returns Markdown about the table in `folder`, whose files are artifacts of the run at `run_address`.
+
+    `command` makes the table again; `models` are the addresses at which MLflow serves the models.
+    """
+    files = sorted(file.name for file in folder.iterdir() if file.suffix in (".html", ".md", ".json"))
+    links = [f"[{name}]({run_address}/artifacts/{name})" for name in files if name != "manifest.json"]
+    served = [f"`{model}`" for model in models]
+    lines = [" · ".join(links), "", f"Made by `{command}`, published as `{folder}`."]
+    if served:
+        lines += ["", f"To load or serve: {', '.join(served)}."]
+    table = next(iter(sorted(folder.glob("*.md"))), None)
+    return shortened("\n".join([*lines, "", _result(table.read_text(encoding="utf-8")) if table else ""]).rstrip())
+
+
+def shortened(text: str) -> str:
+    """Cuts a text behind a line so that MLflow keeps it, and says so."""
+    if len(text) <= MOST_CHARACTERS:
+        return text
+    return text[: text.rindex("\n", 0, MOST_CHARACTERS - len(REST))] + REST
+
+
+def _result(markdown: str) -> str:
+    """Returns a table's document up to what differs from the paper, its title as a smaller one."""
+    return markdown.split("\n## What differs")[0].replace("# ", "### ", 1).strip()
