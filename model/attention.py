@@ -37,6 +37,23 @@ def scaled(products: Tensor, d_k: int, bias: Tensor | None) -> Tensor:
     return torch.add(bias, products, alpha=1 / math.sqrt(d_k))
 
 
+def attention(
+    q_BHLK: Tensor,
+    k_BHMK: Tensor,
+    v_BHMV: Tensor,
+    bias: Tensor | None = None,
+    on_weights: Callable[[Tensor], Tensor] | None = None,
+) -> Tensor:
+    """Computes softmax(Q Kᵀ / √d_k + bias) V (eq. 1): x_BHLV; the bias hides positions (`model.rows.Memory`).
+
+    `on_weights` is given weights_BHLM and returns those to use.
+    """
+    weights_BHLM = softmax(scaled(q_BHLK @ k_BHMK.transpose(-1, -2), q_BHLK.shape[-1], bias))
+    if on_weights is not None:
+        weights_BHLM = on_weights(weights_BHLM)
+    return weights_BHLM @ v_BHMV
+
+
 class MultiHeadAttention(nn.Module):
     """Computes softmax(Q Kᵀ / √d_k) V in h heads, concatenates them and projects by W_O; no biases (§3.2.2).
 
@@ -68,9 +85,9 @@ class MultiHeadAttention(nn.Module):
         # any other would change the last bits.
         k_BHMK, v_BHMV = self.keys_values(memory.x_ND, memory.layout)
         q_BHLK = layout.by_head(self.w_q(x_ND), self.n_heads)
-        scores_BHLM = scaled(q_BHLK @ k_BHMK.transpose(-1, -2), self.d_k, memory.bias)
-        weights_BHLM = softmax(scores_BHLM)
-        if self.on_weights is not None:
-            weights_BHLM = self.on_weights(weights_BHLM)
-        x_BHLV = weights_BHLM @ v_BHMV
+        x_BHLV = self.attend(q_BHLK, k_BHMK, v_BHMV, memory.bias)
         return self.w_o(filled(x_BHLV.transpose(1, 2).reshape(-1, self.n_heads * self.d_v)))
+
+    def attend(self, q_BHLK: Tensor, k_BHMK: Tensor, v_BHMV: Tensor, bias: Tensor | None) -> Tensor:
+        """Attends within each head: x_BHLV."""
+        return attention(q_BHLK, k_BHMK, v_BHMV, bias, self.on_weights)

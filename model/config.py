@@ -1,6 +1,6 @@
 """The shape of a Transformer (paper §3.1, Table 3) and its optimizer (§5.3). Defaults are the paper's base model."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 PAD_ID = 0
@@ -31,6 +31,10 @@ class TransformerConfig:
     positions: Literal["sinusoidal", "learned"] = "sinusoidal"
     max_positions: int = 1024
     """Size of the learned position table; sinusoids have no limit."""
+    attention_window: int = field(default=0, metadata={"before": 0})
+    """Size r of the neighbourhood that self-attention of the encoder is restricted to (§4); 0: all positions.
+
+    `before` is the value of every model from before this field was there (`pipeline.settings.added_later`)."""
 
     def __post_init__(self) -> None:
         for name in ("vocabulary_size", "n_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v", "max_positions"):
@@ -40,6 +44,8 @@ class TransformerConfig:
             raise ValueError(f"d_model is {self.d_model}; sinusoids come in pairs, so it must be even")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout is {self.dropout}; it must be at least 0 and below 1")
+        if self.attention_window < 0:
+            raise ValueError(f"attention_window is {self.attention_window}; it must be at least 1, or 0 for no limit")
         if self.positions not in ("sinusoidal", "learned"):
             raise ValueError(f"positions is {self.positions!r}; it must be 'sinusoidal' or 'learned'")
 

@@ -3,7 +3,8 @@
     counted = training_flop(config, source_lengths, target_lengths)     # one pass over these sentence pairs
 
 The count is exact for unpadded sentences. It leaves out softmax, norms, dropout, embedding look-ups and the optimizer.
-Attention counts every query with every key, because the causal mask saves no computation. Lengths include END_ID and
+Attention counts every query with every key, because the causal mask saves no computation; restricted attention counts
+the pairs that it computes, its blocks' edges included. Lengths include END_ID and
 may be any sequence of ints, an array or a tensor.
 """
 
@@ -12,6 +13,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
+from model.banded import pairs
 from model.config import TransformerConfig
 
 
@@ -29,9 +31,20 @@ def forward_flop(
     encoder = n_source * (queries_output + keys_values + feed_forward)
     decoder = n_target * (2 * queries_output + keys_values + feed_forward) + n_source * keys_values
     # Q Kᵀ and the weighted sum of V pair every query with every key of its sentence.
-    query_key_pairs = int((source * source).sum() + (target * target).sum() + (source * target).sum())
+    query_key_pairs = int((target * target).sum() + (source * target).sum()) + _encoder_pairs(config, source)
     projection = n_target * config.d_model * config.vocabulary_size
     return 2 * (config.n_layers * (encoder + decoder + query_key_pairs * (keys + values)) + projection)
+
+
+def _encoder_pairs(config: TransformerConfig, source: Tensor) -> int:
+    """Counts the pairs of self-attention in one layer of the encoder."""
+    if not config.attention_window:
+        return int((source * source).sum())
+    lengths, counts = source.unique(return_counts=True)
+    return sum(
+        count * pairs(length, config.attention_window)
+        for length, count in zip(lengths.tolist(), counts.tolist(), strict=True)
+    )
 
 
 def training_flop(

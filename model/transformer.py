@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from model.attention import MultiHeadAttention
+from model.banded import NeighbourhoodAttention
 from model.config import PAD_ID, TransformerConfig
 from model.dropout import Dropout
 from model.positions import sinusoids
@@ -42,7 +43,9 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.attention = MultiHeadAttention(config.d_model, config.n_heads, config.d_k, config.d_v)
+        sizes = (config.d_model, config.n_heads, config.d_k, config.d_v)
+        window = config.attention_window
+        self.attention = NeighbourhoodAttention(*sizes, window) if window else MultiHeadAttention(*sizes)
         self.attention_norm = nn.LayerNorm(config.d_model)
         self.feed_forward = FeedForward(config.d_model, config.d_ff)
         self.feed_forward_norm = nn.LayerNorm(config.d_model)

@@ -1,9 +1,11 @@
 """Settings of the stages: frozen and validated; the defaults are the paper's base model on WMT14 (paper §5).
 
 A field marked `not_in_fingerprint()` affects how a stage runs, not its output: changing it recomputes nothing. One
-marked `added_later()` is in the fingerprint except at the value that earlier versions always computed with.
+marked `added_later()`, or of `model.config` with such a mark in its metadata, is in the fingerprint except at the value
+that earlier versions always computed with.
 """
 
+from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, model_validator
@@ -53,12 +55,24 @@ class Settings(BaseModel):
 
     def identity(self) -> dict[str, Any]:
         """Returns the fields that determine the output, as JSON values."""
-        hidden = set()
+        hidden: dict[str, Any] = {}
         for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
             marks = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
-            if marks.get("in_fingerprint") is False or ("before" in marks and getattr(self, name) == marks["before"]):
-                hidden.add(name)
+            if marks.get("in_fingerprint") is False or ("before" in marks and value == marks["before"]):
+                hidden[name] = True
+            elif is_dataclass(value) and (inner := _as_before(value)):
+                hidden[name] = inner
         return self.model_dump(mode="json", exclude=hidden)
+
+
+def _as_before(sizes: Any) -> set[str]:
+    """Returns the fields of a dataclass that were added later and have the value that was fixed without them."""
+    return {
+        field.name
+        for field in fields(sizes)
+        if "before" in field.metadata and getattr(sizes, field.name) == field.metadata["before"]
+    }
 
 
 class CleaningSettings(Settings):

@@ -139,7 +139,7 @@ class Reproduction(Generic[A]):
     """The parameters of the parent run."""
     models: Sequence[Model]
     planned: Sequence[Planned]
-    """The trainings, for the forecast."""
+    """The trainings, for the forecast; without any, there is none."""
     reports: Mapping[str, Step[CorpusReport]]
     """The reports on the texts, each by the name of its text."""
     tabulate: Callable[[Mapping[str, Unfinished]], Step[A]]
@@ -156,9 +156,10 @@ def reproduce(experiment: Reproduction[A], request: Request) -> None:
     """Prints the plan if requested; otherwise makes what is missing, reports to MLflow and prints the table."""
     store, target = request.store, experiment.tabulate({})
     if request.plan:
-        hardware = find(request.gpus, request.gpu, experiment.planned[0].training.device)
         print_plan(console, target, store)
-        console.print(render(forecast(request.profile, experiment.planned, hardware, store.root)))
+        if experiment.planned:
+            hardware = find(request.gpus, request.gpu, experiment.planned[0].training.device)
+            console.print(render(forecast(request.profile, experiment.planned, hardware, store.root)))
         return
     tracker = Tracker(default_uri(store.root), experiment.name, store.root)
     title = f"{experiment.name} {request.profile.name}"

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from model.config import BASE, BIG, TransformerConfig
+from model.layer_types.modules import LayerType
 
 Pair = Literal["en-de", "en-fr"]
 PAIRS: tuple[Pair, ...] = ("en-de", "en-fr")
@@ -32,6 +33,35 @@ MODEL_SYMBOLS = {
 """The fields of TransformerConfig and their headings in Table 3."""
 SYMBOLS = {**MODEL_SYMBOLS, "label_smoothing": "ε_ls"}
 """The fields that Table 3 varies, with their headings."""
+
+
+@dataclass(frozen=True)
+class LayerComplexity:
+    """A row of Table 1: n is the length, d the width, k the kernel's and r the neighbourhood's size."""
+
+    name: LayerType
+    complexity: str
+    """Per layer, as printed."""
+    sequential: str
+    """The minimum number of sequential operations."""
+    path: str
+    """The maximum path length between two positions."""
+    exponent_n: int
+    """Of the complexity's leading term, like `exponent_d`."""
+    exponent_d: int
+
+
+TABLE_1: tuple[LayerComplexity, ...] = (
+    LayerComplexity("self-attention", "O(n²·d)", "O(1)", "O(1)", 2, 1),
+    LayerComplexity("recurrent", "O(n·d²)", "O(n)", "O(n)", 1, 2),
+    LayerComplexity("convolutional", "O(k·n·d²)", "O(1)", "O(log_k(n))", 1, 2),
+    LayerComplexity("restricted self-attention", "O(r·n·d)", "O(1)", "O(n/r)", 1, 1),
+)
+"""The rows of Table 1 (§4), top to bottom; the paper writes "Self-Attention (restricted)"."""
+SEPARABLE = LayerComplexity("separable convolution", "O(k·n·d + n·d²)", "", "", 1, 2)
+"""The fifth layer type: the text of §4 gives its complexity, and Table 1 has no row of it."""
+CONTIGUOUS_PATH = "O(n/k)"
+"""The path through convolutions whose kernels are contiguous (§4); Table 1 has that through dilated ones."""
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,11 @@ def export_ctranslate2(checkpoint_folder: Path, out: Path) -> None:
             f"{checkpoint_folder}: CTranslate2 needs keys and values of the same size, and this model has d_k "
             f"{config.d_k} and d_v {config.d_v}; translate with `aiayn translate` instead"
         )
+    if config.attention_window:
+        raise UserError(
+            f"{checkpoint_folder}: CTranslate2 has no restricted self-attention, and this model has attention_window "
+            f"{config.attention_window}; translate with `aiayn translate` instead"
+        )
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} exists already; remove it or choose another folder")
 

@@ -65,16 +65,7 @@ class Draft(Generic[ProfileT]):
         """Applies `overrides` ("key=value") and returns the profile. Raises UserError for a wrong key or value."""
         described = self.described
         for override in overrides:
-            key, equals, value = override.partition("=")
-            if not equals:
-                raise UserError(f"--set {override}: write it as key=value, e.g. --set decoding.beam_size=1")
-            nested: dict[str, Any] = {}
-            inner = nested
-            *parents, last = key.strip().split(".")
-            for parent in parents:
-                inner = inner.setdefault(parent, {})
-            inner[last] = _value(value.strip())
-            change(described, nested, where=f"--set {override}")
+            change(described, read_override(override), where=f"--set {override}")
         for pair, corpus in described["corpora"].items():
             if not isinstance(corpus, Settings):  # validate as the profile's own kind of corpus, for a clear message
                 kind = type(self.profile.corpora[pair])
@@ -93,6 +84,20 @@ def read_config(path: Path | None) -> dict[str, Any]:
         raise UserError(f"--config {path}: there is no such file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"--config {path}: not valid TOML ({error})") from None
+
+
+def read_override(override: str) -> dict[str, Any]:
+    """Returns `key=value` as nested settings: {"decoding": {"beam_size": 1}}. Raises UserError if it is not that."""
+    key, equals, value = override.partition("=")
+    if not equals:
+        raise UserError(f"--set {override}: write it as key=value, e.g. --set decoding.beam_size=1")
+    nested: dict[str, Any] = {}
+    inner = nested
+    *parents, last = key.strip().split(".")
+    for parent in parents:
+        inner = inner.setdefault(parent, {})
+    inner[last] = _value(value.strip())
+    return nested
 
 
 def _value(text: str) -> Any:

@@ -1,16 +1,27 @@
-"""Writes the files of Tables 2 to 4 from what was measured: the last stage of each workflow."""
+"""Writes the files of Tables 1 to 4 from what was measured: the last stage of each workflow."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
+from pipeline.complexity.figures import CountsArtifact, MeasurementsArtifact
 from pipeline.store.artifact import Content, Context, JsonArtifact
+from workflows.reports import table1 as table1_report
 from workflows.reports import table2 as table2_report
 from workflows.reports import table3 as table3_report
 from workflows.reports import table4 as table4_report
 from workflows.reports.corpus import CorpusReport
-from workflows.tables import table2, table3, table3_text, table4, table4_text
+from workflows.tables import table1, table1_text, table2, table3, table3_text, table4, table4_text
 from workflows.tables.measurements import Measured, MeasuredInputs
 from workflows.tables.parser_measurements import ParserInputs
+
+
+def tabulate_layers(context: Context, counted: CountsArtifact, measured: MeasurementsArtifact) -> table1.Table1Artifact:
+    """Writes Table 1 from what was counted and what was measured of the layer types."""
+    measurements = measured.load()
+    table = table1.compute(counted.load(), measurements)
+    artifact = table1.Table1Artifact(context.folder)
+    _write(artifact, table, table1_text.render_markdown(table), table1_report.render(table, measurements))
+    return artifact
 
 
 def tabulate(

@@ -16,6 +16,8 @@ OPTIMIZER_NAMES = {
     "learning_rate_scale": "learning rate ×",
     "label_smoothing": "ε_ls",
 }
+MODEL_NAMES = {**paper.MODEL_SYMBOLS, "attention_window": "r of the encoder (0: no limit)"}
+"""The fields that Table 3 has, and those that the paper only considers (§4)."""
 DECODING_NAMES = {"beam_size": "beam", "length_penalty": "α", "max_extra_tokens": "output at most input +"}
 
 
@@ -63,7 +65,7 @@ def _vocabulary(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
 
 
 def _model(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
-    return differing_fields(paper.MODEL_SYMBOLS, printed.model, cell.config)
+    return differing_fields(MODEL_NAMES, printed.model, cell.config)
 
 
 def _updates(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:

@@ -16,6 +16,7 @@ from workflows.console.quantities import rounded
 from workflows.tables.differences import (
     ASPECTS,
     DECODING_NAMES,
+    MODEL_NAMES,
     OPTIMIZER_NAMES,
     Aspect,
     Difference,
@@ -283,7 +284,7 @@ def _test_set(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
 
 
 def _model(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
-    return differing_fields(_without(paper.MODEL_SYMBOLS, "dropout"), printed.model, cell.config)
+    return differing_fields(_without(MODEL_NAMES, "dropout"), printed.model, cell.config)
 
 
 def _optimizer(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:

@@ -42,6 +42,8 @@ def inputs_of(evaluation: ModelSteps, store: LocalStore) -> list[Input]:
 
 def shared(settings: list[Mapping[str, Any]]) -> dict[str, Any]:
     """Returns the flattened settings that all have in common."""
+    if not settings:
+        return {}
     first, *others = map(flatten, settings)
     return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
 

@@ -1,0 +1,119 @@
+"""Self-attention restricted to a neighbourhood of r positions around each (paper §4): r·n products instead of n².
+
+    x_BHLV = neighbourhood_attention(q_BHLK, k_BHLK, v_BHLV, window=9)       # four positions to either side
+
+Nothing is masked out of a full product: queries are taken in blocks of r, and each block attends to the 2r - 1 keys
+that its queries see together. So a layer computes less than 2·r·n pairs, but for the last block's filling, and a CPU or
+GPU gets whole matrices to multiply. The full product of a sentence shorter than 2r is smaller still.
+
+Shapes: B batch, L length, H heads, K = d_k, V = d_v; N the rows of a batch (`model.rows`); G blocks, C positions of a
+block, W keys that a block sees; X columns of any meaning.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from model.attention import MultiHeadAttention, attention
+
+
+def reach(window: int) -> tuple[int, int]:
+    """Returns how many positions before and after its own a query sees; the even one of an even window is before."""
+    return window // 2, (window - 1) // 2
+
+
+def outside(length: int, window: int, device: torch.device) -> Tensor:
+    """Returns mask_LL, which is True where a key is out of a query's reach."""
+    before, after = reach(window)
+    full_LL = torch.ones(length, length, dtype=torch.bool, device=device)
+    return full_LL.triu(after + 1) | full_LL.tril(-before - 1)
+
+
+def pairs(length: int, window: int) -> int:
+    """Counts the pairs of query and key that are computed for one sentence, in each head."""
+    if length < 2 * window:
+        return length * length
+    return -(-length // window) * window * (2 * window - 1)
+
+
+def neighbourhood_attention(
+    q_BHLK: Tensor, k_BHLK: Tensor, v_BHLV: Tensor, window: int, padding_B11L: Tensor | None = None
+) -> Tensor:
+    """Computes softmax(Q Kᵀ / √d_k) V (eq. 1) of each query with the keys around it: x_BHLV.
+
+    `padding_B11L` is True at keys that no query must look at. A query that sees none but such keys, as only padding
+    does, gets some finite vector.
+    """
+    length = q_BHLK.shape[2]
+    if length < 2 * window:
+        return _full(q_BHLK, k_BHLK, v_BHLV, window, padding_B11L)
+    before, _ = reach(window)
+    n_blocks = -(-length // window)
+    missing = n_blocks * window - length
+    q_BHGCK = F.pad(q_BHLK, (0, 0, 0, missing)).unflatten(2, (n_blocks, window))
+    k_BHGWK, v_BHGWV = (_seen(x_BHLX, before, missing, n_blocks, window) for x_BHLX in (k_BHLK, v_BHLV))
+    bias = _bias(_hidden(length, window, padding_B11L, q_BHLK.device), q_BHLK.dtype)
+    return attention(q_BHGCK, k_BHGWK, v_BHGWV, bias).flatten(2, 3)[:, :, :length]
+
+
+def _full(q_BHLK: Tensor, k_BHLK: Tensor, v_BHLV: Tensor, window: int, padding_B11L: Tensor | None) -> Tensor:
+    """Computes the same by the full product, with a mask."""
+    return attention(q_BHLK, k_BHLK, v_BHLV, _full_bias(q_BHLK, window, padding_B11L))
+
+
+def _full_bias(q_BHLK: Tensor, window: int, padding_B11L: Tensor | None) -> Tensor:
+    hidden = outside(q_BHLK.shape[2], window, q_BHLK.device)
+    return _bias(hidden if padding_B11L is None else hidden | padding_B11L, q_BHLK.dtype)
+
+
+def _bias(hidden: Tensor, dtype: torch.dtype) -> Tensor:
+    """Returns what hides positions when added to scores.
+
+    It is not -inf: a row of nothing else would be NaN, and a weight of 0 would not keep that from the real positions.
+    """
+    zeros = torch.zeros(hidden.shape, dtype=dtype, device=hidden.device)
+    return zeros.masked_fill_(hidden, torch.finfo(dtype).min)
+
+
+def _seen(x_BHLX: Tensor, before: int, missing: int, n_blocks: int, window: int) -> Tensor:
+    """Returns, for each block, the keys or values that its queries see: x_BHGWX, with W = 2·window - 1.
+
+    They are the block's own and the following ones of the sequence shifted by `before`. Two slices are joined rather
+    than one unfolded, because the gradient of an unfolded tensor is summed up one element at a time.
+    """
+    x_BHGCX = F.pad(x_BHLX, (0, 0, before, missing + window - before)).unflatten(2, (n_blocks + 1, window))
+    return torch.cat((x_BHGCX[:, :, :-1], x_BHGCX[:, :, 1:, :-1]), dim=3)
+
+
+def _hidden(length: int, window: int, padding_B11L: Tensor | None, device: torch.device) -> Tensor:
+    """Returns the mask of all blocks, broadcastable to (B, H, G, C, W): out of reach, beyond the ends, or padding."""
+    before, _ = reach(window)
+    n_blocks = -(-length // window)
+    query_C1 = torch.arange(window, device=device)[:, None]
+    key_W = torch.arange(2 * window - 1, device=device)
+    out_of_reach_CW = (key_W < query_C1) | (key_W >= query_C1 + window)
+    position_GW = torch.arange(n_blocks, device=device)[:, None] * window + key_W - before
+    beyond_GW = (position_GW < 0) | (position_GW >= length)
+    if padding_B11L is not None:
+        beyond_BG1W = beyond_GW[:, None] | padding_B11L[:, 0, 0, position_GW.clamp(0, length - 1)][:, :, None]
+        return (out_of_reach_CW | beyond_BG1W)[:, None]
+    return out_of_reach_CW | beyond_GW[:, None]
+
+
+class NeighbourhoodAttention(MultiHeadAttention):
+    """Multi-head self-attention in which each position sees the `window` positions around it (§4).
+
+    Its weights have the names and shapes of MultiHeadAttention's. The bias of its memory hides padding alone.
+    """
+
+    def __init__(self, d_model: int, n_heads: int, d_k: int, d_v: int, window: int) -> None:
+        super().__init__(d_model, n_heads, d_k, d_v)
+        self.window = window
+
+    def attend(self, q_BHLK: Tensor, k_BHMK: Tensor, v_BHMV: Tensor, bias: Tensor | None) -> Tensor:
+        """Attends within each head, to the neighbourhood of each position: x_BHLV."""
+        padding_B11L = None if bias is None else bias.isneginf()
+        if self.on_weights is None:
+            return neighbourhood_attention(q_BHLK, k_BHMK, v_BHMV, self.window, padding_B11L)
+        # Whoever looks at the weights gets them of all positions; the result is the same.
+        return attention(q_BHLK, k_BHMK, v_BHMV, _full_bias(q_BHLK, self.window, padding_B11L), self.on_weights)

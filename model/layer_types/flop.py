@@ -1,0 +1,30 @@
+"""Floating-point operations of the layer types' matrix products (paper §4), by formula.
+
+    forward_flop("self-attention", LayerSizes(width=512), length=70)
+
+A product of m × k by k × n takes 2·m·n·k of them. Softmax, tanh and biases are left out, as in `model.flops`.
+"""
+
+from model.banded import pairs
+from model.layer_types.modules import LayerSizes, LayerType, Projected
+
+
+def forward_flop(layer_type: LayerType, sizes: LayerSizes, length: int) -> int:
+    """Counts one forward pass over one sequence of `length` positions (the paper's n)."""
+    n, d, k = length, sizes.width, sizes.kernel
+    match layer_type:
+        case "self-attention":
+            return 2 * (2 * n * n * d)  # Q Kᵀ, and the weights with V
+        case "recurrent":
+            return 2 * (2 * n * d * d)  # W x_t and U h_{t-1}
+        case "convolutional":
+            return 2 * (k * n * d * d)
+        case "restricted self-attention":
+            return 2 * (2 * pairs(n, sizes.window) * d)
+        case "separable convolution":
+            return 2 * (k * n * d + n * d * d)
+
+
+def projected_flop(layer_type: Projected, sizes: LayerSizes, length: int) -> int:
+    """Counts the same with W_Q, W_K, W_V and W_O, four matrices of d × d."""
+    return forward_flop(layer_type, sizes, length) + 2 * (4 * length * sizes.width**2)

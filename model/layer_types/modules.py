@@ -1,0 +1,169 @@
+"""The five layer types that Table 1 compares (paper §4), as modules from x_BLD to x_BLD.
+
+    layer = make("restricted self-attention", LayerSizes(width=512, window=32))
+    y_BLD = layer(x_BLD)
+
+On equal terms: all have one input and one output of the same shape and no residual, norm or dropout. Self-attention is
+eq. 1 with queries, keys and values equal to the input: the paper's O(n²·d) leaves out the projections, which take
+O(n·d²) on top. `make_projected` has them.
+
+Shapes: B batch, L length (the paper's n), D width (the paper's d); H heads; T = L, when time steps are counted.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from model.attention import MultiHeadAttention, attention
+from model.banded import NeighbourhoodAttention, neighbourhood_attention
+from model.rows import Layout, Memory
+
+LayerType = Literal[
+    "self-attention", "recurrent", "convolutional", "restricted self-attention", "separable convolution"
+]
+LAYER_TYPES: tuple[LayerType, ...] = get_args(LayerType)
+"""The rows of Table 1, top to bottom, and the separable convolution that the text of §4 adds."""
+Projected = Literal["self-attention", "restricted self-attention"]
+
+
+@dataclass(frozen=True)
+class LayerSizes:
+    """The sizes of a layer. Raises ValueError if the kernel has no middle."""
+
+    width: int
+    kernel: int = 7
+    """k, the positions that a convolution sees; odd, so that it sees as many to either side."""
+    window: int = 64
+    """r, the positions that restricted self-attention sees."""
+    n_heads: int = 8
+    """Of projected self-attention; without projections there is one head."""
+    dilation: int = 1
+    """The distance between two positions that a convolution sees."""
+
+    def __post_init__(self) -> None:
+        if self.kernel % 2 == 0:
+            raise ValueError(f"kernel is {self.kernel}; it must be odd, to have a middle")
+
+
+class SelfAttention(nn.Module):
+    """Scaled dot-product attention of a sequence to itself, in one head (eq. 1)."""
+
+    def forward(self, x_BLD: Tensor) -> Tensor:
+        """x_BLD -> x_BLD."""
+        x_B1LD = x_BLD[:, None]
+        return attention(x_B1LD, x_B1LD, x_B1LD)[:, 0]
+
+
+class RestrictedSelfAttention(nn.Module):
+    """The same, restricted to the `window` positions around each."""
+
+    def __init__(self, window: int) -> None:
+        super().__init__()
+        self.window = window
+
+    def forward(self, x_BLD: Tensor) -> Tensor:
+        """x_BLD -> x_BLD."""
+        x_B1LD = x_BLD[:, None]
+        return neighbourhood_attention(x_B1LD, x_B1LD, x_B1LD, self.window)[:, 0]
+
+
+class Recurrent(nn.Module):
+    """Elman's network: h_t = tanh(W x_t + U h_{t-1} + b), with h_0 = 0."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.network = nn.RNN(width, width, batch_first=True)
+
+    def forward(self, x_BLD: Tensor) -> Tensor:
+        """x_BLD -> x_BLD."""
+        y_BLD: Tensor = self.network(x_BLD)[0]
+        return y_BLD
+
+    def after(self, x_BLD: Tensor, steps: int) -> Tensor:
+        """Computes all h_t anew from all h_{t-1}, `steps` times over, beginning with zeros: x_BLD.
+
+        This is a graph in which a step takes each state to the next position; after L steps it is `forward`.
+        """
+        rnn = self.network
+        from_input_BLD = torch.nn.functional.linear(x_BLD, rnn.weight_ih_l0, rnn.bias_ih_l0)
+        states_BLD = torch.zeros_like(x_BLD)
+        for _ in range(steps):
+            before_BLD = torch.nn.functional.pad(states_BLD, (0, 0, 1, 0))[:, :-1]
+            from_state_BLD = torch.nn.functional.linear(before_BLD, rnn.weight_hh_l0, rnn.bias_hh_l0)
+            states_BLD = torch.tanh(from_input_BLD + from_state_BLD)
+        return states_BLD
+
+
+class Convolutional(nn.Module):
+    """A convolution over positions, all channels with all; zeros beyond both ends."""
+
+    def __init__(self, sizes: LayerSizes) -> None:
+        super().__init__()
+        self.convolution = _convolution(sizes, groups=1)
+
+    def forward(self, x_BLD: Tensor) -> Tensor:
+        """x_BLD -> x_BLD."""
+        y_BLD: Tensor = self.convolution(x_BLD.transpose(1, 2)).transpose(1, 2)
+        return y_BLD
+
+
+class SeparableConvolution(nn.Module):
+    """A convolution of each channel by itself, then a product at each position (Chollet 2016)."""
+
+    def __init__(self, sizes: LayerSizes) -> None:
+        super().__init__()
+        self.depthwise = _convolution(sizes, groups=sizes.width)
+        self.pointwise = nn.Linear(sizes.width, sizes.width)
+
+    def forward(self, x_BLD: Tensor) -> Tensor:
+        """x_BLD -> x_BLD."""
+        y_BLD: Tensor = self.pointwise(self.depthwise(x_BLD.transpose(1, 2)).transpose(1, 2))
+        return y_BLD
+
+
+class ProjectedSelfAttention(nn.Module):
+    """Self-attention as the Transformer has it, with its heads and the four projections (§3.2.2)."""
+
+    def __init__(self, attention_: MultiHeadAttention) -> None:
+        super().__init__()
+        self.attention = attention_
+
+    def forward(self, x_BLD: Tensor) -> Tensor:
+        """x_BLD -> x_BLD."""
+        batch, length, width = x_BLD.shape
+        layout, x_ND = Layout(batch, length), x_BLD.reshape(-1, width)
+        y_ND: Tensor = self.attention(x_ND, layout, Memory(x_ND, layout, None))
+        return y_ND.view(batch, length, width)
+
+
+def make(layer_type: LayerType, sizes: LayerSizes) -> nn.Module:
+    """Makes a layer of the type with random weights."""
+    match layer_type:
+        case "self-attention":
+            return SelfAttention()
+        case "recurrent":
+            return Recurrent(sizes.width)
+        case "convolutional":
+            return Convolutional(sizes)
+        case "restricted self-attention":
+            return RestrictedSelfAttention(sizes.window)
+        case "separable convolution":
+            return SeparableConvolution(sizes)
+
+
+def make_projected(layer_type: Projected, sizes: LayerSizes) -> nn.Module:
+    """Makes self-attention with its projections. Raises ValueError if the heads do not divide the width."""
+    d_k, rest = divmod(sizes.width, sizes.n_heads)
+    if rest:
+        raise ValueError(f"{sizes.n_heads} heads do not divide a width of {sizes.width}")
+    heads = (sizes.width, sizes.n_heads, d_k, d_k)
+    if layer_type == "self-attention":
+        return ProjectedSelfAttention(MultiHeadAttention(*heads))
+    return ProjectedSelfAttention(NeighbourhoodAttention(*heads, sizes.window))
+
+
+def _convolution(sizes: LayerSizes, groups: int) -> nn.Conv1d:
+    padding = sizes.dilation * (sizes.kernel // 2)
+    return nn.Conv1d(sizes.width, sizes.width, sizes.kernel, padding=padding, dilation=sizes.dilation, groups=groups)

@@ -1,0 +1,113 @@
+"""What is counted and measured of the layer types of Table 1, as it stands in the store."""
+
+from dataclasses import dataclass
+
+from model.layer_types.modules import LayerType
+from pipeline.complexity.settings import LayerSettings, PathSettings, SweepSettings, TimingSettings
+from pipeline.store.artifact import JsonArtifact
+from pipeline.store.figures import Figures
+
+
+class SizeCounts(Figures):
+    """FLOP of a forward pass over one sequence, at one size."""
+
+    length: int
+    width: int
+    counted_flop: int
+    """As torch's counter counts them."""
+    formula_flop: int
+
+
+class LayerCounts(Figures):
+    """What is counted of one layer type."""
+
+    name: LayerType
+    sizes: tuple[SizeCounts, ...]
+    projected: tuple[SizeCounts, ...] = ()
+    """Of self-attention with its projections."""
+    sequential_operations: dict[int, int]
+    """Products of which each waits for the one before, by n."""
+    longest_path: dict[int, int]
+    """Steps until every output depends on every input it can depend on, by n; of convolutions, with dilated kernels."""
+    longest_path_contiguous: dict[int, int]
+    """The same with contiguous kernels; empty but for convolutions."""
+
+
+class Counts(Figures):
+    """`counts.json`: what the layer types cost, counted."""
+
+    layers: tuple[LayerCounts, ...]
+    settings: LayerSettings
+    sweep: SweepSettings
+    paths: PathSettings
+
+
+@dataclass(frozen=True)
+class CountsArtifact(JsonArtifact[Counts]):
+    """`counts.json`: FLOP, sequential operations and longest paths of the layer types."""
+
+    figures_file = "counts.json"
+
+
+class SizeMeasurements(Figures):
+    """Times of one layer at one size, a figure a round, and its peak memory."""
+
+    length: int
+    width: int
+    forward_s: tuple[float, ...]
+    backward_s: tuple[float, ...]
+    peak_bytes: int
+    """Of a forward and backward pass, beyond input and weights."""
+
+
+class LayerMeasurements(Figures):
+    """What is measured of one layer type."""
+
+    name: LayerType
+    sizes: tuple[SizeMeasurements, ...]
+
+
+class CrossoverPoint(Figures):
+    """Median seconds of a forward and backward pass at one length."""
+
+    length: int
+    attention_s: float
+    projected_s: float
+    """Of self-attention with its projections and heads."""
+    recurrent_s: float
+
+
+class Crossover(Figures):
+    """Self-attention beside recurrence for growing n, at one d."""
+
+    width: int
+    batch: int
+    points: tuple[CrossoverPoint, ...]
+
+
+class Measurements(Figures):
+    """`measurements.json`: what the layer types cost on one machine."""
+
+    layers: tuple[LayerMeasurements, ...]
+    crossovers: tuple[Crossover, ...]
+    timing: TimingSettings
+    device: str
+    """torch's name of its kind: cpu or cuda."""
+    device_name: str
+    threads: int
+    dtype: str
+    torch_version: str
+    seconds: float
+    """How long it took to measure."""
+
+
+@dataclass(frozen=True)
+class MeasurementsArtifact(JsonArtifact[Measurements]):
+    """`measurements.json`: times and memory of the layer types."""
+
+    figures_file = "measurements.json"
+
+    @property
+    def summary(self) -> str:
+        """The device."""
+        return self.load().device_name

@@ -1,0 +1,154 @@
+"""The stage that measures times and memory of the layer types of Table 1 on this machine, one after the other."""
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from statistics import median
+
+import torch
+from torch import Tensor, nn
+
+from model.layer_types.modules import LAYER_TYPES, make, make_projected
+from pipeline.complexity.figures import (
+    CountsArtifact,
+    Crossover,
+    CrossoverPoint,
+    LayerMeasurements,
+    Measurements,
+    MeasurementsArtifact,
+    SizeMeasurements,
+)
+from pipeline.complexity.memory import peak_bytes
+from pipeline.complexity.settings import LayerSettings, SweepSettings, TimingSettings
+from pipeline.complexity.timing import PassTimes, Timer
+from pipeline.errors import UserError
+from pipeline.hardware import device_name, dtype_name
+from pipeline.store.artifact import Context
+
+SEED = 1
+FIRST_LENGTH = 32
+"""The length at which the search for a crossover begins."""
+CROSSOVER_ROUNDS = 5
+
+
+def measure(
+    context: Context,
+    counted: CountsArtifact,
+    settings: LayerSettings,
+    sweep: SweepSettings,
+    timing: TimingSettings,
+) -> MeasurementsArtifact:
+    """Writes times and peak memory. Raises UserError if a GPU is asked for and there is none.
+
+    `counted` is not read: times are measured after the counts are made, so that nothing else computes meanwhile.
+    """
+    device = _device(context, timing)
+    started_s = time.monotonic()
+    torch.manual_seed(SEED)
+    with _threads(timing.threads or len(os.sched_getaffinity(0))) as threads:
+        layers = _sweeps(context, device, settings, sweep, timing)
+        crossovers = [
+            _crossover(device, settings, timing, width, batch)
+            for batch in timing.crossover_batches
+            for width in timing.crossover_widths
+        ]
+    artifact = MeasurementsArtifact(context.folder)
+    artifact.write(
+        Measurements(
+            layers=tuple(layers),
+            crossovers=tuple(crossovers),
+            timing=timing,
+            device=device,
+            device_name=device_name(device),
+            threads=threads,
+            dtype=dtype_name(torch.get_default_dtype()),
+            torch_version=torch.__version__,
+            seconds=time.monotonic() - started_s,
+        )
+    )
+    return artifact
+
+
+def _device(context: Context, timing: TimingSettings) -> str:
+    if timing.device == "gpu" and not context.device.startswith("cuda"):
+        raise UserError("there is no idle GPU to measure on; choose --profile cpu, or wait for one")
+    return "cpu" if timing.device == "cpu" else context.device
+
+
+@contextmanager
+def _threads(threads: int) -> Iterator[int]:
+    """Lets torch compute with so many threads in the body."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield threads
+    finally:
+        torch.set_num_threads(before)
+
+
+def _sweeps(
+    context: Context, device: str, settings: LayerSettings, sweep: SweepSettings, timing: TimingSettings
+) -> list[LayerMeasurements]:
+    """Measures every layer type at every size."""
+    cases = [(layer_type, n, d) for n, d in sweep.points for layer_type in LAYER_TYPES]
+    timers, peaks_bytes = [], []
+    for layer_type, n, d in cases:
+        layer, x_BLD = make(layer_type, settings.sizes(d)).to(device), _input(timing.batch, n, d, device)
+        timers.append(Timer(layer, x_BLD, timing.least_s))
+        peaks_bytes.append(peak_bytes(layer, x_BLD.requires_grad_()))
+    rounds: list[list[PassTimes]] = []
+    for done in range(timing.rounds):
+        context.progress(done, timing.rounds, "rounds")
+        rounds.append([timer.time() for timer in timers])
+    sizes: dict[str, list[SizeMeasurements]] = {name: [] for name in LAYER_TYPES}
+    for (name, n, d), peak, times in zip(cases, peaks_bytes, zip(*rounds, strict=True), strict=True):
+        forward_s, backward_s = zip(*times, strict=True)
+        sizes[name].append(
+            SizeMeasurements(length=n, width=d, forward_s=forward_s, backward_s=backward_s, peak_bytes=peak)
+        )
+    return [LayerMeasurements(name=name, sizes=tuple(sizes[name])) for name in LAYER_TYPES]
+
+
+def _crossover(device: str, settings: LayerSettings, timing: TimingSettings, width: int, batch: int) -> Crossover:
+    """Measures self-attention and recurrence for growing n, until self-attention becomes the slower in both its forms.
+
+    For a few positions it may be slower, too: it consists of more operations, and each takes time to start.
+    """
+    layers: list[nn.Module] = [
+        make("self-attention", settings.sizes(width)),
+        make_projected("self-attention", settings.sizes(width)),
+        make("recurrent", settings.sizes(width)),
+    ]
+    layers = [layer.to(device) for layer in layers]
+    points: list[CrossoverPoint] = []
+    for length in lengths(FIRST_LENGTH, timing.crossover_length):
+        attention_s, projected_s, recurrent_s = _medians_s(layers, _input(batch, length, width, device), timing.least_s)
+        points.append(
+            CrossoverPoint(length=length, attention_s=attention_s, projected_s=projected_s, recurrent_s=recurrent_s)
+        )
+        slower = (attention_s > recurrent_s, projected_s > recurrent_s)
+        has_been_faster = any(one.attention_s < one.recurrent_s for one in points)
+        if all(slower) and has_been_faster:
+            break
+    return Crossover(width=width, batch=batch, points=tuple(points))
+
+
+def lengths(first: int, last: int) -> list[int]:
+    """Returns lengths from `first` to at most `last`, two to the octave."""
+    found = []
+    while first <= last:
+        found += [length for length in (first, first * 3 // 2) if length <= last]
+        first *= 2
+    return found
+
+
+def _medians_s(layers: Sequence[nn.Module], x_BLD: Tensor, least_s: float) -> list[float]:
+    """Returns the median seconds of a forward and backward pass of each layer, measured in turn."""
+    timers = [Timer(layer, x_BLD, least_s) for layer in layers]
+    rounds = [[sum(timer.time()) for timer in timers] for _ in range(CROSSOVER_ROUNDS)]
+    return [median(times) for times in zip(*rounds, strict=True)]
+
+
+def _input(batch: int, length: int, width: int, device: str) -> Tensor:
+    return torch.randn(batch, length, width).to(device)

@@ -1,0 +1,82 @@
+"""The sizes at which the layer types of Table 1 are compared (paper §4); n is a length, d a width."""
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from model.layer_types.modules import LayerSizes
+from pipeline.settings import Device, Settings
+
+Size = Annotated[int, Field(ge=1)]
+
+
+class LayerSettings(Settings):
+    """What the paper's O(·) calls k and r, and the heads of self-attention with its projections."""
+
+    kernel: int = Field(7, ge=3)
+    """k: positions that a convolution sees; odd."""
+    window: int = Field(32, ge=3)
+    """r: positions that restricted self-attention sees; with fewer than three, it would see none to the right."""
+    n_heads: int = Field(8, ge=1)
+
+    @model_validator(mode="after")
+    def _valid(self) -> Self:
+        self.sizes(self.n_heads)
+        return self
+
+    def sizes(self, width: int, dilation: int = 1) -> LayerSizes:
+        """Returns the sizes of a layer of this width."""
+        return LayerSizes(width, self.kernel, self.window, self.n_heads, dilation)
+
+
+class SweepSettings(Settings):
+    """The two sweeps: n at a fixed d, and d at a fixed n. Exponents are fitted to all sizes of a sweep."""
+
+    lengths: tuple[Size, ...] = (512, 1024, 2048, 4096)
+    """Values of n, at a d of `width`."""
+    width: Size = 256
+    widths: tuple[Size, ...] = (256, 512, 1024, 2048)
+    """Values of d, at an n of `length`."""
+    length: Size = 512
+
+    @model_validator(mode="after")
+    def _enough(self) -> Self:
+        for name in ("lengths", "widths"):
+            if len(set(getattr(self, name))) < 3:
+                raise ValueError(
+                    f"{name} has fewer than three sizes; a fitted exponent has no confidence interval then"
+                )
+        return self
+
+    @property
+    def points(self) -> list[tuple[int, int]]:
+        """All pairs (n, d) of both sweeps, each once."""
+        swept = [(n, self.width) for n in self.lengths] + [(self.length, d) for d in self.widths]
+        return list(dict.fromkeys(swept))
+
+
+class PathSettings(Settings):
+    """Where dependencies between positions are counted: by gradients, so at small sizes."""
+
+    lengths: tuple[Size, ...] = Field((16, 32, 64, 128), min_length=1)
+    width: int = Field(8, ge=1)
+
+
+class TimingSettings(Settings):
+    """How times are measured."""
+
+    rounds: int = Field(9, ge=2)
+    """How often each layer is timed at each size: once a round, so that a disturbance does not hit one alone."""
+    least_s: float = Field(0.002, gt=0)
+    """A measurement repeats a pass until it has taken this long."""
+    batch: int = Field(1, ge=1)
+    """Sequences that are computed at once."""
+    crossover_widths: tuple[Size, ...] = (128, 256, 512)
+    """Values of d at which self-attention and recurrence are compared for growing n."""
+    crossover_batches: tuple[Size, ...] = (1, 16)
+    crossover_length: int = Field(8192, ge=2)
+    """The largest n tried."""
+    threads: int = Field(0, ge=0)
+    """CPU threads; 0: as many as this process may use CPUs."""
+    device: Device = "auto"
+    """cpu; gpu: fail without one; auto: a GPU if one is idle."""

@@ -1,0 +1,96 @@
+"""Table 1 of the paper (§4): what five layer types cost over length n and width d, measured beside the paper's O(·).
+
+python -m workflows.reproduce_table1                                      # minutes on two cores; on a GPU where one is
+python -m workflows.reproduce_table1 --set layers.window=64               # another r of restricted self-attention
+python -m workflows.reproduce_table1 --plan                               # what is cached, what is to run
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.complexity import count, measure
+from pipeline.complexity.figures import CountsArtifact, MeasurementsArtifact
+from pipeline.errors import UserError
+from pipeline.store.store import LocalStore
+from workflows.console.command import console, run_app
+from workflows.console.options import AddressOption, ConfigOption, SetOption, StoreOption
+from workflows.engine.dag import Stage, Step
+from workflows.engine.grid import Unfinished
+from workflows.experiment import Reproduction, Request, command, reproduce, told_overrides
+from workflows.profiles.complexity import ComplexityProfile, load_complexity_profile
+from workflows.reports.publish import tabulate_layers
+from workflows.tables.table1 import Table1Artifact
+from workflows.tables.table1_text import render_terminal
+
+COUNT = Stage("complexity_counts.count", count.count, CountsArtifact)
+MEASURE = Stage("complexity.measure", measure.measure, MeasurementsArtifact, gpus=1)
+TABULATE = Stage("tabulating.tabulate_layers", tabulate_layers, Table1Artifact, follows_source=True)
+
+ProfileOption = Annotated[
+    str | None,
+    typer.Option("--profile", help="cpu or gpu.  [default: the one in --config, or gpu where there is one]"),
+]
+PlanOption = Annotated[bool, typer.Option("--plan", help="List cached stages and stages to run, and exit.")]
+
+
+@dataclass(frozen=True)
+class ComplexityRequest(Request):
+    """The values of the shared options, with a profile of Table 1."""
+
+    profile: ComplexityProfile  # type: ignore[assignment]
+
+
+def read_options(
+    profile: ProfileOption = None,
+    config: ConfigOption = None,
+    overrides: SetOption = None,
+    store: StoreOption = Path("runs"),
+    address: AddressOption = None,
+    plan: PlanOption = False,
+) -> ComplexityRequest:
+    """Makes a request from the options. Raises UserError if they are invalid."""
+    chosen = load_complexity_profile(profile, config=config, overrides=overrides or [])
+    told = told_overrides(config, overrides or [])
+    return ComplexityRequest(chosen, LocalStore(store.absolute()), address, plan, None, None, told)
+
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@command(app, __doc__, read_options)
+def main(request: ComplexityRequest) -> None:
+    """Counts and measures what is not in the store, prints the table."""
+    profile = request.profile
+    threads, available = profile.timing.threads, len(os.sched_getaffinity(0))
+    if request.address is None and threads > available:
+        raise UserError(f"timing.threads is {threads}, but this process may use {available} CPUs")
+    counted = COUNT("count operations", profile.layers, profile.sweep, profile.paths)
+    # On a shared cluster no other work gets these CPUs; on a cluster of one's own there is no other.
+    alone = replace(MEASURE, cpus=max(1, threads))
+    measured = alone("measure times", counted, profile.layers, profile.sweep, profile.timing)
+
+    def tabulate(_unfinished: Mapping[str, Unfinished]) -> Step[Table1Artifact]:
+        return TABULATE("table 1", counted, measured)
+
+    settings = profile.model_dump(mode="json")
+    experiment = Reproduction(
+        name="table1",
+        params={"profile": settings.pop("name"), **settings},
+        models=[],
+        planned=[],
+        reports={},
+        tabulate=tabulate,
+        show=lambda made, width: render_terminal(made.load(), width),
+        figures=lambda made: made.load().figures(),
+    )
+    console.print(f"settings of profile {profile.name}", highlight=False)
+    reproduce(experiment, request)
+
+
+if __name__ == "__main__":
+    run_app(app, "python -m workflows.reproduce_table1")

@@ -1,0 +1,304 @@
+"""Computes Table 1 (paper §4): each layer type's exponents of n and d, fitted, beside the paper's O(·)."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal
+
+from model.layer_types.modules import LayerType
+from pipeline.complexity.exponents import Exponent, crossing, fit
+from pipeline.complexity.figures import (
+    Counts,
+    Crossover,
+    LayerCounts,
+    LayerMeasurements,
+    Measurements,
+    SizeCounts,
+    SizeMeasurements,
+)
+from pipeline.complexity.settings import SweepSettings
+from pipeline.store.artifact import JsonArtifact
+from workflows import paper
+from workflows.console.quantities import duration
+from workflows.tables.differences import Difference
+
+TOLERANCE = 0.15
+"""How far from the theory a fitted exponent may be without a note that names it."""
+Quantity = Literal["flop", "time", "forward", "backward", "memory"]
+"""What is fitted: FLOP of a forward pass, the time of forward and backward, of either, and peak memory."""
+Variable = Literal["n", "d"]
+VARIABLES: tuple[Variable, ...] = ("n", "d")
+
+
+@dataclass(frozen=True)
+class Size:
+    """What one layer costs at one size: medians over the rounds."""
+
+    n: int
+    d: int
+    flop: int
+    """Of a forward pass, as torch counts them."""
+    forward_s: float
+    backward_s: float
+    peak_bytes: int
+
+    @property
+    def time_s(self) -> float:
+        """Forward and backward."""
+        return self.forward_s + self.backward_s
+
+
+QUANTITIES: dict[Quantity, Callable[[Size], float]] = {
+    "flop": lambda size: size.flop,
+    "time": lambda size: size.time_s,
+    "forward": lambda size: size.forward_s,
+    "backward": lambda size: size.backward_s,
+    "memory": lambda size: size.peak_bytes,
+}
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A row of Table 1."""
+
+    name: LayerType
+    complexity: str
+    """As printed, like `printed_sequential` and `printed_path`; empty where the paper prints nothing."""
+    expected_n: int
+    expected_d: int
+    exponent_n: float
+    """Of counted FLOP, like `exponent_d`."""
+    exponent_d: float
+    exponent_n_time: float
+    """Of the time of a forward and backward pass, like `exponent_d_time`."""
+    exponent_d_time: float
+    sequential_operations: int
+    """At n = `counted_n`, like `longest_path`."""
+    longest_path: int
+    counted_n: int
+    printed_sequential: str
+    printed_path: str
+    fits: Mapping[Quantity, Mapping[Variable, Exponent]]
+    """All fitted exponents, with the ends of their confidence intervals."""
+    projected: Mapping[Variable, Exponent]
+    """Exponents of the FLOP of self-attention with its projections; empty for the other types."""
+    sequential_by_n: Mapping[int, int]
+    path_by_n: Mapping[int, int]
+    contiguous_path_by_n: Mapping[int, int]
+    """Through contiguous kernels, where `path_by_n` is through dilated ones; only of convolutions."""
+    formula_agrees: bool
+    """Whether torch's counter and the formula give the same FLOP of a forward pass, at every size."""
+    over_n: list[Size]
+    over_d: list[Size]
+
+
+@dataclass(frozen=True)
+class CrossoverRow:
+    """The length at which self-attention becomes slower than recurrence, at one width."""
+
+    d: int
+    batch: int
+    n: float | None
+    """By measured time; None where it was not slower at any length measured."""
+    n_projected: float | None
+    """Of self-attention with its projections and heads."""
+    longest_n: int
+    """The longest n measured."""
+
+
+@dataclass(frozen=True)
+class Table1:
+    """The table with everything that stands beneath it."""
+
+    layers: list[Layer]
+    crossovers: list[CrossoverRow]
+    kernel: int
+    window: int
+    n_heads: int
+    device_name: str
+    threads: int
+    dtype: str
+    torch_version: str
+    rounds: int
+    measured_s: float
+    differences: list[Difference]
+    notes: list[str]
+
+    def figures(self) -> dict[str, float]:
+        """Returns the exponents, crossovers and times of the table, by their names in MLflow."""
+        told: dict[str, float] = {}
+        for layer in self.layers:
+            for quantity, exponents in layer.fits.items():
+                told |= {f"exponent_{name}.{quantity}.{layer.name}": fitted.value for name, fitted in exponents.items()}
+            told[f"sequential_operations.{layer.name}"] = layer.sequential_operations
+            told[f"longest_path.{layer.name}"] = layer.longest_path
+            told |= {f"time_s.{layer.name}.n_{one.n}.d_{one.d}": one.time_s for one in [*layer.over_n, *layer.over_d]}
+        told |= {f"crossover_n.d_{one.d}.batch_{one.batch}": one.n for one in self.crossovers if one.n is not None}
+        return told
+
+
+class Table1Artifact(JsonArtifact[Table1]):
+    """`table1.json`, `table1.md` and `report.html`."""
+
+    figures_file = "table1.json"
+
+
+def compute(counts: Counts, measured: Measurements) -> Table1:
+    """Computes the table."""
+    by_name = {layer.name: layer for layer in measured.layers}
+    printed = {row.name: row for row in (*paper.TABLE_1, paper.SEPARABLE)}
+    layers = [_layer(printed[one.name], one, by_name[one.name], counts.sweep) for one in counts.layers]
+    crossovers = [_crossover(one) for one in measured.crossovers]
+    return Table1(
+        layers,
+        crossovers,
+        counts.settings.kernel,
+        counts.settings.window,
+        counts.settings.n_heads,
+        measured.device_name,
+        measured.threads,
+        measured.dtype,
+        measured.torch_version,
+        measured.timing.rounds,
+        measured.seconds,
+        _differences(counts),
+        _notes(counts, measured, layers),
+    )
+
+
+def _layer(
+    printed: paper.LayerComplexity, counted: LayerCounts, measured: LayerMeasurements, sweep: SweepSettings
+) -> Layer:
+    counts = {(one.length, one.width): one for one in counted.sizes}
+    sizes = {(one.length, one.width): _size(counts[one.length, one.width], one) for one in measured.sizes}
+    over_n = [sizes[n, sweep.width] for n in sorted(set(sweep.lengths))]
+    over_d = [sizes[sweep.length, d] for d in sorted(set(sweep.widths))]
+    fits = {
+        quantity: {
+            "n": fit([(one.n, value(one)) for one in over_n]),
+            "d": fit([(one.d, value(one)) for one in over_d]),
+        }
+        for quantity, value in QUANTITIES.items()
+    }
+    n = max(counted.longest_path)
+    return Layer(
+        name=counted.name,
+        complexity=printed.complexity,
+        expected_n=printed.exponent_n,
+        expected_d=printed.exponent_d,
+        exponent_n=fits["flop"]["n"].value,
+        exponent_d=fits["flop"]["d"].value,
+        exponent_n_time=fits["time"]["n"].value,
+        exponent_d_time=fits["time"]["d"].value,
+        sequential_operations=counted.sequential_operations[n],
+        longest_path=counted.longest_path[n],
+        counted_n=n,
+        printed_sequential=printed.sequential,
+        printed_path=printed.path,
+        fits=fits,
+        projected=_projected(counted.projected, sweep),
+        sequential_by_n=counted.sequential_operations,
+        path_by_n=counted.longest_path,
+        contiguous_path_by_n=counted.longest_path_contiguous,
+        formula_agrees=all(one.counted_flop == one.formula_flop for one in (*counted.sizes, *counted.projected)),
+        over_n=over_n,
+        over_d=over_d,
+    )
+
+
+def _size(counted: SizeCounts, measured: SizeMeasurements) -> Size:
+    return Size(
+        n=counted.length,
+        d=counted.width,
+        flop=counted.counted_flop,
+        forward_s=median(measured.forward_s),
+        backward_s=median(measured.backward_s),
+        peak_bytes=measured.peak_bytes,
+    )
+
+
+def _projected(counted: Sequence[SizeCounts], sweep: SweepSettings) -> dict[Variable, Exponent]:
+    if not counted:
+        return {}
+    flop = {(one.length, one.width): one.counted_flop for one in counted}
+    return {
+        "n": fit([(n, flop[n, sweep.width]) for n in sorted(set(sweep.lengths))]),
+        "d": fit([(d, flop[sweep.length, d]) for d in sorted(set(sweep.widths))]),
+    }
+
+
+def _crossover(measured: Crossover) -> CrossoverRow:
+    points = measured.points
+    return CrossoverRow(
+        measured.width,
+        measured.batch,
+        crossing([(one.length, one.attention_s, one.recurrent_s) for one in points]),
+        crossing([(one.length, one.projected_s, one.recurrent_s) for one in points]),
+        points[-1].length,
+    )
+
+
+def _differences(counts: Counts) -> list[Difference]:
+    settings = counts.settings
+    attention = ("self-attention", "restricted self-attention")
+    convolutions = ("convolutional", "separable convolution")
+    return [
+        Difference(
+            "what counts as a layer",
+            "O(·) of the attention function alone, without the projections of queries, keys, values and output",
+            f"the same, in one head; with projections and {settings.n_heads} heads beneath the table",
+            attention,
+        ),
+        Difference("size of the neighbourhood", "r, without a value", f"r = {settings.window}", attention[1:]),
+        Difference("size of the kernel", "k, without a value", f"k = {settings.kernel}, centred", convolutions),
+        Difference("kind of recurrence", "not said", "h_t = tanh(W x_t + U h_t-1 + b), torch.nn.RNN", ("recurrent",)),
+        Difference(
+            "longest path through convolutions",
+            "log_k(n), dilated kernels",
+            f"dilated by {settings.kernel // 2 + 1} from layer to layer, since a centred kernel sees "
+            f"{settings.kernel // 2} positions to each side",
+            convolutions,
+        ),
+    ]
+
+
+def _notes(counts: Counts, measured: Measurements, layers: Sequence[Layer]) -> list[str]:
+    sweep = counts.sweep
+    lengths, widths = (", ".join(map(str, sorted(set(sizes)))) for sizes in (sweep.lengths, sweep.widths))
+    notes = [
+        f"Exponents are slopes of a line through the logarithms, with 95 % confidence: of n over n = {lengths} "
+        f"at d = {sweep.width}, of d over d = {widths} at n = {sweep.length}.",
+        "FLOP are those of the matrix products and convolutions of a forward pass over one sequence, counted by "
+        "torch.utils.flop_counter; a backward pass takes two products for each of them.",
+        "Time is that of a forward and backward pass over "
+        f"{'one sequence' if measured.timing.batch == 1 else f'{measured.timing.batch} sequences'}: the median of "
+        f"{measured.timing.rounds} rounds, in each of which every layer is timed at every size.",
+        "Peak memory is that of torch's allocator beyond input and weights: what is kept for the backward pass, and "
+        "gradients.",
+        "Sequential operations are the matrix products and convolutions of which each waits for the one before; the "
+        "longest path is the number of steps until every output has a gradient with respect to every input it can "
+        f"depend on. Both are counted, here at n = {layers[0].counted_n}. A step is a layer of a stack, and of the "
+        "recurrent layer a time step.",
+        f"Measured on {measured.device_name}, {measured.threads} threads, {measured.dtype}, torch "
+        f"{measured.torch_version}, in {duration(measured.seconds)}.",
+    ]
+    if wrong := [layer.name for layer in layers if not layer.formula_agrees]:
+        notes.append(f"The formula and torch's counter disagree on a forward pass of: {', '.join(wrong)}.")
+    far = [line for layer in layers for line in _far(layer)]
+    if far:
+        notes.append(f"More than {TOLERANCE} from the theory: {'; '.join(far)}.")
+    else:
+        notes.append(f"Every exponent of FLOP and of time is within {TOLERANCE} of the theory.")
+    return notes
+
+
+def _far(layer: Layer) -> list[str]:
+    expected: dict[Variable, int] = {"n": layer.expected_n, "d": layer.expected_d}
+    quantities: tuple[Quantity, ...] = ("flop", "time")
+    return [
+        f"{layer.name}, {'FLOP' if quantity == 'flop' else quantity} over {name} "
+        f"({layer.fits[quantity][name].value:.2f} instead of {expected[name]})"
+        for quantity in quantities
+        for name in VARIABLES
+        if abs(layer.fits[quantity][name].value - expected[name]) > TOLERANCE
+    ]
