@@ -1,5 +1,6 @@
 """Counted FLOPs are compared with torch's own counter and with what is known of the paper's base model."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,25 +15,28 @@ from model.transformer import Transformer
 SIZES = TransformerConfig(31, n_layers=3, d_model=12, d_ff=20, n_heads=2, d_k=5, d_v=3)
 
 
+@pytest.mark.parametrize("window", [0, 2])
 @pytest.mark.parametrize(("n", "source_length", "target_length"), [(1, 7, 4), (5, 3, 9)])
-def test_equals_torchs_counter(n: int, source_length: int, target_length: int) -> None:
+def test_equals_torchs_counter(n: int, source_length: int, target_length: int, window: int) -> None:
     """The count is exact for real passes over pairs without padding, both forward alone and with backward."""
-    step = TrainingStep(Transformer(SIZES), OptimizerConfig(), torch.float32)
+    sizes = replace(SIZES, attention_window=window)
+    step = TrainingStep(Transformer(sizes), OptimizerConfig(), torch.float32)
     source_BS, target_BT = torch.full((n, source_length), 7), torch.full((n, target_length), 8)
     lengths: Any = ([source_length] * n, torch.tensor([target_length] * n))
     with FlopCounterMode(display=False) as forward, torch.no_grad():
         step.model.logits(step.model(source_BS, target_BT))
-    assert forward.get_total_flops() == forward_flop(SIZES, *lengths)
+    assert forward.get_total_flops() == forward_flop(sizes, *lengths)
     with FlopCounterMode(display=False) as both:
         step.accumulate(source_BS, target_BT, seed=1)
-    assert both.get_total_flops() == training_flop(SIZES, *lengths)
+    assert both.get_total_flops() == training_flop(sizes, *lengths)
 
 
-def test_sentences_add_up() -> None:
+@pytest.mark.parametrize("window", [0, 2])
+def test_sentences_add_up(window: int) -> None:
     """Attention stays within a pair, so the count of a batch is the sum over its pairs."""
-    source, target = [3, 8, 5], [4, 1, 9]
-    pairs = sum(forward_flop(SIZES, [s], [t]) for s, t in zip(source, target, strict=True))
-    assert forward_flop(SIZES, source, target) == pairs
+    source, target, sizes = [3, 8, 5, 8], [4, 1, 9, 2], replace(SIZES, attention_window=window)
+    pairs = sum(forward_flop(sizes, [s], [t]) for s, t in zip(source, target, strict=True))
+    assert forward_flop(sizes, source, target) == pairs
 
 
 def test_base_takes_about_9_5e17_in_the_papers_training() -> None:

@@ -1,7 +1,27 @@
 """The paper's figures, held against the tables as they are printed in "Attention Is All You Need" (v5)."""
 
+import re
+
 from pipeline.evaluation.costs import PAPER_SUSTAINED_FLOP_S
-from workflows.paper import TABLE_2, TABLE_3, TABLE_4, experiment, parser_experiment, symbols
+from workflows.paper import (
+    CONTIGUOUS_PATH,
+    SEPARABLE,
+    TABLE_1,
+    TABLE_2,
+    TABLE_3,
+    TABLE_4,
+    experiment,
+    parser_experiment,
+    symbols,
+)
+
+PRINTED_TABLE_1 = """
+self-attention              O(n²·d)    O(1)  O(1)
+recurrent                   O(n·d²)    O(n)  O(n)
+convolutional               O(k·n·d²)  O(1)  O(log_k(n))
+restricted self-attention   O(r·n·d)   O(1)  O(n/r)
+"""
+"""Layer type, complexity per layer, sequential operations, maximum path length."""
 
 PRINTED_TABLE_2 = """
 ByteNet                     23.75
@@ -56,6 +76,17 @@ Luong et al. (2015)            | multi-task               | 93.0
 Dyer et al. (2016)             | generative               | 93.3
 """
 """Parser, training, F1 on section 23."""
+
+
+def test_table_1_is_as_printed() -> None:
+    """Every layer type with its complexity, sequential operations and path; exponents are those of the complexity."""
+    lines = [re.split(r"\s{2,}", line) for line in PRINTED_TABLE_1.strip().split("\n")]
+    assert [[row.name, row.complexity, row.sequential, row.path] for row in TABLE_1] == lines
+    assert SEPARABLE.complexity == "O(k·n·d + n·d²)"
+    assert CONTIGUOUS_PATH == "O(n/k)"
+    for row in (*TABLE_1, SEPARABLE):
+        leading = row.complexity.strip("O()").split(" + ")[-1]
+        assert ("n²" in leading, "d²" in leading) == (row.exponent_n == 2, row.exponent_d == 2)
 
 
 def test_table_2_is_as_printed() -> None:

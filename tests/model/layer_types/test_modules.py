@@ -1,0 +1,104 @@
+"""model.layer_types: each type computes what its name says, at the cost that its formula says."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+from torch.utils.flop_counter import FlopCounterMode
+
+from model.attention import attention
+from model.banded import outside
+from model.layer_types.flop import forward_flop, projected_flop
+from model.layer_types.modules import (
+    LAYER_TYPES,
+    Convolutional,
+    LayerSizes,
+    LayerType,
+    Projected,
+    Recurrent,
+    SeparableConvolution,
+    make,
+    make_projected,
+)
+
+SIZES = LayerSizes(width=6, kernel=3, window=4, n_heads=2)
+
+
+def random_input(length: int) -> torch.Tensor:
+    """Two sequences."""
+    torch.manual_seed(length)
+    return torch.randn(2, length, SIZES.width, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("layer_type", LAYER_TYPES)
+@pytest.mark.parametrize("length", [1, 5, 16, 19])
+def test_flop_are_those_torch_counts(layer_type: LayerType, length: int) -> None:
+    """The formula is exact for a real forward pass, and the output has the input's shape."""
+    x_BLD = random_input(length).float()
+    layer = make(layer_type, SIZES)
+    with FlopCounterMode(display=False) as counter:
+        y_BLD = layer(x_BLD)
+    assert y_BLD.shape == x_BLD.shape
+    assert counter.get_total_flops() == 2 * forward_flop(layer_type, SIZES, length)
+
+
+@pytest.mark.parametrize("layer_type", ["self-attention", "restricted self-attention"])
+def test_flop_with_projections_are_those_torch_counts(layer_type: Projected) -> None:
+    """The same for attention as the Transformer has it."""
+    x_BLD = random_input(19).float()
+    with FlopCounterMode(display=False) as counter:
+        assert make_projected(layer_type, SIZES)(x_BLD).shape == x_BLD.shape
+    assert counter.get_total_flops() == 2 * projected_flop(layer_type, SIZES, 19)
+
+
+def test_self_attention_is_equation_1_of_the_input() -> None:
+    """softmax(X Xᵀ / √d) X, all positions or those in reach."""
+    x_BLD = random_input(19)
+    scores_BLL = x_BLD @ x_BLD.transpose(1, 2) / SIZES.width**0.5
+    torch.testing.assert_close(make("self-attention", SIZES)(x_BLD), scores_BLL.softmax(-1) @ x_BLD)
+    scores_BLL = scores_BLL.masked_fill(outside(19, SIZES.window, x_BLD.device), -torch.inf)
+    torch.testing.assert_close(make("restricted self-attention", SIZES)(x_BLD), scores_BLL.softmax(-1) @ x_BLD)
+
+
+def test_projected_attention_has_its_heads() -> None:
+    """Each head attends by its own part of the projections."""
+    layer = make_projected("self-attention", SIZES).double()
+    x_BLD = random_input(7)
+    own = layer.attention
+    assert not isinstance(own, torch.Tensor)
+    q, k, v = (F.linear(x_BLD, w).view(2, 7, 2, 3).transpose(1, 2) for w in (own.w_q.weight, *own.w_kv.weight.chunk(2)))
+    joined_BLD = attention(q, k, v).transpose(1, 2).flatten(2)
+    torch.testing.assert_close(layer(x_BLD), F.linear(joined_BLD, own.w_o.weight))
+
+
+def test_recurrence_is_its_steps() -> None:
+    """`after` as many steps as positions is the layer itself, and after fewer it is not, where they are missing."""
+    layer = make("recurrent", SIZES).double()
+    assert isinstance(layer, Recurrent)
+    x_BLD = random_input(9)
+    torch.testing.assert_close(layer.after(x_BLD, 9), layer(x_BLD))
+    fewer_BLD = layer.after(x_BLD, 4)
+    torch.testing.assert_close(fewer_BLD[:, :4], layer(x_BLD)[:, :4])
+    assert not torch.isclose(fewer_BLD[:, 4], layer(x_BLD)[:, 4]).all()
+
+
+def test_a_separable_convolution_is_the_product_of_its_two() -> None:
+    """A full convolution with the kernels' product computes the same."""
+    separable = make("separable convolution", SIZES).double()
+    full = make("convolutional", SIZES).double()
+    assert isinstance(separable, SeparableConvolution)
+    assert isinstance(full, Convolutional)
+    assert separable.depthwise.bias is not None
+    assert full.convolution.bias is not None
+    with torch.no_grad():
+        full.convolution.weight.copy_(separable.pointwise.weight[:, :, None] * separable.depthwise.weight[:, 0])
+        full.convolution.bias.copy_(separable.pointwise(separable.depthwise.bias))
+    x_BLD = random_input(9)
+    torch.testing.assert_close(separable(x_BLD), full(x_BLD))
+
+
+def test_sizes_without_a_middle_or_of_uneven_heads_are_refused() -> None:
+    """A centred kernel is odd, and heads divide the width."""
+    with pytest.raises(ValueError, match="kernel is 4; it must be odd"):
+        LayerSizes(8, kernel=4)
+    with pytest.raises(ValueError, match="4 heads do not divide a width of 6"):
+        make_projected("self-attention", LayerSizes(6, n_heads=4))

@@ -1,0 +1,129 @@
+"""model.banded: blocks of keys give what the full product with a mask gives, at a cost that grows with n alone."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
+from model.attention import MultiHeadAttention, attention
+from model.banded import NeighbourhoodAttention, neighbourhood_attention, outside, pairs, reach
+from model.config import BEGIN_ID, END_ID, PAD_ID, TransformerConfig
+from model.incremental import IncrementalDecoder
+from model.parameters import count
+from model.rows import Layout, Memory
+from model.search import beam_search
+from model.transformer import Transformer
+
+TINY = TransformerConfig(23, n_layers=2, d_model=12, d_ff=20, n_heads=3, d_k=4, d_v=4, dropout=0.0)
+LENGTHS = (1, 2, 3, 5, 8, 9, 16, 17, 31)
+WINDOWS = (1, 2, 3, 4, 7, 8, 16, 40)
+
+
+def inputs(length: int, device: str) -> list[Tensor]:
+    """Queries, keys and values of three sentences in two heads."""
+    torch.manual_seed(length)
+    sizes = (3, 2, length)
+    return [torch.randn(*sizes, width, dtype=torch.float64).to(device).requires_grad_() for width in (4, 4, 5)]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("is_padded", [False, True])
+def test_equals_masked_full_attention(window: int, is_padded: bool, device: str) -> None:
+    """Values and gradients at every real position, for lengths below, at and above a block, divisible or not."""
+    for length in LENGTHS:
+        q, k, v = given = inputs(length, device)
+        lengths_B = torch.tensor([length, max(1, length - 3), max(1, length // 4)], device=device)
+        padding_BL = torch.arange(length, device=device) >= lengths_B[:, None]
+        padding_B11L = padding_BL[:, None, None] if is_padded else None
+        hidden = outside(length, window, q.device)
+        if padding_B11L is not None:
+            # A query that sees nothing but padding has no weights at all; here it sees itself.
+            hidden = (hidden | padding_B11L) & ~torch.eye(length, dtype=torch.bool, device=device)
+        real_BHLV = ~padding_BL[:, None, :, None] if is_padded else torch.ones(1, device=device)
+        weights_LV = torch.randn(length, 5, dtype=torch.float64).to(device)
+        both = []
+        for x_BHLV in (neighbourhood_attention(q, k, v, window, padding_B11L), attention(q, k, v, hidden)):
+            assert x_BHLV.isfinite().all()
+            gradients = torch.autograd.grad((x_BHLV * real_BHLV * weights_LV).sum(), given)
+            both.append([x_BHLV * real_BHLV, *gradients])
+        torch.testing.assert_close(both[0], both[1], rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(("window", "seen"), [(1, [5]), (2, [4, 5]), (3, [4, 5, 6]), (4, [3, 4, 5, 6])])
+def test_a_neighbourhood_has_r_positions_around_the_query(window: int, seen: list[int]) -> None:
+    """r positions, centred; where r is even, one more before than after."""
+    assert sum(reach(window)) + 1 == window
+    hidden_LL = outside(11, window, torch.device("cpu"))
+    assert (~hidden_LL[5]).nonzero().flatten().tolist() == seen
+
+
+@pytest.mark.parametrize("window", [1, 4, 7])
+def test_computes_the_pairs_it_counts_and_no_more_than_2rn(window: int) -> None:
+    """torch's counter sees two products of `pairs` pairs; n twice as long costs twice as much."""
+    for length in LENGTHS:
+        q, k, v = inputs(length, "cpu")
+        with FlopCounterMode(display=False) as counter:
+            neighbourhood_attention(q, k, v, window)
+        assert counter.get_total_flops() == 3 * 2 * pairs(length, window) * 2 * (4 + 5)
+        assert pairs(length, window) <= 2 * window * (length + window)
+    n = 8 * window
+    assert pairs(2 * n, window) == 2 * pairs(n, window)
+    assert pairs(2 * n, window) < 4 * n * n
+
+
+def test_rows_of_padding_alone_do_not_spoil_the_gradient() -> None:
+    """Blocks without a real key stay finite, so every gradient is; in bfloat16 too."""
+    for dtype in (torch.float32, torch.bfloat16):
+        layer = NeighbourhoodAttention(12, 3, 4, 4, window=2).to(dtype)
+        x_ND = torch.randn(2 * 20, 12).to(dtype).requires_grad_()
+        padding_BL = torch.zeros(2, 20, dtype=torch.bool)
+        padding_BL[1, 3:] = True
+        layout = Layout(2, 20)
+        y_ND = layer(x_ND, layout, Memory(x_ND, layout, padding_BL[:, None, None]))
+        y_ND[:20].sum().backward()
+        assert y_ND.isfinite().all()
+        assert x_ND.grad is not None
+        assert x_ND.grad.isfinite().all()
+        assert all(weight.grad is not None and weight.grad.isfinite().all() for weight in layer.parameters())
+
+
+def test_the_encoder_alone_is_restricted() -> None:
+    """Every position of one encoder layer sees r positions; with r twice the length, all; weights are the same."""
+    torch.manual_seed(0)
+    full = Transformer(TINY).double()
+    sources_BS = torch.tensor([[5, 9, 7, 4, 6, 8, 11, END_ID], [11, 6, END_ID, PAD_ID, PAD_ID, PAD_ID, PAD_ID, PAD_ID]])
+    inputs_BT = torch.tensor([[BEGIN_ID, 6, 7], [BEGIN_ID, 9, 9]])
+    wide, narrow = (Transformer(replace(TINY, attention_window=window)).double() for window in (16, 3))
+    for model in (wide, narrow):
+        model.load_state_dict(full.state_dict())
+    torch.testing.assert_close(wide(sources_BS, inputs_BT), full(sources_BS, inputs_BT), rtol=1e-12, atol=1e-12)
+    assert not torch.allclose(narrow(sources_BS, inputs_BT), full(sources_BS, inputs_BT))
+    assert count(narrow.config) == count(full.config)
+    assert all(type(layer.self_attention) is MultiHeadAttention for layer in narrow.decoder)
+
+    changed_BS = sources_BS.clone()
+    changed_BS[0, 7] = 10
+    before_BSD, after_BSD = (
+        memory.layout.by_sentence(memory.x_ND) for memory in map(narrow.encode, (sources_BS, changed_BS))
+    )
+    differs_S = (before_BSD[0] != after_BSD[0]).any(dim=-1)
+    assert differs_S.tolist() == [False] * 5 + [True] * 3  # two layers, one position to the left in each
+
+
+def test_search_and_incremental_decoding_run_with_a_restricted_encoder() -> None:
+    """Decoding step by step gives the logits of the whole pass, and beam search ends."""
+    torch.manual_seed(1)
+    model = Transformer(replace(TINY, attention_window=3)).double().eval()
+    source_BS = torch.tensor([[5, 9, 7, 4, 6, END_ID], [11, 6, END_ID, PAD_ID, PAD_ID, PAD_ID]])
+    inputs_BT = torch.tensor([[BEGIN_ID, 6, 7, 8], [BEGIN_ID, 9, 9, 5]])
+    expected_BTV = model.logits(model(source_BS, inputs_BT))
+    decoder = IncrementalDecoder(model)
+    with torch.no_grad():
+        cache = decoder.start(source_BS)
+        for i in range(inputs_BT.shape[1]):
+            logits = decoder.logits(decoder.step(inputs_BT[:, i : i + 1], cache).flatten(0, 1))
+            torch.testing.assert_close(logits[:2, :23], expected_BTV[:, i], rtol=1e-9, atol=1e-9)
+        assert len(beam_search(IncrementalDecoder(model), source_BS, beam_size=2)) == 2

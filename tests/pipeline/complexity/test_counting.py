@@ -1,0 +1,107 @@
+"""What is counted of the layer types: FLOP without computing, products in sequence, and paths by gradients."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from model.layer_types.flop import forward_flop
+from model.layer_types.modules import LAYER_TYPES, LayerType, make
+from pipeline.complexity.count import count
+from pipeline.complexity.counting import counted_flop, products_in_sequence
+from pipeline.complexity.dependencies import Kernels, dependencies, longest_path, network
+from pipeline.complexity.settings import LayerSettings, PathSettings, SweepSettings
+from pipeline.errors import UserError
+from pipeline.store.artifact import Context
+
+SETTINGS = LayerSettings(kernel=5, window=6, n_heads=2)
+IN_SEQUENCE: dict[LayerType, tuple[int, int]] = {
+    "self-attention": (2, 2),
+    "recurrent": (7, 12),
+    "convolutional": (1, 1),
+    "restricted self-attention": (2, 2),
+    "separable convolution": (2, 2),
+}
+"""Products in sequence for 7 and 12 positions."""
+
+
+@pytest.mark.parametrize("layer_type", LAYER_TYPES)
+def test_flop_without_computing_are_those_of_computing(layer_type: LayerType) -> None:
+    """The device `meta` gives the same count."""
+    for device in ("meta", "cpu"):
+        layer = make(layer_type, SETTINGS.sizes(8))
+        assert counted_flop(layer, 20, 8, device) == forward_flop(layer_type, SETTINGS.sizes(8), 20)
+
+
+@pytest.mark.parametrize("layer_type", LAYER_TYPES)
+def test_only_recurrence_has_more_products_in_sequence_for_more_positions(layer_type: LayerType) -> None:
+    """n in a recurrent layer, and as many as one position needs in every other."""
+    layer = make(layer_type, SETTINGS.sizes(8))
+    assert tuple(products_in_sequence(layer, n, 8) for n in (7, 12)) == IN_SEQUENCE[layer_type]
+
+
+def test_products_side_by_side_do_not_count_as_a_sequence() -> None:
+    """Two branches of two and one products are two in sequence, and what reads their sum is the third."""
+
+    class Branches(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            square = x @ x.transpose(1, 2)
+            return (square @ x + (x * 2) @ torch.ones(3, 3)) @ torch.ones(3, 3)
+
+    assert products_in_sequence(Branches(), 5, 3) == 3
+
+
+def expected(layer_type: LayerType, kernels: Kernels, n: int) -> int:
+    """The length of the longest path, worked out by hand."""
+    half = SETTINGS.kernel // 2
+    match layer_type:
+        case "self-attention":
+            return 1
+        case "recurrent":
+            return n
+        case "restricted self-attention":
+            return math.ceil((n - 1) / 2)  # r = 6: three positions to the left, two to the right
+        case _ if kernels == "contiguous":
+            return math.ceil((n - 1) / half)
+        case _:
+            return next(layers for layers in range(1, n) if (half + 1) ** layers >= n)
+
+
+@pytest.mark.parametrize("kernels", ["dilated", "contiguous"])
+@pytest.mark.parametrize("layer_type", LAYER_TYPES)
+def test_paths_are_as_long_as_worked_out_by_hand(layer_type: LayerType, kernels: Kernels) -> None:
+    """One layer, n steps, n/r or n/k layers, and a logarithm where kernels are dilated: at several n."""
+    torch.manual_seed(3)
+    found = [longest_path(layer_type, SETTINGS, n, 4, kernels) for n in (5, 9, 12)]
+    assert found == [expected(layer_type, kernels, n) for n in (5, 9, 12)]
+
+
+def test_an_output_depends_on_what_it_can_see() -> None:
+    """One convolution sees its kernel, and two steps of a recurrence see two positions back to their own."""
+    torch.manual_seed(4)
+    seen_LL = dependencies(network("convolutional", SETTINGS, 4, "contiguous"), 1, 9, 4)
+    assert seen_LL[4].nonzero().flatten().tolist() == [2, 3, 4, 5, 6]
+    seen_LL = dependencies(network("recurrent", SETTINGS, 4), 2, 9, 4)
+    assert seen_LL[4].nonzero().flatten().tolist() == [3, 4]
+
+
+def test_the_stage_counts_every_type_at_every_size(tmp_path: Path) -> None:
+    """Both sweeps, each size once; contiguous kernels for convolutions and projections for attention alone."""
+    sweep = SweepSettings(lengths=(8, 16, 32), width=4, widths=(2, 4, 8), length=16)
+    counted = count(Context(tmp_path), SETTINGS, sweep, PathSettings(lengths=(6,), width=4)).load()
+    assert [layer.name for layer in counted.layers] == list(LAYER_TYPES)
+    for layer in counted.layers:
+        assert [(one.length, one.width) for one in layer.sizes] == [(8, 4), (16, 4), (32, 4), (16, 2), (16, 8)]
+        assert all(one.counted_flop == one.formula_flop for one in (*layer.sizes, *layer.projected))
+        assert bool(layer.projected) == ("attention" in layer.name)
+        assert bool(layer.longest_path_contiguous) == ("convolution" in layer.name)
+        assert layer.sequential_operations.keys() == layer.longest_path.keys() == {6}
+
+
+def test_heads_that_do_not_divide_a_width_are_refused(tmp_path: Path) -> None:
+    """One line that names the width and the setting."""
+    sweep = SweepSettings(lengths=(8, 16, 32), width=4, widths=(2, 3, 8), length=16)
+    with pytest.raises(UserError, match=r"2 heads do not divide a width of 3; change layers\.n_heads"):
+        count(Context(tmp_path), SETTINGS, sweep, PathSettings(lengths=(6,)))

@@ -1,0 +1,45 @@
+"""pipeline.complexity.exponents: fits find the exponents of power laws, with the confidence the points allow."""
+
+import random
+
+import pytest
+
+from pipeline.complexity.exponents import crossing, fit
+
+SIZES = (32, 64, 128, 256, 512)
+
+
+def test_an_exact_power_law_is_found_exactly() -> None:
+    """3·x^1.5 has the exponent 1.5, the factor 3, and no doubt."""
+    fitted = fit([(x, 3 * x**1.5) for x in SIZES])
+    assert fitted == pytest.approx((1.5, 1.5, 1.5, 3.0), abs=1e-9)
+
+
+def test_the_interval_holds_the_exponent_19_times_in_20() -> None:
+    """Of 600 fits to noisy points, 95 % of the intervals hold the true exponent, within chance."""
+    source = random.Random(5)
+    held = 0
+    for _ in range(600):
+        fitted = fit([(x, x**2 * source.lognormvariate(0, 0.1)) for x in SIZES])
+        assert fitted.low < fitted.value < fitted.high
+        held += fitted.low <= 2 <= fitted.high
+    assert 0.92 < held / 600 < 0.98
+
+
+def test_two_points_tell_no_confidence() -> None:
+    """They lie on one line whatever they are."""
+    with pytest.raises(ValueError, match="2 points do not tell how certain"):
+        fit([(1, 1), (2, 4)])
+
+
+def test_a_crossing_is_found_between_points() -> None:
+    """x²/100 passes 2·x at x = 200, between 128 and 256."""
+    points = [(x, x**2 / 100, 2.0 * x) for x in SIZES]
+    assert crossing(points) == pytest.approx(200)
+
+
+def test_curves_that_do_not_cross_have_no_crossing() -> None:
+    """Nor does one that begins above and falls below."""
+    assert crossing([(x, x, 2.0 * x) for x in SIZES]) is None
+    assert crossing([(x, 2.0 * x, x) for x in SIZES]) is None
+    assert crossing([(x, 1000.0, x**2) for x in SIZES]) is None

@@ -1,0 +1,112 @@
+"""What is measured of the layer types: times in rounds, and the allocator's peak."""
+
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from model.layer_types.modules import LAYER_TYPES, LayerSizes, make
+from pipeline.complexity.count import count
+from pipeline.complexity.figures import CountsArtifact
+from pipeline.complexity.measure import lengths, measure
+from pipeline.complexity.memory import peak_bytes
+from pipeline.complexity.settings import LayerSettings, PathSettings, SweepSettings, TimingSettings
+from pipeline.complexity.timing import Timer
+from pipeline.errors import UserError
+from pipeline.store.artifact import Context
+
+SETTINGS = LayerSettings(kernel=3, window=4, n_heads=2)
+SWEEP = SweepSettings(lengths=(8, 16, 32), width=4, widths=(4, 8, 16), length=8)
+TIMING = TimingSettings(
+    rounds=2, least_s=1e-6, crossover_widths=(4,), crossover_batches=(1, 2), crossover_length=64, threads=1
+)
+
+
+class Sleeper(nn.Module):
+    """A layer whose passes take as long as they are told to."""
+
+    def __init__(self, forward_s: float, backward_s: float) -> None:
+        super().__init__()
+        self.forward_s, self.backward_s = forward_s, backward_s
+
+    def forward(self, x_BLD: Tensor) -> Tensor:
+        """x_BLD -> x_BLD."""
+        time.sleep(self.forward_s)
+        y_BLD = 2 * x_BLD
+        y_BLD.register_hook(lambda _: time.sleep(self.backward_s))
+        return y_BLD
+
+
+def test_forward_and_backward_are_timed_apart() -> None:
+    """A pass that sleeps takes as long, each part by itself."""
+    timer = Timer(Sleeper(0.02, 0.06), torch.zeros(1, 2, 3), least_s=0.001)
+    times = timer.time()
+    assert 0.02 <= times.forward_s < 0.06 <= times.backward_s
+
+
+def test_short_passes_are_repeated() -> None:
+    """As many passes as take `least_s`; their mean is told."""
+    layer = Sleeper(0.001, 0.001)
+    timer = Timer(layer, torch.zeros(1, 2, 3), least_s=0.05)
+    started_s = time.perf_counter()
+    times = timer.time()
+    assert time.perf_counter() - started_s >= 0.02
+    assert 0.001 <= times.forward_s < 0.02
+
+
+@pytest.mark.gpu
+def test_peak_memory_is_that_of_the_tensors(device: str) -> None:
+    """Scores, weights and both their gradients are n² numbers; a recurrent layer has no such tensor."""
+    n, d = 512, 16
+    n_squared_bytes, n_d_bytes = 4 * n * n, 4 * n * d
+    peaks = {}
+    for layer_type in LAYER_TYPES:
+        layer = make(layer_type, LayerSizes(d, window=16)).to(device)
+        x_BLD = torch.randn(1, n, d).to(device).requires_grad_()
+        layer(x_BLD).sum().backward()  # a GPU's libraries allocate a workspace once
+        peaks[layer_type] = peak_bytes(layer, x_BLD)
+        if device == "cpu":
+            assert peak_bytes(layer, x_BLD) == peaks[layer_type]
+    assert 2 * n_squared_bytes <= peaks["self-attention"] <= 5 * n_squared_bytes
+    for layer_type in LAYER_TYPES[1:]:
+        assert n_d_bytes <= peaks[layer_type] < 2 * n_squared_bytes
+
+
+@pytest.fixture
+def counted(tmp_path: Path) -> CountsArtifact:
+    """The counts that measuring comes after."""
+    (tmp_path / "counts").mkdir()
+    return count(Context(tmp_path / "counts"), SETTINGS, SWEEP, PathSettings(lengths=(4,), width=4))
+
+
+def test_the_stage_measures_every_type_at_every_size(tmp_path: Path, counted: CountsArtifact) -> None:
+    """As many times as rounds at each size of both sweeps; torch has its threads back afterwards."""
+    before, rounds = torch.get_num_threads(), []
+    made = measure(Context(tmp_path, emit=rounds.append), counted, SETTINGS, SWEEP, TIMING)
+    measured = made.load()
+    assert torch.get_num_threads() == before
+    assert [event["done"] for event in rounds] == [0, 1]
+    assert [layer.name for layer in measured.layers] == list(LAYER_TYPES)
+    for layer in measured.layers:
+        assert [(one.length, one.width) for one in layer.sizes] == [(8, 4), (16, 4), (32, 4), (8, 8), (8, 16)]
+        for one in layer.sizes:
+            assert len(one.forward_s) == len(one.backward_s) == 2
+            assert min(*one.forward_s, *one.backward_s) > 0
+            assert one.peak_bytes > 4 * one.length * one.width
+    assert [(one.width, one.batch) for one in measured.crossovers] == [(4, 1), (4, 2)]
+    assert (measured.device, measured.threads, measured.dtype) == ("cpu", 1, "float32")
+    assert made.summary == measured.device_name
+
+
+def test_a_gpu_that_is_not_there_is_told(tmp_path: Path, counted: CountsArtifact) -> None:
+    """Figures of a CPU never stand where those of a GPU were asked for."""
+    with pytest.raises(UserError, match="no idle GPU to measure on; choose --profile cpu"):
+        measure(Context(tmp_path), counted, SETTINGS, SWEEP, TIMING.model_copy(update={"device": "gpu"}))
+
+
+def test_lengths_are_two_to_the_octave() -> None:
+    """Up to the last, which counts."""
+    assert lengths(16, 64) == [16, 24, 32, 48, 64]
+    assert lengths(16, 50) == [16, 24, 32, 48]
