@@ -15,6 +15,7 @@ from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from model.attention import MultiHeadAttention, attention
 from model.banded import NeighbourhoodAttention, neighbourhood_attention
@@ -86,13 +87,12 @@ class Recurrent(nn.Module):
 
         This is a graph in which a step takes each state to the next position; after L steps it is `forward`.
         """
-        rnn = self.network
-        from_input_BLD = torch.nn.functional.linear(x_BLD, rnn.weight_ih_l0, rnn.bias_ih_l0)
+        ((input_weight, state_weight, input_bias, state_bias),) = self.network.all_weights
+        from_input_BLD = F.linear(x_BLD, input_weight, input_bias)
         states_BLD = torch.zeros_like(x_BLD)
         for _ in range(steps):
-            before_BLD = torch.nn.functional.pad(states_BLD, (0, 0, 1, 0))[:, :-1]
-            from_state_BLD = torch.nn.functional.linear(before_BLD, rnn.weight_hh_l0, rnn.bias_hh_l0)
-            states_BLD = torch.tanh(from_input_BLD + from_state_BLD)
+            before_BLD = F.pad(states_BLD, (0, 0, 1, 0))[:, :-1]
+            states_BLD = torch.tanh(from_input_BLD + F.linear(before_BLD, state_weight, state_bias))
         return states_BLD
 
 

@@ -36,8 +36,8 @@ def _layer(layer_type: LayerType, settings: LayerSettings, sweep: SweepSettings,
     probe = make(layer_type, settings.sizes(paths.width))
     return LayerCounts(
         name=layer_type,
-        sizes=tuple(_size(layer_type, settings, n, d) for n, d in sweep.points),
-        projected=tuple(_projected(layer_type, settings, n, d) for n, d in sweep.points)
+        sizes=tuple(_size(layer_type, settings, n, d) for n, d in sweep.points(layer_type)),
+        projected=tuple(_projected(layer_type, settings, n, d) for n, d in sweep.points(layer_type))
         if layer_type in ("self-attention", "restricted self-attention")
         else (),
         sequential_operations={n: products_in_sequence(probe, n, paths.width) for n in paths.lengths},

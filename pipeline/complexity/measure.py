@@ -91,7 +91,7 @@ def _sweeps(
     context: Context, device: str, settings: LayerSettings, sweep: SweepSettings, timing: TimingSettings
 ) -> list[LayerMeasurements]:
     """Measures every layer type at every size."""
-    cases = [(layer_type, n, d) for n, d in sweep.points for layer_type in LAYER_TYPES]
+    cases = [(layer_type, n, d) for layer_type in LAYER_TYPES for n, d in sweep.points(layer_type)]
     timers, peaks_bytes = [], []
     for layer_type, n, d in cases:
         layer, x_BLD = make(layer_type, settings.sizes(d)).to(device), _input(timing.batch, n, d, device)

@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from model.layer_types.modules import LayerSizes
+from model.layer_types.modules import LayerSizes, LayerType
 from pipeline.settings import Device, Settings
 
 Size = Annotated[int, Field(ge=1)]
@@ -32,27 +32,36 @@ class LayerSettings(Settings):
 class SweepSettings(Settings):
     """The two sweeps: n at a fixed d, and d at a fixed n. Exponents are fitted to all sizes of a sweep."""
 
-    lengths: tuple[Size, ...] = (512, 1024, 2048, 4096)
+    lengths: tuple[Size, ...] = (512, 768, 1024, 1536, 2048, 3072, 4096)
     """Values of n, at a d of `width`."""
     width: Size = 256
-    widths: tuple[Size, ...] = (256, 512, 1024, 2048)
+    widths: tuple[Size, ...] = (256, 384, 512, 768, 1024, 1536, 2048)
     """Values of d, at an n of `length`."""
+    separable_widths: tuple[Size, ...] = (1024, 1536, 2048, 3072, 4096)
+    """Those of the separable convolution: of its k·n·d + n·d², the second term leads by time only at such widths."""
     length: Size = 512
 
     @model_validator(mode="after")
     def _enough(self) -> Self:
-        for name in ("lengths", "widths"):
+        for name in ("lengths", "widths", "separable_widths"):
             if len(set(getattr(self, name))) < 3:
                 raise ValueError(
                     f"{name} has fewer than three sizes; a fitted exponent has no confidence interval then"
                 )
         return self
 
-    @property
-    def points(self) -> list[tuple[int, int]]:
-        """All pairs (n, d) of both sweeps, each once."""
-        swept = [(n, self.width) for n in self.lengths] + [(self.length, d) for d in self.widths]
-        return list(dict.fromkeys(swept))
+    def over_n(self) -> list[tuple[int, int]]:
+        """Returns the pairs (n, d) of the sweep over n, ascending."""
+        return [(n, self.width) for n in sorted(set(self.lengths))]
+
+    def over_d(self, layer_type: LayerType) -> list[tuple[int, int]]:
+        """Returns the pairs (n, d) of a layer type's sweep over d, ascending."""
+        widths = self.separable_widths if layer_type == "separable convolution" else self.widths
+        return [(self.length, d) for d in sorted(set(widths))]
+
+    def points(self, layer_type: LayerType) -> list[tuple[int, int]]:
+        """Returns all pairs (n, d) of both sweeps, each once."""
+        return list(dict.fromkeys(self.over_n() + self.over_d(layer_type)))
 
 
 class PathSettings(Settings):
@@ -65,7 +74,7 @@ class PathSettings(Settings):
 class TimingSettings(Settings):
     """How times are measured."""
 
-    rounds: int = Field(9, ge=2)
+    rounds: int = Field(7, ge=2)
     """How often each layer is timed at each size: once a round, so that a disturbance does not hit one alone."""
     least_s: float = Field(0.002, gt=0)
     """A measurement repeats a pass until it has taken this long."""

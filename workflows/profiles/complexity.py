@@ -30,7 +30,11 @@ GPU = ComplexityProfile(
     name="gpu",
     layers=LayerSettings(window=128),
     sweep=SweepSettings(
-        lengths=(4096, 6144, 8192, 12288, 16384), width=1024, widths=(1024, 2048, 4096, 8192), length=2048
+        lengths=(4096, 6144, 8192, 12288, 16384),
+        width=1024,
+        widths=(1024, 1536, 2048, 3072, 4096),
+        separable_widths=(2048, 3072, 4096, 6144, 8192),
+        length=2048,
     ),
     timing=TimingSettings(device="gpu", crossover_widths=(512, 1024), crossover_length=32768),
 )

@@ -171,8 +171,8 @@ def _layer(
 ) -> Layer:
     counts = {(one.length, one.width): one for one in counted.sizes}
     sizes = {(one.length, one.width): _size(counts[one.length, one.width], one) for one in measured.sizes}
-    over_n = [sizes[n, sweep.width] for n in sorted(set(sweep.lengths))]
-    over_d = [sizes[sweep.length, d] for d in sorted(set(sweep.widths))]
+    over_n = [sizes[point] for point in sweep.over_n()]
+    over_d = [sizes[point] for point in sweep.over_d(counted.name)]
     fits = {
         quantity: {
             "n": fit([(one.n, value(one)) for one in over_n]),
@@ -196,7 +196,7 @@ def _layer(
         printed_sequential=printed.sequential,
         printed_path=printed.path,
         fits=fits,
-        projected=_projected(counted.projected, sweep),
+        projected=_projected(counted, sweep),
         sequential_by_n=counted.sequential_operations,
         path_by_n=counted.longest_path,
         contiguous_path_by_n=counted.longest_path_contiguous,
@@ -217,13 +217,13 @@ def _size(counted: SizeCounts, measured: SizeMeasurements) -> Size:
     )
 
 
-def _projected(counted: Sequence[SizeCounts], sweep: SweepSettings) -> dict[Variable, Exponent]:
-    if not counted:
+def _projected(counted: LayerCounts, sweep: SweepSettings) -> dict[Variable, Exponent]:
+    if not counted.projected:
         return {}
-    flop = {(one.length, one.width): one.counted_flop for one in counted}
+    flop = {(one.length, one.width): one.counted_flop for one in counted.projected}
     return {
-        "n": fit([(n, flop[n, sweep.width]) for n in sorted(set(sweep.lengths))]),
-        "d": fit([(d, flop[sweep.length, d]) for d in sorted(set(sweep.widths))]),
+        "n": fit([(n, flop[n, d]) for n, d in sweep.over_n()]),
+        "d": fit([(d, flop[n, d]) for n, d in sweep.over_d(counted.name)]),
     }
 
 
@@ -264,10 +264,13 @@ def _differences(counts: Counts) -> list[Difference]:
 
 def _notes(counts: Counts, measured: Measurements, layers: Sequence[Layer]) -> list[str]:
     sweep = counts.sweep
-    lengths, widths = (", ".join(map(str, sorted(set(sizes)))) for sizes in (sweep.lengths, sweep.widths))
+    lengths, widths, separable = (
+        ", ".join(map(str, sorted(set(sizes)))) for sizes in (sweep.lengths, sweep.widths, sweep.separable_widths)
+    )
     notes = [
         f"Exponents are slopes of a line through the logarithms, with 95 % confidence: of n over n = {lengths} "
-        f"at d = {sweep.width}, of d over d = {widths} at n = {sweep.length}.",
+        f"at d = {sweep.width}, of d over d = {widths} at n = {sweep.length}; "
+        f"of the separable convolution over d = {separable}, where its second term leads by time, too.",
         "FLOP are those of the matrix products and convolutions of a forward pass over one sequence, counted by "
         "torch.utils.flop_counter; a backward pass takes two products for each of them.",
         "Time is that of a forward and backward pass over "

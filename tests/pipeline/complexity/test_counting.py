@@ -89,11 +89,13 @@ def test_an_output_depends_on_what_it_can_see() -> None:
 
 def test_the_stage_counts_every_type_at_every_size(tmp_path: Path) -> None:
     """Both sweeps, each size once; contiguous kernels for convolutions and projections for attention alone."""
-    sweep = SweepSettings(lengths=(8, 16, 32), width=4, widths=(2, 4, 8), length=16)
+    sweep = SweepSettings(lengths=(8, 16, 32), width=4, widths=(2, 4, 8), separable_widths=(6, 10, 12), length=16)
     counted = count(Context(tmp_path), SETTINGS, sweep, PathSettings(lengths=(6,), width=4)).load()
     assert [layer.name for layer in counted.layers] == list(LAYER_TYPES)
     for layer in counted.layers:
-        assert [(one.length, one.width) for one in layer.sizes] == [(8, 4), (16, 4), (32, 4), (16, 2), (16, 8)]
+        widths = [6, 10, 12] if layer.name == "separable convolution" else [2, 8]  # 4 is in the sweep over n, too
+        swept = [(8, 4), (16, 4), (32, 4), *((16, width) for width in widths)]
+        assert [(one.length, one.width) for one in layer.sizes] == swept
         assert all(one.counted_flop == one.formula_flop for one in (*layer.sizes, *layer.projected))
         assert bool(layer.projected) == ("attention" in layer.name)
         assert bool(layer.longest_path_contiguous) == ("convolution" in layer.name)

@@ -18,7 +18,7 @@ from pipeline.errors import UserError
 from pipeline.store.artifact import Context
 
 SETTINGS = LayerSettings(kernel=3, window=4, n_heads=2)
-SWEEP = SweepSettings(lengths=(8, 16, 32), width=4, widths=(4, 8, 16), length=8)
+SWEEP = SweepSettings(lengths=(8, 16, 32), width=4, widths=(4, 8, 16), separable_widths=(4, 8, 16), length=8)
 TIMING = TimingSettings(
     rounds=2, least_s=1e-6, crossover_widths=(4,), crossover_batches=(1, 2), crossover_length=64, threads=1
 )

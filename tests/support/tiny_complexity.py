@@ -1,0 +1,92 @@
+"""Counts and measurements of the layer types of Table 1, made by formulas: exponents that a test knows."""
+
+from collections.abc import Callable
+
+from model.layer_types.flop import forward_flop, projected_flop
+from model.layer_types.modules import LAYER_TYPES, LayerType
+from pipeline.complexity.figures import (
+    Counts,
+    Crossover,
+    CrossoverPoint,
+    LayerCounts,
+    LayerMeasurements,
+    Measurements,
+    SizeCounts,
+    SizeMeasurements,
+)
+from pipeline.complexity.settings import LayerSettings, PathSettings, SweepSettings, TimingSettings
+
+SETTINGS = LayerSettings(kernel=5, window=8, n_heads=2)
+SWEEP = SweepSettings(
+    lengths=(64, 128, 256, 512), width=32, widths=(16, 32, 64), separable_widths=(64, 128, 256), length=64
+)
+EXPECTED: dict[LayerType, tuple[int, int]] = {
+    "self-attention": (2, 1),
+    "recurrent": (1, 2),
+    "convolutional": (1, 2),
+    "restricted self-attention": (1, 1),
+    "separable convolution": (1, 2),
+}
+
+
+def counts() -> Counts:
+    """What the formulas say, with paths of one step for three positions and two for six."""
+
+    def size(flop: int, n: int, d: int, wrong: int = 0) -> SizeCounts:
+        return SizeCounts(length=n, width=d, counted_flop=flop + wrong, formula_flop=flop)
+
+    def layer(name: LayerType) -> LayerCounts:
+        points = SWEEP.points(name)
+        return LayerCounts(
+            name=name,
+            sizes=tuple(size(forward_flop(name, SETTINGS.sizes(d), n), n, d) for n, d in points),
+            projected=tuple(size(projected_flop(name, SETTINGS.sizes(d), n), n, d) for n, d in points)
+            if name == "self-attention"
+            else (),
+            sequential_operations={3: 1, 6: 1},
+            longest_path={6: 2, 3: 1},
+            longest_path_contiguous={3: 1, 6: 4} if "convolution" in name else {},
+        )
+
+    layers = tuple(map(layer, LAYER_TYPES))
+    return Counts(layers=layers, settings=SETTINGS, sweep=SWEEP, paths=PathSettings(lengths=(3, 6)))
+
+
+def measurements(seconds: Callable[[LayerType, int, int], float]) -> Measurements:
+    """Three rounds of the same times, but for one disturbed one; self-attention meets recurrence at n = 200."""
+
+    def layer(name: LayerType) -> LayerMeasurements:
+        return LayerMeasurements(
+            name=name,
+            sizes=tuple(
+                SizeMeasurements(
+                    length=n,
+                    width=d,
+                    forward_s=(seconds(name, n, d), 50.0, seconds(name, n, d)),
+                    backward_s=(2 * seconds(name, n, d),) * 3,
+                    peak_bytes=4 * n * d,
+                )
+                for n, d in SWEEP.points(name)
+            ),
+        )
+
+    points = tuple(
+        CrossoverPoint(length=n, attention_s=n**2 / 200, projected_s=n / 2, recurrent_s=n) for n in (64, 128, 256)
+    )
+    return Measurements(
+        layers=tuple(map(layer, LAYER_TYPES)),
+        crossovers=(Crossover(width=32, batch=1, points=points),),
+        timing=TimingSettings(),
+        device="cpu",
+        device_name="a machine",
+        threads=2,
+        dtype="float32",
+        torch_version="2.13",
+        seconds=61.0,
+    )
+
+
+def theory_s(name: LayerType, n: int, d: int) -> float:
+    """Times that follow the paper's O(·) exactly."""
+    exponent_n, exponent_d = EXPECTED[name]
+    return 1e-9 * n**exponent_n * d**exponent_d

@@ -1,0 +1,41 @@
+"""The HTML report of Table 1 is complete and self-contained."""
+
+import pytest
+
+from tests.support.html_reader import (
+    Reader,
+    assert_asks_for_nothing_outside,
+    assert_drawings_do_not_share_names,
+    drawings,
+)
+from tests.support.tiny_complexity import counts, measurements, theory_s
+from workflows.reports.table1 import render
+from workflows.tables.table1 import compute
+
+
+@pytest.fixture
+def report() -> str:
+    """The report of times as in theory."""
+    measured = measurements(theory_s)
+    return render(compute(counts(), measured), measured)
+
+
+def test_asks_for_nothing_outside(report: str) -> None:
+    """The page loads no script, address or file, so it is the same offline and in a mail."""
+    assert_asks_for_nothing_outside(report)
+
+
+def test_drawings_do_not_share_names(report: str) -> None:
+    """Time, FLOP and memory over n and over d, and a crossover."""
+    assert len(drawings(report)) == 3 * 2 + 1
+    assert_drawings_do_not_share_names(report)
+
+
+def test_rows_have_the_paper_s_figures_and_ours(report: str) -> None:
+    """A row for each layer type, and every element closed."""
+    reader = Reader(report)
+    assert reader.misnested == []
+    row = next(row for row in reader.rows if row[0] == "recurrent" and len(row) == 12)
+    assert row[1:] == ["O(n·d²)", "1", "1.00", "1.00 ± 0.00", "2", "2.00", "2.00 ± 0.00", "O(n)", "1", "O(n)", "2"]
+    assert ["32", "1", "200", "not up to 256"] in reader.rows
+    assert "a machine" in reader.text

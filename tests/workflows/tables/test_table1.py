@@ -1,0 +1,92 @@
+"""Table 1: exponents are those of what was counted and measured, and the notes say which are not the paper's."""
+
+import pytest
+
+from tests.support.tiny_complexity import EXPECTED, counts, measurements, theory_s
+from workflows.tables.table1 import Table1, compute
+from workflows.tables.table1_text import counted_texts, interval_text, power, render_markdown
+
+
+@pytest.fixture
+def table() -> Table1:
+    """A table of times as in theory."""
+    return compute(counts(), measurements(theory_s))
+
+
+def test_exponents_are_those_of_flop_and_of_median_times(table: Table1) -> None:
+    """One round of a disturbed time changes nothing; intervals hold the exponents."""
+    assert {layer.name: (layer.expected_n, layer.expected_d) for layer in table.layers} == EXPECTED
+    for layer in table.layers:
+        for time, expected in (
+            (layer.exponent_n_time, layer.expected_n),
+            (layer.exponent_d_time, layer.expected_d),
+        ):
+            assert time == pytest.approx(expected, abs=1e-6)
+        assert layer.exponent_n == pytest.approx(layer.expected_n, abs=1e-6)
+        assert layer.exponent_d == pytest.approx(layer.expected_d, abs=0.05)
+        assert layer.fits["memory"]["n"].value == pytest.approx(1)
+        assert all(one.low <= one.value <= one.high for fitted in layer.fits.values() for one in fitted.values())
+        assert (
+            layer.over_n[0].backward_s
+            == 2 * layer.over_n[0].forward_s
+            == pytest.approx(2 * theory_s(layer.name, 64, 32))
+        )
+    with_projections = table.layers[0].projected
+    assert 1 < with_projections["n"].value < 2
+    assert 1 < with_projections["d"].value < 2
+    assert [bool(layer.projected) for layer in table.layers] == [True, False, False, False, False]
+    assert "Every exponent of FLOP and of time is within 0.15 of the theory." in table.notes
+
+
+def test_counts_are_those_of_the_longest_sequence(table: Table1) -> None:
+    """n = 6, and every n beneath the table."""
+    for layer in table.layers:
+        assert (layer.counted_n, layer.longest_path, layer.sequential_operations) == (6, 2, 1)
+        assert layer.formula_agrees
+    assert counted_texts(table.layers[2].path_by_n, table.layers[2].contiguous_path_by_n) == "1, 2 (contiguous: 1, 4)"
+
+
+def test_a_crossover_is_where_self_attention_becomes_the_slower(table: Table1) -> None:
+    """By time at n = 200; with projections not up to the longest n measured."""
+    (row,) = table.crossovers
+    assert row.n == pytest.approx(200)
+    assert (row.n_projected, row.longest_n) == (None, 256)
+    markdown = render_markdown(table)
+    assert "| 32 | 1 | 200 | not up to 256 |" in markdown
+    assert table.figures()["crossover_n.d_32.batch_1"] == row.n
+
+
+def test_exponents_far_from_the_theory_are_named() -> None:
+    """Each with its layer, quantity and what it should be."""
+    table = compute(counts(), measurements(lambda name, n, d: theory_s(name, n, d) * (d if name == "recurrent" else 1)))
+    assert "More than 0.15 from the theory: recurrent, time over d (3.00 instead of 2)." in table.notes
+
+
+def test_a_formula_that_torch_does_not_confirm_is_told() -> None:
+    """By the name of its layer."""
+    counted = counts()
+    wrong = counted.layers[1].sizes[0].model_copy(update={"formula_flop": 1})
+    layer = counted.layers[1].model_copy(update={"sizes": (wrong, *counted.layers[1].sizes[1:])})
+    layers = (counted.layers[0], layer, *counted.layers[2:])
+    table = compute(counted.model_copy(update={"layers": layers}), measurements(theory_s))
+    assert [row.formula_agrees for row in table.layers] == [True, False, True, True, True]
+    assert "The formula and torch's counter disagree on a forward pass of: recurrent." in table.notes
+
+
+def test_texts_have_the_paper_s_columns_and_ours(table: Table1) -> None:
+    """Theory, FLOP and time beside each other, and what the paper prints of paths beside what was counted."""
+    markdown = render_markdown(table)
+    assert "| self-attention | O(n²·d) | n² | 2.00 ± 0.00 | 2.00 ± 0.00 | d¹ | 1.00 ± 0.00 | 1.00 ± 0.00 |" in markdown
+    assert "| convolutional | O(1) | 1, 1 | O(log_k(n)) | 1, 2 (contiguous: 1, 4) |" in markdown
+    assert interval_text(table.layers[0].fits["flop"]["n"]) == "2.00 ± 0.00"
+    assert power("d", 2) == "d²"
+
+
+def test_figures_have_names_of_their_own(table: Table1) -> None:
+    """Every layer's exponents, counts and times."""
+    figures = table.figures()
+    for layer in table.layers:
+        assert figures[f"exponent_n.flop.{layer.name}"] == layer.exponent_n
+        assert figures[f"exponent_d.time.{layer.name}"] == layer.exponent_d_time
+        assert figures[f"longest_path.{layer.name}"] == layer.longest_path
+        assert figures[f"time_s.{layer.name}.n_512.d_32"] == layer.over_n[-1].time_s
