@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from workflows import attention_figures, reproduce_table2, reproduce_table3, reproduce_table4
+from workflows import attention_figures, reproduce_table1, reproduce_table2, reproduce_table3, reproduce_table4
 from workflows.cli.main import app
 
 ROOT = Path(__file__).parents[1]
@@ -17,6 +17,7 @@ NAMES = [page.relative_to(ROOT).as_posix() for page in PAGES]
 COMMANDS = {
     "aiayn": typer.main.get_command(app),
     "workflows.attention_figures": typer.main.get_command(attention_figures.app),
+    "workflows.reproduce_table1": typer.main.get_command(reproduce_table1.app),
     "workflows.reproduce_table2": typer.main.get_command(reproduce_table2.app),
     "workflows.reproduce_table3": typer.main.get_command(reproduce_table3.app),
     "workflows.reproduce_table4": typer.main.get_command(reproduce_table4.app),

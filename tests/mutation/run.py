@@ -40,6 +40,8 @@ TESTS: Mapping[str, Sequence[str]] = {
     "model/parameters.py": ("tests/model/test_parameters.py", "tests/workflows/tables"),
     "model/*.py": ("tests/model",),
     "pipeline/attention/*.py": ("tests/pipeline/attention",),
+    "model/layer_types/*.py": ("tests/model/layer_types",),
+    "pipeline/complexity/*.py": ("tests/pipeline/complexity",),
     "pipeline/evaluation/averaging.py": ("tests/pipeline/evaluation/test_averaging.py",),
     "pipeline/evaluation/costs.py": ("tests/pipeline/evaluation/test_costs.py", *PAPER),
     "pipeline/evaluation/perplexity.py": ("tests/pipeline/evaluation/test_perplexity.py",),

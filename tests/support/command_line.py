@@ -7,13 +7,14 @@ from typing import NamedTuple
 
 import pytest
 
-from workflows import attention_figures, reproduce_table2, reproduce_table4
+from workflows import attention_figures, reproduce_table1, reproduce_table2, reproduce_table4
 from workflows.cli import main
 from workflows.console.command import run_app
 
 APPS = {
     "workflows.cli": main.app,
     "workflows.attention_figures": attention_figures.app,
+    "workflows.reproduce_table1": reproduce_table1.app,
     "workflows.reproduce_table2": reproduce_table2.app,
     "workflows.reproduce_table4": reproduce_table4.app,
 }

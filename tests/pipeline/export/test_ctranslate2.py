@@ -142,13 +142,20 @@ def test_rounded_weights(exported: tuple[Transformer, Path]) -> None:
     assert rounded == pytest.approx(exact, rel=0.05)
 
 
-def test_what_ctranslate2_cannot_express(tmp_path: Path) -> None:
-    """Keys and values of different sizes (rows B of Table 3) are refused in one line before anything is written."""
+@pytest.mark.parametrize(
+    ("difference", "told"),
+    [
+        ({"d_k": 8}, "d_k 8 and d_v 16"),
+        ({"attention_window": 5}, "no restricted self-attention, .* attention_window 5"),
+    ],
+)
+def test_what_ctranslate2_cannot_express(difference: dict[str, int], told: str, tmp_path: Path) -> None:
+    """Keys and values of different sizes (rows B of Table 3), and restricted attention, are refused in one line."""
     folder = tmp_path / "checkpoint"
     make_checkpoint(folder, make_corpus(tmp_path / "corpus"))
-    config = dataclasses.replace(TINY, d_k=8)
+    config = dataclasses.replace(TINY, **difference)
     write_weights(folder, Transformer(config).state_dict(), dataclasses.asdict(config))
-    with pytest.raises(UserError, match="d_k 8 and d_v 16") as raised:
+    with pytest.raises(UserError, match=told) as raised:
         export_ctranslate2(folder, tmp_path / "out")
     assert "\n" not in str(raised.value)
     assert not (tmp_path / "out").exists()

@@ -13,7 +13,7 @@ from workflows.reports.table1 import render
 from workflows.tables.table1 import compute
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def report() -> str:
     """The report of times as in theory."""
     measured = measurements(theory_s)

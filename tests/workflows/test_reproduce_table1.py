@@ -1,0 +1,124 @@
+"""Table 1 end to end, at tiny sizes: the real stages, MLflow, and what a user may get wrong."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mlflow.tracking import MlflowClient
+
+from model.layer_types.modules import LAYER_TYPES
+from pipeline.errors import UserError
+from tests.support.command_line import CommandLine
+from workflows import reproduce_table1
+from workflows.profiles.complexity import COMPLEXITY_PROFILES, load_complexity_profile
+from workflows.tracking.tracker import default_uri
+
+TINY = [
+    "sweep.lengths=[16, 32, 64]",
+    "sweep.width=8",
+    "sweep.widths=[8, 16, 32]",
+    "sweep.separable_widths=[8, 16, 32]",
+    "sweep.length=16",
+    "layers.window=8",
+    "paths.lengths=[6, 12]",
+    "timing.rounds=2",
+    "timing.crossover_widths=[8]",
+    "timing.crossover_batches=[1]",
+    "timing.crossover_length=48",
+    "timing.threads=1",
+]
+MODULE = "workflows.reproduce_table1"
+
+
+def _made(store: Path) -> set[str]:
+    return {folder.name for folder in (store / "store").iterdir()}
+
+
+def _table(told: str) -> tuple[Path, dict[str, Any]]:
+    folder = Path(told.split("report: ")[1].split("\n")[0]).parent
+    return folder, json.loads((folder / "table1.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_counted_measured_then_again_then_with_more_rounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All five layer types; a second call makes nothing, more rounds count nothing anew, and MLflow has the figures."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    runs = tmp_path / "runs"
+    reproduce_table1.main(profile="cpu", overrides=TINY, store=runs)
+    told = capsys.readouterr().out
+    assert told.startswith("settings of profile cpu\n")
+    folder, table = _table(told)
+    assert {path.name for path in folder.iterdir()} >= {"table1.json", "table1.md", "report.html", "manifest.json"}
+    assert [layer["name"] for layer in table["layers"]] == list(LAYER_TYPES)
+    for layer in table["layers"]:
+        assert layer["exponent_n"] == pytest.approx(layer["expected_n"], abs=0.15)
+        assert layer["exponent_d"] == pytest.approx(layer["expected_d"], abs=0.25)  # d is not far above k here
+        assert layer["formula_agrees"]
+        assert (layer["sequential_operations"] == 12) == (layer["name"] == "recurrent")
+        assert [one["n"] for one in layer["over_n"]] == [16, 32, 64]
+        assert min(one["forward_s"] for one in [*layer["over_n"], *layer["over_d"]]) > 0
+    assert [layer["longest_path"] for layer in table["layers"]] == [1, 12, 2, 4, 2]
+    assert table["crossovers"][0]["d"] == 8
+
+    client = MlflowClient(default_uri(runs))
+    (experiment,) = [found for found in client.search_experiments() if found.name == "table1"]
+    (run,) = client.search_runs([experiment.experiment_id])
+    assert (run.info.run_name, run.info.status) == ("table1 cpu", "FINISHED")
+    assert run.data.params["layers.window"] == "8"
+    assert run.data.metrics["exponent_n.flop.recurrent"] == table["layers"][1]["exponent_n"]
+    assert run.data.metrics["exponent_d.time.self-attention"] == table["layers"][0]["exponent_d_time"]
+
+    before = _made(runs)
+    reproduce_table1.main(profile="cpu", overrides=TINY, store=runs)
+    assert _made(runs) == before
+    reproduce_table1.main(profile="cpu", overrides=[*TINY, "timing.rounds=3"], store=runs)
+    assert sorted(name.partition("-")[0] for name in _made(runs) - before) == ["complexity", "tabulating"]
+
+
+def test_the_plan_lists_the_stages(tmp_path: Path, command_line: CommandLine) -> None:
+    """Counting, measuring, the table; nothing is run."""
+    done = command_line.here(MODULE, "--plan", "--profile", "cpu", "--store", str(tmp_path))
+    assert done.returncode == 0
+    assert [line.split("  ")[0] for line in done.stdout.splitlines() if "to run" in line][:3] == [
+        "count operations",
+        "measure times",
+        "table 1",
+    ]
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--profile", "tpu"], "there is no profile 'tpu'; choose one of cpu, gpu"),
+        (["--set", "layers.kernel=4"], "kernel is 4; it must be odd"),
+        (["--set", "sweep.lengths=[8, 16]"], "lengths has fewer than three sizes"),
+        (["--set", "sweep.depth=3"], "there is no setting 'sweep.depth'"),
+        (["--set", "timing.rounds"], "write it as key=value"),
+        (["--set", "timing.threads=4096"], "timing.threads is 4096, but this process may use"),
+        (["--config", "none.toml"], "there is no such file"),
+    ],
+)
+def test_mistakes_get_one_line(options: list[str], told: str, tmp_path: Path, command_line: CommandLine) -> None:
+    """Exit status 2 and what to do; nothing is written."""
+    done = command_line.here(MODULE, *options, "--store", str(tmp_path / "runs"))
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_file_chooses_the_profile_and_options_come_after_it(tmp_path: Path) -> None:
+    """As with every other table; a name on the command line comes first."""
+    config = tmp_path / "mine.toml"
+    config.write_text('profile = "gpu"\nlayers.window = 16\ntiming.rounds = 3\n')
+    profile = load_complexity_profile(config=config, overrides=["timing.rounds=5"])
+    assert (profile.name, profile.layers.window, profile.timing.rounds) == ("gpu", 16, 5)
+    assert profile.sweep == COMPLEXITY_PROFILES["gpu"].sweep
+    assert load_complexity_profile("cpu", config=config).name == "cpu"
+    config.write_text('profiles = "gpu"\n')
+    with pytest.raises(UserError, match="there is no setting 'profiles'"):
+        load_complexity_profile(config=config)
