@@ -93,10 +93,12 @@ def _sweeps(
     """Measures every layer type at every size."""
     cases = [(layer_type, n, d) for layer_type in LAYER_TYPES for n, d in sweep.points(layer_type)]
     timers, peaks_bytes = [], []
-    for layer_type, n, d in cases:
+    for done, (layer_type, n, d) in enumerate(cases):
+        context.progress(done, len(cases), "layers")
         layer, x_BLD = make(layer_type, settings.sizes(d)).to(device), _input(timing.batch, n, d, device)
-        timers.append(Timer(layer, x_BLD, timing.least_s))
+        # Memory first: libraries choose kernels and allocate in the first pass, which so is not timed.
         peaks_bytes.append(peak_bytes(layer, x_BLD.requires_grad_()))
+        timers.append(Timer(layer, x_BLD, timing.least_s))
     rounds: list[list[PassTimes]] = []
     for done in range(timing.rounds):
         context.progress(done, timing.rounds, "rounds")
@@ -145,6 +147,8 @@ def lengths(first: int, last: int) -> list[int]:
 
 def _medians_s(layers: Sequence[nn.Module], x_BLD: Tensor, least_s: float) -> list[float]:
     """Returns the median seconds of a forward and backward pass of each layer, measured in turn."""
+    for layer in layers:
+        Timer(layer, x_BLD, least_s)  # a pass to warm up
     timers = [Timer(layer, x_BLD, least_s) for layer in layers]
     rounds = [[sum(timer.time()) for timer in timers] for _ in range(CROSSOVER_ROUNDS)]
     return [median(times) for times in zip(*rounds, strict=True)]

@@ -74,7 +74,7 @@ class PathSettings(Settings):
 class TimingSettings(Settings):
     """How times are measured."""
 
-    rounds: int = Field(7, ge=2)
+    rounds: int = Field(5, ge=2)
     """How often each layer is timed at each size: once a round, so that a disturbance does not hit one alone."""
     least_s: float = Field(0.002, gt=0)
     """A measurement repeats a pass until it has taken this long."""

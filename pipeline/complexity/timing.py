@@ -20,13 +20,12 @@ class PassTimes(NamedTuple):
 
 
 class Timer:
-    """Times passes of a layer over an input; the first pass, which is not timed, is made at once."""
+    """Times passes of a layer over an input. The first pass, made at once, says how many make up a measurement."""
 
     def __init__(self, layer: nn.Module, x_BLD: Tensor, least_s: float) -> None:
         self._layer, self._x_BLD = layer, x_BLD.detach().requires_grad_()
         self._ones_BLD = torch.ones_like(x_BLD)
         self._wait: Callable[[], None] = torch.cuda.synchronize if x_BLD.is_cuda else lambda: None
-        self._once()  # libraries choose kernels and allocate
         first = self._once()
         self._repetitions = max(1, round(least_s / (first.forward_s + first.backward_s)))
 
