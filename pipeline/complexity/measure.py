@@ -29,7 +29,7 @@ from pipeline.store.artifact import Context
 SEED = 1
 FIRST_LENGTH = 32
 """The length at which the search for a crossover begins."""
-CROSSOVER_ROUNDS = 5
+CROSSOVER_ROUNDS = 3
 
 
 def measure(
@@ -48,11 +48,11 @@ def measure(
     torch.manual_seed(SEED)
     with _threads(timing.threads or len(os.sched_getaffinity(0))) as threads:
         layers = _sweeps(context, device, settings, sweep, timing)
-        crossovers = [
-            _crossover(device, settings, timing, width, batch)
-            for batch in timing.crossover_batches
-            for width in timing.crossover_widths
-        ]
+        compared = [(width, batch) for batch in timing.crossover_batches for width in timing.crossover_widths]
+        crossovers = []
+        for done, (width, batch) in enumerate(compared):
+            context.progress(done, len(compared), "crossovers")
+            crossovers.append(_crossover(device, settings, timing, width, batch))
     artifact = MeasurementsArtifact(context.folder)
     artifact.write(
         Measurements(
@@ -147,8 +147,6 @@ def lengths(first: int, last: int) -> list[int]:
 
 def _medians_s(layers: Sequence[nn.Module], x_BLD: Tensor, least_s: float) -> list[float]:
     """Returns the median seconds of a forward and backward pass of each layer, measured in turn."""
-    for layer in layers:
-        Timer(layer, x_BLD, least_s)  # a pass to warm up
     timers = [Timer(layer, x_BLD, least_s) for layer in layers]
     rounds = [[sum(timer.time()) for timer in timers] for _ in range(CROSSOVER_ROUNDS)]
     return [median(times) for times in zip(*rounds, strict=True)]

@@ -22,7 +22,7 @@ def peak_bytes(layer: nn.Module, x_BLD: Tensor) -> int:
         before_bytes = torch.cuda.memory_allocated(x_BLD.device)
         _pass(layer, x_BLD)
         return torch.cuda.max_memory_allocated(x_BLD.device) - before_bytes
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as profiler:
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         _pass(layer, x_BLD)
     results = profiler.profiler
     assert results is not None

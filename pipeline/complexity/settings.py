@@ -80,7 +80,7 @@ class TimingSettings(Settings):
     """A measurement repeats a pass until it has taken this long."""
     batch: int = Field(1, ge=1)
     """Sequences that are computed at once."""
-    crossover_widths: tuple[Size, ...] = (128, 256, 512)
+    crossover_widths: tuple[Size, ...] = (64, 128, 256)
     """Values of d at which self-attention and recurrence are compared for growing n."""
     crossover_batches: tuple[Size, ...] = (1, 16)
     crossover_length: int = Field(8192, ge=2)
