@@ -26,7 +26,7 @@ PLOTTED: dict[Quantity, tuple[str, float]] = {
     "memory": ("peak memory, MB", 1e-6),
 }
 """The drawings: what is drawn, its title and the factor to its unit."""
-LINES = {"self-attention": COLORS[0], "with projections": COLORS[3], "recurrent": COLORS[1]}
+LINES = {"self-attention": COLORS[0], "with projections": COLORS[5], "recurrent": COLORS[1]}
 """The curves of a crossover, in the colours of their layer types where they have one."""
 
 

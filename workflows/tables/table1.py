@@ -99,11 +99,14 @@ class CrossoverRow:
     d: int
     batch: int
     n: float | None
-    """By measured time; None where it was not slower at any length measured."""
+    """By measured time; None where it does not become slower at any length measured."""
     n_projected: float | None
     """Of self-attention with its projections and heads."""
     longest_n: int
     """The longest n measured."""
+    is_slower: bool
+    """Whether it is the slower there, like `is_slower_projected`; without a crossover, it is at every length."""
+    is_slower_projected: bool
 
 
 @dataclass(frozen=True)
@@ -235,6 +238,8 @@ def _crossover(measured: Crossover) -> CrossoverRow:
         crossing([(one.length, one.attention_s, one.recurrent_s) for one in points]),
         crossing([(one.length, one.projected_s, one.recurrent_s) for one in points]),
         points[-1].length,
+        points[-1].attention_s > points[-1].recurrent_s,
+        points[-1].projected_s > points[-1].recurrent_s,
     )
 
 
@@ -282,7 +287,7 @@ def _notes(counts: Counts, measured: Measurements, layers: Sequence[Layer]) -> l
         "longest path is the number of steps until every output has a gradient with respect to every input it can "
         f"depend on. Both are counted, here at n = {layers[0].counted_n}. A step is a layer of a stack, and of the "
         "recurrent layer a time step.",
-        f"Measured on {measured.device_name}, {measured.threads} threads, {measured.dtype}, torch "
+        f"Measured on {measured.device_name}, {measured.threads} thread{'s' * (measured.threads > 1)}, {measured.dtype}, torch "
         f"{measured.torch_version}, in {duration(measured.seconds)}.",
     ]
     if wrong := [layer.name for layer in layers if not layer.formula_agrees]:

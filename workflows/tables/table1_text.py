@@ -58,10 +58,13 @@ def power(variable: Variable, exponent: int) -> str:
 def crossover_texts(row: CrossoverRow) -> tuple[str, str, str, str]:
     """Returns the texts to show, in the order of CROSSOVER_HEADINGS."""
 
-    def found(n: float | None) -> str:
-        return f"not up to {row.longest_n}" if n is None else f"{n:.0f}"
+    def found(n: float | None, is_slower: bool) -> str:
+        if n is not None:
+            return f"{n:.0f}"
+        return "at every n" if is_slower else f"not up to {row.longest_n}"
 
-    return str(row.d), str(row.batch), found(row.n), found(row.n_projected)
+    texts = found(row.n, row.is_slower), found(row.n_projected, row.is_slower_projected)
+    return str(row.d), str(row.batch), *texts
 
 
 def counted_texts(counted: Mapping[int, int], contiguous: Mapping[int, int] | None = None) -> str:

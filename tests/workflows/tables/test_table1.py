@@ -56,6 +56,17 @@ def test_a_crossover_is_where_self_attention_becomes_the_slower(table: Table1) -
     assert table.figures()["crossover_n.d_32.batch_1"] == row.n
 
 
+def test_self_attention_that_is_always_slower_has_no_crossover() -> None:
+    """The table says so, rather than that it is not slower."""
+    measured = measurements(theory_s)
+    points = tuple(
+        point.model_copy(update={"projected_s": 2 * point.recurrent_s}) for point in measured.crossovers[0].points
+    )
+    crossover = measured.crossovers[0].model_copy(update={"points": points})
+    table = compute(counts(), measured.model_copy(update={"crossovers": (crossover,)}))
+    assert "| 32 | 1 | 200 | at every n |" in render_markdown(table)
+
+
 def test_exponents_far_from_the_theory_are_named() -> None:
     """Each with its layer, quantity and what it should be."""
     table = compute(counts(), measurements(lambda name, n, d: theory_s(name, n, d) * (d if name == "recurrent" else 1)))
