@@ -28,6 +28,11 @@ def inputs(length: int, device: str) -> list[Tensor]:
     return [torch.randn(*sizes, width, dtype=torch.float64).to(device).requires_grad_() for width in (4, 4, 5)]
 
 
+def hiding(hidden: Tensor, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Returns the bias that hides positions."""
+    return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, -torch.inf)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("is_padded", [False, True])
@@ -45,7 +50,7 @@ def test_equals_masked_full_attention(window: int, is_padded: bool, device: str)
         real_BHLV = ~padding_BL[:, None, :, None] if is_padded else torch.ones(1, device=device)
         weights_LV = torch.randn(length, 5, dtype=torch.float64).to(device)
         both = []
-        for x_BHLV in (neighbourhood_attention(q, k, v, window, padding_B11L), attention(q, k, v, hidden)):
+        for x_BHLV in (neighbourhood_attention(q, k, v, window, padding_B11L), attention(q, k, v, hiding(hidden))):
             assert x_BHLV.isfinite().all()
             gradients = torch.autograd.grad((x_BHLV * real_BHLV * weights_LV).sum(), given)
             both.append([x_BHLV * real_BHLV, *gradients])
@@ -82,7 +87,7 @@ def test_rows_of_padding_alone_do_not_spoil_the_gradient() -> None:
         padding_BL = torch.zeros(2, 20, dtype=torch.bool)
         padding_BL[1, 3:] = True
         layout = Layout(2, 20)
-        y_ND = layer(x_ND, layout, Memory(x_ND, layout, padding_BL[:, None, None]))
+        y_ND = layer(x_ND, layout, Memory(x_ND, layout, hiding(padding_BL[:, None, None], dtype)))
         y_ND[:20].sum().backward()
         assert y_ND.isfinite().all()
         assert x_ND.grad is not None

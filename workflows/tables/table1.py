@@ -287,8 +287,8 @@ def _notes(counts: Counts, measured: Measurements, layers: Sequence[Layer]) -> l
         "longest path is the number of steps until every output has a gradient with respect to every input it can "
         f"depend on. Both are counted, here at n = {layers[0].counted_n}. A step is a layer of a stack, and of the "
         "recurrent layer a time step.",
-        f"Measured on {measured.device_name}, {measured.threads} thread{'s' * (measured.threads > 1)}, {measured.dtype}, torch "
-        f"{measured.torch_version}, in {duration(measured.seconds)}.",
+        f"Measured on {measured.device_name}, {measured.threads} thread{'s' * (measured.threads > 1)}, "
+        f"{measured.dtype}, torch {measured.torch_version}, in {duration(measured.seconds)}.",
     ]
     if wrong := [layer.name for layer in layers if not layer.formula_agrees]:
         notes.append(f"The formula and torch's counter disagree on a forward pass of: {', '.join(wrong)}.")
