@@ -14,16 +14,18 @@ from torch.profiler import ProfilerActivity, profile
 
 def peak_bytes(layer: nn.Module, x_BLD: Tensor) -> int:
     """Returns the largest number of bytes in use at any moment of a pass, beyond those in use before it."""
-    layer.zero_grad(set_to_none=True)
-    x_BLD.grad = None
+    _forget_gradients(layer, x_BLD)
     if x_BLD.device.type == "cuda":
         torch.cuda.synchronize(x_BLD.device)
         torch.cuda.reset_peak_memory_stats(x_BLD.device)
         before_bytes = torch.cuda.memory_allocated(x_BLD.device)
         _pass(layer, x_BLD)
-        return torch.cuda.max_memory_allocated(x_BLD.device) - before_bytes
+        peak = torch.cuda.max_memory_allocated(x_BLD.device) - before_bytes
+        _forget_gradients(layer, x_BLD)
+        return peak
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         _pass(layer, x_BLD)
+    _forget_gradients(layer, x_BLD)
     results = profiler.profiler
     assert results is not None
     events = results.kineto_results.events()
@@ -33,6 +35,11 @@ def peak_bytes(layer: nn.Module, x_BLD: Tensor) -> int:
         held += change
         peak = max(peak, held)
     return peak
+
+
+def _forget_gradients(layer: nn.Module, x_BLD: Tensor) -> None:
+    layer.zero_grad(set_to_none=True)
+    x_BLD.grad = None
 
 
 def _pass(layer: nn.Module, x_BLD: Tensor) -> None:

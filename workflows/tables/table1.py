@@ -176,7 +176,7 @@ def _layer(
     sizes = {(one.length, one.width): _size(counts[one.length, one.width], one) for one in measured.sizes}
     over_n = [sizes[point] for point in sweep.over_n()]
     over_d = [sizes[point] for point in sweep.over_d(counted.name)]
-    fits = {
+    fits: dict[Quantity, dict[Variable, Exponent]] = {
         quantity: {
             "n": fit([(one.n, value(one)) for one in over_n]),
             "d": fit([(one.d, value(one)) for one in over_d]),
