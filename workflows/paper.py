@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from model.config import BASE, BIG, TransformerConfig
-from model.layer_types.modules import LayerType
+from model.layer_types.sizes import LayerType
 
 Pair = Literal["en-de", "en-fr"]
 PAIRS: tuple[Pair, ...] = ("en-de", "en-fr")

@@ -10,42 +10,14 @@ O(n·d²) on top. `make_projected` has them.
 Shapes: B batch, L length (the paper's n), D width (the paper's d); H heads; T = L, when time steps are counted.
 """
 
-from dataclasses import dataclass
-from typing import Literal, get_args
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from model.attention import MultiHeadAttention, attention
 from model.banded import NeighbourhoodAttention, neighbourhood_attention
+from model.layer_types.sizes import LayerSizes, LayerType, Projected
 from model.rows import Layout, Memory
-
-LayerType = Literal[
-    "self-attention", "recurrent", "convolutional", "restricted self-attention", "separable convolution"
-]
-LAYER_TYPES: tuple[LayerType, ...] = get_args(LayerType)
-"""The rows of Table 1, top to bottom, and the separable convolution that the text of §4 adds."""
-Projected = Literal["self-attention", "restricted self-attention"]
-
-
-@dataclass(frozen=True)
-class LayerSizes:
-    """The sizes of a layer. Raises ValueError if the kernel has no middle."""
-
-    width: int
-    kernel: int = 7
-    """k, the positions that a convolution sees; odd, so that it sees as many to either side."""
-    window: int = 64
-    """r, the positions that restricted self-attention sees."""
-    n_heads: int = 8
-    """Of projected self-attention; without projections there is one head."""
-    dilation: int = 1
-    """The distance between two positions that a convolution sees."""
-
-    def __post_init__(self) -> None:
-        if self.kernel % 2 == 0:
-            raise ValueError(f"kernel is {self.kernel}; it must be odd, to have a middle")
 
 
 class SelfAttention(nn.Module):

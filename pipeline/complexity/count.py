@@ -3,7 +3,8 @@
 import torch
 
 from model.layer_types.flop import forward_flop, projected_flop
-from model.layer_types.modules import LAYER_TYPES, LayerType, make, make_projected
+from model.layer_types.modules import make, make_projected
+from model.layer_types.sizes import LAYER_TYPES, LayerType
 from pipeline.complexity.counting import counted_flop, products_in_sequence
 from pipeline.complexity.dependencies import CONVOLUTIONS, Kernels, longest_path
 from pipeline.complexity.figures import Counts, CountsArtifact, LayerCounts, SizeCounts

@@ -16,7 +16,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from model.layer_types.modules import LayerType, Recurrent, make
+from model.layer_types.modules import Recurrent, make
+from model.layer_types.sizes import LayerType
 from pipeline.complexity.settings import LayerSettings
 
 Network = Callable[[Tensor, int], Tensor]

@@ -9,7 +9,8 @@ from statistics import median
 import torch
 from torch import Tensor, nn
 
-from model.layer_types.modules import LAYER_TYPES, make, make_projected
+from model.layer_types.modules import make, make_projected
+from model.layer_types.sizes import LAYER_TYPES
 from pipeline.complexity.figures import (
     CountsArtifact,
     Crossover,

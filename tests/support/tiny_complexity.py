@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from model.layer_types.flop import forward_flop, projected_flop
-from model.layer_types.modules import LAYER_TYPES, LayerType
+from model.layer_types.sizes import LAYER_TYPES, LayerType
 from pipeline.complexity.figures import (
     Counts,
     Crossover,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from mlflow.tracking import MlflowClient
 
-from model.layer_types.modules import LAYER_TYPES
+from model.layer_types.sizes import LAYER_TYPES
 from pipeline.errors import UserError
 from tests.support.command_line import CommandLine
 from workflows import reproduce_table1

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from model.layer_types.modules import LayerType
+from model.layer_types.sizes import LayerType
 from pipeline.complexity.exponents import Exponent, crossing, fit
 from pipeline.complexity.figures import (
     Counts,

@@ -8,17 +8,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from model.attention import attention
 from model.banded import outside
 from model.layer_types.flop import forward_flop, projected_flop
-from model.layer_types.modules import (
-    LAYER_TYPES,
-    Convolutional,
-    LayerSizes,
-    LayerType,
-    Projected,
-    Recurrent,
-    SeparableConvolution,
-    make,
-    make_projected,
-)
+from model.layer_types.modules import Convolutional, Recurrent, SeparableConvolution, make, make_projected
+from model.layer_types.sizes import LAYER_TYPES, LayerSizes, LayerType, Projected
 
 SIZES = LayerSizes(width=6, kernel=3, window=4, n_heads=2)
 

@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from model.layer_types.flop import forward_flop
-from model.layer_types.modules import LAYER_TYPES, LayerType, make
+from model.layer_types.modules import make
+from model.layer_types.sizes import LAYER_TYPES, LayerType
 from pipeline.complexity.count import count
 from pipeline.complexity.counting import counted_flop, products_in_sequence
 from pipeline.complexity.dependencies import Kernels, dependencies, longest_path, network

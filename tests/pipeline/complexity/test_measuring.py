@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from model.layer_types.modules import LAYER_TYPES, LayerSizes, make
+from model.layer_types.modules import make
+from model.layer_types.sizes import LAYER_TYPES, LayerSizes
 from pipeline.complexity.count import count
 from pipeline.complexity.figures import CountsArtifact
 from pipeline.complexity.measure import lengths, measure
