@@ -20,6 +20,7 @@ TINY = [
     "sweep.widths=[8, 16, 32]",
     "sweep.separable_widths=[8, 16, 32]",
     "sweep.length=16",
+    "layers.kernel=3",
     "layers.window=8",
     "paths.lengths=[6, 12]",
     "timing.rounds=2",
@@ -60,7 +61,7 @@ def test_counted_measured_then_again_then_with_more_rounds(
         assert (layer["sequential_operations"] == 12) == (layer["name"] == "recurrent")
         assert [one["n"] for one in layer["over_n"]] == [16, 32, 64]
         assert min(one["forward_s"] for one in [*layer["over_n"], *layer["over_d"]]) > 0
-    assert [layer["longest_path"] for layer in table["layers"]] == [1, 12, 2, 4, 2]
+    assert [layer["longest_path"] for layer in table["layers"]] == [1, 12, 4, 4, 4]
     assert table["crossovers"][0]["d"] == 8
 
     client = MlflowClient(default_uri(runs))
