@@ -56,7 +56,7 @@ def test_rows_of_ones_own_stand_behind_the_papers(tmp_path: Path) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     planned = _planned(ROOT / "examples" / "table3_own_rows.toml", tmp_path)
     trained = re.findall(r"^train en-de (\w+(?: seed \d)?) +to run", planned, re.MULTILINE)
-    assert trained == ["base seed 1", "base seed 2", "base seed 3", "B1", "F1", "F2", "F3"]
+    assert trained == ["base seed 1", "base seed 2", "base seed 3", "B1", "F1", "F2", "F3", "F4"]
 
 
 def test_text_of_ones_own_is_found_beside_its_description(tmp_path: Path) -> None:
