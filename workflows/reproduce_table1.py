@@ -17,7 +17,7 @@ from pipeline.complexity import count, measure
 from pipeline.complexity.figures import CountsArtifact, MeasurementsArtifact
 from pipeline.errors import UserError
 from pipeline.store.store import LocalStore
-from workflows.console.command import console, run_app
+from workflows.console.command import run_app
 from workflows.console.options import AddressOption, ConfigOption, SetOption, StoreOption
 from workflows.engine.dag import Stage, Step
 from workflows.engine.grid import Unfinished
@@ -88,7 +88,6 @@ def main(request: ComplexityRequest) -> None:
         show=lambda made, width: render_terminal(made.load(), width),
         figures=lambda made: made.load().figures(),
     )
-    console.print(f"settings of profile {profile.name}", highlight=False)
     reproduce(experiment, request)
 
 
