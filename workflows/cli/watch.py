@@ -10,7 +10,7 @@ import typer
 from pipeline.store.store import LocalStore
 from workflows.console.command import console
 from workflows.console.options import StoreOption
-from workflows.watch.server import address, serving
+from workflows.watch.server import serving
 from workflows.watch.snapshot import Snapshot, record_of, take
 from workflows.watch.terminal import watch_live, watch_plain
 
@@ -44,7 +44,7 @@ def watch(
 
 def _serve(look: Callable[[], Snapshot], port: int) -> None:
     with serving(look, port) as server:
-        console.print(f"page: {address(server)}  (this machine only; ctrl-C ends it)", highlight=False, soft_wrap=True)
+        console.print(f"page: {server.address}  (this machine only; ctrl-C ends it)", highlight=False, soft_wrap=True)
         try:
             while True:
                 time.sleep(3600)

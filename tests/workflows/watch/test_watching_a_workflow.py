@@ -20,7 +20,7 @@ import ray
 
 from pipeline.store.store import LocalStore
 from tests.support.command_line import CommandLine
-from workflows.watch.server import address, serving
+from workflows.watch.server import serving
 from workflows.watch.snapshot import Snapshot, record_of, take
 
 ROOT = Path(__file__).parents[3]
@@ -94,7 +94,7 @@ def test_it_is_seen_while_it_trains(driver: Driver) -> None:
 
 def test_the_page_has_the_state_of_now(driver: Driver) -> None:
     """The same is served as JSON."""
-    with serving(driver.look, 0) as server, urllib.request.urlopen(f"{address(server)}state.json") as answer:
+    with serving(driver.look, 0) as server, urllib.request.urlopen(f"{server.address}state.json") as answer:
         state = json.load(answer)
     assert state["state"] == "running"
     assert [stage["label"] for stage in state["stages"] if stage["state"] == "running"] == ["train en-de base"]
