@@ -34,9 +34,9 @@ def softmax(scores: Tensor) -> Tensor:
 
 def scaled(products: Tensor, d_k: int, bias: Tensor | None) -> Tensor:
     """Divides products of queries and keys by √d_k and adds what hides positions, if anything does."""
-    if bias is None:
-        return products.mul_(1 / math.sqrt(d_k))
-    return torch.add(bias, products, alpha=1 / math.sqrt(d_k))
+    # Not in one addition: torch rounds its factor to bfloat16, so scores with a bias would differ from those without.
+    products.mul_(1 / math.sqrt(d_k))
+    return products if bias is None else products.add_(bias)
 
 
 def attention(

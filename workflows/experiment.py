@@ -201,13 +201,10 @@ class Reproduction(Generic[A]):
 def reproduce(experiment: Reproduction[A], request: Request) -> None:
     """Prints the plan if requested; otherwise makes what is missing, reports to MLflow and prints the table."""
     store, target = request.store, experiment.tabulate({})
-    console.print(_in_force(experiment, request), highlight=False, soft_wrap=True, markup=False)
     if request.plan:
-        print_plan(console, target, store)
-        if experiment.planned:
-            hardware = find(request.gpus, request.gpu, experiment.planned[0].training.device)
-            console.print(render(forecast(request.profile, experiment.planned, hardware, store.root)))
+        _print_plan(experiment, request, target)
         return
+    console.print(_in_force(experiment, request), highlight=False, soft_wrap=True, markup=False)
     tracker = Tracker(default_uri(store.root), experiment.name, store.root)
     given = {"overrides": request.overrides} if request.overrides else {}
     models = [replace(model, params={**model.params, **given}) for model in experiment.models]
@@ -219,6 +216,16 @@ def reproduce(experiment: Reproduction[A], request: Request) -> None:
     console.print()
     for line in closing_lines(store, recorder.record, ui_command(tracker.uri)):
         console.print(line, highlight=False, soft_wrap=True, markup=False)
+
+
+def _print_plan(experiment: Reproduction[A], request: Request, target: Step[A]) -> None:
+    """Prints what is cached and what is to run, with a forecast where something is trained."""
+    # First, so that a wrong --gpu is told before anything is printed.
+    hardware = experiment.planned and find(request.gpus, request.gpu, experiment.planned[0].training.device)
+    console.print(_in_force(experiment, request), highlight=False, soft_wrap=True, markup=False)
+    print_plan(console, target, request.store)
+    if hardware:
+        console.print(render(forecast(request.profile, experiment.planned, hardware, request.store.root)))
 
 
 def _made(

@@ -125,7 +125,8 @@ def test_one_cell_then_again_then_another_beam(
     assert (newest.run, again.run, first.run) == ("table2/embedded/2", "table2/embedded/1", "table2/embedded/1")
     assert {step.state for step in again.steps} == {"cached"}
     assert [(pair.name, pair.one, pair.other) for pair in compare(first, newest).settings] == [
-        ("decoding.beam_size", 4, 1)
+        ("decoding.beam_size", 4, 1),
+        ("dev_bleu", None, True),
     ]
     after = _stages(tmp_path)
     changed = {kind for kind in after if after[kind] != before.get(kind)}

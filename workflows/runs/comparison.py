@@ -78,8 +78,17 @@ def _settings(one: Record, other: Record, common: Sequence[str]) -> list[Pair]:
 
 
 def _differing(model: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterable[Pair]:
-    pairs = _beside(model, one, other)
+    pairs = _beside(model, _without_lone_stages(one, other), _without_lone_stages(other, one))
     return (pair for pair in pairs if pair.one != pair.other and pair.name != GIVEN)
+
+
+def _without_lone_stages(settings: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Names a stage that only one run has, such as `dev_bleu`, once instead of each of its settings."""
+    stages, found = {name.partition(".")[0] for name in other}, dict[str, Any]()
+    for name, value in settings.items():
+        stage, is_of_stage, _ = name.partition(".")
+        found |= {stage: True} if is_of_stage and stage not in stages else {name: value}
+    return found
 
 
 def _beside(model: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> list[Pair]:

@@ -9,11 +9,11 @@ from tests.support.command_line import CommandLine, Done
 
 
 def _assert_one_line(done: Done, message: str) -> None:
-    """No traceback, nothing but the plan's first line on standard output."""
+    """No traceback, nothing but whose settings are in force and the plan's first line on standard output."""
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1, done.stderr
     assert message in done.stderr
-    assert re.fullmatch(r"(\d+ stages to run\n)?", done.stdout)
+    assert re.fullmatch(r"(settings of profile .*\n)?(\d+ stages to run\n)?", done.stdout)
 
 
 @pytest.mark.parametrize(
