@@ -7,19 +7,32 @@ A parser writes no part-of-speech tags, but scoring leaves out punctuation by it
 of the gold trees, and tagging accuracy says nothing.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-
-from nltk.tree import Tree
+from typing import TYPE_CHECKING
 
 from pipeline.errors import UserError
 from pipeline.parsing.linearisation import Repair, rebuild
-from pipeline.parsing.trees import bracketed, is_preterminal, preterminals, read_trees, walk, with_tags_of, words_of
+from pipeline.parsing.trees import (
+    bracketed,
+    is_preterminal,
+    new_tree,
+    preterminals,
+    read_trees,
+    walk,
+    with_tags_of,
+    words_of,
+)
 from pipeline.store.artifact import Context, JsonArtifact
 from pipeline.store.artifacts import Corpus, Hypotheses
 from pipeline.store.figures import Figures
 from pipeline.text.lines import read_lines, read_pairs, write_lines
+
+if TYPE_CHECKING:
+    from nltk.tree import Tree
 
 LABELLED_TREES = 10_000
 FINAL_TAGS = (".", "''")
@@ -152,5 +165,5 @@ def _branching(tree: Tree, root: str, inner: str) -> Tree:
     final = [leaves.pop()] if _has_final_mark(tree) else []
     node = leaves.pop()
     for leaf in reversed(leaves[1:]):
-        node = Tree(inner, [leaf, node])
-    return Tree(root, [*leaves[:1], node, *final])
+        node = new_tree(inner, [leaf, node])
+    return new_tree(root, [*leaves[:1], node, *final])

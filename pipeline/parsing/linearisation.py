@@ -6,16 +6,19 @@ A closing bracket names its label, part-of-speech tags become XX, and words are 
 model may write any sequence of symbols, so `rebuild` makes a tree of each, over exactly the words of the input.
 """
 
+from __future__ import annotations
+
 import re
 from collections import Counter
 from collections.abc import Sequence
 from enum import Enum
-from typing import NamedTuple
-
-from nltk.tree import Tree
+from typing import TYPE_CHECKING, NamedTuple
 
 from pipeline.parsing.symbols import WORD_SYMBOL
-from pipeline.parsing.trees import TOP, is_preterminal, walk
+from pipeline.parsing.trees import TOP, is_preterminal, new_tree, walk
+
+if TYPE_CHECKING:
+    from nltk.tree import Tree
 
 PUNCTUATION_TAGS = {
     **dict.fromkeys([",", "``", "''", "$", "#", "-LRB-", "-RRB-"]),
@@ -98,7 +101,7 @@ def rebuild(symbols: Sequence[str], words: Sequence[str]) -> Rebuilt:
         elif bracket is None:
             repairs[Repair.UNKNOWN_SYMBOL] += 1
         elif bracket[1] == "(":
-            open_nodes.append(Tree(bracket[2], []))
+            open_nodes.append(new_tree(bracket[2], []))
             open_labels[bracket[2]] += 1
         elif not open_labels[bracket[2]]:
             repairs[Repair.STRAY_CLOSING] += 1
@@ -118,9 +121,9 @@ def rebuild(symbols: Sequence[str], words: Sequence[str]) -> Rebuilt:
         root = roots[0]
         root.extend(missing)
     else:
-        root = Tree(TOP, [*roots, *missing])
+        root = new_tree(TOP, [*roots, *missing])
     return Rebuilt(root, +repairs)
 
 
 def _preterminal(word: str) -> Tree:
-    return Tree(PUNCTUATION_TAGS.get(word, WORD_SYMBOL) or word, [word])
+    return new_tree(PUNCTUATION_TAGS.get(word, WORD_SYMBOL) or word, [word])

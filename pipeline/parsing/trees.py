@@ -7,15 +7,18 @@ A tree is nltk's `Tree`. Its leaves are words, and the parent of a word, its pre
 methods recurse, so a tree of a thousand levels would exhaust Python's stack; the functions here do not.
 """
 
-import re
-from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import NamedTuple
+from __future__ import annotations
 
-from nltk.tree import Tree
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from pipeline.errors import UserError
 from pipeline.text.lines import read_lines
+
+if TYPE_CHECKING:
+    from nltk.tree import Tree
 
 OUTER_LABELS = frozenset(["", "TOP", "ROOT", "S1"])
 """Labels of the bracket around a whole tree, which stands for no constituent."""
@@ -26,6 +29,13 @@ MAX_TREE_TOKENS = 1 << 16
 """Most brackets, labels and words of a tree: beyond that a bracket was not closed, and memory would not be bounded."""
 _TOKEN = re.compile(r"[()]|[^()\s]+", re.ASCII)
 _FUNCTION = re.compile("[-=]")
+
+
+def new_tree(label: str, children: Sequence[Tree | str]) -> Tree:
+    """Makes a node. Nothing else here makes one: nltk imports slowly, and who reads no trees does without."""
+    from nltk.tree import Tree
+
+    return Tree(label, children)
 
 
 class PlacedTree(NamedTuple):
@@ -75,7 +85,7 @@ def trees_in(lines: Iterable[str], name: str) -> Iterator[PlacedTree]:
                     first_line, n_tokens = number, 1
                 elif open_nodes[-1] and isinstance(open_nodes[-1][0], str):
                     raise wrong(f"a constituent stands beside the word {open_nodes[-1][0]!r}")
-                open_nodes.append(Tree("", []))
+                open_nodes.append(new_tree("", []))
             elif token == ")":
                 if not open_nodes:
                     raise wrong("a closing bracket has no opening one")
@@ -146,14 +156,14 @@ def cleaned(tree: Tree) -> Tree | None:
     for node, entering in walk(tree):
         if is_preterminal(node):
             if node.label() != TRACE_TAG:
-                done[-1].append(Tree(without_functions(node.label()), [node[0]]))
+                done[-1].append(new_tree(without_functions(node.label()), [node[0]]))
         elif entering:
             done.append([])
         elif children := done.pop():
             if node is not tree or node.label() not in OUTER_LABELS:
-                children = [Tree(without_functions(node.label()), children)]
+                children = [new_tree(without_functions(node.label()), children)]
             elif len(children) > 1:
-                children = [Tree(TOP, children)]
+                children = [new_tree(TOP, children)]
             done[-1] += children
     return done[0][0] if done[0] else None
 
@@ -178,10 +188,10 @@ def with_tags_of(tree: Tree, tagged: Tree) -> Tree:
     done: list[list[Tree]] = [[]]
     for node, entering in walk(tree):
         if is_preterminal(node):
-            done[-1].append(Tree(next(remaining).label(), [node[0]]))
+            done[-1].append(new_tree(next(remaining).label(), [node[0]]))
         elif entering:
             done.append([])
         else:
             children = done.pop()
-            done[-1].append(Tree(node.label(), children))
+            done[-1].append(new_tree(node.label(), children))
     return done[0][0]

@@ -6,13 +6,18 @@ Words stand side by side at the bottom, and each constituent above the words it 
 tree has not got, with the same label over the same words, is marked.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
-from nltk.tree import Tree
 
 from pipeline.parsing.trees import is_preterminal, walk
+
+if TYPE_CHECKING:
+    from nltk.tree import Tree
 
 MARK = "var(--warn, #cf4257)"
 """The colour of constituents that differ: the page's own, which is legible on its light and on its dark ground."""
@@ -31,7 +36,7 @@ class _Placed:
     is_word: bool
     x_px: float = 0.0
     first: int = 0
-    children: list["_Placed"] = field(default_factory=list)
+    children: list[_Placed] = field(default_factory=list)
     constituent: Constituent | None = None
 
 

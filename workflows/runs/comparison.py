@@ -114,7 +114,8 @@ def chosen(runs: Sequence[Run], one: str | None, other: str | None) -> tuple[Run
     others = [run for run in runs if run not in named]
     found = [*others[: 2 - len(named)], *named]
     if len(found) < 2:
-        raise UserError(f"there are {len(runs)} runs here; comparing takes two (`aiayn runs` lists them)")
+        here = "is 1 run" if len(runs) == 1 else f"are {len(runs)} runs"
+        raise UserError(f"there {here} here; comparing takes two (`aiayn runs` lists them)")
     older, newer = sorted(found, key=lambda run: run.newest.started)
     return older, newer
 

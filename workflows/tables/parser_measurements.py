@@ -1,12 +1,12 @@
 """Reads what was measured of the parsers of Table 4 from the artifacts of their stages, and from nowhere else."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import islice
-from typing import Any, Self
-
-from nltk.tree import Tree
+from typing import TYPE_CHECKING, Any, Self
 
 from pipeline.evaluation.dev_f1 import DevF1
 from pipeline.evaluation.parser import ChoiceFigures, ChosenParser
@@ -19,6 +19,9 @@ from pipeline.store.artifacts import Hypotheses
 from pipeline.store.figures import DecodingFigures
 from workflows.paper import ParserTraining
 from workflows.tables.measurements import Trained, TrainedInputs, trained_values
+
+if TYPE_CHECKING:
+    from nltk.tree import Tree
 
 DEV = "dev"
 N_DRAWN, N_WORST = 3, 2
@@ -36,7 +39,7 @@ class CandidateInputs(TrainedInputs):
     scores: ScoredTrees
     dev_f1: DevF1 | None = None
 
-    def measured(self) -> "Candidate":
+    def measured(self) -> Candidate:
         """Reads their files. Raises UserError where a file is missing, broken or lacks a figure."""
         return Candidate(
             **trained_values(self, DEV),

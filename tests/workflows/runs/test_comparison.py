@@ -77,7 +77,7 @@ def test_which_runs_are_compared(runs: list[Run]) -> None:
 
 def test_too_few_or_unknown_runs_are_one_line(runs: list[Run]) -> None:
     """The line lists what there is."""
-    with pytest.raises(UserError, match="there are 1 runs here; comparing takes two"):
+    with pytest.raises(UserError, match="there is 1 run here; comparing takes two"):
         chosen(runs[:1], None, None)
     with pytest.raises(UserError, match="there is no run table2/embedded/9 here; there are table3/embedded/1, "):
         chosen(runs, "table2/embedded/9", None)
