@@ -32,7 +32,7 @@ from workflows.console.options import (
     SetOption,
     StoreOption,
 )
-from workflows.engine.cluster import cluster
+from workflows.engine.cluster import cluster, sigterm_as_interrupt
 from workflows.engine.dag import A, Step, in_order, to_run
 from workflows.engine.events import Watcher
 from workflows.engine.grid import Unfinished
@@ -209,7 +209,8 @@ def reproduce(experiment: Reproduction[A], request: Request) -> None:
     given = {"overrides": request.overrides} if request.overrides else {}
     models = [replace(model, params={**model.params, **given}) for model in experiment.models]
     told = {**experiment.params, **given}
-    with recording(store, _opening(experiment, request, target, models), in_order([target])) as recorder:
+    opening = _opening(experiment, request, target, models)
+    with sigterm_as_interrupt(), recording(store, opening, in_order([target])) as recorder:
         table = _made(experiment, request, tracker, models, told, recorder)
     console.print()
     console.print(experiment.show(table, console.width))

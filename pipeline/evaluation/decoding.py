@@ -23,7 +23,7 @@ from model.parameters import count
 from model.search import CHUNK_ROWS
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import DECODED_PER_SOURCE_TOKEN, Translation, Translator, with_batch_tokens
-from pipeline.hardware import dtype_name
+from pipeline.hardware import dtype_name, worker_environment
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, Corpus, Hypotheses
@@ -195,6 +195,8 @@ def _on_actors(
         num_gpus=gpu_share,
         max_restarts=RESTARTS,
         max_task_retries=RESTARTS,
+        # A single thread waits for no other, and can have a process that Ray has ready.
+        runtime_env={"env_vars": worker_environment()} if settings.threads > 1 else None,
     )
     waiting = list(reversed(chunks))
     actors = [options.remote(checkpoint.folder, settings, device) for _ in range(min(workers, len(chunks)))]

@@ -24,7 +24,7 @@ from ray.train import FailureConfig, LoggingConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchConfig, TorchTrainer
 
 from pipeline.errors import UserError
-from pipeline.hardware import KEEP_MEMORY
+from pipeline.hardware import worker_environment
 from pipeline.ray_private import lean_torch_trainer
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Context
@@ -64,7 +64,7 @@ def train(context: Context, dataset: EncodedDataset, settings: TrainingSettings)
             storage_path=str(ray_folder),
             failure_config=FailureConfig(max_failures=MAX_FAILURES),
             logging_config=LoggingConfig(log_level="ERROR"),
-            worker_runtime_env={"env_vars": KEEP_MEMORY},
+            worker_runtime_env={"env_vars": worker_environment()},
         ),
     )
     with _sigint_restored():

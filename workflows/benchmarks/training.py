@@ -100,7 +100,7 @@ def measure(size: Size, options: TrainingOptions, show: Callable[[str], object] 
     fails is reported as failed, with null for its ratio.
     """
     from pipeline.corpora.synthetic.lengths import LENGTHS, write_dataset
-    from pipeline.hardware import KEEP_MEMORY
+    from pipeline.hardware import worker_environment
     from workflows.benchmarks import training_contenders
 
     device = find_device(options.device)
@@ -132,12 +132,12 @@ def measure(size: Size, options: TrainingOptions, show: Callable[[str], object] 
             running.rates.dtype = running.call("warm_up") or ""
             return running
 
-        ours = start(OURS, training_contenders.OurLoop, KEEP_MEMORY)
+        ours = start(OURS, training_contenders.OurLoop, worker_environment())
         matmul_rates, all_running = [], [ours]
         if options.with_peers:
             all_running += [start(name, make) for name, make in _peers(device, ours.call("bfloat16_is_native"))]
         if options.with_checkpoints:
-            all_running.append(start(SAVING, training_contenders.OurLoopWithCheckpoints, KEEP_MEMORY))
+            all_running.append(start(SAVING, training_contenders.OurLoopWithCheckpoints, worker_environment()))
         if options.with_ray:
             from workflows.benchmarks.training_in_ray import OurLoopInRay
 

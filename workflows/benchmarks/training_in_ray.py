@@ -13,7 +13,7 @@ from ray.train import LoggingConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 from ray.util.queue import Empty, Queue
 
-from pipeline.hardware import KEEP_MEMORY
+from pipeline.hardware import worker_environment
 from workflows.benchmarks.training_contenders import OurLoop, TrainingContender, TrainingRound, TrainingWorkload, Work
 
 POLL_S = 1.0
@@ -46,7 +46,7 @@ class OurLoopInRay(TrainingContender):
         run_config: Any = RunConfig(  # type: ignore[call-arg]  # mypy reads the signature of Train V1
             storage_path=str(self.workload.run_folder / "ray"),
             logging_config=LoggingConfig(log_level="ERROR"),
-            worker_runtime_env={"env_vars": KEEP_MEMORY},
+            worker_runtime_env={"env_vars": worker_environment()},
         )
         loop: Any = partial(_serve, self.workload, self.requests, self.answers)
         self.training = ray.remote(num_cpus=0)(_fit).remote(loop, self.scaling, run_config)

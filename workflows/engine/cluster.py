@@ -113,7 +113,7 @@ def cluster(address: str | None) -> Iterator[None]:
     if local:
         set_local_variables()
     try:
-        with _interrupts_reach_children():
+        with _interrupts_reach_children(), _sigterm_kept():
             ray.init(
                 address=address if local else accepted_address(address),
                 include_dashboard=False if local else None,
@@ -147,6 +147,15 @@ def _interrupts_reach_children() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextmanager
+def _sigterm_kept() -> Iterator[None]:
+    """Puts this process's own handler of SIGTERM back, if it has one: `ray.init` sets one that raises SystemExit."""
+    handler = signal.getsignal(signal.SIGTERM)
+    yield
+    if callable(handler):
+        signal.signal(signal.SIGTERM, handler)
 
 
 @contextmanager

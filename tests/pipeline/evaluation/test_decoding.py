@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import ray
 from safetensors.torch import load_file, save_file
@@ -16,6 +17,7 @@ from model.parameters import count
 from pipeline.errors import UserError
 from pipeline.evaluation import decoding
 from pipeline.evaluation.translation import Translator
+from pipeline.hardware import worker_environment
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, Corpus
@@ -72,6 +74,20 @@ def test_bytes_that_are_no_text_break_no_line(
     lines = list(read_lines(folder / "first.de"))
     assert len(lines) == len(SENTENCES)
     assert {line[:1].strip() for line, source in zip(lines, SENTENCES, strict=True) if source.strip()} == {text}
+
+
+def test_actors_with_several_threads_start_with_the_environment_for_computing(
+    ray_cluster: None, checkpoint: Checkpoint, corpus: Corpus, tmp_path: Path
+) -> None:
+    """OpenMP reads it before Python runs, so it is what the process was started with."""
+    started: list[dict[str, str]] = []
+
+    def look(_event: dict[str, Any]) -> None:
+        started.extend(psutil.Process(pid).environ() for pid in workers_alive("DecodingWorker"))
+
+    run(checkpoint, corpus, tmp_path / "out", FAST.model_copy(update={"workers": 1, "threads": 2}), look)
+    assert started
+    assert all(worker_environment().items() <= one.items() for one in started)
 
 
 def test_killed_actor_loses_nothing(

@@ -2,11 +2,14 @@
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 import ray
 
 from pipeline.errors import UserError
+from pipeline.hardware import worker_environment
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import EncodedDataset, TrainingRun
 from pipeline.training.on_ray import layout_of, train
@@ -33,6 +36,18 @@ def test_killed_worker_ends_in_the_same_bits(two_workers: Path, dataset: Encoded
     assert stretch["train_s"] == described["train_s"]
     assert (folder / "joint.model").read_bytes() == (dataset.folder / "joint.model").read_bytes()
     assert {path.name for path in folder.iterdir()} == {"run.json", "metrics.jsonl", "checkpoints", "joint.model"}
+
+
+def _write_environment(path: Path, _event: dict[str, Any]) -> None:
+    path.write_text("\n".join(f"{name}={value}" for name, value in psutil.Process().environ().items()))
+
+
+def test_workers_start_with_the_environment_for_computing(dataset: EncodedDataset, tmp_path: Path) -> None:
+    """glibc and OpenMP read it before Python runs, so it is what the process was started with."""
+    environment = tmp_path / "environment"
+    train(Context(tmp_path, partial(_write_environment, environment)), dataset, with_fields(updates=1))
+    given = set(environment.read_text().split("\n"))
+    assert {f"{name}={value}" for name, value in worker_environment().items()} <= given
 
 
 def test_user_error_of_a_worker_reaches_the_caller(dataset: EncodedDataset, tmp_path: Path) -> None:

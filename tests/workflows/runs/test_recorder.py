@@ -1,5 +1,7 @@
 """workflows.runs.recorder: the record of a real DAG on Ray, finished and failed, and numbers that are given once."""
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -7,11 +9,14 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import UserError
+from pipeline.store.artifact import Artifact
 from pipeline.store.store import LocalStore
 from tests.support.tiny_runs import make_run, opening
-from tests.support.tiny_stages import PairSteps, Words, WriteSettings, join, write
+from tests.support.tiny_stages import PairSteps, Words, WriteSettings, join, lingering, write
 from workflows.engine import runner
+from workflows.engine.cluster import sigterm_as_interrupt
 from workflows.engine.dag import Stage, Step, in_order
+from workflows.engine.events import Watcher
 from workflows.runs.record import Record, read_records
 from workflows.runs.recorder import recording
 
@@ -57,6 +62,30 @@ def test_the_step_that_failed_is_named(tmp_path: Path) -> None:
     assert record.error == "the text is bad; write another"
     states = {step.label: step.state for step in record.steps}
     assert (states["right"], states["join"]) == ("failed", "waiting")
+
+
+class Terminates(Watcher):
+    """Sends SIGTERM to this process once a step is at work."""
+
+    def started(self, step: Step[Artifact]) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def drive_until_terminated(folder: Path) -> None:
+    """Runs steps that take a minute, with a record and a Ray of its own."""
+    store, target = LocalStore(folder), lingering(folder / "log", 60)
+    with sigterm_as_interrupt(), recording(store, opening(target.fingerprint), in_order([target])) as recorder:
+        runner.run([target], store, [recorder, Terminates()])
+
+
+def test_a_command_ended_by_sigterm_was_interrupted(tmp_path: Path) -> None:
+    """As by ctrl-C, although `ray.init` sets a handler of its own."""
+    script = f"from pathlib import Path; from {__name__} import *; drive_until_terminated(Path({str(tmp_path)!r}))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=100)
+    assert done.stderr.strip().endswith("KeyboardInterrupt")
+    (record,) = read_records(LocalStore(tmp_path))
+    assert (record.state, record.error) == ("interrupted", "")
+    assert "running" not in {step.state for step in record.steps}
 
 
 def test_a_table_of_fewer_models_takes_the_place_of_the_planned_one(tmp_path: Path) -> None:
