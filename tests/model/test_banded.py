@@ -40,7 +40,7 @@ def test_equals_masked_full_attention(window: int, is_padded: bool, device: str)
     """Values and gradients at every real position, for lengths below, at and above a block, divisible or not."""
     for length in LENGTHS:
         q, k, v = given = inputs(length, device)
-        lengths_B = torch.tensor([length, max(1, length - 3), max(1, length // 4)], device=device)
+        lengths_B = torch.tensor([max(1, length - 1), max(1, length - 3), max(1, length // 4)], device=device)
         padding_BL = torch.arange(length, device=device) >= lengths_B[:, None]
         padding_B11L = padding_BL[:, None, None] if is_padded else None
         hidden = outside(length, window, q.device)

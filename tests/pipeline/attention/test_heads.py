@@ -61,6 +61,16 @@ def test_figures_of_known_attention() -> None:
     assert end == pytest.approx([0, 0, 0, 1 / 5, 1 / 5, 1])
 
 
+@pytest.mark.parametrize(("n_queries", "n_keys"), [(2, 5), (5, 2)])
+def test_figures_of_attention_between_the_languages(n_queries: int, n_keys: int) -> None:
+    """Source and target need not have the same number of tokens."""
+    weights_BHLM = torch.zeros(1, 1, n_queries, n_keys, dtype=torch.float64)
+    weights_BHLM[..., 1] = 1
+    real_BL, separators_BM = torch.ones(1, n_queries, dtype=torch.bool), torch.zeros(1, n_keys, dtype=torch.bool)
+    ((entropy, distance, *_),) = (_figures(weights_BHLM, separators_BM, real_BL) / n_queries).tolist()
+    assert (entropy, distance) == (0, pytest.approx(sum(abs(1 - i) for i in range(n_queries)) / n_queries))
+
+
 def test_the_table_has_every_head_and_its_figures_are_possible(
     made: tuple[Checkpoint, EncodedDataset], tmp_path: Path
 ) -> None:

@@ -105,6 +105,7 @@ def test_printed_rows_stand_above_measured_ones(row: Row) -> None:
     assert right.f1 is not None
     assert parser.f1 is not None
     assert right.f1 < parser.f1 < 100
+    assert parser.f1_short == inputs.free.scores.load().splits["test"].short.f1
     assert parser.sentences == parser.valid == 12
     assert (silver.training, silver.f1, silver.f1_text, silver.state) == ("semi-supervised", None, "-", "not run")
 
