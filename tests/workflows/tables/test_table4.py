@@ -130,6 +130,7 @@ def test_all_candidates_stand_beneath_with_their_f1(row: Row) -> None:
     assert sum(one.sentences for one in table.lengths) == 12
     assert any("the loss is not finite" in note for note in table.notes)
     assert any("tagging accuracy is not reported" in note for note in table.notes)
+    assert any("--silver FILE adds" in note for note in table.notes)
 
 
 def test_the_paper_s_own_trees_make_the_paper_s_own_rows(row: Row) -> None:
@@ -142,6 +143,13 @@ def test_the_paper_s_own_trees_make_the_paper_s_own_rows(row: Row) -> None:
     ]
     assert "test set" not in {one.what for one in table.differences}
     assert not any("cannot be compared" in note for note in table.notes)
+
+
+def test_rows_of_other_trees_are_named(row: Row) -> None:
+    """One row of them is enough to say that it cannot be compared with the printed ones."""
+    table, _ = table4.compute([row(data="WSJ"), row("semi-supervised")])
+    assert any("rows are of WSJ and generated trees, not of the paper's treebank" in note for note in table.notes)
+    assert not any("--silver FILE adds" in note for note in table.notes)
 
 
 def test_what_differs_is_told(row: Row) -> None:
@@ -187,6 +195,9 @@ def test_stage_writes_what_it_reads_back(row: Row, tmp_path: Path) -> None:
     assert render_markdown(made.load()) == markdown
     rows = [line for line in markdown.split("## ")[0].split("\n") if line.startswith("| ")]
     assert len(rows) == 1 + 12 + 3
+    search, lengths = markdown.split("## Search\n")[1].split("## F1 by length\n")
+    assert "| generated trees only | free |" in search
+    assert lengths.count("| generated trees only |") > 1
     report = (made.folder / "report.html").read_text(encoding="utf-8")
     assert report.count('class="tree"') == 2 * (3 + 2)  # gold and parse: three at even distances, the two worst
     reader = Reader(report)
