@@ -5,20 +5,10 @@ import re
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from tests.support.infra_files import INFRA, PINNED, PROJECT, ROOT, load
+from tests.support.infra_files import INFRA, PINNED, PROJECT, ROOT, copied_into_the_image, dockerfile, load
 
-TEXT = (INFRA / "Dockerfile").read_text(encoding="utf-8")
-INSTRUCTIONS = [
-    (line.partition(" ")[0], line.partition(" ")[2].strip())
-    for line in re.sub(r"^#.*\n", "", TEXT.replace("\\\n", " "), flags=re.MULTILINE).splitlines()
-    if line.strip()
-]
-COPIED = [
-    source
-    for name, arguments in INSTRUCTIONS
-    if name == "COPY" and not arguments.startswith("--from")
-    for source in arguments.split()[:-1]
-]
+INSTRUCTIONS = dockerfile()
+COPIED = copied_into_the_image()
 
 
 def test_what_is_copied_exists_and_nothing_else_is_let_through() -> None:
@@ -27,12 +17,12 @@ def test_what_is_copied_exists_and_nothing_else_is_let_through() -> None:
     rules = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     patterns = [rule for rule in rules if rule and not rule.startswith("#")]
     assert patterns[0] == "*"
-    assert {rule[1:] for rule in patterns if rule.startswith("!")} == set(COPIED)
+    assert {rule[1:] for rule in patterns if rule.startswith("!")} == COPIED
 
 
 def test_all_packages_are_in_the_wheel() -> None:
     """Those that pyproject.toml finds."""
-    assert {"model", "pipeline", "workflows", "pyproject.toml", "constraints.txt"} <= set(COPIED)
+    assert {"model", "pipeline", "workflows", "pyproject.toml", "constraints.txt"} <= COPIED
 
 
 def test_versions_are_the_pinned_ones() -> None:
@@ -58,7 +48,8 @@ def test_the_container_is_not_root() -> None:
     assert user == f"{pod['runAsUser']}:{pod['runAsGroup']}"
     last = [name for name, _ in INSTRUCTIONS].index("USER")
     assert all(name not in ("RUN", "COPY") for name, _ in INSTRUCTIONS[last:])
-    owned = re.search(r"chown (\S+) (.*)", TEXT)
+    (run,) = [arguments for name, arguments in INSTRUCTIONS if name == "RUN" and "chown" in arguments]
+    owned = re.search(r"chown (\S+) (.*)", run)
     assert owned
     assert owned[1] == user
     mounted = {

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 from ray.autoscaler._private.util import prepare_config, validate_config
 
-from tests.support.infra_files import PROJECT, ROOT, load, ray_options
+from tests.support.infra_files import PROJECT, copied_into_the_image, load, ray_options
 
 FILES = ["onpremise.yaml", "aws.yaml"]
 PHASES = ("setup_commands", "head_start_ray_commands", "worker_start_ray_commands")
@@ -69,17 +69,17 @@ def test_ray_is_started_with_a_token_by_options_that_it_has(name: str) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_the_project_is_installed_with_its_pinned_versions(name: str) -> None:
-    """From the copied source, into the environment from which Ray is started."""
+    """From the copied source, which is what the image is made of, into the environment from which Ray is started."""
     config = load(name)
     (install,) = [shlex.split(command) for command in config["setup_commands"] if "pip install" in command]
-    source = next(remote for remote, local in config["file_mounts"].items() if local == ".")
-    constraints = install[install.index("--constraint") + 1]
-    assert (ROOT / constraints.removeprefix(f"{source}/")).is_file()
+    (source,) = {remote.rpartition("/")[0] for remote in config["file_mounts"] if "auth_token" not in remote}
+    sources = {remote: local for remote, local in config["file_mounts"].items() if "auth_token" not in remote}
+    assert sources == {f"{source}/{name}": name for name in copied_into_the_image()}
+    assert install[install.index("--constraint") + 1] == f"{source}/constraints.txt"
     assert install[-1].startswith(f"{source}[")
     assert install[-1].removeprefix(source).strip("[]") in PROJECT["optional-dependencies"]
     environment = install[0].removesuffix("pip")
     assert all(f"{environment}ray start" in command for command in start_commands(config))
-    assert {".git", ".venv", "runs"} <= set(config["rsync_exclude"])
 
 
 @pytest.mark.parametrize("name", FILES)
