@@ -1,0 +1,154 @@
+"""infra/compose.yaml and compose.gpu.yaml: services, dependencies, commands, and nothing open to the world."""
+
+import re
+from typing import Any
+
+import pytest
+import yaml
+from ray._private import ray_constants
+
+from tests.support.infra_files import INFRA, PROJECT, ROOT, load, ray_options
+from tests.support.named_commands import module_command, parsed
+
+TEXT = (INFRA / "compose.yaml").read_text(encoding="utf-8")
+COMPOSE = load("compose.yaml")
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+NODES = ["ray-head", "ray-worker", "driver"]
+SECRET = re.compile(r"PASSWORD|TOKEN|SECRET|KEY")
+VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
+
+
+def words_of(service: str) -> list[str]:
+    """A service's command where no variable is set."""
+    return [VARIABLE.sub(lambda found: found[2] or "", word) for word in SERVICES[service]["command"]]
+
+
+def test_services_and_one_image() -> None:
+    """The image is built from this repository and named after its version."""
+    assert SERVICES.keys() == {*NODES, "mlflow", "postgres"}
+    ours = [service for name, service in SERVICES.items() if name != "postgres"]
+    assert {service["image"] for service in ours} == {f"aiayn:{PROJECT['version']}"}
+    for service in ours:
+        assert (INFRA / service["build"]["context"]).resolve() == ROOT
+        assert (ROOT / service["build"]["dockerfile"]).is_file()
+
+
+def test_build_arguments_are_the_dockerfiles() -> None:
+    """Those from which torch's index is chosen."""
+    dockerfile = (INFRA / "Dockerfile").read_text(encoding="utf-8")
+    declared = set(re.findall(r"^ARG (\w+)", dockerfile, re.MULTILINE))
+    assert set(SERVICES["ray-head"]["build"]["args"]) <= declared
+
+
+def test_dependencies_exist_and_can_become_healthy() -> None:
+    """Whoever waits for a healthy service waits for one with a health check."""
+    for service in SERVICES.values():
+        for name, wanted in service.get("depends_on", {}).items():
+            assert wanted == {"condition": "service_healthy"}
+            assert SERVICES[name]["healthcheck"]["test"][0] == "CMD"
+    assert SERVICES["driver"]["depends_on"].keys() == {"ray-head", "ray-worker", "mlflow"}
+    assert SERVICES["driver"]["profiles"], "it is run by hand, not by `up`"
+
+
+def test_ports_are_published_on_the_loopback_interface() -> None:
+    """Ray's dashboard and MLflow; nothing else, and no other network."""
+    published = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
+    assert published.keys() == {"ray-head", "mlflow"}
+    for port in [port for ports in published.values() for port in ports]:
+        assert re.fullmatch(r"127\.0\.0\.1:(\d+):\1", port)
+    assert all("network_mode" not in service and "privileged" not in service for service in SERVICES.values())
+    assert COMPOSE["networks"]["database"] == {"internal": True}
+    assert SERVICES["postgres"]["networks"] == ["database"]
+
+
+def test_no_secret_is_written_down() -> None:
+    """Each comes from the environment, and Compose stops where it is missing or empty."""
+    secrets = {
+        name: value
+        for service in SERVICES.values()
+        for name, value in service["environment"].items()
+        if SECRET.search(name)
+    }
+    assert secrets.keys() == {"RAY_AUTH_TOKEN", "POSTGRES_PASSWORD", "PGPASSWORD"}
+    for value in secrets.values():
+        assert re.fullmatch(r"\$\{(RAY_AUTH_TOKEN|POSTGRES_PASSWORD):\?[^}]+\}", value)
+    assert not re.search(r"://[^/@\s]*:[^/@\s]*@", TEXT), "a password in an address"
+    assert "/infra/.env" in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
+
+
+def test_containers_give_up_privileges() -> None:
+    """PostgreSQL's image alone begins as root, to become another user."""
+    for name, service in SERVICES.items():
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert name == "postgres" or service["cap_drop"] == ["ALL"]
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_nodes_share_the_store_and_demand_a_token(name: str) -> None:
+    """On one network, with MLflow's server as it is called there."""
+    service = SERVICES[name]
+    assert service["volumes"] == ["store:/shared"]
+    assert service["environment"]["RAY_AUTH_MODE"] == "token"
+    assert service["environment"]["MLFLOW_TRACKING_URI"] == "http://mlflow:5000"
+    assert service["networks"] == ["ray"]
+    assert "ray" in SERVICES["mlflow"]["networks"]
+
+
+def test_volumes_and_networks_are_declared() -> None:
+    """And all that are declared are used."""
+    volumes = {mount.partition(":")[0] for service in SERVICES.values() for mount in service.get("volumes", [])}
+    networks = {network for service in SERVICES.values() for network in service["networks"]}
+    assert volumes == COMPOSE["volumes"].keys()
+    assert networks == COMPOSE["networks"].keys()
+
+
+def test_ray_is_started_by_options_that_it_has() -> None:
+    """The workers and the driver join the head by its name and port."""
+    head, worker = ray_options(words_of("ray-head")), ray_options(words_of("ray-worker"))
+    assert head["head"]
+    assert head["block"]
+    assert worker["block"]
+    address = f"ray-head:{head['port']}"
+    assert worker["address"] == SERVICES["driver"]["environment"]["RAY_ADDRESS"] == address
+    assert f"127.0.0.1:{ray_constants.DEFAULT_DASHBOARD_PORT}/" in SERVICES["ray-head"]["healthcheck"]["test"][-1]
+    agent = f"127.0.0.1:{ray_constants.DEFAULT_DASHBOARD_AGENT_LISTEN_PORT}/"
+    assert agent in SERVICES["ray-worker"]["healthcheck"]["test"][-1]
+
+
+def test_the_driver_runs_a_command_of_the_project() -> None:
+    """With its output in the volume that all nodes share."""
+    assert str(parsed(module_command(words_of("driver")))["store"]) == "/shared/aiayn"
+
+
+def test_mlflow_is_started_by_options_that_it_has() -> None:
+    """On PostgreSQL, with artifacts served, and for the names by which it is called."""
+    from mlflow.cli import cli
+
+    name, command, *arguments = words_of("mlflow")
+    assert name == "mlflow"
+    options = cli.commands[command].make_context(command, arguments).params
+    assert options["serve_artifacts"]
+    hosts = {f"mlflow:{options['port']}", f"localhost:{options['port']}", f"127.0.0.1:{options['port']}"}
+    assert set(options["allowed_hosts"].split(",")) == hosts
+    (mount,) = SERVICES["mlflow"]["volumes"]
+    assert options["artifacts_destination"].startswith(f"{mount.partition(':')[2]}/")
+    (address,) = [p.envvar for p in cli.commands[command].params if p.name == "backend_store_uri"]
+    database = SERVICES["postgres"]["environment"]
+    wanted = f"postgresql://{database['POSTGRES_USER']}@postgres:5432/{database['POSTGRES_DB']}"
+    assert SERVICES["mlflow"]["environment"][address] == wanted
+
+
+def test_health_checks_are_python() -> None:
+    """The image has no curl."""
+    for service in SERVICES.values():
+        if (test := service.get("healthcheck", {}).get("test", []))[1:2] == ["python"]:
+            compile(test[-1], "<healthcheck>", "exec")
+
+
+def test_the_gpu_file_changes_a_service_that_exists() -> None:
+    """One worker, since Docker does not share out the GPUs among several."""
+    (name,) = (services := yaml.safe_load((INFRA / "compose.gpu.yaml").read_text(encoding="utf-8"))["services"])
+    assert name in SERVICES
+    deploy = services[name]["deploy"]
+    assert deploy["replicas"] == 1
+    assert deploy["resources"]["reservations"]["devices"][0]["capabilities"] == ["gpu"]

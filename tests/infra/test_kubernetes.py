@@ -1,0 +1,145 @@
+"""infra/kubernetes: fields that KubeRay has, one image, the pinned Ray, a token everywhere, a store on every node."""
+
+import json
+import shlex
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import ray
+import yaml
+from ray._private import ray_constants
+
+from tests.support.infra_files import INFRA, PINNED, PROJECT, load, ray_options
+from tests.support.named_commands import module_command, parsed
+from workflows.profiles import load_profile
+
+FILES = sorted(path.relative_to(INFRA).as_posix() for path in (INFRA / "kubernetes").glob("*"))
+SCHEMA = json.loads((Path(__file__).parent / "kuberay_schema.json").read_text(encoding="utf-8"))
+CLUSTERS = {
+    "RayCluster": load("kubernetes/raycluster.yaml")["spec"],
+    "RayJob": load("kubernetes/rayjob.yaml")["spec"]["rayClusterSpec"],
+}
+RAY = Path(ray.__file__).parent
+
+
+def ray_pods(cluster: dict[str, Any]) -> list[dict[str, Any]]:
+    """The pods of Ray's nodes, the head first."""
+    groups = [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]
+    return [group["template"]["spec"] for group in groups]
+
+
+def all_pods() -> list[dict[str, Any]]:
+    """The pods of Ray's nodes, and the one that submits the job."""
+    submitter = load("kubernetes/rayjob.yaml")["spec"]["submitterPodTemplate"]["spec"]
+    return [*(pod for cluster in CLUSTERS.values() for pod in ray_pods(cluster)), submitter]
+
+
+def containers() -> list[dict[str, Any]]:
+    """The containers of all pods."""
+    return [container for pod in all_pods() for container in pod["containers"]]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_each_manifest_has_the_fields_that_exist(name: str) -> None:
+    """No other field, and each of its type."""
+    (document,) = yaml.safe_load_all((INFRA / name).read_text(encoding="utf-8"))
+    jsonschema.validate(document, SCHEMA)
+
+
+@pytest.mark.parametrize("change", ["misspelt field", "root", "token off", "number as text"])
+def test_the_schema_refuses_what_is_wrong(change: str) -> None:
+    """One change to a manifest that passes."""
+    document = deepcopy(load("kubernetes/raycluster.yaml"))
+    group = document["spec"]["workerGroupSpecs"][0]
+    if change == "misspelt field":
+        group["minReplica"] = group.pop("minReplicas")
+    elif change == "root":
+        group["template"]["spec"]["securityContext"]["runAsUser"] = 0
+    elif change == "token off":
+        document["spec"]["authOptions"]["mode"] = "disabled"
+    else:
+        group["replicas"] = "2"
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(document, SCHEMA)
+
+
+def test_one_image_and_the_pinned_versions() -> None:
+    """The image carries the project's version; the Ray in it is the one that the operator is told."""
+    (image,) = {container["image"] for container in containers()}
+    assert image.endswith(f"/aiayn:{PROJECT['version']}")
+    assert {cluster["rayVersion"] for cluster in CLUSTERS.values()} == {PINNED["ray"]}
+
+
+def test_both_ways_start_the_same_cluster() -> None:
+    """The RayJob's cluster is the RayCluster's."""
+    assert CLUSTERS["RayCluster"] == CLUSTERS["RayJob"]
+
+
+def test_the_job_runs_a_command_of_the_project() -> None:
+    """Its options exist, and so does its profile; its store is on a volume that every node of Ray mounts."""
+    words = module_command(shlex.split(load("kubernetes/rayjob.yaml")["spec"]["entrypoint"]))
+    options = parsed(words)
+    assert options["address"] == "auto"
+    load_profile(options["profile"], data=None, files=[], config=None, overrides=[])
+    for pod in ray_pods(CLUSTERS["RayJob"]):
+        (mount,) = [mount for mount in pod["containers"][0]["volumeMounts"] if mount["name"] == "store"]
+        assert options["store"].is_relative_to(mount["mountPath"])
+
+
+def test_mounts_are_of_declared_volumes_and_the_store_is_the_claim() -> None:
+    """Every volume is mounted, too."""
+    claim = load("kubernetes/store.yaml")["metadata"]["name"]
+    for pod in all_pods():
+        volumes = {volume["name"]: volume for volume in pod.get("volumes", [])}
+        mounted = {mount["name"] for container in pod["containers"] for mount in container.get("volumeMounts", [])}
+        assert mounted == volumes.keys()
+        if volumes:
+            assert volumes["store"]["persistentVolumeClaim"]["claimName"] == claim
+
+
+def test_every_container_demands_and_knows_the_token() -> None:
+    """From the Secret that the operator uses, never written down."""
+    for cluster in CLUSTERS.values():
+        assert cluster["authOptions"]["secretName"] == "aiayn-ray-token"
+    for container in containers():
+        variables = {variable["name"]: variable for variable in container["env"]}
+        assert variables["RAY_AUTH_MODE"]["value"] == "token"
+        secret = variables["RAY_AUTH_TOKEN"]["valueFrom"]["secretKeyRef"]
+        assert secret == {"name": "aiayn-ray-token", "key": "auth_token"}
+
+
+@pytest.mark.parametrize("kind", CLUSTERS)
+def test_workers_have_gpus_and_their_number_is_fixed(kind: str) -> None:
+    """A GPU's request is its limit, as Kubernetes demands. The head needs none."""
+    head, *_ = ray_pods(CLUSTERS[kind])
+    assert "nvidia.com/gpu" not in head["containers"][0]["resources"]["limits"]
+    for group in CLUSTERS[kind]["workerGroupSpecs"]:
+        assert group["minReplicas"] == group["replicas"] == group["maxReplicas"] >= 1
+        pod = group["template"]["spec"]
+        resources = pod["containers"][0]["resources"]
+        assert int(resources["limits"]["nvidia.com/gpu"]) >= 1
+        assert resources["limits"]["nvidia.com/gpu"] == resources["requests"]["nvidia.com/gpu"]
+        assert {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"} in pod["tolerations"]
+
+
+@pytest.mark.parametrize("kind", CLUSTERS)
+def test_ray_gets_options_that_it_has(kind: str) -> None:
+    """KubeRay makes options of `ray start` from them."""
+    groups = [CLUSTERS[kind]["headGroupSpec"], *CLUSTERS[kind]["workerGroupSpecs"]]
+    for group in groups:
+        ray_options(["ray", "start", *(f"--{name}={value}" for name, value in group["rayStartParams"].items())])
+
+
+def test_probes_ask_what_ray_answers_without_a_token() -> None:
+    """The agent of every node, and on the head the dashboard."""
+    public = {
+        ray_constants.DEFAULT_DASHBOARD_AGENT_LISTEN_PORT: RAY / "dashboard" / "http_server_agent.py",
+        ray_constants.DEFAULT_DASHBOARD_PORT: RAY / "dashboard" / "http_server_head.py",
+    }
+    for pod in [pod for cluster in CLUSTERS.values() for pod in ray_pods(cluster)]:
+        (container,) = pod["containers"]
+        for probe in (container["readinessProbe"]["httpGet"], container["livenessProbe"]["httpGet"]):
+            assert f'"{probe["path"]}",' in public[probe["port"]].read_text(encoding="utf-8")

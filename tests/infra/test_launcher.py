@@ -1,0 +1,109 @@
+"""infra/onpremise.yaml and infra/aws.yaml: Ray accepts them, and what they run exists."""
+
+import copy
+import shlex
+import subprocess
+from typing import Any
+
+import jsonschema
+import pytest
+from ray.autoscaler._private.util import prepare_config, validate_config
+
+from tests.support.infra_files import PROJECT, copied_into_the_image, load, ray_options
+
+FILES = ["onpremise.yaml", "aws.yaml"]
+PHASES = ("setup_commands", "head_start_ray_commands", "worker_start_ray_commands")
+
+
+def prepared(config: dict[str, Any]) -> dict[str, Any]:
+    """What `ray up` does with a file before it starts anything."""
+    made: dict[str, Any] = prepare_config(copy.deepcopy(config))
+    validate_config(made)
+    return made
+
+
+def start_commands(config: dict[str, Any]) -> list[str]:
+    """The commands that start Ray on the head and on the others."""
+    found = [c for phase in PHASES[1:] for c in config[phase] if "ray start" in c]
+    assert len(found) == 2
+    return found
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_ray_accepts_the_file_and_refuses_a_misspelt_one(name: str) -> None:
+    """Ray's own validator, with its defaults filled in."""
+    config = load(name)
+    prepared(config)
+    with pytest.raises(jsonschema.ValidationError):
+        prepared({**config, "setup_comands": []})
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_no_machine_comes_or_goes(name: str) -> None:
+    """Trainings count GPUs when they begin: as many machines at least as at most, and Ray corrects nothing."""
+    config, made = load(name), prepared(load(name))
+    workers = [kind for kind in made["available_node_types"].values() if kind["max_workers"]]
+    assert all(kind["min_workers"] == kind["max_workers"] for kind in workers)
+    assert sum(kind["max_workers"] for kind in workers) == config["max_workers"] == made["max_workers"]
+    if name == "onpremise.yaml":
+        assert len(config["provider"]["worker_ips"]) == config["max_workers"] == config["min_workers"]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_ray_is_started_with_a_token_by_options_that_it_has(name: str) -> None:
+    """One port for all, the dashboard on the loopback interface, all cores for training on CPUs."""
+    head, worker = start_commands(load(name))
+    options = []
+    for command in (head, worker):
+        *_, start = command.split(";")
+        variable, *words = shlex.split(start)
+        assert variable == "RAY_AUTH_MODE=token"
+        assert "unset OMP_NUM_THREADS;" in command
+        options.append(ray_options(words))
+    assert options[0]["head"]
+    assert options[0]["dashboard_host"] == "127.0.0.1"
+    assert options[0]["autoscaling_config"] == "~/ray_bootstrap_config.yaml"
+    assert options[1]["address"] == f"$RAY_HEAD_IP:{options[0]['port']}"
+    assert load(name)["file_mounts"]["~/.ray/auth_token"] == "~/.ray/auth_token"
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_project_is_installed_with_its_pinned_versions(name: str) -> None:
+    """From the copied source, which is what the image is made of, into the environment from which Ray is started."""
+    config = load(name)
+    (install,) = [shlex.split(command) for command in config["setup_commands"] if "pip install" in command]
+    (source,) = {remote.rpartition("/")[0] for remote in config["file_mounts"] if "auth_token" not in remote}
+    sources = {remote: local for remote, local in config["file_mounts"].items() if "auth_token" not in remote}
+    assert sources == {f"{source}/{name}": name for name in copied_into_the_image()}
+    assert install[install.index("--constraint") + 1] == f"{source}/constraints.txt"
+    assert install[-1].startswith(f"{source}[")
+    assert install[-1].removeprefix(source).strip("[]") in PROJECT["optional-dependencies"]
+    environment = install[0].removesuffix("pip")
+    assert all(f"{environment}ray start" in command for command in start_commands(config))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_commands_are_shell(name: str) -> None:
+    """bash parses each."""
+    for command in [c for phase in PHASES for c in load(name)[phase]]:
+        checked = subprocess.run(["bash", "-n", "-c", command], capture_output=True, text=True, check=False)
+        assert checked.returncode == 0, checked.stderr
+
+
+def test_aws_machines_are_in_groups_of_the_users_own() -> None:
+    """Otherwise Ray makes a security group that opens SSH to the world. Workers are spot machines with GPUs."""
+    config = load("aws.yaml")
+    kinds = config["available_node_types"]
+    for kind in kinds.values():
+        assert kind["node_config"]["SecurityGroupIds"]
+        assert kind["node_config"]["SubnetIds"] == kinds["head"]["node_config"]["SubnetIds"]
+        assert kind["node_config"]["MetadataOptions"]["HttpTokens"] == "required"
+    assert "security_group" not in config["provider"]
+    assert config["head_node_type"] == "head"
+    assert "InstanceMarketOptions" not in kinds["head"]["node_config"], "the head holds the driver"
+    spot = kinds["gpu_spot"]
+    assert spot["node_config"]["InstanceMarketOptions"] == {"MarketType": "spot"}
+    assert spot["resources"]["GPU"] >= 1
+    assert config["provider"]["availability_zone"].startswith(config["provider"]["region"])
+    (mount,) = [command for command in config["setup_commands"] if "nfs4" in command]
+    assert f".efs.{config['provider']['region']}.amazonaws.com:/ /shared" in mount

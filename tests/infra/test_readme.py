@@ -1,0 +1,84 @@
+"""infra/README.md: the commands that it tells one to type."""
+
+import re
+import shlex
+import subprocess
+
+import pytest
+
+from tests.support.infra_files import INFRA, PROJECT, ROOT, load, ray_options
+from tests.support.named_commands import COMMANDS, parsed
+from workflows.profiles import load_profile
+
+TEXT = (INFRA / "README.md").read_text(encoding="utf-8")
+LINES = [
+    line for block in re.findall(r"^```\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL) for line in block.splitlines()
+]
+
+
+def starting(*words: str) -> list[list[str]]:
+    """The commands in blocks that begin with `words`, split as a shell would."""
+    return [found for line in LINES if (found := shlex.split(line))[: len(words)] == list(words)]
+
+
+def test_all_lines_are_shell() -> None:
+    """bash parses them, and each begins with a program that this file checks or a plain one."""
+    assert subprocess.run(["bash", "-n", "-c", "\n".join(LINES)], check=False).returncode == 0
+    programs = {line.split()[0] for line in LINES}
+    assert programs == {"pip", "ray", "aws", "docker", "kubectl", "cd", "(umask"}
+
+
+@pytest.mark.parametrize("line", [line for line in LINES if line.startswith("ray ")])
+def test_rays_commands_have_these_options_and_files(line: str) -> None:
+    """A command that `ray exec` runs is one of the project's, from where the launcher installs it."""
+    options = ray_options(shlex.split(line))
+    name = options.get("cluster_config_file")
+    if name is None:
+        return
+    assert (ROOT / name).is_file()
+    if cmd := options.get("cmd"):
+        python, _, *words = shlex.split(cmd)
+        assert any(python.removesuffix("python") in c for c in load(name.removeprefix("infra/"))["setup_commands"])
+        profile = parsed(words)["profile"]
+        load_profile(profile, data=None, files=[], config=None, overrides=[])
+
+
+def test_every_command_of_the_project_is_whole() -> None:
+    """Values of options included; those within quotes are checked above."""
+    found = [words for line in LINES if (words := shlex.split(line)) and set(words) & COMMANDS.keys()]
+    assert len(found) == 2
+    for words in found:
+        start = next(index for index, word in enumerate(words) if word in COMMANDS)
+        assert words[start - 2 : start] == ["python", "-m"]
+        assert str(parsed(words[start:])["store"]) == "/shared/aiayn"
+
+
+def test_kubectl_names_what_the_manifests_make() -> None:
+    """Files, the secret with its key, the job, the cluster."""
+    files = [words[-1] for verb in ("apply", "delete") for words in starting("kubectl", verb, "-f")]
+    assert {"infra/kubernetes/" + path.name for path in (INFRA / "kubernetes").iterdir()} == set(files)
+    cluster = load("kubernetes/raycluster.yaml")
+    variables = cluster["spec"]["headGroupSpec"]["template"]["spec"]["containers"][0]["env"]
+    secret = variables[1]["valueFrom"]["secretKeyRef"]
+    (create,) = starting("kubectl", "create", "secret", "generic")
+    assert create[4] == secret["name"]
+    assert create[5].startswith(f"--from-literal={secret['key']}=$(")
+    (logs,) = starting("kubectl", "logs")
+    assert logs[-1] == f"job/{load('kubernetes/rayjob.yaml')['metadata']['name']}"
+    (execute,) = starting("kubectl", "exec")
+    assert f"ray.io/cluster={cluster['metadata']['name']},ray.io/node-type=head" in execute[3]
+
+
+def test_docker_and_pip_name_what_exists() -> None:
+    """The image by its version, the Dockerfile, the service, the extra, and both variables that Compose demands."""
+    (build,) = starting("docker", "build")
+    assert (ROOT / build[build.index("-f") + 1]).is_file()
+    assert build[build.index("-t") + 1] == f"aiayn:{PROJECT['version']}"
+    (run,) = starting("docker", "compose", "run")
+    assert run[4] in load("compose.yaml")["services"]
+    (install,) = starting("pip", "install")
+    assert (ROOT / install[install.index("-c") + 1]).is_file()
+    assert install[-1].removeprefix(".").strip("[]") in PROJECT["optional-dependencies"]
+    (secrets,) = [line for line in LINES if line.startswith("(umask")]
+    demanded = set(re.findall(r"\$\{(\w+):\?", (INFRA / "compose.yaml").read_text(encoding="utf-8")))
+    assert demanded == set(re.findall(r"([A-Z_]+)=%s", secrets.replace("\\n", " ")))

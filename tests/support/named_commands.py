@@ -1,0 +1,59 @@
+"""The project's commands as texts name them: found in pages, and held against the real applications."""
+
+import re
+import shlex
+from typing import Any
+
+import typer
+
+from workflows import attention_figures, reproduce_table1, reproduce_table2, reproduce_table3, reproduce_table4
+from workflows.cli.main import app
+
+COMMANDS = {
+    "aiayn": typer.main.get_command(app),
+    "workflows.attention_figures": typer.main.get_command(attention_figures.app),
+    "workflows.reproduce_table1": typer.main.get_command(reproduce_table1.app),
+    "workflows.reproduce_table2": typer.main.get_command(reproduce_table2.app),
+    "workflows.reproduce_table3": typer.main.get_command(reproduce_table3.app),
+    "workflows.reproduce_table4": typer.main.get_command(reproduce_table4.app),
+}
+
+
+def commands_in(text: str) -> list[list[str]]:
+    """The command lines of the project in code blocks and in backticks, each as words from the command's name on."""
+    blocks = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()] + re.findall(
+        r"`([^`\n]+)`", text
+    )
+    shorthand = {"table2": "workflows.reproduce_table2", "table3": "workflows.reproduce_table3"}
+    found = []
+    for line in lines:
+        words = [shorthand.get(word, word) for word in shlex.split(line.replace("'s", "s"), comments=True)]
+        names = [index for index, word in enumerate(words) if word.removeprefix(".venv/bin/") in COMMANDS]
+        if names:
+            found.append([words[names[0]].removeprefix(".venv/bin/"), *words[names[0] + 1 :]])
+    return found
+
+
+def unknown(words: list[str]) -> list[str]:
+    """Subcommands and options that the command has not got."""
+    command, rest = COMMANDS[words[0]], words[1:]
+    while (below := getattr(command, "commands", None)) and rest and not rest[0].startswith("-"):
+        if rest[0] not in below:
+            return [rest[0]]
+        command, rest = below[rest[0]], rest[1:]
+    options = {name for parameter in command.params for name in [*parameter.opts, *parameter.secondary_opts]}
+    return [word for word in rest if word.startswith("--") and word not in options | {"--help"}]
+
+
+def parsed(words: list[str]) -> dict[str, Any]:
+    """Parses a command line of the project as the command itself would, without running it; returns its values."""
+    return COMMANDS[words[0]].make_context(words[0], words[1:]).params
+
+
+def module_command(words: list[str]) -> list[str]:
+    """Returns the command's name and arguments of `python -m MODULE ARGUMENTS`."""
+    assert words[0].rpartition("/")[2] == "python", words
+    assert words[1] == "-m", words
+    return words[2:]
