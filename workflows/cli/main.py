@@ -11,6 +11,7 @@ aiayn figures model --out figures                       what its heads attend to
 aiayn runs                                              what was run here; writes runs/index.html
 aiayn compare                                           how the last two runs differ
 aiayn clean --keep-last 2                               what older runs alone needed; --yes deletes it
+aiayn doctor                                            checks this machine; says what to do
 aiayn watch                                             how far a running workflow has got; --serve: as a page
 aiayn export ctranslate2 model --out fast               one model -> a model for CTranslate2
 aiayn bench train                                       compares the speed of training steps on this machine
@@ -35,6 +36,7 @@ from pipeline.store.store import LocalStore
 from workflows.benchmarks import commands
 from workflows.cli import export
 from workflows.cli.clean import clean_store
+from workflows.cli.doctor import doctor
 from workflows.cli.figures import figures
 from workflows.cli.parse import parse
 from workflows.cli.prepared import remember, remembered
@@ -252,6 +254,7 @@ def score(
 app.command()(runs)
 app.command("compare")(compare_runs)
 app.command("clean")(clean_store)
+app.command()(doctor)
 app.command()(watch)
 app.command()(parse)
 app.command()(score_trees)
