@@ -10,6 +10,7 @@ they lead to, and a run's record after them: whenever the process is killed, the
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,12 +29,15 @@ from pipeline.store.removal import (
     owners,
     published,
     set_aside,
+    silent_s,
 )
 from pipeline.store.store import LocalStore
 from workflows.runs.index import write_index
 from workflows.runs.names import remove_links_to, remove_run
 from workflows.runs.record import RECORDS, Record, Run, read_records, record_name, runs_of
 
+SILENT_S = 60.0
+"""For how long nothing may have been written where nobody says that he is still writing."""
 RESUMED = ("training",)
 """The stages, up to the dot, that continue from what an interrupted command has left half-made (`Stage.resumes`)."""
 
@@ -79,7 +83,8 @@ def plan(store: LocalStore, keep_last: int | None) -> Plan:
         there = [name for name in there if name in of_dropped]
         halves = [name for name in halves if lock_name(name) in of_dropped]
     gone = [name for name in there if name not in needed]
-    gone += [name for name in halves if lock_name(name) not in _continued(store, needed)]
+    continued = _continued(store, needed)
+    gone += [name for name in halves if lock_name(name) not in continued and not _may_be_in_use(store, name)]
     free = [*(name for name in gone if lock_name(name) not in making), *leftovers(store)]
     return Plan(tuple(_described(store, name, runs) for name in free), tuple(dropped), _in_the_way(making, runs))
 
@@ -169,6 +174,16 @@ def _needed(store: LocalStore, runs: Iterable[Run]) -> set[str]:
 def _continued(store: LocalStore, needed: Iterable[str]) -> set[str]:
     """Returns what is needed, is not there, and will be continued from what there is of it."""
     return {name for name in needed if name.rpartition("-")[0] in RESUMED and store.find(name) is None}
+
+
+def _may_be_in_use(store: LocalStore, name: str) -> bool:
+    """Tells whether a single stage that takes no lock, such as `aiayn average`, may be making a half-made folder now.
+
+    Steps of workflows, whose names end in a fingerprint, and workspaces have locks.
+    """
+    artifact = lock_name(name)
+    has_lock = name == artifact or re.fullmatch(r"\w+-[0-9a-f]{16}", artifact)
+    return not has_lock and silent_s(store.folder(name)) < SILENT_S
 
 
 def _in_the_way(making: Mapping[str, Owner], runs: Iterable[Run]) -> str:

@@ -1,10 +1,12 @@
 """workflows.runs.cleaning: what may go from a store and what may not, beside processes that use it or are killed."""
 
+import os
 import shutil
 import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from tests.support.tiny_dag import TEXT, dangling, half_make, listing, make, run
 from tests.support.tiny_runs import begun
 from workflows import stages
 from workflows.engine.dag import in_order, to_run
-from workflows.runs.cleaning import RESUMED, clean, plan
+from workflows.runs.cleaning import RESUMED, SILENT_S, clean, plan
 from workflows.runs.names import NEWEST
 from workflows.runs.record import read_records, runs_of
 
@@ -199,6 +201,17 @@ def half_made_locked(store: LocalStore) -> str:
     folder = store.scratch("heads-0000000000000001")
     folder.mkdir()
     return folder.name
+
+
+def test_a_single_stage_without_a_lock_is_given_time(store: LocalStore) -> None:
+    """`aiayn average --out` into the store: what was written a moment ago stays, and what was left there goes."""
+    folder = half_make(store, "mine")
+    assert _names(store, None) == []
+    for path in (folder / "half", folder):
+        os.utime(path, (time.time() - SILENT_S - 1,) * 2)
+    assert _names(store, None) == [folder.name]
+    (folder / "half").write_text("more")
+    assert _names(store, None) == []
 
 
 @pytest.mark.parametrize("before", ["set_aside", "write_index", "delete"])
