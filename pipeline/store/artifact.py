@@ -30,6 +30,8 @@ Content = TypeVar("Content")
 
 
 MANIFEST = "manifest.json"
+MAKING = ".making-"
+"""What the name of a folder begins with in which an artifact is made."""
 
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -184,7 +186,7 @@ def _canonical_sha256(manifest: dict[str, Any]) -> str:
 
 def making_folder(target: Path) -> Path:
     """Returns the folder in which an artifact is made before it is published as `target`."""
-    return target.with_name(f".making-{target.name}")
+    return target.with_name(f"{MAKING}{target.name}")
 
 
 @contextmanager

@@ -10,6 +10,8 @@ aiayn score-trees --gold gold.trees --test parsed.trees
 aiayn figures model --out figures                       what its heads attend to (Figures 3 to 5)
 aiayn runs                                              what was run here; writes runs/index.html
 aiayn compare                                           how the last two runs differ
+aiayn clean --keep-last 2                               what older runs alone needed; --yes deletes it
+aiayn doctor                                            checks this machine; says what to do
 aiayn watch                                             how far a running workflow has got; --serve: as a page
 aiayn export ctranslate2 model --out fast               one model -> a model for CTranslate2
 aiayn bench train                                       compares the speed of training steps on this machine
@@ -33,6 +35,8 @@ from pipeline.store.artifacts import EncodedDataset, TrainingRun
 from pipeline.store.store import LocalStore
 from workflows.benchmarks import commands
 from workflows.cli import export
+from workflows.cli.clean import clean_store
+from workflows.cli.doctor import doctor
 from workflows.cli.figures import figures
 from workflows.cli.parse import parse
 from workflows.cli.prepared import remember, remembered
@@ -249,6 +253,8 @@ def score(
 
 app.command()(runs)
 app.command("compare")(compare_runs)
+app.command("clean")(clean_store)
+app.command()(doctor)
 app.command()(watch)
 app.command()(parse)
 app.command()(score_trees)

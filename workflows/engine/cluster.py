@@ -18,6 +18,8 @@ from pipeline.ray_private import abandoned_placement_groups
 from pipeline.store.artifact import Context
 from workflows.engine.joining import accepted_address
 
+LOCAL = "local"
+"""The address for a cluster of its own on this machine."""
 ABANDONED_S = 2.0
 """Seconds between checks for resources that killed actors had reserved."""
 
@@ -93,6 +95,13 @@ def set_local_variables() -> None:
         os.environ.setdefault(name, value)
 
 
+def chosen_address(address: str | None) -> str:
+    """Returns the address of the cluster that `cluster` would join: RAY_ADDRESS where none is given, or `local`."""
+    if address in (None, "auto"):
+        return os.environ.get("RAY_ADDRESS") or address or LOCAL  # otherwise Ray would join any local cluster
+    return address
+
+
 @contextmanager
 def cluster(address: str | None) -> Iterator[None]:
     """Provides a Ray cluster for the body: the one already joined, the one at `address`, or a new one on this machine.
@@ -107,9 +116,8 @@ def cluster(address: str | None) -> Iterator[None]:
     # Ray hides GPUs from tasks that request none, and warns that this will change; either behaviour is fine here.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_TRAIN_V2_ENABLED", "1")
-    if address in (None, "auto"):
-        address = os.environ.get("RAY_ADDRESS") or address or "local"  # otherwise Ray would join any local cluster
-    local = address == "local"
+    address = chosen_address(address)
+    local = address == LOCAL
     if local:
         set_local_variables()
     try:

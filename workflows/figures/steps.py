@@ -3,6 +3,7 @@
 artifact = make(request, out=None)       # from the store, or drawn now
 """
 
+import secrets
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -91,5 +92,8 @@ def make(wanted: FigureRequest, out: Path | None = None) -> tuple[AttentionFigur
     step = figure_step(wanted)
     if out:
         step = replace(step, out=out.absolute())
-    (figures,) = run([step], wanted.store, [view(console)], wanted.address)
+    # No record says what this command needs; as long as the lock is held, `aiayn clean` deletes nothing.
+    with wanted.store.lock(f"attention_figures-{secrets.token_hex(8)}", step.label) as lock:
+        lock.take()
+        (figures,) = run([step], wanted.store, [view(console)], wanted.address)
     return figures, step.fingerprint

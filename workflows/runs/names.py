@@ -14,7 +14,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from pipeline.errors import UserError
@@ -95,6 +95,32 @@ def publish_names(store: LocalStore, record: Record) -> None:
             for entry in profile.iterdir():
                 if entry.is_symlink() and not entry.exists():  # an earlier run had it, the newest has not
                     entry.unlink()
+
+
+def remove_run(store: LocalStore, records: Sequence[Record]) -> None:
+    """Removes the folder of a run, given all its records; what a user has put there stays."""
+    run = store.root / records[0].run
+    names = {run / name for record in records for name in links_of(store, record)}  # copies, where there are no links
+    for parent, folders, files in os.walk(run, topdown=False):
+        for entry in (Path(parent, name) for name in (*folders, *files)):
+            if entry.is_symlink() or _pointed(entry) or (entry in names and entry.is_file()):
+                entry.unlink()
+        if not os.listdir(parent):
+            os.rmdir(parent)
+
+
+def remove_links_to(store: LocalStore, place: str, gone: Collection[str]) -> None:
+    """Removes, below a folder of the output, links to artifacts that are about to go, and those that lead nowhere."""
+    for parent, folders, files in os.walk(store.root / place):
+        for entry in (Path(parent, name) for name in (*folders, *files)):
+            pointed = os.readlink(entry) if entry.is_symlink() else _pointed(entry)
+            target = Path(os.path.normpath(entry.parent / pointed))
+            if not pointed or not target.is_relative_to(store.root):
+                continue
+            leads_to = _followed(store.root, target.relative_to(store.root))
+            inside = leads_to.relative_to(store.artifacts).parts if leads_to.is_relative_to(store.artifacts) else ()
+            if not leads_to.exists() or (inside and inside[0] in gone):
+                entry.unlink()
 
 
 def named_folder(maker: str, path: Path, marker: str) -> Path:

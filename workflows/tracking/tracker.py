@@ -70,12 +70,13 @@ def ui_command(uri: str) -> str:
     if uri.startswith(("http://", "https://")):
         return f"{shlex.quote(sys.executable)} -m webbrowser {shlex.quote(uri)}"
     # Do not print a database's password: an address with one came from the environment.
-    store = '"$MLFLOW_TRACKING_URI"' if _without_password(uri) != uri else shlex.quote(uri)
+    store = '"$MLFLOW_TRACKING_URI"' if without_password(uri) != uri else shlex.quote(uri)
     return f"{shlex.quote(sys.executable)} -m mlflow ui --backend-store-uri {store} --host 127.0.0.1"
 
 
-def _without_password(uri: str) -> str:
-    return re.sub(r"(?<=://)[^/@]*@", "", uri)
+def without_password(text: str) -> str:
+    """Returns a text without the users and passwords of the addresses in it."""
+    return re.sub(r"(?<=://)[^/\s]*@", "", text)
 
 
 def _silence() -> None:
@@ -152,7 +153,7 @@ class Tracker:
         except Exception as error:
             reason = str(error).split("\n")[0]
             raise UserError(
-                f"MLflow at {_without_password(self.uri)} does not answer ({_without_password(reason)}); "
+                f"MLflow at {without_password(self.uri)} does not answer ({without_password(reason)}); "
                 "check MLFLOW_TRACKING_URI or unset it"
             ) from None
 
@@ -185,7 +186,7 @@ class Tracker:
         changed = [RunTag(key, value) for key, value in tags.items() if run.data.tags.get(key) != value]
         if changed:
             self._client.log_batch(run.info.run_id, tags=changed)
-        told = {key: _without_password(str(value)) for key, value in flatten(params).items()}
+        told = {key: without_password(str(value)) for key, value in flatten(params).items()}
         # MLflow accepts no second value of a parameter: those of the command that opened the run stay.
         lacking = [Param(key, value) for key, value in told.items() if key not in run.data.params]
         for start in range(0, len(lacking), PARAMS_A_REQUEST):
@@ -366,6 +367,6 @@ class Tracker:
             yield
         except Exception as error:
             if not self._warned:
-                where, reason = _without_password(self.uri), str(error).split("\n")[0]
-                logger.warning("MLflow at %s does not take what it is sent: %s", where, _without_password(reason))
+                where, reason = without_password(self.uri), str(error).split("\n")[0]
+                logger.warning("MLflow at %s does not take what it is sent: %s", where, without_password(reason))
             self._warned = True

@@ -1,0 +1,111 @@
+"""Removes folders from a store that other processes may be using.
+
+    with locks_closed(store):                       # nobody can begin to make anything meanwhile
+        aside = set_aside(store, names)             # from here on nobody finds them
+    delete(aside)                                   # takes as long as it takes
+
+Whatever is removed is renamed first, so that nobody ever finds half an artifact. What a killed process has renamed and
+not deleted is in `leftovers`.
+"""
+
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from pipeline.errors import UserError
+from pipeline.store.artifact import MAKING, MANIFEST
+from pipeline.store.locks import Owner, guarded, holder
+from pipeline.store.store import LocalStore
+
+ASIDE = ".deleted-"
+"""What the name of a folder begins with that was set aside."""
+
+
+def locks_closed(store: LocalStore) -> AbstractContextManager[float]:
+    """Returns a context in which no process can take the lock on an artifact; its body must be short."""
+    return guarded(store.artifacts / ".locks")
+
+
+def owners(store: LocalStore) -> dict[str, Owner]:
+    """Returns the living owners of the store's locks, by what they make."""
+    found = {path.stem: holder(path) for path in (store.artifacts / ".locks").glob("*.json")}
+    return {name: owner for name, owner in found.items() if owner}
+
+
+def published(store: LocalStore) -> list[str]:
+    """Returns the names of all artifacts in the store."""
+    return [name for name in _folders(store) if not name.startswith(".") and (store.folder(name) / MANIFEST).is_file()]
+
+
+def half_made(store: LocalStore) -> list[str]:
+    """Returns the names of the folders in which artifacts are or were being made, and of workspaces.
+
+    `lock_name` returns whose lock their maker holds.
+    """
+    return [
+        name for name in _folders(store) if name.startswith(".") and name != ".locks" and not name.startswith(ASIDE)
+    ]
+
+
+def leftovers(store: LocalStore) -> list[str]:
+    """Returns the names of folders that were set aside and not deleted."""
+    return [name for name in _folders(store) if name.startswith(ASIDE)]
+
+
+def lock_name(name: str) -> str:
+    """Returns the name of the lock that the maker of a folder holds: the artifact's, or a workspace's own."""
+    return name.removeprefix(MAKING)
+
+
+def silent_s(folder: Path) -> float:
+    """Returns for how many seconds nothing in a folder has been written."""
+    paths = [folder, *folder.rglob("*")]
+    return time.time() - max(path.lstat().st_mtime for path in paths if os.path.lexists(path))
+
+
+def size_bytes(folder: Path) -> int:
+    """Returns the size of all files in a folder; what vanishes meanwhile counts as nothing."""
+    total = 0
+    for parent, _, files in os.walk(folder):
+        for file in files:
+            path = Path(parent, file)
+            total += path.lstat().st_size if os.path.lexists(path) else 0
+    return total
+
+
+def set_aside(store: LocalStore, names: Iterable[str]) -> list[Path]:
+    """Renames folders, so that nobody finds them any more, and returns where they are now.
+
+    Raises UserError where the file system does not allow it.
+    """
+    moved = []
+    for name in names:
+        folder = store.folder(name)
+        aside = folder if name.startswith(ASIDE) else folder.with_name(f"{ASIDE}{name}-{secrets.token_hex(4)}")
+        try:
+            os.rename(folder, aside)
+        except OSError as error:
+            raise UserError(f"{folder} cannot be renamed ({error.strerror})") from None
+        moved.append(aside)
+    return moved
+
+
+def delete(folders: Iterable[Path]) -> None:
+    """Deletes folders that were set aside. Raises UserError where the file system does not allow it."""
+    for folder in folders:
+        try:
+            shutil.rmtree(folder)
+        except FileNotFoundError:  # another process is deleting it too
+            continue
+        except OSError as error:
+            raise UserError(f"{error.filename} cannot be deleted ({error.strerror})") from None
+
+
+def _folders(store: LocalStore) -> list[str]:
+    if not store.artifacts.is_dir():
+        return []
+    return sorted(entry.name for entry in os.scandir(store.artifacts) if entry.is_dir(follow_symlinks=False))

@@ -1,0 +1,1 @@
+"""`aiayn doctor`: checks of the machine, one finding each."""
