@@ -37,7 +37,7 @@ class SweepSettings(Settings):
     width: Size = 256
     widths: tuple[Size, ...] = (256, 384, 512, 768, 1024, 1536, 2048)
     """Values of d, at an n of `length`."""
-    separable_widths: tuple[Size, ...] = (1024, 1536, 2048, 3072, 4096)
+    separable_widths: tuple[Size, ...] = (2048, 3072, 4096, 6144)
     """Those of the separable convolution: of its k·n·d + n·d², the second term leads by time only at such widths."""
     length: Size = 512
 
@@ -85,7 +85,8 @@ class TimingSettings(Settings):
     crossover_batches: tuple[Size, ...] = (1, 16)
     crossover_length: int = Field(8192, ge=2)
     """The largest n tried."""
-    threads: int = Field(0, ge=0)
-    """CPU threads; 0: as many as this process may use CPUs."""
+    threads: int = Field(1, ge=0)
+    """CPU threads; 0: as many as this process may use CPUs. In small layers several threads wait more than they
+    compute, which hides how the time grows."""
     device: Device = "auto"
     """cpu; gpu: fail without one; auto: a GPU if one is idle."""
