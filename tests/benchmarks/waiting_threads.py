@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 
 from pipeline.corpora.synthetic.lengths import LENGTHS, write_dataset
-from pipeline.hardware import KEEP_MEMORY
+from pipeline.hardware import worker_environment
 from workflows.benchmarks.load import Clocks, load_since, sentence
 from workflows.benchmarks.processes import ContenderProcess
 from workflows.benchmarks.training import SIZES
@@ -56,7 +56,7 @@ def main() -> None:
             workload = TrainingWorkload(
                 size.model, dataset, folder, size.cpu_batch_tokens, "cpu", options.precision, options.threads
             )
-            process = ContenderProcess(OurLoop, workload, environment={**KEEP_MEMORY, "GOMP_SPINCOUNT": count})
+            process = ContenderProcess(OurLoop, workload, environment={**worker_environment(), "GOMP_SPINCOUNT": count})
             processes.append(stack.enter_context(process))
             process.call("warm_up")
         alone = rates(processes, options.updates, options.rounds)

@@ -21,10 +21,10 @@ LENGTHS = (1, 2, 3, 5, 8, 9, 16, 17, 31)
 WINDOWS = (1, 2, 3, 4, 7, 8, 16, 40)
 
 
-def inputs(length: int, device: str) -> list[Tensor]:
-    """Queries, keys and values of three sentences in two heads."""
+def inputs(length: int, device: str, sentences: int = 3) -> list[Tensor]:
+    """Queries, keys and values of some sentences in two heads."""
     torch.manual_seed(length)
-    sizes = (3, 2, length)
+    sizes = (sentences, 2, length)
     return [torch.randn(*sizes, width, dtype=torch.float64).to(device).requires_grad_() for width in (4, 4, 5)]
 
 
@@ -39,8 +39,8 @@ def hiding(hidden: Tensor, dtype: torch.dtype = torch.float64) -> Tensor:
 def test_equals_masked_full_attention(window: int, is_padded: bool, device: str) -> None:
     """Values and gradients at every real position, for lengths below, at and above a block, divisible or not."""
     for length in LENGTHS:
-        q, k, v = given = inputs(length, device)
-        lengths_B = torch.tensor([max(1, length - 1), max(1, length - 3), max(1, length // 4)], device=device)
+        q, k, v = given = inputs(length, device, sentences=4)
+        lengths_B = torch.tensor([length, max(1, length - 1), max(1, length - 3), max(1, length // 4)], device=device)
         padding_BL = torch.arange(length, device=device) >= lengths_B[:, None]
         padding_B11L = padding_BL[:, None, None] if is_padded else None
         hidden = outside(length, window, q.device)

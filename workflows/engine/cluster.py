@@ -161,9 +161,11 @@ def _interrupts_reach_children() -> Iterator[None]:
 def _sigterm_kept() -> Iterator[None]:
     """Puts this process's own handler of SIGTERM back, if it has one: `ray.init` sets one that raises SystemExit."""
     handler = signal.getsignal(signal.SIGTERM)
-    yield
-    if callable(handler):
-        signal.signal(signal.SIGTERM, handler)
+    try:
+        yield
+    finally:
+        if callable(handler):
+            signal.signal(signal.SIGTERM, handler)
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from pipeline.errors import UserError
 from pipeline.store.artifact import MANIFEST
 from pipeline.store.locks import Owner, guarded
 from pipeline.store.removal import (
+    ASIDE,
     delete,
     half_made,
     leftovers,
@@ -206,7 +207,7 @@ def _described(store: LocalStore, name: str, runs: Iterable[Run]) -> Unneeded:
             users.append(run.name)
             label = label or next((step.label for step in steps), "")
     label = _manifest(folder).get("label", "") or label or artifact.rpartition("-")[0].lstrip(".")
-    if name in leftovers(store):
+    if name.startswith(ASIDE):
         label = "left by a cleaning that was interrupted"
     elif name != artifact:
         label = f"half of {label}"

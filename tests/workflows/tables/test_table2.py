@@ -72,7 +72,7 @@ def test_terminal_fits_a_hundred_columns_and_shows_the_differences(table: Table2
         "41.0",
         "0.05 TFLOPS",
         "what differs",
-        "d_ff 512",
+        "N 2, d_model 128, d_ff 512",
         "test_b",
     ):
         assert shown in text
