@@ -53,6 +53,8 @@ def test_rows_of_the_paper_and_of_ones_own_then_again(
     assert b1["has_converged"] is not None
     assert 0 < base["overhead_s"] < 120
     assert {path.name for path in folder.iterdir()} >= {"record.json", "report.html", "table3.json", "table3.md"}
+    artifact = (folder / "table3.json").resolve().parent
+    assert {path.name for path in artifact.iterdir()} == {"manifest.json", "report.html", "table3.json", "table3.md"}
 
     client = MlflowClient(default_uri(tmp_path))
     (experiment,) = [found for found in client.search_experiments() if found.name == "table3"]
