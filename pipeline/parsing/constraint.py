@@ -1,6 +1,6 @@
 """Lets a search write well-formed trees only, with as many words as the sentence has (§6.3).
 
-    tokens = TreeTokens(vocabulary_size, opening=[5, 7], closing=[6, 8], word=4)  # (S (NP )S )NP XX
+    tokens = TreeTokens(vocabulary_size, opening=[5, 7], closing=[6, 8], words=[4])  # (S (NP )S )NP XX
     beam_search(model, source_BS, constraint=WellFormed(tokens, n_words=[7, 5]))
 
 A tree is written as by Vinyals et al. (2015, "Grammar as a Foreign Language"): `(S (NP XX XX )NP (VP XX )VP )S`. It has
@@ -8,7 +8,8 @@ one root; a closing bracket has the label of the innermost open one, and there i
 below the root. A bracket is opened only if the tree can still be completed within the maximum length, so every search
 ends with a tree.
 
-Shapes: B sentences, W hypotheses of each, V vocabulary, L labels, D brackets that may be open, and one more.
+Shapes: B sentences, W hypotheses of each, V vocabulary, L labels, T symbols of words, D brackets that may be open,
+and one more.
 """
 
 from collections.abc import Sequence
@@ -36,8 +37,8 @@ class TreeTokens:
     """One for each label."""
     closing: Sequence[int]
     """One for each label, in the same order."""
-    word: int
-    """XX, which stands for any word."""
+    words: Sequence[int]
+    """XX, which stands for any word, or one for each tag."""
 
     def __post_init__(self) -> None:
         if len(self.opening) != len(self.closing):
@@ -95,7 +96,9 @@ class OpenTrees:
         self._opening_L = torch.tensor(tokens.opening, device=device)
         self._closing_L = torch.tensor(tokens.closing, device=device)
         self._kind_V = torch.full((tokens.vocabulary_size,), OTHER, device=device)
-        self._kind_V[self._opening_L], self._kind_V[self._closing_L], self._kind_V[tokens.word] = OPENING, CLOSING, WORD
+        self._kind_V[self._opening_L], self._kind_V[self._closing_L] = OPENING, CLOSING
+        self._words_T = torch.tensor(tokens.words, device=device)
+        self._kind_V[self._words_T] = WORD
         self._label_V = torch.zeros_like(self._kind_V)
         self._label_V[self._opening_L] = torch.arange(len(tokens.opening), device=device)
 
@@ -110,7 +113,7 @@ class OpenTrees:
         closes = self.has_word_BW & ((self.n_open_BW > 1) | ~words_left) & inside
         allowed_BWV = opens.new_zeros(*opens.shape, rules.tokens.vocabulary_size)
         allowed_BWV[..., self._opening_L] = opens[..., None]
-        allowed_BWV[..., rules.tokens.word] = words_left & inside
+        allowed_BWV[..., self._words_T] = (words_left & inside)[..., None]
         allowed_BWV[..., END_ID] = ~words_left & ~inside
         innermost_BW1 = self.labels_BWD.gather(2, (self.n_open_BW - 1).clamp(min=0)[..., None])
         return allowed_BWV.scatter_(2, self._closing_L[innermost_BW1], closes[..., None])

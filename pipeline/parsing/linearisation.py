@@ -2,19 +2,20 @@
 
     (S (NP (NNP Ms.) (NNP Haag)) (VP (VBZ plays)) (. .))    <->    (S (NP XX XX )NP (VP XX )VP XX )S
 
-A closing bracket names its label, part-of-speech tags become XX, and words are left out: they are the model's input. A
-model may write any sequence of symbols, so `rebuild` makes a tree of each, over exactly the words of the input.
+A closing bracket names its label, part-of-speech tags become XX, and words are left out: they are the model's input.
+With tags, a word's symbol names its own, `(S (NP XX/NNP XX/NNP )NP ...`, for which a model has to know at which word it
+is. A model may write any sequence of symbols, so `rebuild` makes a tree of each, over exactly the words of the
+input.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from pipeline.parsing.symbols import WORD_SYMBOL
+from pipeline.parsing.symbols import BRACKET, WORD_SYMBOL, tag_of, tagged
 from pipeline.parsing.trees import TOP, is_preterminal, new_tree, walk
 
 if TYPE_CHECKING:
@@ -29,14 +30,13 @@ PUNCTUATION_TAGS = {
     "-RCB-": "-RRB-",
 }
 """Penn tags of the words that are always punctuation or signs; None for the word itself."""
-_BRACKET = re.compile(r"([()])([^()\s]+)", re.ASCII)
 
 
 class Repair(Enum):
     """What `rebuild` corrects in a sequence of symbols, each value in words."""
 
     UNKNOWN_SYMBOL = "unknown symbol"
-    """A symbol that is neither a bracket with a label nor XX is ignored."""
+    """A symbol that is neither a bracket with a label nor a word's is ignored."""
     STRAY_CLOSING = "stray closing"
     """A closing bracket whose label is not open is ignored."""
     MISMATCHED_CLOSING = "mismatched closing"
@@ -46,9 +46,9 @@ class Repair(Enum):
     EMPTY_CONSTITUENT = "empty constituent"
     """A constituent without a word is left out."""
     MISSING_WORD = "missing word"
-    """A word for which there is no XX becomes the last child of the root."""
+    """A word for which there is no symbol becomes the last child of the root."""
     SURPLUS_WORD = "surplus word"
-    """An XX for which there is no word is ignored."""
+    """A word's symbol for which there is no word is ignored."""
     SEVERAL_ROOTS = "several roots"
     """All roots become children of TOP, which COLLINS.prm does not count."""
 
@@ -60,12 +60,12 @@ class Rebuilt(NamedTuple):
     repairs: Counter[Repair]
 
 
-def linearise(tree: Tree) -> list[str]:
-    """Returns the symbols of a cleaned tree: "(S", "XX", ")S"."""
+def linearise(tree: Tree, with_tags: bool = False) -> list[str]:
+    """Returns the symbols of a cleaned tree: "(S", "XX", ")S"; with tags "(S", "XX/NNP", ")S"."""
     symbols = []
     for node, entering in walk(tree):
         if is_preterminal(node):
-            symbols.append(WORD_SYMBOL)
+            symbols.append(tagged(node.label()) if with_tags else WORD_SYMBOL)
         else:
             symbols.append(f"({node.label()}" if entering else f"){node.label()}")
     return symbols
@@ -74,7 +74,8 @@ def linearise(tree: Tree) -> list[str]:
 def rebuild(symbols: Sequence[str], words: Sequence[str]) -> Rebuilt:
     """Returns a tree over exactly `words` for any symbols; for those of a tree with that many words, the same tree.
 
-    Tags are XX, except for `PUNCTUATION_TAGS`. Without a word or a root the tree is TOP over what there is.
+    Tags are those that the symbols name, XX where they name none, and those of `PUNCTUATION_TAGS`. Without a word or a
+    root the tree is TOP over what there is.
     """
     repairs: Counter[Repair] = Counter()
     roots: list[Tree] = []
@@ -91,10 +92,10 @@ def rebuild(symbols: Sequence[str], words: Sequence[str]) -> Rebuilt:
             repairs[Repair.EMPTY_CONSTITUENT] += 1
 
     for symbol in symbols:
-        bracket = _BRACKET.fullmatch(symbol)
-        if symbol == WORD_SYMBOL:
+        bracket, tag = BRACKET.fullmatch(symbol), tag_of(symbol)
+        if tag is not None:
             if used < len(words):
-                (open_nodes[-1] if open_nodes else roots).append(_preterminal(words[used]))
+                (open_nodes[-1] if open_nodes else roots).append(_preterminal(words[used], tag))
                 used += 1
             else:
                 repairs[Repair.SURPLUS_WORD] += 1
@@ -125,5 +126,5 @@ def rebuild(symbols: Sequence[str], words: Sequence[str]) -> Rebuilt:
     return Rebuilt(root, +repairs)
 
 
-def _preterminal(word: str) -> Tree:
-    return new_tree(PUNCTUATION_TAGS.get(word, WORD_SYMBOL) or word, [word])
+def _preterminal(word: str, tag: str = WORD_SYMBOL) -> Tree:
+    return new_tree(PUNCTUATION_TAGS.get(word, tag) or word, [word])

@@ -4,7 +4,7 @@ from sentencepiece import SentencePieceProcessor
 
 from pipeline.errors import UserError
 from pipeline.parsing.constraint import TreeTokens
-from pipeline.parsing.symbols import WORD_SYMBOL
+from pipeline.parsing.symbols import BRACKET, WORD_SYMBOL, tag_of
 from pipeline.text.vocabulary import SPACE_SIGN
 
 
@@ -14,15 +14,19 @@ def writes_trees(vocabulary: SentencePieceProcessor) -> bool:
 
 
 def tree_tokens(vocabulary: SentencePieceProcessor) -> TreeTokens:
-    """Returns the ids of brackets and of XX; a label counts if both its brackets are pieces.
+    """Returns the ids of brackets, and of XX and tags; a label counts if both its brackets are pieces.
 
     Raises UserError if there are none: the vocabulary is not that of a parser.
     """
-    ids = {vocabulary.id_to_piece(i): i for i in range(len(vocabulary))}
-    opening = {piece[2:]: i for piece, i in ids.items() if piece.startswith(f"{SPACE_SIGN}(") and len(piece) > 2}
-    closing = {piece[2:]: i for piece, i in ids.items() if piece.startswith(f"{SPACE_SIGN})") and len(piece) > 2}
+    pieces = {i: vocabulary.id_to_piece(i) for i in range(len(vocabulary))}
+    ids = {piece.removeprefix(SPACE_SIGN): i for i, piece in pieces.items() if piece.startswith(SPACE_SIGN)}
+    brackets = {symbol: bracket for symbol in ids if (bracket := BRACKET.fullmatch(symbol))}
+    opening = {bracket[2]: ids[symbol] for symbol, bracket in brackets.items() if bracket[1] == "("}
+    closing = {bracket[2]: ids[symbol] for symbol, bracket in brackets.items() if bracket[1] == ")"}
     labels = sorted(opening.keys() & closing.keys())
-    word = ids.get(SPACE_SIGN + WORD_SYMBOL)
-    if word is None or not labels:
+    if WORD_SYMBOL not in ids or not labels:
         raise UserError("the vocabulary has no pieces for brackets and XX, so it is not a parser's; search freely")
-    return TreeTokens(len(vocabulary), [opening[label] for label in labels], [closing[label] for label in labels], word)
+    words = [i for symbol, i in ids.items() if tag_of(symbol)]
+    return TreeTokens(
+        len(vocabulary), [opening[label] for label in labels], [closing[label] for label in labels], words
+    )

@@ -89,7 +89,7 @@ class Search:
     def _parse(self, sentences: int) -> list[Hypothesis]:
         options, first = self.options, END_ID + 1
         opening, closing = range(first, first + N_LABELS), range(first + N_LABELS, first + 2 * N_LABELS)
-        tokens = TreeTokens(options.vocabulary_size, opening, closing, word=first + 2 * N_LABELS)
+        tokens = TreeTokens(options.vocabulary_size, opening, closing, words=[first + 2 * N_LABELS])
         generator = torch.Generator().manual_seed(1)
         shape = sentences, options.words + 1
         source_BS = torch.randint(tokens.word, options.vocabulary_size, shape, generator=generator)

@@ -15,7 +15,8 @@ from pydantic import Field
 from model.config import BASE, OptimizerConfig
 from pipeline.corpora.embedded import EmbeddedSettings
 from pipeline.errors import UserError
-from pipeline.parsing.treebank import SECTION_FOLDERS, SECTIONS, TreebankSettings
+from pipeline.parsing.layouts import SECTION_FOLDERS, SECTIONS
+from pipeline.parsing.treebank import TreebankSettings
 from pipeline.settings import (
     PARSING,
     AveragingSettings,

@@ -17,7 +17,7 @@ from model.transformer import Transformer
 from pipeline.parsing.constraint import MOST_OPEN, MOST_OPENED_IN_A_ROW, TreeTokens, WellFormed
 
 WORD, OPENING, CLOSING = 5, (4, 8, 9), (6, 7, 10)
-TOKENS = TreeTokens(13, OPENING, CLOSING, WORD)
+TOKENS = TreeTokens(13, OPENING, CLOSING, [WORD])
 
 
 def is_tree(tokens: list[int], n_words: int) -> bool:
@@ -108,7 +108,7 @@ def allowed_outputs(n_words: int, limit: int, rules: WellFormed) -> Iterator[tup
 @pytest.mark.parametrize(("n_words", "limit"), [(1, 4), (1, 8), (2, 5), (2, 8), (3, 8)])
 def test_exactly_the_trees_are_allowed(n_words: int, limit: int) -> None:
     """With two labels, the outputs that the constraint allows are all sequences that are trees, and no others."""
-    tokens = TreeTokens(13, OPENING[:2], CLOSING[:2], WORD)
+    tokens = TreeTokens(13, OPENING[:2], CLOSING[:2], [WORD])
     alphabet = (*OPENING[:2], *CLOSING[:2], WORD)
     texts = itertools.chain.from_iterable(itertools.product(alphabet, repeat=k) for k in range(limit))
     trees = {text for text in texts if is_tree(list(text), n_words)}
@@ -118,9 +118,23 @@ def test_exactly_the_trees_are_allowed(n_words: int, limit: int) -> None:
     assert len(trees) > 1
 
 
+def test_a_word_has_any_of_its_symbols() -> None:
+    """Where tags are written, each of them is allowed where a word is, and counts as one."""
+    trees = WellFormed(TreeTokens(13, (4,), (6,), [WORD, 11]), [3]).start(torch.tensor([20]))
+    for token, following in (
+        (4, {4, WORD, 11}),
+        (11, {4, 6, WORD, 11} - {6}),
+        (WORD, {4, WORD, 11}),
+        (11, {6}),
+        (6, {END_ID}),
+    ):
+        trees.advance(torch.tensor([[0]]), torch.tensor([[token]]))
+        assert set(trees.allowed()[0, 0].nonzero().flatten().tolist()) == following
+
+
 def test_unlabelled_closing_brackets_may_share_a_token() -> None:
     """Where one token closes every bracket, it closes any innermost bracket that has a word."""
-    trees = WellFormed(TreeTokens(13, (4, 8), (6, 6), WORD), [2]).start(torch.tensor([20]))
+    trees = WellFormed(TreeTokens(13, (4, 8), (6, 6), [WORD]), [2]).start(torch.tensor([20]))
     for token, following in (
         (4, {4, 8}),
         (8, {4, 8, WORD}),
@@ -159,7 +173,7 @@ def test_real_trees_are_allowed(data: Path) -> None:
     labels = sorted({token[1:] for tree in trees for token in tree if token.startswith("(")})
     names = [f"({label}" for label in labels] + [f"){label}" for label in labels] + ["XX"]
     ids = {name: END_ID + 1 + i for i, name in enumerate(names)}
-    tokens = TreeTokens(200, [ids[f"({x}"] for x in labels], [ids[f"){x}"] for x in labels], ids["XX"])
+    tokens = TreeTokens(200, [ids[f"({x}"] for x in labels], [ids[f"){x}"] for x in labels], [ids["XX"]])
     n_words = [tree.count("XX") for tree in trees]
     state = WellFormed(tokens, n_words).start(torch.tensor(n_words) + 1 + 324)
     followed = pad_sequence([torch.tensor([*(ids[t] for t in tree), END_ID]) for tree in trees], batch_first=True)
@@ -189,4 +203,4 @@ def test_impossible_numbers_of_words_are_refused(n_words: list[int], match: str)
 def test_brackets_come_in_pairs() -> None:
     """A label without a closing bracket is refused."""
     with pytest.raises(ValueError, match="2 opening brackets and 1 closing"):
-        TreeTokens(13, (4, 8), (6,), WORD)
+        TreeTokens(13, (4, 8), (6,), [WORD])

@@ -15,6 +15,7 @@ from pipeline.parsing.linearisation import (
     linearise,
     rebuild,
 )
+from pipeline.parsing.symbols import tag_of
 from pipeline.parsing.trees import bracketed, cleaned, preterminals, read_trees, with_tags_of, words_of
 from tests.support.random_trees import LABELS, WORDS, trees
 
@@ -40,6 +41,29 @@ def test_round_trip(tree: Tree) -> None:
     rebuilt = rebuild(linearise(tree), tree.leaves())
     assert not rebuilt.repairs
     assert with_tags_of(rebuilt.tree, tree) == tree
+
+
+@given(trees())
+def test_round_trip_with_tags(tree: Tree) -> None:
+    """With tags nothing is lost but those of punctuation, which its word tells."""
+    symbols = linearise(tree, with_tags=True)
+    rebuilt = rebuild(symbols, tree.leaves())
+    assert not rebuilt.repairs
+    for found, gold in zip(preterminals(rebuilt.tree), preterminals(tree), strict=True):
+        assert found == gold or gold[0] in PUNCTUATION_TAGS
+    assert with_tags_of(rebuilt.tree, tree) == tree
+    assert [tag for symbol in symbols if (tag := tag_of(symbol))] == [node.label() for node in preterminals(tree)]
+
+
+def test_the_symbols_of_a_sentence_with_tags() -> None:
+    """A word's symbol names its tag; the parser's tree has the tags that it wrote, missing words XX."""
+    tree = Tree.fromstring(SENTENCE)
+    symbols = ["(S", "(NP", "XX/NNP", "XX/NNP", ")NP", "(VP", "XX/VBZ", "(NP", "XX/NNP", ")NP", ")VP", "XX/.", ")S"]
+    assert linearise(tree, with_tags=True) == symbols
+    assert rebuild(symbols, words_of(tree)) == (tree, Counter())
+    fewer = rebuild(["(S", "(NP", "XX/NNP", ")NP", ")S"], ["a", "b"])
+    assert bracketed(fewer.tree) == "(S (NP (NNP a)) (XX b))"
+    assert fewer.repairs == {Repair.MISSING_WORD: 1}
 
 
 @pytest.mark.parametrize(

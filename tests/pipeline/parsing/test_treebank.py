@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import UserError
-from pipeline.parsing import treebank
+from pipeline.parsing.layouts import SPLITS, Selection, splits_of
 from pipeline.parsing.linearisation import rebuild
-from pipeline.parsing.treebank import Selection, TreebankSettings, read, read_part, splits_of
+from pipeline.parsing.recombination import RecombinationSettings
+from pipeline.parsing.treebank import Part, TreebankSettings, read, read_part
 from pipeline.parsing.trees import bracketed, cleaned, read_trees, with_tags_of
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus
@@ -103,7 +104,7 @@ def test_a_folder_with_a_table_is_split_between_texts(tmp_path: Path, here: Cont
     write_lines(folder / "c.mrg", trees[19:])
     write_lines(folder / "files.tsv", [f"text{i}\t{size}" for i, size in enumerate([4, 3, 8, 2, 1, 1, 1])])
     corpus = read(here, TreebankSettings(treebank=folder))
-    assert [names(corpus, split) for split in treebank.SPLITS] == [
+    assert [names(corpus, split) for split in SPLITS] == [
         [f"t{i}" for i in range(17)],
         ["t17"],
         ["t18", "t19"],
@@ -120,7 +121,7 @@ def test_a_file_is_split_by_position(tmp_path: Path, here: Context) -> None:
     """80, 10 and 10 percent; the same from a packed file, and too few trees are an error."""
     write_lines(tmp_path / "all.gz", [" ".join(TREE.format(f"t{i}") for i in (n, n + 1)) for n in range(0, 50, 2)])
     corpus = read(here, TreebankSettings(treebank=tmp_path / "all.gz"))
-    assert [len(names(corpus, split)) for split in treebank.SPLITS] == [40, 5, 5]
+    assert [len(names(corpus, split)) for split in SPLITS] == [40, 5, 5]
     assert names(corpus, "dev") == [f"t{i}" for i in range(40, 45)]
     write_lines(tmp_path / "few", [TREE.format("t")])
     (tmp_path / "few_stage").mkdir()
@@ -144,6 +145,34 @@ def test_silver_trees_follow_the_gold_ones(wsj: Path, tmp_path: Path, here: Cont
     report = corpus.read_json("corpus.json")["report"]
     assert (report["read"], report["silver"]) == ({"train": 68, "dev": 3, "test": 3}, 8)
     assert report["words"]["train"] == 240 + 8 * 3
+
+
+def test_tags_and_recombined_trees(wsj: Path, tmp_path: Path, here: Context) -> None:
+    """Words are written as tags in all splits; recombined trees come last, in training alone, without other symbols."""
+    write_lines(tmp_path / "silver", [SILVER.format(0)])
+    recombination = RecombinationSettings(trees=11, constituents=0)
+    settings = TreebankSettings(
+        treebank=wsj, silver=(tmp_path / "silver",), write_tags=True, recombination=recombination
+    )
+    corpus = read(here, settings)
+    assert lines(corpus, "dev", "target")[0] == "(S (NP XX/NN )NP (VP XX/VBZ (ADJP XX/JJ )ADJP )VP XX/. )S"
+    assert corpus.symbols == sorted(
+        ["XX", "XX/NN", "XX/VBZ", "XX/JJ", "XX/.", *(b + x for b in "()" for x in ("S", "NP", "VP", "ADJP"))]
+    )
+    assert [(shard.pairs, shard.collection) for shard in corpus.shards("train")] == [
+        (60, "treebank"),
+        (1, "silver"),
+        (11, "recombined"),
+    ]
+    report = corpus.read_json("corpus.json")["report"]
+    assert (report["read"], report["silver"], report["recombined"]) == ({"train": 72, "dev": 3, "test": 3}, 1, 11)
+    gold = set(lines(corpus, "train")[:60])
+    assert not gold & {line for split in ("dev", "test") for line in lines(corpus, split)}
+    held_out = {line.split()[0] for split in ("dev", "test") for line in lines(corpus, split)}
+    assert not held_out & {word for line in lines(corpus, "train") for word in line.split()}
+    write_lines(tmp_path / "silver", [SILVER.format(0).replace("NN", "NNS")])
+    with pytest.raises(UserError, match=r"silver, line 1: no training tree of the treebank has the tag 'NNS'"):
+        read(here, settings)
 
 
 def test_an_unknown_label_of_a_silver_tree_is_an_error(wsj: Path, tmp_path: Path, here: Context) -> None:
@@ -178,12 +207,13 @@ def test_a_wrong_tree_names_its_file_and_line(wsj: Path, here: Context) -> None:
 
 def test_memory_does_not_grow_with_the_silver_trees(tmp_path: Path) -> None:
     """20 000 trees, 4 MB of text and many times that as trees, are read in a megabyte."""
-    write_lines(tmp_path / "silver.gz", (SILVER.format(i) for i in range(20_000)))
+    silver = tmp_path / "silver.gz"
+    write_lines(silver, (SILVER.format(i) for i in range(20_000)))
     known = frozenset(["(S", ")S", "(NP", ")NP", "(VP", ")VP", "XX"])
-    read_part("train", [Selection(tmp_path / "silver.gz", 0, 10)], Corpus(tmp_path / "warm"), known)
+    read_part(Part(Corpus(tmp_path / "warm"), "train", [Selection(silver, 0, 10)], "silver", False, known))
     tracemalloc.start()
     try:
-        report = read_part("train", [Selection(tmp_path / "silver.gz")], Corpus(tmp_path / "part"), known)
+        report = read_part(Part(Corpus(tmp_path / "part"), "train", [Selection(silver)], "silver", False, known))
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()
@@ -202,7 +232,12 @@ def test_identity_is_of_content(wsj: Path, tmp_path: Path) -> None:
     path = moved / "07" / "wsj_0701.mrg"
     path.write_text(path.read_text() + TREE.format("more"))
     others.append(TreebankSettings(treebank=moved).identity())
-    assert len({str(identity) for identity in [first, *others]}) == 4
+    tagged = TreebankSettings(treebank=moved, write_tags=True)
+    others.append(tagged.identity())
+    for constituents in (0.1, 0.2):
+        recombination = RecombinationSettings(trees=5, constituents=constituents)
+        others.append(tagged.model_copy(update={"recombination": recombination}).identity())
+    assert len({str(identity) for identity in [first, *others]}) == 7
     with pytest.raises(UserError, match="none is no treebank"):
         TreebankSettings(treebank=tmp_path / "none").identity()
 

@@ -1,0 +1,120 @@
+"""Finds the trees of each split in a treebank's files (§6.3). Three layouts are recognised:
+
+- the Wall Street Journal by sections, `00/wsj_0001.mrg` to `24/wsj_2499.mrg`, plain or .gz, in the folder itself, in
+  `wsj/` or in `parsed/mrg/wsj/`: sections 2 to 21 train, 22 is dev and 23 test, as in the paper;
+- a folder of `.mrg` or `.mrg.gz` files and `files.tsv`, which names the texts in them, in order, each with its number
+  of trees: texts that begin in the first 80% of the trees train, those in the next 10% are dev, the others test;
+- a single file: the first 80% of its trees train, the next 10% are dev, the others test.
+"""
+
+import logging
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, islice
+from pathlib import Path
+from typing import NamedTuple
+
+from pipeline.errors import UserError
+from pipeline.parsing.trees import PlacedTree, read_trees
+from pipeline.text.lines import read_lines
+
+log = logging.getLogger(__name__)
+
+SPLITS = ("train", "dev", "test")
+SECTIONS = {"train": [f"{section:02d}" for section in range(2, 22)], "dev": ["22"], "test": ["23"]}
+"""Sections of the Wall Street Journal (§6.3: training on the WSJ portion, choices on section 22, results on 23)."""
+SECTION_FOLDERS = (".", "wsj", "parsed/mrg/wsj")
+FILES_TABLE = "files.tsv"
+TRAIN_TENTHS, DEV_TENTHS = 8, 1
+
+
+class Selection(NamedTuple):
+    """The trees of a file from number `begin` to `end`, exclusive; None for all that follow."""
+
+    path: Path
+    begin: int = 0
+    end: int | None = None
+
+    def read(self) -> Iterator[PlacedTree]:
+        """Yields the trees. Raises UserError."""
+        return islice(read_trees(self.path), self.begin, self.end)
+
+
+def splits_of(treebank: Path) -> dict[str, list[Selection]]:
+    """Returns the trees of each split. Raises UserError if the treebank has none of the known layouts."""
+    files = files_of(treebank)
+    if SECTIONS["test"][0] in {Path(name).parent.name for name in files}:
+        by_section: dict[str, list[Selection]] = {}
+        for name, path in files.items():
+            by_section.setdefault(Path(name).parent.name, []).append(Selection(path))
+        missing = [section for sections in SECTIONS.values() for section in sections if section not in by_section]
+        if missing:
+            log.warning("%s has no section %s; the paper's treebank has", treebank, ", ".join(missing))
+        return {
+            split: [one for section in sections for one in by_section.get(section, [])]
+            for split, sections in SECTIONS.items()
+        }
+    paths = [path for name, path in files.items() if name != FILES_TABLE]
+    trees = [sum(1 for _ in read_trees(path)) for path in paths]
+    texts = _texts(files[FILES_TABLE]) if FILES_TABLE in files else [1] * sum(trees)
+    begins = [0, *accumulate(texts)]
+    if begins[-1] != sum(trees):
+        raise UserError(
+            f"{files[FILES_TABLE]} counts {begins[-1]} trees, but the .mrg files of {treebank} hold {sum(trees)}; "
+            "correct the table"
+        )
+    tenths = accumulate((TRAIN_TENTHS, DEV_TENTHS))
+    bounds = [0, *(begins[bisect_left(begins, begins[-1] * part / 10)] for part in tenths), begins[-1]]
+    return {split: _between(paths, trees, *bounds[i : i + 2]) for i, split in enumerate(SPLITS)}
+
+
+def files_of(treebank: Path) -> dict[str, Path]:
+    """Returns the files that a treebank consists of, by a name that does not depend on its folder, in order.
+
+    Raises UserError if it has none of the known layouts.
+    """
+    if treebank.is_file():
+        return {"": treebank}
+    if (treebank / FILES_TABLE).is_file():
+        return {**_bracketed_files(treebank), FILES_TABLE: treebank / FILES_TABLE}
+    for below in SECTION_FOLDERS:
+        folders = sorted(path for path in (treebank / below).glob("[0-2][0-9]") if path.is_dir())
+        found = {f"{folder.name}/{name}": file for folder in folders for name, file in _bracketed_files(folder).items()}
+        if all(any(f"{sections[-1]}/" == name[:3] for name in found) for sections in SECTIONS.values()):
+            return found
+    raise UserError(
+        f"{treebank} is no treebank: it needs to be a file of bracketed trees, or a folder with {FILES_TABLE} and .mrg "
+        "files, or with the sections 00 to 24 of the Wall Street Journal (21, 22 and 23 at least)"
+    )
+
+
+def _bracketed_files(folder: Path) -> dict[str, Path]:
+    """Returns the .mrg and .mrg.gz files of a folder by their names without .gz; a plain file goes before its .gz."""
+    found: dict[str, Path] = {}
+    for path in sorted(folder.iterdir()):
+        if path.name.endswith((".mrg", ".mrg.gz")):
+            found.setdefault(path.name.removesuffix(".gz"), path)
+    return found
+
+
+def _texts(table: Path) -> list[int]:
+    """Returns the number of trees of each text. Raises UserError for a line that is not a name, a tab and a number."""
+    sizes = []
+    for number, line in enumerate(read_lines(table), 1):
+        match line.split("\t"):
+            case [_, size] if size.strip().isdecimal():
+                sizes.append(int(size))
+            case _:
+                raise UserError(f"{table}, line {number}: {line!r} is not a name, a tab and a number of trees")
+    return sizes
+
+
+def _between(paths: Sequence[Path], trees: Sequence[int], begin: int, end: int) -> list[Selection]:
+    """Selects trees `begin` to `end`, counted through files that hold `trees` each."""
+    selections, before = [], 0
+    for path, size in zip(paths, trees, strict=True):
+        first, last = max(begin - before, 0), min(end - before, size)
+        if first < last:
+            selections.append(Selection(path, first, last))
+        before += size
+    return selections

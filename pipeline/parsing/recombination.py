@@ -1,0 +1,127 @@
+"""Makes new training trees of a treebank's own constituents, for treebanks too small to learn from as they are.
+
+    trees = Recombination(selections, RecombinationSettings(trees=60_000), part=0, trees=20_000)
+    next(trees.read())
+
+In each new tree some constituents and words of a training tree are replaced by others of the treebank: a constituent by
+one with its label below a node with the same label, a word by one with its tag. That is the substructure substitution
+of Shi, Livescu and Gimpel (2021, "Substructure Substitution: Structured Data Augmentation for NLP"), applied again to
+what was put in. A share of the examples are constituents instead of whole sentences: shorter, so sooner learned.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Protocol
+
+from pydantic import Field
+
+from pipeline.parsing.trees import PlacedTree, cleaned, is_preterminal, new_tree, walk, words_of
+from pipeline.settings import Settings
+
+if TYPE_CHECKING:
+    from nltk.tree import Tree
+
+MOST_WORDS = 50
+"""Longer trees, to which nested substitutions may grow, are not kept."""
+FEWEST_WORDS_OF_CONSTITUENT, MOST_WORDS_OF_CONSTITUENT = 2, 20
+"""Of the constituents that are examples of their own."""
+_ROOT = ""
+
+
+class RecombinationSettings(Settings):
+    """How many trees are made, and how far they are from the treebank's."""
+
+    trees: int = Field(ge=1)
+    replaced_constituents: float = Field(0.25, ge=0, lt=1)
+    """Probability that a constituent below the root is replaced."""
+    replaced_words: float = Field(0.15, ge=0, le=1)
+    """Probability that a word is replaced."""
+    constituents: float = Field(0.5, ge=0, le=1)
+    """Share of the examples that are made of a constituent of 2 to 20 words, not of a whole tree."""
+    seed: int = Field(1, ge=0)
+
+
+class Trees(Protocol):
+    """A source of trees, such as part of a file."""
+
+    def read(self) -> Iterator[PlacedTree]:
+        """Yields the trees."""
+
+
+@dataclass(frozen=True)
+class Recombination:
+    """Part number `part` of the new trees, `trees` of them; each part is drawn with its own seed."""
+
+    treebank: Sequence[Trees]
+    settings: RecombinationSettings
+    part: int
+    trees: int
+
+    def read(self) -> Iterator[PlacedTree]:
+        """Yields the new trees; holds the treebank's in memory. Raises UserError where one of those is malformed."""
+        source = _Constituents(chain.from_iterable(trees.read() for trees in self.treebank))
+        draw = random.Random(f"{self.settings.seed} {self.part}")
+        made = 0
+        while source.trees and made < self.trees:
+            small = draw.random() < self.settings.constituents and source.small
+            tree = source.recombined(draw.choice(small or source.trees), self.settings, draw)
+            if len(words_of(tree)) <= MOST_WORDS:
+                made += 1
+                yield PlacedTree(tree, "recombined trees", made)
+
+
+class _Constituents:
+    """The trees of a treebank with what may stand in the place of what."""
+
+    def __init__(self, placed_trees: Iterator[PlacedTree]) -> None:
+        self.trees: list[Tree] = []
+        self.small: list[Tree] = []
+        self._constituents: dict[tuple[str, str], list[Tree]] = defaultdict(list)
+        """By label and parent's label."""
+        self._words: dict[str, list[str]] = defaultdict(list)
+        """By tag."""
+        for placed in placed_trees:
+            tree = cleaned(placed.tree)
+            # What is longer than any tree to be made would be drawn in vain.
+            if tree is not None and len(words_of(tree)) <= MOST_WORDS:
+                self.trees.append(tree)
+                self._collect(tree)
+
+    def _collect(self, tree: Tree) -> None:
+        for node, entering in walk(tree):
+            if not entering:
+                continue
+            if is_preterminal(node):
+                self._words[node.label()].append(node[0])
+                continue
+            for child in node:
+                if not is_preterminal(child):
+                    self._constituents[child.label(), node.label()].append(child)
+            if node is not tree and FEWEST_WORDS_OF_CONSTITUENT <= len(words_of(node)) <= MOST_WORDS_OF_CONSTITUENT:
+                self.small.append(node)
+
+    def recombined(self, tree: Tree, settings: RecombinationSettings, draw: random.Random) -> Tree:
+        """Returns a copy of a tree in which words and constituents below the root are replaced."""
+        done: list[list[Tree]] = [[]]
+        pending: list[tuple[Tree, str, bool]] = [(tree, _ROOT, True)]
+        while pending:
+            node, parent, entering = pending.pop()
+            if is_preterminal(node):
+                tag, word = node.label(), node[0]
+                replaced = draw.random() < settings.replaced_words
+                done[-1].append(new_tree(tag, [draw.choice(self._words[tag]) if replaced else word]))
+            elif entering:
+                if parent != _ROOT and draw.random() < settings.replaced_constituents:
+                    node = draw.choice(self._constituents[node.label(), parent])
+                done.append([])
+                pending.append((node, parent, False))
+                pending.extend((child, node.label(), True) for child in reversed(node))
+            else:
+                children = done.pop()
+                done[-1].append(new_tree(node.label(), children))
+        return done[0][0]

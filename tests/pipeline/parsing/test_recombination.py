@@ -1,0 +1,93 @@
+"""pipeline.parsing.recombination: new trees hold nothing that the treebank has not, and are drawn anew in each part."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nltk.tree import Tree
+
+from pipeline.parsing.layouts import Selection
+from pipeline.parsing.recombination import MOST_WORDS, Recombination, RecombinationSettings
+from pipeline.parsing.trees import bracketed, cleaned, is_preterminal, walk, words_of
+
+
+def edges(trees: Sequence[Tree]) -> Counter[tuple[str, ...]]:
+    """What recombination keeps: rules, seen from the parent's parent's label, and tags with their words."""
+    found: Counter[tuple[str, ...]] = Counter()
+    for tree in trees:
+        for node, entering in walk(tree):
+            if is_preterminal(node):
+                found["word", node.label(), node[0]] += 1
+            elif entering:
+                found["rule", node.label(), *(child.label() for child in node)] += 1
+                for child in node:
+                    if not is_preterminal(child):
+                        found["rule below", node.label(), child.label(), *(one.label() for one in child)] += 1
+    return found
+
+
+def made(sample: list[Selection], part: int = 0, trees: int = 300, **settings: Any) -> list[Tree]:
+    """Draws new trees."""
+    recombination = Recombination(sample, RecombinationSettings(trees=trees, **settings), part, trees)
+    return [placed.tree for placed in recombination.read()]
+
+
+@pytest.fixture(scope="module")
+def sample(data: Path) -> list[Selection]:
+    """The first 500 trees of the treebank's sample."""
+    return [Selection(data / "treebank" / "wsj_0001-0199.mrg.gz", 0, 500)]
+
+
+@pytest.fixture(scope="module")
+def gold(sample: list[Selection]) -> list[Tree]:
+    """Its trees."""
+    trees = (cleaned(placed.tree) for selection in sample for placed in selection.read())
+    return [tree for tree in trees if tree is not None]
+
+
+def test_new_trees_of_old_parts(sample: list[Selection], gold: list[Tree]) -> None:
+    """Most trees are new, but each rule, its place below a label, and each word with its tag is the treebank's."""
+    trees = made(sample)
+    assert len(trees) == 300
+    assert edges(trees).keys() <= edges(gold).keys()
+    known = {bracketed(tree) for tree in gold}
+    whole = made(sample, constituents=0)
+    assert sum(bracketed(tree) in known for tree in whole) < 30
+    assert max(len(words_of(tree)) for tree in trees + whole) <= MOST_WORDS
+    assert sum(len(words_of(tree)) for tree in whole) / 300 == pytest.approx(24, abs=4)  # as long as the treebank's
+
+
+def test_nothing_replaced_is_the_treebank(sample: list[Selection], gold: list[Tree]) -> None:
+    """Without replacements the examples are training trees, or constituents of 2 to 20 words of them."""
+    known = {bracketed(tree) for tree in gold}
+    still: dict[str, Any] = {"replaced_constituents": 0, "replaced_words": 0}
+    assert {bracketed(tree) for tree in made(sample, constituents=0, **still)} <= known
+    below = {bracketed(node) for tree in gold for node, _ in walk(tree) if node is not tree}
+    small = made(sample, constituents=1, **still)
+    assert {bracketed(tree) for tree in small} <= below
+    assert {len(words_of(tree)) for tree in small} <= set(range(2, 21))
+
+
+def test_each_part_is_drawn_by_its_own_seed(sample: list[Selection]) -> None:
+    """The same part twice is the same; another part or seed is another."""
+    first = made(sample, trees=20)
+    assert made(sample, trees=20) == first
+    assert made(sample, 1, trees=20) != first
+    assert made(sample, trees=20, seed=2) != first
+
+
+def test_half_of_the_examples_are_short(sample: list[Selection]) -> None:
+    """As the setting says, within chance; only words are replaced where only they are to be."""
+    roots = Counter(tree.label() for tree in made(sample, constituents=0.5))
+    assert 90 < roots["S"] < 240
+    swapped = made(sample, constituents=0, replaced_constituents=0, replaced_words=1)
+    assert not any(is_preterminal(tree) for tree in swapped)
+
+
+def test_a_treebank_without_words_makes_none(tmp_path: Path) -> None:
+    """It ends, and the treebank's own reading tells what is wrong."""
+    path = tmp_path / "empty.mrg"
+    path.write_text("( (S (-NONE- *)) )\n")
+    assert made([Selection(path)]) == []
