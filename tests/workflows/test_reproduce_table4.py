@@ -27,6 +27,7 @@ TINY = [
     "choice.learning_rate_scales=[1.0]",
     "choice.beam_sizes=[1, 2]",
     "pairs.semi-supervised.choice.dropouts=[0.1]",
+    "corpora.supervised.recombination.trees=30",
 ]
 MODULE = "workflows.reproduce_table4"
 
@@ -52,7 +53,8 @@ def test_both_rows_then_again_then_another_beam(
         "profile": "treebank",
         "store": tmp_path / "runs",
     }
-    reproduce_table4.main(overrides=TINY, **options)
+    both = [*TINY, "corpora.semi-supervised.recombination.trees=20"]
+    reproduce_table4.main(overrides=both, **options)
     told = capsys.readouterr().out
     assert told.startswith("settings of profile treebank: trees of wsj\n")
     folder, table = _table(told)
@@ -63,6 +65,12 @@ def test_both_rows_then_again_then_another_beam(
     assert {(row["sentences"], row["valid"]) for row in measured} == {(12, 12)}
     assert 0 < measured[0]["f1"] < 100  # right-branching trees
     assert all("trees of wsj" in row["name"] for row in measured)
+    told_differences = {(one["what"], one["here"]) for one in table["differences"]}
+    assert {
+        ("training data", f"trees of wsj, {trees} trees, and {n} recombined of their constituents")
+        for trees, n in ((240, 30), (300, 20))
+    } <= told_differences
+    assert ("symbol of a word", "names the word's tag") in told_differences
 
     # Chosen by F1 on the dev set, of trainings and then of beams
     for kind, dropouts in (("trees of wsj only", [0.0, 0.1]), ("semi-supervised", [0.1])):
@@ -107,7 +115,7 @@ def test_both_rows_then_again_then_another_beam(
     }
 
     before = _made(tmp_path / "runs")
-    reproduce_table4.main(overrides=TINY, **options)
+    reproduce_table4.main(overrides=both, **options)
     assert _made(tmp_path / "runs") == before
 
     capsys.readouterr()

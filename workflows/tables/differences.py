@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from workflows import paper
 from workflows.console.quantities import duration, rounded
@@ -113,9 +114,10 @@ def _duration(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
     )
 
 
-Aspect = Callable[[Trained, paper.Experiment], tuple[str, str]]
+Cell = TypeVar("Cell", bound=Trained)
+Aspect = Callable[[Cell, paper.Experiment], tuple[str, str]]
 """Returns the text for the paper and the text for here, which is empty where nothing differs."""
-ASPECTS: dict[str, Aspect] = {
+ASPECTS: dict[str, Aspect[Trained]] = {
     "training data": _data,
     "test set": _test_set,
     "vocabulary": _vocabulary,
@@ -132,9 +134,9 @@ ASPECTS: dict[str, Aspect] = {
 
 
 def differences(
-    cells: Sequence[Trained],
+    cells: Sequence[Cell],
     experiment: Callable[[str, str], paper.Experiment] = paper.experiment,
-    aspects: Mapping[str, Aspect] = ASPECTS,
+    aspects: Mapping[str, Aspect[Cell]] = ASPECTS,
 ) -> list[Difference]:
     """Lists the `aspects` in which cells differ from the paper's `experiment(pair, model)`.
 

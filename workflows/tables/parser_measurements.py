@@ -13,6 +13,8 @@ from pipeline.evaluation.parser import ChoiceFigures, ChosenParser
 from pipeline.evaluation.parses import ParsedSplit, Parses
 from pipeline.evaluation.tree_scores import BracketScores, ScoredTrees, TreeScores
 from pipeline.parsing.evalb import Status, score_trees
+from pipeline.parsing.symbols import tagged
+from pipeline.parsing.treebank import RECOMBINED_COLLECTION
 from pipeline.parsing.trees import bracketed
 from pipeline.store.artifact import MANIFEST, Artifact
 from pipeline.store.artifacts import Hypotheses
@@ -50,6 +52,10 @@ class CandidateInputs(TrainedInputs):
                 for gold, tree in islice(zip(self.parses.gold(DEV), self.parses.trees(DEV), strict=True), N_SAMPLES)
             ),
             f1_over_time=self.dev_f1.load().checkpoints if self.dev_f1 else None,
+            recombined_trees=sum(
+                shard.pairs for shard in self.corpus.shards("train") if shard.collection == RECOMBINED_COLLECTION
+            ),
+            writes_tags=any(symbol.startswith(tagged("")) for symbol in self.corpus.symbols),
         )
 
 
@@ -63,6 +69,10 @@ class Candidate(Trained):
     """Gold trees of the dev set, and the candidate's."""
     f1_over_time: Mapping[int, float] | None = None
     """F1 on the dev set by the update of the checkpoint, where asked for."""
+    recombined_trees: int = 0
+    """Those of the training pairs that are made of the treebank's constituents."""
+    writes_tags: bool = False
+    """True if the symbol of a word names its tag."""
 
     @property
     def label(self) -> str:

@@ -24,7 +24,7 @@ from workflows.tables.differences import (
     differing_fields,
 )
 from workflows.tables.measurements import Trained
-from workflows.tables.parser_measurements import ParserInputs, ParserRow, Search
+from workflows.tables.parser_measurements import Candidate, ParserInputs, ParserRow, Search
 from workflows.tables.provenance import provenance_notes
 
 WSJ = "WSJ"
@@ -272,10 +272,17 @@ def _lengths(row: ParserRow) -> list[LengthRow]:
     return [LengthRow(training_of(row), words, scores.sentences, scores.f1) for words, scores in groups]
 
 
-def _data(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
-    here = f"{cell.data}, {rounded(cell.train_pairs)} trees"
-    is_same = cell.data == WSJ and abs(cell.train_pairs - printed.pairs) <= 0.1 * printed.pairs
+def _data(cell: Candidate, printed: paper.Experiment) -> tuple[str, str]:
+    recombined = cell.recombined_trees
+    here = f"{cell.data}, {rounded(cell.train_pairs - recombined)} trees"
+    if recombined:
+        here += f", and {rounded(recombined)} recombined of their constituents"
+    is_same = not recombined and cell.data == WSJ and abs(cell.train_pairs - printed.pairs) <= 0.1 * printed.pairs
     return f"{printed.corpus}, about {rounded(printed.pairs)} trees", "" if is_same else here
+
+
+def _word_symbol(cell: Candidate, _printed: paper.Experiment) -> tuple[str, str]:
+    return "the same for all words", "names the word's tag" if cell.writes_tags else ""
 
 
 def _test_set(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
@@ -300,8 +307,9 @@ def _without(names: Mapping[str, str], chosen: str) -> dict[str, str]:
     return {name: symbol for name, symbol in names.items() if name != chosen}
 
 
-ASPECTS_OF_PARSERS: dict[str, Aspect] = {
+ASPECTS_OF_PARSERS: dict[str, Aspect[Candidate]] = {
     "training data": _data,
+    "symbol of a word": _word_symbol,
     "test set": _test_set,
     "vocabulary": ASPECTS["vocabulary"],
     "model": _model,
@@ -328,8 +336,8 @@ def _notes(rows: Sequence[ParserRow]) -> list[str]:
         "COLLINS.prm: TOP and punctuation do not count, and ADVP and PRT are the same.",
         "The paper prints neither the number of updates nor whether checkpoints were averaged; the differences above "
         "are from base, EN-DE, from which it says that all other parameters remained unchanged.",
-        "The parser writes no part-of-speech tags: the trees that are scored carry the tags of the gold trees, so that "
-        "punctuation is left out of both alike, and tagging accuracy is not reported.",
+        "The trees that are scored carry the tags of the gold trees, so that punctuation is left out of both alike, "
+        "and tagging accuracy is not reported.",
         "Right-branching trees are a baseline: from each word on a constituent to the end of the sentence, all with "
         "one label, the most frequent in the training trees for a constituent that ends there.",
     ]
