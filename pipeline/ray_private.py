@@ -3,6 +3,9 @@
 Ray may change them in any release. tests/pipeline/test_ray_private.py says which one has changed and who relies on it.
 
 - `lean_torch_trainer` drops two of Ray Train's default callbacks; RunConfig(callbacks=...) can only add some.
+- `bound_torch_config` connects torch's workers in its own way. Ray's way listens on all interfaces.
+- `loopback_only` makes a new cluster's processes listen on the loopback interface, as Ray itself does on macOS and
+  Windows. `ray.init(_node_ip_address="127.0.0.1")` takes that for any address of this machine.
 - `abandoned_placement_groups` reads who created a placement group, and whether that actor is dead.
   `ray.util.placement_group_table` leaves both out, and `ray.util.state` needs the dashboard.
 - `head_address`, `accepts_driver`, `has_token`, `sends_token` and `send_token` ask a head node whether it accepts this
@@ -11,9 +14,12 @@ Ray may change them in any release. tests/pipeline/test_ray_private.py says whic
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import ray
+from ray._private import ray_constants
 from ray._private.authentication.authentication_token_setup import _enable_token_auth
 from ray._private.authentication.authentication_utils import is_token_auth_enabled
 from ray._private.services import canonicalize_bootstrap_address
@@ -23,7 +29,45 @@ from ray.core.generated.gcs_pb2 import PlacementGroupTableData  # type: ignore[a
 from ray.util.placement_group import PlacementGroup
 
 if TYPE_CHECKING:
-    from ray.train.torch import TorchTrainer
+    from ray.train.torch import TorchConfig, TorchTrainer
+
+
+@contextmanager
+def loopback_only() -> Iterator[None]:
+    """Gives a cluster that `ray.init` starts in the body the address 127.0.0.1, where all its processes listen."""
+    before, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
+
+
+def bound_torch_config(backend: str) -> "TorchConfig":
+    """Makes a TorchConfig whose workers meet at the address of rank 0's node alone (`pipeline.training.rendezvous`)."""
+    from ray.train._internal.utils import get_address_and_port
+    from ray.train.torch import TorchConfig
+    from ray.train.torch.config import _set_torch_distributed_env_vars, _TorchBackend
+
+    from pipeline.training.rendezvous import join
+
+    class BoundBackend(_TorchBackend):
+        def on_start(self, worker_group: Any, backend_config: Any) -> None:
+            host, port = worker_group.execute_single(0, get_address_and_port)
+            worker_group.execute(_set_torch_distributed_env_vars)
+            n_workers, timeout_s = len(worker_group), backend_config.timeout_s
+            ray.get(
+                [
+                    worker_group.execute_single_async(rank, join, host, port, rank, n_workers, backend, timeout_s)
+                    for rank in range(n_workers)
+                ]
+            )
+
+    class BoundTorchConfig(TorchConfig):
+        @property
+        def backend_cls(self) -> type[BoundBackend]:
+            return BoundBackend
+
+    return BoundTorchConfig(backend=backend)
 
 
 def lean_torch_trainer(*arguments: Any, **options: Any) -> "TorchTrainer":

@@ -74,11 +74,13 @@ def ray_cluster() -> Iterator[None]:
     """A local Ray cluster of two CPUs, shared by the session."""
     import ray
 
+    from pipeline.ray_private import loopback_only
     from workflows.engine.cluster import set_local_variables
 
     set_local_variables()
     # Workers import what the tests pass them.
     os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    with loopback_only():
+        ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     yield
     ray.shutdown()

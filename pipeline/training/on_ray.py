@@ -21,11 +21,11 @@ import ray
 import ray.train
 import ray.train.torch
 from ray.train import FailureConfig, LoggingConfig, RunConfig, ScalingConfig
-from ray.train.torch import TorchConfig, TorchTrainer
+from ray.train.torch import TorchTrainer
 
 from pipeline.errors import UserError
 from pipeline.hardware import worker_environment
-from pipeline.ray_private import lean_torch_trainer
+from pipeline.ray_private import bound_torch_config, lean_torch_trainer
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import EncodedDataset, TrainingRun
@@ -52,7 +52,7 @@ def train(context: Context, dataset: EncodedDataset, settings: TrainingSettings)
     loop: Any = partial(_work, dataset, settings, training_run.folder, on_gpus, context.emit)
     trainer = lean_torch_trainer(
         loop,
-        torch_config=TorchConfig(backend=BACKENDS["cuda" if on_gpus else "cpu"]),
+        torch_config=bound_torch_config(BACKENDS["cuda" if on_gpus else "cpu"]),
         scaling_config=ScalingConfig(  # type: ignore[call-arg]  # mypy reads the signatures of Train V1
             num_workers=(fewest, most) if fewest < most else most,  # type: ignore[arg-type]
             use_gpu=on_gpus,

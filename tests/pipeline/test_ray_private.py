@@ -20,6 +20,10 @@ CHANGED = f"Ray {ray.__version__} has changed a private part that pipeline/ray_p
     [
         "ray.train.v2._internal.callbacks.datasets.DatasetsCallback",
         "ray.train.v2._internal.callbacks.placement_group_callback.PlacementGroupCleanerCallback",
+        "ray._private.ray_constants.ENABLE_RAY_CLUSTER",
+        "ray.train._internal.utils.get_address_and_port",
+        "ray.train.torch.config._TorchBackend.on_start",
+        "ray.train.torch.config._set_torch_distributed_env_vars",
         "ray._private.state.state._connect_and_get_accessor",
         "ray._private.authentication.authentication_token_setup._enable_token_auth",
         "ray._private.authentication.authentication_utils.is_token_auth_enabled",

@@ -3,9 +3,10 @@
 import logging
 import os
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from ray.util.placement_group import remove_placement_group
 
 from pipeline.errors import UserError
 from pipeline.memory import forget_peak_memory, peak_memory_bytes
-from pipeline.ray_private import abandoned_placement_groups
+from pipeline.ray_private import abandoned_placement_groups, loopback_only
 from pipeline.store.artifact import Context
 from workflows.engine.joining import accepted_address
 
@@ -91,8 +92,15 @@ def set_local_variables() -> None:
         "RAY_num_workers_soft_limit": processes,
         # Ray prints a warning beyond three times this many processes, even though most of them are asleep.
         "RAY_worker_maximum_startup_concurrency": processes,
+        # What the workers of a training send each other concerns no other machine.
+        **dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), _loopback_interface()),
     }.items():
         os.environ.setdefault(name, value)
+
+
+def _loopback_interface() -> str:
+    names = [name for _, name in socket.if_nameindex()]
+    return next((name for name in names if name.startswith("lo")), "lo")
 
 
 def chosen_address(address: str | None) -> str:
@@ -106,7 +114,8 @@ def chosen_address(address: str | None) -> str:
 def cluster(address: str | None) -> Iterator[None]:
     """Provides a Ray cluster for the body: the one already joined, the one at `address`, or a new one on this machine.
 
-    Without an `address`, RAY_ADDRESS is used, as everywhere in Ray.
+    Without an `address`, RAY_ADDRESS is used, as everywhere in Ray. A new cluster listens on the loopback interface
+    alone.
 
     Raises UserError if no cluster answers at `address`, or if it demands a token that this machine does not have.
     """
@@ -121,7 +130,7 @@ def cluster(address: str | None) -> Iterator[None]:
     if local:
         set_local_variables()
     try:
-        with _interrupts_reach_children(), _sigterm_kept():
+        with _interrupts_reach_children(), _sigterm_kept(), loopback_only() if local else nullcontext():
             ray.init(
                 address=address if local else accepted_address(address),
                 include_dashboard=False if local else None,

@@ -1,5 +1,7 @@
 """pipeline.training.on_ray: the stage runs on a Ray cluster, end to end."""
 
+import os
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -48,6 +50,25 @@ def test_workers_start_with_the_environment_for_computing(dataset: EncodedDatase
     train(Context(tmp_path, partial(_write_environment, environment)), dataset, with_fields(updates=1))
     given = set(environment.read_text().split("\n"))
     assert {f"{name}={value}" for name, value in worker_environment().items()} <= given
+
+
+def _listening(driver: int, path: Path, event: dict[str, Any]) -> None:
+    """Writes where the processes below `driver` listen, from a worker in the middle of its training."""
+    with path.open("a") as file:
+        for process in [psutil.Process(driver), *psutil.Process(driver).children(recursive=True)]:
+            with suppress(psutil.Error):
+                for found in process.net_connections("tcp"):
+                    if found.status == psutil.CONN_LISTEN:
+                        file.write(f"{found.laddr.ip} {process.name()}\n")
+
+
+def test_nothing_listens_beyond_this_machine(dataset: EncodedDataset, tmp_path: Path) -> None:
+    """Ray's GCS, raylet, agents and workers, torch's store and gloo, of two workers that are training."""
+    found = tmp_path / "listening"
+    train(Context(tmp_path, partial(_listening, os.getpid(), found)), dataset, with_fields(updates=2))
+    listening = {tuple(line.split(" ", 1)) for line in found.read_text().splitlines()}
+    assert {"gcs_server", "raylet", "ray::RayTrainWorker"} <= {name for _, name in listening}
+    assert {ip for ip, _ in listening} <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
 
 
 def test_user_error_of_a_worker_reaches_the_caller(dataset: EncodedDataset, tmp_path: Path) -> None:
