@@ -14,7 +14,7 @@ Ray may change them in any release. tests/pipeline/test_ray_private.py says whic
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -42,13 +42,14 @@ def loopback_only() -> Iterator[None]:
         ray_constants.ENABLE_RAY_CLUSTER = before
 
 
-def bound_torch_config(backend: str) -> "TorchConfig":
-    """Makes a TorchConfig whose workers meet at the address of rank 0's node alone (`pipeline.training.rendezvous`)."""
+def bound_torch_config(backend: str, join: Callable[[str, int, int, int, str, float], None]) -> "TorchConfig":
+    """Makes a TorchConfig whose workers meet by `join(host, port, rank, n_workers, backend, timeout_s)`.
+
+    Ray Train's own has rank 0 listen on all interfaces of its node.
+    """
     from ray.train._internal.utils import get_address_and_port
     from ray.train.torch import TorchConfig
     from ray.train.torch.config import _set_torch_distributed_env_vars, _TorchBackend
-
-    from pipeline.training.rendezvous import join
 
     class BoundBackend(_TorchBackend):
         def on_start(self, worker_group: Any, backend_config: Any) -> None:

@@ -30,6 +30,7 @@ from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import EncodedDataset, TrainingRun
 from pipeline.training.loop import Listener, run
+from pipeline.training.rendezvous import join
 from pipeline.training.worker_group import BACKENDS, WorkerGroup
 
 log = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ def train(context: Context, dataset: EncodedDataset, settings: TrainingSettings)
     loop: Any = partial(_work, dataset, settings, training_run.folder, on_gpus, context.emit)
     trainer = lean_torch_trainer(
         loop,
-        torch_config=bound_torch_config(BACKENDS["cuda" if on_gpus else "cpu"]),
+        torch_config=bound_torch_config(BACKENDS["cuda" if on_gpus else "cpu"], join),
         scaling_config=ScalingConfig(  # type: ignore[call-arg]  # mypy reads the signatures of Train V1
             num_workers=(fewest, most) if fewest < most else most,  # type: ignore[arg-type]
             use_gpu=on_gpus,

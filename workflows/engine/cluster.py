@@ -1,5 +1,6 @@
 """Joins or starts the Ray cluster that steps run on, maps functions over it, and handles interrupts and leftovers."""
 
+import importlib
 import logging
 import os
 import signal
@@ -17,10 +18,12 @@ from pipeline.errors import UserError
 from pipeline.memory import forget_peak_memory, peak_memory_bytes
 from pipeline.ray_private import abandoned_placement_groups, loopback_only
 from pipeline.store.artifact import Context
-from workflows.engine.joining import accepted_address
+from workflows.engine.joining import accepted_address, is_loopback
 
 LOCAL = "local"
 """The address for a cluster of its own on this machine."""
+PACKAGES = ("model", "pipeline", "workflows")
+"""What the workers of a cluster run; other libraries must be installed on its nodes."""
 ABANDONED_S = 2.0
 """Seconds between checks for resources that killed actors had reserved."""
 
@@ -110,12 +113,23 @@ def chosen_address(address: str | None) -> str:
     return address
 
 
+def shipped_packages() -> dict[str, Any] | None:
+    """Returns the runtime environment in which workers have the packages as they are here; None in a submitted job.
+
+    Ray copies them to each node once. A job of `ray job submit` has what its submission said.
+    """
+    if "RAY_JOB_CONFIG_JSON_ENV_VAR" in os.environ:
+        return None
+    folders = [next(iter(importlib.import_module(name).__path__)) for name in PACKAGES]
+    return {"py_modules": folders, "excludes": ["__pycache__"]}
+
+
 @contextmanager
 def cluster(address: str | None) -> Iterator[None]:
     """Provides a Ray cluster for the body: the one already joined, the one at `address`, or a new one on this machine.
 
-    Without an `address`, RAY_ADDRESS is used, as everywhere in Ray. A new cluster listens on the loopback interface
-    alone.
+    Without an `address`, RAY_ADDRESS is used, as everywhere in Ray. The workers of a cluster that was there before get
+    this project as it is here. A new cluster listens on the loopback interface alone.
 
     Raises UserError if no cluster answers at `address`, or if it demands a token that this machine does not have.
     """
@@ -129,13 +143,19 @@ def cluster(address: str | None) -> Iterator[None]:
     local = address == LOCAL
     if local:
         set_local_variables()
+    joined = address if local else accepted_address(address)
     try:
-        with _interrupts_reach_children(), _sigterm_kept(), loopback_only() if local else nullcontext():
+        with (
+            _interrupts_reach_children(),
+            _sigterm_kept(),
+            loopback_only() if local or is_loopback(joined) else nullcontext(),
+        ):
             ray.init(
-                address=address if local else accepted_address(address),
+                address=joined,
                 include_dashboard=False if local else None,
                 log_to_driver=False,
                 logging_level=logging.ERROR,
+                runtime_env=None if local else shipped_packages(),
                 num_cpus=len(os.sched_getaffinity(0)) if local and hasattr(os, "sched_getaffinity") else None,
             )
     except ConnectionError as error:

@@ -23,20 +23,48 @@ def accepted_address(address: str) -> str:
     Addresses that begin with `ray://` are returned as they are. Raises UserError where no head node answers or it does
     not accept this process.
     """
-    found = address
     try:
-        if "://" not in address:
-            found = ray_private.head_address(address)
-        host, _, port = found.removeprefix("ray://").rpartition(":")
-        if host and port.isdigit():
-            socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
-        if "://" not in address:
+        if "://" in address:
+            found = address
+            _call(found)
+        else:
+            found = _head_address(address)
             _authenticate(found)
     except (OSError, ValueError, ray.exceptions.RayError) as error:
         raise UserError(
             f"no Ray cluster answers at --address {address} ({error}); check that it runs and the port is open"
         ) from None
     return found
+
+
+def is_loopback(address: str) -> bool:
+    """Says whether the head node at this HOST:PORT can be reached from its own machine alone."""
+    return address.rpartition(":")[0].strip("[]") in ("127.0.0.1", "::1")
+
+
+def _head_address(address: str) -> str:
+    """Returns the HOST:PORT at which a head node takes calls.
+
+    Ray takes localhost for this machine's address in the network; clusters that workflows start are not there.
+    """
+    found = ray_private.head_address(address)
+    try:
+        _call(found)
+    except ConnectionRefusedError:
+        with ray_private.loopback_only():
+            local = ray_private.head_address(address)
+        if local == found:
+            raise
+        _call(local)
+        return local
+    return found
+
+
+def _call(address: str) -> None:
+    """Raises OSError where nothing takes calls at HOST:PORT."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
 
 
 def _authenticate(address: str) -> None:
