@@ -3,8 +3,8 @@
     parses = rebuild_parses(Context(folder), hypotheses, corpus, ["test"])
     parses.trees("test")[0]
 
-A parser writes no part-of-speech tags, but scoring leaves out punctuation by its tag. So the trees here carry the tags
-of the gold trees, and tagging accuracy says nothing.
+The paper's parser writes no part-of-speech tags, but scoring leaves out punctuation by its tag. So the trees here carry
+the tags of the gold trees, whatever a parser writes, and tagging accuracy says nothing.
 """
 
 from __future__ import annotations

@@ -13,12 +13,16 @@ TIMED = {".json", ".jsonl", ".html", ".md"}
 """Files with times. Only metrics.jsonl and table2.json are compared, without the times: the others repeat them."""
 
 
+TABLE = "tabulating"
+"""The step whose fingerprint covers the command and, with it, the store."""
+
+
 @dataclass(frozen=True)
 class Outcome:
     """The results in one store."""
 
     steps: list[str]
-    """The published folders."""
+    """The published folders, the table's without its fingerprint."""
     table: dict[str, Any]
     """The content of table2.json without times."""
     curves: dict[str, list[Any]]
@@ -32,10 +36,10 @@ class Outcome:
 def outcome(store: Path) -> Outcome:
     """Reads the results in `store` (the workflow's `--store`)."""
     steps = sorted(path for path in (store / "store").iterdir() if path.is_dir() and not path.name.startswith("."))
-    (table,) = store.glob("store/tabulating-*/table2.json")
+    (table,) = store.glob(f"store/{TABLE}-*/table2.json")
     files = [path for step in steps for path in sorted(step.rglob("*")) if path.is_file()]
     return Outcome(
-        [step.name for step in steps],
+        sorted(TABLE if step.name.startswith(f"{TABLE}-") else step.name for step in steps),
         _table_without_times(json.loads(table.read_text())),
         {_name(path, store): _curve(path) for path in files if path.name == "metrics.jsonl"},
         {_name(path, store): _sha256(path) for path in files if path.suffix not in TIMED},
@@ -70,7 +74,8 @@ def _first_difference(expected: Any, found: Any) -> str:
 
 
 def _name(path: Path, store: Path) -> str:
-    return path.relative_to(store / "store").as_posix()
+    step, *inside = path.relative_to(store / "store").parts
+    return "/".join([TABLE if step.startswith(f"{TABLE}-") else step, *inside])
 
 
 def _sha256(path: Path) -> str:

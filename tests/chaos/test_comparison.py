@@ -18,6 +18,7 @@ def _store(folder: Path, **changed: Any) -> Path:
         "score": 31.5,
         "seconds": 3.0,
         "text": b"Zwei Hunde rennen.\n",
+        "table": "tabulating-3",
         **changed,
     }
     table = {
@@ -37,7 +38,7 @@ def _store(folder: Path, **changed: Any) -> Path:
         "training-1/metrics.jsonl": f"{json.dumps(line)}\n".encode(),
         "training-1/manifest.json": json.dumps({"seconds": values["seconds"]}).encode(),
         "decoding-2/test.de": values["text"],
-        "tabulating-3/table2.json": json.dumps(table).encode(),
+        f"{values['table']}/table2.json": json.dumps(table).encode(),
     }
     for name, content in files.items():
         path = folder / "store" / name
@@ -47,8 +48,8 @@ def _store(folder: Path, **changed: Any) -> Path:
 
 
 def test_different_times_are_ignored(tmp_path: Path) -> None:
-    """Two runs of the same command, one of them slower, are equal; the weights are counted."""
-    one, other = outcome(_store(tmp_path / "a")), outcome(_store(tmp_path / "b", seconds=7.0))
+    """Two runs of the same command, one of them slower and elsewhere, are equal; the weights are counted."""
+    one, other = outcome(_store(tmp_path / "a")), outcome(_store(tmp_path / "b", seconds=7.0, table="tabulating-4"))
     assert differences(one, other) == []
     assert one.weights_bytes == 4
 

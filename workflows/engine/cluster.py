@@ -4,7 +4,6 @@ import importlib
 import logging
 import os
 import signal
-import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -95,15 +94,8 @@ def set_local_variables() -> None:
         "RAY_num_workers_soft_limit": processes,
         # Ray prints a warning beyond three times this many processes, even though most of them are asleep.
         "RAY_worker_maximum_startup_concurrency": processes,
-        # What the workers of a training send each other concerns no other machine.
-        **dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), _loopback_interface()),
     }.items():
         os.environ.setdefault(name, value)
-
-
-def _loopback_interface() -> str:
-    names = [name for _, name in socket.if_nameindex()]
-    return next((name for name in names if name.startswith("lo")), "lo")
 
 
 def chosen_address(address: str | None) -> str:

@@ -27,7 +27,7 @@ def overview(table: Table4, rows: Sequence[ParserRow], history: History | None) 
         in_paper = printed.get(row.training, "")
         f1 = f"{row.free.scores.total.f1:.2f}" if row.free else ""
         lines.append(Compared(f"Transformer, {training_of(row)}", in_paper, f1 or "failed"))
-        reached += [f"trained on {training_of(row)}, {float(f1):.1f}"] if f1 else []
+        reached += [f"{float(f1):.1f} after training on {training_of(row)}"] if f1 else []
         others += [in_paper] if f1 and in_paper and row.data != WSJ else []
     run = {row.training for row in rows}
     lines += [Compared(f"Transformer, {name}", f1, "not run") for name, f1 in printed.items() if name not in run]
@@ -35,7 +35,7 @@ def overview(table: Table4, rows: Sequence[ParserRow], history: History | None) 
     if reached:
         words = f", right-branching trees {baseline:.1f}" if baseline is not None else ""
         of_paper = f"; the paper’s {' and '.join(others)} {'are' if others[1:] else 'is'} of another treebank"
-        said = f"The parser reaches F1 {'; '.join(reached)}{words}{of_paper if others else ''}."
+        said = f"The parser reaches F1 {' and '.join(reached)}{words}{of_paper if others else ''}."
     candidates = [one for row in rows for one in row.candidates]
     picture = bars("F1, test set", lines, "table4") if reached else Markup("")
     return Overview(said, ran(candidates, history.seconds if history else None), "F1, test set", lines, picture)

@@ -286,7 +286,7 @@ def _word_symbol(cell: Candidate, _printed: paper.Experiment) -> tuple[str, str]
 
 
 def _test_set(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
-    here = "" if cell.data == WSJ else f"held-out trees of {cell.data}"
+    here = "" if cell.data == WSJ else f"{cell.data}, held out"
     return printed.test_set, here
 
 

@@ -1,0 +1,51 @@
+"""Where the workers of a training meet, and by which interface they talk."""
+
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from pipeline.training.rendezvous import INTERFACE, interface_towards
+
+ALONE = """
+import os, socket, sys
+from pipeline.training.rendezvous import join
+import torch, torch.distributed as dist
+with socket.socket() as free:
+    free.bind(("127.0.0.1", 0))
+    port = free.getsockname()[1]
+join("127.0.0.1", port, 0, 1, "gloo", 60)
+total = torch.ones(3)
+dist.all_reduce(total)
+print(total.sum().item(), *(os.environ[name] for name in sys.argv[1:]))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of interfaces differ")
+def test_the_interface_is_that_of_the_route() -> None:
+    """The loopback address has the loopback interface; an address of the machine's own has the one that carries it."""
+    assert interface_towards("127.0.0.1") == "lo"
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.77", 9))  # an address for documentation; nothing is sent
+        except OSError:
+            pytest.skip("this machine has no network")
+        own = probe.getsockname()[0]
+    name = interface_towards(own)
+    assert name in [name for _, name in socket.if_nameindex()]
+    assert (name == "lo") == own.startswith("127.")
+    assert interface_towards("192.0.2.77") == name
+
+
+@pytest.mark.parametrize("own", [{}, {"NCCL_SOCKET_IFNAME": "mine"}])
+def test_a_worker_tells_gloo_its_interface_and_keeps_the_users(own: dict[str, str]) -> None:
+    """Gloo and NCCL read it from their variables."""
+    kept = {name: value for name, value in os.environ.items() if name not in INTERFACE}
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE, *INTERFACE], env=kept | own, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    loopback = interface_towards("127.0.0.1")
+    assert done.stdout.split() == ["3.0", loopback, own.get("NCCL_SOCKET_IFNAME", loopback)]
