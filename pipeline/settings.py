@@ -132,6 +132,8 @@ class TrainingSettings(Settings):
     precision: Precision = "auto"
     exact_reduction: bool = False
     """Add the micro-batches' gradients in a fixed order: bit-identical results for any number of workers."""
+    exchange: Literal["float32", "bfloat16"] = added_later("float32", before="float32")
+    """The type in which workers add up gradients; bfloat16 halves what they send and keeps 8 bits of every sum."""
     checkpoint_updates: int = Field(0, ge=0)
     """Updates between checkpoints; 0: only `checkpoint_minutes` counts."""
     checkpoint_minutes: float = Field(10.0, ge=0)
@@ -159,6 +161,12 @@ class TrainingSettings(Settings):
     def _some_checkpoint(self) -> "TrainingSettings":
         if not self.checkpoint_updates and not self.checkpoint_minutes:
             raise ValueError("checkpoint_updates and checkpoint_minutes are both 0; set one of them")
+        return self
+
+    @model_validator(mode="after")
+    def _exact_in_float32(self) -> "TrainingSettings":
+        if self.exact_reduction and self.exchange != "float32":
+            raise ValueError(f"exact_reduction adds in float32, not in {self.exchange}; leave one of the two out")
         return self
 
 

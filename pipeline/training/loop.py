@@ -138,7 +138,8 @@ class Training:
         self.step = TrainingStep(
             master, settings.optimizer, self.agreement.dtype, self.agreement.compiled, n_figures=len(_Figures._fields)
         )
-        self.reduction = Reduction(group, self.step, settings.exact_reduction)
+        exchanged = getattr(torch, settings.exchange)
+        self.reduction = Reduction(group, self.step, settings.exact_reduction, exchanged)
         self.unread: list[_Unread] = []
         self.saved_s = self.shown_s = 0.0
         self.checkpoint_s = 0.0

@@ -6,6 +6,8 @@ micro-batches in the same binary tree: number i adds number i + stride, for stri
 that is ((0 + 4) + (2 + 6)) + ((1 + 5) + (3 + 7)). Rank i % size computes number i, so with 1, 2, 4 or 8 workers the
 deep part of the tree lies within the workers, and the rest is exchanges between pairs, those of one level in parallel.
 Any other number of workers gives the same bits too, but waits more.
+
+The plain sum may be sent in bfloat16, half as many bytes; then each worker's part and every partial sum are rounded.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -42,8 +44,11 @@ def additions(leaves: int, first: int = 0, stride: int = 1) -> Iterator[int | Ad
 class Reduction:
     """Sums the gradients of a training step, and some figures along with them, over micro-batches and workers."""
 
-    def __init__(self, group: WorkerGroup, step: TrainingStep, exact: bool) -> None:
-        self.group, self.step, self.exact = group, step, exact
+    def __init__(
+        self, group: WorkerGroup, step: TrainingStep, exact: bool, exchanged: torch.dtype = torch.float32
+    ) -> None:
+        """`exchanged` is the type in which the plain sum sends gradients; figures are always sent in float32."""
+        self.group, self.step, self.exact, self.exchanged = group, step, exact, exchanged
 
     def sum(
         self,
@@ -64,8 +69,16 @@ class Reduction:
                 self.step.figures.add_(initial_figures)
             for batch in mine:
                 self.step.figures.add_(accumulate(batch))
-            self.group.sum(self.step.sums)
+            self._exchange()
         return self.step.figures.clone()
+
+    def _exchange(self) -> None:
+        step = self.step
+        if self.exchanged == step.sums.dtype or self.group.size == 1:
+            self.group.sum(step.sums)
+        else:
+            step.gradient_P.copy_(self.group.sum(step.gradient_P.to(self.exchanged)))
+            self.group.sum(step.figures)
 
     def _tree(
         self,

@@ -62,6 +62,8 @@ class TrainingWorkload:
     micro_batches: int = 1
     compiled: bool = True
     """Compile our layers where training does."""
+    exchange: Literal["float32", "bfloat16"] = "float32"
+    """The type in which several workers add up their gradients."""
 
     @property
     def torch_device(self) -> str:
@@ -85,6 +87,7 @@ class TrainingWorkload:
             threads=self.threads,
             device=self.device,
             compiled=self.compiled,
+            exchange=self.exchange,
         )
 
 
@@ -167,10 +170,10 @@ class TrainingContender:
 class OurLoop(TrainingContender):
     """The whole of `pipeline.training.loop`: it reads, steps, watches the loss and writes its line of metrics."""
 
-    def __init__(self, workload: TrainingWorkload) -> None:
+    def __init__(self, workload: TrainingWorkload, group: WorkerGroup | None = None) -> None:
         super().__init__(workload)
         workload.run_folder.mkdir(parents=True, exist_ok=True)
-        group = WorkerGroup(device=self.device)
+        group = group or WorkerGroup(device=self.device)
         self.training = Training(group, workload.dataset, workload.settings, workload.run_folder, ignore)
         self.training.resume()
         self.dtype = self.training.agreement.dtype

@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from model.config import OptimizerConfig
 from pipeline.settings import TrainingSettings
@@ -63,13 +64,12 @@ def trained(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -
     """`trained(3, exact=True)` -> the folder of the same 30 updates, with dropout, by three workers; trained once."""
     folder = tmp_path_factory.mktemp("layouts")
 
-    def train(size: int, *, exact: bool, updates: int = THIRTY.updates) -> Path:
-        place = folder / f"{size}-{exact}-{updates}"
+    def train(size: int, *, exact: bool, updates: int = THIRTY.updates, exchange: str = "float32") -> Path:
+        place = folder / f"{size}-{exact}-{updates}-{exchange}"
         if not place.exists():
             place.mkdir()
-            given = THIRTY.model_copy(
-                update={"exact_reduction": exact, "updates": updates, "checkpoint_updates": updates}
-            )
+            changed = {"exact_reduction": exact, "exchange": exchange}
+            given = THIRTY.model_copy(update={**changed, "updates": updates, "checkpoint_updates": updates})
             start_processes(train_in_group, (size, dataset, given, place), size)
         return place
 
@@ -112,3 +112,19 @@ def test_order_of_addition_tells_in_the_bits(trained: Callable[..., Path]) -> No
     bits = {weights(trained(size, exact=False), THIRTY.updates) for size in (1, 2, 3)}
     assert len(bits) > 1
     assert curve(trained(1, exact=True)) == pytest.approx(curve(trained(1, exact=False)), rel=1e-4)
+
+
+def test_gradients_sent_in_bfloat16(trained: Callable[..., Path]) -> None:
+    """Two workers follow the curve to the rounding of 8 bits, and not to that of float32; alone nothing is sent."""
+    plain, rounded = (curve(trained(2, exact=False, exchange=name)) for name in ("float32", "bfloat16"))
+    differences = [abs(ours / theirs - 1) for ours, theirs in zip(rounded, plain, strict=True)]
+    print(f"loss {rounded[29]:.6f}, in float32 {plain[29]:.6f}; at most {max(differences):.1e} apart")
+    assert 1e-6 < max(differences) < 1e-2
+    assert rounded[0] == pytest.approx(plain[0], rel=1e-6)  # nothing has been rounded before the first loss
+    assert_same_bits(trained(1, exact=False), trained(1, exact=False, exchange="bfloat16"), THIRTY.updates)
+
+
+def test_the_exact_sum_is_of_float32() -> None:
+    """Two settings that contradict each other are refused in words."""
+    with pytest.raises(ValidationError, match="exact_reduction adds in float32, not in bfloat16"):
+        TrainingSettings(exact_reduction=True, exchange="bfloat16")

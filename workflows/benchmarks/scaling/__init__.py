@@ -1,0 +1,1 @@
+"""Benchmark of a training's workers: `aiayn bench scale`."""
