@@ -55,8 +55,9 @@ from workflows.benchmarks.decoding_rates import (
 )
 from workflows.benchmarks.load import sentence
 from workflows.benchmarks.processes import ContenderProcess, RunningContender
-from workflows.benchmarks.rounds import find_device, is_installed, one_of, with_status_line
+from workflows.benchmarks.rounds import find_device, is_installed, with_status_line
 from workflows.console.command import console, run_app
+from workflows.console.options import one_of
 from workflows.profiles import checked
 from workflows.runs.names import named_folder
 

@@ -1,4 +1,4 @@
-"""The parts that all commands of `aiayn bench` share: checks of options, the status line, Ctrl-C, ratios."""
+"""The parts that all commands of `aiayn bench` share: the device, the status line, Ctrl-C, ratios."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -29,13 +29,6 @@ def find_device(name: str) -> Literal["cpu", "gpu"]:
     if name == "gpu" and not has_gpu:
         raise UserError("--device gpu: torch finds no GPU here; use cpu or auto")
     return "gpu" if has_gpu and name != "cpu" else "cpu"
-
-
-def one_of(option: str, value: str, choices: Sequence[str]) -> str:
-    """Returns `value`. Raises UserError if it is not one of the choices of `option`."""
-    if value not in choices:
-        raise UserError(f"{option} {value}: choose one of {', '.join(choices)}")
-    return value
 
 
 def with_status_line(measure: Callable[[Callable[[str], object]], dict[str, Any]]) -> dict[str, Any]:

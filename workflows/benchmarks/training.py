@@ -34,9 +34,10 @@ from pipeline.errors import UserError
 from pipeline.settings import Device, Precision, TrainingSettings
 from workflows.benchmarks.load import sentence
 from workflows.benchmarks.processes import ContenderProcess, RunningContender
-from workflows.benchmarks.rounds import find_device, is_installed, one_of, with_status_line
+from workflows.benchmarks.rounds import find_device, is_installed, with_status_line
 from workflows.benchmarks.training_rates import IN_RAY, MARIAN, OURS, SAVING, TORCH, TrainingRates, figures, print_table
 from workflows.console.command import console, run_app
+from workflows.console.options import one_of
 
 if TYPE_CHECKING:  # the module imports torch
     from workflows.benchmarks.training_contenders import PlainLoop, TrainingContender, TrainingWorkload

@@ -33,8 +33,7 @@ from pipeline.settings import AveragingSettings, DecodingSettings
 from pipeline.store.artifact import Context, publish
 from pipeline.store.artifacts import EncodedDataset, TrainingRun
 from pipeline.store.store import LocalStore
-from workflows.benchmarks import commands
-from workflows.cli import export
+from workflows.cli import bench, export
 from workflows.cli.clean import clean_store
 from workflows.cli.doctor import doctor
 from workflows.cli.figures import figures
@@ -66,7 +65,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(export.app, name="export")
-app.add_typer(commands.app, name="bench")
+app.add_typer(bench.app, name="bench")
 
 AVERAGING, DECODING = AveragingSettings(), DecodingSettings()
 """The paper's, as the defaults of options."""

@@ -1,9 +1,12 @@
 """The options that several commands share."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from pipeline.errors import UserError
 
 ProfileOption = Annotated[
     str | None,
@@ -64,3 +67,10 @@ DatasetOption = Annotated[
         "--dataset", help="Token ids whose dev split heads are examined on.  [default: the model's, in the store]"
     ),
 ]
+
+
+def one_of(option: str, value: str, choices: Sequence[str]) -> str:
+    """Returns `value`. Raises UserError if it is not one of the choices of `option`."""
+    if value not in choices:
+        raise UserError(f"{option} {value}: choose one of {', '.join(choices)}")
+    return value

@@ -20,8 +20,8 @@ from rich.table import Table
 from model.parameters import count
 from pipeline.settings import TrainingSettings
 from workflows import paper
-from workflows.benchmarks.rounds import one_of
 from workflows.console.command import console, run_app
+from workflows.console.options import one_of
 from workflows.forecast.estimate import update_flop
 from workflows.forecast.hardware import GPU_POINTS, Hardware, find
 from workflows.profiles import WMT14

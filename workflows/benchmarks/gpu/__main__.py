@@ -37,8 +37,8 @@ from workflows.benchmarks.gpu.measurements import (
     train_on_text,
 )
 from workflows.benchmarks.gpu.results import OK, StepResult, table
-from workflows.benchmarks.rounds import one_of
 from workflows.console.command import console, run_app
+from workflows.console.options import one_of
 
 
 @dataclass(frozen=True)

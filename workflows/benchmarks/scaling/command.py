@@ -29,9 +29,10 @@ from pipeline.errors import UserError
 from pipeline.settings import Device, Precision, TrainingSettings
 from workflows.benchmarks.load import sentence
 from workflows.benchmarks.processes import ContenderError, ContenderProcess
-from workflows.benchmarks.rounds import find_device, one_of, with_status_line
+from workflows.benchmarks.rounds import find_device, with_status_line
 from workflows.benchmarks.training import SIZES, Size
 from workflows.console.command import console
+from workflows.console.options import one_of
 
 if TYPE_CHECKING:  # the module imports torch
     from workflows.benchmarks.scaling.workers import Share
