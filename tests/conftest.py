@@ -15,6 +15,7 @@ from tests.support.parallel_text import write_parallel_text
 
 if TYPE_CHECKING:
     from tests.support.command_line import CommandLine
+    from tests.support.s3_server import S3Server
 
 # An example may take as long as it likes: on a busy machine the time limit of 0.2 s would fail by chance.
 hypothesis.settings.register_profile("no deadline", deadline=None)
@@ -67,6 +68,24 @@ def command_line(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
     from tests.support.command_line import CommandLine
 
     return CommandLine(capfd, monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator["S3Server"]:
+    """An S3 server of the session's own."""
+    from tests.support.s3_server import s3_server
+
+    with s3_server() as server:
+        yield server
+
+
+@pytest.fixture
+def at_s3(s3: "S3Server", monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> "S3Server":
+    """The server, which this process finds by its environment; copies of artifacts are in `tmp_path / "cache"`."""
+    for name, value in s3.variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AIAYN_CACHE", str(tmp_path / "cache"))
+    return s3
 
 
 @pytest.fixture(scope="session")

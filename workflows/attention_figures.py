@@ -37,7 +37,7 @@ def main(
     heads: HeadsOption = None,
     word: WordOption = None,
     dataset: DatasetOption = None,
-    store: StoreOption = Path("runs"),
+    store: StoreOption = "runs",
     address: AddressOption = None,
 ) -> None:
     """Draws what is not in the store, adds it to the model's runs in MLflow, and says where it is."""

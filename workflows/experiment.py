@@ -18,6 +18,7 @@ import typer
 from rich.console import RenderableType
 
 from pipeline.errors import UserError
+from pipeline.store.object_store import store_at
 from pipeline.store.store import LocalStore
 from workflows.console.command import console, help_text
 from workflows.console.options import (
@@ -88,7 +89,7 @@ def read_options(
     files: FilesOption = None,
     config: ConfigOption = None,
     overrides: SetOption = None,
-    store: StoreOption = Path("runs"),
+    store: StoreOption = "runs",
     address: AddressOption = None,
     plan: PlanOption = False,
     gpus: GpusOption = None,
@@ -99,7 +100,7 @@ def read_options(
     only_with_plan(plan, gpus, gpu)
     chosen = load_profile(profile, data=data, files=files or [], config=config, overrides=overrides or [])
     told = told_overrides(config, overrides or [])
-    return Request(chosen, LocalStore(store.absolute()), address, plan, gpus, gpu, told, dev_bleu)
+    return Request(chosen, store_at(store), address, plan, gpus, gpu, told, dev_bleu)
 
 
 def told_overrides(config: Path | None, overrides: Sequence[str]) -> str:
@@ -153,10 +154,11 @@ def _invocation(module: str, parameters: Sequence[inspect.Parameter], values: Ma
         typed = [option] if value is True else typed
         words += typed
         shared += typed if parameter.name in PREPARING else []
-    store = Path(values.get("store", "runs"))
+    given = str(values.get("store", "runs"))
+    store = Path(given)
     shown = store.relative_to(Path.cwd()) if store.is_absolute() and store.is_relative_to(Path.cwd()) else store
     command = shlex.join(["python", "-m", module, *words])
-    return Invocation(command=command, shared=shlex.join(shared), store=str(shown))
+    return Invocation(command=command, shared=shlex.join(shared), store=given if "://" in given else str(shown))
 
 
 def _option(parameter: inspect.Parameter) -> str:

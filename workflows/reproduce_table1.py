@@ -8,7 +8,6 @@ python -m workflows.reproduce_table1 --plan                               # what
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,7 +15,7 @@ import typer
 from pipeline.complexity import count, measure
 from pipeline.complexity.figures import CountsArtifact, MeasurementsArtifact
 from pipeline.errors import UserError
-from pipeline.store.store import LocalStore
+from pipeline.store.object_store import store_at
 from workflows.console.command import run_app
 from workflows.console.options import AddressOption, ConfigOption, SetOption, StoreOption
 from workflows.engine.dag import Stage, Step
@@ -49,14 +48,14 @@ def read_options(
     profile: ProfileOption = None,
     config: ConfigOption = None,
     overrides: SetOption = None,
-    store: StoreOption = Path("runs"),
+    store: StoreOption = "runs",
     address: AddressOption = None,
     plan: PlanOption = False,
 ) -> ComplexityRequest:
     """Makes a request from the options. Raises UserError if they are invalid."""
     chosen = load_complexity_profile(profile, config=config, overrides=overrides or [])
     told = told_overrides(config, overrides or [])
-    return ComplexityRequest(chosen, LocalStore(store.absolute()), address, plan, None, None, told)
+    return ComplexityRequest(chosen, store_at(store), address, plan, None, None, told)
 
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from pipeline.store.store import LocalStore
+from pipeline.store.object_store import store_at
 from workflows.console.command import run_app
 from workflows.console.options import (
     AddressOption,
@@ -74,7 +74,7 @@ def read_options(
     silver: SilverOption = None,
     config: ConfigOption = None,
     overrides: SetOption = None,
-    store: StoreOption = Path("runs"),
+    store: StoreOption = "runs",
     address: AddressOption = None,
     plan: PlanOption = False,
     gpus: GpusOption = None,
@@ -87,7 +87,7 @@ def read_options(
         profile, treebank=treebank, silver=silver or [], config=config, overrides=overrides or []
     )
     told = told_overrides(config, overrides or [])
-    return ParsingRequest(chosen, LocalStore(store.absolute()), address, plan, gpus, gpu, told, dev_f1)
+    return ParsingRequest(chosen, store_at(store), address, plan, gpus, gpu, told, dev_f1)
 
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)

@@ -26,7 +26,7 @@ from pipeline.corpora.download import fetch, mismatch
 from pipeline.errors import UserError
 from pipeline.settings import Settings
 from pipeline.store.artifact import Context
-from pipeline.store.locks import Lock, wait_for
+from pipeline.store.locks import FileLock
 from pipeline.text.aligned import content_sha256
 from pipeline.text.lines import GZIP_MAGIC
 
@@ -169,9 +169,8 @@ def _obtain(archive: Archive, origin: Origin, checksum: str | None) -> Path:
         return path
     path = origin.downloads / archive.path
     path.parent.mkdir(parents=True, exist_ok=True)
-    with Lock(path, f"download {archive.name}") as lock:
-        while owner := lock.take():
-            wait_for(lock.path, owner)
+    with FileLock(path, f"download {archive.name}") as lock:
+        lock.take_in_turn()
         if path.exists() and (wrong := mismatch(path, archive.size_bytes, checksum)):
             log.warning("%s has changed since it was downloaded (%s); downloading it again", path, wrong)
             path.unlink()

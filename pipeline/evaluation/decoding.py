@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import chain
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import ray
@@ -28,6 +27,7 @@ from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, Corpus, Hypotheses
 from pipeline.store.figures import DecodedTestSet, DecodingFigures
+from pipeline.store.scratch import Scratch
 from pipeline.text.lines import read_lines, write_lines
 
 logger = logging.getLogger(__name__)
@@ -66,13 +66,13 @@ class Translated(NamedTuple):
 class DecodingWorker:
     """A translator in its own process. The first call loads it, so a bad checkpoint is that call's error."""
 
-    def __init__(self, checkpoint_folder: Path, settings: DecodingSettings, device: str) -> None:
-        self._arguments = checkpoint_folder, settings, device
+    def __init__(self, scratch: Scratch, checkpoint: Checkpoint, settings: DecodingSettings, device: str) -> None:
+        self._scratch, self._checkpoint, self._arguments = scratch, checkpoint, (settings, device)
         torch.set_num_threads(settings.threads)
 
     @cached_property
     def _translator(self) -> Translator:
-        return Translator(*self._arguments)
+        return Translator(self._scratch.on_this_node(self._checkpoint).folder, *self._arguments)
 
     def translate(self, lines: Sequence[str]) -> Translated:
         """Translates lines; called with no lines, it just gets ready."""
@@ -104,7 +104,7 @@ def decode(
     seconds = dict.fromkeys(sources, 0.0)
     total = sum(len(lines) for lines in sources.values())
     done, dtypes = 0, set()
-    for chunk, translated in _on_actors(sources, checkpoint, settings):
+    for chunk, translated in _on_actors(context.scratch, sources, checkpoint, settings):
         translations[chunk.test_set][chunk.first : chunk.first + len(chunk.lines)] = translated.translations
         seconds[chunk.test_set] += translated.seconds
         dtypes.add(translated.dtype)
@@ -184,7 +184,7 @@ def _chunks(sources: dict[str, list[str]], workers: int) -> list[Chunk]:
 
 
 def _on_actors(
-    sources: dict[str, list[str]], checkpoint: Checkpoint, settings: DecodingSettings
+    scratch: Scratch, sources: dict[str, list[str]], checkpoint: Checkpoint, settings: DecodingSettings
 ) -> Iterator[tuple[Chunk, Translated]]:
     """Yields each chunk with its translations as they arrive; the actors live until the last one has."""
     device, workers, gpu_share = _layout(settings, checkpoint)
@@ -199,7 +199,7 @@ def _on_actors(
         runtime_env={"env_vars": worker_environment()} if settings.threads > 1 else None,
     )
     waiting = list(reversed(chunks))
-    actors = [options.remote(checkpoint.folder, settings, device) for _ in range(min(workers, len(chunks)))]
+    actors = [options.remote(scratch, checkpoint, settings, device) for _ in range(min(workers, len(chunks)))]
     # An actor the cluster has no room for yet gets no chunk before it answers.
     running: dict[Any, tuple[Any, Chunk | None]] = {actor.translate.remote([]): (actor, None) for actor in actors}
     unfinished = len(chunks)

@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Generic, TypeVar, get_args, get_origin
 from pydantic import TypeAdapter, ValidationError
 
 from pipeline.errors import UserError
+from pipeline.store.scratch import Scratch
 
 Result = TypeVar("Result")
 
@@ -57,8 +58,15 @@ class Context:
     """Receives events: {"done": 3, "total": 9, "unit": "shards"} is progress, {"metrics": {...}, "step": n} figures."""
     map: Callable[..., Iterable[Any]] = map_here
     """`map(function, argument_lists)` yields results in order. Another process must be able to import `function`."""
+    shared: Scratch | None = None
+    """The folder as processes on other nodes see it; None: as this one does."""
     device: str = "cpu"
     """Device of torch's that is reserved for the stage."""
+
+    @property
+    def scratch(self) -> Scratch:
+        """The folder for processes on whatever nodes."""
+        return self.shared or Scratch(self.folder)
 
     def progress(self, done: float, total: float, unit: str, **more: Any) -> None:
         """Reports how far the stage has got."""
@@ -209,19 +217,25 @@ def alone() -> bool:
     return True
 
 
+def stay(finished: Path) -> None:
+    """Does nothing with a finished folder: it is where it is wanted."""
+
+
 def publish(
     target: Path,
     make: Callable[[Path], Made],
     manifest: dict[str, Any],
     resume: bool = False,
     ours: Callable[[], bool] = alone,
+    deliver: Callable[[Path], None] = stay,
 ) -> Made:
     """Publishes an artifact: calls `make` with a folder to write to, then renames that folder to `target`.
 
     `manifest.json` is `manifest` plus times, the artifact's figures, the sha256 of each file and its own. The folder to
     write to is `<parent>/.making-<name>`. Unless `resume` is set, it is removed first if an interrupted call left one,
     and again after an error. Once `ours()` is false, somebody else has begun to make `target`, and nothing is published
-    or removed. Raises UserError in that case, and if `target` exists or the disk is full.
+    or removed. `deliver` gets the finished folder just before it is renamed. Raises UserError in that case, and if
+    `target` exists or the disk is full.
     """
     if target.exists():
         raise UserError(f"{target} exists already; remove it or choose another folder")
@@ -251,6 +265,7 @@ def publish(
                     f"{target} was not published: another command took it over because this one had not been heard "
                     "from for a while; run the same command again"
                 )
+            deliver(making)
             os.rename(making, target)
         except BaseException:
             if not resume and ours():

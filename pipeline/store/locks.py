@@ -1,12 +1,12 @@
 """Locks that let only one process at a time make a folder, across processes, Ray clusters and hosts.
 
-    with Lock(folder, "train en-de base") as lock:
+    with FileLock(folder, "train en-de base") as lock:
         owner = lock.take()  # None: we hold the lock until the body ends; otherwise, whoever holds it
 
-A lock is the file `<parent>/.locks/<name>.json`, which names its owner; a thread of the owner keeps updating the file's
-modification time. Nothing is needed but the file system that holds the folder. An owner counts as dead when its process
-is gone (on this machine) or when the file has not been renewed for a minute (on another); the next process to ask then
-gets the lock.
+A file lock is the file `<parent>/.locks/<name>.json`, which names its owner; a thread of the owner keeps updating the
+file's modification time. Nothing is needed but the file system that holds the folder. An owner counts as dead when its
+process is gone (on this machine) or when the lock has not been renewed for a minute (on another); the next process to
+ask then gets the lock.
 """
 
 import fcntl
@@ -17,6 +17,7 @@ import secrets
 import socket
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -54,36 +55,88 @@ class Owner:
         return f"pid {self.pid} on host {self.host} since {time.strftime('%H:%M', time.localtime(self.since))}"
 
 
-class Lock:
-    """The lock on making `target`. Leaving the `with` block releases the lock if it was taken."""
+class Lock(ABC):
+    """The lock on making something. Leaving the `with` block releases the lock if it was taken."""
 
-    def __init__(self, target: Path, task: str) -> None:
-        self.path = target.parent / ".locks" / f"{target.name}.json"
-        self._target = target
-        self._task, self._token = task, secrets.token_hex(8)
+    def __init__(self, name: str, task: str) -> None:
+        self.name, self._task, self._token = name, task, secrets.token_hex(8)
         self._released = threading.Event()
-        self._heart = threading.Thread(target=self._beat, name=f"lock of {target.name}", daemon=True)
+        self._heart = threading.Thread(target=self._beat, name=f"lock of {name}", daemon=True)
 
+    @abstractmethod
     def take(self) -> Owner | None:
         """Takes the lock, from a dead owner if need be; returns the owner if another live process holds it.
 
-        It does not wait for the lock. Raises UserError if the disk is full.
+        It does not wait for the lock.
         """
+
+    @abstractmethod
+    def is_ours(self) -> bool:
+        """Returns whether we have taken the lock and nobody has taken it over since."""
+
+    @abstractmethod
+    def wait_for(self, owner: Owner) -> None:
+        """Waits until `owner` no longer holds the lock, or is dead."""
+
+    @abstractmethod
+    def _renew(self) -> None:
+        """Shows others that we live. May raise OSError; the next beat tries again."""
+
+    @abstractmethod
+    def _let_go(self) -> None:
+        """Frees the lock for others if it is ours."""
+
+    def take_in_turn(self) -> None:
+        """Takes the lock as soon as its present owners have released it or are dead."""
+        while owner := self.take():
+            self.wait_for(owner)
+
+    def release(self) -> None:
+        """Releases the lock; does nothing if we do not hold it."""
+        self._released.set()
+        if self._heart.is_alive():
+            self._heart.join()
+        self._let_go()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.release()
+
+    def _ourselves(self) -> Owner:
+        """Describes this process as the owner."""
         pid = os.getpid()
         _, process_started = _process(pid)
-        ours = Owner(socket.gethostname(), _machine(), pid, process_started, self._token, self._task, time.time())
+        return Owner(socket.gethostname(), machine(), pid, process_started, self._token, self._task, time.time())
+
+    def _tell_takeover(self, owner: Owner, silent_s: float) -> None:
+        told = "taking over the lock on %s (%s) from %s, last heard from %.0f s ago"
+        logger.warning(told, self.name, owner.task, owner, silent_s)
+
+    def _beat(self) -> None:
+        while not self._released.wait(HEARTBEAT_S):
+            with suppress(OSError):
+                self._renew()
+
+
+class FileLock(Lock):
+    """The lock on making the folder or file `target`."""
+
+    def __init__(self, target: Path, task: str) -> None:
+        super().__init__(target.name, task)
+        self.path = target.parent / ".locks" / f"{target.name}.json"
+        self._target = target
+
+    def take(self) -> Owner | None:
+        """See `Lock.take`. Raises UserError if the disk is full."""
+        ours = self._ourselves()
         with report_full_disk(self._target), guarded(self.path.parent) as now:
             if found := _read(self.path):
                 owner, renewed = found
-                if not _is_dead(owner, now - renewed):
+                if not is_dead(owner, now - renewed):
                     return owner
-                logger.warning(
-                    "taking over the lock on %s (%s) from %s, last heard from %.0f s ago",
-                    self.path.stem,
-                    owner.task,
-                    owner,
-                    now - renewed,
-                )
+                self._tell_takeover(owner, now - renewed)
             temporary = self.path.with_suffix(f".{self._token}")
             try:
                 temporary.write_text(json.dumps(asdict(ours)), encoding="utf-8")
@@ -95,31 +148,23 @@ class Lock:
         return None
 
     def is_ours(self) -> bool:
-        """Returns whether we have taken the lock and nobody has taken it over since."""
+        """See `Lock.is_ours`."""
         found = _read(self.path)
         return found is not None and found[0].token == self._token
 
-    def release(self) -> None:
-        """Releases the lock; does nothing if we do not hold it."""
-        self._released.set()
-        if self._heart.is_alive():
-            self._heart.join()
+    def wait_for(self, owner: Owner) -> None:
+        """See `Lock.wait_for`."""
+        wait_for(self.path, owner)
+
+    def _renew(self) -> None:
+        if self.is_ours():
+            os.utime(self.path)
+
+    def _let_go(self) -> None:
         if self.is_ours():
             with guarded(self.path.parent):
                 if self.is_ours():
                     self.path.unlink()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self.release()
-
-    def _beat(self) -> None:
-        while not self._released.wait(HEARTBEAT_S):
-            with suppress(OSError):  # the next beat tries again
-                if self.is_ours():
-                    os.utime(self.path)
 
 
 def wait_for(path: Path, owner: Owner) -> None:
@@ -127,7 +172,7 @@ def wait_for(path: Path, owner: Owner) -> None:
     while (found := _read(path)) and found[0].token == owner.token:
         guard = path.parent / "guard"
         guard.touch()  # use the file system's clock, since the hosts' clocks differ
-        if _is_dead(owner, guard.stat().st_mtime - found[1]):
+        if is_dead(owner, guard.stat().st_mtime - found[1]):
             return
         time.sleep(POLL_S)
 
@@ -143,7 +188,7 @@ def holder(path: Path) -> Owner | None:
         guard = path.parent / "guard"
         guard.touch()  # use the file system's clock, since the hosts' clocks differ
         now = guard.stat().st_mtime
-    return None if _is_dead(owner, now - renewed) else owner
+    return None if is_dead(owner, now - renewed) else owner
 
 
 @contextmanager
@@ -169,8 +214,9 @@ def _read(path: Path) -> tuple[Owner, float] | None:
         return Owner("unknown", "", 0, None, "", "unknown", renewed), renewed
 
 
-def _is_dead(owner: Owner, silent_s: float) -> bool:
-    if owner.machine != _machine():
+def is_dead(owner: Owner, silent_s: float) -> bool:
+    """Says whether an owner that last renewed its lock `silent_s` ago has died."""
+    if owner.machine != machine():
         return silent_s > DEAD_S
     try:
         os.kill(owner.pid, 0)
@@ -193,7 +239,8 @@ def _process(pid: int) -> tuple[bool, int | None]:
 
 
 @cache
-def _machine() -> str:
+def machine() -> str:
+    """Returns the scope in which this process's PID is valid (`Owner.machine`)."""
     parts = [socket.gethostname()]
     with suppress(OSError):
         parts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip())

@@ -14,17 +14,32 @@ import shutil
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.store.artifact import Made, making_folder, publish
-from pipeline.store.locks import Lock, Owner, holder, wait_for
+from pipeline.store.artifact import Artifact, Made, making_folder, publish
+from pipeline.store.locks import FileLock, Lock, Owner, guarded, holder
+from pipeline.store.scratch import Scratch
 
 
 class Store(ABC):
     """A place to keep artifacts. Instances are pickled with the tasks that use them."""
+
+    @property
+    @abstractmethod
+    def is_shared(self) -> bool:
+        """Whether the folders are the same on all nodes."""
+
+    @property
+    @abstractmethod
+    def shown(self) -> str:
+        """The store as its user named it."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raises UserError if nothing can be stored here."""
 
     @abstractmethod
     def find(self, name: str) -> Path | None:
@@ -33,6 +48,10 @@ class Store(ABC):
     @abstractmethod
     def fetch(self, name: str) -> Path:
         """Returns a folder on this machine with the files of a published artifact."""
+
+    @abstractmethod
+    def outline(self, name: str) -> None:
+        """Brings what tells of a published artifact, its manifest and its small files, to this machine."""
 
     @abstractmethod
     def scratch(self, name: str) -> Path:
@@ -49,6 +68,10 @@ class Store(ABC):
         ours: Callable[[], bool],
     ) -> Made:
         """Makes an artifact in its scratch folder and publishes it as a whole (`pipeline.store.artifact.publish`)."""
+
+    @abstractmethod
+    def damage(self, name: str) -> str | None:
+        """Returns what is wrong with the files of a published artifact, None if nothing is."""
 
     @abstractmethod
     def remove(self, name: str) -> None:
@@ -79,6 +102,18 @@ class Store(ABC):
         """Stores a small JSON value, replacing any earlier one of that name."""
 
     @abstractmethod
+    def alone(self, kind: str) -> AbstractContextManager[None]:
+        """Lets one process at a time run the body, which must be short: the records of a kind stay as they are."""
+
+    @abstractmethod
+    def shared_scratch(self, name: str) -> Scratch:
+        """Returns the folder in which an artifact is made, for processes on whatever nodes."""
+
+    @abstractmethod
+    def peek(self, name: str, file: str) -> str | None:
+        """Returns the text of a file of an artifact, published or being made, as far as it is known; None if not."""
+
+    @abstractmethod
     def workspace(self, kind: str) -> AbstractContextManager[Path]:
         """Yields the path of a folder for this process alone; it does not exist yet and is removed after the body."""
 
@@ -89,6 +124,19 @@ class LocalStore(Store):
 
     root: Path
     """The folder given by `--store`. Artifacts are in its subfolder `store/`, with MLflow's files next to it."""
+
+    @property
+    def is_shared(self) -> bool:
+        """See `Store.is_shared`."""
+        return True
+
+    @property
+    def shown(self) -> str:
+        """See `Store.shown`."""
+        return str(self.root)
+
+    def check(self) -> None:
+        """See `Store.check`. A folder that cannot be written to is told by the first who writes."""
 
     @property
     def artifacts(self) -> Path:
@@ -108,6 +156,13 @@ class LocalStore(Store):
         """See `Store.fetch`. The files are already on this machine."""
         return self.folder(name)
 
+    def outline(self, name: str) -> None:
+        """See `Store.outline`. Everything is on this machine."""
+
+    def has(self, name: str) -> bool:
+        """Returns whether all files of an artifact are on this machine."""
+        return self.folder(name).is_dir()
+
     def scratch(self, name: str) -> Path:
         """See `Store.scratch`."""
         return making_folder(self.folder(name))
@@ -124,21 +179,31 @@ class LocalStore(Store):
         """See `Store.publish`. A single rename publishes the artifact."""
         return publish(self.folder(name), make, manifest, resume, ours)
 
+    def damage(self, name: str) -> str | None:
+        """See `Store.damage`. It reads all files."""
+        return Artifact(self.folder(name)).damage()
+
     def remove(self, name: str) -> None:
         """See `Store.remove`."""
         shutil.rmtree(self.folder(name))
 
     def lock(self, name: str, task: str) -> Lock:
         """See `Store.lock`."""
-        return Lock(self.folder(name), task)
+        return FileLock(self.folder(name), task)
 
     def wait_for_lock(self, name: str, owner: Owner) -> None:
         """See `Store.wait_for_lock`."""
-        wait_for(self.lock(name, "").path, owner)
+        FileLock(self.folder(name), "").wait_for(owner)
 
     def owner(self, name: str) -> Owner | None:
         """See `Store.owner`."""
-        return holder(self.lock(name, "").path)
+        return holder(FileLock(self.folder(name), "").path)
+
+    @contextmanager
+    def alone(self, kind: str) -> Iterator[None]:
+        """See `Store.alone`."""
+        with guarded(self.folder(kind) / ".locks"):
+            yield
 
     def record_names(self, kind: str) -> list[str]:
         """See `Store.record_names`."""
@@ -159,16 +224,27 @@ class LocalStore(Store):
         temporary.write_text(json.dumps(value), encoding="utf-8")
         os.replace(temporary, path)
 
+    def shared_scratch(self, name: str) -> Scratch:
+        """See `Store.shared_scratch`."""
+        return Scratch(self.scratch(name))
+
+    def peek(self, name: str, file: str) -> str | None:
+        """See `Store.peek`."""
+        for folder in (self.folder(name), self.scratch(name)):
+            with suppress(OSError):
+                return (folder / file).read_text(encoding="utf-8")
+        return None
+
     @contextmanager
     def workspace(self, kind: str) -> Iterator[Path]:
         """See `Store.workspace`. Leftovers of killed processes are removed first."""
         self.artifacts.mkdir(parents=True, exist_ok=True)
         for leftover in self.artifacts.glob(f".{kind}-*"):
-            with Lock(leftover, kind) as lock:
+            with FileLock(leftover, kind) as lock:
                 if lock.take() is None:
                     shutil.rmtree(leftover, ignore_errors=True)
         folder = self.artifacts / f".{kind}-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
-        with Lock(folder, kind) as lock:
+        with FileLock(folder, kind) as lock:
             lock.take()
             try:
                 yield folder

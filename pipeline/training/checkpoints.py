@@ -29,6 +29,9 @@ from model.training_step import TrainingStep
 from pipeline.errors import UserError
 from pipeline.store.artifact import DISK_FULL, Artifact, file_sha256
 from pipeline.store.figures import Stretch
+from pipeline.store.scratch import Scratch
+from pipeline.training.metrics import METRICS
+from pipeline.training.worker_group import WorkerGroup
 
 Tensors = dict[str, Tensor]
 CHECKSUMS = "checksums.json"
@@ -74,8 +77,10 @@ class CheckpointWriter:
     As a context manager, it waits at the end for the checkpoint being written.
     """
 
-    def __init__(self, folder: Path, keep: int) -> None:
+    def __init__(self, folder: Path, keep: int, scratch: Scratch | None = None) -> None:
         self.folder, self.keep = folder, keep
+        self.scratch = scratch or Scratch(folder.parent)
+        """Through which other nodes find the checkpoints."""
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._writing: Future[None] | None = None
 
@@ -89,6 +94,10 @@ class CheckpointWriter:
         moments = {name: _copied(tensor) for name, tensor in _optimizer_tensors(step).items()}
         described = asdict(step.master.config), asdict(state)
         self._writing = self._thread.submit(self._write, weights, moments, *described)
+
+    def keep_beside(self, file: str) -> None:
+        """Lets other nodes find a file beside the checkpoints, as soon as the thread comes to it."""
+        self._thread.submit(self.scratch.keep, file)
 
     def wait(self) -> None:
         """Waits until the last checkpoint is published. Raises UserError if the disk is too full for it."""
@@ -127,7 +136,10 @@ class CheckpointWriter:
                     "free some space or lower keep_checkpoints, and run the same command again"
                 ) from error
             raise
+        self.scratch.keep(METRICS)  # first: it may go beyond the checkpoint, but not end before it
+        self.scratch.keep(f"{self.folder.name}/{target.name}")
         for old in list_folders(self.folder)[: -self.keep]:
+            self.scratch.drop(f"{self.folder.name}/{old.name}")
             shutil.rmtree(old)
 
 
@@ -179,6 +191,22 @@ def restore(checkpoint: Path, step: TrainingStep) -> None:
     state = {"step": tensors[f"{names[0]}.step"]}
     state |= {key: torch.cat([tensors[f"{name}.{key}"].flatten() for name in names]) for key in MOMENTS}
     step.adam.load_state_dict({"state": {0: state}, "param_groups": step.adam.state_dict()["param_groups"]})
+    step.refresh()
+
+
+def restore_all(group: WorkerGroup, checkpoint: Path, step: TrainingStep) -> None:
+    """Restores a checkpoint at all ranks; only the node of rank 0 needs to have it."""
+    if group.rank == 0:
+        restore(checkpoint, step)
+    if group.size == 1:
+        return
+    (parameters_P,) = step.adam.param_groups[0]["params"]
+    state = step.adam.state[parameters_P]
+    if group.rank:
+        state |= {"step": torch.zeros((), device=parameters_P.device)}
+        state |= {key: torch.zeros_like(parameters_P) for key in MOMENTS}
+    for tensor in (parameters_P.detach(), state["step"], *(state[key] for key in MOMENTS)):
+        group.copy_first(tensor)
     step.refresh()
 
 

@@ -27,10 +27,11 @@ from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import ignore
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.store.figures import TrainingFigures
+from pipeline.store.scratch import Scratch
 from pipeline.text.encoding import EncodedSplit
 from pipeline.training.agreement import agree
-from pipeline.training.checkpoints import CheckpointWriter, TrainingState, list_folders, load_newest, restore
-from pipeline.training.metrics import cut_metrics
+from pipeline.training.checkpoints import CheckpointWriter, TrainingState, list_folders, load_newest, restore_all
+from pipeline.training.metrics import METRICS, cut_metrics
 from pipeline.training.prefetching import MicroBatch, Update, Updates
 from pipeline.training.reduction import Reduction
 from pipeline.training.stretches import begin_stretch
@@ -71,10 +72,12 @@ def run(
     folder: Path,
     emit: Listener = ignore,
     is_preempted: Callable[[], bool] = lambda: False,
+    scratch: Scratch | None = None,
 ) -> TrainingFigures:
     """Trains up to `settings.updates` from the newest intact checkpoint in `folder/checkpoints`; returns run.json.
 
-    Every rank calls it with the same arguments. Rank 0 writes `checkpoints/` and `metrics.jsonl` and emits events.
+    Every rank calls it with the same arguments. Rank 0 writes `checkpoints/` and `metrics.jsonl`, lets other nodes find
+    them through `scratch` and emits events; the other ranks have no use for `folder`.
     `is_preempted` tells whether a machine is about to be taken away. All ranks call it at the same updates, those that
     are logged, and it must answer all alike; once it is true, a checkpoint is written at once and training goes on for
     as long as it can. Raises UserError at every rank if the settings do not fit the dataset, a device cannot compute in
@@ -82,7 +85,7 @@ def run(
     gradient is not finite.
     """
     began_s = time.monotonic()
-    training = Training(group, dataset, settings, folder, emit if group.rank == 0 else ignore, is_preempted)
+    training = Training(group, dataset, settings, folder, emit if group.rank == 0 else ignore, is_preempted, scratch)
     with training.writer:
         training.resume()
         training.train()
@@ -117,10 +120,11 @@ class Training:
         folder: Path,
         emit: Listener = ignore,
         is_preempted: Callable[[], bool] = lambda: False,
+        scratch: Scratch | None = None,
     ) -> None:
         self.group, self.settings, self.folder = group, settings, folder
         self.emit, self.is_preempted, self.preemption_handled = emit, is_preempted, False
-        self.writer = CheckpointWriter(folder / "checkpoints", settings.keep_checkpoints)
+        self.writer = CheckpointWriter(folder / "checkpoints", settings.keep_checkpoints, scratch)
         if group.device == "cpu":
             torch.set_num_threads(settings.threads)
         elif settings.exact_reduction:
@@ -174,9 +178,9 @@ class Training:
     def resume(self) -> None:
         """Restores the checkpoint that was found, and cuts later metrics."""
         if self.checkpoint:
-            restore(self.checkpoint, self.step)
+            restore_all(self.group, self.checkpoint, self.step)
         if self.group.rank == 0:
-            cut_metrics(self.folder / "metrics.jsonl", self.state.update)
+            cut_metrics(self.folder / METRICS, self.state.update)
 
     def train(self, until: int | None = None) -> None:
         """Computes the remaining updates, or those up to `until`, with metrics, validation and checkpoints.
@@ -329,6 +333,8 @@ class Training:
             "train_s": self.state.train_s,
         }
         self._log(line)
+        if self.group.rank == 0:
+            self.writer.keep_beside(METRICS)
 
     def _show(self, line: dict[str, Any]) -> None:
         """Emits a progress event."""
@@ -339,7 +345,7 @@ class Training:
     def _log(self, line: dict[str, Any]) -> None:
         """Appends a line to metrics.jsonl and emits it as an event."""
         if self.group.rank == 0:
-            with (self.folder / "metrics.jsonl").open("a", encoding="utf-8", newline="\n") as file:
+            with (self.folder / METRICS).open("a", encoding="utf-8", newline="\n") as file:
                 file.write(json.dumps(line) + "\n")
             figures = {name: value for name, value in line.items() if name != "update"}
             self.emit({"metrics": figures, "step": line["update"]})

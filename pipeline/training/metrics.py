@@ -4,6 +4,8 @@ import json
 import os
 from pathlib import Path
 
+METRICS = "metrics.jsonl"
+
 
 def cut_metrics(path: Path, update: int) -> None:
     """Drops the lines of metrics.jsonl after `update`, which will be written again, and any half-written line."""

@@ -3,8 +3,8 @@
     run = train(Context(folder), dataset, TrainingSettings(workers=2))
 
 All recovery goes through the checkpoints in the stage's folder: after a worker dies, after the driver is killed, and
-when the same command is started again, training continues from the newest intact one. With several nodes, the folder
-must be on storage that all of them share.
+when the same command is started again, training continues from the newest intact one. Nodes that share no disk find it
+through `context.scratch`.
 """
 
 import logging
@@ -12,9 +12,8 @@ import os
 import shutil
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import ray
@@ -29,6 +28,7 @@ from pipeline.ray_private import bound_torch_config, lean_torch_trainer
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import EncodedDataset, TrainingRun
+from pipeline.store.scratch import Scratch
 from pipeline.training.loop import Listener, run
 from pipeline.training.rendezvous import join
 from pipeline.training.worker_group import BACKENDS, WorkerGroup
@@ -50,7 +50,7 @@ def train(context: Context, dataset: EncodedDataset, settings: TrainingSettings)
     training_run, dataset = TrainingRun(context.folder.resolve()), EncodedDataset(dataset.folder.resolve())
     on_gpus, fewest, most, _ = layout_of(settings)
     ray_folder = training_run.folder / "ray"
-    loop: Any = partial(_work, dataset, settings, training_run.folder, on_gpus, context.emit)
+    loop: Any = partial(_work, dataset, settings, context.scratch, on_gpus, context.emit)
     trainer = lean_torch_trainer(
         loop,
         torch_config=bound_torch_config(BACKENDS["cuda" if on_gpus else "cpu"], join),
@@ -73,6 +73,7 @@ def train(context: Context, dataset: EncodedDataset, settings: TrainingSettings)
     outcome = result.return_value
     if outcome["user_error"]:
         raise UserError(outcome["user_error"])
+    context.scratch.collect()
     training_run.write(outcome["run"])
     shutil.copyfile(dataset.folder / "joint.model", training_run.folder / "joint.model")
     shutil.rmtree(ray_folder, ignore_errors=True)
@@ -132,14 +133,17 @@ def _resources(settings: TrainingSettings, on_gpus: bool) -> dict[str, float]:
 
 
 def _work(
-    dataset: EncodedDataset, settings: TrainingSettings, folder: Path, on_gpus: bool, emit: Listener
+    dataset: EncodedDataset, settings: TrainingSettings, scratch: Scratch, on_gpus: bool, emit: Listener
 ) -> dict[str, Any]:
     """Runs one worker. It returns a UserError instead of raising it, because Ray would retry after a failure."""
     worker = ray.train.get_context()
     device = str(ray.train.torch.get_device()) if on_gpus else "cpu"
     group = WorkerGroup(worker.get_world_rank(), worker.get_world_size(), device)
     try:
-        return {"user_error": None, "run": run(group, dataset, settings, folder, emit, _preemption_check())}
+        dataset = scratch.on_this_node(dataset)
+        with scratch.opened() if group.rank == 0 else nullcontext(scratch.folder) as folder:
+            done = run(group, dataset, settings, folder, emit, _preemption_check(), scratch)
+        return {"user_error": None, "run": done}
     except UserError as error:
         return {"user_error": str(error), "run": None}
 

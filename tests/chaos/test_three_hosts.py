@@ -1,7 +1,7 @@
 """Table 2 on a Ray cluster of three hosts, of which none has the project and one is lost in mid-training.
 
-The workers get the packages from the command that joins the cluster. Run by `make test-slow`; needs root, for network
-namespaces.
+The workers get the packages from the command that joins the cluster, and share either a disk or an S3 server. Run by
+`make test-slow`; needs root, for network namespaces.
 """
 
 import json
@@ -12,13 +12,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.chaos.comparison import differences, outcome
+from tests.chaos.comparison import Outcome, differences, outcome
 from tests.chaos.hosts import PYTHON, Host, can_make_hosts, hosts
 from tests.chaos.workflow_process import SETTINGS, TRAINING
+from tests.support.s3_server import CREDENTIALS
 
 pytestmark = [
     pytest.mark.slow,
@@ -26,7 +28,7 @@ pytestmark = [
     pytest.mark.skipif(not can_make_hosts(), reason="needs Linux, root and iproute2"),
 ]
 
-WORKERS, CPUS, PORT = 8, 5, 6399
+WORKERS, CPUS, PORT, S3_PORT = 8, 5, 6399, 5599
 """Three hosts hold 15 workers; without one, the other two still hold all 8."""
 START_S, END_S = 120, 900
 OURS = {**TRAINING, "updates": 60, "micro_batches": WORKERS, "workers": WORKERS, "checkpoint_updates": 5}
@@ -42,7 +44,8 @@ class Nodes:
     def __init__(self, made: list[Host], folder: Path) -> None:
         self.hosts, self._folder = made, folder
         token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-        self.variables = {**made[0].variables, **token, "HOME": str(folder), "OMP_NUM_THREADS": "1"}
+        s3 = {**CREDENTIALS, "AWS_ENDPOINT_URL": f"http://{made[0].address}:{S3_PORT}"}
+        self.variables = {**made[0].variables, **token, **s3, "HOME": str(folder), "OMP_NUM_THREADS": "1"}
         self.address = f"{made[0].address}:{PORT}"
         for host in made:
             self._start(host)
@@ -54,28 +57,66 @@ class Nodes:
         command += ["--include-dashboard=False"] if host is self.hosts[0] else []
         log = self._folder / f"{host.name}.log"
         temporary = {"RAY_TMPDIR": str(self._folder)}
-        process = host.start(command, log, self.variables | temporary)
+        process = host.start(command, log, self.variables | temporary | {"AIAYN_CACHE": str(self.cache(host))})
         end_s = time.monotonic() + START_S
         while "Ray runtime started" not in log.read_text():
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < end_s, log.read_text()
             time.sleep(0.2)
 
-    def workflow(self, store: Path) -> "Workflow":
+    def cache(self, host: Host) -> Path:
+        """Where a host keeps its copies of what is in a bucket."""
+        return self._folder / f"cache-{host.name}"
+
+    def bucket(self) -> str:
+        """Starts an S3 server on the head's host; returns the URI of a bucket."""
+        head, log = self.hosts[0], self._folder / "s3.log"
+        server = [sys.executable, "-m", "moto.server", "-H", head.address, "-p", str(S3_PORT)]
+        head.start(server, log, self.variables, sees_project=True)
+        make = (
+            "import time, urllib.request as r\n"
+            f"request = r.Request('{self.variables['AWS_ENDPOINT_URL']}/aiayn', method='PUT')\n"
+            "for _ in range(60):\n"
+            "    try: r.urlopen(request); break\n"
+            "    except OSError: time.sleep(1)\n"
+        )
+        assert head.start([PYTHON, "-c", make], self._folder / "make.log", self.variables).wait(START_S) == 0
+        return "s3://aiayn/runs"
+
+    def fetched(self, uri: str) -> Path:
+        """Brings all that is in a bucket to the head's host; returns where it is."""
+        fetch = (
+            "from pipeline.store.object_store import ObjectStore, PUBLISHED\n"
+            f"store = ObjectStore.at({uri!r})\n"
+            "names = [name for name in store.bucket.folders('store') if store.find(name)]\n"
+            "print([store.fetch(name) for name in names] and store.root)"
+        )
+        log = self._folder / "fetch.log"
+        variables = self.variables | {"AIAYN_CACHE": str(self.cache(self.hosts[0]))}
+        del variables["PYTHONPATH"]
+        fetching = self.hosts[0].start([sys.executable, "-c", fetch], log, variables, sees_project=True)
+        assert fetching.wait(END_S) == 0, log.read_text()
+        return Path(log.read_text().strip().split("\n")[-1])
+
+    def workflow(self, store: Path, uri: str = "") -> "Workflow":
         """Starts Table 2 on the head's host, as a user there does."""
         command = [sys.executable, "-m", "workflows.reproduce_table2", "--pairs", "en-de", "--models", "base"]
-        command += ["--address", self.address, "--store", str(store)]
+        command += ["--address", self.address, "--store", uri or str(store)]
         command += [word for name, value in WHOLE.items() for word in ("--set", f"{name}={json.dumps(value)}")]
         variables = {name: value for name, value in self.variables.items() if name != "PYTHONPATH"}
+        variables["AIAYN_CACHE"] = str(self.cache(self.hosts[0]))
         store.mkdir()
-        return Workflow(self.hosts[0], command, store, variables)
+        seen = [self.cache(host) for host in self.hosts] if uri else [store]
+        return Workflow(self.hosts[0], command, store, variables, seen)
 
 
 class Workflow:
     """The command, running."""
 
-    def __init__(self, host: Host, command: list[str], store: Path, variables: dict[str, str]) -> None:
-        self.store, self.log = store, store / "log"
+    def __init__(
+        self, host: Host, command: list[str], store: Path, variables: dict[str, str], seen: list[Path]
+    ) -> None:
+        self.store, self.log, self._seen = store, store / "log", seen
         self._process = host.start(command, self.log, variables, sees_project=True)
 
     def wait_for(self, updates: int) -> None:
@@ -85,7 +126,8 @@ class Workflow:
 
     def checkpoints(self) -> set[int]:
         """Returns the updates of the checkpoints there are."""
-        found = (re.search(r"(\d+)$", path.name) for path in (self.store / "store").glob("**/checkpoints/*"))
+        paths = [path for folder in self._seen for path in folder.glob("**/store/*/checkpoints/*")]
+        found = (re.search(r"(\d+)$", path.name) for path in paths)
         return {int(match[1]) for match in found if match}
 
     def finish(self) -> None:
@@ -100,15 +142,31 @@ class Workflow:
             time.sleep(0.1)
 
 
-@pytest.fixture(scope="module")
-def nodes() -> Iterator[Nodes]:
-    """The cluster; all its processes end with the module."""
+@contextmanager
+def three_nodes() -> Iterator[Nodes]:
+    """Provides the cluster, all of whose processes end with the body."""
     folder = Path(tempfile.mkdtemp(prefix="hosts-"))  # pytest's temporary paths are too long for sockets
     try:
         with hosts(3, folder) as made:
             yield Nodes(made, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def nodes() -> Iterator[Nodes]:
+    """A cluster of the test's own, which may lose hosts."""
+    with three_nodes() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """The results where no host is lost, with a shared disk."""
+    with three_nodes() as started:
+        workflow = started.workflow(tmp_path_factory.mktemp("undisturbed") / "runs")
+        workflow.finish()
+        return outcome(workflow.store)
 
 
 def test_the_hosts_do_not_have_the_project(nodes: Nodes, tmp_path: Path) -> None:
@@ -119,17 +177,21 @@ def test_the_hosts_do_not_have_the_project(nodes: Nodes, tmp_path: Path) -> None
         assert (asked.wait(START_S) == 0) == (package == "ray"), log.read_text()
 
 
-def test_a_lost_host_changes_no_weight(nodes: Nodes, tmp_path: Path) -> None:
-    """Eight workers train on three hosts; one host is lost, two go on: every file is that of the undisturbed run."""
-    undisturbed = nodes.workflow(tmp_path / "undisturbed")
-    undisturbed.finish()
-    disturbed = nodes.workflow(tmp_path / "disturbed")
+@pytest.mark.parametrize("shared", ["disk", "bucket"])
+def test_a_lost_host_changes_no_weight(nodes: Nodes, undisturbed: Outcome, tmp_path: Path, shared: str) -> None:
+    """Eight workers train on three hosts; one host is lost, two go on: every file is that of the undisturbed run.
+
+    With a bucket, each host has a folder of its own, and nothing in it is seen by the others.
+    """
+    uri = nodes.bucket() if shared == "bucket" else ""
+    disturbed = nodes.workflow(tmp_path / "disturbed", uri)
     disturbed.wait_for(20)
     lost = next(host for host in nodes.hosts[1:] if _trains(host))
     lost.power_off()
     disturbed.finish()
     assert max(disturbed.checkpoints()) == OURS["updates"]
-    assert differences(outcome(undisturbed.store), outcome(disturbed.store)) == []
+    found = outcome(nodes.fetched(uri) if uri else disturbed.store)
+    assert differences(undisturbed, found) == []
 
 
 def _trains(host: Host) -> bool:

@@ -11,8 +11,8 @@ from pathlib import Path
 def lock_holder(target: Path) -> Iterator[subprocess.Popen[str]]:
     """Starts a process that holds the lock until a line arrives on its standard input."""
     script = (
-        "import sys; from pathlib import Path; from pipeline.store.locks import Lock\n"
-        "with Lock(Path(sys.argv[1]), 'train') as lock:\n"
+        "import sys; from pathlib import Path; from pipeline.store.locks import FileLock\n"
+        "with FileLock(Path(sys.argv[1]), 'train') as lock:\n"
         "    print(lock.take(), flush=True); sys.stdin.readline()"
     )
     process = subprocess.Popen(

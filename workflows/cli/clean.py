@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,8 +9,8 @@ from rich import filesize
 from rich.table import Table
 
 from pipeline.errors import UserError
+from pipeline.store.object_store import store_at
 from pipeline.store.removal import size_bytes
-from pipeline.store.store import LocalStore
 from workflows.console.command import console
 from workflows.console.options import StoreOption
 from workflows.console.quantities import duration
@@ -21,7 +20,7 @@ DAY_S = 24 * 60 * 60
 
 
 def clean_store(
-    store: StoreOption = Path("runs"),
+    store: StoreOption = "runs",
     keep_last: Annotated[
         int | None,
         typer.Option(
@@ -40,7 +39,9 @@ def clean_store(
     """
     if (keep_last is None) == (not unused):
         raise UserError("name one of --keep-last N and --unused")
-    where = LocalStore(store.absolute())
+    where = store_at(store)
+    if not where.is_shared:
+        raise UserError(f"--store {store}: only folders can be cleaned; this machine's copies are in {where.root}")
     found = plan(where, keep_last)
     sizes_bytes = [size_bytes(where.folder(folder.name)) for folder in found.folders]
     if found.in_the_way and yes:

@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -20,7 +19,7 @@ FAILED = 1
 
 
 def doctor(
-    store: StoreOption = Path("runs"),
+    store: StoreOption = "runs",
     address: AddressOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -40,7 +39,7 @@ def doctor(
     raise typer.Exit(FAILED if failed else 0)
 
 
-def _findings(store: Path, address: str | None) -> Iterator[Finding]:
+def _findings(store: str, address: str | None) -> Iterator[Finding]:
     yield machine.python()
     yield from machine.libraries()
     yield from machine.devices()
@@ -49,7 +48,7 @@ def _findings(store: Path, address: str | None) -> Iterator[Finding]:
     yield machine.open_files()
     yield from services.ray(address)
     yield from services.store(store)
-    yield services.tracking(store)
+    yield services.tracking(services.root_of(store))
 
 
 def _print(finding: Finding) -> None:

@@ -34,7 +34,7 @@ def figures(
     heads: HeadsOption = None,
     word: WordOption = None,
     dataset: DatasetOption = None,
-    store: StoreOption = Path("runs"),
+    store: StoreOption = "runs",
     address: AddressOption = None,
 ) -> None:
     """Draw what a model's heads attend to (Figures 3 to 5 of the paper): SVG, PNG and a page to explore."""

@@ -3,14 +3,13 @@
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.store.store import LocalStore
+from pipeline.store.object_store import store_at
 from workflows.console.command import console
 from workflows.console.options import StoreOption
 from workflows.console.quantities import duration
@@ -23,9 +22,9 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.
 MOST_FIGURES = 4
 
 
-def runs(store: StoreOption = Path("runs"), as_json: JsonOption = False) -> None:
+def runs(store: StoreOption = "runs", as_json: JsonOption = False) -> None:
     """List the runs in a folder, newest first, with what was measured, and bring its index.html up to date."""
-    where = LocalStore(store.absolute())
+    where = store_at(store)
     found = runs_of(read_records(where))
     if as_json:
         listed = [{"name": run.name, "seconds": run.seconds, **asdict(run.measured), **_now(run)} for run in found]
@@ -49,11 +48,11 @@ def compare_runs(
         str | None, typer.Argument(help="A run, e.g. table2/embedded/1.  [default: the last but one]")
     ] = None,
     other: Annotated[str | None, typer.Argument(help="Another one.  [default: the last]")] = None,
-    store: StoreOption = Path("runs"),
+    store: StoreOption = "runs",
     as_json: JsonOption = False,
 ) -> None:
     """Show the settings in which two runs differ, and their figures side by side."""
-    first, second = chosen(runs_of(read_records(LocalStore(store.absolute()))), one, other)
+    first, second = chosen(runs_of(read_records(store_at(store))), one, other)
     compared = compare(first.measured, second.measured)
     if as_json:
         typer.echo(json.dumps({"one": first.name, "other": second.name, **asdict(compared)}, ensure_ascii=False))

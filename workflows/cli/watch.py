@@ -2,12 +2,11 @@
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pipeline.store.store import LocalStore
+from pipeline.store.object_store import store_at
 from workflows.console.command import console
 from workflows.console.options import StoreOption
 from workflows.watch.server import serving
@@ -23,12 +22,12 @@ def watch(
     run: Annotated[
         str | None, typer.Argument(help="A run, e.g. table2/embedded/1, or embedded for its newest.  [default: last]")
     ] = None,
-    store: StoreOption = Path("runs"),
+    store: StoreOption = "runs",
     serve: Annotated[bool, typer.Option("--serve", help="Serve a page on this machine instead, until ctrl-C.")] = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page; 0: any that is free.")] = PORT,
 ) -> None:
     """Show a running workflow: its stages, its curves, and where it stopped. Ctrl-C ends the watching only."""
-    where = LocalStore(store.absolute())
+    where = store_at(store)
 
     def look() -> Snapshot:
         return take(where, record_of(where, run))

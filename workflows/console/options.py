@@ -20,7 +20,10 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, e.g. decoding.beam_size=1. May be repeated."),
 ]
-StoreOption = Annotated[Path, typer.Option("--store", help="Folder for all output, including MLflow's database.")]
+StoreOption = Annotated[
+    str,
+    typer.Option("--store", metavar="FOLDER|URI", help="For all output: a folder, or a bucket (s3://, gs://, az://)."),
+]
 AddressOption = Annotated[
     str | None, typer.Option("--address", help="Ray cluster to use, e.g. auto.  [default: start one on this machine]")
 ]

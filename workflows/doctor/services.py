@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import secrets
 import shutil
 import socket
 import sqlite3
@@ -13,7 +14,11 @@ from pathlib import Path
 from rich.filesize import decimal
 
 from pipeline.errors import UserError
-from pipeline.store.locks import Lock
+from pipeline.store.bucket import Bucket
+from pipeline.store.bucket_locks import BucketLock
+from pipeline.store.locks import FileLock
+from pipeline.store.object_store import ObjectStore
+from pipeline.store.store import LocalStore
 from workflows.doctor.finding import Finding
 from workflows.tracking.tracker import default_uri, without_password
 
@@ -68,9 +73,19 @@ def _temporary_folder(folder: Path) -> Finding:
     return Finding(name, "ok", text)
 
 
-def store(root: Path) -> Iterator[Finding]:
-    """Checks the folder of the output: that it can be written, that locks hold in it, and how much is free."""
-    root = root.absolute()
+def root_of(store: str | Path) -> Path:
+    """Returns the folder on this machine for the output in a store."""
+    return (ObjectStore.at(str(store)) if "://" in str(store) else LocalStore(Path(store).absolute())).root
+
+
+def store(where: str | Path) -> Iterator[Finding]:
+    """Checks the folder of the output: that it can be written, that locks hold in it, and how much is free.
+
+    Of a bucket, it also checks that it answers and that its locks hold.
+    """
+    if "://" in str(where):
+        yield _bucket(str(where))
+    root = root_of(where)
     there = next(folder for folder in (root, *root.parents) if folder.exists())
     try:
         with tempfile.TemporaryDirectory(prefix=".aiayn-doctor-", dir=there) as scratch:
@@ -88,9 +103,25 @@ def store(root: Path) -> Iterator[Finding]:
     yield _disk(there)
 
 
+def _bucket(uri: str) -> Finding:
+    """Takes a lock as stages do, and tries to take it once more."""
+    bucket = Bucket(uri)
+    name = f"doctor-{secrets.token_hex(4)}"
+    try:
+        with BucketLock(bucket, f"store/{name}", "doctor") as lock, BucketLock(bucket, f"store/{name}", "") as other:
+            held = lock.take() is None and other.take() is not None
+        bucket.remove([f"store/.locks/{name}.json"])
+    except UserError as error:
+        return Finding("bucket", "fails", str(error).partition("; ")[0], "check --store and the credentials")
+    if not held:
+        remedy = "choose a service with conditional writes (If-None-Match, If-Match)"
+        return Finding("bucket", "fails", f"two processes can hold one lock in {uri}", remedy)
+    return Finding("bucket", "ok", f"{uri} can be written, one process at a time")
+
+
 def _locks_hold(folder: Path) -> bool:
     """Takes a lock as stages do, and tries to get hold of its guard twice."""
-    with Lock(folder / "artifact", "doctor") as lock:
+    with FileLock(folder / "artifact", "doctor") as lock:
         if lock.take() is not None or not lock.is_ours():
             return False
         guard = lock.path.parent / "guard"

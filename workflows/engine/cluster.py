@@ -12,6 +12,7 @@ from typing import Any
 
 import ray
 from ray.util.placement_group import remove_placement_group
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pipeline.errors import UserError
 from pipeline.memory import forget_peak_memory, peak_memory_bytes
@@ -28,14 +29,19 @@ ABANDONED_S = 2.0
 
 
 def map_on_ray(
-    function: Callable[..., Any], calls: Iterable[Sequence[Any]], peaks_bytes: list[int] | None = None
+    function: Callable[..., Any],
+    calls: Iterable[Sequence[Any]],
+    peaks_bytes: list[int] | None = None,
+    here: bool = False,
 ) -> Iterator[Any]:
     """Implements `Context.map` on Ray: one task per call, results in order.
 
     The first error cancels the other tasks and is raised as it was in its task, even while earlier tasks are still
-    running. The peak memory of each task is appended to `peaks_bytes`.
+    running. The peak memory of each task is appended to `peaks_bytes`. `here` keeps the tasks on this node.
     """
-    task = ray.remote(num_cpus=1)(with_peak_memory).options(name=function.__name__)
+    node = ray.get_runtime_context().get_node_id()
+    placed = {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False)} if here else {}
+    task = ray.remote(num_cpus=1)(with_peak_memory).options(name=function.__name__, **placed)
     references = [task.remote(function, *arguments) for arguments in calls]
     unfinished, results = references, {}
     try:
@@ -67,7 +73,7 @@ def on_gpu(gpus: float, function: Callable[..., Any], context: Context, *argumen
     The caller's CPUs are free for other tasks meanwhile. The stage's `Context.map` works within the process.
     """
     # By default a task of a caller in a placement group would run in that group too.
-    task = ray.remote(num_cpus=0, num_gpus=gpus, scheduling_strategy="DEFAULT")(_with_gpu)
+    task = ray.remote(num_cpus=0, num_gpus=gpus, scheduling_strategy="DEFAULT")(with_gpu)
     try:
         result: tuple[Any, int] = ray.get(task.remote(function, Context(context.folder, context.emit), *arguments))
     except ray.exceptions.RayTaskError as error:
@@ -75,7 +81,8 @@ def on_gpu(gpus: float, function: Callable[..., Any], context: Context, *argumen
     return result
 
 
-def _with_gpu(function: Callable[..., Any], context: Context, *arguments: Any) -> tuple[Any, int]:
+def with_gpu(function: Callable[..., Any], context: Context, *arguments: Any) -> tuple[Any, int]:
+    """Calls a stage's function as `with_peak_memory` does, on the GPU that Ray has given to this process."""
     import torch
 
     device = "cuda" if torch.cuda.is_available() else "cpu"  # Ray may have been told of a GPU that torch cannot use

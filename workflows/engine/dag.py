@@ -89,28 +89,27 @@ class Step(Generic[A_co]):
         for artifact in _given(self.arguments, Artifact):
             artifact.check()
 
-    def artifact(self, store: Store) -> A_co | None:
-        """Returns the artifact if it is published, else None. Raises UserError if other settings made `out`."""
+    def is_made(self, store: Store) -> bool:
+        """Returns whether the artifact is published. Raises UserError if other settings made `out`."""
         if store.find(self.name) is None:
-            return None
-        artifact = self.published(store)
-        if self.out and artifact.manifest.get("fingerprint") != self.fingerprint:
+            return False
+        if self.out and self.published(store).manifest.get("fingerprint") != self.fingerprint:
             raise UserError(f"{self.out} was made from other text or settings; remove it or choose another folder")
-        return artifact
+        return True
 
     def published(self, store: Store) -> A_co:
         """Returns the artifact of a step that has already run."""
         return self.stage.makes(store.fetch(self.name))
 
     def damage(self, store: Store) -> str | None:
-        """Returns what is wrong with the files of the published folder; reads all of them (Artifact.damage).
+        """Returns what is wrong with the files of the published artifact (`Store.damage`).
 
         Raises UserError if the damaged folder is `out`, which only its user may remove, or if other settings made it.
         """
-        damage = self.published(store).damage()
+        damage = store.damage(self.name)
         if damage and self.out:
             raise UserError(f"{self.out} is damaged: {damage}; remove it or choose another folder")
-        self.artifact(store)
+        self.is_made(store)
         return damage
 
 

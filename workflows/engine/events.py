@@ -24,8 +24,8 @@ class Watcher:
     def event(self, step: Step[Artifact], event: dict[str, Any]) -> None:
         """Called with progress or metrics (pipeline.store.artifact.Context.emit)."""
 
-    def finished(self, step: Step[Artifact], artifact: Artifact) -> None:
-        """Called when the step's artifact has been published."""
+    def finished(self, step: Step[Artifact], summary: str) -> None:
+        """Called when the step's artifact has been published, with a few words about it."""
 
     def failed(self, step: Step[Artifact]) -> None:
         """Called when the step's work has ended in an error, which then ends the workflow (`end`)."""
@@ -91,12 +91,12 @@ class Relay:
                 for watcher in self._watchers:
                     watcher.event(step, event)
 
-    def finished(self, step: Step[Artifact], artifact: Artifact) -> None:
+    def finished(self, step: Step[Artifact], summary: str) -> None:
         """Reports a published artifact once, since the step's own event may arrive later than its result."""
         self._started(step)
         if self._unfinished.pop(step.fingerprint, None):
             for watcher in self._watchers:
-                watcher.finished(step, artifact)
+                watcher.finished(step, summary)
 
     def failed(self, step: Step[Artifact]) -> None:
         """Reports that a step has ended in an error."""

@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal
 
 import ray
@@ -162,12 +161,12 @@ def _run_trial(config: dict[str, Any], trials: dict[str, Trial], store: Store, b
     A retried trial also reports the measurements from before its checkpoint, so a scheduler sees all of them.
     """
     trial = trials[config["trial"]]
-    metrics, reported = store.scratch(trial.training.name) / "metrics.jsonl", 0
+    reported = 0
     try:
         with submitted(to_run(trial.results, store), store, board) as running:
             while running:
                 done, _ = ray.wait(list(running), num_returns=len(running), timeout=POLL_S)
-                for line in _measurements(metrics, reported):
+                for line in _measurements(store, trial.training.name, reported):
                     reported = line["update"]
                     tune.report({"update": reported, "dev_perplexity": line["dev_perplexity"]})
                 for reference in done:
@@ -177,12 +176,11 @@ def _run_trial(config: dict[str, Any], trials: dict[str, Trial], store: Store, b
         tune.report({"failed": str(error)})
 
 
-def _measurements(metrics: Path, after: int) -> Iterator[dict[str, Any]]:
+def _measurements(store: Store, training: str, after: int) -> Iterator[dict[str, Any]]:
     """Yields the dev set measurements in `metrics.jsonl` after update `after`; none once the training is published."""
-    try:
-        *complete, _ = metrics.read_text(encoding="utf-8").split("\n")  # the last line may be incomplete
-    except FileNotFoundError:
+    if store.find(training):
         return
+    *complete, _ = (store.peek(training, "metrics.jsonl") or "").split("\n")  # the last line may be incomplete
     for line in map(json.loads, complete):
         if "dev_perplexity" in line and line["update"] > after:
             yield line

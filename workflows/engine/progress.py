@@ -107,11 +107,11 @@ class PlainView(Watcher):
                 done = f"{event['done']:.0f}/{event['total']:.0f} {event['unit']}"
                 self._line(step, f"{done}  {_figures(event)}{left}".rstrip())
 
-    def finished(self, step: Step[Artifact], artifact: Artifact) -> None:
+    def finished(self, step: Step[Artifact], summary: str) -> None:
         """Prints the time that the step took, and its artifact's summary."""
         state = self._states.setdefault(step.fingerprint, _State())
         self._n_finished += 1
-        summary = f"  {artifact.summary}" if artifact.summary else ""
+        summary = f"  {summary}" if summary else ""
         self._line(step, f"done in {duration(time.monotonic() - state.started)}{summary}")
 
 
@@ -147,10 +147,10 @@ class LiveView(Watcher):
         if "total" in event:
             state.update(event)
 
-    def finished(self, step: Step[Artifact], artifact: Artifact) -> None:
+    def finished(self, step: Step[Artifact], summary: str) -> None:
         """Ticks a row off."""
         state = self._states.setdefault(step.fingerprint, _State())
-        state.seconds, state.summary = time.monotonic() - state.started, artifact.summary
+        state.seconds, state.summary = time.monotonic() - state.started, summary
 
     def idle(self) -> None:
         """Redraws the table."""
@@ -211,7 +211,7 @@ def print_plan(console: Console, target: Step[Artifact], store: LocalStore) -> N
         if step.fingerprint in missing:
             state = "damaged, to run" if found.get(step.fingerprint) else "to run"
         else:
-            state = "cached" if step.artifact(store) else "not needed"
+            state = "cached" if step.is_made(store) else "not needed"
         table.add_row(step.label, state, store.folder(step.name).name)
     console.print(table)
-    console.print(f"{len(missing)} stages to run; store: {store.artifacts}", highlight=False, soft_wrap=True)
+    console.print(f"{len(missing)} stages to run; store: {store.shown}", highlight=False, soft_wrap=True)

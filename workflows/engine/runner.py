@@ -27,9 +27,10 @@ from workflows.engine.cluster import (
     map_on_ray,
     on_gpu,
     sigterm_as_interrupt,
+    with_gpu,
     with_peak_memory,
 )
-from workflows.engine.dag import A, Step, resolved, to_run
+from workflows.engine.dag import A, Step, in_order, resolved, to_run
 from workflows.engine.events import Poster, Relay, Watcher
 
 logger = logging.getLogger(__name__)
@@ -40,16 +41,20 @@ POLL_S = 0.25
 LIBRARIES = ("torch", "ray", "pyarrow", "sentencepiece", "sacrebleu", "sacremoses")
 
 
-def _execute(step: Step[Artifact], store: Store, board: ActorHandle, *inputs: Artifact) -> Artifact:
-    """Makes a step's artifact, unless another workflow using the store has made it or is making it."""
+def _execute(step: Step[Artifact], store: Store, board: ActorHandle, *inputs: str) -> str:
+    """Makes a step's artifact, unless another workflow using the store has made it or is making it.
+
+    It returns a few words about the artifact. Those about its inputs come only after these are published.
+    """
     post = Poster(board, step.fingerprint)
     post({"started": time.time()})
     with store.lock(step.name, step.label) as lock:
         _take(lock, post, store, step.name)
-        artifact = _published(step, store) or _make(step, store, post, lock, inputs)
+        artifact = step.published(store) if _is_published(step, store) else _make(step, store, post, lock)
+        summary = artifact.summary
     # Wait for the post, so that no step that depends on this one can post before it.
-    ray.get(board.post.remote(step.fingerprint, {"finished": artifact}))
-    return artifact
+    ray.get(board.post.remote(step.fingerprint, {"finished": summary}))
+    return summary
 
 
 def _take(lock: Lock, post: Poster, store: Store, name: str) -> None:
@@ -66,22 +71,26 @@ def _wait(store: Store, name: str, owner: Owner) -> None:
     store.wait_for_lock(name, owner)
 
 
-def _published(step: Step[Artifact], store: Store) -> Artifact | None:
-    """Returns the artifact if it is published; removes the folder if it is damaged."""
+def _is_published(step: Step[Artifact], store: Store) -> bool:
+    """Returns whether the artifact is published; removes it if it is damaged."""
     if store.find(step.name) and step.damage(store):
         store.remove(step.name)
-    return step.artifact(store)
+    return step.is_made(store)
 
 
-def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock, inputs: Sequence[Artifact]) -> Artifact:
+def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artifact:
     step.check_given()
-    for needed, artifact in zip(step.inputs, inputs, strict=True):
+    made: dict[str, Any] = {needed.fingerprint: needed.published(store) for needed in step.inputs}
+    if step.stage.follows_source:  # a table tells how everything behind it was made
+        for behind in in_order(step.inputs):
+            store.outline(behind.name)
+    for needed in step.inputs:
+        artifact = made[needed.fingerprint]
         if damage := artifact.damage():
             remedy = "remove it and run the same command again" if needed.out else "run the same command again"
             raise UserError(
                 f"{artifact.folder}, an input of {step.label}, is damaged: {damage}; {remedy} to make it again"
             )
-    made: dict[str, Any] = {needed.fingerprint: artifact for needed, artifact in zip(step.inputs, inputs, strict=True)}
 
     def artifact_of(needed: Step[A], /) -> A:
         artifact: A = made[needed.fingerprint]
@@ -100,9 +109,11 @@ def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock, inputs: 
 
     def make(folder: Path) -> Artifact:
         peaks_bytes: list[int] = []
-        on_ray = partial(map_on_ray, peaks_bytes=peaks_bytes)
-        context = Context(folder, post, on_ray)
-        if 0 < step.stage.gpus <= ray.available_resources().get("GPU", 0):
+        on_ray = partial(map_on_ray, peaks_bytes=peaks_bytes, here=not store.is_shared)
+        context = Context(folder, post, on_ray, shared=store.shared_scratch(step.name))
+        if ray.get_gpu_ids():  # reserved for the whole step
+            artifact, own_bytes = with_gpu(step.stage.function, context, *arguments)
+        elif 0 < step.stage.gpus <= ray.available_resources().get("GPU", 0):
             artifact, own_bytes = on_gpu(step.stage.gpus, step.stage.function, context, *arguments)
         else:
             artifact, own_bytes = with_peak_memory(step.stage.function, context, *arguments)
@@ -132,11 +143,11 @@ def run(
                 relay.fetch()
                 for reference in [reference for reference in running if reference in done]:  # inputs first
                     try:
-                        artifact = ray.get(reference)
+                        summary = ray.get(reference)
                     except ray.exceptions.RayError:
                         relay.failed(running[reference])
                         raise
-                    relay.finished(running[reference], artifact)
+                    relay.finished(running[reference], summary)
                     del running[reference]
                 relay.idle()
     else:
@@ -180,6 +191,22 @@ def working(missing: Sequence[Step[Artifact]], watchers: Sequence[Watcher], addr
                 watcher.end(failure)
 
 
+def _placement(step: Step[Artifact], store: Store) -> dict[str, Any]:
+    """Returns where a step is to run, as options of its Ray task.
+
+    Where nodes share no disk, raw text is on the driver's, and a step that computes on a GPU runs where one is.
+    """
+    # Without a strategy the tasks of a caller in a placement group, such as a Tune trial, would run in that group too.
+    options: dict[str, Any] = {"scheduling_strategy": "DEFAULT"}
+    if not store.is_shared:
+        if step.stage.gpus <= ray.cluster_resources().get("GPU", 0):
+            options["num_gpus"] = step.stage.gpus
+        if not step.inputs:
+            node = ray.get_runtime_context().get_node_id()
+            options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node, soft=True)
+    return options
+
+
 @contextmanager
 def submitted(steps: Sequence[Step[Artifact]], store: Store, board: ActorHandle) -> Iterator[dict[Any, Step[Artifact]]]:
     """Submits `steps`, inputs first, as Ray tasks; yields a dictionary from their references to the steps.
@@ -187,14 +214,12 @@ def submitted(steps: Sequence[Step[Artifact]], store: Store, board: ActorHandle)
     All other inputs must be in the store. The body removes finished tasks from the dictionary; any exception in it
     cancels the rest. A step's error is raised as the step raised it.
     """
-    # By default the tasks of a caller in a placement group, such as a Tune trial, would run in that group too.
-    execute = ray.remote(scheduling_strategy="DEFAULT")(_execute)
+    execute = ray.remote(_execute)
     references: dict[str, Any] = {}
     for step in steps:
-        inputs = [references.get(needed.fingerprint) or needed.artifact(store) for needed in step.inputs]
-        references[step.fingerprint] = execute.options(num_cpus=step.stage.cpus, name=step.label).remote(
-            step, store, board, *inputs
-        )
+        inputs = [references.get(needed.fingerprint, "") for needed in step.inputs]
+        options = {"num_cpus": step.stage.cpus, "name": step.label, **_placement(step, store)}
+        references[step.fingerprint] = execute.options(**options).remote(step, store, board, *inputs)
     running = {references[step.fingerprint]: step for step in steps}
     try:
         yield running

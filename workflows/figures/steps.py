@@ -12,6 +12,7 @@ from pipeline.attention.heads import HeadSettings
 from pipeline.attention.relations import RelationSettings
 from pipeline.errors import UserError
 from pipeline.store.artifacts import EncodedDataset
+from pipeline.store.object_store import store_at
 from pipeline.store.store import LocalStore
 from workflows.console.command import console
 from workflows.engine.dag import Stage, Step
@@ -38,7 +39,7 @@ class FigureRequest:
 
 
 def request(
-    store: Path,
+    store: str | Path,
     *,
     folder: Path | None = None,
     name: str | None = None,
@@ -52,7 +53,7 @@ def request(
     """Makes a request from the options. Raises UserError if they are invalid or there is no such model."""
     if folder and name:
         raise UserError("--model and --run both name a model; give one of them")
-    in_store = LocalStore(store.absolute())
+    in_store = store_at(store)
     model = (
         trained.at(folder, in_store) if folder else trained.named(in_store, name) if name else trained.newest(in_store)
     )

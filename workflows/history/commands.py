@@ -25,7 +25,12 @@ class Invocation(Settings):
     shared: str = not_in_fingerprint("")
     """Those of its options that `aiayn prepare` has, too: the profile and what was changed."""
     store: str = not_in_fingerprint("runs")
-    """The folder given by `--store`, as one would type it."""
+    """The folder or URI given by `--store`, as one would type it."""
+
+    @property
+    def is_in_bucket(self) -> bool:
+        """Whether no folder can be named."""
+        return "://" in self.store
 
     @property
     def in_its_store(self) -> str:
@@ -48,7 +53,7 @@ def repeat_commands(records: Sequence[StageRecord], invocation: Invocation, tabl
     store = f"{shlex.quote(invocation.store)}/store"
     commands = {}
     for record in records:
-        own = OWN.get(record.stage)
+        own = None if invocation.is_in_bucket else OWN.get(record.stage)
         command = own(record, known, store) if own else _prepare(record, invocation)
         commands[record.fingerprint] = command or _again(record, records, invocation, table)
     return commands
@@ -57,7 +62,7 @@ def repeat_commands(records: Sequence[StageRecord], invocation: Invocation, tabl
 def _again(record: StageRecord, records: Sequence[StageRecord], invocation: Invocation, table: str) -> str:
     """Removes a stage's folder and those of all that was made from it, and runs the workflow."""
     removed = [record, *dependents(record, records)]
-    if any(one.stage == TRAIN for one in removed):
+    if invocation.is_in_bucket or any(one.stage == TRAIN for one in removed):
         return f"{invocation.command} --store runs-again"
     store = f"{shlex.quote(invocation.store)}/store"
     folders = " ".join(f"{store}/{name}" for name in [*(one.folder.name for one in removed), table])

@@ -22,7 +22,8 @@ def closing_lines(store: LocalStore, record: Record, curves: str) -> list[str]:
         more = f" and {len(models) - MOST_MODELS} more" if len(models) > MOST_MODELS else ""
         lines.append(f"models: {', '.join(models[:MOST_MODELS])}{more}")
         lines.append(f"{record.model_command}: {aiayn()} {record.model_command} {shlex.quote(models[0])}")
-    options = [] if shown(store.root) == DEFAULT_ROOT else ["--store", str(shown(store.root))]
+    named = str(shown(store.root)) if store.is_shared else store.shown
+    options = [] if shown(store.root) == DEFAULT_ROOT else ["--store", named]
     lines.append(f"runs: {shown(store.root / 'index.html')}, {aiayn()} {shlex.join(['runs', *options])}")
     return [*lines, f"curves: {curves}"]
 

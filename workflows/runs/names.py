@@ -59,13 +59,13 @@ def links_of(store: LocalStore, record: Record) -> dict[str, Path]:
     """Returns what a run has made so far: paths within the run's folder, and those in the store."""
     links = {}
     for step in record.steps:
-        kind, folder = KINDS.get(step.stage.partition(".")[0]), store.find(step.folder)
-        if kind and folder:
+        kind, folder = KINDS.get(step.stage.partition(".")[0]), store.folder(step.folder)
+        if kind and store.has(step.folder):
             links[f"{kind}/{_step_name(step)}"] = folder
             if kind == "trainings":
                 links[f"{CURVES}/{_step_name(step)}.jsonl"] = folder / CURVES_FILE
-    if record.table and (table := store.find(record.table)):
-        links |= {file.name: file for file in sorted(table.iterdir()) if file.name != MANIFEST}
+    if record.table and store.has(record.table):
+        links |= {file.name: file for file in sorted(store.folder(record.table).iterdir()) if file.name != MANIFEST}
     links["record.json"] = store.folder(f"{record_name(record.id)}.json")
     return links
 

@@ -20,7 +20,6 @@ from typing import Any, Literal
 
 from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact
-from pipeline.store.locks import guarded
 from pipeline.store.store import LocalStore
 from workflows.engine.dag import Step
 from workflows.engine.events import Watcher
@@ -88,9 +87,9 @@ class Recorder(Watcher):
             self._steps[step.name] = replace(known, progress=_plain(event))
         self._is_stale = True
 
-    def finished(self, step: Step[Artifact], artifact: Artifact) -> None:
+    def finished(self, step: Step[Artifact], summary: str) -> None:
         """Notes that a step's artifact is published."""
-        self._change(step, state="finished", ended=time.time(), summary=artifact.summary)
+        self._change(step, state="finished", ended=time.time(), summary=summary)
 
     def failed(self, step: Step[Artifact]) -> None:
         """Notes which step's error ends the command."""
@@ -173,7 +172,7 @@ def recording(
     id_ = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(started))}-{secrets.token_hex(3)}"
     with store.lock(record_name(id_), opening.workflow) as lock:
         lock.take()
-        with guarded(store.folder(RECORDS) / ".locks"):
+        with store.alone(RECORDS):
             record = _opened(store, opening, steps, id_, started)
             write_record(store, record)
         recorder = Recorder(store, record)

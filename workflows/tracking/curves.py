@@ -67,11 +67,11 @@ class CurveWatcher(Watcher):
         if "metrics" in event and step.fingerprint in self._fingerprints:
             self._tracker.metrics(step.fingerprint, event["metrics"], event["step"])
 
-    def finished(self, step: Step[Artifact], artifact: Artifact) -> None:
+    def finished(self, step: Step[Artifact], summary: str) -> None:
         """Sends the whole curve of a finished training, in case an event was lost; closes the runs that are done."""
         self._to_come.discard(step.fingerprint)
         if step.fingerprint in self._fingerprints:
-            _send_training(self._tracker, step.fingerprint, TrainingRun(artifact.folder))
+            _send_training(self._tracker, step.fingerprint, TrainingRun(step.published(self._store).folder))
         self._close_measured()
 
     def given_up(self, step: Step[Artifact], state: Literal["failed", "stopped"]) -> None:

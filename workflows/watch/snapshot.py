@@ -101,7 +101,7 @@ def record_of(store: LocalStore, name: str | None) -> Record:
     """
     runs = runs_of(read_records(store))
     if not runs:
-        raise UserError(f"no run is recorded in {store.root}; start one, or name its folder with --store")
+        raise UserError(f"no run is recorded in {store.shown}; start one, or name its folder with --store")
     return (run_named(runs, name) if name else runs[0]).newest
 
 
@@ -130,13 +130,8 @@ def take(store: LocalStore, record: Record) -> Snapshot:
 
 def _metrics(store: LocalStore, step: StepRecord) -> list[Mapping[str, Any]]:
     """Reads the lines that a training has written; the last may be incomplete."""
-    for folder in (store.folder(step.folder), store.scratch(step.folder)):
-        try:
-            *complete, _ = (folder / METRICS).read_text(encoding="utf-8").split("\n")
-        except OSError:
-            continue
-        return [json.loads(line) for line in complete]
-    return []
+    *complete, _ = (store.peek(step.folder, METRICS) or "").split("\n")
+    return [json.loads(line) for line in complete]
 
 
 def _thinned(points: Sequence[Point]) -> tuple[Point, ...]:

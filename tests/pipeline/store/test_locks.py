@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from pipeline.store import locks
-from pipeline.store.locks import DEAD_S, Lock, Owner, wait_for
+from pipeline.store.locks import DEAD_S, FileLock, Owner, wait_for
 from tests.support.lock_holder import lock_holder
 
 SPAWN = multiprocessing.get_context("spawn")
 TAKES = 15
 
 
-def _write(lock: Lock, age_s: float, **differing: Any) -> Owner:
+def _write(lock: FileLock, age_s: float, **differing: Any) -> Owner:
     """Writes the lock of an owner on another host, last renewed `age_s` ago."""
     owner = {
         "host": "far",
@@ -36,7 +36,7 @@ def _write(lock: Lock, age_s: float, **differing: Any) -> Owner:
 
 def test_a_live_owner_is_named_and_waited_for(tmp_path: Path) -> None:
     """The lock is handed over when its owner, another process, releases it; no lock file is left at the end."""
-    with lock_holder(tmp_path / "a") as holder, Lock(tmp_path / "a", "train") as lock:
+    with lock_holder(tmp_path / "a") as holder, FileLock(tmp_path / "a", "train") as lock:
         owner = lock.take()
         assert owner is not None
         assert (owner.pid, owner.task) == (holder.pid, "train")
@@ -61,27 +61,27 @@ def test_the_lock_of_a_killed_process_is_taken_over(tmp_path: Path, caplog: pyte
     """After a SIGKILL this happens at once, whether the process is still a zombie or already reaped, and is logged."""
     for reaped in (False, True):
         with lock_holder(tmp_path / "a") as holder:
-            owner = Lock(tmp_path / "a", "train").take()
+            owner = FileLock(tmp_path / "a", "train").take()
             assert owner is not None
             os.kill(holder.pid, signal.SIGKILL)
             if reaped:
                 holder.wait()
-            wait_for(Lock(tmp_path / "a", "").path, owner)
-            with Lock(tmp_path / "a", "train again") as lock:
+            wait_for(FileLock(tmp_path / "a", "").path, owner)
+            with FileLock(tmp_path / "a", "train again") as lock:
                 assert lock.take() is None
         assert f"taking over the lock on a (train) from pid {holder.pid} on host" in caplog.text
 
 
 def test_a_later_process_with_the_same_pid_is_not_the_owner(tmp_path: Path) -> None:
     """The process did not start at the time recorded in the lock."""
-    with Lock(tmp_path / "a", "train") as lock:
-        _write(lock, 0, machine=locks._machine())
+    with FileLock(tmp_path / "a", "train") as lock:
+        _write(lock, 0, machine=locks.machine())
         assert lock.take() is None
 
 
 def test_owners_on_other_hosts_count_as_alive_while_they_renew_their_lock(tmp_path: Path) -> None:
     """A lock renewed less than a minute ago by the file system's clock is respected; an older one is not."""
-    with Lock(tmp_path / "a", "train") as lock:
+    with FileLock(tmp_path / "a", "train") as lock:
         fresh = _write(lock, DEAD_S - 30)
         assert lock.take() == fresh
         waiting = SPAWN.Process(target=wait_for, args=(lock.path, fresh))
@@ -97,7 +97,7 @@ def test_owners_on_other_hosts_count_as_alive_while_they_renew_their_lock(tmp_pa
 
 def test_a_broken_lock_file_is_respected_for_a_minute(tmp_path: Path) -> None:
     """A power failure may leave such a file, whose owner is unknown."""
-    with Lock(tmp_path / "a", "train") as lock:
+    with FileLock(tmp_path / "a", "train") as lock:
         _write(lock, 0)
         lock.path.write_text("")
         owner = lock.take()
@@ -110,7 +110,7 @@ def test_a_broken_lock_file_is_respected_for_a_minute(tmp_path: Path) -> None:
 def test_an_owner_renews_its_lock_and_notices_its_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file is renewed while the lock is held; after another host takes over, it is neither renewed nor removed."""
     monkeypatch.setattr(locks, "HEARTBEAT_S", 0.05)
-    with Lock(tmp_path / "a", "train") as lock:
+    with FileLock(tmp_path / "a", "train") as lock:
         assert lock.take() is None
         os.utime(lock.path, (0, 0))
         end_s = time.monotonic() + 10
@@ -127,7 +127,7 @@ def test_an_owner_renews_its_lock_and_notices_its_loss(tmp_path: Path, monkeypat
 
 def _take_often(target: Path, log: Path) -> None:
     for _ in range(TAKES):
-        with Lock(target, "race") as lock:
+        with FileLock(target, "race") as lock:
             while lock.take():
                 time.sleep(0.001)
             for word in ("in", "out"):
@@ -153,5 +153,5 @@ def test_racing_processes_hold_the_lock_one_at_a_time(tmp_path: Path) -> None:
 
 def test_only_one_racing_process_gets_a_dead_owners_lock(tmp_path: Path) -> None:
     """Six processes find the same dead owner; taking over is atomic, so here too they hold the lock one at a time."""
-    _write(Lock(tmp_path / "a", ""), DEAD_S + 30)
+    _write(FileLock(tmp_path / "a", ""), DEAD_S + 30)
     test_racing_processes_hold_the_lock_one_at_a_time(tmp_path)

@@ -24,7 +24,7 @@ def _show(watcher: PlainView | LiveView, corpus: Corpus) -> None:
     watcher.event(STEP, PROGRESS)
     watcher.event(STEP, {"metrics": {"dev_perplexity": 12.345}, "step": 50})
     watcher.idle()
-    watcher.finished(STEP, corpus)
+    watcher.finished(STEP, corpus.summary)
     watcher.end(None)
 
 

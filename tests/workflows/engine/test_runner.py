@@ -50,7 +50,7 @@ class Log(Watcher):
     def event(self, step: Step[Artifact], event: dict[str, Any]) -> None:
         self.calls.append((event.get("unit", "waiting"), step.label))
 
-    def finished(self, step: Step[Artifact], artifact: Artifact) -> None:
+    def finished(self, step: Step[Artifact], summary: str) -> None:
         self.calls.append(("finished", step.label))
 
 
@@ -209,8 +209,8 @@ class Killer(Log):
         super().__init__()
         self._processes = processes
 
-    def finished(self, step: Step[Artifact], artifact: Artifact) -> None:
-        super().finished(step, artifact)
+    def finished(self, step: Step[Artifact], summary: str) -> None:
+        super().finished(step, summary)
         for process in self._processes:
             process.kill()
 

@@ -1,0 +1,232 @@
+"""A folder of objects in S3, Google Cloud Storage or Azure, with the conditional writes that a store needs.
+
+    bucket = Bucket("s3://name/prefix")
+    bucket.create("locks/a.json", b"{}")     # False if it is there already
+    bucket.upload(Path("model.safetensors"), "store/a/model.safetensors")
+
+Credentials, region and endpoint come from the environment (AWS_ACCESS_KEY_ID, AWS_REGION, AWS_ENDPOINT_URL, ...) or the
+machine's role, as obstore, the library beneath, finds them; a URI holds none. A service that fails or is slow is asked
+again for `PATIENCE_S`; then a BucketError says so in one line.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline.errors import UserError
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore as Service
+
+SCHEMES = ("s3", "gs", "az")
+PATIENCE_S = 120.0
+"""How long a service may fail before a command gives up on it."""
+REQUEST_S = 60
+"""How long one request may take."""
+CHUNK_BYTES = 1 << 20
+AT_ONCE = 8
+"""Files that are copied at the same time."""
+STATED = (r"<Message>([^<]+)</Message>", r"status code: (\d+ [A-Za-z ]+)", r"(error sending request|timed out)")
+"""What a service says is wrong, within the long text of its client; what tells most comes first."""
+
+
+class BucketError(UserError, OSError):
+    """A service that does not answer or does not let us in: an OSError, for those who go on without it."""
+
+
+@dataclass(frozen=True)
+class Object:
+    """What an object held when it was read."""
+
+    data: bytes
+    e_tag: str
+    modified_s: float
+    """Seconds since 1970, by the service's clock."""
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """The objects whose names begin with a URI's path. Instances are pickled; each process connects by itself."""
+
+    uri: str
+
+    def read(self, name: str) -> Object | None:
+        """Returns an object, None if there is none."""
+        import obstore
+
+        with self._told(f"read {name}"):
+            try:
+                found = obstore.get(self._service, name)
+                data = bytes(found.bytes())
+            except FileNotFoundError:
+                return None
+            return Object(data, found.meta["e_tag"] or "", found.meta["last_modified"].timestamp())
+
+    def write(self, name: str, data: bytes) -> None:
+        """Writes an object, replacing any earlier one."""
+        self._put(name, data, "overwrite")
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Writes an object unless there is one of that name; returns whether there was none."""
+        return self._put(name, data, "create")
+
+    def replace(self, name: str, data: bytes, e_tag: str) -> bool:
+        """Writes an object if the one there is still the one with this `e_tag`; returns whether it was."""
+        return self._put(name, data, {"e_tag": e_tag})
+
+    def exists(self, name: str) -> bool:
+        """Returns whether there is an object of that name."""
+        import obstore
+
+        with self._told(f"find {name}"):
+            try:
+                obstore.head(self._service, name)
+            except FileNotFoundError:
+                return False
+            return True
+
+    def sizes_bytes(self, folder: str) -> dict[str, int]:
+        """Returns the objects below a folder: their names without the folder's, and their sizes."""
+        import obstore
+
+        with self._told(f"list {folder}"):
+            found = [one for chunk in obstore.list(self._service, prefix=folder) for one in chunk]
+        return {one["path"].removeprefix(f"{folder}/"): one["size"] for one in found}
+
+    def folders(self, folder: str) -> list[str]:
+        """Returns the names of the folders in a folder, sorted."""
+        import obstore
+
+        with self._told(f"list {folder}"):
+            found = obstore.list_with_delimiter(self._service, prefix=folder)["common_prefixes"]
+        return sorted(path.rpartition("/")[2] for path in found)
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Removes objects; those that are not there count as removed."""
+        import obstore
+
+        for name in names:
+            with self._told(f"remove {name}"):
+                try:
+                    obstore.delete(self._service, name)
+                except FileNotFoundError:
+                    continue
+
+    def remove_folder(self, folder: str) -> None:
+        """Removes all objects below a folder."""
+        self.remove([f"{folder}/{name}" for name in self.sizes_bytes(folder)])
+
+    def upload(self, file: Path, name: str) -> None:
+        """Copies a file to an object; a large one in parts, of which nobody sees anything before the last."""
+        import obstore
+
+        with self._told(f"write {name}"):
+            obstore.put(self._service, name, file)
+
+    def download(self, name: str, file: Path) -> None:
+        """Copies an object to a file. Raises BucketError if there is none."""
+        import obstore
+
+        with self._told(f"read {name}"):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with file.open("wb") as output:
+                for chunk in obstore.get(self._service, name).stream(min_chunk_size=CHUNK_BYTES):
+                    output.write(chunk)
+
+    def upload_files(self, files: Mapping[str, Path]) -> None:
+        """Copies files to objects, given by name, several at once."""
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            list(threads.map(lambda name: self.upload(files[name], name), files))
+
+    def download_files(self, files: Mapping[str, Path]) -> None:
+        """Copies objects, given by name, to files, several at once."""
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            list(threads.map(lambda name: self.download(name, files[name]), files))
+
+    def check(self) -> None:
+        """Raises BucketError if the bucket does not exist, does not let us in or does not answer."""
+        self.folders("")
+
+    def _put(self, name: str, data: bytes, mode: Any) -> bool:
+        import obstore
+        from obstore.exceptions import AlreadyExistsError, NotFoundError, PreconditionError
+
+        with self._told(f"write {name}"):
+            try:
+                obstore.put(self._service, name, data, mode=mode)
+            except (AlreadyExistsError, PreconditionError):
+                # A request may have arrived although its answer was lost, and then been sent again.
+                found = self.read(name)
+                return found is not None and found.data == data
+            except (FileNotFoundError, NotFoundError):
+                if mode in ("overwrite", "create"):
+                    raise
+                return False
+        return True
+
+    @property
+    def _service(self) -> "Service":
+        return _connected(self.uri, os.environ.get("AWS_ENDPOINT_URL", ""), PATIENCE_S)
+
+    @contextmanager
+    def _told(self, action: str) -> Iterator[None]:
+        """Raises BucketError, in one line, for what the client raises in the body."""
+        from obstore.exceptions import BaseError
+
+        try:
+            yield
+        except BucketError:
+            raise
+        except (BaseError, FileNotFoundError, TimeoutError) as error:
+            raise BucketError(f"{self.uri}: cannot {action.strip()} ({_reason(error)}); {_remedy(error)}") from None
+
+
+@cache
+def _connected(uri: str, endpoint: str, patience_s: float) -> "Service":
+    from obstore.exceptions import BaseError
+    from obstore.store import from_url
+
+    # A service of one's own, in a trusted network, is often without TLS; then its address says so.
+    insecure = endpoint.startswith("http://")
+    try:
+        return from_url(
+            uri,
+            client_options={"allow_http": insecure, "timeout": timedelta(seconds=REQUEST_S)},
+            retry_config={
+                "max_retries": 1000,
+                "retry_timeout": timedelta(seconds=patience_s),
+                "backoff": {
+                    "init_backoff": timedelta(seconds=0.2),
+                    "max_backoff": timedelta(seconds=10),
+                    "base": 2,
+                },
+            },
+        )
+    except (BaseError, ValueError) as error:
+        raise BucketError(f"--store {uri}: {_reason(error)}; give a URI such as s3://bucket/folder") from None
+
+
+def _reason(error: Exception) -> str:
+    """Returns what is wrong in a few words; the client's own text has several lines and the whole request."""
+    for pattern in STATED:
+        if found := re.search(pattern, str(error)):
+            return found[1].strip().rstrip(".")
+    first, *_ = str(error).strip().split("\n")
+    return first[:200]
+
+
+def _remedy(error: Exception) -> str:
+    from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
+
+    if isinstance(error, PermissionDeniedError | UnauthenticatedError):
+        return "check the credentials in the environment and what they allow"
+    if isinstance(error, FileNotFoundError) or "does not exist" in str(error):
+        return "check the name of the bucket and of the folder"
+    return "check the address and the network, and run the same command again"

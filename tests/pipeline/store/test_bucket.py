@@ -1,0 +1,108 @@
+"""pipeline.store.bucket on a real S3 server, and on one that fails, is slow and loses answers."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline.store import bucket as bucket_module
+from pipeline.store.bucket import Bucket, BucketError
+from tests.support.s3_server import CREDENTIALS, FaultyProxy, S3Server
+
+FOREVER_S = 2.0
+"""As long as the tests let a server fail."""
+
+
+@pytest.fixture
+def proxy(at_s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyProxy]:
+    """Stands between this process and the server; whoever asks gives up after `FOREVER_S`."""
+    monkeypatch.setattr(bucket_module, "PATIENCE_S", FOREVER_S)
+    with FaultyProxy(at_s3.address) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.address)
+        yield proxy
+
+
+def test_conditional_writes_let_only_one_through(at_s3: S3Server) -> None:
+    """An object is created once, and replaced only as long as it is the one that was read."""
+    bucket = Bucket(f"{at_s3.bucket()}/a/b")
+    assert bucket.read("one") is None
+    assert bucket.create("one", b"1")
+    assert not bucket.create("one", b"2")
+    found = bucket.read("one")
+    assert found
+    assert found.data == b"1"
+    assert bucket.replace("one", b"3", found.e_tag)
+    assert not bucket.replace("one", b"4", found.e_tag)
+    assert not bucket.replace("none", b"4", found.e_tag)
+    changed = bucket.read("one")
+    assert changed
+    assert changed.data == b"3"
+
+
+def test_files_and_folders_are_copied_listed_and_removed(at_s3: S3Server, tmp_path: Path) -> None:
+    """Names are relative to the URI, whose path no other bucket of the same service shares."""
+    uri = at_s3.bucket()
+    bucket, beside = Bucket(f"{uri}/a"), Bucket(f"{uri}/b")
+    large = tmp_path / "large"
+    large.write_bytes(os.urandom(12_000_000))  # in several parts
+    bucket.upload_files({"x/large": large, "x/y/small": tmp_path / "large"})
+    assert bucket.sizes_bytes("x") == {"large": 12_000_000, "y/small": 12_000_000}
+    assert bucket.folders("x") == ["y"]
+    assert beside.sizes_bytes("x") == {}
+    bucket.download_files({"x/large": tmp_path / "back" / "large"})
+    assert (tmp_path / "back" / "large").read_bytes() == large.read_bytes()
+    bucket.remove(["x/large", "x/none"])
+    assert not bucket.exists("x/large")
+    bucket.remove_folder("x")
+    assert bucket.sizes_bytes("x") == {}
+
+
+def test_what_is_wrong_is_told_in_a_line_without_secrets(at_s3: S3Server, tmp_path: Path) -> None:
+    """No bucket, no object, no such scheme."""
+    at_s3.bucket()
+    with pytest.raises(BucketError, match=r"^s3://no-such-bucket: .*specified bucket does not exist.*check the name"):
+        Bucket("s3://no-such-bucket").check()
+    bucket = Bucket(at_s3.bucket())
+    with pytest.raises(BucketError) as missing:
+        bucket.download("none", tmp_path / "none")
+    assert "\n" not in str(missing.value)
+    assert CREDENTIALS["AWS_SECRET_ACCESS_KEY"] not in str(missing.value)
+    with pytest.raises(BucketError, match="give a URI such as"):
+        Bucket("nonsense").check()
+
+
+def test_a_server_that_fails_for_a_while_is_asked_again(proxy: FaultyProxy, at_s3: S3Server) -> None:
+    """Two refusals go unnoticed; a server that never answers is named, in one line, when patience ends."""
+    bucket = Bucket(at_s3.bucket())
+    bucket.write("a", b"1")
+    proxy.fail_next = 2
+    assert bucket.exists("a")
+    assert proxy.n_failed == 2
+    proxy.fails = True
+    with pytest.raises(BucketError, match=r"cannot write a .*run the same command again") as failed:
+        bucket.write("a", b"2")
+    assert "\n" not in str(failed.value)
+    proxy.fails = False
+    assert bucket.exists("a")
+
+
+def test_a_lost_answer_is_not_taken_for_a_refusal(proxy: FaultyProxy, at_s3: S3Server) -> None:
+    """What was written although its answer was lost is ours, although the second request finds it there."""
+    bucket = Bucket(at_s3.bucket())
+    proxy.lost_answers = 1
+    assert bucket.create("a", b"ours")
+    assert not bucket.create("a", b"theirs")
+    found = bucket.read("a")
+    assert found
+    proxy.lost_answers = 1
+    assert bucket.replace("a", b"ours again", found.e_tag)
+
+
+def test_a_service_that_cannot_be_reached_is_named(at_s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing listens at the address."""
+    uri = at_s3.bucket()
+    monkeypatch.setattr(bucket_module, "PATIENCE_S", FOREVER_S)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    with pytest.raises(BucketError, match="check the address and the network"):
+        Bucket(uri).check()

@@ -1,0 +1,254 @@
+"""pipeline.store.object_store on a real S3 server, seen from two machines: two processes' caches, here two folders."""
+
+import multiprocessing
+import os
+import pickle
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import UserError
+from pipeline.store import bucket as bucket_module
+from pipeline.store import object_store
+from pipeline.store.artifact import Artifact
+from pipeline.store.bucket import Bucket, BucketError
+from pipeline.store.object_store import ObjectStore, store_at
+from pipeline.store.store import LocalStore
+from tests.support.s3_server import FaultyProxy, S3Server
+
+SPAWN = multiprocessing.get_context("spawn")
+
+
+def _write(folder: Path) -> Artifact:
+    (folder / "checkpoints").mkdir(exist_ok=True)
+    (folder / "checkpoints" / "weights").write_bytes(os.urandom(300_000))
+    (folder / "text.txt").write_text("a")
+    return Artifact(folder)
+
+
+def _publish(store: ObjectStore, name: str = "words-1") -> Artifact:
+    return store.publish(name, _write, {"fingerprint": "1"}, ours=lambda: True)
+
+
+def _publish_at(uri: str) -> None:
+    _publish(ObjectStore.at(uri))
+
+
+@pytest.fixture
+def store(at_s3: S3Server) -> ObjectStore:
+    """A store in an empty bucket."""
+    return ObjectStore.at(f"{at_s3.bucket()}/runs")
+
+
+@pytest.fixture
+def elsewhere(store: ObjectStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ObjectStore:
+    """The same store as another machine has it."""
+    monkeypatch.setenv("AIAYN_CACHE", str(tmp_path / "another machine"))
+    there = pickle.loads(pickle.dumps(store))
+    assert isinstance(there, ObjectStore)
+    assert there.root != store.root
+    return there
+
+
+def test_what_one_machine_publishes_another_finds(store: ObjectStore, elsewhere: ObjectStore) -> None:
+    """All files arrive as they are, once a machine; removed, it is gone for both."""
+    assert elsewhere.find("words-1") is None
+    made = _publish(store)
+    assert made.folder == store.find("words-1") == store.root / "store" / "words-1"
+    assert elsewhere.find("words-1") == elsewhere.root / "store" / "words-1"
+    assert not elsewhere.has("words-1")
+    fetched = Artifact(elsewhere.fetch("words-1"))
+    assert fetched.damage() is None
+    assert fetched.manifest == made.manifest
+    assert elsewhere.has("words-1")
+    inode = (fetched.folder / "text.txt").stat().st_ino
+    assert (elsewhere.fetch("words-1") / "text.txt").stat().st_ino == inode
+    elsewhere.remove("words-1")
+    assert elsewhere.find("words-1") is None
+    with pytest.raises(UserError, match="no longer there"):
+        store.fetch("words-1")
+    assert store.find("words-1") is None
+    assert store.bucket.sizes_bytes("store") == {}
+
+
+def test_a_damaged_copy_is_fetched_again(store: ObjectStore, elsewhere: ObjectStore) -> None:
+    """What was changed on a machine is not used, and costs nobody else anything."""
+    _publish(store)
+    weights = elsewhere.fetch("words-1") / "checkpoints" / "weights"
+    published = weights.read_bytes()
+    weights.write_bytes(b"damaged")
+    object_store._checked.clear()  # as in the next process
+    assert (elsewhere.fetch("words-1") / "checkpoints" / "weights").read_bytes() == published
+    assert elsewhere.damage("words-1") is None
+
+
+def test_a_missing_object_is_damage_and_a_changed_one_is_not_used(store: ObjectStore, elsewhere: ObjectStore) -> None:
+    """Missing and short objects are seen in the bucket's list; others when they are fetched."""
+    _publish(store)
+    (attempt,) = store.bucket.folders("store/words-1")
+    place = f"store/words-1/{attempt}"
+    store.bucket.write(f"{place}/text.txt", b"b")
+    assert elsewhere.damage("words-1") is None
+    with pytest.raises(UserError, match=r"is damaged: text\.txt does not match its sha256"):
+        elsewhere.fetch("words-1")
+    assert not elsewhere.has("words-1")
+    store.bucket.write(f"{place}/text.txt", b"longer")
+    assert elsewhere.damage("words-1") == "text.txt has 6 bytes, not the 1 that were published"
+    store.bucket.remove([f"{place}/text.txt"])
+    assert elsewhere.damage("words-1") == "text.txt is missing"
+    store.bucket.remove([f"{place}/manifest.json"])
+    assert elsewhere.damage("words-1") == "manifest.json is missing"
+
+
+def test_of_two_who_made_the_same_the_first_has_published_it(store: ObjectStore, elsewhere: ObjectStore) -> None:
+    """The second, whose lock was taken over unnoticed, changes nothing and leaves nothing behind."""
+    first = _publish(store)
+    with pytest.raises(UserError, match="was published by another command meanwhile"):
+        _publish(elsewhere)
+    assert Artifact(elsewhere.fetch("words-1")).manifest == first.manifest
+    assert len(store.bucket.folders("store/words-1")) == 1
+
+
+def test_a_writer_killed_in_mid_upload_has_published_nothing(store: ObjectStore, at_s3: S3Server) -> None:
+    """The next one makes it, and is not disturbed by what the other left."""
+    with FaultyProxy(at_s3.address) as proxy, pytest.MonkeyPatch.context() as patch:
+        proxy.failing_writes_of = "weights"
+        patch.setenv("AWS_ENDPOINT_URL", proxy.address)
+        writer = SPAWN.Process(target=_publish_at, args=(store.uri,))
+        writer.start()
+        end_s = time.monotonic() + 60
+        while not (proxy.n_failed and any(name.endswith("text.txt") for name in store.bucket.sizes_bytes("store"))):
+            assert time.monotonic() < end_s
+            time.sleep(0.05)
+        assert writer.pid
+        os.kill(writer.pid, signal.SIGKILL)
+        writer.join()
+    assert store.find("words-1") is None
+    made = _publish(store)
+    assert store.damage("words-1") is None
+    assert Artifact(store.fetch("words-1")).manifest == made.manifest
+
+
+def test_a_server_that_fails_leaves_nothing_half_published(
+    store: ObjectStore, at_s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last write is what counts: without it, nobody finds the artifact, and a later try publishes it."""
+    monkeypatch.setattr(bucket_module, "PATIENCE_S", 1.0)
+    with FaultyProxy(at_s3.address) as proxy, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", proxy.address)
+        proxy.failing_writes_of = "published.json"
+        with pytest.raises(BucketError, match=r"cannot write .*published\.json \(Please try again\)"):
+            _publish(store)
+    assert store.bucket.sizes_bytes("store") == {}
+    _publish(store)
+    assert store.damage("words-1") is None
+
+
+def test_a_slow_server_only_takes_longer(store: ObjectStore, at_s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each request takes a quarter of a second; files travel side by side."""
+    with FaultyProxy(at_s3.address) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.address)
+        proxy.delay_s = 0.25
+        _publish(store)
+        assert store.damage("words-1") is None
+
+
+def test_outlines_tell_of_an_artifact_and_are_no_copy(store: ObjectStore, elsewhere: ObjectStore) -> None:
+    """The manifest and small files come; the rest does when it is asked for."""
+    _publish(store)
+    elsewhere.outline("words-1")
+    folder = elsewhere.folder("words-1")
+    assert Artifact(folder).manifest["fingerprint"] == "1"
+    assert (folder / "text.txt").exists()
+    assert not (folder / "checkpoints").exists()
+    assert not elsewhere.has("words-1")
+    assert (elsewhere.fetch("words-1") / "checkpoints" / "weights").exists()
+    assert elsewhere.has("words-1")
+    assert elsewhere.peek("words-1", "text.txt") == store.peek("words-1", "text.txt") == "a"
+
+
+def test_records_are_seen_everywhere(store: ObjectStore, elsewhere: ObjectStore) -> None:
+    """A record is replaced as a whole; a broken one counts as missing; one process at a time changes them."""
+    store.write_record("records/1", {"state": "running"})
+    store.write_record("records/1", {"state": "finished"})
+    assert elsewhere.record_names("records") == ["1"]
+    assert elsewhere.read_record("records/1") == {"state": "finished"}
+    store.bucket.write("store/records/2.json", b"{")
+    assert elsewhere.read_record("records/2") is None
+    assert elsewhere.read_record("records/3") is None
+    with store.alone("records"):
+        assert elsewhere.owner("records/alone")
+    assert elsewhere.owner("records/alone") is None
+
+
+def test_a_store_is_named_by_a_folder_or_a_uri(at_s3: S3Server, tmp_path: Path) -> None:
+    """What names neither is told in a line."""
+    assert store_at(tmp_path) == store_at(str(tmp_path)) == store_at(f"file://{tmp_path}") == LocalStore(tmp_path)
+    uri = at_s3.bucket()
+    store = store_at(f"{uri}/runs/")
+    assert isinstance(store, ObjectStore)
+    assert store.shown == f"{uri}/runs"
+    for wrong in ("ftp://host/runs", "s3://", "http://host"):
+        with pytest.raises(UserError, match="give a folder, or a URI that begins with s3://"):
+            store_at(wrong)
+    with pytest.raises(BucketError, match="s3://no-such-bucket"):
+        store_at("s3://no-such-bucket/runs")
+
+
+def test_checkpoints_travel_between_machines(store: ObjectStore, elsewhere: ObjectStore, tmp_path: Path) -> None:
+    """A worker elsewhere keeps them; the stage collects exactly those; a worker that takes over finds them."""
+    stage = store.shared_scratch("training-1")
+    stage.folder.mkdir(parents=True)
+    worker = pickle.loads(pickle.dumps(stage))
+    worker.store, worker.machine = elsewhere, "another machine"
+    with worker.opened() as folder:
+        assert folder != stage.folder
+        for update in (5, 10, 15):
+            (folder / "checkpoints" / f"{update}").mkdir(parents=True)
+            (folder / "checkpoints" / f"{update}" / "model").write_text(str(update))
+            (folder / "metrics.jsonl").write_text("line\n" * update)
+            worker.keep("metrics.jsonl")
+            worker.keep(f"checkpoints/{update}")
+        worker.drop("checkpoints/5")
+        successor = pickle.loads(pickle.dumps(stage))
+        successor.folder = tmp_path / "third machine"
+        successor._pull()
+        found = sorted(path.name for path in (successor.folder / "checkpoints").iterdir())
+        assert found == ["10", "15"]
+    assert not folder.exists()
+    (stage.folder / "checkpoints" / "1").mkdir(parents=True)
+    (stage.folder / "checkpoints" / "1" / "model").write_text("of an earlier try")
+    stage.collect()
+    assert {path.name: (path / "model").read_text() for path in (stage.folder / "checkpoints").iterdir()} == {
+        "10": "10",
+        "15": "15",
+    }
+    assert (stage.folder / "metrics.jsonl").read_text() == "line\n" * 15
+    stage.folder.rename(tmp_path / "elsewhere")
+    _publish(store, "training-1")
+    assert store.bucket.sizes_bytes("store/.making-training-1") == {}
+
+
+def test_what_could_not_be_kept_is_kept_later(
+    store: ObjectStore, at_s3: S3Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Training goes on while the service is away, with a warning; the next checkpoint takes the other along."""
+    monkeypatch.setattr(bucket_module, "PATIENCE_S", 0.5)
+    scratch = store.shared_scratch("training-1")
+    with FaultyProxy(at_s3.address) as proxy, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", proxy.address)
+        with scratch.opened() as folder:
+            proxy.fails = True
+            for name in ("a", "b"):
+                (folder / name).write_text(name)
+                scratch.keep(name)
+            assert caplog.text.count("is on this machine alone") == 2
+            proxy.fails = False
+            (folder / "c").write_text("c")
+            scratch.keep("c")
+            assert Bucket(store.uri).sizes_bytes("store/.making-training-1") == {"a": 1, "b": 1, "c": 1}
+            proxy.fails = True
+            scratch.keep("c")
+            proxy.fails = False

@@ -1,0 +1,85 @@
+"""Table 2 with its store on a real S3 server: killed on one machine, continued on another that shares no disk with it.
+
+A machine is a cache of its own; the commands start Ray clusters of their own. Run by `make test-slow`.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pipeline.store.object_store import PUBLISHED, ObjectStore
+from tests.chaos.comparison import differences, outcome
+from tests.chaos.two_nodes import ROOT
+from tests.support.s3_server import FaultyProxy, S3Server
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+
+SETTINGS = {
+    "corpora.en-de.train_pairs": 600,
+    "corpora.en-de.dev_pairs": 20,
+    "corpora.en-de.test_pairs": 24,
+    "vocabulary.size": 300,
+    "recipes.base.training.updates": 60,
+    "recipes.base.training.checkpoint_updates": 5,
+    "recipes.base.training.validation_updates": 20,
+    "recipes.base.training.model.d_model": 32,
+    "recipes.base.training.model.n_layers": 1,
+    "recipes.base.training.model.dropout": 0.1,
+}
+END_S = 600
+
+
+def _start(store: str | Path, log: Path, **variables: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "workflows.reproduce_table2", "--pairs", "en-de", "--models", "base"]
+    command += ["--store", str(store)]
+    command += [word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")]
+    with log.open("wb") as output:
+        return subprocess.Popen(
+            command, cwd=ROOT, env={**os.environ, **variables}, stdout=output, stderr=subprocess.STDOUT
+        )
+
+
+def _kept(store: ObjectStore) -> set[int]:
+    """The updates of the checkpoints that the bucket has of the training under way."""
+    names = store.bucket.sizes_bytes("store")
+    return {
+        int(name.split("/")[2]) for name in names if name.startswith(".making-training-") and "checkpoints/" in name
+    }
+
+
+def test_killed_here_and_continued_there(at_s3: S3Server, tmp_path: Path) -> None:
+    """Every file is that of an undisturbed run on a local disk, although the service failed and was slow meanwhile."""
+    local = tmp_path / "local"
+    assert _start(local, tmp_path / "local.log").wait(END_S) == 0, (tmp_path / "local.log").read_text()
+    store = ObjectStore.at(f"{at_s3.bucket()}/runs")
+    log = tmp_path / "first.log"
+    with FaultyProxy(at_s3.address) as proxy:
+        here = {"AIAYN_CACHE": str(tmp_path / "here"), "AWS_ENDPOINT_URL": proxy.address}
+        first = _start(store.uri, log, **here)
+        began_s = time.monotonic()
+        while not any(update >= 20 for update in _kept(store)):
+            assert first.poll() is None, log.read_text()
+            assert time.monotonic() - began_s < END_S, log.read_text()
+            proxy.delay_s = 0.05
+            proxy.fail_next = 2  # every few requests
+            time.sleep(0.2)
+        first.send_signal(signal.SIGKILL)
+        first.wait()
+        proxy.fails = True  # what the killed driver has left running ends by itself
+    second_log = tmp_path / "second.log"
+    there = {"AIAYN_CACHE": str(tmp_path / "there")}
+    assert _start(store.uri, second_log, **there).wait(END_S) == 0, second_log.read_text()
+    assert "--store s3://" in second_log.read_text().split("runs: ")[1].split("\n")[0]
+    third_log = tmp_path / "third.log"
+    assert _start(store.uri, third_log, AIAYN_CACHE=str(tmp_path / "third")).wait(END_S) == 0, third_log.read_text()
+    assert "done in" not in third_log.read_text()  # nothing was left to do
+    names = [name for name in store.bucket.folders("store") if store.bucket.exists(f"store/{name}/{PUBLISHED}")]
+    for name in names:
+        store.fetch(name)
+    assert differences(outcome(local), outcome(store.root)) == []
+    assert not any(name.startswith(".making-") for name in store.bucket.folders("store"))
