@@ -158,7 +158,7 @@ def _run_again_and_import_little(store: Path) -> None:
         check=True,
     )
     imported = {line.rpartition("|")[2].strip() for line in again.stderr.splitlines()}
-    assert "Transformer (base), measured" in again.stdout
+    assert f"report: {store}/table2/embedded/report.html" in again.stdout
     assert {"workflows.stages", "mlflow"} <= imported
     assert imported & {"torch", "ray", "matplotlib", "scipy.stats", "sacrebleu", "sacremoses", "nltk"} == set()
 
