@@ -1,6 +1,7 @@
 """The packages' layout, read from their source: which may import which, how large folders and modules may be.
 
-Imports inside functions and under `if TYPE_CHECKING` count as those at the top of a module.
+Imports inside functions and under `if TYPE_CHECKING` count as those at the top of a module, and so does the module of a
+function that a stage names: `Imported("pipeline.training.on_ray:train")`.
 """
 
 import ast
@@ -53,6 +54,8 @@ class Module:
                 for alias in statement.names:
                     name = f"{source}.{alias.name}"
                     yield name if name in known else source
+            elif isinstance(statement, ast.Call) and ast.unparse(statement.func).endswith("Imported"):
+                yield ast.literal_eval(statement.args[0]).partition(":")[0]
 
 
 @cache
@@ -162,6 +165,11 @@ WRONG = {
     "pipeline imports workflows": ({"pipeline/errors.py": "import workflows"}, "pipeline.errors imports workflows"),
     "model imports a library": ({"model/layer.py": "from numpy import array"}, "model.layer imports numpy"),
     "inside a function": ({"model/layer.py": "def f():\n    import numpy"}, "model.layer imports numpy"),
+    "named by a stage": (
+        {"pipeline/errors.py": 'RUN = Imported("workflows.main:run")'},
+        "pipeline.errors imports workflows.main",
+    ),
+    "circle by a stage": ({"pipeline/errors.py": 'WRITE = Imported("pipeline.text.words:write")'}, CIRCLE),
     "a test": ({"workflows/main.py": "from tests.support import x"}, "workflows.main imports tests.support"),
     "ray out of its place": ({"pipeline/text/words.py": "import ray.train"}, "pipeline.text.words imports ray.train"),
     "circle": ({"pipeline/errors.py": "from pipeline.text import words"}, CIRCLE),

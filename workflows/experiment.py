@@ -9,7 +9,7 @@ import inspect
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Concatenate, Generic, ParamSpec, TypeVar, get_args
@@ -33,15 +33,13 @@ from workflows.console.options import (
     SetOption,
     StoreOption,
 )
-from workflows.engine.cluster import cluster, sigterm_as_interrupt
 from workflows.engine.dag import A, Step, in_order, to_run
 from workflows.engine.events import Watcher
 from workflows.engine.grid import Unfinished
+from workflows.engine.interrupts import sigterm_as_interrupt
 from workflows.engine.progress import print_plan, view
 from workflows.engine.runner import run
-from workflows.forecast.estimate import Planned, forecast
-from workflows.forecast.hardware import find, only_with_plan
-from workflows.forecast.render import render
+from workflows.forecast.planned import Planned, only_with_plan
 from workflows.history.commands import UNKNOWN, Invocation
 from workflows.profiles import Profile, load_profile
 from workflows.reports.corpus import CorpusReport
@@ -223,6 +221,10 @@ def reproduce(experiment: Reproduction[A], request: Request) -> None:
 
 def _print_plan(experiment: Reproduction[A], request: Request, target: Step[A]) -> None:
     """Prints what is cached and what is to run, with a forecast where something is trained."""
+    from workflows.forecast.estimate import forecast  # torch is slow to import, and running does not need a forecast
+    from workflows.forecast.hardware import find
+    from workflows.forecast.render import render
+
     # First, so that a wrong --gpu is told before anything is printed.
     hardware = experiment.planned and find(request.gpus, request.gpu, experiment.planned[0].training.device)
     console.print(_in_force(experiment, request), highlight=False, soft_wrap=True, markup=False)
@@ -244,8 +246,12 @@ def _made(
     title = f"{experiment.name} {request.profile.name}"
     with tracked(tracker, target, title, _module(experiment), told, models, store) as curves:
         watchers = [view(console), curves, recorder]
-        # Trainings and table run separately; one cluster serves both, if anything is to run at all.
-        with cluster(request.address) if experiment.train and to_run([target], store) else nullcontext():
+        with ExitStack() as during:
+            if experiment.train and to_run([target], store):
+                from workflows.engine.cluster import cluster
+
+                # Trainings and table run separately; one cluster serves both.
+                during.enter_context(cluster(request.address))
             unfinished = experiment.train(watchers) if experiment.train else {}
             target = experiment.tabulate(unfinished)
             (table,) = run([target], store, watchers, request.address)

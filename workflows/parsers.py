@@ -8,12 +8,11 @@ from itertools import product
 from pipeline.errors import UserError
 from pipeline.evaluation import costs, parser_choice, perplexity
 from pipeline.evaluation.dev_f1 import DevF1
-from pipeline.evaluation.parser import ChosenParser
 from pipeline.evaluation.parses import Parses
 from pipeline.evaluation.tree_scores import ScoredTrees
 from pipeline.settings import DecodingSettings, TrainingSettings
 from pipeline.store.artifact import Artifact
-from pipeline.store.artifacts import Hypotheses
+from pipeline.store.artifacts import ChosenParser, Hypotheses
 from pipeline.store.store import Store
 from workflows import paper, stages
 from workflows.engine.dag import ArtifactOf, Step, StepBundle

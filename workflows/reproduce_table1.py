@@ -12,23 +12,26 @@ from typing import Annotated
 
 import typer
 
-from pipeline.complexity import count, measure
 from pipeline.complexity.figures import CountsArtifact, MeasurementsArtifact
 from pipeline.errors import UserError
 from pipeline.store.object_store import store_at
 from workflows.console.command import run_app
 from workflows.console.options import AddressOption, ConfigOption, SetOption, StoreOption
-from workflows.engine.dag import Stage, Step
+from workflows.engine.dag import Imported, Stage, Step
 from workflows.engine.grid import Unfinished
 from workflows.experiment import Reproduction, Request, command, reproduce, told_overrides
 from workflows.profiles.complexity import ComplexityProfile, load_complexity_profile
-from workflows.reports.publish import tabulate_layers
 from workflows.tables.table1 import Table1Artifact
 from workflows.tables.table1_text import render_terminal
 
-COUNT = Stage("complexity_counts.count", count.count, CountsArtifact)
-MEASURE = Stage("complexity.measure", measure.measure, MeasurementsArtifact, gpus=1)
-TABULATE = Stage("tabulating.tabulate_layers", tabulate_layers, Table1Artifact, follows_source=True)
+COUNT = Stage("complexity_counts.count", Imported("pipeline.complexity.count:count"), CountsArtifact)
+MEASURE = Stage("complexity.measure", Imported("pipeline.complexity.measure:measure"), MeasurementsArtifact, gpus=1)
+TABULATE = Stage(
+    "tabulating.tabulate_layers",
+    Imported("workflows.reports.publish:tabulate_layers"),
+    Table1Artifact,
+    follows_source=True,
+)
 
 ProfileOption = Annotated[
     str | None,

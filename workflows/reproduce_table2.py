@@ -17,17 +17,18 @@ import typer
 from pipeline.store.artifacts import TrainingRun
 from workflows import stages
 from workflows.console.command import run_app
-from workflows.engine.dag import Stage, Step
+from workflows.engine.dag import Imported, Stage, Step
 from workflows.experiment import Reproduction, Request, chosen_names, command, read_options, reproduce
-from workflows.forecast.estimate import Planned
+from workflows.forecast.planned import Planned
 from workflows.profiles import Profile, Recipe
 from workflows.reports.corpus import CorpusReport
-from workflows.reports.publish import tabulate
 from workflows.tables import table2
 from workflows.tracking.curves import Model
 from workflows.tracking.lineage import settings_of
 
-TABULATE = Stage("tabulating.tabulate", tabulate, table2.Table2Artifact, follows_source=True)
+TABULATE = Stage(
+    "tabulating.tabulate", Imported("workflows.reports.publish:tabulate"), table2.Table2Artifact, follows_source=True
+)
 
 
 @dataclass(frozen=True)

@@ -18,20 +18,24 @@ from model.config import BASE
 from pipeline.errors import UserError
 from workflows import stages
 from workflows.console.command import console, run_app
-from workflows.engine.dag import Stage, Step
-from workflows.engine.grid import Unfinished, asha
+from workflows.engine.dag import Imported, Stage, Step
+from workflows.engine.grid import Asha, Unfinished
 from workflows.experiment import Reproduction, Request, command, read_options, reproduce
-from workflows.forecast.estimate import Planned
+from workflows.forecast.planned import Planned
 from workflows.paper import VARIATIONS
-from workflows.reports.publish import tabulate_rows
-from workflows.tables import parameter_counts, table3
+from workflows.tables import table3
 from workflows.tables.table3_rows import chosen, rows
 from workflows.tables.table3_text import render_terminal
 from workflows.tracking.curves import Model
 from workflows.tracking.lineage import settings_of
 from workflows.trials import RowTrial, rows_of, train_rows, trials_of
 
-TABULATE = Stage("tabulating.tabulate_rows", tabulate_rows, table3.Table3Artifact, follows_source=True)
+TABULATE = Stage(
+    "tabulating.tabulate_rows",
+    Imported("workflows.reports.publish:tabulate_rows"),
+    table3.Table3Artifact,
+    follows_source=True,
+)
 RUNGS = 9
 """ASHA asks first after this part of base's updates."""
 
@@ -85,7 +89,7 @@ def main(
     )
     n_seeds = Counter(one.row.name for one in trials)
     longest, rung = max(row.training.updates for row in chosen_rows), -(-profile.grid.training.updates // RUNGS)
-    stopping = asha(longest, rung) if scheduler == "asha" else None
+    stopping = Asha(longest, rung) if scheduler == "asha" else None
 
     def tabulate(unfinished: Mapping[str, Unfinished]) -> Step[table3.Table3Artifact]:
         return TABULATE("table 3", rows_of(trials, unfinished), [text.report], request.invocation)
@@ -116,6 +120,8 @@ def main(
 def print_counts(asked: str | None, vocabulary_size: int, as_json: bool) -> None:
     """Prints the parameters of the paper's rows, counted beside the printed counts."""
     variations = [VARIATIONS[name] for name in chosen([*VARIATIONS], asked)]
+    from workflows.tables import parameter_counts  # torch is slow to import, and only --params counts
+
     counted = parameter_counts.parameter_rows(vocabulary_size, variations)
     if as_json:
         print(json.dumps(parameter_counts.to_json(vocabulary_size, counted), ensure_ascii=False, indent=2))

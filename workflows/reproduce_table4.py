@@ -25,20 +25,23 @@ from workflows.console.options import (
     SetOption,
     StoreOption,
 )
-from workflows.engine.dag import Stage, Step
+from workflows.engine.dag import Imported, Stage, Step
 from workflows.engine.grid import Unfinished
 from workflows.experiment import Reproduction, Request, command, reproduce, told_overrides
-from workflows.forecast.estimate import Planned
-from workflows.forecast.hardware import only_with_plan
+from workflows.forecast.planned import Planned, only_with_plan
 from workflows.parsers import CandidateSteps, ParserGrid, train_candidates
 from workflows.profiles.parsing import ParsingProfile, load_parsing_profile
-from workflows.reports.publish import tabulate_parsers
 from workflows.tables import table4
 from workflows.tables.table4_text import render_terminal
 from workflows.tracking.curves import Model
 from workflows.tracking.lineage import settings_of
 
-TABULATE = Stage("tabulating.tabulate_parsers", tabulate_parsers, table4.Table4Artifact, follows_source=True)
+TABULATE = Stage(
+    "tabulating.tabulate_parsers",
+    Imported("workflows.reports.publish:tabulate_parsers"),
+    table4.Table4Artifact,
+    follows_source=True,
+)
 SPLIT = "test"
 
 ProfileOption = Annotated[

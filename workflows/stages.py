@@ -1,30 +1,30 @@
-"""The stages that tables are made of, in the paper's order: text (§5.1), training (§5.2-5.4), evaluation (§6.1)."""
+"""The stages that tables are made of, in the paper's order: text (§5.1), training (§5.2-5.4), evaluation (§6.1).
+
+torch, Ray and the other large libraries are imported by the stages that run on them, when they run. So it takes no time
+to declare the stages, and where everything is cached, none of these libraries is imported.
+"""
 
 from abc import abstractmethod
 from dataclasses import dataclass
 
 from pipeline.corpora import embedded, files, multi30k, wmt14
-from pipeline.evaluation import (
-    averaging,
-    costs,
-    decoding,
-    dev_bleu,
-    dev_f1,
-    parser_choice,
-    parses,
-    perplexity,
-    scoring,
-    tree_scores,
-)
+from pipeline.evaluation import costs, dev_bleu, dev_f1, parser_choice, parses, perplexity, tree_scores
 from pipeline.evaluation.dev_bleu import DevBleu
-from pipeline.evaluation.parser import ChosenParser
 from pipeline.parsing import treebank
 from pipeline.settings import AveragingSettings, DecodingSettings, Settings
 from pipeline.store.artifact import Artifact
-from pipeline.store.artifacts import Checkpoint, Corpus, EncodedDataset, Hypotheses, Scores, TrainingRun, Vocabulary
-from pipeline.text import cleaning, encoding, vocabulary
-from pipeline.training import on_ray
-from workflows.engine.dag import ArtifactOf, Stage, Step, StepBundle
+from pipeline.store.artifacts import (
+    Checkpoint,
+    ChosenParser,
+    Corpus,
+    EncodedDataset,
+    Hypotheses,
+    Scores,
+    TrainingRun,
+    Vocabulary,
+)
+from pipeline.text import cleaning
+from workflows.engine.dag import ArtifactOf, Imported, Stage, Step, StepBundle
 from workflows.profiles import Profile
 from workflows.reports.corpus import CorpusReport, report_corpus
 from workflows.tables.measurements import MeasuredInputs, TrainedInputs
@@ -36,14 +36,16 @@ READ_FILES = Stage("files.read", files.read, Corpus, version=2, cpus=0)
 READ_TREEBANK = Stage("treebank.read", treebank.read, Corpus, cpus=0)
 SUBSTITUTE = Stage("embedded.substitute", embedded.substitute, Hypotheses)
 CLEAN = Stage("cleaning.clean", cleaning.clean, Corpus, version=2, cpus=0)
-LEARN_VOCABULARY = Stage("vocabulary.learn", vocabulary.learn, Vocabulary, version=2)
-ENCODE = Stage("encoding.encode", encoding.encode, EncodedDataset, version=2, cpus=0)
+LEARN_VOCABULARY = Stage("vocabulary.learn", Imported("pipeline.text.vocabulary:learn"), Vocabulary, version=2)
+ENCODE = Stage("encoding.encode", Imported("pipeline.text.encoding:encode"), EncodedDataset, version=2, cpus=0)
 REPORT = Stage("corpus_report.report_corpus", report_corpus, CorpusReport, version=2, cpus=0)
 """The report reserves no CPU, so that no training waits for it."""
-TRAIN = Stage("training.train", on_ray.train, TrainingRun, version=2, cpus=0, resumes=True)
-AVERAGE = Stage("averaging.average", averaging.average, Checkpoint)
-DECODE = Stage("decoding.decode", decoding.decode, Hypotheses, cpus=0)
-SCORE = Stage("scoring.score", scoring.score, Scores)
+TRAIN = Stage(
+    "training.train", Imported("pipeline.training.on_ray:train"), TrainingRun, version=2, cpus=0, resumes=True
+)
+AVERAGE = Stage("averaging.average", Imported("pipeline.evaluation.averaging:average"), Checkpoint)
+DECODE = Stage("decoding.decode", Imported("pipeline.evaluation.decoding:decode"), Hypotheses, cpus=0)
+SCORE = Stage("scoring.score", Imported("pipeline.evaluation.scoring:score"), Scores)
 PERPLEXITY = Stage("perplexity.measure", perplexity.measure, perplexity.Perplexity, gpus=1)
 COST = Stage("costs.count", costs.count, costs.Cost, version=2)
 REBUILD_PARSES = Stage("parses.rebuild_parses", parses.rebuild_parses, parses.Parses)

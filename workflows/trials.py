@@ -4,16 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ray.tune.schedulers import TrialScheduler
-
-from model.parameters import count
 from pipeline.errors import UserError
 from pipeline.settings import AveragingSettings, DecodingSettings, TrainingSettings
 from pipeline.store.store import Store
 from workflows import stages
 from workflows.engine.dag import ArtifactOf, StepBundle
 from workflows.engine.events import Watcher
-from workflows.engine.grid import Trial, Unfinished, run_grid
+from workflows.engine.grid import Asha, Trial, Unfinished, run_grid
 from workflows.engine.runner import run
 from workflows.tables import table3
 from workflows.tables.table3_rows import GridRow
@@ -102,24 +99,30 @@ def train_rows(
     text: stages.Prepared,
     trials: Sequence[RowTrial],
     base: TrainingSettings,
-    scheduler: TrialScheduler | None,
+    scheduler: Asha | None,
     store: Store,
     address: str | None,
     watchers: Sequence[Watcher],
 ) -> Mapping[str, Unfinished]:
     """Prepares the text, then trains and measures the rows with Ray Tune. Raises UserError if none succeeds."""
     run([text.corpus, text.dataset], store, watchers, address)
-    # Start with the longest, so that no long training is still running after all others are done.
-    ordered = sorted(trials, key=lambda one: count(one.row.training.model) * one.row.training.updates, reverse=True)
+    settings = {one.name: one.row.training for one in trials}
     unfinished = run_grid(
-        [one.trial for one in ordered],
+        [one.trial for one in trials],
         store,
         watchers,
         address,
         layout=base,
         scheduler=scheduler,
+        work_of=lambda trial: _work(settings[trial.name]),
     )
     if len(unfinished) == len(trials):
         first = trials[0].name
         raise UserError(f"no row was trained; {first} {unfinished[first].state}: {unfinished[first].reason}")
     return unfinished
+
+
+def _work(training: TrainingSettings) -> int:
+    from model.parameters import count  # torch is slow to import, and where nothing is trained, nothing is compared
+
+    return count(training.model) * training.updates

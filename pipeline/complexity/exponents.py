@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from scipy.stats import linregress, t
-
 CONFIDENCE = 0.95
 
 
@@ -28,6 +26,8 @@ def fit(points: Sequence[tuple[float, float]]) -> Exponent:
     """
     if len(points) < 3:
         raise ValueError(f"{len(points)} points do not tell how certain an exponent is; give at least three")
+    from scipy.stats import linregress, t  # imports slowly, and a finished table does not need it
+
     line = linregress([math.log(x) for x, _ in points], [math.log(y) for _, y in points])
     half = float(t.ppf((1 + CONFIDENCE) / 2, len(points) - 2)) * float(line.stderr)
     slope = float(line.slope)

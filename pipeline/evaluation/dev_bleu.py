@@ -7,9 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pipeline.evaluation.averaging import each_kept
-from pipeline.evaluation.decoding import decode
-from pipeline.evaluation.scoring import score
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Context, JsonArtifact
 from pipeline.store.artifacts import Corpus, TrainingRun
@@ -41,6 +38,10 @@ def measure(context: Context, run: TrainingRun, corpus: Corpus, settings: Decodi
 
     Raises UserError where a checkpoint is damaged, or where it cannot be decoded or scored.
     """
+    from pipeline.evaluation.averaging import each_kept  # torch is slow to import, and the artifact does not need it
+    from pipeline.evaluation.decoding import decode
+    from pipeline.evaluation.scoring import score
+
     checkpoints = {}
     for update, checkpoint in each_kept(context, run):
         with TemporaryDirectory(dir=context.folder) as temporary:

@@ -5,7 +5,6 @@ measured = measure(Context(folder), run, corpus, PARSING)
 
 from collections.abc import Mapping
 
-from pipeline.evaluation.averaging import each_kept
 from pipeline.evaluation.parser_choice import SPLIT, f1_of
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Context, JsonArtifact
@@ -35,6 +34,8 @@ def measure(context: Context, run: TrainingRun, corpus: Corpus, settings: Decodi
 
     Raises UserError where a checkpoint is damaged, or where it cannot be decoded or scored.
     """
+    from pipeline.evaluation.averaging import each_kept  # torch is slow to import, and the artifact does not need it
+
     checkpoints = {
         update: f1_of(context, checkpoint, corpus, settings, SPLIT) for update, checkpoint in each_kept(context, run)
     }

@@ -7,13 +7,10 @@ A sentence is its words with spaces between them, as in a treebank. Parentheses 
 -RRB-, -LCB- and -RCB-, as the Penn Treebank writes them, since in a tree they would be brackets.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
-
-from pydantic import TypeAdapter
 
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import Translator
@@ -21,42 +18,10 @@ from pipeline.parsing.linearisation import Rebuilt, rebuild
 from pipeline.parsing.pieces import writes_trees
 from pipeline.parsing.symbols import WORD_SYMBOL
 from pipeline.settings import PARSING, DecodingSettings
-from pipeline.store.artifacts import Checkpoint
-from pipeline.store.figures import Figures, RecordedDecoding
+from pipeline.store.artifacts import CHOICE_FILE, ChosenParser
 from pipeline.text.vocabulary import load
 
-CHOICE_FILE = "parsing.json"
 _ESCAPED = str.maketrans({"(": "-LRB-", ")": "-RRB-", "{": "-LCB-", "}": "-RCB-"})
-
-
-class ChoiceFigures(Figures):
-    """`parsing.json`: what was chosen on the dev set, by F1 in percent (§6.3)."""
-
-    model: str
-    """The chosen candidate."""
-    models: Mapping[str, float]
-    """The F1 of each candidate, parsed with the beam of the profile's `decoding`."""
-    beams: Mapping[int, float]
-    """The F1 of the chosen candidate with each size of the beam."""
-    settings: RecordedDecoding
-    """The search with the chosen beam."""
-
-
-@dataclass(frozen=True)
-class ChosenParser(Checkpoint):
-    """The checkpoint of the candidate that was chosen, and `parsing.json`."""
-
-    @property
-    def choice(self) -> ChoiceFigures:
-        """What was chosen, and from what. Raises UserError where `parsing.json` is missing or broken."""
-        return self.read(CHOICE_FILE, TypeAdapter(ChoiceFigures))
-
-    @property
-    def summary(self) -> str:
-        """The chosen candidate and beam, with their F1."""
-        choice = self.choice
-        beam_size = choice.settings.beam_size
-        return f"{choice.model}, beam {beam_size}: F1 {choice.beams[beam_size]:.2f}"
 
 
 def settings_of(checkpoint_folder: Path) -> DecodingSettings:

@@ -10,14 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pipeline.evaluation.decoding import decode
-from pipeline.evaluation.parser import CHOICE_FILE, ChoiceFigures, ChosenParser
 from pipeline.evaluation.parses import rebuild_parses
 from pipeline.evaluation.tree_scores import ScoredTrees, score_parses
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import MANIFEST, Context
-from pipeline.store.artifacts import Checkpoint, Corpus, Hypotheses
-from pipeline.store.figures import RecordedDecoding
+from pipeline.store.artifacts import CHOICE_FILE, Checkpoint, ChosenParser, Corpus, Hypotheses
+from pipeline.store.figures import ChoiceFigures, RecordedDecoding
 
 SPLIT = "dev"
 
@@ -71,6 +69,8 @@ def decode_chosen(
 
     Of the search only `well_formed` is that of `layout`.
     """
+    from pipeline.evaluation.decoding import decode  # torch is slow to import, and declaring the stage does not need it
+
     how = layout.model_dump(include={"batch_tokens", "workers", "threads", "device", "precision", "well_formed"})
     settings = DecodingSettings(**{**parser.choice.settings.model_dump(), **how})
     return decode(context, parser, corpus, settings, splits)
@@ -78,6 +78,8 @@ def decode_chosen(
 
 def f1_of(context: Context, checkpoint: Checkpoint, corpus: Corpus, settings: DecodingSettings, split: str) -> float:
     """Returns the F1 of a checkpoint's trees of a split, in percent; the trees are not kept."""
+    from pipeline.evaluation.decoding import decode
+
     # Beside the result, so that all nodes see it.
     with TemporaryDirectory(dir=context.folder) as temporary:
         decoded, rebuilt, scored = (Path(temporary, name) for name in ("decoded", "rebuilt", "scored"))

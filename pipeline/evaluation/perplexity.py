@@ -6,12 +6,9 @@ measure(Context(folder), checkpoint, dataset).load().dev_perplexity
 from dataclasses import dataclass
 
 from pipeline.errors import UserError
-from pipeline.evaluation.translation import load_model
 from pipeline.store.artifact import Context, JsonArtifact
 from pipeline.store.artifacts import Checkpoint, EncodedDataset
 from pipeline.store.figures import Figures
-from pipeline.text.encoding import EncodedSplit
-from pipeline.training.validation import check_vocabulary, exp, split_sums
 
 
 class PerplexityFigures(Figures):
@@ -36,6 +33,10 @@ def measure(context: Context, checkpoint: Checkpoint, dataset: EncodedDataset) -
 
     Raises UserError where the dev split is empty, or where checkpoint and dataset have different vocabularies.
     """
+    from pipeline.evaluation.translation import load_model  # torch is slow to import, and the artifact does not need it
+    from pipeline.text.encoding import EncodedSplit
+    from pipeline.training.validation import check_vocabulary, exp, split_sums
+
     model = load_model(checkpoint.folder, context.device)
     check_vocabulary(dataset, model.config.vocabulary_size)
     split = EncodedSplit.open(dataset, "dev")

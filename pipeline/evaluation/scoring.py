@@ -19,6 +19,7 @@ from pipeline.errors import UserError
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, Hypotheses, Scores
 from pipeline.store.figures import BleuScores, ScoringFigures
+from pipeline.text.aligned import read_references
 from pipeline.text.lines import read_lines
 
 logger = logging.getLogger(__name__)
@@ -114,11 +115,6 @@ def score_texts(hypotheses: Sequence[str], references: Sequence[str], language: 
         signature=signature,
         sentences=len(references),
     )
-
-
-def read_references(corpus: Corpus, split: str) -> list[str]:
-    """Returns the target side of a split, all shards in order."""
-    return [line for shard in corpus.shards(split) for line in read_lines(shard.target)]
 
 
 def score(context: Context, hypotheses: Hypotheses, corpus: Corpus, splits: Sequence[str] | None = None) -> Scores:

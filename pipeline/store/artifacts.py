@@ -14,10 +14,11 @@ from pydantic import BeforeValidator, TypeAdapter
 from model.config import TransformerConfig
 from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact, JsonArtifact
-from pipeline.store.figures import AveragingFigures, DecodingFigures, ScoringFigures, TrainingFigures
+from pipeline.store.figures import AveragingFigures, ChoiceFigures, DecodingFigures, ScoringFigures, TrainingFigures
 
 ALL = "all"
 """The name of the collection if there is only one."""
+CHOICE_FILE = "parsing.json"
 
 
 @dataclass(frozen=True)
@@ -179,6 +180,23 @@ def _refuse_unknown_fields(fields: Any) -> Any:
     if unknown:
         raise ValueError(f"this version knows no {', '.join(sorted(unknown))}")
     return fields
+
+
+@dataclass(frozen=True)
+class ChosenParser(Checkpoint):
+    """The checkpoint of the candidate that was chosen, and `parsing.json`."""
+
+    @property
+    def choice(self) -> ChoiceFigures:
+        """What was chosen, and from what. Raises UserError where `parsing.json` is missing or broken."""
+        return self.read(CHOICE_FILE, TypeAdapter(ChoiceFigures))
+
+    @property
+    def summary(self) -> str:
+        """The chosen candidate and beam, with their F1."""
+        choice = self.choice
+        beam_size = choice.settings.beam_size
+        return f"{choice.model}, beam {beam_size}: F1 {choice.beams[beam_size]:.2f}"
 
 
 @dataclass(frozen=True)

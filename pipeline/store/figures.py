@@ -155,6 +155,19 @@ class DecodingFigures(Figures):
     """The number type that the model computed in, e.g. "bfloat16"."""
 
 
+class ChoiceFigures(Figures):
+    """`parsing.json`: what was chosen on the dev set, by F1 in percent (§6.3)."""
+
+    model: str
+    """The chosen candidate."""
+    models: Mapping[str, float]
+    """The F1 of each candidate, parsed with the beam of the profile's `decoding`."""
+    beams: Mapping[int, float]
+    """The F1 of the chosen candidate with each size of the beam."""
+    settings: RecordedDecoding
+    """The search with the chosen beam."""
+
+
 class BleuScores(Figures):
     """Both BLEU scores of one test set, in percent."""
 

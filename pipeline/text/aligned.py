@@ -1,4 +1,4 @@
-"""Copies parallel text into a corpus: aligned shards of bounded size, streamed and checked line by line."""
+"""Copies parallel text into a corpus of aligned shards of bounded size, line by line and checked; reads it back."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -9,7 +9,7 @@ from shutil import rmtree
 from pipeline.errors import UserError
 from pipeline.store.artifact import Context, file_sha256
 from pipeline.store.artifacts import Corpus
-from pipeline.text.lines import read_pairs, write_pairs
+from pipeline.text.lines import read_lines, read_pairs, write_pairs
 
 SHARD_PAIRS = 100_000
 """Pairs per shard, the unit that later stages hold in memory at once."""
@@ -78,6 +78,11 @@ def move_shards(
         for language in languages:
             part.shard_path(split, number, language).rename(corpus.shard_path(split, len(present) + number, language))
     present += sizes
+
+
+def read_references(corpus: Corpus, split: str) -> list[str]:
+    """Returns the target side of a split, all shards in order."""
+    return [line for shard in corpus.shards(split) for line in read_lines(shard.target)]
 
 
 def content_sha256(path: Path) -> str:

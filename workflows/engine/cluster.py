@@ -197,20 +197,6 @@ def _sigterm_kept() -> Iterator[None]:
 
 
 @contextmanager
-def sigterm_as_interrupt() -> Iterator[None]:
-    """Raises KeyboardInterrupt in the body on SIGTERM, so that both signals end a workflow in the same way."""
-
-    def interrupt(_signal: int, _frame: Any) -> None:
-        raise KeyboardInterrupt
-
-    previous = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)
-
-
-@contextmanager
 def abandoned_removed() -> Iterator[None]:
     """Frees, while the body runs, what killed actors of this job had reserved.
 

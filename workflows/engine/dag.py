@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, Generic, Protocol, TypeVar
 
 from pipeline.errors import UserError
@@ -24,6 +25,18 @@ from workflows.engine.source import source_sha256
 
 A = TypeVar("A", bound=Artifact)
 A_co = TypeVar("A_co", bound=Artifact, covariant=True)
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A function that is imported when it is called: declaring a stage does not load the libraries that it runs on."""
+
+    name: str
+    """Its module and itself, as entry points are written, e.g. `pipeline.training.on_ray:train`."""
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Returns what the function returns."""
+        return resolve_name(self.name)(*arguments)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""What identifies the project's own source: a digest, so that cheap artifacts are remade when it changes, and git's."""
+"""What identifies the project's own source: a digest, so that cheap artifacts are remade when it changes, and git's.
+
+Where the source is told, so are the versions of the LIBRARIES that results may depend on.
+"""
 
 import hashlib
 import subprocess
@@ -8,6 +11,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("model", "pipeline", "workflows")
+LIBRARIES = ("torch", "ray", "pyarrow", "sentencepiece", "sacrebleu", "sacremoses")
 SUFFIXES = {".py", ".j2", ".js", ".css"}
 
 

@@ -29,6 +29,7 @@ from pipeline.text.batching import by_length, cut
 from pipeline.text.segmentation import id_type
 from workflows import paper
 from workflows.forecast.hardware import Hardware
+from workflows.forecast.planned import Planned
 from workflows.profiles import Profile
 
 FLOAT32_BYTES = 4
@@ -36,19 +37,6 @@ OFFSETS_BYTES = 8
 """Arrow's offsets for the two token lists of a pair."""
 ADAM_COPIES = 3
 """Arrays of the size of the weights in a checkpoint: the weights and Adam's two moments."""
-
-
-@dataclass(frozen=True)
-class Planned:
-    """Trainings that differ only in their seed."""
-
-    name: str
-    pair: str
-    training: TrainingSettings
-    models: int = 1
-    """Copies of the averaged model that each leaves."""
-    times: int = 1
-    """Number of trainings (seeds)."""
 
 
 @dataclass(frozen=True)

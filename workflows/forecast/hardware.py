@@ -112,12 +112,6 @@ def _widest(known: Collection[int], d_model: int) -> int:
     return max((width for width in known if width <= d_model), default=min(known))
 
 
-def only_with_plan(plan: bool, gpus: int | None, gpu: str | None) -> None:
-    """Raises UserError if `--gpus` or `--gpu` is given without `--plan`."""
-    if not plan and (gpus is not None or gpu is not None):
-        raise UserError("--gpus and --gpu name the hardware that --plan forecasts for; add --plan, or drop them")
-
-
 def find(gpus: int | None, gpu: str | None, device: Device = "auto") -> Hardware:
     """Returns the named hardware, else the GPUs of this machine, else (or if `device` is cpu) its CPU.
 

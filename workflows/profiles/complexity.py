@@ -6,8 +6,6 @@ load_complexity_profile("cpu", overrides=["layers.window=64"])
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-
 from pipeline.complexity.settings import LayerSettings, PathSettings, SweepSettings, TimingSettings
 from pipeline.errors import UserError
 from pipeline.settings import Settings
@@ -52,7 +50,11 @@ def load_complexity_profile(
     """
     changes = read_config(config)
     chosen = changes.pop("profile", None)
-    chosen = name or chosen or (GPU.name if torch.cuda.is_available() else CPU.name)
+    chosen = name or chosen
+    if chosen is None:
+        import torch  # slow
+
+        chosen = GPU.name if torch.cuda.is_available() else CPU.name
     if chosen not in COMPLEXITY_PROFILES:
         raise UserError(f"there is no profile {chosen!r}; choose one of {', '.join(COMPLEXITY_PROFILES)}")
     described = COMPLEXITY_PROFILES[chosen].model_dump()

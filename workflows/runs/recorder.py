@@ -23,8 +23,7 @@ from pipeline.store.artifact import Artifact
 from pipeline.store.store import LocalStore
 from workflows.engine.dag import Step
 from workflows.engine.events import Watcher
-from workflows.engine.runner import LIBRARIES
-from workflows.engine.source import source_commit
+from workflows.engine.source import LIBRARIES, source_commit
 from workflows.runs.index import write_index
 from workflows.runs.names import file_name, publish_names
 from workflows.runs.record import RECORDS, ModelRecord, Record, StepRecord, read_records, record_name, write_record

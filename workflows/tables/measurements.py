@@ -11,11 +11,11 @@ from model.config import TransformerConfig
 from pipeline.evaluation.costs import Cost, CostFigures
 from pipeline.evaluation.dev_bleu import DevBleu
 from pipeline.evaluation.perplexity import Perplexity, PerplexityFigures
-from pipeline.evaluation.scoring import read_references
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import MANIFEST, Artifact
 from pipeline.store.artifacts import Checkpoint, Corpus, Hypotheses, Scores, TrainingRun
 from pipeline.store.figures import BleuScores, DecodingFigures, TrainingFigures
+from pipeline.text.aligned import read_references
 from pipeline.text.lines import read_lines
 
 N_SAMPLES, N_WORST = 10, 5

@@ -9,7 +9,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Self
 
 from pipeline.evaluation.dev_f1 import DevF1
-from pipeline.evaluation.parser import ChoiceFigures, ChosenParser
 from pipeline.evaluation.parses import ParsedSplit, Parses
 from pipeline.evaluation.tree_scores import BracketScores, ScoredTrees, TreeScores
 from pipeline.parsing.evalb import Status, score_trees
@@ -17,8 +16,8 @@ from pipeline.parsing.symbols import tagged
 from pipeline.parsing.treebank import RECOMBINED_COLLECTION
 from pipeline.parsing.trees import bracketed
 from pipeline.store.artifact import MANIFEST, Artifact
-from pipeline.store.artifacts import Hypotheses
-from pipeline.store.figures import DecodingFigures
+from pipeline.store.artifacts import ChosenParser, Hypotheses
+from pipeline.store.figures import ChoiceFigures, DecodingFigures
 from workflows.paper import ParserTraining
 from workflows.tables.measurements import Trained, TrainedInputs, trained_values
 

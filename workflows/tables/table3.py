@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from scipy.stats import spearmanr
-
 from model.config import BASE
 from pipeline.store.artifact import JsonArtifact
 from workflows import paper
@@ -245,6 +243,8 @@ def _orderings(cells: Mapping[str, Sequence[Measured]], noise: Noise | None) -> 
 
 
 def _correlations(rows: Sequence[Table3Row]) -> list[Correlation]:
+    from scipy.stats import spearmanr  # imports slowly, and a finished table does not need it
+
     correlations = []
     for kind in KINDS:
         both = [(value_of(row, kind, "printed"), value_of(row, kind, "measured")) for row in rows]

@@ -13,7 +13,7 @@ from tests.support.ray_workers import workers_alive
 from workflows import stages
 from workflows.engine.dag import Step
 from workflows.engine.events import Watcher
-from workflows.engine.grid import Trial, asha, run_grid
+from workflows.engine.grid import Asha, Trial, run_grid
 from workflows.engine.runner import run
 from workflows.profiles import load_profile
 from workflows.tables.table3_rows import GridRow, varied
@@ -108,10 +108,10 @@ def test_asha_stops_the_worse_of_two(store: LocalStore) -> None:
     longer = {"updates": 40, "validation_updates": 4}
     trials = _trials(F4={**longer, "warmup_steps": 20}, F5={**longer, "learning_rate_scale": 1e-9, "d_ff": 4096})
     ends = Ends()
-    unfinished = run_grid(trials, store, [ends], layout=BASE, scheduler=asha(40, 4))
+    unfinished = run_grid(trials, store, [ends], layout=BASE, scheduler=Asha(40, 4))
     assert unfinished["F5"].state == "stopped"
     assert ends.given == [("train en-de F5", "stopped")]
     assert "by the scheduler after update" in unfinished["F5"].reason
     assert "F4" not in unfinished
-    assert run_grid(trials, store, layout=BASE, scheduler=asha(40, 4)) == unfinished
+    assert run_grid(trials, store, layout=BASE, scheduler=Asha(40, 4)) == unfinished
     assert run_grid(trials, store, layout=BASE) == {}

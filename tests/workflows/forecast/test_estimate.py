@@ -17,8 +17,9 @@ from pipeline.settings import TrainingSettings
 from pipeline.text.batching import plan_epoch
 from workflows import reproduce_table2, reproduce_table3
 from workflows.console.command import run_app
-from workflows.forecast.estimate import Forecast, Planned, forecast, update_flop
+from workflows.forecast.estimate import Forecast, forecast, update_flop
 from workflows.forecast.hardware import GPUS, GpuPoint, Hardware, find
+from workflows.forecast.planned import Planned
 from workflows.forecast.render import UNKNOWN, render
 from workflows.profiles import EMBEDDED, MULTI30K, WMT14, load_profile
 

@@ -8,7 +8,8 @@ import torch
 from model.config import BASE, BIG
 from pipeline.errors import UserError
 from pipeline.hardware import compute_dtype
-from workflows.forecast.hardware import CPU_FRACTIONS, GPU_FRACTIONS, GPUS, Hardware, find, only_with_plan
+from workflows.forecast.hardware import CPU_FRACTIONS, GPU_FRACTIONS, GPUS, Hardware, find
+from workflows.forecast.planned import only_with_plan
 
 PUBLISHED = """
 p100    P100     10.6

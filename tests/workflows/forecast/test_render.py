@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from workflows.forecast.estimate import Planned, TextForecast, forecast
+from workflows.forecast.estimate import TextForecast, forecast
 from workflows.forecast.hardware import GPUS, Hardware
+from workflows.forecast.planned import Planned
 from workflows.forecast.render import _about, _download, _rate, _size, notes, render
 from workflows.profiles import WMT14
 

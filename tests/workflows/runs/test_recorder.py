@@ -14,9 +14,9 @@ from pipeline.store.store import LocalStore
 from tests.support.tiny_runs import make_run, opening
 from tests.support.tiny_stages import PairSteps, Words, WriteSettings, join, lingering, write
 from workflows.engine import runner
-from workflows.engine.cluster import sigterm_as_interrupt
 from workflows.engine.dag import Stage, Step, in_order
 from workflows.engine.events import Watcher
+from workflows.engine.interrupts import sigterm_as_interrupt
 from workflows.runs.record import Record, read_records
 from workflows.runs.recorder import recording
 

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pipeline.evaluation.parser import CHOICE_FILE, ChosenParser
 from pipeline.evaluation.parses import Parses, read_gold, rebuild_parses, right_branching
 from pipeline.evaluation.tree_scores import ScoredTrees, score_parses
 from pipeline.parsing.linearisation import linearise
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Corpus, Hypotheses
+from pipeline.store.artifacts import CHOICE_FILE, ChosenParser, Corpus, Hypotheses
 from pipeline.store.figures import DecodedTestSet, DecodingFigures
 from pipeline.text.lines import write_lines
 from tests.support.html_reader import Reader

@@ -147,8 +147,9 @@ def train_on_text(place: Workplace) -> None:
     """Trains the recipe of profile multi30k for a few minutes, averages its checkpoints, and scores a test set."""
     from pipeline.evaluation import perplexity
     from pipeline.evaluation.averaging import average
-    from pipeline.evaluation.scoring import read_references, score_texts
+    from pipeline.evaluation.scoring import score_texts
     from pipeline.evaluation.translation import Translator
+    from pipeline.text.aligned import read_references
     from pipeline.training.loop import Training
     from pipeline.training.worker_group import WorkerGroup
 

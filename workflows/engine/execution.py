@@ -1,0 +1,211 @@
+"""Runs the missing steps of a DAG as Ray tasks and keeps watchers informed.
+
+Ray does the scheduling: all steps are submitted at once, with references to their inputs as dependencies.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.actor import ActorHandle
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from pipeline.errors import UserError
+from pipeline.store.artifact import Artifact, Context
+from pipeline.store.locks import Lock, Owner
+from pipeline.store.store import Store
+from workflows.engine.cluster import (
+    abandoned_removed,
+    cause_of,
+    cluster,
+    map_on_ray,
+    on_gpu,
+    with_gpu,
+    with_peak_memory,
+)
+from workflows.engine.dag import A, Step, in_order, resolved
+from workflows.engine.events import Watcher
+from workflows.engine.interrupts import sigterm_as_interrupt
+from workflows.engine.relay import Poster, Relay
+from workflows.engine.source import LIBRARIES
+
+LOST = (ray.exceptions.RayActorError, ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError)
+"""Errors that Ray raises when a process is lost and could not be replaced."""
+POLL_S = 0.25
+
+
+def _execute(step: Step[Artifact], store: Store, board: ActorHandle, *inputs: str) -> str:
+    """Makes a step's artifact, unless another workflow using the store has made it or is making it.
+
+    It returns a few words about the artifact. Those about its inputs come only after these are published.
+    """
+    post = Poster(board, step.fingerprint)
+    post({"started": time.time()})
+    with store.lock(step.name, step.label) as lock:
+        _take(lock, post, store, step.name)
+        artifact = step.published(store) if _is_published(step, store) else _make(step, store, post, lock)
+        summary = artifact.summary
+    # Wait for the post, so that no step that depends on this one can post before it.
+    ray.get(board.post.remote(step.fingerprint, {"finished": summary}))
+    return summary
+
+
+def _take(lock: Lock, post: Poster, store: Store, name: str) -> None:
+    """Takes the lock once its current owners have released it. A task waiting in `ray.get` frees its CPU for others."""
+    # On this node, where the death of an owner on the same machine is noticed at once.
+    this_node = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+    wait = ray.remote(num_cpus=0)(_wait).options(scheduling_strategy=this_node)
+    while owner := lock.take():
+        post({"waiting": str(owner)})
+        ray.get(wait.remote(store, name, owner))
+
+
+def _wait(store: Store, name: str, owner: Owner) -> None:
+    store.wait_for_lock(name, owner)
+
+
+def _is_published(step: Step[Artifact], store: Store) -> bool:
+    """Returns whether the artifact is published; removes it if it is damaged."""
+    if store.find(step.name) and step.damage(store):
+        store.remove(step.name)
+    return step.is_made(store)
+
+
+def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artifact:
+    step.check_given()
+    made: dict[str, Any] = {needed.fingerprint: needed.published(store) for needed in step.inputs}
+    if step.stage.follows_source:  # a table tells how everything behind it was made
+        for behind in in_order(step.inputs):
+            store.outline(behind.name)
+    for needed in step.inputs:
+        artifact = made[needed.fingerprint]
+        if damage := artifact.damage():
+            remedy = "remove it and run the same command again" if needed.out else "run the same command again"
+            raise UserError(
+                f"{artifact.folder}, an input of {step.label}, is damaged: {damage}; {remedy} to make it again"
+            )
+
+    def artifact_of(needed: Step[A], /) -> A:
+        artifact: A = made[needed.fingerprint]
+        return artifact
+
+    arguments = resolved(step.arguments, artifact_of)
+    manifest = {
+        "label": step.label,
+        "stage": step.stage.name,
+        "version": step.stage.version,
+        "fingerprint": step.fingerprint,
+        "inputs": {needed.label: needed.fingerprint for needed in step.inputs},
+        "settings": [argument.model_dump(mode="json") for argument in step.arguments if hasattr(argument, "identity")],
+        "libraries": {name: version(name) for name in LIBRARIES},
+    }
+
+    def make(folder: Path) -> Artifact:
+        peaks_bytes: list[int] = []
+        on_ray = partial(map_on_ray, peaks_bytes=peaks_bytes, here=not store.is_shared)
+        context = Context(folder, post, on_ray, shared=store.shared_scratch(step.name))
+        if ray.get_gpu_ids():  # reserved for the whole step
+            artifact, own_bytes = with_gpu(step.stage.function, context, *arguments)
+        elif 0 < step.stage.gpus <= ray.available_resources().get("GPU", 0):
+            artifact, own_bytes = on_gpu(step.stage.gpus, step.stage.function, context, *arguments)
+        else:
+            artifact, own_bytes = with_peak_memory(step.stage.function, context, *arguments)
+        manifest["peak_task_memory_bytes"] = max([own_bytes, *peaks_bytes])  # the stage itself or one of its tasks
+        return artifact
+
+    return store.publish(step.name, make, manifest, resume=step.stage.resumes, ours=lock.is_ours)
+
+
+def execute(missing: Sequence[Step[Artifact]], store: Store, watchers: Sequence[Watcher], address: str | None) -> None:
+    """Makes the artifacts of the steps `missing`, inputs first, on the cluster that `working` sets up."""
+    with (
+        working(missing, watchers, address) as relay,
+        submitted(missing, store, relay.board) as running,
+    ):
+        while running:
+            done, _ = ray.wait(list(running), num_returns=len(running), timeout=POLL_S)
+            relay.fetch()
+            for reference in [reference for reference in running if reference in done]:  # inputs first
+                try:
+                    summary = ray.get(reference)
+                except ray.exceptions.RayError:
+                    relay.failed(running[reference])
+                    raise
+                relay.finished(running[reference], summary)
+                del running[reference]
+            relay.idle()
+
+
+@contextmanager
+def working(missing: Sequence[Step[Artifact]], watchers: Sequence[Watcher], address: str | None) -> Iterator[Relay]:
+    """Sets up a Ray cluster to make the steps `missing`, and tells the watchers which steps are to come.
+
+    SIGTERM raises KeyboardInterrupt in the body.
+    """
+    to_make = {step.fingerprint for step in missing}
+    needed = {step.fingerprint: step for dependent in missing for step in dependent.inputs}
+    cached = [step for fingerprint, step in needed.items() if fingerprint not in to_make]
+    with sigterm_as_interrupt():
+        for watcher in watchers:
+            watcher.begin(missing, cached)
+        failure: BaseException | None = None
+        try:
+            with cluster(address), abandoned_removed():
+                yield Relay(missing, watchers)
+        except BaseException as error:
+            failure = error
+            raise
+        finally:
+            for watcher in watchers:
+                watcher.end(failure)
+
+
+def _placement(step: Step[Artifact], store: Store) -> dict[str, Any]:
+    """Returns where a step is to run, as options of its Ray task.
+
+    Where nodes share no disk, raw text is on the driver's, and a step that computes on a GPU runs where one is.
+    """
+    # Without a strategy the tasks of a caller in a placement group, such as a Tune trial, would run in that group too.
+    options: dict[str, Any] = {"scheduling_strategy": "DEFAULT"}
+    if not store.is_shared:
+        if step.stage.gpus <= ray.cluster_resources().get("GPU", 0):
+            options["num_gpus"] = step.stage.gpus
+        if not step.inputs:
+            node = ray.get_runtime_context().get_node_id()
+            options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node, soft=True)
+    return options
+
+
+@contextmanager
+def submitted(steps: Sequence[Step[Artifact]], store: Store, board: ActorHandle) -> Iterator[dict[Any, Step[Artifact]]]:
+    """Submits `steps`, inputs first, as Ray tasks; yields a dictionary from their references to the steps.
+
+    All other inputs must be in the store. The body removes finished tasks from the dictionary; any exception in it
+    cancels the rest. A step's error is raised as the step raised it.
+    """
+    execute = ray.remote(_execute)
+    references: dict[str, Any] = {}
+    for step in steps:
+        inputs = [references.get(needed.fingerprint, "") for needed in step.inputs]
+        options = {"num_cpus": step.stage.cpus, "name": step.label, **_placement(step, store)}
+        references[step.fingerprint] = execute.options(**options).remote(step, store, board, *inputs)
+    running = {references[step.fingerprint]: step for step in steps}
+    try:
+        yield running
+    except BaseException as error:
+        for reference in running:
+            ray.cancel(reference, force=False, recursive=True)
+        cause = cause_of(error) if isinstance(error, ray.exceptions.RayTaskError) else error
+        if isinstance(cause, LOST):
+            reason, *_ = str(cause).strip().split("\n")
+            raise UserError(
+                f"Ray lost a process or a node ({reason}); finished work is kept: run the same command again"
+            ) from error
+        if cause is not error:
+            raise cause from None
+        raise
