@@ -111,7 +111,7 @@ def test_loaded_model_translates_as_the_translator(kept: Kept) -> None:
 def test_a_failure_is_a_warning_and_leaves_no_ready_model(
     kept: Kept, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A missing checkpoint costs one warning; the unfinished model is marked as failed, and the next attempt makes it."""
+    """A missing file costs one warning; the unfinished model is marked as failed, and made at the next attempt."""
     gone = Checkpoint(tmp_path / "gone")
     shutil.copytree(kept.checkpoint.folder, gone.folder)
     gone.write_json(MANIFEST, {"fingerprint": "c2"})
