@@ -45,10 +45,10 @@ from workflows.profiles import Profile, load_profile
 from workflows.reports.corpus import CorpusReport
 from workflows.runs.closing import closing_lines
 from workflows.runs.recorder import Opening, Recorder, recording
+from workflows.tracking.addresses import default_uri, ui_command
 from workflows.tracking.curves import Model, send_corpus_report, tracked
-from workflows.tracking.description import description
 from workflows.tracking.models import NEWEST, registration
-from workflows.tracking.tracker import Tracker, default_uri, flatten, ui_command
+from workflows.tracking.tracker import Tracker, flatten
 
 Own = ParamSpec("Own")
 R = TypeVar("R", bound="Request")
@@ -265,7 +265,7 @@ def _made(
         measured = [model for model in models if model.name not in unfinished]
         names = [registration(experiment.name, model.name, model.tags).name for model in measured]
         command, served = recorder.record.command, [f"models:/{name}@{NEWEST}" for name in names]
-        tracker.describe(lambda address: description(table.folder, address, command, served))
+        tracker.describe(table.folder, command, served)
         recorder.measured(curves.figures, {name: why.state for name, why in unfinished.items()})
         recorder.made(target.name, figures)
     return table

@@ -134,7 +134,7 @@ def test_mlflow_is_started_by_options_that_it_has() -> None:
     assert options["artifacts_destination"].startswith(f"{mount.partition(':')[2]}/")
     (address,) = [p.envvar for p in cli.commands[command].params if p.name == "backend_store_uri"]
     database = SERVICES["postgres"]["environment"]
-    wanted = f"postgresql://{database['POSTGRES_USER']}@postgres:5432/{database['POSTGRES_DB']}"
+    wanted = f"postgresql+psycopg2://{database['POSTGRES_USER']}@postgres:5432/{database['POSTGRES_DB']}"
     assert SERVICES["mlflow"]["environment"][address] == wanted
 
 

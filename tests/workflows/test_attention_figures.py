@@ -15,7 +15,8 @@ from tests.support.command_line import CommandLine
 from tests.support.html_reader import Reader
 from tests.support.tiny_model_store import publish_model
 from workflows.figures.drawing import AttentionFigures
-from workflows.tracking.tracker import Tracker, default_uri
+from workflows.tracking.addresses import default_uri
+from workflows.tracking.tracker import Tracker
 
 FILES = {
     *(f"figure{number}.{kind}" for number in (3, 4, 5) for kind in ("svg", "png")),

@@ -12,7 +12,7 @@ from pipeline.errors import UserError
 from tests.support.command_line import CommandLine
 from workflows import reproduce_table1
 from workflows.profiles.complexity import COMPLEXITY_PROFILES, load_complexity_profile
-from workflows.tracking.tracker import default_uri
+from workflows.tracking.addresses import default_uri
 
 TINY = [
     "sweep.lengths=[16, 32, 64]",

@@ -16,8 +16,8 @@ from workflows.profiles import load_profile
 from workflows.runs.comparison import compare
 from workflows.runs.names import named_folder
 from workflows.runs.record import read_records
+from workflows.tracking.addresses import default_uri
 from workflows.tracking.models import MODEL_TAG
-from workflows.tracking.tracker import default_uri
 
 TINY = [
     "corpora.en-de.train_pairs=600",

@@ -7,7 +7,7 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from workflows import reproduce_table3
-from workflows.tracking.tracker import default_uri
+from workflows.tracking.addresses import default_uri
 
 CONFIG = """
 corpora.en-de = {train_pairs = 600, dev_pairs = 20, test_pairs = 20}

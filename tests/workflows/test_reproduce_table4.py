@@ -11,7 +11,7 @@ from pipeline.text.lines import read_lines
 from tests.support.command_line import CommandLine
 from tests.support.wsj_folder import make_silver, make_wsj
 from workflows import reproduce_table4
-from workflows.tracking.tracker import default_uri
+from workflows.tracking.addresses import default_uri
 
 TINY = [
     "vocabulary.size=400",

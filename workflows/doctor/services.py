@@ -20,7 +20,7 @@ from pipeline.store.locks import FileLock
 from pipeline.store.object_store import ObjectStore
 from pipeline.store.store import LocalStore
 from workflows.doctor.finding import Finding
-from workflows.tracking.tracker import default_uri, without_password
+from workflows.tracking.addresses import default_uri, public_address, reason_of
 
 LEAST_DISK_BYTES, LITTLE_DISK_BYTES = 10**9, 10 * 10**9
 FULL = 0.95
@@ -146,7 +146,7 @@ def _disk(folder: Path) -> Finding:
 def tracking(root: Path) -> Finding:
     """Checks that MLflow's server answers or its file can be read; a file that is not there yet is made by a run."""
     uri = default_uri(root)
-    shown = without_password(uri)
+    shown = public_address(uri)
     remedy = "check MLFLOW_TRACKING_URI or unset it"
     try:
         if uri.startswith(SQLITE):
@@ -158,7 +158,7 @@ def tracking(root: Path) -> Finding:
         else:
             n_experiments = _experiments_at(uri)
     except Exception as error:  # MLflow, SQLAlchemy, databases and HTTP each raise their own
-        reason = without_password(str(error).split("\n")[0])
+        reason = reason_of(error, uri)
         return Finding("mlflow", "fails", f"{shown} does not answer ({reason})", remedy)
     return Finding("mlflow", "ok", f"{shown} answers; experiments: {n_experiments}")
 

@@ -1,5 +1,6 @@
 """Reports a workflow to MLflow while it runs and when it is done; workflows.tracking.tracker does the writing."""
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -65,7 +66,7 @@ class CurveWatcher(Watcher):
     def event(self, step: Step[Artifact], event: dict[str, Any]) -> None:
         """Sends the metrics of a training."""
         if "metrics" in event and step.fingerprint in self._fingerprints:
-            self._tracker.metrics(step.fingerprint, event["metrics"], event["step"])
+            self._tracker.metrics(step.fingerprint, event["metrics"], event["step"], time.time())
 
     def finished(self, step: Step[Artifact], summary: str) -> None:
         """Sends the whole curve of a finished training, in case an event was lost; closes the runs that are done."""
@@ -73,6 +74,10 @@ class CurveWatcher(Watcher):
         if step.fingerprint in self._fingerprints:
             _send_training(self._tracker, step.fingerprint, TrainingRun(step.published(self._store).folder))
         self._close_measured()
+
+    def idle(self) -> None:
+        """Sends what is kept, if it is time to ask again a server that was away."""
+        self._tracker.retry()
 
     def given_up(self, step: Step[Artifact], state: Literal["failed", "stopped"]) -> None:
         """Closes the runs of a training without results."""

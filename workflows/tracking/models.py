@@ -57,6 +57,9 @@ def keep(client: Any, experiment_id: str, run_id: str, checkpoint: Checkpoint, s
     is_linked = run.data.tags.get(TRANSLATOR_TAG) == identity
     if is_linked and ready:
         return ready[0]
+    for model in copies:
+        if model.status == "FAILED":  # or each attempt would leave one more
+            client.delete_logged_model(model.model_id)
     model_id = (
         ready[0] if ready else _save(client, experiment_id, run_id, run.info.run_name, checkpoint, identity, served_by)
     )

@@ -3,39 +3,34 @@
 Only drivers write, since SQLite does not cope with many writers; several drivers may share a SQLite file. A parent is
 identified by the fingerprint of its workflow, a child by its parent and the fingerprint of its training. So the same
 command continues its runs instead of adding new ones, another beam size opens new ones even where nothing is trained
-anew, and a figure that MLflow already has is not sent again.
+anew, and a figure that MLflow already has is not sent again. What cannot be sent is kept and sent later
+(`workflows.tracking.delivery`).
 
     tracker = Tracker(default_uri(runs), "table2", runs)
     tracker.workflow(fingerprint, "table2 embedded", {"profile": "embedded"})
     tracker.model(training_fingerprint, "EN-DE base", settings, inputs=[text, vocabulary])
     tracker.metrics(training_fingerprint, {"loss": 2.3}, step=100)
     tracker.end()
-
-`ui_command(uri)` returns the command that shows the runs in a browser.
 """
 
 import json
 import logging
 import os
-import re
-import shlex
-import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from pipeline.errors import UserError
 from pipeline.store.artifacts import Checkpoint
 from pipeline.store.locks import guarded
 from workflows.tracking import models
-from workflows.tracking.description import NOTE_TAG
+from workflows.tracking.addresses import without_password
+from workflows.tracking.delivery import Delivery, files, is_refused, kept
+from workflows.tracking.description import NOTE_TAG, description
 from workflows.tracking.models import Registration
-
-logger = logging.getLogger(__name__)
 
 Status = Literal["FINISHED", "FAILED", "KILLED"]
 METRICS_A_REQUEST, PARAMS_A_REQUEST = 1000, 100
@@ -60,29 +55,12 @@ class Input:
     """What the run uses it for, e.g. `training`."""
 
 
-def default_uri(runs: Path) -> str:
-    """Returns `MLFLOW_TRACKING_URI` if set, otherwise the address of a SQLite file in the folder `runs`."""
-    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{runs.absolute()}/mlflow.db"
-
-
-def ui_command(uri: str) -> str:
-    """Returns the shell command that shows the runs in a browser on this machine, ready to be pasted."""
-    if uri.startswith(("http://", "https://")):
-        return f"{shlex.quote(sys.executable)} -m webbrowser {shlex.quote(uri)}"
-    # Do not print a database's password: an address with one came from the environment.
-    store = '"$MLFLOW_TRACKING_URI"' if without_password(uri) != uri else shlex.quote(uri)
-    return f"{shlex.quote(sys.executable)} -m mlflow ui --backend-store-uri {store} --host 127.0.0.1"
-
-
-def without_password(text: str) -> str:
-    """Returns a text without the users and passwords of the addresses in it."""
-    return re.sub(r"(?<=://)[^/\s]*@", "", text)
-
-
 def _silence() -> None:
-    """Stops MLflow from logging each table it makes; it sets its own log levels when imported."""
-    for name in ("mlflow.store.db.utils", "alembic"):
-        logging.getLogger(name).setLevel(logging.WARNING)
+    """Stops what MLflow would log of each table it makes and of each attempt to reach a server that is away."""
+    # MLflow sets its own log levels when imported.
+    for name, level in {"mlflow.store.db.utils": logging.CRITICAL, "alembic": logging.WARNING}.items():
+        logging.getLogger(name).setLevel(level)
+    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
 
 
 def _make_tables(database: Path) -> None:
@@ -113,22 +91,35 @@ def _as_dataset(given: Input) -> Any:
     return DatasetInput(Dataset(given.name, given.fingerprint, "local", source), tags)
 
 
-class Tracker:
+class Tracker(Delivery):
     """Writes to one MLflow experiment. Nothing is imported or opened before the first call.
 
-    A server that cannot be reached at the start is a UserError; losing it later only logs a warning, so that the
-    training continues.
+    A wrong address is a UserError at the start. A server that does not answer is a warning, then or later; what it does
+    not take is kept on disk, and the methods return None.
     """
 
+    opening = ("workflow", "model")
+
     def __init__(self, uri: str, experiment: str, runs: Path) -> None:
-        self.uri, self.experiment, self._runs = uri, experiment, runs
+        super().__init__(uri, experiment, runs)
+        self._pending: dict[str, list[Any]] = {}
+        """The metrics that wait in memory, by run."""
+        self.forget()
+
+    def forget(self) -> None:
+        """Forgets what is known of the server: the ids of its runs and what they have."""
+        self.__dict__.pop("_experiment_id", None)
         self._workflow_run = ""
         self._model_runs: dict[str, str] = {}
         self._sent: dict[str, dict[str, set[int]]] = {}
         """Maps each run and metric to the steps that MLflow already has."""
-        self._pending: dict[str, list[Any]] = {}
+        self._pending.clear()
         self._flushed = time.monotonic()
-        self._warned = False
+
+    def ask(self) -> None:
+        """Asks for one experiment. Raises what MLflow raises where it does not answer."""
+        with self._one_at_a_time():
+            self._client.search_experiments(max_results=1)
 
     @cached_property
     def _client(self) -> Any:
@@ -139,23 +130,15 @@ class Tracker:
 
     @cached_property
     def _experiment_id(self) -> str:
-        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # by default MLflow retries for minutes
-        try:
-            found = self._client.get_experiment_by_name(self.experiment)
-            if found is None:
-                local = self.uri.startswith("sqlite:")
-                folder = (self._runs.absolute() / "mlartifacts").as_uri() if local else None
-                tags = {"mlflow.experimentKind": "custom_model_development"}  # how the UI shows it
-                return str(self._client.create_experiment(self.experiment, folder, tags))
-            if found.lifecycle_stage == "deleted":
-                self._client.restore_experiment(found.experiment_id)
-            return str(found.experiment_id)
-        except Exception as error:
-            reason = str(error).split("\n")[0]
-            raise UserError(
-                f"MLflow at {without_password(self.uri)} does not answer ({without_password(reason)}); "
-                "check MLFLOW_TRACKING_URI or unset it"
-            ) from None
+        found = self._client.get_experiment_by_name(self.experiment)
+        if found is None:
+            local = self.uri.startswith("sqlite:")
+            folder = (self._runs.absolute() / "mlartifacts").as_uri() if local else None
+            tags = {"mlflow.experimentKind": "custom_model_development"}  # how the UI shows it
+            return str(self._client.create_experiment(self.experiment, folder, tags))
+        if found.lifecycle_stage == "deleted":
+            self._client.restore_experiment(found.experiment_id)
+        return str(found.experiment_id)
 
     @contextmanager
     def _one_at_a_time(self) -> Iterator[None]:
@@ -197,6 +180,7 @@ class Tracker:
             self._client.update_run(run.info.run_id, status="RUNNING")
         return run
 
+    @kept
     def workflow(
         self,
         fingerprint: str,
@@ -207,13 +191,14 @@ class Tracker:
     ) -> str:
         """Opens the parent run of a workflow, identified by `fingerprint`, and returns its MLflow id.
 
-        Raises UserError if MLflow does not answer.
+        Raises UserError if the address or the password is wrong.
         """
         with self._one_at_a_time():
             run = self._open({WORKFLOW_TAG: fingerprint}, name, params, tags or {}, inputs)
         self._workflow_run = str(run.info.run_id)
         return self._workflow_run
 
+    @kept
     def model(
         self,
         fingerprint: str,
@@ -233,35 +218,38 @@ class Tracker:
         }
         return run_id
 
-    def metrics(self, fingerprint: str, values: Mapping[str, Any], step: int, at: float | None = None) -> None:
-        """Sends a training's figures after `step` updates, in batches; `at` is in seconds since 1970, or None: now."""
+    @kept
+    def metrics(self, fingerprint: str, values: Mapping[str, Any], step: int, at: float) -> None:
+        """Sends a training's figures after `step` updates, in batches; `at` is in seconds since 1970."""
+        run = self._model_runs[fingerprint]
+        self._add(run, values, step, at)
+        if time.monotonic() - self._flushed > FLUSH_S or len(self._pending.get(run, ())) >= METRICS_A_REQUEST:
+            self.send_pending()
+
+    @kept
+    def curves(self, fingerprint: str, lines: Sequence[Mapping[str, Any]], ended: float) -> None:
+        """Sends the missing lines of a finished training's `metrics.jsonl`; `ended` is in seconds since 1970."""
+        run = self._model_runs[fingerprint]
+        if CURVES_TAG in self._client.get_run(run).data.tags:
+            return
+        last_s = max((line["train_s"] for line in lines), default=0.0)
+        for line in lines:
+            self._add(run, line, line["update"], ended - last_s + line["train_s"])
+        self.send_pending()
+        self._client.set_tag(run, CURVES_TAG, "complete")
+
+    def _add(self, run: str, values: Mapping[str, Any], step: int, at: float) -> None:
+        """Puts those figures into memory that MLflow does not have."""
         from mlflow.entities import Metric
 
-        run = self._model_runs[fingerprint]
-        milliseconds = int((time.time() if at is None else at) * 1000)
         for name, value in values.items():
             steps = self._sent[run].setdefault(name, set())
             if name == "update" or not isinstance(value, int | float) or step in steps:
                 continue
             steps.add(step)
-            self._pending.setdefault(run, []).append(Metric(name, float(value), milliseconds, step))
-        if time.monotonic() - self._flushed > FLUSH_S or len(self._pending.get(run, ())) >= METRICS_A_REQUEST:
-            self.flush()
+            self._pending.setdefault(run, []).append(Metric(name, float(value), int(at * 1000), step))
 
-    def curves(self, fingerprint: str, lines: Iterable[Mapping[str, Any]], ended: float) -> None:
-        """Sends the missing lines of a finished training's `metrics.jsonl`; `ended` is in seconds since 1970."""
-        run = self._model_runs[fingerprint]
-        with self._tolerant():
-            if CURVES_TAG in self._client.get_run(run).data.tags:
-                return
-            lines = list(lines)
-            last_s = max((line["train_s"] for line in lines), default=0.0)
-            for line in lines:
-                self.metrics(fingerprint, line, line["update"], ended - last_s + line["train_s"])
-            self.flush()
-            if not self._pending.get(run):
-                self._client.set_tag(run, CURVES_TAG, "complete")
-
+    @kept
     def results(self, fingerprint: str, values: Mapping[str, float]) -> None:
         """Sends final figures of a model, e.g. {"paper_bleu.newstest2014": 27.3}, if they have changed.
 
@@ -270,47 +258,64 @@ class Tracker:
         from mlflow.entities import Metric
 
         run = self._model_runs[fingerprint] if fingerprint else self._workflow_run
-        with self._tolerant():
-            known = self._client.get_run(run).data.metrics
-            now = int(time.time() * 1000)
-            changed = [Metric(name, float(value), now, 0) for name, value in values.items() if known.get(name) != value]
-            if changed:
-                self._client.log_batch(run, metrics=changed)
+        known = self._client.get_run(run).data.metrics
+        now = int(time.time() * 1000)
+        changed = [Metric(name, float(value), now, 0) for name, value in values.items() if known.get(name) != value]
+        if changed:
+            self._client.log_batch(run, metrics=changed)
 
+    @kept
     def series(self, fingerprint: str, name: str, values: Mapping[int, float]) -> None:
         """Sends a figure of a model that was measured after its training, by update, where MLflow does not have it."""
         from mlflow.entities import Metric
 
         run, now = self._model_runs[fingerprint], int(time.time() * 1000)
-        with self._tolerant():
-            known = {point.step for point in self._client.get_metric_history(run, name)}
-            lacking = [Metric(name, value, now, update) for update, value in values.items() if update not in known]
-            for start in range(0, len(lacking), METRICS_A_REQUEST):
-                self._client.log_batch(run, metrics=lacking[start : start + METRICS_A_REQUEST])
+        known = {point.step for point in self._client.get_metric_history(run, name)}
+        lacking = [Metric(name, value, now, update) for update, value in values.items() if update not in known]
+        for start in range(0, len(lacking), METRICS_A_REQUEST):
+            self._client.log_batch(run, metrics=lacking[start : start + METRICS_A_REQUEST])
 
+    @kept
     def artifacts(self, folder: Path, fingerprint: str, model: str = "", into: str = "") -> None:
         """Sends the files of an artifact's folder, once, to the workflow's run or to that of the training `model`.
 
         `into` names the folder they are put in on that run.
         """
         run, tag = self._model_runs[model] if model else self._workflow_run, f"aiayn.artifact.{folder.name}"
-        with self._tolerant():
-            if self._client.get_run(run).data.tags.get(tag) != fingerprint:
+        if self._client.get_run(run).data.tags.get(tag) != fingerprint:
+            with files():
                 self._client.log_artifacts(run, str(folder), into or None)
-                self._client.set_tag(run, tag, fingerprint)
+            self._client.set_tag(run, tag, fingerprint)
 
+    @kept
+    def attach(self, training: str, folder: Path, fingerprint: str, into: str) -> int:
+        """Sends an artifact's files, once, to each run of a training in any experiment; returns how many there are.
+
+        `training` and `fingerprint` are those of the training and of the artifact; `into` names the folder on the runs.
+        """
+        tag, experiments = f"aiayn.artifact.{folder.name}", self._client.search_experiments()
+        wanted = f"tags.`{TRAINING_TAG}` = '{training}'"
+        found = self._client.search_runs([one.experiment_id for one in experiments], wanted) if experiments else []
+        for run in found:
+            if run.data.tags.get(tag) != fingerprint:
+                with files():
+                    self._client.log_artifacts(run.info.run_id, str(folder), into)
+                self._client.set_tag(run.info.run_id, tag, fingerprint)
+        return len(found)
+
+    @kept
     def tags(self, fingerprint: str, tags: Mapping[str, str]) -> None:
         """Sets tags of a training's run, replacing those it has."""
         from mlflow.entities import RunTag
 
-        with self._tolerant():
-            self._client.log_batch(self._model_runs[fingerprint], tags=[RunTag(*tag) for tag in tags.items()])
+        self._client.log_batch(self._model_runs[fingerprint], tags=[RunTag(*tag) for tag in tags.items()])
 
+    @kept
     def text(self, fingerprint: str, text: str, name: str) -> None:
         """Sends a text file to a training's run, e.g. sample translations as `samples.md`."""
-        with self._tolerant():
-            self._client.log_text(self._model_runs[fingerprint], text, name)
+        self._client.log_text(self._model_runs[fingerprint], text, name)
 
+    @kept
     def translator(
         self,
         fingerprint: str,
@@ -324,49 +329,52 @@ class Tracker:
         `registered`, it becomes a version of the model of that name.
         """
         run = self._model_runs[fingerprint]
-        with self._tolerant():
+        with files():
             model_id = models.keep(self._client, self._experiment_id, run, checkpoint, served_by)
-            if registered:
-                models.register(self._client, model_id, run, registered)
+        if registered:
+            models.register(self._client, model_id, run, registered)
 
-    def describe(self, write: Callable[[str], str]) -> None:
-        """Sets the text at the top of the workflow's page, which `write` makes of the page's address in the UI."""
-        with self._tolerant():
-            address = f"#/experiments/{self._experiment_id}/runs/{self._workflow_run}"
-            self._client.set_tag(self._workflow_run, NOTE_TAG, write(address))
+    @kept
+    def describe(self, folder: Path, command: str, served: Sequence[str]) -> None:
+        """Sets the text at the top of the workflow's page: the table in `folder`, its command, its models."""
+        address = f"#/experiments/{self._experiment_id}/runs/{self._workflow_run}"
+        self._client.set_tag(self._workflow_run, NOTE_TAG, description(folder, address, command, served))
 
-    def flush(self) -> None:
-        """Sends the pending metrics; if MLflow does not accept them, they stay pending."""
+    def has_pending(self) -> bool:
+        """Returns whether metrics wait in memory."""
+        return any(self._pending.values())
+
+    def send_pending(self) -> None:
+        """Sends the metrics that wait in memory. Where MLflow refuses them for good, they are dropped."""
         self._flushed = time.monotonic()
-        with self._tolerant():
-            for run, pending in self._pending.items():
-                while pending:
+        for run, pending in self._pending.items():
+            while pending:
+                try:
                     self._client.log_batch(run, metrics=pending[:METRICS_A_REQUEST])
-                    del pending[:METRICS_A_REQUEST]
+                except Exception as error:
+                    if is_refused(error):
+                        pending.clear()
+                    raise
+                del pending[:METRICS_A_REQUEST]
 
+    @kept
     def end_model(self, fingerprint: str, status: Status = "FINISHED") -> None:
         """Closes the run of a training."""
-        self.flush()
+        self.send_pending()
         self._terminate(self._model_runs[fingerprint], status)
 
     def end(self, status: Status = "FINISHED") -> None:
         """Closes the workflow's run, and those of its models that are still open, with the given status."""
-        self.flush()
+        self.end_workflow(status)
+        self.close()
+
+    @kept
+    def end_workflow(self, status: Status) -> None:
+        """Closes the runs as `end` does, and leaves the tracker open."""
+        self.send_pending()
         for run in [*self._model_runs.values(), self._workflow_run]:
             self._terminate(run, status)
 
     def _terminate(self, run: str, status: Status) -> None:
-        with self._tolerant():
-            if self._client.get_run(run).info.status == "RUNNING":
-                self._client.set_terminated(run, status)
-
-    @contextmanager
-    def _tolerant(self) -> Iterator[None]:
-        """Turns errors in the body into a single warning per tracker, since logging must not stop a training."""
-        try:
-            yield
-        except Exception as error:
-            if not self._warned:
-                where, reason = without_password(self.uri), str(error).split("\n")[0]
-                logger.warning("MLflow at %s does not take what it is sent: %s", where, without_password(reason))
-            self._warned = True
+        if self._client.get_run(run).info.status == "RUNNING":
+            self._client.set_terminated(run, status)

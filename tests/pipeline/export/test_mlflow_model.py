@@ -111,7 +111,7 @@ def test_loaded_model_translates_as_the_translator(kept: Kept) -> None:
 def test_a_failure_is_a_warning_and_leaves_no_ready_model(
     kept: Kept, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A missing checkpoint costs one warning; the unfinished model is marked as failed, and the next call makes it."""
+    """A missing file costs one warning; the unfinished model is marked as failed, and made at the next attempt."""
     gone = Checkpoint(tmp_path / "gone")
     shutil.copytree(kept.checkpoint.folder, gone.folder)
     gone.write_json(MANIFEST, {"fingerprint": "c2"})
@@ -126,7 +126,7 @@ def test_a_failure_is_a_warning_and_leaves_no_ready_model(
     assert [model.status for model in tracker._client.search_logged_models([tracker._experiment_id])] == ["FAILED"]
     weights.unlink()
     (tmp_path / "weights").rename(weights)
-    tracker.translator("t1", gone)
+    assert tracker.retry(now=True)
     (output,) = tracker._client.get_run(run).outputs.model_outputs
     assert tracker._client.get_logged_model(output.model_id).status == "READY"
 

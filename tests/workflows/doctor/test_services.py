@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from workflows.doctor import services
-from workflows.tracking.tracker import Tracker, default_uri
+from workflows.tracking.addresses import default_uri
+from workflows.tracking.tracker import Tracker
 
 
 @pytest.fixture

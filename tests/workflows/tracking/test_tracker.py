@@ -10,8 +10,8 @@ from pathlib import Path
 import mlflow.data
 import pytest
 
-from pipeline.errors import UserError
-from workflows.tracking.tracker import Input, Tracker, default_uri, flatten, ui_command
+from workflows.tracking.addresses import default_uri
+from workflows.tracking.tracker import Input, Tracker, flatten
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def test_second_run_continues_and_sends_nothing_twice(runs: Path, uri: str) -> N
     parent = first.workflow("f1", "table2 embedded", {"profile": "embedded"}, {"git": "abc"})
     child = first.model("t1", "EN-DE base", {"model": {"d_k": 64, "d_v": 64}}, {"aiayn.corpus": "c1"})
     for line in LINES[:150]:
-        first.metrics("t1", line, line["update"])
+        first.metrics("t1", line, line["update"], time.time())
     first.end("KILLED")
 
     second = Tracker(uri, "table2", runs)
@@ -158,42 +158,6 @@ def test_artifacts_are_kept_with_the_runs_and_sent_once(runs: Path, uri: str, tm
     assert [point.value for point in points] == [0.04, 0.05]
 
 
-def test_figures_that_cannot_be_sent_cause_a_warning(runs: Path, uri: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A store that rejects figures does not stop the training; the figures are sent at the next flush."""
-    tracker = Tracker(uri, "refused", runs)
-    tracker.workflow("f5", "refused", {})
-    child = tracker.model("t5", "EN-DE base", {})
-    with sqlite3.connect(runs / "mlflow.db") as database:
-        database.execute("alter table metrics rename to hidden")
-    tracker.metrics("t5", {"loss": 2.0}, 1)
-    tracker.flush()
-    assert "does not take" in caplog.text
-    with sqlite3.connect(runs / "mlflow.db") as database:
-        database.execute("alter table hidden rename to metrics")
-    tracker.flush()
-    assert [point.value for point in tracker._client.get_metric_history(child, "loss")] == [2.0]
-
-
-def test_an_unreachable_server_is_reported_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the start a wrong address is a UserError, whose message does not contain the password."""
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    tracker = Tracker("http://me:secret@127.0.0.1:9", "table2", tmp_path)
-    with pytest.raises(UserError, match="MLFLOW_TRACKING_URI") as caught:
-        tracker.workflow("f1", "x", {})
-    assert "secret" not in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-def test_address_and_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The environment takes precedence; the command can be pasted and serves this machine alone."""
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://tracking:5000")
-    assert default_uri(tmp_path) == "http://tracking:5000"
-    monkeypatch.delenv("MLFLOW_TRACKING_URI")
-    command = ui_command(default_uri(tmp_path / "my runs"))
-    assert f"--backend-store-uri 'sqlite:///{tmp_path}/my runs/mlflow.db' --host 127.0.0.1" in command
-    assert "secret" not in ui_command("postgresql://me:secret@db/mlflow")
-
-
 def test_flatten() -> None:
     """Nested settings become dotted names."""
     assert flatten({"a": {"b": {"c": 1}}, "d": [2]}) == {"a.b.c": 1, "d": [2]}
@@ -204,10 +168,11 @@ def test_two_commands_open_a_new_store_at_once(tmp_path: Path, monkeypatch: pyte
     """Even after a command was killed while making the tables, both find the same runs, each made once."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     script = (
-        "import sys; from pathlib import Path; from workflows.tracking.tracker import Input, Tracker, default_uri\n"
+        "import sys; from pathlib import Path; from workflows.tracking.tracker import Tracker\n"
+        "from workflows.tracking.addresses import default_uri\n"
         "runs = Path(sys.argv[1]); tracker = Tracker(default_uri(runs), 'table2', runs)\n"
         "print(tracker.workflow('w', 'workflow', {}), tracker.model('t', 'training', {}))\n"
-        "tracker.metrics('t', {'loss': 1.0}, 1); tracker.end()"
+        "tracker.metrics('t', {'loss': 1.0}, 1, 0.0); tracker.end()"
     )
     command = [sys.executable, "-c", script, str(tmp_path)]
     killed = subprocess.Popen(command)

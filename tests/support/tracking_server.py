@@ -1,0 +1,93 @@
+"""A real `mlflow server` on 127.0.0.1 that can be killed, suspended and started again at the same address."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+from tests.support.tiny_training import free_port
+
+STARTS_S = 120.0
+
+
+class TrackingServer:
+    """Serves runs and artifacts from `folder`; `database` is its store's address, by default a SQLite file there."""
+
+    def __init__(self, folder: Path, database: str = "", options: Sequence[str] = ("--workers", "1")) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.uri = f"http://127.0.0.1:{free_port()}"
+        self._folder, self._options = folder, options
+        self._database = database or f"sqlite:///{folder.absolute()}/server.db"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Starts it, and returns once it answers."""
+        artifacts = self._folder.absolute() / "artifacts"
+        stores = ["--backend-store-uri", self._database, "--serve-artifacts", "--artifacts-destination", str(artifacts)]
+        command = [
+            sys.executable,
+            "-m",
+            "mlflow",
+            "server",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            self.uri.rpartition(":")[2],
+        ]
+        # Its own variables would be those of a client.
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("MLFLOW_")}
+        log = self._folder / "server.log"
+        with log.open("ab") as file:
+            self._process = subprocess.Popen(
+                [*command, *stores, *self._options],
+                cwd=self._folder,
+                env=environment,
+                stdout=file,
+                stderr=file,
+                start_new_session=True,
+            )
+        deadline_s = time.monotonic() + STARTS_S
+        while not self._answers():
+            assert self._process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline_s, log.read_text()
+            time.sleep(0.1)
+
+    def kill(self) -> None:
+        """Kills all its processes with SIGKILL."""
+        if self._process:
+            self._signal(signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+    def suspend(self) -> None:
+        """Stops its processes from running: it accepts connections and answers nothing."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Lets its processes go on."""
+        self._signal(signal.SIGCONT)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.kill()
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, number)
+
+    def _answers(self) -> bool:
+        try:
+            urllib.request.urlopen(f"{self.uri}/health", timeout=5).close()
+        except OSError:
+            return False
+        return True

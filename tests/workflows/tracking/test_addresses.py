@@ -1,0 +1,47 @@
+"""workflows.tracking.addresses: where MLflow is, shown and told without users and passwords."""
+
+from pathlib import Path
+
+import pytest
+
+from workflows.tracking.addresses import default_uri, is_malformed, public_address, reason_of, ui_command
+
+
+def test_address_and_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment takes precedence; the command can be pasted and serves this machine alone."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://tracking:5000")
+    assert default_uri(tmp_path) == "http://tracking:5000"
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    command = ui_command(default_uri(tmp_path / "my runs"))
+    assert f"--backend-store-uri 'sqlite:///{tmp_path}/my runs/mlflow.db' --host 127.0.0.1" in command
+
+
+@pytest.mark.parametrize("uri", ["postgresql://me:secret@db/mlflow", "http://me:secret@tracking:5000"])
+def test_the_command_has_no_password(uri: str) -> None:
+    """A database's is in the variable that it came from; a browser asks for that of a server."""
+    assert "secret" not in ui_command(uri)
+    assert "me:" not in ui_command(uri)
+
+
+@pytest.mark.parametrize("password", ["secret", "se@cret", "se/cret", "secret#1"])
+def test_no_part_of_a_password_is_told(password: str) -> None:
+    """Not even where its signs ought to be escaped; nor in an error that quotes it."""
+    uri = f"http://me:{password}@tracking:5000"
+    assert public_address(uri) == "http://tracking:5000"
+    for error in (OSError(5, f"{password} is wrong"), ConnectionError(f"no answer from {uri}, as me:{password}")):
+        assert "cret" not in reason_of(error, uri)
+
+
+def test_the_reason_is_what_the_system_says() -> None:
+    """Libraries wrap a refused connection several times; the text at the bottom is short, and is told."""
+    error = RuntimeError("HTTPConnectionPool: Max retries exceeded")
+    error.__cause__ = ConnectionRefusedError(111, "Connection refused")
+    assert reason_of(error, "http://tracking:5000") == "[Errno 111] Connection refused"
+    assert reason_of(RuntimeError("first\nsecond"), "http://tracking:5000") == "first"
+
+
+def test_malformed_addresses() -> None:
+    """A host and, if any, a port; other kinds of address are left to MLflow."""
+    wrong = ["http://", "http://:5000", "https://host:port", "http://me:pass/word@host:5000", "http://host:99999"]
+    assert all(map(is_malformed, wrong))
+    assert not any(map(is_malformed, ["http://host", "http://me:secret@host:5000", "sqlite:////tmp/a.db", "host:5000"]))

@@ -1,0 +1,56 @@
+"""Where MLflow is, and how its address is shown: never with a user or a password."""
+
+import os
+import re
+import shlex
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+
+def default_uri(runs: Path) -> str:
+    """Returns `MLFLOW_TRACKING_URI` if set, otherwise the address of a SQLite file in the folder `runs`."""
+    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{runs.absolute()}/mlflow.db"
+
+
+def ui_command(uri: str) -> str:
+    """Returns the shell command that shows the runs in a browser on this machine, ready to be pasted."""
+    if uri.startswith(("http://", "https://")):
+        return f"{shlex.quote(sys.executable)} -m webbrowser {shlex.quote(public_address(uri))}"
+    # Do not print a database's password: an address with one came from the environment.
+    store = '"$MLFLOW_TRACKING_URI"' if public_address(uri) != uri else shlex.quote(uri)
+    return f"{shlex.quote(sys.executable)} -m mlflow ui --backend-store-uri {store} --host 127.0.0.1"
+
+
+def without_password(text: str) -> str:
+    """Returns a text without the users and passwords of the addresses in it."""
+    return re.sub(r"(?<=://)[^/\s]*@", "", text)
+
+
+def public_address(uri: str) -> str:
+    """Returns the address of MLflow without user and password, even where a sign in them ought to be escaped."""
+    scheme, sign, rest = uri.partition("://")
+    return scheme + sign + rest.rpartition("@")[2] if sign else uri
+
+
+def is_malformed(uri: str) -> bool:
+    """Returns whether an address over HTTP names no host, or a port that is none."""
+    try:
+        parts = urlsplit(uri)
+        return parts.scheme in ("http", "https") and (not parts.hostname or parts.port == 0)
+    except ValueError:
+        return True
+
+
+def reason_of(error: BaseException, uri: str) -> str:
+    """Returns the first line of an error of MLflow at `uri`, or of what the system says, without user and password."""
+    behind: BaseException | None = error
+    while behind:
+        error = behind if isinstance(behind, OSError) and (behind.errno or type(behind) is TimeoutError) else error
+        behind = behind.__cause__ or (None if behind.__suppress_context__ else behind.__context__)
+    text = (str(error) or type(error).__name__).strip().split("\n")[0]
+    secret, sign, _ = uri.partition("://")[2].rpartition("@")
+    # An address with signs that it ought to escape is told in ways that no pattern recognises.
+    for part in (f"{secret}@", secret, secret.partition(":")[2]) if sign else ():
+        text = text.replace(part, "") if part else text
+    return without_password(text)
