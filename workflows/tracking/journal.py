@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from pipeline.store.locks import Lock
+from pipeline.store.locks import FileLock
 from workflows.tracking.addresses import public_address
 
 FOLDER = "mlflow-unsent"
@@ -33,7 +33,7 @@ class Call:
 class Journal:
     """The calls that one command could not send. It is closed by `remove`, or by `leave` for the next command."""
 
-    def __init__(self, path: Path, lock: Lock, experiment: str) -> None:
+    def __init__(self, path: Path, lock: FileLock, experiment: str) -> None:
         self.path, self.experiment, self._lock = path, experiment, lock
 
     @classmethod
@@ -42,7 +42,7 @@ class Journal:
         name = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(3)}.jsonl"
         path = runs.absolute() / FOLDER / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = Lock(path, TASK)
+        lock = FileLock(path, TASK)
         lock.take()
         path.write_text(_line({"uri": public_address(uri), "experiment": experiment}), encoding="utf-8")
         return cls(path, lock, experiment)
@@ -82,7 +82,7 @@ class Journal:
 def left_behind(runs: Path, uri: str) -> Iterator[Journal]:
     """Yields the files for the server at `uri` that ended commands left, oldest first; the caller closes each."""
     for path in sorted((runs.absolute() / FOLDER).glob("*.jsonl")):
-        lock = Lock(path, TASK)
+        lock = FileLock(path, TASK)
         try:
             header = json.loads(path.read_text(encoding="utf-8").partition("\n")[0])
             is_ours = header["uri"] == public_address(uri) and lock.take() is None
