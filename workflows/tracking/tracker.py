@@ -130,6 +130,11 @@ class Tracker:
         self._flushed = time.monotonic()
         self._warned = False
 
+    @property
+    def took_all(self) -> bool:
+        """Says whether MLflow took everything that it was sent."""
+        return not self._warned
+
     @cached_property
     def _client(self) -> Any:
         from mlflow.tracking import MlflowClient  # takes 2 to 3 s
