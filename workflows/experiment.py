@@ -46,8 +46,9 @@ from workflows.reports.corpus import CorpusReport
 from workflows.runs.closing import closing_lines
 from workflows.runs.recorder import Opening, Recorder, recording
 from workflows.tracking.addresses import default_uri, ui_command
-from workflows.tracking.curves import Model, send_corpus_report, tracked
+from workflows.tracking.curves import Model, send_corpus_report, source_tags, tracked
 from workflows.tracking.models import NEWEST, registration
+from workflows.tracking.settled import is_settled, settle
 from workflows.tracking.tracker import Tracker, flatten
 
 Own = ParamSpec("Own")
@@ -244,7 +245,11 @@ def _made(
     """Makes what is missing and returns the table, with MLflow and the record of the run kept up to date."""
     store, target = request.store, experiment.tabulate({})
     title = f"{experiment.name} {request.profile.name}"
-    with tracked(tracker, target, title, _module(experiment), told, models, store) as curves:
+    source, sent = source_tags(_module(experiment)), [(model.name, model.params, model.tags) for model in models]
+    all_told = [target.fingerprint, title, told, source, sent, recorder.record.command]
+    if is_settled(tracker.uri, store, all_told) and not to_run([target], store):
+        return _found(experiment, target, models, store, recorder)
+    with tracked(tracker, target, title, source, told, models, store) as curves:
         watchers = [view(console), curves, recorder]
         with ExitStack() as during:
             if experiment.train and to_run([target], store):
@@ -268,6 +273,18 @@ def _made(
         tracker.describe(table.folder, command, served)
         recorder.measured(curves.figures, {name: why.state for name, why in unfinished.items()})
         recorder.made(target.name, figures)
+    if tracker.took_all:
+        settle(tracker.uri, store, all_told)
+    return table
+
+
+def _found(
+    experiment: Reproduction[A], target: Step[A], models: Sequence[Model], store: LocalStore, recorder: Recorder
+) -> A:
+    """Returns the table where it is in the store and MLflow has everything, with the record kept up to date."""
+    (table,) = run([target], store, [recorder])
+    recorder.measured({model.name: model.measured(store).final_figures() for model in models}, {})
+    recorder.made(target.name, experiment.figures(table) if experiment.figures else {})
     return table
 
 

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-SLOW = {"torch", "ray", "mlflow", "matplotlib", "scipy", "pandas", "pyarrow", "sacrebleu", "sacremoses", "nltk"}
-"""Libraries that take from a tenth of a second to three seconds to import."""
+from tests.support.slow_libraries import SLOW
+
 COMMANDS = ["cli.main", "reproduce_table1", "reproduce_table2", "reproduce_table3", "reproduce_table4"]
 
 

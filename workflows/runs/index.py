@@ -11,13 +11,18 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pipeline.store.store import LocalStore
 from workflows.console.quantities import duration
 from workflows.runs.comparison import Pair, compare
 from workflows.runs.names import CURVES, DEFAULT_ROOT, model_names
 from workflows.runs.record import Run, read_records, runs_of
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 INDEX, REPORT = "index.html", "report.html"
 MOST_CHANGES, MOST_FIGURES, MOST_MODELS = 6, 8, 6
@@ -68,17 +73,8 @@ def entries(root: Path, runs: Sequence[Run]) -> list[Entry]:
 
 def render(root: Path, runs: Sequence[Run]) -> str:
     """Renders the page of the runs in the folder `root`."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined  # the command line need not import it
-
-    environment = Environment(
-        loader=PackageLoader("workflows.runs"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     states = [run.newest.state for run in runs]
-    return environment.get_template("index.html.j2").render(
+    return _template().render(
         entries=entries(root, runs),
         counts={state: states.count(state) for state in dict.fromkeys(states)},
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -92,6 +88,21 @@ def render(root: Path, runs: Sequence[Run]) -> str:
         most_figures=MOST_FIGURES,
         most_models=MOST_MODELS,
     )
+
+
+@cache
+def _template() -> "Template":
+    """Returns the compiled template, which a command renders twice."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # the command line need not import it
+
+    environment = Environment(
+        loader=PackageLoader("workflows.runs"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("index.html.j2")
 
 
 def when(seconds: float) -> str:

@@ -43,6 +43,10 @@ class Model:
         """The step that trains it."""
         return self.evaluation.training
 
+    def measured(self, store: LocalStore) -> Trained:
+        """Returns what was measured. Raises UserError where a file is missing or broken."""
+        return self.evaluation.resolved(lambda step: step.published(store)).measured()
+
 
 class CurveWatcher(Watcher):
     """Sends the metrics of trainings as they arrive, and ends the run of a model as soon as it is measured."""
@@ -91,7 +95,7 @@ class CurveWatcher(Watcher):
         """
         fingerprint, tracker = model.training.fingerprint, self._tracker
         if state == "measured":
-            measured = model.evaluation.resolved(lambda step: step.published(self._store)).measured()
+            measured = model.measured(self._store)
             _send_training(tracker, fingerprint, model.training.published(self._store))
             _send_results(tracker, fingerprint, measured)
             self.figures[model.name] = measured.final_figures()
@@ -146,16 +150,16 @@ def tracked(
     tracker: Tracker,
     workflow: Step[Artifact],
     name: str,
-    command: str,
+    source: Mapping[str, str],
     params: Mapping[str, Any],
     models: Sequence[Model],
     store: LocalStore,
 ) -> Iterator[CurveWatcher]:
     """Opens the parent run of `workflow` with a child run for each model; closes them with the outcome of the body.
 
-    The parent also has the parameters that its children share, and the inputs of all of them.
+    All of them have the tags `source` (`source_tags`). The parent also has the parameters that its children share, and
+    the inputs of all of them.
     """
-    source = source_tags(command)
     inputs = [inputs_of(model.evaluation, store) for model in models]
     told = {**shared([model.params for model in models]), **params}
     tracker.workflow(workflow.fingerprint, name, told, source, list(dict.fromkeys(chain.from_iterable(inputs))))

@@ -121,6 +121,11 @@ class Tracker(Delivery):
         with self._one_at_a_time():
             self._client.search_experiments(max_results=1)
 
+    @property
+    def took_all(self) -> bool:
+        """Says whether MLflow took everything that it was sent."""
+        return not self._warned and self._journal is None
+
     @cached_property
     def _client(self) -> Any:
         from mlflow.tracking import MlflowClient  # takes 2 to 3 s
