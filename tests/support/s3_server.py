@@ -73,6 +73,8 @@ class FaultyProxy:
     def __init__(self, behind: str, host: str = "127.0.0.1") -> None:
         self.behind = urlsplit(behind).netloc
         self.fails, self.fail_next, self.delay_s, self.n_failed, self.n_passed = False, 0, 0.0, 0, 0
+        self.fail_every = 0
+        """One of how many requests fails; 0: none."""
         self.lost_answers = 0
         """How many of the next requests are passed on, and then answered as if they had not been."""
         self.failing_writes_of = ""
@@ -105,7 +107,8 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         time.sleep(proxy.delay_s)
         refused = self.command == "PUT" and proxy.failing_writes_of and proxy.failing_writes_of in self.path
-        if proxy.fails or refused or proxy.fail_next:
+        in_turn = proxy.fail_every and (proxy.n_failed + proxy.n_passed) % proxy.fail_every == 0
+        if proxy.fails or refused or proxy.fail_next or in_turn:
             proxy.n_failed += 1
             proxy.fail_next = max(0, proxy.fail_next - 1)
             self._answer(503, {}, b"<Error><Code>SlowDown</Code><Message>Please try again</Message></Error>")

@@ -65,8 +65,7 @@ def test_killed_here_and_continued_there(at_s3: S3Server, tmp_path: Path) -> Non
         while not any(update >= 20 for update in _kept(store)):
             assert first.poll() is None, log.read_text()
             assert time.monotonic() - began_s < END_S, log.read_text()
-            proxy.delay_s = 0.05
-            proxy.fail_next = 2  # every few requests
+            proxy.delay_s, proxy.fail_every = 0.05, 7
             time.sleep(0.2)
         first.send_signal(signal.SIGKILL)
         first.wait()
