@@ -285,7 +285,8 @@ def _status(error: Exception) -> int | None:
     from requests import HTTPError
 
     if isinstance(error, MlflowException):
-        return int(error.get_http_status_code())
+        # BAD_REQUEST is what a database says, e.g. where another command has just made the same dataset.
+        return 500 if error.error_code == "BAD_REQUEST" else int(error.get_http_status_code())
     return error.response.status_code if isinstance(error, HTTPError) and error.response is not None else None
 
 
