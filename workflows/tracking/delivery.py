@@ -141,10 +141,10 @@ class Delivery:
                 return None
             self._has_answered = True
             self._openings += [call] * opens
-            if self.has_pending() and not opens:
-                self._in_memory.append(call)
-            else:
+            if not self.has_pending():
                 self._in_memory.clear()
+            elif not opens:
+                self._in_memory.append(call)
             return result
         self._openings += [call] * opens
         self._keep([call])
@@ -162,7 +162,7 @@ class Delivery:
             earlier = type(self)(self.uri, journal.experiment, self._runs)
             earlier._journal, earlier._warned = journal, {AWAY}
             try:
-                earlier._send_kept()
+                earlier._send_kept(time.monotonic())
             finally:
                 journal.leave()
             if earlier._journal:
@@ -177,13 +177,17 @@ class Delivery:
     def _send(self, reason: Exception | None = None) -> None:
         """Sends what is kept, that of earlier commands first: theirs may have ended a run that ours goes on with."""
         if self._journal is not None:  # else the disk is full
+            began_s = time.monotonic()
             self._send_left_behind()
-            self._send_kept(reason)
+            self._send_kept(began_s, reason)
 
-    def _send_kept(self, reason: Exception | None = None) -> None:
-        """Repeats the calls that are kept, and goes on keeping those that are still not taken."""
+    def _send_kept(self, began_s: float, reason: Exception | None = None) -> None:
+        """Repeats the calls that are kept, and goes on keeping those that are still not taken.
+
+        The attempt began at `began_s`, by the clock that only goes forward; `reason` is the error that led to it.
+        """
         assert self._journal
-        began_s, openings, left = time.monotonic(), list[Call](), list[Call]()
+        openings, left = list[Call](), list[Call]()
         try:
             self.ask()
             calls = self._journal.read()
@@ -285,7 +289,8 @@ def _status(error: Exception) -> int | None:
     from requests import HTTPError
 
     if isinstance(error, MlflowException):
-        return int(error.get_http_status_code())
+        # BAD_REQUEST is what a database says, e.g. where another command has just made the same dataset.
+        return 500 if error.error_code == "BAD_REQUEST" else int(error.get_http_status_code())
     return error.response.status_code if isinstance(error, HTTPError) and error.response is not None else None
 
 

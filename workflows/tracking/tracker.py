@@ -135,12 +135,19 @@ class Tracker(Delivery):
 
     @cached_property
     def _experiment_id(self) -> str:
+        from mlflow.exceptions import MlflowException
+
         found = self._client.get_experiment_by_name(self.experiment)
         if found is None:
             local = self.uri.startswith("sqlite:")
             folder = (self._runs.absolute() / "mlartifacts").as_uri() if local else None
             tags = {"mlflow.experimentKind": "custom_model_development"}  # how the UI shows it
-            return str(self._client.create_experiment(self.experiment, folder, tags))
+            try:
+                return str(self._client.create_experiment(self.experiment, folder, tags))
+            except MlflowException as error:
+                if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                    raise
+            found = self._client.get_experiment_by_name(self.experiment)  # another command was faster
         if found.lifecycle_stage == "deleted":
             self._client.restore_experiment(found.experiment_id)
         return str(found.experiment_id)

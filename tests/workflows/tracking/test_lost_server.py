@@ -164,6 +164,16 @@ def test_away_from_the_start(server: TrackingServer, tmp_path: Path, caplog: pyt
     _has_all(server, "away")
 
 
+def test_interrupted_while_the_server_is_away(server: TrackingServer, tmp_path: Path) -> None:
+    """The end that was kept comes before what the same command sends next, so its runs go on and finish."""
+    with _silent(server):
+        _tracker(server, "interrupted", tmp_path).end("KILLED")
+    again = _tracker(server, "interrupted", tmp_path)
+    assert {run.info.status for run in _runs(server, "interrupted")[1:]} == {"RUNNING"}
+    _log_the_rest(again, tmp_path / "table")
+    _has_all(server, "interrupted")
+
+
 def test_a_command_killed_while_the_server_is_away(server: TrackingServer, tmp_path: Path) -> None:
     """What it kept is sent by the next command; a line that it did not finish writing does no harm."""
     script = (

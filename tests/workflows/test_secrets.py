@@ -1,0 +1,103 @@
+"""Secrets of the environment are in nothing that a workflow writes, prints or sends: planted ones are sought."""
+
+import base64
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from mlflow.tracking import MlflowClient
+
+from tests.support.tracking_server import TrackingServer
+from tests.workflows.test_reproduce_table2 import TINY
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+NAMES = ("AWS_SECRET_ACCESS_KEY", "MLFLOW_TRACKING_PASSWORD", "RAY_AUTH_TOKEN", "HF_TOKEN")
+
+
+@pytest.fixture
+def planted() -> dict[str, str]:
+    """A value for each variable, and a password for the tracking server's address, which nothing contains by chance."""
+    return {name: secrets.token_hex(20) for name in (*NAMES, "in the address")}
+
+
+@pytest.fixture
+def environment(planted: dict[str, str], tmp_path: Path) -> Iterator[dict[str, str]]:
+    """An environment that holds them all, with a tracking server whose folder is `server`."""
+    with TrackingServer(tmp_path / "server") as server:
+        address = server.uri.replace("://", f"://somebody:{planted['in the address']}@")
+        variables = {name: planted[name] for name in NAMES}
+        yield {**os.environ, **variables, "MLFLOW_TRACKING_USERNAME": "somebody", "MLFLOW_TRACKING_URI": address}
+
+
+def _forms(planted: dict[str, str]) -> dict[str, bytes]:
+    """What to look for: the values, and how HTTP's basic authentication would write them."""
+    plain = {name: value.encode() for name, value in planted.items()}
+    basic = {f"{name}, encoded": base64.b64encode(b"somebody:" + value) for name, value in plain.items()}
+    return {**plain, **basic}
+
+
+def _found(text: bytes, planted: dict[str, str]) -> list[str]:
+    return [name for name, form in _forms(planted).items() if form in text]
+
+
+def _found_in(folder: Path, planted: dict[str, str]) -> dict[str, list[str]]:
+    """The files below a folder that hold a secret, or have one in their name."""
+    found = {}
+    for path in folder.rglob("*"):
+        content = path.read_bytes() if path.is_file() else b""
+        if names := _found(str(path).encode() + content, planted):
+            found[str(path)] = names
+    return found
+
+
+def _run(environment: dict[str, str], store: Path, settings: Sequence[str]) -> "subprocess.CompletedProcess[bytes]":
+    command = [sys.executable, "-m", "workflows.reproduce_table2", "--pairs", "en-de", "--models", "base"]
+    options = [word for setting in settings for word in ("--set", setting)]
+    return subprocess.run(
+        [*command, "--store", str(store), *options], env=environment, capture_output=True, check=False, timeout=600
+    )
+
+
+def test_the_search_finds_what_is_there(planted: dict[str, str], tmp_path: Path) -> None:
+    """Plain and encoded, in a file and in a name."""
+    for i, form in enumerate(_forms(planted).values()):
+        (tmp_path / str(i)).write_bytes(b"\x00" + form + b"\xff")
+    (tmp_path / planted["RAY_AUTH_TOKEN"]).touch()
+    assert len(_found_in(tmp_path, planted)) == 2 * len(planted) + 1
+
+
+def test_a_run_that_succeeds_and_one_that_fails(
+    environment: dict[str, str], planted: dict[str, str], tmp_path: Path
+) -> None:
+    """Neither their files nor their output nor what the server has of them holds a secret."""
+    store = tmp_path / "runs"
+    good = _run(environment, store, TINY)
+    assert good.returncode == 0, good.stderr.decode()
+    bad = _run(environment, store, [*TINY, "vocabulary.size=60000"])
+    assert bad.returncode == 2, bad.stderr.decode()
+    assert b"curves: " in good.stdout
+    assert bad.stderr.strip()
+    for output in (good.stdout, good.stderr, bad.stdout, bad.stderr):
+        assert _found(output, planted) == []
+    runs = MlflowClient(environment["MLFLOW_TRACKING_URI"]).search_runs(["1"])
+    assert {"FINISHED", "FAILED"} <= {run.info.status for run in runs}
+    assert list((tmp_path / "server" / "artifacts").rglob("table2.md"))
+    assert list(store.rglob("report.html"))
+    assert _found_in(store, planted) == {}
+    assert _found_in(tmp_path / "server", planted) == {}  # parameters, tags and inputs are in its database
+
+
+def test_a_run_whose_server_is_away(planted: dict[str, str], tmp_path: Path) -> None:
+    """Nor does what is kept for the server, or the warning."""
+    address = f"http://somebody:{planted['in the address']}@127.0.0.1:9"
+    environment = {**os.environ, **{name: planted[name] for name in NAMES}, "MLFLOW_TRACKING_URI": address}
+    done = _run(environment, tmp_path / "runs", TINY)
+    assert done.returncode == 0, done.stderr.decode()
+    assert b"the tracking server at http://127.0.0.1:9 does not answer" in done.stderr
+    assert list((tmp_path / "runs" / "mlflow-unsent").glob("*.jsonl"))
+    assert _found(done.stdout + done.stderr, planted) == []
+    assert _found_in(tmp_path, planted) == {}
