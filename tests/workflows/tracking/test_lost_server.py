@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -115,10 +116,11 @@ def test_killed_in_mid_run_and_back_for_the_next_command(
         _log_the_rest(tracker, tmp_path / "table")
         assert time.monotonic() - began_s < 5
         (journal,) = _journals(tmp_path)
-        assert [record.message for record in caplog.records] == [
-            f"the tracking server at {server.uri} does not answer ([Errno 111] Connection refused); "
-            f"figures are kept in {journal} and sent when it is back"
-        ]
+        (warning,) = [record.message for record in caplog.records]
+        told, reason, remedy = re.split(r" \(|\); ", warning)
+        assert told == f"the tracking server at {server.uri} does not answer"
+        assert reason.startswith(("[Errno 111] Connection refused", "[Errno 104] Connection reset"))  # if still open
+        assert remedy == f"figures are kept in {journal} and sent when it is back"
         assert "secret" not in journal.read_text()
     finally:
         server.start()
