@@ -27,7 +27,8 @@ class TrackingServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Starts it, and returns once it answers."""
+        """Starts it, after killing it if it runs, and returns once it answers."""
+        self.kill()
         artifacts = self._folder.absolute() / "artifacts"
         stores = ["--backend-store-uri", self._database, "--serve-artifacts", "--artifacts-destination", str(artifacts)]
         command = [

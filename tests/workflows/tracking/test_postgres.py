@@ -155,7 +155,7 @@ def test_workflows_that_log_at_once(server: TrackingServer, store: LocalStore, t
 def test_killed_in_mid_run(server: TrackingServer, store: LocalStore, tmp_path: Path) -> None:
     """The workflow finishes with one warning; the next one sends what the server lacks, while it makes its own."""
     client, before = MlflowClient(server.uri), {run.info.run_id for run in _runs(MlflowClient(server.uri))}
-    running = _start(server, store, LONG, "recipes.base.training.checkpoint_updates=50")
+    running = _start(server, store, LONG, "recipes.base.training.checkpoint_updates=40")
     try:
         while not [run for run in _runs(client) if run.info.run_id not in before and "loss" in run.data.metrics]:
             assert running.poll() is None, running.communicate()[1]
