@@ -18,6 +18,7 @@ import sysconfig
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 
 import psutil
@@ -27,6 +28,7 @@ PYTHON = Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.vers
 """The Python beneath the virtual environment."""
 SUBNET = "10.213.77"
 GONE_S = 30
+_calls = count()
 
 
 class Host:
@@ -90,7 +92,8 @@ def can_make_hosts() -> bool:
 @contextmanager
 def hosts(n: int, folder: Path) -> Iterator[list[Host]]:
     """Provides `n` hosts on one network while the body runs, and ends all their processes; `folder` is theirs."""
-    tag = f"{os.getpid() % 100_000:05d}"
+    # Of each call its own: the kernel takes a while to remove the interfaces of a namespace that is gone.
+    tag = f"{os.getpid() % 10_000:04d}{next(_calls):02d}"
     bridge, libraries = f"aibr{tag}", folder / "libraries"
     libraries.mkdir(parents=True)
     made = [Host(f"aiayn{tag}-{i}", f"{SUBNET}.{i + 1}", libraries) for i in range(n)]

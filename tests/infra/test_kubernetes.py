@@ -86,7 +86,7 @@ def test_the_job_runs_a_command_of_the_project() -> None:
     load_profile(options["profile"], data=None, files=[], config=None, overrides=[])
     for pod in ray_pods(CLUSTERS["RayJob"]):
         (mount,) = [mount for mount in pod["containers"][0]["volumeMounts"] if mount["name"] == "store"]
-        assert options["store"].is_relative_to(mount["mountPath"])
+        assert Path(options["store"]).is_relative_to(mount["mountPath"])
 
 
 def test_mounts_are_of_declared_volumes_and_the_store_is_the_claim() -> None:

@@ -11,9 +11,8 @@ from tests.support.named_commands import COMMANDS, parsed
 from workflows.profiles import load_profile
 
 TEXT = (INFRA / "README.md").read_text(encoding="utf-8")
-LINES = [
-    line for block in re.findall(r"^```\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL) for line in block.splitlines()
-]
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+LINES = [line for kind, block in BLOCKS for line in block.splitlines() if kind != "text"]  # what a terminal has shown
 
 
 def starting(*words: str) -> list[list[str]]:

@@ -29,7 +29,7 @@ def commands_in(text: str) -> list[list[str]]:
     shorthand = {"table2": "workflows.reproduce_table2", "table3": "workflows.reproduce_table3"}
     found = []
     for line in lines:
-        words = [shorthand.get(word, word) for word in shlex.split(line.replace("'s", "s"), comments=True)]
+        words = [shorthand.get(word, word) for word in shlex.split(re.sub(r"(?<=\w)'s\b", "s", line), comments=True)]
         names = [index for index, word in enumerate(words) if word.removeprefix(".venv/bin/") in COMMANDS]
         if names:
             found.append([words[names[0]].removeprefix(".venv/bin/"), *words[names[0] + 1 :]])
