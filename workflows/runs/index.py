@@ -53,6 +53,7 @@ def write_index(store: LocalStore) -> Path:
     page = store.root / INDEX
     temporary = page.with_name(f".making-{INDEX}.{os.getpid()}")
     try:
+        page.parent.mkdir(parents=True, exist_ok=True)  # of a store in a bucket, nothing may be here yet
         temporary.write_text(render(store.root, runs_of(read_records(store))), encoding="utf-8")
         os.replace(temporary, page)
     except OSError as error:
