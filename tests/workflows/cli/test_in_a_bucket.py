@@ -1,4 +1,4 @@
-"""Commands on a store in a bucket, typed on another machine than the workflows: `runs`, `compare`, `watch`, `doctor`."""
+"""The commands `runs`, `compare`, `watch`, `doctor` and `clean` on a bucket, seen from another machine."""
 
 import json
 from pathlib import Path
