@@ -60,6 +60,9 @@ class TrainingStep:
         self.gradient_P, self.figures = self.sums[:n_parameters], self.sums[n_parameters:]
         self._gradients = views(self.gradient_P, self.master)
         self._parameters = list(self.model.parameters())
+        if self.model is self.master:  # autograd adds in place
+            for gradient, parameter in zip(self._gradients, self._parameters, strict=True):
+                parameter.grad = gradient
         self.adam = torch.optim.Adam(
             [self._masters_P], lr=0.0, betas=(config.beta_1, config.beta_2), eps=config.epsilon, fused=True
         )
@@ -82,14 +85,16 @@ class TrainingStep:
     def accumulate(self, source_BS: Tensor, target_BT: Tensor, seed: int) -> LossSums:
         """Adds the gradients of one micro-batch. Its dropout depends on `seed` alone."""
         torch.manual_seed(seed)
-        self.model.train()
+        if not self.model.training:  # it visits every module
+            self.model.train()
         sums = self.loss(source_BS, target_BT)
         sums.loss.backward()
-        # The sum is float32: bfloat16 has only 8 bits of mantissa.
-        for gradient, parameter in zip(self._gradients, self._parameters, strict=True):
-            if parameter.grad is not None:
-                gradient.add_(parameter.grad)
-                parameter.grad = None
+        if self.model is not self.master:
+            # The sum is float32: bfloat16 has only 8 bits of mantissa.
+            for gradient, parameter in zip(self._gradients, self._parameters, strict=True):
+                if parameter.grad is not None:
+                    gradient.add_(parameter.grad)
+                    parameter.grad = None
         return LossSums(sums.loss.detach(), sums.nll, sums.n_tokens)
 
     def discard(self) -> None:
