@@ -25,7 +25,8 @@ from model.transformer import FeedForward, Transformer
 
 LARGEST = 127
 """Weights are integers from minus this to this."""
-TINY = torch.finfo(torch.float32).tiny
+SMALLEST = 1e-30
+"""Stands for the largest number of a row of zeros. The quotient of LARGEST and it is far from infinity."""
 OUTPUTS_MULTIPLE = 64
 """The projection to the vocabulary has its number of outputs rounded up to a multiple of this, by weights of 0."""
 
@@ -52,7 +53,7 @@ class Quantized(NamedTuple):
 def quantized(x_ND: Tensor, *, nonnegative: bool = False) -> Quantized:
     """Quantizes rows to 1 to 255, where 128 is 0; or to 0 to 255 where no number is `nonnegative`."""
     largest, zero = (255, 0) if nonnegative else (LARGEST, LARGEST + 1)
-    largest_N1 = (x_ND if nonnegative else x_ND.abs()).amax(dim=1, keepdim=True).clamp_(min=TINY)
+    largest_N1 = (x_ND if nonnegative else x_ND.abs()).amax(dim=1, keepdim=True).clamp_(min=SMALLEST)
     n_rows = -(-len(x_ND) // MULTIPLE) * MULTIPLE
     integers_ND = torch.empty(n_rows, x_ND.shape[1], dtype=torch.uint8)
     # What is converted is positive, so cutting off its fraction rounds it to the nearest integer.
@@ -70,11 +71,11 @@ class Int8Linear(nn.Module):
         super().__init__()
         self.out_features, self.in_features = weight_XD.shape
         self.nonnegative = nonnegative
-        scale_X = weight_XD.abs().amax(dim=1).clamp_(min=TINY).div_(LARGEST)
+        scale_X = weight_XD.abs().amax(dim=1).clamp_(min=SMALLEST).div_(LARGEST)
         integers_XD = (weight_XD / scale_X[:, None]).round_().to(torch.int8)
         self._packed, self._scale_X = torch.ops.onednn.qlinear_prepack(integers_XD, None), scale_X
         self._zero_X = torch.zeros(len(scale_X), dtype=torch.long)
-        self._bias_X = bias_X
+        self._bias_X = None if bias_X is None else bias_X.detach().clone()
 
     def forward(self, x_ND: Tensor) -> Tensor:
         """Computes x_ND Wᵀ + b."""
@@ -117,3 +118,5 @@ def quantize(model: Transformer) -> None:
                 setattr(module, name, Int8Linear(linear.weight, linear.bias, nonnegative=nonnegative))
     weight_VD = model.embedding.weight
     model.projection = Int8Linear(F.pad(weight_VD, (0, 0, 0, -len(weight_VD) % OUTPUTS_MULTIPLE)))
+    for parameter in model.parameters():  # a view of a file's pages would keep those of the weights given up, too
+        parameter.data = parameter.data.clone()

@@ -164,5 +164,6 @@ class Transformer(nn.Module):
     def logits(self, hidden: Tensor) -> Tensor:
         """Projects hidden (..., D) to logits (..., V) by the transposed embedding (§3.4)."""
         if self.projection is not None:
-            return cast("Tensor", self.projection(hidden)[..., : self.config.vocabulary_size])
+            logits_NV = self.projection(hidden.flatten(0, -2))[:, : self.config.vocabulary_size]
+            return cast("Tensor", logits_NV.unflatten(0, hidden.shape[:-1]))
         return F.linear(hidden, self.embedding.weight)

@@ -106,8 +106,10 @@ def in_precision(model: Transformer, precision: DecodingPrecision, device: str) 
     """
     if precision != "int8":
         return model.to(dtype_of(precision, device))
-    if device != "cpu" or not is_available():
-        raise UserError(f"precision is int8, which {device_name(device)} cannot decode in; set auto")
+    if device != "cpu":
+        raise UserError("precision is int8, in which only CPUs decode; set it to auto, or device to cpu")
+    if not is_available():
+        raise UserError(f"precision is int8, which this processor ({device_name(device)}) lacks; set it to auto")
     quantize(model)
     return model
 
