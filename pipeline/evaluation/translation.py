@@ -64,12 +64,11 @@ def load_model(folder: Path, device: str = "cpu") -> Transformer:
     """Loads the model of a checkpoint in float32, in evaluation mode.
 
     On a CPU its weights are the file's own pages, which all processes that have loaded it share; what changes one of
-    them has a copy. Nothing is initialised at random first.
+    them has a copy.
     Raises UserError where `model.json` or `model.safetensors` is missing, broken, or belongs to another model.
     """
     path = folder / "model.safetensors"
-    with torch.device("meta"):
-        model = Transformer(Checkpoint(folder).config)
+    model = Transformer(Checkpoint(folder).config)
     try:
         weights = {name: weight.float() for name, weight in load_file(path).items()}
     except FileNotFoundError:
