@@ -20,12 +20,15 @@ or hypothesis (`model.rows`); X columns of any meaning.
 """
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor, nn
 
 from model.attention import MultiHeadAttention, softmax
+from model.int8 import Int8Linear, quantized
 from model.rows import Layout, Memory, filled
 from model.transformer import DecoderLayer, Transformer
 
@@ -150,14 +153,60 @@ def attention_dtype(x: Tensor) -> torch.dtype:
     return torch.promote_types(x.dtype, torch.float32) if x.device.type == "cpu" else x.dtype
 
 
+class Product(Protocol):
+    """A product with weights, and the addition of a bias if there is one: x_ND -> y_NX."""
+
+    def __call__(self, x_ND: Tensor) -> Tensor:
+        """Returns y_NX."""
+
+    def add_to(self, residual_NX: Tensor, x_ND: Tensor) -> Tensor:
+        """Returns the sum of `residual_NX` and y_NX; it may overwrite the residual."""
+
+
+@dataclass
+class _Dense:
+    """A product in floating point."""
+
+    w_DX: Tensor
+    bias_X: Tensor | None = None
+
+    def __call__(self, x_ND: Tensor) -> Tensor:
+        return x_ND @ self.w_DX if self.bias_X is None else torch.addmm(self.bias_X, x_ND, self.w_DX)
+
+    def add_to(self, residual_NX: Tensor, x_ND: Tensor) -> Tensor:
+        return (residual_NX if self.bias_X is None else residual_NX + self.bias_X).addmm_(x_ND, self.w_DX)
+
+
+def _product(linear: nn.Module) -> Product:
+    """Returns the product of a layer, of which weights in floating point are copied."""
+    if isinstance(linear, Int8Linear):
+        return linear
+    return _Dense(cast("nn.Linear", linear).weight.t().contiguous(), cast("nn.Linear", linear).bias)
+
+
+def _projections(linears: Sequence[nn.Module], divisors: Sequence[float]) -> Callable[[Tensor], Sequence[Tensor]]:
+    """Returns what computes the products of layers without biases with the same rows, each over its divisor."""
+    if isinstance(linears[0], Int8Linear):
+        parts = list(zip(cast("Sequence[Int8Linear]", linears), divisors, strict=True))
+
+        def project(x_ND: Tensor) -> Sequence[Tensor]:
+            rows = quantized(x_ND)
+            return [linear.product(rows, 1 / divisor) for linear, divisor in parts]
+
+        return project
+    weights = [cast("nn.Linear", linear).weight.t().contiguous() for linear in linears]
+    w_DX = torch.cat([w_DX / divisor for w_DX, divisor in zip(weights, divisors, strict=True)], dim=1)
+    sizes = [part.shape[1] for part in weights]
+    return lambda x_ND: (x_ND @ w_DX).split(sizes, dim=1)
+
+
 class _Attention:
-    """Holds one attention's weights as (inputs, outputs) matrices, with 1 / √d_k folded into those of the queries."""
+    """One attention's products, with 1 / √d_k folded into those that make queries."""
 
     def __init__(self, attention: MultiHeadAttention) -> None:
         self.n_heads, self.d_k, self.d_v = attention.n_heads, attention.d_k, attention.d_v
         self.module = attention
-        self.w_q = attention.w_q.weight.t().contiguous() / math.sqrt(self.d_k)
-        self.w_o = attention.w_o.weight.t().contiguous()
+        self.w_o = _product(attention.w_o)
 
     def attend(self, x_ND: Tensor, q_BHWK: Tensor, k_BHKM: Tensor, v_BHMV: Tensor, bias_B1WM: Tensor | None) -> Tensor:
         """Attends, and adds the result to the residual `x_ND` in place."""
@@ -169,7 +218,7 @@ class _Attention:
             weights_BHWM = self.module.on_weights(weights_BHWM)
         x_BHWV = weights_BHWM @ v_BHMV
         x_NX = x_BHWV.transpose(1, 2).reshape(-1, self.n_heads * self.d_v).to(x_ND.dtype)
-        return x_ND.addmm_(filled(x_NX), self.w_o)
+        return self.w_o.add_to(x_ND, filled(x_NX))
 
 
 class _Layer:
@@ -177,16 +226,16 @@ class _Layer:
 
     def __init__(self, layer: DecoderLayer) -> None:
         self.own, self.cross = _Attention(layer.self_attention), _Attention(layer.cross_attention)
-        self.w_qkv = torch.cat((self.own.w_q, layer.self_attention.w_kv.weight.t()), dim=1)
+        own, cross = layer.self_attention, layer.cross_attention
+        self.w_qkv = _projections([own.w_q, own.w_kv], [math.sqrt(own.d_k), 1])
+        self.w_q = _projections([cross.w_q], [math.sqrt(cross.d_k)])
         self.cross_keys_values = layer.cross_attention.keys_values
         self.norms: tuple[nn.LayerNorm, ...] = (
             layer.self_attention_norm,
             layer.cross_attention_norm,
             layer.feed_forward_norm,
         )
-        feed_forward = layer.feed_forward
-        self.w_1, self.b_1 = feed_forward.w_1.weight.t().contiguous(), feed_forward.w_1.bias
-        self.w_2, self.b_2 = feed_forward.w_2.weight.t().contiguous(), feed_forward.w_2.bias
+        self.w_1, self.w_2 = _product(layer.feed_forward.w_1), _product(layer.feed_forward.w_2)
 
     def start(self, memory: Memory) -> LayerCache:
         """Returns a cache that holds only the keys and values of the encoder's output."""
@@ -202,19 +251,19 @@ class _Layer:
     def step(self, x_ND: Tensor, layout: Layout, cache: LayerCache, state: DecoderCache) -> Tensor:
         """Decodes one position of every hypothesis and adds its keys and values to `cache`: x_ND -> x_ND."""
         own, cross, n_tokens = self.own, self.cross, state.bias_BWM.shape[2]
-        n_keys = own.n_heads * own.d_k
-        q_NX, k_NX, v_NX = (x_ND @ self.w_qkv).split([n_keys, n_keys, own.n_heads * own.d_v], dim=1)
+        q_NX, keys_values_NX = self.w_qkv(x_ND)
+        k_NX, v_NX = keys_values_NX.split([own.n_heads * own.d_k, own.n_heads * own.d_v], dim=1)
         added = slice(n_tokens - layout.length, n_tokens)
         cache.k_BHKC[:, :, :, added] = layout.by_head(k_NX, own.n_heads).transpose(2, 3)
         cache.v_BHCV[:, :, added] = layout.by_head(v_NX, own.n_heads)
         keys, values = cache.k_BHKC[:, :, :, :n_tokens], cache.v_BHCV[:, :, :n_tokens]
         x_ND = own.attend(x_ND, layout.by_head(q_NX, own.n_heads), keys, values, state.bias_BWM[:, None])
         x_ND = self.norms[0](x_ND)
-        queries = layout.by_head(x_ND @ cross.w_q, cross.n_heads)
+        (q_NX,) = self.w_q(x_ND)
+        queries = layout.by_head(q_NX, cross.n_heads)
         x_ND = cross.attend(x_ND, queries, cache.memory_k_BHKS, cache.memory_v_BHSV, state.memory_bias_B11S)
         x_ND = self.norms[1](x_ND)
-        hidden_NX = torch.addmm(self.b_1, x_ND, self.w_1).relu_()
-        return self.norms[2]((x_ND + self.b_2).addmm_(hidden_NX, self.w_2))
+        return self.norms[2](self.w_2.add_to(x_ND, self.w_1(x_ND).relu_()))
 
 
 class IncrementalDecoder:
@@ -227,7 +276,7 @@ class IncrementalDecoder:
     def __init__(self, model: Transformer) -> None:
         with torch.no_grad():
             self.model, self._layers = model, [_Layer(layer) for layer in model.decoder]
-            self._w_vocabulary = model.embedding.weight.t().contiguous()
+            self._w_vocabulary = None if model.projection else model.embedding.weight.t().contiguous()
 
     def start(self, source_BS: Tensor) -> DecoderCache:
         """Encodes sentences and prepares their cache, with one hypothesis per sentence."""
@@ -250,9 +299,13 @@ class IncrementalDecoder:
 
     def logits(self, hidden_ND: Tensor) -> Tensor:
         """Returns logits_NV of the next token, padded behind the vocabulary with -inf to a multiple of 64 columns."""
-        n_rows, vocabulary_size = len(hidden_ND), self._w_vocabulary.shape[1]
+        n_rows, vocabulary_size = len(hidden_ND), self.model.config.vocabulary_size
+        if self.model.projection is not None:
+            logits_NV = self.model.projection(hidden_ND)
+            logits_NV[:, vocabulary_size:] = -math.inf
+            return logits_NV
         x_ND = filled(hidden_ND)
         logits_NV = x_ND.new_empty(len(x_ND), -(-vocabulary_size // LOGITS_MULTIPLE) * LOGITS_MULTIPLE)
-        torch.mm(x_ND, self._w_vocabulary, out=logits_NV[:, :vocabulary_size])
+        torch.mm(x_ND, cast("Tensor", self._w_vocabulary), out=logits_NV[:, :vocabulary_size])
         logits_NV[:, vocabulary_size:] = -math.inf
         return logits_NV[:n_rows]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from pipeline.settings import Precision
+from pipeline.settings import DecodingPrecision
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ def worker_environment() -> dict[str, str]:
     return {name: os.environ.get(name, value) for name, value in chosen.items()}
 
 
-def dtype_of(precision: Precision, device: str) -> torch.dtype:
+def dtype_of(precision: DecodingPrecision, device: str) -> torch.dtype:
     """Returns the number type that `precision` means on a device."""
     dtype: torch.dtype = compute_dtype(device) if precision == "auto" else getattr(torch, precision)
     return dtype

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 import safetensors.torch
 
-from model.averaging import average as mean_weights
+from model.parameters import average as mean_weights
 from pipeline.errors import UserError
 from pipeline.settings import AveragingSettings
 from pipeline.store.artifact import Artifact, Context

@@ -6,6 +6,7 @@
 
 A checkpoint is `model.safetensors`, `model.json` and `joint.model`. Whatever number type the model was trained in, it
 computes in the settings' `precision`, by default bfloat16 where the processor multiplies that natively, else float32.
+For int8 the weights are quantized when it is loaded.
 """
 
 import logging
@@ -23,13 +24,14 @@ from torch.nn.utils.rnn import pad_sequence
 
 from model.config import END_ID, PAD_ID
 from model.incremental import IncrementalDecoder
+from model.int8 import is_available, quantize
 from model.search import Hypothesis, beam_search
 from model.transformer import Transformer
 from pipeline.errors import UserError
-from pipeline.hardware import dtype_of
+from pipeline.hardware import device_name, dtype_of
 from pipeline.parsing.constraint import TreeTokens, WellFormed
 from pipeline.parsing.pieces import tree_tokens
-from pipeline.settings import DecodingSettings
+from pipeline.settings import DecodingPrecision, DecodingSettings
 from pipeline.store.artifacts import Checkpoint
 from pipeline.text.encoding import decode_ids
 from pipeline.text.segmentation import encode_lines
@@ -61,18 +63,20 @@ class Translation(NamedTuple):
 def load_model(folder: Path, device: str = "cpu") -> Transformer:
     """Loads the model of a checkpoint in float32, in evaluation mode.
 
+    On a CPU its weights are the file's own pages, which all processes that have loaded it share; what changes one of
+    them has a copy.
     Raises UserError where `model.json` or `model.safetensors` is missing, broken, or belongs to another model.
     """
     path = folder / "model.safetensors"
     model = Transformer(Checkpoint(folder).config)
     try:
-        weights = load_file(path)
+        weights = {name: weight.float() for name, weight in load_file(path).items()}
     except FileNotFoundError:
         raise UserError(f"{path} is missing: {folder} is not a Checkpoint") from None
     except (SafetensorError, OSError) as error:
         raise UserError(f"{path} cannot be read ({error}); make the checkpoint again") from None
     try:
-        model.load_state_dict(weights)
+        model.load_state_dict(weights, assign=True)
     except RuntimeError:
         raise UserError(
             f"{path} does not hold the weights that model.json describes; choose files of one model"
@@ -94,14 +98,32 @@ def load_checkpoint(folder: Path, device: str = "cpu") -> tuple[Transformer, Sen
     return model, vocabulary
 
 
+def in_precision(model: Transformer, precision: DecodingPrecision, device: str) -> Transformer:
+    """Turns a model that is on `device` into one that decodes in that precision; its own weights are given up.
+
+    Raises UserError for int8 on a GPU, or on a processor that does not multiply it natively.
+    """
+    if precision != "int8":
+        return model.to(dtype_of(precision, device))
+    if device != "cpu":
+        raise UserError("precision is int8, in which only CPUs decode; set it to auto, or device to cpu")
+    if not is_available():
+        raise UserError(f"precision is int8, which this processor ({device_name(device)}) lacks; set it to auto")
+    quantize(model)
+    return model
+
+
 class Translator:
-    """A model and its vocabulary, ready to translate. Raises UserError where the checkpoint cannot be loaded."""
+    """A model and its vocabulary, ready to translate.
+
+    Raises UserError where the checkpoint cannot be loaded, or the device cannot decode in the settings' precision.
+    """
 
     def __init__(self, checkpoint_folder: Path, settings: DecodingSettings, device: str = "cpu") -> None:
         self.settings, self.device = settings, device
         self.dtype = dtype_of(settings.precision, device)
         model, self._vocabulary = load_checkpoint(Path(checkpoint_folder), device)
-        self._decoder, self.config = IncrementalDecoder(model.to(self.dtype)), model.config
+        self._decoder, self.config = IncrementalDecoder(in_precision(model, settings.precision, device)), model.config
         learned = self.config.positions == "learned"
         self._longest_tokens = min(LONGEST_TOKENS, self.config.max_positions) if learned else LONGEST_TOKENS
 

@@ -1,9 +1,9 @@
-"""model.averaging: the mean of each weight is exact even where float32 would not be."""
+"""model.parameters: the mean of each weight is exact even where float32 would not be."""
 
 import pytest
 import torch
 
-from model.averaging import average
+from model.parameters import average
 
 
 def test_mean_of_each_weight() -> None:

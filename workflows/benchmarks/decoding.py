@@ -10,7 +10,8 @@ timed in interleaved rounds: ours translates all sentences, then the next conten
 minute of the machine affects all of them and shows in the spread over the rounds. The clock covers text to text,
 sentencepiece included, but not loading the model. A ratio is the quotient of two medians over the rounds.
 
-Every contender runs as its users would run it. All are given the same value of the length penalty, but the peers
+Ours computes in the number type that suits the machine and, where the processor has int8, in that too. Every contender
+runs as its users would run it. All are given the same value of the length penalty, but the peers
 define the penalty differently, so BLEU scores are printed beside the rates. At length penalty 0, where all of them
 search for the same output, the outputs are compared token by token.
 
@@ -130,6 +131,7 @@ def measure(
     Raises UserError if the checkpoint is unusable, a sentence is too long, an option does not suit the machine, or our
     own search fails. A peer that fails is reported as failed, with null for its ratio.
     """
+    from model.int8 import is_available
     from pipeline.hardware import device_name, dtype_name, dtype_of
 
     model = named_folder("average", model, "model.safetensors")
@@ -154,12 +156,13 @@ def measure(
 
         native = dtype_name(dtype_of("auto", workload.device_name))
         ours = start(OURS, native)
+        in_int8 = [start(OURS, "int8")] if device == "cpu" and is_available() else []
         dtypes = {
             CTRANSLATE2: ["float32", "bfloat16", *(["float16"] if device == "gpu" else []), "int8"],
             MARIAN: ["float32", *([native] if native != "float32" else [])],
         }
         installed = [name for package, name in PEERS.items() if is_installed(package)]
-        peers = [start(name, dtype) for name in installed for dtype in dtypes[name]]
+        peers = in_int8 + [start(name, dtype) for name in installed for dtype in dtypes[name]]
         for number in range(options.rounds):
             for running in (ours, *peers):
                 show(f"round {number + 1} of {options.rounds}: {running.rates.name} {running.rates.dtype}")

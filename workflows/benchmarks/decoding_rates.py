@@ -65,7 +65,7 @@ class DecodingRates:
 
 
 def figures(contenders: Sequence[DecodingRates], score: Callable[[list[str]], dict[str, Any]]) -> dict[str, Any]:
-    """Returns rates, ratios and scores; our own contender comes first and has not failed."""
+    """Returns rates, ratios and scores; our own contender in floating point comes first and has not failed."""
     described = [rates.described(score) for rates in contenders]
 
     def fastest(name: str, *, int8: bool = False) -> int | None:
@@ -78,20 +78,26 @@ def figures(contenders: Sequence[DecodingRates], score: Callable[[list[str]], di
         return max(places, key=lambda i: described[i]["sentences_s"], default=None)
 
     def against(key: str, place: int | None) -> dict[str, Any]:
-        peers = [] if place is None else contenders[place].sentences_s_by_round
-        return ratio(key, contenders[0].sentences_s_by_round, peers)
+        return ratio(key, contenders[0].sentences_s_by_round, _by_round(contenders, place))
 
     ours, best = described[0], fastest(CTRANSLATE2)
+    int8, peers_int8 = fastest(OURS, int8=True), fastest(CTRANSLATE2, int8=True)
     return {
         **{key: ours[key] for key in ("sentences_s", "sentences_s_spread", "tokens_s")},
         **against("ratio_ctranslate2", best),
-        **against("ratio_ctranslate2_int8", fastest(CTRANSLATE2, int8=True)),
+        **against("ratio_ctranslate2_int8", peers_int8),
+        **ratio("ratio_int8_ctranslate2_int8", _by_round(contenders, int8), _by_round(contenders, peers_int8)),
         **against("ratio_transformers", fastest(MARIAN)),
         "sacrebleu_ours": ours.get("sacrebleu"),
         "sacrebleu_ctranslate2": None if best is None else described[best].get("sacrebleu"),
         "peak_memory_gb": ours["peak_memory_gb"],
         "contenders": described,
     }
+
+
+def _by_round(contenders: Sequence[DecodingRates], place: int | None) -> list[float]:
+    """Returns the rates of one contender, or none."""
+    return [] if place is None else contenders[place].sentences_s_by_round
 
 
 def print_table(result: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from torch.nn.utils.rnn import pad_sequence
 
 from model.config import OptimizerConfig
+from model.int8 import is_available
 from model.training_step import TrainingStep
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import Translator, load_model
@@ -97,7 +98,9 @@ def test_ours_alone_without_other_libraries(model: Path, tmp_path: Path) -> None
     assert (result["sentences"], result["threads"]) == (len(TEXT), 2)
     assert result["dtype"] == str(dtype_of("auto", "cpu")).removeprefix("torch.")
     assert result["sacrebleu_ours"] == pytest.approx(100)
-    (ours,) = result["contenders"]
+    ours, *in_int8 = result["contenders"]
+    assert [(entry["name"], entry["dtype"]) for entry in in_int8] == [(OURS, "int8")] * is_available()
+    assert all(entry["sacrebleu"] > 99.8 and entry["sentences_s"] > 0 for entry in in_int8)
     assert (ours["workers"], ours["threads"]) in ((1, 2), (2, 1))
     assert 0.2 < ours["peak_memory_gb"] / ours["workers"] < 1
     low, high = result["sentences_s_spread"]
@@ -105,7 +108,7 @@ def test_ours_alone_without_other_libraries(model: Path, tmp_path: Path) -> None
     tokens = sum(map(len, encode_lines(load(model / "joint.model"), TEXT)))
     assert result["tokens_s"] / result["sentences_s"] == pytest.approx(tokens / len(TEXT), rel=0.01)
     names = "ratio_ctranslate2", "ratio_ctranslate2_int8", "ratio_transformers", "sacrebleu_ctranslate2"
-    assert [result[name] for name in names] == [None] * 4
+    assert [result[name] for name in (*names, "ratio_int8_ctranslate2_int8")] == [None] * 5
 
 
 @pytest.mark.parametrize(
@@ -171,6 +174,7 @@ def test_figures() -> None:
     """Ratios compare medians, spreads compare rounds; a peer's best floating-point type counts, int8 separately."""
     contenders = [
         _rates(OURS, "float32", [1, 2, 4]),
+        _rates(OURS, "int8", [0.5, 1, 1]),
         _rates(CTRANSLATE2, "float32", [2, 2, 2]),
         _rates(CTRANSLATE2, "bfloat16", [1, 1, 2]),
         _rates(CTRANSLATE2, "int8", [0.5, 0.5, 0.5]),
@@ -180,6 +184,7 @@ def test_figures() -> None:
     assert (result["sentences_s"], result["tokens_s"], result["sentences_s_spread"]) == (1, 5, [0.5, 2])
     assert (result["ratio_ctranslate2"], result["ratio_ctranslate2_spread"]) == (0.5, [0.5, 1])
     assert result["ratio_ctranslate2_int8"] == 0.25
+    assert (result["ratio_int8_ctranslate2_int8"], result["ratio_int8_ctranslate2_int8_spread"]) == (0.5, [0.5, 1])
     assert result["ratio_transformers"] is None
     assert (result["sacrebleu_ours"], result["sacrebleu_ctranslate2"]) == (0, 1)
 
