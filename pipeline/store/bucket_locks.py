@@ -68,7 +68,7 @@ class BucketLock(Lock):
             time.sleep(POLL_S)
 
     def holder(self) -> Owner | None:
-        """Returns the living process that holds the lock, None if there is none."""
+        """See `Lock.holder`."""
         held = self._read()
         if held is None or held.owner is None or is_dead(held.owner, self._now_s() - held.renewed_s):
             return None

@@ -49,9 +49,7 @@ class BucketScratch(Scratch):
         self.folder.mkdir(parents=True, exist_ok=True)
         self._pull()
         yield self.folder
-        while self._owed:
-            self._copy(self._owed[0])
-            del self._owed[0]
+        self._settle()
         if not at_stage:
             shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -59,9 +57,7 @@ class BucketScratch(Scratch):
         """See `Scratch.keep`. Where the bucket does not answer, the next call tries again, after a warning."""
         self._owed = [*(one for one in self._owed if one != part), part]
         try:
-            while self._owed:
-                self._copy(self._owed[0])
-                del self._owed[0]
+            self._settle()
         except BucketError as error:
             logger.warning("%s is on this machine alone (%s)", part, error)
 
@@ -97,6 +93,12 @@ class BucketScratch(Scratch):
 
     def _download(self, names: list[str]) -> None:
         self.bucket.download_files({f"{self.place}/{name}": self.folder / name for name in names})
+
+    def _settle(self) -> None:
+        """Copies what is owed to the bucket."""
+        while self._owed:
+            self._copy(self._owed[0])
+            del self._owed[0]
 
     def _copy(self, part: str) -> None:
         path = self.folder / part

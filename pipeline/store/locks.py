@@ -79,6 +79,10 @@ class Lock(ABC):
         """Waits until `owner` no longer holds the lock, or is dead."""
 
     @abstractmethod
+    def holder(self) -> Owner | None:
+        """Returns the living process that holds the lock, None if there is none."""
+
+    @abstractmethod
     def _renew(self) -> None:
         """Shows others that we live. May raise OSError; the next beat tries again."""
 
@@ -155,6 +159,10 @@ class FileLock(Lock):
     def wait_for(self, owner: Owner) -> None:
         """See `Lock.wait_for`."""
         wait_for(self.path, owner)
+
+    def holder(self) -> Owner | None:
+        """See `Lock.holder`."""
+        return holder(self.path)
 
     def _renew(self) -> None:
         if self.is_ours():

@@ -16,19 +16,18 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pipeline.errors import UserError
-from pipeline.store.artifact import MAKING, MANIFEST, Artifact, Made, publish
+from pipeline.store.artifact import MAKING, MANIFEST, Artifact
 from pipeline.store.bucket import SCHEMES, Bucket
 from pipeline.store.bucket_locks import BucketLock
 from pipeline.store.bucket_scratch import BucketScratch
-from pipeline.store.locks import FileLock, Lock, Owner, machine
+from pipeline.store.locks import FileLock, Lock, machine
 from pipeline.store.scratch import Scratch
 from pipeline.store.store import LocalStore
 
@@ -101,7 +100,15 @@ class ObjectStore(LocalStore):
         with FileLock(folder, f"fetch {name}") as lock:
             lock.take_in_turn()
             if not self._is_copy(folder, published):
-                self._download(name, published)
+                aside = self._download(name, published, published["files"])
+                if damage := Artifact(aside).damage():
+                    shutil.rmtree(aside)
+                    place = f"{self.uri}/store/{name}"
+                    raise UserError(
+                        f"{place}/{published['attempt']} is damaged: {damage}; remove {place} to make it again"
+                    )
+                shutil.rmtree(folder, ignore_errors=True)  # what is not, or no longer, a copy
+                os.rename(aside, folder)
         return folder
 
     def outline(self, name: str) -> None:
@@ -109,13 +116,11 @@ class ObjectStore(LocalStore):
         folder, published = self.folder(name), self._published(name)
         if published is None or (folder / MANIFEST).is_file():
             return
-        place = f"store/{name}/{published['attempt']}"
         small = [file for file, bytes_ in published["files"].items() if bytes_ <= SMALL_BYTES]
         with FileLock(folder, f"outline {name}") as lock:
             lock.take_in_turn()
             if not folder.exists():
-                aside = self.folder(f".fetching-{name}")
-                self.bucket.download_files({f"{place}/{file}": aside / file for file in [MANIFEST, *small]})
+                aside = self._download(name, published, small)
                 (aside / OUTLINE).touch()
                 os.rename(aside, folder)
 
@@ -139,19 +144,6 @@ class ObjectStore(LocalStore):
                 return f"{file} has {there[file]} bytes, not the {bytes_} that were published"
         return None
 
-    def publish(
-        self,
-        name: str,
-        make: Callable[[Path], Made],
-        manifest: dict[str, Any],
-        *,
-        resume: bool = False,
-        ours: Callable[[], bool],
-    ) -> Made:
-        """See `Store.publish`. Raises BucketError where the bucket does not answer."""
-        shutil.rmtree(self.folder(name), ignore_errors=True)  # a copy of what has been removed from the bucket
-        return publish(self.folder(name), make, manifest, resume, ours, partial(self._upload, name))
-
     def remove(self, name: str) -> None:
         """See `Store.remove`. From the first step on nobody finds it."""
         _found.discard((self.uri, name))
@@ -162,14 +154,6 @@ class ObjectStore(LocalStore):
     def lock(self, name: str, task: str) -> Lock:
         """See `Store.lock`."""
         return BucketLock(self.bucket, f"store/{name}", task)
-
-    def wait_for_lock(self, name: str, owner: Owner) -> None:
-        """See `Store.wait_for_lock`."""
-        BucketLock(self.bucket, f"store/{name}", "").wait_for(owner)
-
-    def owner(self, name: str) -> Owner | None:
-        """See `Store.owner`."""
-        return BucketLock(self.bucket, f"store/{name}", "").holder()
 
     @contextmanager
     def alone(self, kind: str) -> Iterator[None]:
@@ -222,12 +206,16 @@ class ObjectStore(LocalStore):
         published: dict[str, Any] | None = json.loads(found.data) if found else None
         return published
 
-    def _upload(self, name: str, making: Path) -> None:
-        """Copies the files of a finished artifact to the bucket and publishes them. Raises UserError if it is late."""
+    def _make_room(self, name: str) -> None:
+        """Removes a copy of what has been removed from the bucket."""
+        shutil.rmtree(self.folder(name), ignore_errors=True)
+
+    def _deliver(self, name: str, finished: Path) -> None:
+        """Copies the files of an artifact to the bucket and publishes them. Raises UserError if it is late."""
         attempt = secrets.token_hex(8)
-        files = {path.relative_to(making).as_posix(): path for path in sorted(making.rglob("*")) if path.is_file()}
+        files = {path.relative_to(finished).as_posix(): path for path in sorted(finished.rglob("*")) if path.is_file()}
         place = f"store/{name}/{attempt}"
-        manifest = Artifact(making).manifest
+        manifest = Artifact(finished).manifest
         published = {
             "attempt": attempt,
             "sha256": manifest["sha256"],
@@ -244,18 +232,12 @@ class ObjectStore(LocalStore):
             raise UserError(f"{name} was published by another command meanwhile; run the same command again")
         self.bucket.remove_folder(f"store/{MAKING}{name}")
 
-    def _download(self, name: str, published: dict[str, Any]) -> None:
-        """Copies an artifact to this machine; a folder in its place is not, or no longer, a copy of it."""
-        folder, aside = self.folder(name), self.folder(f".fetching-{name}")
-        shutil.rmtree(aside, ignore_errors=True)
-        names = [MANIFEST, *published["files"]]
-        place = f"store/{name}/{published['attempt']}"
-        self.bucket.download_files({f"{place}/{file}": aside / file for file in names})
-        if damage := Artifact(aside).damage():
-            shutil.rmtree(aside)
-            raise UserError(f"{self.uri}/{place} is damaged: {damage}; remove {self.uri}/store/{name} to make it again")
-        shutil.rmtree(folder, ignore_errors=True)
-        os.rename(aside, folder)
+    def _download(self, name: str, published: dict[str, Any], files: Iterable[str]) -> Path:
+        """Copies the manifest and files of an artifact to a folder aside, which it returns."""
+        aside, place = self.folder(f".fetching-{name}"), f"store/{name}/{published['attempt']}"
+        shutil.rmtree(aside, ignore_errors=True)  # left by a killed process
+        self.bucket.download_files({f"{place}/{file}": aside / file for file in [MANIFEST, *files]})
+        return aside
 
     def _is_copy(self, folder: Path, published: dict[str, Any]) -> bool:
         """Says whether a folder holds what was published, intact."""
@@ -270,10 +252,17 @@ class ObjectStore(LocalStore):
 
 
 def store_at(where: str | Path) -> LocalStore:
-    """Returns the store at a folder or a URI (s3://, gs://, az://, file://).
+    """Returns the store at a folder or a URI (`store_named`), which can be used.
 
-    Raises UserError for any other URI, and BucketError where a bucket does not answer or does not let us in.
+    Raises BucketError where a bucket does not answer or does not let us in.
     """
+    store = store_named(where)
+    store.check()
+    return store
+
+
+def store_named(where: str | Path) -> LocalStore:
+    """Returns the store at a folder or a URI (s3://, gs://, az://, file://). Raises UserError for any other URI."""
     text = str(where)
     scheme, found, rest = text.partition("://")
     if not found:
@@ -283,6 +272,4 @@ def store_at(where: str | Path) -> LocalStore:
     if scheme not in SCHEMES or not rest.strip("/"):
         known = ", ".join(f"{one}://" for one in (*SCHEMES, "file"))
         raise UserError(f"--store {text}: give a folder, or a URI that begins with {known} and names one")
-    store = ObjectStore.at(text)
-    store.check()
-    return store
+    return ObjectStore.at(text)

@@ -16,11 +16,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pipeline.store.artifact import Artifact, Made, making_folder, publish
-from pipeline.store.locks import FileLock, Lock, Owner, guarded, holder
+from pipeline.store.locks import FileLock, Lock, Owner, guarded
 from pipeline.store.scratch import Scratch
 
 
@@ -176,8 +177,15 @@ class LocalStore(Store):
         resume: bool = False,
         ours: Callable[[], bool],
     ) -> Made:
-        """See `Store.publish`. A single rename publishes the artifact."""
-        return publish(self.folder(name), make, manifest, resume, ours)
+        """See `Store.publish`. A single rename publishes the artifact here."""
+        self._make_room(name)
+        return publish(self.folder(name), make, manifest, resume, ours, partial(self._deliver, name))
+
+    def _make_room(self, name: str) -> None:
+        """Clears the place of an artifact that is about to be made; here an artifact in it is never in the way."""
+
+    def _deliver(self, name: str, finished: Path) -> None:
+        """Takes a finished artifact to where it is published, unless the rename does that."""
 
     def damage(self, name: str) -> str | None:
         """See `Store.damage`. It reads all files."""
@@ -193,11 +201,11 @@ class LocalStore(Store):
 
     def wait_for_lock(self, name: str, owner: Owner) -> None:
         """See `Store.wait_for_lock`."""
-        FileLock(self.folder(name), "").wait_for(owner)
+        self.lock(name, "").wait_for(owner)
 
     def owner(self, name: str) -> Owner | None:
         """See `Store.owner`."""
-        return holder(FileLock(self.folder(name), "").path)
+        return self.lock(name, "").holder()
 
     @contextmanager
     def alone(self, kind: str) -> Iterator[None]:

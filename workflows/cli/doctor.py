@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from pipeline.store.object_store import store_named
 from workflows.console.command import console
 from workflows.console.options import AddressOption, StoreOption
 from workflows.doctor import machine, services
@@ -48,7 +49,7 @@ def _findings(store: str, address: str | None) -> Iterator[Finding]:
     yield machine.open_files()
     yield from services.ray(address)
     yield from services.store(store)
-    yield services.tracking(services.root_of(store))
+    yield services.tracking(store_named(store).root)
 
 
 def _print(finding: Finding) -> None:

@@ -14,11 +14,8 @@ from pathlib import Path
 from rich.filesize import decimal
 
 from pipeline.errors import UserError
-from pipeline.store.bucket import Bucket
-from pipeline.store.bucket_locks import BucketLock
 from pipeline.store.locks import FileLock
-from pipeline.store.object_store import ObjectStore
-from pipeline.store.store import LocalStore
+from pipeline.store.object_store import ObjectStore, store_named
 from workflows.doctor.finding import Finding
 from workflows.tracking.addresses import default_uri, public_address, reason_of
 
@@ -73,19 +70,15 @@ def _temporary_folder(folder: Path) -> Finding:
     return Finding(name, "ok", text)
 
 
-def root_of(store: str | Path) -> Path:
-    """Returns the folder on this machine for the output in a store."""
-    return (ObjectStore.at(str(store)) if "://" in str(store) else LocalStore(Path(store).absolute())).root
-
-
 def store(where: str | Path) -> Iterator[Finding]:
     """Checks the folder of the output: that it can be written, that locks hold in it, and how much is free.
 
     Of a bucket, it also checks that it answers and that its locks hold.
     """
-    if "://" in str(where):
-        yield _bucket(str(where))
-    root = root_of(where)
+    named = store_named(where)
+    if isinstance(named, ObjectStore):
+        yield _bucket(named)
+    root = named.root
     there = next(folder for folder in (root, *root.parents) if folder.exists())
     try:
         with tempfile.TemporaryDirectory(prefix=".aiayn-doctor-", dir=there) as scratch:
@@ -103,14 +96,13 @@ def store(where: str | Path) -> Iterator[Finding]:
     yield _disk(there)
 
 
-def _bucket(uri: str) -> Finding:
+def _bucket(store: ObjectStore) -> Finding:
     """Takes a lock as stages do, and tries to take it once more."""
-    bucket = Bucket(uri)
-    name = f"doctor-{secrets.token_hex(4)}"
+    uri, name = store.uri, f"doctor-{secrets.token_hex(4)}"
     try:
-        with BucketLock(bucket, f"store/{name}", "doctor") as lock, BucketLock(bucket, f"store/{name}", "") as other:
+        with store.lock(name, "doctor") as lock, store.lock(name, "") as other:
             held = lock.take() is None and other.take() is not None
-        bucket.remove([f"store/.locks/{name}.json"])
+        store.bucket.remove([f"store/.locks/{name}.json"])
     except UserError as error:
         return Finding("bucket", "fails", str(error).partition("; ")[0], "check --store and the credentials")
     if not held:

@@ -22,6 +22,7 @@ from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Artifact
 from pipeline.store.store import Store
+from pipeline.training.metrics import METRICS
 from pipeline.training.on_ray import layout_of
 from workflows.engine.dag import Step, to_run
 from workflows.engine.events import Watcher
@@ -133,7 +134,7 @@ def _measurements(store: Store, training: str, after: int) -> Iterator[dict[str,
     """Yields the dev set measurements in `metrics.jsonl` after update `after`; none once the training is published."""
     if store.find(training):
         return
-    *complete, _ = (store.peek(training, "metrics.jsonl") or "").split("\n")  # the last line may be incomplete
+    *complete, _ = (store.peek(training, METRICS) or "").split("\n")  # the last line may be incomplete
     for line in map(json.loads, complete):
         if "dev_perplexity" in line and line["update"] > after:
             yield line

@@ -21,6 +21,7 @@ from pipeline.errors import UserError
 from pipeline.store.artifact import MANIFEST, Artifact
 from pipeline.store.locks import guarded
 from pipeline.store.store import LocalStore
+from pipeline.training.metrics import METRICS
 from workflows.runs.record import RECORDS, Record, StepRecord, record_name
 
 NEWEST, DEFAULT_ROOT, STORE = "newest", Path("runs"), "store"
@@ -39,7 +40,7 @@ KINDS = {
     "tree_scores": "scores",
 }
 """The folder of a run in which the artifacts of a stage have their names, by the stage's name up to its dot."""
-CURVES, CURVES_FILE = "curves", "metrics.jsonl"
+CURVES = "curves"
 MADE_BY = {"model.safetensors": "models", "run.json": "trainings", "dataset.json": "datasets"}
 """The same by the file that tells what a folder holds."""
 NEAR, MOST_NEAR = 0.4, 5
@@ -63,7 +64,7 @@ def links_of(store: LocalStore, record: Record) -> dict[str, Path]:
         if kind and store.has(step.folder):
             links[f"{kind}/{_step_name(step)}"] = folder
             if kind == "trainings":
-                links[f"{CURVES}/{_step_name(step)}.jsonl"] = folder / CURVES_FILE
+                links[f"{CURVES}/{_step_name(step)}.jsonl"] = folder / METRICS
     if record.table and store.has(record.table):
         links |= {file.name: file for file in sorted(store.folder(record.table).iterdir()) if file.name != MANIFEST}
     links["record.json"] = store.folder(f"{record_name(record.id)}.json")

@@ -16,10 +16,10 @@ from typing import Any
 
 from pipeline.errors import UserError
 from pipeline.store.store import LocalStore
+from pipeline.training.metrics import METRICS
 from workflows.runs.comparison import run_named
 from workflows.runs.record import Record, Run, State, StepRecord, StepState, read_records, runs_of
 
-METRICS = "metrics.jsonl"
 FIGURES = ("loss", "dev_perplexity")
 MOST_POINTS = 240
 """The most points of a curve; of a longer one, as many at even distances."""
