@@ -15,29 +15,6 @@ log = logging.getLogger(__name__)
 
 MATMUL_S = 0.3
 """How long `matmul_flop_s` measures."""
-KEEP_MEMORY = {"MALLOC_ARENA_MAX": "1", "MALLOC_TRIM_THRESHOLD_": "2000000000", "MALLOC_MMAP_THRESHOLD_": "1000000000"}
-"""Environment variables for processes that compute, with which glibc keeps freed memory for the next update.
-
-By default it returns large blocks to the kernel and gets them back page by page: 22 000 page faults of about 5 µs in an
-update of 4 096 tokens (3+3 layers of 256). Without these faults an update takes 2 to 5 % less time in float32 on two
-cores, and the faster the products are, the more there is to gain."""
-SPIN_COUNT = 1_000
-"""How often a thread of GNU OpenMP looks for the end of the others' work before it sleeps; by default 300 000 times.
-
-Such a thread keeps a processor from the other programs of the machine, and so from the thread that it waits for. Beside
-a program that never rests, training with two threads is 1.5 to 1.6 times as fast with this as by default; alone it is
-as fast within the spread, or a tenth slower (`python tests/benchmarks/waiting_threads.py`)."""
-
-
-def worker_environment() -> dict[str, str]:
-    """Returns the environment variables of processes that compute; those that the user has set keep their value.
-
-    Both glibc and GNU OpenMP read theirs once, when a process starts.
-    """
-    chosen = KEEP_MEMORY | {"GOMP_SPINCOUNT": str(SPIN_COUNT)}
-    if "OMP_WAIT_POLICY" in os.environ:  # it implies a count, which an explicit one would overrule
-        del chosen["GOMP_SPINCOUNT"]
-    return {name: os.environ.get(name, value) for name, value in chosen.items()}
 
 
 def dtype_of(precision: DecodingPrecision, device: str) -> torch.dtype:

@@ -20,9 +20,10 @@ from ray.exceptions import RayTaskError
 from model.config import TransformerConfig
 from model.parameters import count
 from model.search import CHUNK_ROWS
+from pipeline.environment import worker_environment
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import DECODED_PER_SOURCE_TOKEN, Translation, Translator, with_batch_tokens
-from pipeline.hardware import dtype_name, worker_environment
+from pipeline.hardware import dtype_name
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, Corpus, Hypotheses

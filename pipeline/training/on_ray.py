@@ -1,6 +1,10 @@
-"""Training on a Ray cluster (paper §5): Ray Train V2 runs a group of workers, each in `pipeline.training.loop`.
+"""Training on a Ray cluster (paper §5): each worker runs `pipeline.training.loop`.
 
     run = train(Context(folder), dataset, TrainingSettings(workers=2))
+
+Ray Train V2 starts a group of workers, connects them, and replaces those that are lost or about to be. A single worker
+on a machine that nobody takes away needs none of that: it is a Ray task, which takes a process instead of three, and
+that process may have torch imported from the training before.
 
 All recovery goes through the checkpoints in the stage's folder: after a worker dies, after the driver is killed, and
 when the same command is started again, training continues from the newest intact one. Nodes that share no disk find it
@@ -14,24 +18,26 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ray
-import ray.train
-import ray.train.torch
-from ray.train import FailureConfig, LoggingConfig, RunConfig, ScalingConfig
-from ray.train.torch import TorchTrainer
 
+from pipeline.environment import worker_environment
 from pipeline.errors import UserError
-from pipeline.hardware import worker_environment
-from pipeline.ray_private import bound_torch_config, lean_torch_trainer
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import EncodedDataset, TrainingRun
 from pipeline.store.scratch import Scratch
-from pipeline.training.loop import Listener, run
-from pipeline.training.rendezvous import join
-from pipeline.training.worker_group import BACKENDS, WorkerGroup
+
+if TYPE_CHECKING:
+    from ray.train.torch import TorchTrainer
+
+    from pipeline.store.figures import TrainingFigures
+    from pipeline.training.loop import Listener
+    from pipeline.training.worker_group import WorkerGroup
+
+    Outcome = TrainingFigures | UserError
 
 log = logging.getLogger(__name__)
 
@@ -48,16 +54,79 @@ def train(context: Context, dataset: EncodedDataset, settings: TrainingSettings)
     are free. Raises UserError if the cluster's nodes can never hold the workers, and whenever `loop.run` does.
     """
     training_run, dataset = TrainingRun(context.folder.resolve()), EncodedDataset(dataset.folder.resolve())
-    on_gpus, fewest, most, _ = layout_of(settings)
-    ray_folder = training_run.folder / "ray"
-    loop: Any = partial(_work, dataset, settings, context.scratch, on_gpus, context.emit)
+    layout = layout_of(settings)
+    work = _Work(dataset, settings, context.scratch, layout.on_gpus, context.emit)
+    outcome = (
+        _alone(work)
+        if layout.most == 1 and _nobody_preempts()
+        else _in_a_group(work, layout, training_run.folder / "ray")
+    )
+    if isinstance(outcome, UserError):
+        raise outcome
+    context.scratch.collect()
+    training_run.write(outcome)
+    shutil.copyfile(dataset.folder / "joint.model", training_run.folder / "joint.model")
+    return training_run
+
+
+class _Work(NamedTuple):
+    """What each worker of a training does."""
+
+    dataset: EncodedDataset
+    settings: TrainingSettings
+    scratch: Scratch
+    on_gpus: bool
+    emit: "Listener"
+
+    def run(self, group: "WorkerGroup", is_preempted: Callable[[], bool] = lambda: False) -> "Outcome":
+        """Trains as one worker of the group. It returns a UserError, because Ray would retry what raises one."""
+        from pipeline.training.loop import run
+
+        try:
+            dataset = self.scratch.on_this_node(self.dataset)
+            with self.scratch.opened() if group.rank == 0 else nullcontext(self.scratch.folder) as folder:
+                return run(group, dataset, self.settings, folder, self.emit, is_preempted, self.scratch)
+        except UserError as error:
+            return error
+
+
+def _alone(work: _Work) -> "Outcome":
+    """Trains with a single worker, which Ray starts again if it is lost."""
+    task = ray.remote(
+        num_cpus=work.settings.threads,
+        num_gpus=int(work.on_gpus),
+        max_retries=MAX_FAILURES,
+        runtime_env={"env_vars": worker_environment()},
+        scheduling_strategy="DEFAULT",  # else the tasks of a caller in a placement group would run in that group, too
+    )(single_worker)
+    outcome: Outcome = ray.get(task.remote(work))
+    return outcome
+
+
+def single_worker(work: _Work) -> "Outcome":
+    """Trains as the only worker. The name is the title of its process."""
+    from pipeline.training.worker_group import WorkerGroup
+
+    return work.run(WorkerGroup(device="cuda:0" if work.on_gpus else "cpu"))
+
+
+def _in_a_group(work: _Work, layout: "ClusterLayout", ray_folder: Path) -> "Outcome":
+    """Trains with as many workers as Ray Train finds room for; it writes to `ray_folder`, which is then removed."""
+    # What a process that only waits for a single worker need not import.
+    from ray.train import FailureConfig, LoggingConfig, RunConfig, ScalingConfig
+
+    from pipeline.ray_private import bound_torch_config, lean_torch_trainer
+    from pipeline.training.rendezvous import join
+    from pipeline.training.worker_group import BACKENDS
+
+    loop: Any = partial(_group_worker, work)
     trainer = lean_torch_trainer(
         loop,
-        torch_config=bound_torch_config(BACKENDS["cuda" if on_gpus else "cpu"], join),
+        torch_config=bound_torch_config(BACKENDS["cuda" if layout.on_gpus else "cpu"], join),
         scaling_config=ScalingConfig(  # type: ignore[call-arg]  # mypy reads the signatures of Train V1
-            num_workers=(fewest, most) if fewest < most else most,  # type: ignore[arg-type]
-            use_gpu=on_gpus,
-            resources_per_worker=_resources(settings, on_gpus),
+            num_workers=(layout.fewest, layout.most) if layout.fewest < layout.most else layout.most,  # type: ignore[arg-type]
+            use_gpu=layout.on_gpus,
+            resources_per_worker=_resources(work.settings, layout.on_gpus),
             elastic_resize_monitor_interval_s=REGROW_S,
         ),
         run_config=RunConfig(  # type: ignore[call-arg]
@@ -69,18 +138,12 @@ def train(context: Context, dataset: EncodedDataset, settings: TrainingSettings)
         ),
     )
     with _sigint_restored():
-        result: Any = _fit(trainer)
-    outcome = result.return_value
-    if outcome["user_error"]:
-        raise UserError(outcome["user_error"])
-    context.scratch.collect()
-    training_run.write(outcome["run"])
-    shutil.copyfile(dataset.folder / "joint.model", training_run.folder / "joint.model")
+        outcome: Outcome = _fit(trainer).return_value
     shutil.rmtree(ray_folder, ignore_errors=True)
-    return training_run
+    return outcome
 
 
-def _fit(trainer: TorchTrainer) -> Any:
+def _fit(trainer: "TorchTrainer") -> Any:
     """Returns the trainer's result. Ray Train restarts its workers; if its own controller dies, this restarts it."""
     for _ in range(MAX_FAILURES):
         try:
@@ -132,27 +195,22 @@ def _resources(settings: TrainingSettings, on_gpus: bool) -> dict[str, float]:
     return {"CPU": settings.threads, **({"GPU": 1} if on_gpus else {})}
 
 
-def _work(
-    dataset: EncodedDataset, settings: TrainingSettings, scratch: Scratch, on_gpus: bool, emit: Listener
-) -> dict[str, Any]:
-    """Runs one worker. It returns a UserError instead of raising it, because Ray would retry after a failure."""
+def _group_worker(work: _Work) -> "Outcome":
+    """Runs one worker of Ray Train's."""
+    import ray.train.torch
+
+    from pipeline.training.worker_group import WorkerGroup
+
     worker = ray.train.get_context()
-    device = str(ray.train.torch.get_device()) if on_gpus else "cpu"
-    group = WorkerGroup(worker.get_world_rank(), worker.get_world_size(), device)
-    try:
-        dataset = scratch.on_this_node(dataset)
-        with scratch.opened() if group.rank == 0 else nullcontext(scratch.folder) as folder:
-            done = run(group, dataset, settings, folder, emit, _preemption_check(), scratch)
-        return {"user_error": None, "run": done}
-    except UserError as error:
-        return {"user_error": str(error), "run": None}
+    device = str(ray.train.torch.get_device()) if work.on_gpus else "cpu"
+    # All workers must make the check together.
+    is_preempted = (lambda: False) if _nobody_preempts() else (lambda: ray.train.get_preemption_info() is not None)
+    return work.run(WorkerGroup(worker.get_world_rank(), worker.get_world_size(), device), is_preempted)
 
 
-def _preemption_check() -> Callable[[], bool]:
-    """Returns a check of whether a worker's node is about to be taken away, which all workers must make together."""
-    if os.environ.get("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER") == "0":
-        return lambda: False
-    return lambda: ray.train.get_preemption_info() is not None
+def _nobody_preempts() -> bool:
+    """Tells whether this cluster is a machine of its own, which is not taken away (`workflows.engine.cluster`)."""
+    return os.environ.get("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER") == "0"
 
 
 @contextmanager

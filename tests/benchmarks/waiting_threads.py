@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 
 from pipeline.corpora.synthetic.lengths import LENGTHS, write_dataset
-from pipeline.hardware import worker_environment
+from pipeline.environment import worker_environment
 from workflows.benchmarks.load import Clocks, load_since, sentence
 from workflows.benchmarks.processes import ContenderProcess
 from workflows.benchmarks.training import SIZES

@@ -101,7 +101,7 @@ def measure(size: Size, options: TrainingOptions, show: Callable[[str], object] 
     fails is reported as failed, with null for its ratio.
     """
     from pipeline.corpora.synthetic.lengths import LENGTHS, write_dataset
-    from pipeline.hardware import worker_environment
+    from pipeline.environment import worker_environment
     from workflows.benchmarks import training_contenders
 
     device = find_device(options.device)

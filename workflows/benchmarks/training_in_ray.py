@@ -13,7 +13,7 @@ from ray.train import LoggingConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 from ray.util.queue import Empty, Queue
 
-from pipeline.hardware import worker_environment
+from pipeline.environment import worker_environment
 from workflows.benchmarks.training_contenders import OurLoop, TrainingContender, TrainingRound, TrainingWorkload, Work
 
 POLL_S = 1.0

@@ -14,10 +14,10 @@ from safetensors.torch import load_file, save_file
 
 from model.config import BASE, BIG
 from model.parameters import count
+from pipeline.environment import worker_environment
 from pipeline.errors import UserError
 from pipeline.evaluation import decoding
 from pipeline.evaluation.translation import Translator
-from pipeline.hardware import worker_environment
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, Corpus

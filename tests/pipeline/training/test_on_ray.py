@@ -1,6 +1,7 @@
 """pipeline.training.on_ray: the stage runs on a Ray cluster, end to end."""
 
 import os
+import signal
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -10,11 +11,14 @@ import psutil
 import pytest
 import ray
 
+from model.config import OptimizerConfig
+from pipeline.environment import worker_environment
 from pipeline.errors import UserError
-from pipeline.hardware import worker_environment
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import EncodedDataset, TrainingRun
-from pipeline.training.on_ray import layout_of, train
+from pipeline.training.loop import run
+from pipeline.training.on_ray import MAX_FAILURES, layout_of, train
+from pipeline.training.worker_group import WorkerGroup
 from tests.support.tiny_training import TINY, kill_once, metrics, weights, with_fields
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
@@ -26,11 +30,11 @@ def test_killed_worker_ends_in_the_same_bits(two_workers: Path, dataset: Encoded
     folder.mkdir()
     context = Context(folder, partial(kill_once, tmp_path / "killed", 5))
     stage = ray.remote(num_cpus=0)(train)
-    run: TrainingRun = ray.get(stage.remote(context, dataset, TINY))
+    trained: TrainingRun = ray.get(stage.remote(context, dataset, TINY))
     assert (tmp_path / "killed").exists()
     assert weights(folder) == weights(two_workers)
     assert metrics(folder) == metrics(two_workers)
-    described = run.read_json("run.json")
+    described = trained.read_json("run.json")
     assert described["workers"] == described["devices"] == 2
     assert described["checkpoints"] == [3, 6, 9]
     (stretch,) = described["stretches"]  # the workers that were started again went on with the same one
@@ -40,14 +44,55 @@ def test_killed_worker_ends_in_the_same_bits(two_workers: Path, dataset: Encoded
     assert {path.name for path in folder.iterdir()} == {"run.json", "metrics.jsonl", "checkpoints", "joint.model"}
 
 
+def _kill_once_and_list(path: Path, event: dict[str, Any]) -> None:
+    """Kills this process at update 5, and lists Ray's busy processes at the end."""
+    kill_once(path / "killed", 5, event)
+    if event.get("done") == TINY.updates:
+        titles = [one.cmdline()[0] for one in psutil.process_iter() if one.cmdline()]
+        (path / "titles").write_text("\n".join(title for title in titles if title.startswith("ray::")))
+
+
+def test_killed_single_worker_ends_in_the_same_bits(dataset: EncodedDataset, tmp_path: Path) -> None:
+    """A single worker, here killed by SIGKILL at update 5, is a Ray task, and Ray Train takes no process."""
+    alone, folder = with_fields(workers=1), tmp_path / "run"
+    for made in (folder, tmp_path / "undisturbed"):
+        made.mkdir()
+    run(WorkerGroup(), dataset, alone, tmp_path / "undisturbed")
+    train(Context(folder, partial(_kill_once_and_list, tmp_path)), dataset, alone)
+    assert (tmp_path / "killed").exists()
+    assert weights(folder) == weights(tmp_path / "undisturbed")
+    assert metrics(folder) == metrics(tmp_path / "undisturbed")
+    titles = (tmp_path / "titles").read_text()
+    assert "ray::single_worker" in titles
+    assert "TrainController" not in titles
+    assert {path.name for path in folder.iterdir()} == {"run.json", "metrics.jsonl", "checkpoints", "joint.model"}
+
+
+def test_single_worker_that_dies_again_and_again_is_given_up(dataset: EncodedDataset, tmp_path: Path) -> None:
+    """It is started four times, and the last death is raised."""
+    with pytest.raises(ray.exceptions.WorkerCrashedError):
+        train(Context(tmp_path, partial(_die, tmp_path / "deaths")), dataset, with_fields(workers=1))
+    assert (tmp_path / "deaths").read_text() == "died\n" * (1 + MAX_FAILURES)
+
+
+def _die(path: Path, _event: dict[str, Any]) -> None:
+    with path.open("a") as file:
+        file.write("died\n")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def _write_environment(path: Path, _event: dict[str, Any]) -> None:
     path.write_text("\n".join(f"{name}={value}" for name, value in psutil.Process().environ().items()))
 
 
-def test_workers_start_with_the_environment_for_computing(dataset: EncodedDataset, tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+def test_workers_start_with_the_environment_for_computing(
+    workers: int, dataset: EncodedDataset, tmp_path: Path
+) -> None:
     """glibc and OpenMP read it before Python runs, so it is what the process was started with."""
     environment = tmp_path / "environment"
-    train(Context(tmp_path, partial(_write_environment, environment)), dataset, with_fields(updates=1))
+    settings = with_fields(updates=1, workers=workers)
+    train(Context(tmp_path, partial(_write_environment, environment)), dataset, settings)
     given = set(environment.read_text().split("\n"))
     assert {f"{name}={value}" for name, value in worker_environment().items()} <= given
 
@@ -71,11 +116,12 @@ def test_nothing_listens_beyond_this_machine(dataset: EncodedDataset, tmp_path: 
     assert {ip for ip, _ in listening} <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
 
 
-def test_user_error_of_a_worker_reaches_the_caller(dataset: EncodedDataset, tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+def test_user_error_of_a_worker_reaches_the_caller(workers: int, dataset: EncodedDataset, tmp_path: Path) -> None:
     """The error is one line, training is not retried, and earlier checkpoints stay."""
-    optimizer = TINY.optimizer.__class__(learning_rate_scale=1e30)
+    settings = with_fields(optimizer=OptimizerConfig(learning_rate_scale=1e30), checkpoint_updates=1, workers=workers)
     with pytest.raises(UserError, match="update 2 ") as caught:
-        train(Context(tmp_path), dataset, with_fields(optimizer=optimizer, checkpoint_updates=1))
+        train(Context(tmp_path), dataset, settings)
     assert "\n" not in str(caught.value)
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["00000001"]
 

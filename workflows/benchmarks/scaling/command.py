@@ -63,7 +63,7 @@ def measure(size: Size, options: ScaleOptions, show: Callable[[str], object] = s
     Raises UserError if an option does not suit the machine, or if a worker fails.
     """
     from pipeline.corpora.synthetic.lengths import LENGTHS, write_dataset
-    from pipeline.hardware import worker_environment
+    from pipeline.environment import worker_environment
     from workflows.benchmarks.scaling.workers import TimedWorker
     from workflows.benchmarks.training_contenders import TrainingWorkload
 
