@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 BIN := .venv/bin
-# Python compiles a module when it is first imported; of the 13 000 that are installed, most never are.
+# Python compiles a module when it is first imported; of the 17 000 that are installed, most never are.
 INSTALL := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable
 
 .PHONY: help reproduce test test-slow chaos gpu mutants lint format constraints clean
