@@ -17,6 +17,7 @@ from pipeline.errors import UserError
 from pipeline.settings import PlanSettings
 from pipeline.store.artifacts import ALL, Corpus, EncodedDataset, Vocabulary
 from pipeline.text.batching import plan_epoch
+from pipeline.text.encoding import count_ids, shard_lengths
 from pipeline.text.vocabulary import PieceKinds, load, piece_kinds
 
 TOO_MANY_TOKENS = "too_many_tokens"
@@ -148,8 +149,6 @@ def measure(
 
     Raises UserError if a file is missing or damaged.
     """
-    from pipeline.text.encoding import count_ids, shard_lengths  # torch is slow to import, and no statistic needs it
-
     encoded = dataset.read_json("dataset.json")
     cleaned = corpus.read_json("corpus.json")["report"]["collections"]
     every = -(-sum(shard["pairs"] for shard in encoded["splits"]["train"]) // PLANNED_PAIRS)

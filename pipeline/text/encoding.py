@@ -14,14 +14,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import torch
 from numpy.typing import NDArray
 from sentencepiece import SentencePieceProcessor
-from torch import Tensor
 
 from model.config import BEGIN_ID, END_ID, PAD_ID, UNKNOWN_ID
 from pipeline.errors import UserError
@@ -31,6 +29,9 @@ from pipeline.store.artifacts import Corpus, EncodedDataset, Shard, Vocabulary
 from pipeline.text.lines import read_pairs
 from pipeline.text.segmentation import segmenter
 from pipeline.text.vocabulary import load
+
+if TYPE_CHECKING:  # torch is slow to import, and only `EncodedSplit.batch` needs it
+    from torch import Tensor
 
 SIDES = ("source", "target")
 BLOCK_PAIRS = 4096
@@ -184,7 +185,7 @@ class EncodedSplit:
     def __reduce__(self) -> tuple[Any, ...]:
         return EncodedSplit.open, (self.dataset, self.split)
 
-    def batch(self, rows: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+    def batch(self, rows: NDArray[np.int64]) -> "tuple[Tensor, Tensor]":
         """Returns (source_BS, target_BT) of the given rows: int64, END_ID last, padded with PAD_ID to the longest.
 
         Raises IndexError if a row is outside the split.
@@ -214,8 +215,10 @@ class _Mapped:
             np.concatenate([np.diff(o) for o in offsets]),
         )
 
-    def pad(self, rows: NDArray[np.int64], chunks: list[int]) -> Tensor:
+    def pad(self, rows: NDArray[np.int64], chunks: list[int]) -> "Tensor":
         """Returns the rows as one padded (B, longest) tensor; `chunks` names the record batch of each row."""
+        import torch
+
         if not chunks:
             return torch.empty(0, 0, dtype=torch.long)
         begins_B, lengths_B = self.begins[rows], self.lengths[rows]

@@ -1,4 +1,8 @@
-"""Writes the files of Tables 1 to 4 from what was measured: the last stage of each workflow."""
+"""Writes the files of Tables 1 to 4 from what was measured: the last stage of each workflow.
+
+Each function imports the report of its own table alone: together they import torch, SciPy and all of Matplotlib, which
+everybody at the end of a workflow would wait for.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,10 +10,6 @@ from pathlib import Path
 from pipeline.complexity.figures import CountsArtifact, MeasurementsArtifact
 from pipeline.store.artifact import Content, Context, JsonArtifact
 from workflows.history.commands import UNKNOWN, Invocation
-from workflows.reports import table1 as table1_report
-from workflows.reports import table2 as table2_report
-from workflows.reports import table3 as table3_report
-from workflows.reports import table4 as table4_report
 from workflows.reports.corpus import CorpusReport
 from workflows.reports.page import history_of
 from workflows.tables import table1, table1_text, table2, table3, table3_text, table4, table4_text
@@ -19,10 +19,12 @@ from workflows.tables.parser_measurements import ParserInputs
 
 def tabulate_layers(context: Context, counted: CountsArtifact, measured: MeasurementsArtifact) -> table1.Table1Artifact:
     """Writes Table 1 from what was counted and what was measured of the layer types."""
+    from workflows.reports.table1 import render
+
     measurements = measured.load()
     table = table1.compute(counted.load(), measurements)
     artifact = table1.Table1Artifact(context.folder)
-    _write(artifact, table, table1_text.render_markdown(table), table1_report.render(table, measurements))
+    _write(artifact, table, table1_text.render_markdown(table), render(table, measurements))
     return artifact
 
 
@@ -36,11 +38,13 @@ def tabulate(
 
     `reports` are the reports of the cells' texts, one for each language pair.
     """
+    from workflows.reports.table2 import render
+
     measured = [Measured.from_artifacts(inputs) for inputs in cells]
     table = table2.compute(measured)
     history = history_of([cells, reports], invocation, context.folder)
     worst = [worst_samples(inputs) for inputs in cells]
-    report = table2_report.render(table, measured, [one.load() for one in reports], history, worst)
+    report = render(table, measured, [one.load() for one in reports], history, worst)
     artifact = table2.Table2Artifact(context.folder)
     _write(artifact, table, table2.render_markdown(table), report)
     return artifact
@@ -53,11 +57,13 @@ def tabulate_rows(
     invocation: Invocation = UNKNOWN,
 ) -> table3.Table3Artifact:
     """Writes Table 3 with all of its rows, including those without figures; `reports` has the report of their text."""
+    from workflows.reports.table3 import render
+
     table, measured = table3.compute(rows)
     history = history_of([rows, reports], invocation, context.folder)
     shown = next((row.trainings[0] for row in rows if row.name in measured), None)
     worst = worst_samples(shown) if shown else ()
-    report = table3_report.render(table, measured, [one.load() for one in reports], history, worst)
+    report = render(table, measured, [one.load() for one in reports], history, worst)
     artifact = table3.Table3Artifact(context.folder)
     _write(artifact, table, table3_text.render_markdown(table), report)
     return artifact
@@ -70,9 +76,11 @@ def tabulate_parsers(
     invocation: Invocation = UNKNOWN,
 ) -> table4.Table4Artifact:
     """Writes Table 4 with the `rows` that were run; `reports` are those of their trees."""
+    from workflows.reports.table4 import render
+
     table, measured = table4.compute(rows)
     history = history_of([rows, reports], invocation, context.folder)
-    report = table4_report.render(table, measured, [one.load() for one in reports], history)
+    report = render(table, measured, [one.load() for one in reports], history)
     artifact = table4.Table4Artifact(context.folder)
     _write(artifact, table, table4_text.render_markdown(table), report)
     return artifact
