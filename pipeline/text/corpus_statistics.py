@@ -17,7 +17,6 @@ from pipeline.errors import UserError
 from pipeline.settings import PlanSettings
 from pipeline.store.artifacts import ALL, Corpus, EncodedDataset, Vocabulary
 from pipeline.text.batching import plan_epoch
-from pipeline.text.encoding import count_ids, shard_lengths
 from pipeline.text.vocabulary import PieceKinds, load, piece_kinds
 
 TOO_MANY_TOKENS = "too_many_tokens"
@@ -149,6 +148,9 @@ def measure(
 
     Raises UserError if a file is missing or damaged.
     """
+    # It imports pyarrow, and every command imports this module.
+    from pipeline.text.encoding import count_ids, shard_lengths
+
     encoded = dataset.read_json("dataset.json")
     cleaned = corpus.read_json("corpus.json")["report"]["collections"]
     every = -(-sum(shard["pairs"] for shard in encoded["splits"]["train"]) // PLANNED_PAIRS)
