@@ -48,7 +48,7 @@ def test_an_experiment_changes_what_it_names(tmp_path: Path) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     planned = _planned(ROOT / "examples" / "multi30k_smaller_vocabulary.toml", tmp_path)
     trainings = re.findall(r"^(en-\w\w \w+) +(\d\.\d) M ", planned, re.MULTILINE)
-    assert trainings == [("en-de base", "3.9"), ("en-fr base", "4.1")]  # 192 more for each piece: 4 000 and 5 000
+    assert trainings == [("en-de base", "3.7"), ("en-fr base", "3.9")]  # 256 more for each piece: 4 000 and 5 000
 
 
 def test_rows_of_ones_own_stand_behind_the_papers(tmp_path: Path) -> None:

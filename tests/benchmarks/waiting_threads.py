@@ -1,6 +1,6 @@
 """Measures how threads that wait should wait: training rates by GNU OpenMP's spin count, alone and disturbed.
 
-    python tests/benchmarks/waiting_threads.py [--spins 300000,10000,1000,0] [--size small] [--threads 2] [--rounds 5]
+    python tests/benchmarks/waiting_threads.py [--spins 300000,1000] [--size small] [--batch-tokens 1250] [--rounds 5]
 
 Where a product is shared among threads, those that are done wait for the others, and by default they spin,
 GOMP_SPINCOUNT times, before they sleep. A processor that another program needs then spins instead. Each count has a
@@ -42,6 +42,7 @@ def main() -> None:
     parser.add_argument("--spins", default="300000,10000,1000,0")
     parser.add_argument("--size", choices=list(SIZES), default="small")
     parser.add_argument("--precision", choices=("auto", "float32", "bfloat16"), default="auto")
+    parser.add_argument("--batch-tokens", type=int, help="the size's, if not given")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--updates", type=int, default=4, help="a round")
     parser.add_argument("--rounds", type=int, default=5)
@@ -53,8 +54,9 @@ def main() -> None:
         for count in counts:
             folder = Path(name) / count
             folder.mkdir()
+            batch_tokens = options.batch_tokens or size.cpu_batch_tokens
             workload = TrainingWorkload(
-                size.model, dataset, folder, size.cpu_batch_tokens, "cpu", options.precision, options.threads
+                size.model, dataset, folder, batch_tokens, "cpu", options.precision, options.threads
             )
             process = ContenderProcess(OurLoop, workload, environment={**worker_environment(), "GOMP_SPINCOUNT": count})
             processes.append(stack.enter_context(process))

@@ -66,10 +66,10 @@ def test_without_a_profile_the_size_of_the_text_decides(tmp_path: Path) -> None:
     toml = _describe(tmp_path, 12_000, files=3)
     profile = load_profile(files=[toml], overrides=["recipes.base.training.updates=700"])
     assert (profile.name, profile.own_pairs, [*profile.corpora]) == ("own", 12_000, ["en-cs"])
-    assert profile.recipes["base"].training.model.d_model == 192
+    assert profile.recipes["base"].training.model.d_model == 256
     assert _told(profile).startswith(
         "settings for 12 000 training pairs of your own text (measured on Multi30k, 29 000 pairs): 6 000 pieces; "
-        "base: 3 layers of 192, 700 updates of 1 000 tokens; big: 3 layers of 224, 4 200 updates of 1 000 tokens; "
+        "base: 2 layers of 256, 700 updates of 1 250 tokens; big: 2 layers of 384, 5 600 updates of 1 250 tokens; "
     )
     (tmp_path / "small").mkdir()
     both = load_profile(files=[toml, _describe(tmp_path / "small", 30, "fi")])

@@ -59,8 +59,9 @@ EMBEDDED = Profile(
 """Generated text; takes minutes on two cores, on which two models train side by side."""
 
 _MULTI30K: dict[str, Any] = {
-    "optimizer": OptimizerConfig(warmup_steps=1000, learning_rate_scale=0.7),
-    "budget_tokens": 1000,
+    "optimizer": OptimizerConfig(warmup_steps=500, learning_rate_scale=0.7),
+    "updates": 5600,
+    "budget_tokens": 1250,
     "micro_batches": 1,
     "checkpoint_updates": 150,
     "validation_updates": 300,
@@ -72,14 +73,8 @@ MULTI30K = Profile(
     corpora={"en-de": Multi30kSettings(target="de"), "en-fr": Multi30kSettings(target="fr")},
     vocabulary=VocabularySettings(size=6000, character_coverage=1, byte_fallback=False),
     recipes={
-        "base": small_recipe(
-            replace(BASE, n_layers=3, d_model=192, d_ff=768, n_heads=4, d_k=48, d_v=48), updates=4200, **_MULTI30K
-        ),
-        "big": small_recipe(
-            replace(BIG, n_layers=3, d_model=224, d_ff=896, n_heads=4, d_k=56, d_v=56, dropout=0.1),
-            updates=4200,
-            **_MULTI30K,
-        ),
+        "base": small_recipe(replace(BASE, n_layers=2, d_model=256, d_ff=512, n_heads=4, dropout=0.15), **_MULTI30K),
+        "big": small_recipe(replace(BIG, n_layers=2, d_model=384, d_ff=768, n_heads=6, dropout=0.2), **_MULTI30K),
     },
     grid=Grid(
         text={"vocabulary": {"size": 3000}},
@@ -87,10 +82,11 @@ MULTI30K = Profile(
             model=replace(BASE, n_layers=3, d_model=64, d_ff=256, n_heads=8, d_k=8, d_v=8),
             checkpoint_minutes=0,
             precision="float32",
-            updates=5000,
             **{
                 **_MULTI30K,
                 "optimizer": OptimizerConfig(warmup_steps=500, learning_rate_scale=0.35),
+                "updates": 5000,
+                "budget_tokens": 1000,
                 "checkpoint_updates": 1000,
                 "validation_updates": 500,
                 "threads": 1,

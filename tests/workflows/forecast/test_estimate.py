@@ -63,10 +63,10 @@ def test_the_papers_base_model_two_other_ways() -> None:
 
 
 def test_multi30k_is_forecast_as_it_was_measured() -> None:
-    """The forecast is within 3 % of 1.014e14, counted in a training of the profile's EN-DE base."""
+    """The forecast is within 3 % of 1.657e14, counted in a training of the profile's EN-DE base."""
     planned = Planned("base", "en-de", MULTI30K.recipes["base"].training)
     (base,) = forecast(MULTI30K, [planned], H100_8, Path()).trainings
-    assert base.counted_flop == pytest.approx(1.014e14, rel=0.03)
+    assert base.counted_flop == pytest.approx(1.657e14, rel=0.03)
     assert base.printed_cost_flop is None
 
 
