@@ -13,6 +13,7 @@ from tests.chaos.victims import Kind, Victim, choose, doing, kind_of
     ("title", "kind"),
     [
         ("ray::RayTrainWorker", Kind.TRAINING_WORKER),
+        ("ray::single_worker", Kind.TRAINING_WORKER),
         ("ray::TrainController.run", Kind.CONTROLLER),
         ("ray::DecodingWorker.translate", Kind.DECODING_WORKER),
         ("ray::encode en-de", Kind.PREPARATION),

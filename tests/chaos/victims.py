@@ -28,7 +28,7 @@ TITLES = {
     Kind.PREPARATION: r"(generate|clean|vocabulary|encode|report) .*|write_shard|clean_shard|count_words|encode_shard",
     Kind.STAGE: r"(train|average|decode|perplexity|cost|score|substitute|table) .*",
     Kind.CONTROLLER: r"TrainController(\.\w+)?",
-    Kind.TRAINING_WORKER: r"RayTrainWorker(\.\w+)?",
+    Kind.TRAINING_WORKER: r"RayTrainWorker(\.\w+)?|single_worker",
     Kind.DECODING_WORKER: r"DecodingWorker(\.\w+)?",
     Kind.BOARD: r"Board(\.\w+)?",
 }

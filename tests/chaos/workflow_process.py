@@ -36,8 +36,9 @@ SETTINGS = {
     **{f"recipes.{model}.training.{name}": value for model in ("base", "big") for name, value in TRAINING.items()},
     "recipes.big.training.model.d_model": 48,
     "recipes.big.training.model.dropout": 0.3,
+    "recipes.big.training.workers": 1,
 }
-"""Two trainings of two workers each fill the cluster; everything else is small, but in several parts."""
+"""A training of two workers and one of a single worker; everything else is small, but in several parts."""
 NOT_A_SIGN = ("ray", ".locks", "records")
 """Folders in the store that change without progress: Ray Train's own, the locks with their heartbeats, the records."""
 
