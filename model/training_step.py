@@ -16,8 +16,8 @@ from torch import Tensor
 
 from model.config import BEGIN_ID, OptimizerConfig
 from model.loss import LossSums, smoothed_cross_entropy
+from model.optimizer import Adam, learning_rate
 from model.parameters import flatten, views
-from model.schedule import learning_rate
 from model.transformer import Transformer
 
 NORM_PARAMETERS = 1 << 20
@@ -48,7 +48,7 @@ class TrainingStep:
         """`n_figures` is the number of figures that the caller sums along with the gradient, in `sums`."""
         self.master, self.config, self.compiled = master.float(), config, compiled
         self.model = master if dtype == torch.float32 else deepcopy(master).to(dtype)
-        self._masters_P = flatten(self.master).requires_grad_()
+        self._masters_P = flatten(self.master)
         self._shadows_P = self._masters_P if self.model is self.master else flatten(self.model)
         if compiled:
             # Layer by layer, because all layers share one's code; dynamic, so that other batch sizes compile nothing.
@@ -63,9 +63,7 @@ class TrainingStep:
         if self.model is self.master:  # autograd adds in place
             for gradient, parameter in zip(self._gradients, self._parameters, strict=True):
                 parameter.grad = gradient
-        self.adam = torch.optim.Adam(
-            [self._masters_P], lr=0.0, betas=(config.beta_1, config.beta_2), eps=config.epsilon, fused=True
-        )
+        self.adam = Adam(self._masters_P, config)
         self._broken = torch.zeros((), device=self._masters_P.device)
 
     def refresh(self) -> None:
@@ -115,13 +113,7 @@ class TrainingStep:
         # In parts, because one long sum of float32 squares is 0.5 % too small for the base model on CPUs.
         norm = torch.nn.utils.get_total_norm(self.gradient_P.split(NORM_PARAMETERS)) / n_tokens
         self._broken = torch.maximum(self._broken, (~norm.isfinite()).float())
-        # Adam's fused kernel divides by the first of these and does nothing if the second is 1.
-        divisor = torch.full_like(norm, n_tokens)
-        self.adam.grad_scale, self.adam.found_inf = divisor, self._broken  # type: ignore[attr-defined]
-        for group in self.adam.param_groups:
-            group["lr"] = self.learning_rate(update)
-        self._masters_P.grad = self.gradient_P
-        self.adam.step()
+        self.adam.step(self.gradient_P, self.learning_rate(update), torch.full_like(norm, n_tokens), self._broken)
         self.discard()
         self.refresh()
         return norm

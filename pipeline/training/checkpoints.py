@@ -24,6 +24,7 @@ from pydantic import TypeAdapter
 from safetensors import SafetensorError
 from torch import Tensor
 
+from model.optimizer import Adam
 from model.parameters import views
 from model.training_step import TrainingStep
 from pipeline.errors import UserError
@@ -35,7 +36,6 @@ from pipeline.training.worker_group import WorkerGroup
 
 Tensors = dict[str, Tensor]
 CHECKSUMS = "checksums.json"
-MOMENTS = ("exp_avg", "exp_avg_sq")
 ASIDE = ".making-"
 log = logging.getLogger(__name__)
 
@@ -188,9 +188,9 @@ def restore(checkpoint: Path, step: TrainingStep) -> None:
     step.master.load_state_dict(safetensors.torch.load_file(checkpoint / "model.safetensors"))
     tensors = safetensors.torch.load_file(checkpoint / "optimizer.safetensors")
     names = [name for name, _ in step.master.named_parameters()]
-    state = {"step": tensors[f"{names[0]}.step"]}
-    state |= {key: torch.cat([tensors[f"{name}.{key}"].flatten() for name in names]) for key in MOMENTS}
-    step.adam.load_state_dict({"state": {0: state}, "param_groups": step.adam.state_dict()["param_groups"]})
+    step.adam.n_steps.copy_(tensors[f"{names[0]}.step"])
+    for key, moment_P in _moments(step.adam).items():
+        moment_P.copy_(torch.cat([tensors[f"{name}.{key}"].flatten() for name in names]))
     step.refresh()
 
 
@@ -200,12 +200,7 @@ def restore_all(group: WorkerGroup, checkpoint: Path, step: TrainingStep) -> Non
         restore(checkpoint, step)
     if group.size == 1:
         return
-    (parameters_P,) = step.adam.param_groups[0]["params"]
-    state = step.adam.state[parameters_P]
-    if group.rank:
-        state |= {"step": torch.zeros((), device=parameters_P.device)}
-        state |= {key: torch.zeros_like(parameters_P) for key in MOMENTS}
-    for tensor in (parameters_P.detach(), state["step"], *(state[key] for key in MOMENTS)):
+    for tensor in (step.adam.weights_P, step.adam.n_steps, *_moments(step.adam).values()):
         group.copy_first(tensor)
     step.refresh()
 
@@ -233,12 +228,16 @@ def _copied(tensor: Tensor) -> Tensor:
 
 def _optimizer_tensors(step: TrainingStep) -> Tensors:
     """Returns Adam's state by weight, as torch.optim.Adam has it for the weights one by one."""
-    (state,) = step.adam.state_dict()["state"].values()
     names = [name for name, _ in step.master.named_parameters()]
-    tensors = {f"{name}.step": state["step"] for name in names}
-    for key in MOMENTS:
-        tensors |= {f"{name}.{key}": moment for name, moment in zip(names, views(state[key], step.master), strict=True)}
+    tensors = {f"{name}.step": step.adam.n_steps for name in names}
+    for key, moment_P in _moments(step.adam).items():
+        tensors |= {f"{name}.{key}": moment for name, moment in zip(names, views(moment_P, step.master), strict=True)}
     return tensors
+
+
+def _moments(adam: Adam) -> Tensors:
+    """Returns the moments by the names that torch.optim.Adam gives them."""
+    return {"exp_avg": adam.mean_P, "exp_avg_sq": adam.square_P}
 
 
 def _differences(then: Any, now: Any, name: str = "") -> Iterator[str]:

@@ -296,14 +296,10 @@ class Training:
 
     def _try_largest(self) -> None:
         """Tries the micro-batches that need the most memory, so that none fails hours later."""
-        # Adam makes its two moments in the first update; their place is taken until then.
-        absent = [] if self.step.adam.state else [self.step.gradient_P] * 2
-        moments: list[Tensor] = []
         with self.group.agreed():
             for rows in self.updates.largest:
                 source_BS, target_BT = map(self._to_device, self.split.batch(rows))
                 try:
-                    moments = moments or [torch.empty_like(gradient_P) for gradient_P in absent]
                     self.step.accumulate(source_BS, target_BT, seed=0)
                 except (MemoryError, RuntimeError) as error:
                     if not is_out_of_memory(error):

@@ -11,8 +11,8 @@ from torch.nn import functional as F
 
 from model.config import END_ID, PAD_ID, OptimizerConfig, TransformerConfig
 from model.loss import smoothed_cross_entropy
+from model.optimizer import learning_rate
 from model.parameters import views
-from model.schedule import learning_rate
 from model.training_step import TrainingStep, shift_right
 from model.transformer import Transformer
 

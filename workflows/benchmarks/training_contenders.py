@@ -23,7 +23,7 @@ from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
 from model.config import PAD_ID, TransformerConfig
-from model.schedule import learning_rate
+from model.optimizer import learning_rate
 from model.training_step import shift_right
 from pipeline.hardware import compute_dtype, device_name, dtype_name, matmul_flop_s
 from pipeline.memory import peak_memory_bytes

@@ -1,0 +1,74 @@
+"""The learning rate is compared with equation 3's values, Adam with torch's own."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from model.config import OptimizerConfig
+from model.optimizer import Adam, learning_rate
+
+IMPORTED = """
+import sys, torch
+from model.optimizer import Adam
+from model.config import OptimizerConfig
+one = torch.ones(())
+Adam(torch.ones(3), OptimizerConfig()).step(torch.ones(3), 0.1, one, one)
+sys.exit("torch._dynamo" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "rate"),
+    [(1, 1.746928e-07), (2, 3.493856e-07), (4000, 6.987712e-04), (100_000, 1.397542e-04)],
+)
+def test_base_schedule(step: int, rate: float) -> None:
+    """With d_model 512 and warmup 4000, the rate rises linearly to 4000, then falls with the inverse square root."""
+    assert learning_rate(step, 512, 4000) == pytest.approx(rate, rel=1e-6)
+
+
+def test_peak_is_where_the_branches_meet() -> None:
+    """Both branches of the minimum meet at (d_model · warmup)^-0.5, at the end of warmup, where the rate peaks."""
+    peak = learning_rate(300, 128, 300)
+    assert peak == pytest.approx((128 * 300) ** -0.5)
+    assert learning_rate(299, 128, 300) < peak > learning_rate(301, 128, 300)
+    assert learning_rate(7, 128, 300, scale=2.0) == 2 * learning_rate(7, 128, 300)
+
+
+def test_steps_count_from_one() -> None:
+    """Step 0, which would divide by zero, is refused."""
+    with pytest.raises(ValueError, match="counts from 1"):
+        learning_rate(0, 512, 4000)
+
+
+@pytest.mark.gpu
+def test_steps_are_those_of_torch(device: str) -> None:
+    """Ten steps give the weights and moments of torch.optim.Adam's fused kernel, bit by bit; a broken one does none."""
+    config = OptimizerConfig()
+    ours_P = torch.linspace(-1, 1, 1000, device=device)
+    theirs_P = ours_P.clone().requires_grad_()
+    adam = Adam(ours_P, config)
+    reference = torch.optim.Adam([theirs_P], betas=(config.beta_1, config.beta_2), eps=config.epsilon, fused=True)
+    generator = torch.Generator(device).manual_seed(1)
+    sound, divisor = torch.zeros((), device=device), torch.full((), 7.0, device=device)
+    for number in range(10):
+        gradient_P = torch.randn(1000, generator=generator, device=device)
+        broken = torch.full_like(sound, float(number == 4))
+        reference.param_groups[0]["lr"] = rate = 0.1 / (1 + number)
+        reference.grad_scale, reference.found_inf = divisor, broken  # type: ignore[attr-defined]
+        theirs_P.grad = gradient_P.clone()
+        reference.step()
+        before_P = ours_P.clone()
+        adam.step(gradient_P, rate, divisor, broken)
+        assert torch.equal(before_P, ours_P) == (number == 4)
+    assert torch.equal(ours_P, theirs_P)
+    state = reference.state[theirs_P]
+    assert torch.equal(adam.mean_P, state["exp_avg"])
+    assert torch.equal(adam.square_P, state["exp_avg_sq"])
+    assert adam.n_steps.item() == state["step"].item() == 9
+
+
+def test_the_compiler_is_not_imported() -> None:
+    """A process that trains imports none of torch's compiler, which takes longer than the first hundred updates."""
+    assert subprocess.run([sys.executable, "-c", IMPORTED]).returncode == 0
