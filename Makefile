@@ -4,7 +4,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 # Python compiles a module when it is first imported; of the 17 000 that are installed, most never are.
-INSTALL := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable
+unexport PYTHONDONTWRITEBYTECODE
+# setuptools warns of folders named like the packages: those are the packages.
+INSTALL := PYTHONWARNINGS=ignore $(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable
 
 .PHONY: help reproduce test test-slow chaos gpu mutants lint format constraints clean
 
@@ -12,7 +14,8 @@ help: ## list these targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
 
 .venv/installed: pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv
+	$(PYTHON) -m venv --without-pip .venv
+	$(PYTHON) -m pip --python $(BIN)/python install --quiet --no-compile --constraint constraints.txt pip
 	$(INSTALL) .
 	@touch $@
 
@@ -49,7 +52,7 @@ format: .venv/installed-dev ## format the code and apply automatic fixes
 	$(BIN)/ruff check --fix .
 
 constraints: .venv/installed-dev ## pin constraints.txt to the versions now in .venv
-	{ sed '/^[^#]/,$$d' constraints.txt; $(BIN)/pip freeze --exclude-editable | sed 's/+.*//'; } > .venv/constraints.txt
+	{ sed '/^[^#]/,$$d' constraints.txt; $(BIN)/pip freeze --all --exclude-editable | sed 's/+.*//'; } > .venv/constraints.txt
 	mv .venv/constraints.txt constraints.txt
 	@touch .venv/installed .venv/installed-dev
 

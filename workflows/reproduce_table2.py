@@ -27,7 +27,11 @@ from workflows.tracking.curves import Model
 from workflows.tracking.lineage import settings_of
 
 TABULATE = Stage(
-    "tabulating.tabulate", Imported("workflows.reports.publish:tabulate"), table2.Table2Artifact, follows_source=True
+    "tabulating.tabulate",
+    Imported("workflows.reports.publish:tabulate"),
+    table2.Table2Artifact,
+    computes=True,  # it builds the models that it draws
+    follows_source=True,
 )
 
 

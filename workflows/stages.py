@@ -43,10 +43,10 @@ REPORT = Stage("corpus_report.report_corpus", report_corpus, CorpusReport, versi
 TRAIN = Stage(
     "training.train", Imported("pipeline.training.on_ray:train"), TrainingRun, version=2, cpus=0, resumes=True
 )
-AVERAGE = Stage("averaging.average", Imported("pipeline.evaluation.averaging:average"), Checkpoint)
+AVERAGE = Stage("averaging.average", Imported("pipeline.evaluation.averaging:average"), Checkpoint, computes=True)
 DECODE = Stage("decoding.decode", Imported("pipeline.evaluation.decoding:decode"), Hypotheses, cpus=0)
 SCORE = Stage("scoring.score", Imported("pipeline.evaluation.scoring:score"), Scores)
-PERPLEXITY = Stage("perplexity.measure", perplexity.measure, perplexity.Perplexity, gpus=1)
+PERPLEXITY = Stage("perplexity.measure", perplexity.measure, perplexity.Perplexity, gpus=1, computes=True)
 COST = Stage("costs.count", costs.count, costs.Cost, version=2)
 REBUILD_PARSES = Stage("parses.rebuild_parses", parses.rebuild_parses, parses.Parses)
 RIGHT_BRANCHING = Stage("right_branching.parse", parses.right_branching, parses.Parses)

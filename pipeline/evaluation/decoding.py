@@ -4,6 +4,8 @@ Their sentences are dealt out in chunks to whichever actor is free, so that a sl
 actors share a GPU if its memory allows, because one leaves it idle between the small steps of its search. An actor that
 dies is started again, and its chunk is redone. The layout decides how long decoding takes and not what comes out,
 except for the last bits of a sum: in bfloat16, a near tie may be decided differently.
+
+Only the actors import torch, not the stage that waits for them.
 """
 
 import logging
@@ -11,25 +13,23 @@ import time
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ray
-import torch
 from ray.exceptions import RayTaskError
 
 from model.config import TransformerConfig
-from model.parameters import count
-from model.search import CHUNK_ROWS
 from pipeline.environment import worker_environment
 from pipeline.errors import UserError
-from pipeline.evaluation.translation import DECODED_PER_SOURCE_TOKEN, Translation, Translator, with_batch_tokens
-from pipeline.hardware import dtype_name
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, Corpus, Hypotheses
 from pipeline.store.figures import DecodedTestSet, DecodingFigures
 from pipeline.store.scratch import Scratch
 from pipeline.text.lines import read_lines, write_lines
+
+if TYPE_CHECKING:
+    from pipeline.evaluation.translation import Translator
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,9 @@ class Chunk(NamedTuple):
 class Translated(NamedTuple):
     """The translations of a chunk."""
 
-    translations: list[Translation]
+    texts: list[str]
+    n_tokens: int
+    """The tokens decoded, END_ID counted."""
     seconds: float
     dtype: str
     """The number type that the model computed in."""
@@ -68,19 +70,27 @@ class DecodingWorker:
     """A translator in its own process. The first call loads it, so a bad checkpoint is that call's error."""
 
     def __init__(self, scratch: Scratch, checkpoint: Checkpoint, settings: DecodingSettings, device: str) -> None:
-        self._scratch, self._checkpoint, self._arguments = scratch, checkpoint, (settings, device)
-        torch.set_num_threads(settings.threads)
+        self._scratch, self._checkpoint, self._settings, self._device = scratch, checkpoint, settings, device
 
     @cached_property
-    def _translator(self) -> Translator:
-        return Translator(self._scratch.on_this_node(self._checkpoint).folder, *self._arguments)
+    def _translator(self) -> "Translator":
+        import torch
+
+        from pipeline.evaluation.translation import Translator
+
+        torch.set_num_threads(self._settings.threads)
+        return Translator(self._scratch.on_this_node(self._checkpoint).folder, self._settings, self._device)
 
     def translate(self, lines: Sequence[str]) -> Translated:
         """Translates lines; called with no lines, it just gets ready."""
+        from pipeline.hardware import dtype_name
+
         translator = self._translator
         started = time.perf_counter()
-        translations, dtype = translator.translations(lines), dtype_name(translator.dtype)
-        return Translated(translations, time.perf_counter() - started, dtype)
+        translations = translator.translations(lines)
+        seconds = time.perf_counter() - started
+        texts, n_tokens = [one.text for one in translations], sum(one.n_tokens for one in translations)
+        return Translated(texts, n_tokens, seconds, dtype_name(translator.dtype))
 
 
 def decode(
@@ -101,12 +111,13 @@ def decode(
     sources = {
         name: list(chain.from_iterable(read_lines(shard.source) for shard in corpus.shards(name))) for name in splits
     }
-    translations: dict[str, list[Translation]] = {name: [Translation("", 0)] * len(sources[name]) for name in sources}
-    seconds = dict.fromkeys(sources, 0.0)
+    texts = {name: [""] * len(lines) for name, lines in sources.items()}
+    seconds, tokens = dict.fromkeys(sources, 0.0), dict.fromkeys(sources, 0)
     total = sum(len(lines) for lines in sources.values())
     done, dtypes = 0, set()
     for chunk, translated in _on_actors(context.scratch, sources, checkpoint, settings):
-        translations[chunk.test_set][chunk.first : chunk.first + len(chunk.lines)] = translated.translations
+        texts[chunk.test_set][chunk.first : chunk.first + len(chunk.lines)] = translated.texts
+        tokens[chunk.test_set] += translated.n_tokens
         seconds[chunk.test_set] += translated.seconds
         dtypes.add(translated.dtype)
         done += len(chunk.lines)
@@ -117,10 +128,9 @@ def decode(
     hypotheses = Hypotheses(context.folder)
     language = corpus.languages[1]
     test_sets: dict[str, DecodedTestSet] = {}
-    for name, lines in translations.items():
-        write_lines(context.folder / f"{name}.{language}", (line.text for line in lines))
-        tokens = sum(line.n_tokens for line in lines)
-        test_sets[name] = DecodedTestSet(sentences=len(lines), seconds=seconds[name], tokens=tokens)
+    for name, lines in texts.items():
+        write_lines(context.folder / f"{name}.{language}", lines)
+        test_sets[name] = DecodedTestSet(sentences=len(lines), seconds=seconds[name], tokens=tokens[name])
     hypotheses.write(DecodingFigures(test_sets=test_sets, settings=settings, dtype="".join(dtypes)))
     return hypotheses
 
@@ -137,6 +147,10 @@ class Layout(NamedTuple):
 
 def decoding_bytes(config: TransformerConfig, settings: DecodingSettings) -> int:
     """Estimates the most GPU memory that one actor needs: weights, keys and values, logits and CUDA itself."""
+    from model.parameters import count
+    from model.search import CHUNK_ROWS
+    from pipeline.evaluation.translation import DECODED_PER_SOURCE_TOKEN, with_batch_tokens
+
     tokens = (1 + DECODED_PER_SOURCE_TOKEN) * with_batch_tokens(settings, "cuda").batch_tokens
     keys_values = 2 * tokens * config.n_layers * config.n_heads * (config.d_k + config.d_v)  # caches grow by doubling
     logits = 2 * CHUNK_ROWS["cuda"] * config.vocabulary_size
@@ -148,18 +162,20 @@ def shared(n_gpus: int, workers: int) -> Layout:
     return Layout("cuda", workers, 1 / -(-workers // n_gpus))
 
 
-def _gpu_memory_bytes() -> int:
-    """Runs where there is an idle GPU."""
-    return torch.cuda.get_device_properties(0).total_memory if torch.cuda.is_available() else 0
+def _room_here(config: TransformerConfig, settings: DecodingSettings) -> int:
+    """Returns how many actors this process's GPU holds, 1 to MOST_PER_GPU."""
+    import torch
+
+    memory_bytes = torch.cuda.get_device_properties(0).total_memory if torch.cuda.is_available() else 0
+    return max(1, min(MOST_PER_GPU, int(GPU_MEMORY_SHARE * memory_bytes // decoding_bytes(config, settings))))
 
 
 def _room_on_gpu(config: TransformerConfig, settings: DecodingSettings) -> int:
     """Returns how many actors an idle GPU of the cluster holds, 1 to MOST_PER_GPU; 1 if none is idle."""
     if ray.available_resources().get("GPU", 0) < 1:
         return 1
-    memory_bytes: int = ray.get(ray.remote(num_cpus=0, num_gpus=1)(_gpu_memory_bytes).remote())
-    room = int(GPU_MEMORY_SHARE * memory_bytes // decoding_bytes(config, settings))
-    return max(1, min(MOST_PER_GPU, room))
+    room: int = ray.get(ray.remote(num_cpus=0, num_gpus=1)(_room_here).remote(config, settings))
+    return room
 
 
 def _layout(settings: DecodingSettings, checkpoint: Checkpoint) -> Layout:

@@ -16,10 +16,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
 from pydantic import ValidationError
 
-from pipeline.evaluation.translation import Translator
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifacts import Checkpoint
 
@@ -58,6 +56,8 @@ class Served(ABC):
 
 def device() -> str:
     """Returns the device that a served model computes on."""
+    import torch  # not at the top, because a model is saved without
+
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
@@ -65,6 +65,8 @@ class ServedTranslator(Served):
     """A translator that MLflow serves."""
 
     def __init__(self, checkpoint_folder: Path) -> None:
+        from pipeline.evaluation.translation import Translator
+
         self._translator = Translator(checkpoint_folder, DecodingSettings(), device())
 
     def answers(self, lines: list[str], given: dict[str, Any]) -> list[str]:

@@ -15,6 +15,7 @@ import ray
 from ray.actor import ActorHandle
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from pipeline.environment import worker_environment
 from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact, Context
 from pipeline.store.locks import Lock, Owner
@@ -166,12 +167,14 @@ def working(missing: Sequence[Step[Artifact]], watchers: Sequence[Watcher], addr
 
 
 def _placement(step: Step[Artifact], store: Store) -> dict[str, Any]:
-    """Returns where a step is to run, as options of its Ray task.
+    """Returns where a step is to run and in what kind of process, as options of its Ray task.
 
     Where nodes share no disk, raw text is on the driver's, and a step that computes on a GPU runs where one is.
     """
     # Without a strategy the tasks of a caller in a placement group, such as a Tune trial, would run in that group too.
     options: dict[str, Any] = {"scheduling_strategy": "DEFAULT"}
+    if step.stage.computes:
+        options["runtime_env"] = {"env_vars": worker_environment()}
     if not store.is_shared:
         if step.stage.gpus <= ray.cluster_resources().get("GPU", 0):
             options["num_gpus"] = step.stage.gpus
