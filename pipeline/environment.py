@@ -8,12 +8,12 @@ KEEP_MEMORY = {"MALLOC_ARENA_MAX": "1", "MALLOC_TRIM_THRESHOLD_": "2000000000", 
 By default it returns large blocks to the kernel and gets them back page by page: 22 000 page faults of about 5 µs in an
 update of 4 096 tokens (3+3 layers of 256). Without these faults an update takes 2 to 5 % less time in float32 on two
 cores, and the faster the products are, the more there is to gain."""
-SPIN_COUNT = 1_000
+SPIN_COUNT = 3_000
 """How often a thread of GNU OpenMP looks for the end of the others' work before it sleeps; by default 300 000 times.
 
 Such a thread keeps a processor from the other programs of the machine, and so from the thread that it waits for. Beside
-a program that never rests, training with two threads is 1.5 to 1.6 times as fast with this as by default; alone it is
-as fast within the spread, or a tenth slower (`python tests/benchmarks/waiting_threads.py`)."""
+a program that never rests, training with two threads is 1.5 to 1.9 times as fast with 1 000 as by default, but a tenth
+slower alone; 3 000 lies between (`python tests/benchmarks/waiting_threads.py`)."""
 
 
 def worker_environment() -> dict[str, str]:

@@ -249,17 +249,17 @@ def _made(
     all_told = [target.fingerprint, title, told, source, sent, recorder.record.command]
     if is_settled(tracker.uri, store, all_told) and not to_run([target], store):
         return _found(experiment, target, models, store, recorder)
-    with tracked(tracker, target, title, source, told, models, store) as curves:
-        watchers = [view(console), curves, recorder]
-        with ExitStack() as during:
-            if experiment.train and to_run([target], store):
-                from workflows.engine.cluster import cluster
+    with ExitStack() as during:
+        if to_run([target], store):
+            from workflows.engine.cluster import cluster
 
-                # Trainings and table run separately; one cluster serves both.
-                during.enter_context(cluster(request.address))
-            unfinished = experiment.train(watchers) if experiment.train else {}
-            target = experiment.tabulate(unfinished)
-            (table,) = run([target], store, watchers, request.address)
+            # One for all that follows, and before MLflow: while that is imported, Ray's processes start.
+            during.enter_context(cluster(request.address))
+        curves = during.enter_context(tracked(tracker, target, title, source, told, models, store))
+        watchers = [view(console), curves, recorder]
+        unfinished = experiment.train(watchers) if experiment.train else {}
+        target = experiment.tabulate(unfinished)
+        (table,) = run([target], store, watchers, request.address)
         for model in models:
             curves.close(model, unfinished[model.name].state if model.name in unfinished else "measured")
         for name, report in experiment.reports.items():

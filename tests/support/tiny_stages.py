@@ -1,5 +1,6 @@
 """Small stages for tests of the DAG, which write real text files to disk and measure their lengths."""
 
+import json
 import os
 import signal
 import time
@@ -8,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import ray
 from ray.util.placement_group import placement_group
 
@@ -54,6 +56,12 @@ def write(context: Context, settings: WriteSettings) -> Words:
         raise UserError("the text is bad; write another")
     (context.folder / "words.txt").write_text(settings.text)
     context.progress(1, 1, "texts")
+    return Words(context.folder)
+
+
+def tell_environment(context: Context, computes: bool) -> Words:
+    """Writes the variables with which its process was started, as JSON; `computes` tells two such steps apart."""
+    (context.folder / "words.txt").write_text(json.dumps(psutil.Process().environ()))
     return Words(context.folder)
 
 

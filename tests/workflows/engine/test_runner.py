@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.environment import worker_environment
 from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact, making_folder
 from pipeline.store.store import LocalStore
@@ -27,6 +28,7 @@ from tests.support.tiny_stages import (
     linger,
     lingering,
     outlive_actor,
+    tell_environment,
     write,
 )
 from workflows import stages
@@ -69,6 +71,17 @@ def test_the_first_error_of_a_map_is_raised_at_once(tmp_path: Path) -> None:
         time.sleep(0.1)
     assert log.read_text() == "stopped"
     assert time.monotonic() - started < 40
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_what_computes_runs_in_a_process_for_computing(tmp_path: Path) -> None:
+    """Its process has been started with the variables of those that train, and other stages' have not."""
+    steps = [
+        Stage("tiny_stages.tell_environment", tell_environment, Words, computes=computes)(f"tell {computes}", computes)
+        for computes in (True, False)
+    ]
+    told = [json.loads(words.text).items() for words in runner.run(steps, LocalStore(tmp_path))]
+    assert [worker_environment().items() <= variables for variables in told] == [True, False]
 
 
 @pytest.mark.usefixtures("ray_cluster")
