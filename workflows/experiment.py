@@ -33,7 +33,7 @@ from workflows.console.options import (
     SetOption,
     StoreOption,
 )
-from workflows.engine.dag import A, Step, in_order, to_run
+from workflows.engine.dag import A, Step, in_order
 from workflows.engine.events import Watcher
 from workflows.engine.grid import Unfinished
 from workflows.engine.interrupts import sigterm_as_interrupt
@@ -247,10 +247,11 @@ def _made(
     title = f"{experiment.name} {request.profile.name}"
     source, sent = source_tags(_module(experiment)), [(model.name, model.params, model.tags) for model in models]
     all_told = [target.fingerprint, title, told, source, sent, recorder.record.command]
-    if is_settled(tracker.uri, store, all_told) and not to_run([target], store):
+    has_table = target.is_made(store) and not target.damage(store)  # then nothing is to run; it reads the table alone
+    if has_table and is_settled(tracker.uri, store, all_told):
         return _found(experiment, target, models, store, recorder)
     with ExitStack() as during:
-        if to_run([target], store):
+        if not has_table:
             from workflows.engine.cluster import cluster
 
             # One for all that follows, and before MLflow: while that is imported, Ray's processes start.

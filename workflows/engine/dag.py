@@ -58,8 +58,8 @@ class Stage(Generic[A_co]):
     gpus: float = 0
     """Share of a GPU on which it computes if one is idle when it starts; otherwise it computes on its CPUs."""
     computes: bool = False
-    """Says whether it imports torch itself. It then runs in a process like those that train (`pipeline.environment`),
-    which may have torch imported from the step before."""
+    """Says that it runs in a process like those that train (`pipeline.environment`), which may have torch imported
+    already. This is for stages that import torch and follow a training."""
     resumes: bool = False
     """Says whether it continues from what an interrupted run left behind."""
     follows_source: bool = False
