@@ -15,8 +15,8 @@ from model.config import OptimizerConfig, SearchConfig, TransformerConfig
 Device = Literal["auto", "cpu", "gpu"]
 """auto: GPUs if the cluster has any (one per worker, nccl between them), otherwise CPUs (gloo)."""
 Precision = Literal["auto", "float32", "bfloat16"]
-"""auto: bfloat16 if the device multiplies it natively, otherwise float32. All workers of a training use the same type,
-and a training that is continued keeps its own (`pipeline.training.agreement`)."""
+"""auto: bfloat16 if the device gains by it (`pipeline.hardware`), otherwise float32. All workers of a training use the
+same type, and a training that is continued keeps its own (`pipeline.training.agreement`)."""
 DecodingPrecision = Literal["auto", "float32", "bfloat16", "int8"]
 """int8: weights in int8, the rest in float32 (`model.int8`), on CPUs alone; `auto` never chooses it."""
 

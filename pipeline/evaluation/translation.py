@@ -5,7 +5,7 @@
     translator.n_best(["Two dogs run ."], 4)[0][3].score
 
 A checkpoint is `model.safetensors`, `model.json` and `joint.model`. Whatever number type the model was trained in, it
-computes in the settings' `precision`, by default bfloat16 where the processor multiplies that natively, else float32.
+computes in the settings' `precision`, by default bfloat16 where the processor gains by it, else float32.
 For int8 the weights are quantized when it is loaded.
 """
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 
 from pipeline.errors import UserError
-from pipeline.hardware import compiles, compute_dtype, device_name
+from pipeline.hardware import compiles, compute_dtype, device_name, multiplies_bfloat16
 from pipeline.settings import TrainingSettings
 from pipeline.training.checkpoints import TrainingState
 from pipeline.training.worker_group import WorkerGroup
@@ -29,14 +29,22 @@ class WorkerDevice(NamedTuple):
     """The name of the GPU or processor."""
     multiplies_bfloat16: bool
     """Tells whether it does so natively."""
+    gains_by_bfloat16: bool
+    """Tells whether it computes in bfloat16 if nobody says otherwise."""
     compiles: bool
     torch_version: str
 
     @classmethod
     def here(cls, device: str, may_compile: bool) -> "WorkerDevice":
         """Describes a device of this process."""
-        native = compute_dtype(device) == torch.bfloat16
-        return cls(platform.node(), device_name(device), native, may_compile and compiles(device), torch.__version__)
+        return cls(
+            platform.node(),
+            device_name(device),
+            multiplies_bfloat16(device),
+            compute_dtype(device) == torch.bfloat16,
+            may_compile and compiles(device),
+            torch.__version__,
+        )
 
 
 class Agreement(NamedTuple):
@@ -54,14 +62,15 @@ def agree(group: WorkerGroup, settings: TrainingSettings, state: TrainingState, 
     """Settles the number type of a training that begins or continues from `state`; every rank must call it.
 
     A `precision` other than auto is followed. With auto, a training that continues keeps the type in its checkpoint,
-    and a new one computes in bfloat16 if every device multiplies that natively, otherwise in float32. Raises UserError
-    at every rank if updates remain to be done in bfloat16 and a device does not multiply it natively; `checkpoints` is
-    the folder that it names.
+    and a new one computes in bfloat16 if every device gains by that, otherwise in float32. Raises UserError at every
+    rank if updates remain to be done in bfloat16 and a device does not multiply it natively; `checkpoints` is the
+    folder that it names.
     """
     devices = group.gathered(WorkerDevice.here(group.device, settings.compiled))
     lacking = [device for device in devices if not device.multiplies_bfloat16]
-    native = "float32" if lacking else "bfloat16"
-    dtype = native if settings.precision == "auto" else settings.precision
+    without_gain = [device for device in devices if not device.gains_by_bfloat16]
+    faster = "float32" if without_gain else "bfloat16"
+    dtype = faster if settings.precision == "auto" else settings.precision
     warning = ""
     if settings.precision == "auto" and state.dtype:
         dtype = state.dtype
@@ -70,14 +79,12 @@ def agree(group: WorkerGroup, settings: TrainingSettings, state: TrainingState, 
                 f"this training began in bfloat16, which {_named(lacking)} cannot multiply natively; continue it on "
                 f"machines that can, or remove {checkpoints} to start over in float32"
             )
-        if dtype != native:
-            warning = (
-                f"the training began in {dtype} and goes on in it, although all devices multiply {native} natively"
-            )
+        if dtype != faster:
+            warning = f"the training began in {dtype} and goes on in it, although {faster} would be faster here"
     elif settings.precision == "auto" and state.update:
         warning = f"the checkpoint of update {state.update} does not say its number type; going on in {dtype}"
-    elif settings.precision == "auto" and 0 < len(lacking) < len(devices):
-        warning = f"{_named(lacking)} cannot multiply bfloat16 natively, so all workers compute in float32"
+    elif settings.precision == "auto" and 0 < len(without_gain) < len(devices):
+        warning = f"{_named(without_gain)} would not be faster in bfloat16, so all workers compute in float32"
     if warning and group.rank == 0:
         log.warning(warning)
     return Agreement(getattr(torch, dtype), all(device.compiles for device in devices), devices)

@@ -11,12 +11,15 @@ from torch._inductor.cpp_builder import cpp_compiler_search
 from torch.utils.flop_counter import FlopCounterMode
 
 from pipeline.hardware import (
+    BFLOAT16_GAIN,
     MATMUL_S,
+    bfloat16_speedup,
     compiles,
     compute_dtype,
     device_name,
     dtype_of,
     matmul_flop_s,
+    multiplies_bfloat16,
     toy_layer_compiles,
 )
 
@@ -74,12 +77,23 @@ def test_matmul_rate_is_operations_over_seconds() -> None:
 
 
 def test_number_types_are_what_precision_means_here() -> None:
-    """A named type is that type; "auto" is bfloat16 where the processor multiplies it by itself, else float32."""
+    """A named type is that type; "auto" is bfloat16 where the processor multiplies it by itself and faster."""
     assert dtype_of("float32", "cpu") == torch.float32
     assert dtype_of("bfloat16", "cpu") == torch.bfloat16
     flags = set(Path("/proc/cpuinfo").read_text().partition("\nflags")[2].partition("\n")[0].split())
-    native = torch.bfloat16 if flags & {"amx_bf16", "avx512_bf16"} else torch.float32
-    assert dtype_of("auto", "cpu") == compute_dtype("cpu") == native
+    native = bool(flags & {"amx_bf16", "avx512_bf16"})
+    assert multiplies_bfloat16("cpu") == native
+    gains = native and bfloat16_speedup() >= BFLOAT16_GAIN
+    assert dtype_of("auto", "cpu") == compute_dtype("cpu") == (torch.bfloat16 if gains else torch.float32)
+
+
+@pytest.mark.skipif(not multiplies_bfloat16("cpu"), reason="the processor does not multiply bfloat16 natively")
+def test_number_type_is_the_faster_one() -> None:
+    """What 50 ms tell agrees with the rates of large products, measured for as long as a training measures them."""
+    rates = {dtype: matmul_flop_s("cpu", dtype) for dtype in (torch.float32, torch.bfloat16)}
+    measured = rates[torch.bfloat16] / rates[torch.float32]
+    bfloat16_speedup.cache_clear()
+    assert measured / 1.5 < bfloat16_speedup() < measured * 1.5
 
 
 def test_processor_has_the_name_that_linux_gives_it() -> None:

@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 
 from model.config import OptimizerConfig, TransformerConfig
+from pipeline import hardware
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import EncodedDataset, TrainingRun
 from pipeline.training.loop import Training, run
@@ -122,9 +123,10 @@ def free_port() -> int:
     return port
 
 
-def emulate_processor(native: bool) -> None:
-    """Lets torch report, in the rest of this process, a processor that multiplies bfloat16 natively or not."""
+def emulate_processor(native: bool, speedup: float = 2.0) -> None:
+    """Emulates, in the rest of this process, a processor that multiplies bfloat16 natively or not, and so fast."""
     torch.cpu.get_capabilities = lambda: {"avx512_bf16": native}  # type: ignore[attr-defined]
+    hardware.bfloat16_speedup = lambda: speedup  # type: ignore[assignment]
 
 
 def rewrite_state(checkpoint: Path, drop: Collection[str]) -> None:

@@ -225,7 +225,7 @@ def train(
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or gpu.")] = TrainingOptions.device,
     precision: Annotated[
-        str, typer.Option(help="Precision of our step: float32, bfloat16, or auto (bfloat16 where it is native).")
+        str, typer.Option(help="Precision of our step: float32, bfloat16, or auto (bfloat16 where it is faster).")
     ] = TrainingOptions.precision,
     threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0: all cores.")] = TrainingOptions.threads,
     peers: Annotated[bool, typer.Option(help="Time the plain loops around other models.")] = True,

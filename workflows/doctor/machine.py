@@ -75,16 +75,10 @@ def devices() -> Iterator[Finding]:
     """Checks the GPUs, if there are any, bfloat16, compilation and NCCL."""
     import torch
 
-    from pipeline.hardware import compute_dtype, device_name
-
     n_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     device = "cuda" if n_gpus else "cpu"
     yield _gpus(n_gpus)
-    if compute_dtype(device) is torch.bfloat16:
-        yield Finding("bfloat16", "ok", f"native on {device_name(device)}")
-    else:
-        remedy = "nothing to mend: trainings compute in float32, which takes longer"
-        yield Finding("bfloat16", "warning", f"not native on {device_name(device)}", remedy)
+    yield _bfloat16(device)
     if n_gpus:
         yield _compiles(device)
         yield _nccl(n_gpus)
@@ -104,6 +98,20 @@ def _gpus(n_gpus: int) -> Finding:
         remedy = "install a torch that is built for CUDA, or a driver that this one takes (nvidia-smi shows it)"
         return Finding("gpu", "fails", f"there is an NVIDIA GPU that torch cannot use; {built}", remedy)
     return Finding("gpu", "ok", f"none; everything runs on {os.cpu_count()} CPU cores")
+
+
+def _bfloat16(device: str) -> Finding:
+    import torch
+
+    from pipeline.hardware import bfloat16_speedup, compute_dtype, device_name, multiplies_bfloat16
+
+    name = device_name(device)
+    if not multiplies_bfloat16(device):
+        remedy = "nothing to mend: trainings compute in float32, which takes longer"
+        return Finding("bfloat16", "warning", f"not native on {name}", remedy)
+    rate = f", {bfloat16_speedup():.2g} × the rate of float32" if device == "cpu" else ""
+    chosen = "" if compute_dtype(device) is torch.bfloat16 else "; trainings compute in float32"
+    return Finding("bfloat16", "ok", f"native on {name}{rate}{chosen}")
 
 
 def _compiles(device: str) -> Finding:

@@ -1,6 +1,6 @@
 """pipeline.training.agreement: one number type for all workers, which a training keeps, and what a checkpoint tells.
 
-Processors are emulated by what torch reports of them; everything else is real.
+Processors are emulated by what torch reports and `bfloat16_speedup` measures of them; everything else is real.
 """
 
 import json
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 
+from pipeline import hardware
 from pipeline.errors import UserError
 from pipeline.hardware import device_name
 from pipeline.store.artifacts import EncodedDataset, TrainingRun
@@ -24,14 +25,19 @@ from tests.support.tiny_training import rewrite_state, train_as, train_in_proces
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 AUTO = with_fields(precision="auto")
-Processor = Callable[[bool], None]
+Processor = Callable[..., None]
 THIS_MACHINE = f"{platform.node()} ({device_name('cpu')})"
 
 
 @pytest.fixture
 def processor(monkeypatch: pytest.MonkeyPatch) -> Processor:
-    """`processor(False)` makes this one look as if it did not multiply bfloat16 natively."""
-    return lambda native: monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": native})
+    """`processor(False)` makes this one look as if it did not multiply bfloat16 natively, `speedup` as if so fast."""
+
+    def emulate(native: bool, speedup: float = 2.0) -> None:
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": native})
+        monkeypatch.setattr(hardware, "bfloat16_speedup", lambda: speedup)
+
+    return emulate
 
 
 def begin(dataset: EncodedDataset, folder: Path, until: int, **fields: Any) -> None:
@@ -83,6 +89,23 @@ def test_float32_goes_on_in_float32_anywhere(
     assert weights(tmp_path) == weights(tmp_path / "whole")
     assert figures.dtype == "float32"
     assert [stretch.dtype for stretch in figures.stretches] == ["float32"]
+
+
+def test_type_is_the_faster_one_but_a_training_keeps_its_own(
+    dataset: EncodedDataset, tmp_path: Path, processor: Processor, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A processor that has bfloat16 but is slower in it begins in float32, and goes on in bfloat16 with a warning."""
+    processor(True, speedup=0.5)
+    begin(dataset, tmp_path / "slow", until=3, updates=3)
+    assert newest_state(tmp_path / "slow")["dtype"] == "float32"
+    processor(True)
+    finish(dataset, tmp_path / "whole", updates=6)
+    begin(dataset, tmp_path / "moved", until=3, updates=6)
+    processor(True, speedup=0.5)
+    with caplog.at_level(logging.WARNING):
+        assert finish(dataset, tmp_path / "moved", updates=6).dtype == "bfloat16"
+    assert "began in bfloat16 and goes on in it, although float32 would be faster here" in caplog.text
+    assert weights(tmp_path / "moved", 6) == weights(tmp_path / "whole", 6)
 
 
 def test_bfloat16_goes_on_in_bfloat16_or_not_at_all(

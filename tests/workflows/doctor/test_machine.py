@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pipeline.hardware import compute_dtype
+from pipeline.hardware import compute_dtype, multiplies_bfloat16
 from workflows.doctor import machine
 
 
@@ -52,8 +52,11 @@ def test_devices_are_those_of_torch() -> None:
     with_gpu = torch.cuda.is_available()
     assert list(found) == ["gpu", "bfloat16", *(["torch.compile", "nccl"] if with_gpu else [])]
     assert found["gpu"].found.startswith("none") != with_gpu
-    native = compute_dtype("cuda" if with_gpu else "cpu") is torch.bfloat16
+    device = "cuda" if with_gpu else "cpu"
+    native = multiplies_bfloat16(device)
     assert found["bfloat16"].verdict == ("ok" if native else "warning")
+    in_float32 = compute_dtype(device) is torch.float32
+    assert ("trainings compute in float32" in found["bfloat16"].found) == (native and in_float32)
 
 
 def test_open_files_are_limited() -> None:
