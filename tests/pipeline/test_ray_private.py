@@ -80,6 +80,7 @@ def test_public_table_does_not_name_the_creator(ray_cluster: None) -> None:
     """As soon as Ray's public table does, abandoned_placement_groups can use it instead of the private one."""
     group = placement_group([{"CPU": 1}])
     try:
+        ray.get(group.ready(), timeout=PATIENCE_S)  # removed while it is prepared, it would leak its CPU
         assert not [name for name in placement_group_table(group) if "creator" in name or "actor" in name]
     finally:
         remove_placement_group(group)
@@ -100,9 +101,9 @@ def test_only_what_a_dead_actor_reserved_is_abandoned(ray_cluster: None) -> None
     from pipeline.ray_private import abandoned_placement_groups
 
     actor = Reserving.remote()
-    of_actor, of_driver = ray.get(actor.reserve.remote()), placement_group([{"CPU": 1}])
+    of_actor, of_driver = ray.get(actor.reserve.remote(), timeout=PATIENCE_S), placement_group([{"CPU": 1}])
     try:
-        ray.get(of_driver.ready())
+        ray.get(of_driver.ready(), timeout=PATIENCE_S)
         assert abandoned_placement_groups() == []
         ray.kill(actor)
         began_s = time.monotonic()
