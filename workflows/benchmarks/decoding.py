@@ -154,12 +154,12 @@ def measure(
             _translate(running, _evenly(sample, WARM_UP_SENTENCES))
             return running
 
-        native = dtype_name(dtype_of("auto", workload.device_name))
-        ours = start(OURS, native)
+        auto = dtype_name(dtype_of("auto", workload.device_name))
+        ours = start(OURS, auto)
         in_int8 = [start(OURS, "int8")] if device == "cpu" and is_available() else []
         dtypes = {
             CTRANSLATE2: ["float32", "bfloat16", *(["float16"] if device == "gpu" else []), "int8"],
-            MARIAN: ["float32", *([native] if native != "float32" else [])],
+            MARIAN: ["float32", *([auto] if auto != "float32" else [])],
         }
         installed = [name for package, name in PEERS.items() if is_installed(package)]
         peers = in_int8 + [start(name, dtype) for name in installed for dtype in dtypes[name]]

@@ -136,7 +136,7 @@ def measure(size: Size, options: TrainingOptions, show: Callable[[str], object] 
         ours = start(OURS, training_contenders.OurLoop, worker_environment())
         matmul_rates, all_running = [], [ours]
         if options.with_peers:
-            all_running += [start(name, make) for name, make in _peers(device, ours.call("bfloat16_is_native"))]
+            all_running += [start(name, make) for name, make in _peers(device, ours.call("bfloat16_is_faster"))]
         if options.with_checkpoints:
             all_running.append(start(SAVING, training_contenders.OurLoopWithCheckpoints, worker_environment()))
         if options.with_ray:
@@ -173,16 +173,16 @@ def measure(size: Size, options: TrainingOptions, show: Callable[[str], object] 
     return result | {"profile": profiled} if profiled else result
 
 
-def _peers(device: str, bfloat16_is_native: bool) -> "Iterator[tuple[str, Callable[[TrainingWorkload], PlainLoop]]]":
+def _peers(device: str, bfloat16_is_faster: bool) -> "Iterator[tuple[str, Callable[[TrainingWorkload], PlainLoop]]]":
     """Yields the peers that are installed, in the number types that their users would choose on the device."""
     from workflows.benchmarks import training_contenders as contenders
 
-    bfloat16_alone = device == "gpu" and bfloat16_is_native
+    bfloat16_alone = device == "gpu" and bfloat16_is_faster
     yield TORCH, contenders.torch_bfloat16 if bfloat16_alone else contenders.torch_float32
     if is_installed("transformers"):
         if not bfloat16_alone:
             yield MARIAN, contenders.marian_float32
-        if bfloat16_is_native:
+        if bfloat16_is_faster:
             yield MARIAN, contenders.marian_bfloat16
 
 

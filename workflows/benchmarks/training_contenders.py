@@ -158,8 +158,8 @@ class TrainingContender:
         """Returns True if the layers are compiled."""
         return False
 
-    def bfloat16_is_native(self) -> bool:
-        """Returns True if the device multiplies bfloat16 natively, so that autocast is worth timing."""
+    def bfloat16_is_faster(self) -> bool:
+        """Returns True if the device is faster in bfloat16, so that autocast is worth timing."""
         return compute_dtype(self.device) == torch.bfloat16
 
     def device_name(self) -> str:

@@ -7,20 +7,27 @@ import json
 import logging
 import platform
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from pipeline import hardware
 from pipeline.errors import UserError
 from pipeline.hardware import device_name
 from pipeline.store.artifacts import EncodedDataset, TrainingRun
 from pipeline.store.figures import TrainingFigures
 from pipeline.training.checkpoints import list_folders
 from pipeline.training.worker_group import WorkerGroup
-from tests.support.tiny_training import rewrite_state, train_as, train_in_processes, weights, with_fields
+from tests.support.tiny_training import (
+    emulate_processor,
+    rewrite_state,
+    train_as,
+    train_in_processes,
+    weights,
+    with_fields,
+)
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -31,13 +38,8 @@ THIS_MACHINE = f"{platform.node()} ({device_name('cpu')})"
 
 @pytest.fixture
 def processor(monkeypatch: pytest.MonkeyPatch) -> Processor:
-    """`processor(False)` makes this one look as if it did not multiply bfloat16 natively, `speedup` as if so fast."""
-
-    def emulate(native: bool, speedup: float = 2.0) -> None:
-        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": native})
-        monkeypatch.setattr(hardware, "bfloat16_speedup", lambda: speedup)
-
-    return emulate
+    """`processor(False)` makes this one look as if it did not multiply bfloat16 natively, until the test ends."""
+    return partial(emulate_processor, replace=monkeypatch.setattr)
 
 
 def begin(dataset: EncodedDataset, folder: Path, until: int, **fields: Any) -> None:
