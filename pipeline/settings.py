@@ -136,11 +136,10 @@ class TrainingSettings(Settings):
     """Add the micro-batches' gradients in a fixed order: bit-identical results for any number of workers."""
     exchange: Literal["float32", "bfloat16"] = added_later("float32", before="float32")
     """The type in which workers add up gradients; bfloat16 halves what they send and keeps 8 bits of every sum."""
-    checkpoint_updates: int = Field(0, ge=0)
-    """Updates between checkpoints; 0: only `checkpoint_minutes` counts."""
-    checkpoint_minutes: float = Field(10.0, ge=0)
-    """Minutes between checkpoints (§6.1: 10); 0: only `checkpoint_updates` counts."""
+    checkpoint_updates: int = Field(round(10 * 60 / 0.4), ge=1)
+    """Updates between checkpoints (§6.1: 10 minutes; §5.2: 0.4 s an update of base, so 1 500)."""
     keep_checkpoints: int = Field(5, ge=1)
+    """The number of checkpoints that stay when the training is done, the last ones; `kept_updates` lists them."""
     validation_updates: int = Field(1000, ge=1)
     """Updates between measurements of the loss on the dev set."""
     log_updates: int = not_in_fingerprint(50, ge=1)
@@ -159,11 +158,11 @@ class TrainingSettings(Settings):
         """The part of these settings that decides which pairs make which update."""
         return PlanSettings(self.budget_tokens, self.micro_batches, self.seed)
 
-    @model_validator(mode="after")
-    def _some_checkpoint(self) -> "TrainingSettings":
-        if not self.checkpoint_updates and not self.checkpoint_minutes:
-            raise ValueError("checkpoint_updates and checkpoint_minutes are both 0; set one of them")
-        return self
+    @property
+    def kept_updates(self) -> tuple[int, ...]:
+        """The updates after which there is a checkpoint that stays: the last multiples of an interval, and the end."""
+        multiples = range(self.checkpoint_updates, self.updates, self.checkpoint_updates)
+        return (*multiples, self.updates)[-self.keep_checkpoints :]
 
     @model_validator(mode="after")
     def _exact_in_float32(self) -> "TrainingSettings":

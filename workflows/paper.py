@@ -127,6 +127,11 @@ class Experiment:
     test_set: str = "newstest2014"
     test_sentences: int = 3003
 
+    @property
+    def checkpoint_updates(self) -> int:
+        """The updates done in `checkpoint_minutes`: 1500 of base and 600 of big."""
+        return round(60 * self.checkpoint_minutes / self.step_s)
+
 
 def experiment(pair: str, model: str) -> Experiment:
     """Returns the experiment behind one cell of Table 2: `pair` "en-de" or "en-fr", `model` "base" or "big"."""

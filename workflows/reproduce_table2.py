@@ -95,7 +95,16 @@ def main(
         params={"profile": profile.name},
         models=[_model(cell, profile) for cell in cells],
         # The averaged model is kept in the store and in MLflow.
-        planned=[Planned(f"{cell.pair} {cell.model}", cell.pair, cell.recipe.training, models=2) for cell in cells],
+        planned=[
+            Planned(
+                f"{cell.pair} {cell.model}",
+                cell.pair,
+                cell.recipe.training,
+                models=2,
+                averaged=cell.recipe.averaging.last,
+            )
+            for cell in cells
+        ],
         reports=reports,
         tabulate=lambda _unfinished: table,
         show=lambda made, width: table2.render_terminal(made.load(), width),

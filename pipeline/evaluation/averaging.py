@@ -31,7 +31,7 @@ def average(context: Context, run: TrainingRun, settings: AveragingSettings) -> 
     if settings.last > len(kept):
         raise UserError(
             f"last = {settings.last} checkpoints cannot be averaged: {run.folder} kept {len(kept)}; "
-            "lower last, or train with more keep_checkpoints and a smaller checkpoint_updates or checkpoint_minutes"
+            "lower last, or train with more keep_checkpoints and a smaller checkpoint_updates"
         )
     return mean(context, run, sorted(set(kept))[-settings.last :])
 

@@ -1,10 +1,14 @@
-"""Checkpoints of a training, from which it continues as if it had never stopped.
+"""Checkpoints of a training: those that are averaged, and those from which it continues as if it had never stopped.
 
-A checkpoint is a folder `<update:08d>` with `model.safetensors` (the float32 master weights), `model.json`,
-`optimizer.safetensors` (Adam's moments and step for each weight), `state.json` (progress, counters and identity of the
-training) and `checksums.json` (the sha256 of each file). It is written under another name, flushed to the disk and
-renamed while training goes on with the next updates. A damaged checkpoint is skipped with a warning, and the one before
-it is used.
+`checkpoints/<update:08d>` holds `model.safetensors` (the float32 master weights) and `model.json`. Which updates have
+one is decided by the settings (`TrainingSettings.kept_updates`), never by a clock, so averages do not depend on kills.
+
+`recovery/<update:08d>` has two files more: `optimizer.safetensors` (Adam's moments and step for each weight) and
+`state.json` (progress, counters and identity of the training). It is written as often as that takes little of the time
+(`RECOVERY_SHARE`), before a machine goes and at the end; the newest two stay, of a finished training only the last.
+
+Both have `checksums.json` (the sha256 of each file), and are written under another name, flushed to the disk and
+renamed while training goes on. A damaged checkpoint is skipped with a warning, and the one before it is used.
 """
 
 import json
@@ -12,7 +16,8 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -37,6 +42,12 @@ from pipeline.training.worker_group import WorkerGroup
 Tensors = dict[str, Tensor]
 CHECKSUMS = "checksums.json"
 ASIDE = ".making-"
+KEPT, RECOVERY = "checkpoints", "recovery"
+"""The folders of a training that hold its checkpoints."""
+MAX_RECOVERIES = 2
+"""Checkpoints for recovery that a training has at a time: one, and one in case that is damaged."""
+RECOVERY_SHARE = 0.05
+"""Largest share of the time in which a checkpoint for recovery is being written."""
 log = logging.getLogger(__name__)
 
 
@@ -72,32 +83,60 @@ class TrainingState:
 
 
 class CheckpointWriter:
-    """Publishes checkpoints in `folder` from its own thread, one at a time, and removes all but the newest `keep`.
+    """Publishes the checkpoints of the training in `folder` from its own thread, one at a time.
 
     As a context manager, it waits at the end for the checkpoint being written.
     """
 
-    def __init__(self, folder: Path, keep: int, scratch: Scratch | None = None) -> None:
-        self.folder, self.keep = folder, keep
-        self.scratch = scratch or Scratch(folder.parent)
+    def __init__(self, folder: Path, scratch: Scratch | None = None) -> None:
+        self.folder = folder
+        self.scratch = scratch or Scratch(folder)
         """Through which other nodes find the checkpoints."""
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._writing: Future[None] | None = None
+        self._copies: Tensors = {}
+        self._recovery_began_s = self._recovery_took_s = 0.0
 
-    def begin(self, step: TrainingStep, state: TrainingState) -> None:
-        """Takes a copy that later updates do not change, and starts writing it.
+    @property
+    def recovery_is_due(self) -> bool:
+        """Whether a checkpoint for recovery would take no more than its share of the time, and wait for no other."""
+        is_idle = self._writing is None or self._writing.done()
+        return is_idle and self._recovery_took_s < RECOVERY_SHARE * (time.monotonic() - self._recovery_began_s)
 
-        It first waits for the previous checkpoint. Raises UserError if the disk was too full for that one.
+    def begin(self, step: TrainingStep, state: TrainingState, *, kept: bool, recovery: bool, end: bool = False) -> None:
+        """Takes a copy that later updates do not change, and starts writing it to one folder or both.
+
+        `end` says that no update follows. It first waits for the previous checkpoint. Raises UserError if the disk was
+        too full for that one.
         """
         self.wait()
-        weights = {name: _copied(weight) for name, weight in step.master.state_dict().items()}
-        moments = {name: _copied(tensor) for name, tensor in _optimizer_tensors(step).items()}
-        described = asdict(step.master.config), asdict(state)
-        self._writing = self._thread.submit(self._write, weights, moments, *described)
+        began_s = time.monotonic()
+        vectors_P = {"weights": step.adam.weights_P, **(_moments(step.adam) if recovery else {})}
+        copies_P = {name: self._copy(name, vector_P) for name, vector_P in vectors_P.items()}
+        weights = _by_parameter(copies_P.pop("weights"), step)
+        optimizer = _optimizer_tensors(copies_P, step.adam.n_steps.cpu(), step) if recovery else {}
+        config, described = asdict(step.master.config), asdict(state)
+
+        def write() -> None:
+            if kept:  # first: what is recovered relies on it
+                self._publish(KEPT, state_update, weights, config)
+            if recovery:
+                self._publish(RECOVERY, state_update, weights, config, optimizer, described)
+                self.prune(1 if end else MAX_RECOVERIES)
+                self._recovery_began_s, self._recovery_took_s = began_s, time.monotonic() - began_s
+
+        state_update = state.update
+        self._writing = self._thread.submit(write)
 
     def keep_beside(self, file: str) -> None:
         """Lets other nodes find a file beside the checkpoints, as soon as the thread comes to it."""
         self._thread.submit(self.scratch.keep, file)
+
+    def prune(self, most: int) -> None:
+        """Removes all checkpoints for recovery but the newest `most`."""
+        for old in list_folders(self.folder / RECOVERY)[:-most]:
+            self.scratch.drop(f"{RECOVERY}/{old.name}")
+            shutil.rmtree(old)
 
     def wait(self) -> None:
         """Waits until the last checkpoint is published. Raises UserError if the disk is too full for it."""
@@ -111,23 +150,38 @@ class CheckpointWriter:
     def __exit__(self, *raised: object) -> None:
         self._thread.shutdown()
 
-    def _write(self, weights: Tensors, moments: Tensors, config: dict[str, Any], state: dict[str, Any]) -> None:
-        update = state["update"]
-        target, aside = self.folder / f"{update:08d}", self.folder / f"{ASIDE}{update:08d}"
-        for leftover in self.folder.glob(f"{ASIDE}*"):  # left by a killed process
+    def _copy(self, name: str, vector_P: Tensor) -> Tensor:
+        """Copies a vector into memory of the host that serves every checkpoint; new memory would take longer."""
+        if name not in self._copies:
+            self._copies[name] = torch.empty_like(vector_P, device="cpu", pin_memory=vector_P.is_cuda)
+        return self._copies[name].copy_(vector_P.detach())
+
+    def _publish(
+        self,
+        kind: str,
+        update: int,
+        weights: Tensors,
+        config: dict[str, Any],
+        optimizer: Tensors | None = None,
+        state: dict[str, Any] | None = None,
+    ) -> None:
+        folder = self.folder / kind
+        target, aside = folder / f"{update:08d}", folder / f"{ASIDE}{update:08d}"
+        for leftover in folder.glob(f"{ASIDE}*"):  # left by a killed process
             shutil.rmtree(leftover)
         try:
             aside.mkdir(parents=True)
             write_weights(aside, weights, config)
-            _write_tensors(aside / "optimizer.safetensors", moments)
-            Artifact(aside).write_json("state.json", state)
+            if optimizer and state:
+                _write_tensors(aside / "optimizer.safetensors", optimizer)
+                Artifact(aside).write_json("state.json", state)
             Artifact(aside).write_json(CHECKSUMS, {path.name: file_sha256(path) for path in sorted(aside.iterdir())})
             for path in aside.iterdir():
                 _flush(path)
-            if target.exists():  # a damaged checkpoint of the same update
+            if target.exists():  # a damaged checkpoint of the same update, or the same after a kill
                 shutil.rmtree(target)
             os.rename(aside, target)
-            _flush(self.folder)
+            _flush(folder)
         except OSError as error:
             shutil.rmtree(aside, ignore_errors=True)
             if error.errno in DISK_FULL:
@@ -137,10 +191,7 @@ class CheckpointWriter:
                 ) from error
             raise
         self.scratch.keep(METRICS)  # first: it may go beyond the checkpoint, but not end before it
-        self.scratch.keep(f"{self.folder.name}/{target.name}")
-        for old in list_folders(self.folder)[: -self.keep]:
-            self.scratch.drop(f"{self.folder.name}/{old.name}")
-            shutil.rmtree(old)
+        self.scratch.keep(f"{kind}/{target.name}")
 
 
 def list_folders(folder: Path) -> list[Path]:
@@ -148,22 +199,24 @@ def list_folders(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("[0-9]*") if path.is_dir())
 
 
-def load_newest(folder: Path, identity: dict[str, Any]) -> tuple[Path, TrainingState] | None:
-    """Returns the newest checkpoint with valid checksums, or None, and warns of the damaged ones that it skips.
+def load_newest(folder: Path, identity: dict[str, Any], kept: Sequence[int]) -> tuple[Path, TrainingState] | None:
+    """Returns the newest checkpoint from which the training in `folder` can go on, or None; warns of those it skips.
 
-    Raises UserError, naming the fields that differ, if the checkpoint belongs to another training.
+    It must be intact, and so must be those of the updates `kept` that were due before it. Raises UserError, naming the
+    fields that differ, if it belongs to another training.
     """
-    for checkpoint in reversed(list_folders(folder)):
-        damage = find_damage(checkpoint)
-        if damage:
-            log.warning("checkpoint %s is damaged (%s); skipping it", checkpoint, damage)
+    for checkpoint in reversed(list_folders(folder / RECOVERY)):
+        relied_on = [folder / KEPT / f"{update:08d}" for update in kept if update <= int(checkpoint.name)]
+        damaged = next(((path, damage) for path in (checkpoint, *relied_on) if (damage := find_damage(path))), None)
+        if damaged:
+            log.warning("checkpoint %s is damaged (%s); skipping %s", *damaged, checkpoint)
             continue
         state = Artifact(checkpoint).read("state.json", TypeAdapter(TrainingState))
         differing = list(_differences(state.identity, json.loads(json.dumps(identity))))
         if differing:
             raise UserError(
                 f"checkpoint {checkpoint} belongs to another training: {'; '.join(differing)}; "
-                f"restore its settings, or remove {folder} to start over"
+                f"restore its settings, or remove {folder / RECOVERY} to start over"
             )
         return checkpoint, state
     return None
@@ -221,17 +274,17 @@ def _write_tensors(path: Path, tensors: Tensors) -> None:
         raise
 
 
-def _copied(tensor: Tensor) -> Tensor:
-    """Copies a tensor to the CPU, even if it is there already."""
-    return tensor.detach().to("cpu", copy=True).contiguous()
-
-
-def _optimizer_tensors(step: TrainingStep) -> Tensors:
-    """Returns Adam's state by weight, as torch.optim.Adam has it for the weights one by one."""
+def _by_parameter(values_P: Tensor, step: TrainingStep) -> Tensors:
+    """Returns views of a vector by the names of the parameters."""
     names = [name for name, _ in step.master.named_parameters()]
-    tensors = {f"{name}.step": step.adam.n_steps for name in names}
-    for key, moment_P in _moments(step.adam).items():
-        tensors |= {f"{name}.{key}": moment for name, moment in zip(names, views(moment_P, step.master), strict=True)}
+    return dict(zip(names, views(values_P, step.master), strict=True))
+
+
+def _optimizer_tensors(moments_P: Tensors, n_steps: Tensor, step: TrainingStep) -> Tensors:
+    """Returns Adam's state by weight, as torch.optim.Adam has it for the weights one by one."""
+    tensors = {f"{name}.step": n_steps.clone() for name, _ in step.master.named_parameters()}
+    for key, moment_P in moments_P.items():
+        tensors |= {f"{name}.{key}": moment for name, moment in _by_parameter(moment_P, step).items()}
     return tensors
 
 

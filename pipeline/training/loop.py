@@ -30,7 +30,7 @@ from pipeline.store.figures import TrainingFigures
 from pipeline.store.scratch import Scratch
 from pipeline.text.encoding import EncodedSplit
 from pipeline.training.agreement import agree
-from pipeline.training.checkpoints import CheckpointWriter, TrainingState, list_folders, load_newest, restore_all
+from pipeline.training.checkpoints import RECOVERY, CheckpointWriter, TrainingState, load_newest, restore_all
 from pipeline.training.metrics import METRICS, cut_metrics
 from pipeline.training.prefetching import MicroBatch, Update, Updates
 from pipeline.training.reduction import Reduction
@@ -51,8 +51,8 @@ class _Due(NamedTuple):
     metrics: bool
     progress: bool
     validation: bool
-    checkpoint: bool
-    """A checkpoint is due by the number of updates; `_Figures.checkpoint_due` tells whether one is due by time."""
+    kept: bool
+    """A checkpoint is due that stays when the training is done."""
 
 
 class _Figures(NamedTuple):
@@ -60,9 +60,6 @@ class _Figures(NamedTuple):
 
     loss: Tensor
     nll: Tensor
-    checkpoint_due: Tensor
-    """1 if a checkpoint is due by rank 0's clock. All workers must agree, and their clocks differ, so rank 0 tells the
-    others through the reduction."""
 
 
 def run(
@@ -74,9 +71,9 @@ def run(
     is_preempted: Callable[[], bool] = lambda: False,
     scratch: Scratch | None = None,
 ) -> TrainingFigures:
-    """Trains up to `settings.updates` from the newest intact checkpoint in `folder/checkpoints`; returns run.json.
+    """Trains up to `settings.updates` from the newest intact checkpoint in `folder/recovery`; returns run.json.
 
-    Every rank calls it with the same arguments. Rank 0 writes `checkpoints/` and `metrics.jsonl`, lets other nodes find
+    Every rank calls it with the same arguments. Rank 0 writes checkpoints and `metrics.jsonl`, lets other nodes find
     them through `scratch` and emits events; the other ranks have no use for `folder`.
     `is_preempted` tells whether a machine is about to be taken away. All ranks call it at the same updates, those that
     are logged, and it must answer all alike; once it is true, a checkpoint is written at once and training goes on for
@@ -123,8 +120,9 @@ class Training:
         scratch: Scratch | None = None,
     ) -> None:
         self.group, self.settings, self.folder = group, settings, folder
+        self.kept_updates = frozenset(settings.kept_updates)
         self.emit, self.is_preempted, self.preemption_handled = emit, is_preempted, False
-        self.writer = CheckpointWriter(folder / "checkpoints", settings.keep_checkpoints, scratch)
+        self.writer = CheckpointWriter(folder, scratch)
         if group.device == "cpu":
             torch.set_num_threads(settings.threads)
         elif settings.exact_reduction:
@@ -135,7 +133,7 @@ class Training:
             self._check_splits()
             self.updates = Updates(self.split, settings, group)
         self.checkpoint, self.state = self._find_checkpoint()
-        self.agreement = agree(group, settings, self.state, folder / "checkpoints")
+        self.agreement = agree(group, settings, self.state, folder / RECOVERY)
         self.state.dtype = dtype_name(self.agreement.dtype)
         torch.manual_seed(settings.seed)
         master = Transformer(settings.model).to(group.device)
@@ -145,8 +143,7 @@ class Training:
         exchanged = getattr(torch, settings.exchange)
         self.reduction = Reduction(group, self.step, settings.exact_reduction, exchanged)
         self.unread: list[_Unread] = []
-        self.saved_s = self.shown_s = 0.0
-        self.checkpoint_s = 0.0
+        self.shown_s = self.checkpoint_s = 0.0
         self.largest_tried = False
 
     def _check_splits(self) -> None:
@@ -172,7 +169,7 @@ class Training:
         found, identity = None, self._identity()
         with self.group.agreed():
             if self.group.rank == 0:
-                found = load_newest(self.folder / "checkpoints", identity)
+                found = load_newest(self.folder, identity, self.settings.kept_updates)
         return self.group.from_first(found) or (None, TrainingState(identity=identity))
 
     def resume(self) -> None:
@@ -181,6 +178,8 @@ class Training:
             restore_all(self.group, self.checkpoint, self.step)
         if self.group.rank == 0:
             cut_metrics(self.folder / METRICS, self.state.update)
+            if self.state.update == self.settings.updates:  # the kill came just before
+                self.writer.prune(1)
 
     def train(self, until: int | None = None) -> None:
         """Computes the remaining updates, or those up to `until`, with metrics, validation and checkpoints.
@@ -195,14 +194,14 @@ class Training:
         if not self.largest_tried:
             self._try_largest()
             begin_stretch(state, self.group, self.agreement, self.settings.threads)
-        self.saved_s = self.shown_s = resumed_s = time.monotonic()
+        self.shown_s = resumed_s = time.monotonic()
         logged_tokens, logged_s = state.target_tokens, state.train_s
         for update in self.updates.between(state.update, last):
             self._update(update)
             due = self._due(last)
             if not any(due):
                 continue
-            line, checkpoint_due = self._read_back()
+            line = self._read_back()
             state.spend(time.monotonic() - resumed_s)
             line["tokens_s"] = (state.target_tokens - logged_tokens) / (state.train_s - logged_s)
             line["train_s"] = state.train_s
@@ -214,8 +213,7 @@ class Training:
             if due.validation:
                 self._validate()
             preempted = due.metrics and self._newly_preempted()
-            if due.checkpoint or preempted or (due.metrics and checkpoint_due):
-                self._save(wait=due.end or preempted)
+            self._save(due, preempted)
             resumed_s = time.monotonic()
 
     def _due(self, last: int) -> _Due:
@@ -227,12 +225,8 @@ class Training:
             metrics=number == last or number % settings.log_updates == 0,
             progress=end or time.monotonic() - self.shown_s >= PROGRESS_S,
             validation=end or number % settings.validation_updates == 0,
-            checkpoint=end or (settings.checkpoint_updates > 0 and number % settings.checkpoint_updates == 0),
+            kept=number in self.kept_updates,
         )
-
-    def _checkpoint_minutes_over(self) -> bool:
-        """Tells whether a checkpoint is due by this worker's clock."""
-        return 0 < self.settings.checkpoint_minutes <= (time.monotonic() - self.saved_s) / 60
 
     def _newly_preempted(self) -> bool:
         """Tells, only once, that a machine is about to be taken away. All ranks must ask at the same updates."""
@@ -248,11 +242,9 @@ class Training:
         def accumulate(batch: MicroBatch) -> Tensor:
             source_BS, target_BT = self._to_device(batch.source_BS), self._to_device(batch.target_BT)
             sums = self.step.accumulate(source_BS, target_BT, dropout_seed(self.settings.seed, number, batch.number))
-            return torch.stack(_Figures(sums.loss, sums.nll, checkpoint_due=torch.zeros_like(sums.loss)))
+            return torch.stack(_Figures(sums.loss, sums.nll))
 
-        zero = torch.zeros((), device=self.group.device)
-        initial = _Figures(zero, zero, checkpoint_due=zero + 1 if self._checkpoint_minutes_over() else zero)
-        sums = self.reduction.sum(update.micro_batches, update.mine, accumulate, torch.stack(initial))
+        sums = self.reduction.sum(update.micro_batches, update.mine, accumulate)
         norm = self.step.apply(number, update.target_tokens)
         figures = torch.cat((sums, norm[None]))
         self.unread.append(_Unread(number, state.epoch, update.source_tokens, update.target_tokens, figures))
@@ -263,14 +255,14 @@ class Training:
         state.padded_tokens += update.padded_tokens
         state.counted_flop += update.flop
 
-    def _read_back(self) -> tuple[dict[str, Any], bool]:
-        """Waits for the device; returns the newest update's metrics, and whether a checkpoint is due by time.
+    def _read_back(self) -> dict[str, Any]:
+        """Waits for the device; returns the newest update's metrics.
 
         Raises UserError for the first update whose loss or gradient is not finite.
         """
         optimizer = self.settings.optimizer
         figures = torch.stack([unread.figures for unread in self.unread]).tolist()
-        for unread, (loss, _, _, norm) in zip(self.unread, figures, strict=True):
+        for unread, (loss, _, norm) in zip(self.unread, figures, strict=True):
             if not (math.isfinite(loss) and math.isfinite(norm)):
                 raise UserError(
                     f"update {unread.number} (epoch {unread.epoch}): the loss is {loss / unread.target_tokens:.4g} and "
@@ -278,9 +270,9 @@ class Training:
                     f"optimizer.learning_rate_scale (now {optimizer.learning_rate_scale:g}), raise "
                     f"optimizer.warmup_steps (now {optimizer.warmup_steps}) or set precision = float32"
                 )
-        newest, (loss, nll, checkpoint_due, norm) = self.unread[-1], figures[-1]
+        newest, (loss, nll, norm) = self.unread[-1], figures[-1]
         self.unread.clear()
-        line = {
+        return {
             "update": newest.number,
             "epoch": newest.epoch,
             "loss": loss / newest.target_tokens,
@@ -292,7 +284,6 @@ class Training:
             "source_tokens": newest.source_tokens,
             "target_tokens": newest.target_tokens,
         }
-        return line, checkpoint_due > 0
 
     def _try_largest(self) -> None:
         """Tries the micro-batches that need the most memory, so that none fails hours later."""
@@ -346,16 +337,20 @@ class Training:
             figures = {name: value for name, value in line.items() if name != "update"}
             self.emit({"metrics": figures, "step": line["update"]})
 
-    def _save(self, wait: bool) -> None:
-        """Hands a checkpoint to the writer and, if `wait`, waits until it is on the disk."""
+    def _save(self, due: _Due, preempted: bool) -> None:
+        """Hands a checkpoint to the writer if one is due; the last one, and one before a machine goes, are awaited.
+
+        Rank 0 does it by itself, and no result depends on when it finds one for recovery due.
+        """
+        must_wait = due.end or preempted
+        recovery = must_wait or self.writer.recovery_is_due
+        if self.group.rank or not (due.kept or recovery):
+            return
         began_s = time.monotonic()
-        with self.group.agreed():
-            if self.group.rank == 0:
-                self.writer.begin(self.step, self.state)
-                if wait:
-                    self.writer.wait()
-        self.saved_s = time.monotonic()
-        self.checkpoint_s += self.saved_s - began_s
+        self.writer.begin(self.step, self.state, kept=due.kept, recovery=recovery, end=due.end)
+        if must_wait:
+            self.writer.wait()
+        self.checkpoint_s += time.monotonic() - began_s
 
     def described(self, loop_s: float) -> TrainingFigures:
         """Describes the training as run.json holds it; `loop_s` is the time since the loop began, in seconds."""
@@ -383,6 +378,6 @@ class Training:
             stretches=tuple(state.stretches),
             counted_flop=state.counted_flop,
             parameters=sum(parameter.numel() for parameter in self.step.master.parameters()),
-            checkpoints=tuple(int(folder.name) for folder in list_folders(self.folder / "checkpoints")),
+            checkpoints=settings.kept_updates,
             loop_s=loop_s,
         )

@@ -55,18 +55,14 @@ class Reduction:
         leaves: int,
         mine: Sequence[MicroBatch],
         accumulate: Callable[[MicroBatch], Tensor],
-        initial_figures: Tensor,
     ) -> Tensor:
         """Sums an update of `leaves` micro-batches at every rank, in the step's sums; returns a copy of the figures.
 
-        `accumulate` adds the gradients of one of `mine` to the step and returns its figures. Rank 0's
-        `initial_figures` are added to the sum; those of other ranks are ignored.
+        `accumulate` adds the gradients of one of `mine` to the step and returns its figures.
         """
         if self.exact:
-            self._tree(leaves, {batch.number: batch for batch in mine}, accumulate, initial_figures)
+            self._tree(leaves, {batch.number: batch for batch in mine}, accumulate)
         else:
-            if self.group.rank == 0:
-                self.step.figures.add_(initial_figures)
             for batch in mine:
                 self.step.figures.add_(accumulate(batch))
             self._exchange()
@@ -85,7 +81,6 @@ class Reduction:
         leaves: int,
         mine: dict[int, MicroBatch],
         accumulate: Callable[[MicroBatch], Tensor],
-        initial_figures: Tensor,
     ) -> None:
         group, step, sums = self.group, self.step, dict[int, Tensor]()
         for node in additions(leaves):
@@ -98,8 +93,7 @@ class Reduction:
                 elif receiver == group.rank:
                     sums[node.into].add_(group.receive(torch.empty_like(step.sums), sender))
             elif node in mine:
-                figures = accumulate(mine[node])
-                step.figures.add_(figures + initial_figures if node == 0 else figures)
+                step.figures.add_(accumulate(mine[node]))
                 sums[node] = step.sums.clone()
                 step.discard()
         if group.rank == 0:

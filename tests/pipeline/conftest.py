@@ -13,6 +13,7 @@ from pipeline.text.batching import plan_epoch
 from pipeline.text.encoding import EncodedSplit, encode
 from pipeline.text.lines import read_lines
 from pipeline.text.vocabulary import learn
+from pipeline.training.checkpoints import CheckpointWriter
 from tests.support.tiny_checkpoint import make_checkpoint, make_corpus
 from tests.support.tiny_text import every_character
 from tests.support.tiny_training import EPOCH_UPDATES, PIECES, TINY, free_port, train_in_processes, work
@@ -61,6 +62,12 @@ def one_worker(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory
     folder = tmp_path_factory.mktemp("one_worker")
     work(0, 1, free_port(), dataset, TINY, folder)
     return folder
+
+
+@pytest.fixture
+def many_recoveries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trainings of this process have a checkpoint for recovery at each update that is logged, however short."""
+    monkeypatch.setattr(CheckpointWriter, "recovery_is_due", True)
 
 
 @pytest.fixture

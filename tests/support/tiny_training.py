@@ -31,7 +31,6 @@ TINY = TrainingSettings(
     micro_batches=8,
     precision="float32",
     checkpoint_updates=3,
-    checkpoint_minutes=0,
     keep_checkpoints=3,
     validation_updates=3,
     log_updates=1,

@@ -25,7 +25,7 @@ def test_wsj_is_the_paper(tmp_path: Path, row: str) -> None:
     assert recipe.training.model == printed.model
     assert profile.vocabulary.size == printed.vocabulary_size
     assert recipe.averaging.last == printed.averaged
-    for field in ("updates", "budget_tokens", "checkpoint_minutes"):
+    for field in ("updates", "budget_tokens", "checkpoint_updates"):
         assert getattr(recipe.training, field) == getattr(printed, field)
     for field in ("warmup_steps", "learning_rate_scale", "beta_1", "beta_2", "epsilon", "label_smoothing"):
         assert getattr(recipe.training.optimizer, field) == getattr(printed, field)

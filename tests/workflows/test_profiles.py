@@ -43,6 +43,7 @@ def test_a_profile_without_changes_is_the_profile() -> None:
         (["decoding.beam_size=0"], "decoding.beam_size: .*greater than or equal to 1"),
         (["decoding.beam_size=four"], "decoding.beam_size: .*integer"),
         (["recipes.base.averaging.last=50"], "only training.keep_checkpoints = 5 are kept"),
+        (["recipes.base.training.checkpoint_updates=275"], "averaging.last is 5, but 1100 updates .* write only 4"),
         (["recipes.base.training.model.n_heads=0"], "n_heads is 0; it must be at least 1"),
         (["recipes.base.training.model.vocabulary_size=9"], "set vocabulary.size alone"),
         (["grid.training.model.vocabulary_size=37000"], "is 37000, but vocabulary.size is 1500"),
@@ -66,7 +67,7 @@ def test_wmt14_is_the_paper(pair: str, name: str) -> None:
     assert training.model == replace(printed.model, vocabulary_size=printed.vocabulary_size)
     assert profile.vocabulary.size == printed.vocabulary_size
     assert profile.recipes[name].averaging.last == printed.averaged
-    for field in ("updates", "budget_tokens", "checkpoint_minutes"):
+    for field in ("updates", "budget_tokens", "checkpoint_updates"):
         assert getattr(training, field) == getattr(printed, field)
     for field in ("warmup_steps", "learning_rate_scale", "beta_1", "beta_2", "epsilon", "label_smoothing"):
         assert getattr(training.optimizer, field) == getattr(printed, field)

@@ -23,7 +23,6 @@ TINY = [
     "recipes.base.training.updates=6",
     "recipes.base.training.budget_tokens=600",
     "recipes.base.training.micro_batches=1",
-    "recipes.base.training.checkpoint_minutes=0",
     "recipes.base.training.checkpoint_updates=1",
     "recipes.base.training.validation_updates=3",
     "recipes.base.training.model.d_model=32",

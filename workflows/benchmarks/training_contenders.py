@@ -80,7 +80,6 @@ class TrainingWorkload:
             micro_batches=self.micro_batches,
             precision=self.precision,
             checkpoint_updates=NEVER,
-            checkpoint_minutes=0,
             validation_updates=NEVER,
             log_updates=NEVER,
             workers=1,
@@ -215,7 +214,7 @@ class OurLoopWithCheckpoints(OurLoop):
 
     def _train(self, n_updates: int) -> Work:
         done = super()._train(1)
-        self.training.writer.begin(self.training.step, self.training.state)
+        self.training.writer.begin(self.training.step, self.training.state, kept=True, recovery=True)
         if n_updates > 1:
             done += super()._train(n_updates - 1)
         self.training.writer.wait()

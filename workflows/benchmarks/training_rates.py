@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from pipeline.settings import TrainingSettings
 from workflows.benchmarks.rounds import ratio
 from workflows.console.command import console
 
@@ -16,7 +15,7 @@ if TYPE_CHECKING:  # the module imports torch
 
 OURS, SAVING, IN_RAY = "aiayn", "aiayn with a checkpoint", "aiayn in Ray Train"
 TORCH, MARIAN = "torch.nn.Transformer", "MarianMT"
-CHECKPOINT_INTERVAL_S = 60 * TrainingSettings().checkpoint_minutes
+CHECKPOINT_INTERVAL_S = 600.0
 """Time between checkpoints in the paper (§6.1)."""
 PRINTED_OPERATIONS = 5
 """Number of a profile's operations named below the table."""

@@ -35,8 +35,8 @@ from workflows.profiles import Profile
 FLOAT32_BYTES = 4
 OFFSETS_BYTES = 8
 """Arrow's offsets for the two token lists of a pair."""
-ADAM_COPIES = 3
-"""Arrays of the size of the weights in a checkpoint: the weights and Adam's two moments."""
+ADAM_MOMENTS = 2
+"""Arrays of the size of the weights beside those in the last checkpoint for recovery."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,10 @@ class TrainingForecast:
     paper_way_flop: float
     checkpoints_bytes: int
     """Size of all checkpoints that are kept."""
+    kept_updates: tuple[int, ...]
+    """The updates after which they were written."""
+    averaged_updates: tuple[int, ...]
+    """Those of them that are averaged."""
     models_bytes: int
     printed_cost_flop: float | None
     """The paper's figure, or None if the paper has no such training."""
@@ -169,18 +173,13 @@ def _training(planned: Planned, lengths: str, hardware: Hardware) -> TrainingFor
         counted_flop=counted_flop,
         seconds=seconds,
         paper_way_flop=seconds * devices * sustained_flop_s(hardware.name, flop_s)[0],
-        checkpoints_bytes=_kept(training) * ADAM_COPIES * weights_bytes,
+        checkpoints_bytes=(len(training.kept_updates) + 1 + ADAM_MOMENTS) * weights_bytes,
+        kept_updates=training.kept_updates,
+        averaged_updates=training.kept_updates[-planned.averaged :],
         models_bytes=planned.models * weights_bytes,
         printed_cost_flop=printed[0] if printed else None,
         printed_duration=printed[1] if printed else "",
     )
-
-
-def _kept(training: TrainingSettings) -> int:
-    """Returns the number of checkpoints that a finished training leaves."""
-    if training.checkpoint_minutes:
-        return training.keep_checkpoints
-    return min(training.keep_checkpoints, -(-training.updates // training.checkpoint_updates))
 
 
 def _printed(planned: Planned) -> tuple[float | None, str] | None:

@@ -17,6 +17,8 @@ class Planned:
     """Copies of the averaged model that each leaves."""
     times: int = 1
     """Number of trainings (seeds)."""
+    averaged: int = 1
+    """Number of checkpoints of each that are averaged."""
 
 
 def only_with_plan(plan: bool, gpus: int | None, gpu: str | None) -> None:

@@ -1,5 +1,7 @@
 """Renders a forecast for a terminal: the text, the trainings, their totals, and what was assumed."""
 
+from collections.abc import Sequence
+
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -58,9 +60,10 @@ def notes(forecast: Forecast) -> list[str]:
         f"those measured on {lengths}. The paper's way: time × devices × {sustained}.",
         f"{assumed} Trainings are assumed to run one after the other. Preparing text, validation, decoding and scoring "
         "are left out; whatever is in the store already is included.",
-        "The disk space of a training holds the checkpoints that are kept, each with Adam's moments, and the averaged "
-        "model; one more checkpoint is needed while one is written. Text sizes are estimated from the bytes and tokens "
-        "per pair of a sample.",
+        *checkpoint_notes(trainings),
+        "The disk space of a training holds the checkpoints that are kept, one more with Adam's moments, and the "
+        "averaged model; two more with moments are needed while it trains. Text sizes are estimated from the bytes and "
+        "tokens per pair of a sample.",
     ]
     if used := {one.devices for one in trainings if one.devices < hardware.devices}:
         lines.append(
@@ -68,6 +71,27 @@ def notes(forecast: Forecast) -> list[str]:
             "more than its micro_batches and workers."
         )
     return lines
+
+
+def checkpoint_notes(trainings: Sequence[TrainingForecast]) -> list[str]:
+    """Says which checkpoints each training keeps and which of them are averaged, once for those that do the same."""
+    alike: dict[tuple[tuple[int, ...], tuple[int, ...]], list[str]] = {}
+    for one in trainings:
+        alike.setdefault((one.kept_updates, one.averaged_updates), []).append(one.name)
+    notes = []
+    for (kept, averaged), names in alike.items():
+        used = "all are" if averaged == kept else "none is" if len(averaged) == 1 else f"the last {len(averaged)} are"
+        number = f"{len(kept)} checkpoints stay" if len(kept) > 1 else "one checkpoint stays"
+        notes.append(
+            f"{', '.join(names)}: {number}, of update{'s' * (len(kept) > 1)} {_listed(kept)}; {used} averaged."
+        )
+    return notes
+
+
+def _listed(updates: Sequence[int]) -> str:
+    """Lists updates; of more than six, the first two and the last."""
+    shown = [f"{update:,}" for update in updates]
+    return ", ".join(shown) if len(shown) <= 6 else f"{', '.join(shown[:2])} ... {shown[-1]}"
 
 
 def _hardware(forecast: Forecast) -> Text:

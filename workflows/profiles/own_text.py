@@ -11,9 +11,9 @@ from typing import Any
 
 from model.config import BASE, BIG, OptimizerConfig, TransformerConfig
 from pipeline.corpora.files import FilesSettings
-from pipeline.settings import VocabularySettings
+from pipeline.settings import TrainingSettings, VocabularySettings
 from pipeline.text.lines import read_lines
-from workflows.profiles.profile import Profile, Recipe, small_recipe
+from workflows.profiles.profile import Profile, Recipe
 from workflows.profiles.translation import MULTI30K, WMT14
 
 OWN = "own"
@@ -47,7 +47,9 @@ def _recipes(
 
     optimizer = OptimizerConfig(warmup_steps=warmup_steps, learning_rate_scale=0.7)
     return {
-        name: small_recipe(model(paper, width, dropout), optimizer, threads=2, **training)
+        name: Recipe(
+            training=TrainingSettings(model=model(paper, width, dropout), optimizer=optimizer, threads=2, **training)
+        )
         for name, paper, width, dropout in (("base", BASE, base, dropouts[0]), ("big", BIG, big, dropouts[1]))
     }
 

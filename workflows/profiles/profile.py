@@ -6,7 +6,7 @@ from typing import Any, Self, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
-from model.config import BASE, OptimizerConfig, TransformerConfig
+from model.config import BASE
 from pipeline.corpora.embedded import EmbeddedSettings
 from pipeline.corpora.files import FilesSettings
 from pipeline.corpora.multi30k import Multi30kSettings
@@ -48,17 +48,12 @@ class Recipe(Settings):
             raise ValueError(
                 f"averaging.last is {last}, but only training.keep_checkpoints = {training.keep_checkpoints} are kept"
             )
-        if not training.checkpoint_minutes and last > (written := -(-training.updates // training.checkpoint_updates)):
+        if last > (written := len(training.kept_updates)):
             raise ValueError(
                 f"averaging.last is {last}, but {training.updates} updates with a checkpoint every "
                 f"{training.checkpoint_updates} write only {written}; lower training.checkpoint_updates"
             )
         return self
-
-
-def small_recipe(model: TransformerConfig, optimizer: OptimizerConfig, **training: Any) -> Recipe:
-    """Makes a recipe whose checkpoints are counted in updates, so that reruns average the same ones."""
-    return Recipe(training=TrainingSettings(model=model, optimizer=optimizer, checkpoint_minutes=0, **training))
 
 
 class Grid(Settings):

@@ -3,12 +3,17 @@
 from dataclasses import replace
 from typing import Any
 
-from model.config import BASE, BIG, OptimizerConfig
+from model.config import BASE, BIG, OptimizerConfig, TransformerConfig
 from pipeline.corpora.embedded import EmbeddedSettings
 from pipeline.corpora.multi30k import Multi30kSettings
 from pipeline.corpora.wmt14 import Wmt14Settings
 from pipeline.settings import AveragingSettings, TrainingSettings, VocabularySettings
-from workflows.profiles.profile import Grid, Profile, Recipe, small_recipe
+from workflows.profiles.profile import Grid, Profile, Recipe
+
+
+def _recipe(model: TransformerConfig, **training: Any) -> Recipe:
+    return Recipe(training=TrainingSettings(model=model, **training))
+
 
 _GENERATED: dict[str, Any] = {
     "optimizer": OptimizerConfig(warmup_steps=200, learning_rate_scale=0.35),
@@ -28,15 +33,15 @@ EMBEDDED = Profile(
     },
     vocabulary=VocabularySettings(size=1500, character_coverage=1, byte_fallback=False),
     recipes={
-        "base": small_recipe(
+        "base": _recipe(
             replace(BASE, n_layers=2, d_model=128, d_ff=512, n_heads=4, d_k=32, d_v=32, dropout=0.0),
-            updates=1100,
             **_GENERATED,
+            updates=1100,
         ),
-        "big": small_recipe(
+        "big": _recipe(
             replace(BIG, n_layers=2, d_model=144, d_ff=576, n_heads=4, d_k=36, d_v=36, dropout=0.0),
-            updates=1100,
             **_GENERATED,
+            updates=1100,
         ),
     },
     grid=Grid(
@@ -44,7 +49,6 @@ EMBEDDED = Profile(
         base_seeds=3,
         training=TrainingSettings(
             model=replace(BASE, n_layers=3, d_model=64, d_ff=256, n_heads=8, d_k=8, d_v=8, dropout=0.05),
-            checkpoint_minutes=0,
             precision="float32",
             updates=2300,
             **{
@@ -73,14 +77,13 @@ MULTI30K = Profile(
     corpora={"en-de": Multi30kSettings(target="de"), "en-fr": Multi30kSettings(target="fr")},
     vocabulary=VocabularySettings(size=6000, character_coverage=1, byte_fallback=False),
     recipes={
-        "base": small_recipe(replace(BASE, n_layers=2, d_model=256, d_ff=512, n_heads=4, dropout=0.15), **_MULTI30K),
-        "big": small_recipe(replace(BIG, n_layers=2, d_model=384, d_ff=768, n_heads=6, dropout=0.2), **_MULTI30K),
+        "base": _recipe(replace(BASE, n_layers=2, d_model=256, d_ff=512, n_heads=4, dropout=0.15), **_MULTI30K),
+        "big": _recipe(replace(BIG, n_layers=2, d_model=384, d_ff=768, n_heads=6, dropout=0.2), **_MULTI30K),
     },
     grid=Grid(
         text={"vocabulary": {"size": 3000}},
         training=TrainingSettings(
             model=replace(BASE, n_layers=3, d_model=64, d_ff=256, n_heads=8, d_k=8, d_v=8),
-            checkpoint_minutes=0,
             precision="float32",
             **{
                 **_MULTI30K,
@@ -105,7 +108,12 @@ WMT14 = Profile(
     recipes={
         "base": Recipe(),
         "big": Recipe(
-            training=TrainingSettings(model=BIG, updates=300_000, keep_checkpoints=20),
+            training=TrainingSettings(
+                model=BIG,
+                updates=300_000,
+                checkpoint_updates=round(10 * 60 / 1.0),  # §6.1: 10 minutes; §5.2: 1.0 s an update
+                keep_checkpoints=20,
+            ),
             averaging=AveragingSettings(last=20),
         ),
     },

@@ -87,10 +87,13 @@ def _optimizer(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
 
 
 def _averaging(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
-    minutes, updates = cell.settings.checkpoint_minutes, cell.averaged_updates
-    in_paper = f"last {printed.averaged}, written every {printed.checkpoint_minutes:.0f} minutes"
-    in_paper = in_paper if printed.averaged > 1 else "none"
-    if len(updates) == printed.averaged and (minutes == printed.checkpoint_minutes or printed.averaged == 1):
+    updates, every = cell.averaged_updates, printed.checkpoint_updates
+    in_paper = (
+        f"last {printed.averaged}, written every {printed.checkpoint_minutes:.0f} minutes, {rounded(every)} updates"
+        if printed.averaged > 1
+        else "none"
+    )
+    if len(updates) == printed.averaged and (cell.settings.checkpoint_updates == every or printed.averaged == 1):
         return in_paper, ""
     listed = ", ".join(map(str, updates)) if len(updates) < 4 else f"{updates[0]}, …, {updates[-1]}"
     return in_paper, f"last {len(updates)} (updates {listed})" if len(updates) > 1 else "none"

@@ -43,7 +43,6 @@ RELEASED: dict[str, Any] = {
         "precision": "auto",
         "exact_reduction": False,
         "checkpoint_updates": 50,
-        "checkpoint_minutes": 0.0,
         "keep_checkpoints": 5,
         "validation_updates": 150,
         "log_updates": 10,

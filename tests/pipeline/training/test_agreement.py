@@ -29,7 +29,7 @@ from tests.support.tiny_training import (
     with_fields,
 )
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "many_recoveries")
 
 AUTO = with_fields(precision="auto")
 Processor = Callable[..., None]
@@ -55,7 +55,7 @@ def finish(dataset: EncodedDataset, folder: Path, **fields: Any) -> TrainingFigu
 
 def newest_state(folder: Path) -> dict[str, Any]:
     """Reads state.json of the newest checkpoint."""
-    state: dict[str, Any] = json.loads((list_folders(folder / "checkpoints")[-1] / "state.json").read_text())
+    state: dict[str, Any] = json.loads((list_folders(folder / "recovery")[-1] / "state.json").read_text())
     return state
 
 
@@ -123,7 +123,7 @@ def test_bfloat16_goes_on_in_bfloat16_or_not_at_all(
         finish(dataset, tmp_path)
     assert str(caught.value) == (
         f"this training began in bfloat16, which {THIS_MACHINE} cannot multiply natively; continue it on machines that "
-        f"can, or remove {tmp_path / 'checkpoints'} to start over in float32"
+        f"can, or remove {tmp_path / 'recovery'} to start over in float32"
     )
     assert weights(tmp_path, 6) == before
     processor(True)
@@ -155,7 +155,7 @@ def test_checkpoint_of_an_earlier_version_is_continued(
     """It has no number type; a warning says which one follows, and its time stays in the sums as a stretch."""
     processor(True)
     begin(dataset, tmp_path, until=6)
-    for checkpoint in list_folders(tmp_path / "checkpoints"):
+    for checkpoint in list_folders(tmp_path / "recovery"):
         rewrite_state(checkpoint, drop=("dtype", "stretches"))
     before_s = newest_state(tmp_path)["train_s"]
     processor(False)

@@ -5,9 +5,9 @@ import logging
 import os
 import shutil
 import subprocess
+import time
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
 
 import pytest
 import safetensors.torch
@@ -20,66 +20,95 @@ from pipeline.store.artifacts import EncodedDataset
 from pipeline.training.checkpoints import CheckpointWriter, TrainingState, find_damage, list_folders, load_newest
 from pipeline.training.loop import run
 from pipeline.training.worker_group import WorkerGroup
-from tests.support.tiny_training import TINY, curve, weights, with_fields
+from tests.support.tiny_training import TINY, curve, train_as, weights, with_fields
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def identity(folder: Path) -> dict[str, Any]:
-    """Reads the identity of the training from its checkpoints."""
-    found: dict[str, Any] = json.loads((list_folders(folder)[0] / "state.json").read_text())["identity"]
-    return found
+@pytest.fixture(scope="module")
+def stopped(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A training that was stopped after update 6, with checkpoints for recovery of updates 5 and 6."""
+    folder = tmp_path_factory.mktemp("stopped")
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CheckpointWriter, "recovery_is_due", True)
+        train_as(WorkerGroup(), dataset, TINY, folder, until=6)
+    return folder
 
 
 @pytest.fixture
-def trained(two_workers: Path, tmp_path: Path) -> Path:
-    """Copies a finished training, so that a test may damage it."""
-    shutil.copytree(two_workers, tmp_path, dirs_exist_ok=True)
+def trained(stopped: Path, tmp_path: Path) -> Path:
+    """Copies the training, so that a test may damage it."""
+    shutil.copytree(stopped, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 
-@pytest.mark.parametrize("harm", ["model.safetensors", "optimizer.safetensors", "state.json", "checksums.json"])
+def newest(folder: Path) -> tuple[Path, TrainingState] | None:
+    """What a training goes on from."""
+    identity = json.loads((folder / "recovery/00000005/state.json").read_text())["identity"]
+    return load_newest(folder, identity, TINY.kept_updates)
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        "recovery/00000006/model.safetensors",
+        "recovery/00000006/optimizer.safetensors",
+        "recovery/00000006/state.json",
+        "recovery/00000006/checksums.json",
+        "checkpoints/00000006/model.safetensors",
+    ],
+)
 def test_damaged_checkpoint_is_skipped(harm: str, trained: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """If one bit of any file of the newest checkpoint flips, a warning names the file and the one before is used."""
-    path = trained / "checkpoints" / f"{TINY.updates:08d}" / harm
+    """If one bit of what the newest needs flips, a warning names the file and the one before is used."""
+    path = trained / harm
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
     with caplog.at_level(logging.WARNING):
-        found = load_newest(trained / "checkpoints", identity(trained / "checkpoints"))
+        found = newest(trained)
     assert found is not None
-    assert found[0].name == "00000006"
-    assert found[1].update == 6
-    assert harm in caplog.text
+    assert found[0].name == "00000005"
+    assert found[1].update == 5
+    assert path.name in caplog.text
     assert str(path.parent) in caplog.text
 
 
-def test_damaged_checkpoint_costs_only_its_updates(trained: Path, dataset: EncodedDataset) -> None:
-    """If the newest one is truncated, training continues from the one before and ends with the same curve."""
-    before, path = curve(trained), trained / "checkpoints" / f"{TINY.updates:08d}" / "optimizer.safetensors"
+@pytest.mark.parametrize("harm", ["recovery/00000006/optimizer.safetensors", "checkpoints/00000006/model.safetensors"])
+def test_damaged_checkpoint_costs_only_its_updates(
+    harm: str, trained: Path, one_worker: Path, dataset: EncodedDataset
+) -> None:
+    """If one is truncated, training continues from the one before and ends with the bits of one never stopped."""
+    path = trained / harm
     path.write_bytes(path.read_bytes()[:1000])
     run(WorkerGroup(), dataset, TINY, trained)
-    assert curve(trained) == pytest.approx(before, rel=1e-4)
-    assert find_damage(path.parent) is None
+    assert [weights(trained, update) for update in (3, 6, 9)] == [weights(one_worker, update) for update in (3, 6, 9)]
+    assert curve(trained) == curve(one_worker)
+
+
+def test_a_damaged_checkpoint_that_all_rely_on_starts_over(trained: Path, dataset: EncodedDataset) -> None:
+    """Without the weights of update 3 no recovery would end in the same average, so the training begins again."""
+    shutil.rmtree(trained / "checkpoints/00000003")
+    assert newest(trained) is None
 
 
 def test_missing_file_is_damage(trained: Path) -> None:
     """A checkpoint without one of its files, or without its checksums, is damaged."""
-    newest, *_ = reversed(list_folders(trained / "checkpoints"))
-    (newest / "optimizer.safetensors").unlink()
-    assert find_damage(newest) == "optimizer.safetensors is missing"
-    (newest / "checksums.json").unlink()
-    assert find_damage(newest) == "checksums.json is missing"
+    checkpoint = trained / "recovery/00000006"
+    (checkpoint / "optimizer.safetensors").unlink()
+    assert find_damage(checkpoint) == "optimizer.safetensors is missing"
+    (checkpoint / "checksums.json").unlink()
+    assert find_damage(checkpoint) == "checksums.json is missing"
 
 
 def test_what_a_killed_write_leaves_is_no_checkpoint(trained: Path) -> None:
     """An unfinished folder is ignored, and the newest checkpoint stays the newest."""
-    aside = trained / "checkpoints" / ".making-00000012"
+    aside = trained / "recovery" / ".making-00000012"
     aside.mkdir()
     (aside / "model.safetensors").write_bytes(b"half")
-    found = load_newest(trained / "checkpoints", identity(trained / "checkpoints"))
+    found = newest(trained)
     assert found is not None
-    assert found[1].update == TINY.updates
+    assert found[1].update == 6
 
 
 def test_checkpoint_is_of_the_moment_it_was_begun(tmp_path: Path) -> None:
@@ -87,21 +116,39 @@ def test_checkpoint_is_of_the_moment_it_was_begun(tmp_path: Path) -> None:
     step = TrainingStep(Transformer(TINY.model), TINY.optimizer, torch.float32)
     step.accumulate(torch.tensor([[5, 6, 3]]), torch.tensor([[7, 3]]), seed=1)
     step.apply(1, n_tokens=2)
-    (tmp_path / ".making-00000004").mkdir()
+    (tmp_path / "recovery" / ".making-00000004").mkdir(parents=True)
     state, before = TrainingState(update=5), deepcopy(step.master.state_dict())
-    with CheckpointWriter(tmp_path, keep=2) as writer:
-        writer.begin(step, state)
+    with CheckpointWriter(tmp_path) as writer:
+        writer.begin(step, state, kept=True, recovery=True)
         state.update = 6
         with torch.no_grad():
             for weight in step.master.parameters():
                 weight.zero_()
-    written = safetensors.torch.load_file(tmp_path / "00000005" / "model.safetensors")
-    assert written.keys() == before.keys()
-    assert all(torch.equal(written[name], before[name]) for name in before)
-    assert json.loads((tmp_path / "00000005" / "state.json").read_text())["update"] == 5
-    assert [path.name for path in tmp_path.iterdir()] == ["00000005"]
+    for kind in ("checkpoints", "recovery"):
+        assert [path.name for path in (tmp_path / kind).iterdir()] == ["00000005"]
+        written = safetensors.torch.load_file(tmp_path / kind / "00000005" / "model.safetensors")
+        assert written.keys() == before.keys()
+        assert all(torch.equal(written[name], before[name]) for name in before)
+    assert json.loads((tmp_path / "recovery/00000005/state.json").read_text())["update"] == 5
 
 
+def test_recovery_takes_its_share_of_the_time(tmp_path: Path) -> None:
+    """The first is due at once, and the next as soon as the time since is 20 times what it took."""
+    step = TrainingStep(Transformer(TINY.model), TINY.optimizer, torch.float32)
+    with CheckpointWriter(tmp_path) as writer:
+        assert writer.recovery_is_due
+        began_s = time.monotonic()
+        writer.begin(step, TrainingState(update=1), kept=False, recovery=True)
+        writer.wait()
+        took_s = time.monotonic() - began_s
+        assert not writer.recovery_is_due
+        while not writer.recovery_is_due:
+            time.sleep(0.01)
+    assert 10 * took_s < time.monotonic() - began_s < 30 * took_s
+    assert not (tmp_path / "checkpoints").exists()
+
+
+@pytest.mark.usefixtures("many_recoveries")
 @pytest.mark.skipif(os.geteuid() != 0 or not Path("/bin/mount").exists(), reason="needs the right to mount a disk")
 def test_full_disk_keeps_the_last_good_checkpoint(tmp_path: Path, dataset: EncodedDataset) -> None:
     """On a real file system with room for one checkpoint, training ends in one line and later continues there."""
@@ -112,8 +159,9 @@ def test_full_disk_keeps_the_last_good_checkpoint(tmp_path: Path, dataset: Encod
     try:
         with pytest.raises(UserError, match=r"the disk of .* is full.*free some space.*run the same command again"):
             run(WorkerGroup(), dataset, TINY, disk)
-        (kept,) = (disk / "checkpoints").iterdir()
-        assert find_damage(kept) is None
+        written = [path for kind in ("checkpoints", "recovery") for path in list_folders(disk / kind)]
+        assert written
+        assert [find_damage(path) for path in written] == [None] * len(written)
         subprocess.run(["mount", "-o", "remount,size=9m", str(disk)], check=True)
         assert run(WorkerGroup(), dataset, TINY, disk).checkpoints[-1] == TINY.updates
     finally:
@@ -122,12 +170,12 @@ def test_full_disk_keeps_the_last_good_checkpoint(tmp_path: Path, dataset: Encod
 
 def test_other_settings_are_refused_by_name(trained: Path, dataset: EncodedDataset) -> None:
     """The line says which setting differs and how, and nothing is overwritten."""
-    before = weights(trained)
+    before = weights(trained, 6)
     with pytest.raises(UserError, match="seed was 1 and is 2"):
         run(WorkerGroup(), dataset, with_fields(seed=2), trained)
-    assert weights(trained) == before
+    assert weights(trained, 6) == before
 
 
 def test_no_checkpoint_is_no_error(tmp_path: Path) -> None:
     """A new training finds nothing to continue from."""
-    assert load_newest(tmp_path / "checkpoints", {}) is None
+    assert load_newest(tmp_path, {}, ()) is None

@@ -126,7 +126,7 @@ def test_nodes_come_and_go_and_the_weights_do_not_tell(
         began_s = time.monotonic()
 
         def on_notice() -> Path | None:
-            made = [path for path in list_folders(training.folder / "checkpoints") if int(path.name) % 200]
+            made = [path for path in list_folders(training.folder / "recovery") if int(path.name) > update]
             return made[-1] if made else None
 
         checkpoint: Path = training.until(on_notice, "a checkpoint on notice")
@@ -135,7 +135,7 @@ def test_nodes_come_and_go_and_the_weights_do_not_tell(
     finally:
         training.driver.terminate()
         training.driver.wait(60)
-    newest = [path for path in list_folders(training.folder / "checkpoints") if find_damage(path) is None][-1]
+    newest = [path for path in list_folders(training.folder / "recovery") if find_damage(path) is None][-1]
     assert newest >= checkpoint
     update = int(newest.name)
     described = json.loads((newest / "state.json").read_text())["identity"]

@@ -19,13 +19,13 @@ from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.text.batching import plan_epoch
 from pipeline.text.encoding import EncodedSplit
-from pipeline.training.checkpoints import list_folders
+from pipeline.training.checkpoints import CheckpointWriter, list_folders
 from pipeline.training.loop import Training, dropout_seed, run
 from pipeline.training.metrics import cut_metrics
 from pipeline.training.worker_group import WorkerGroup
 from tests.support.tiny_training import TINY, curve, metrics, train_in_processes, with_fields
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "many_recoveries")
 
 
 class StopError(Exception):
@@ -133,9 +133,10 @@ def test_stopped_and_continued_ends_in_the_same_bits(
         train_until(dataset, settings, tmp_path, update, where)
     (tmp_path / "metrics.jsonl").open("a").write('{"update": 4, "lo')  # as a kill in the middle of a write leaves it
     described = train_alone(dataset, settings, tmp_path)
-    newest = Path("checkpoints") / f"{TINY.updates:08d}"
-    for file in ("model.safetensors", "optimizer.safetensors"):
-        assert (tmp_path / newest / file).read_bytes() == (uninterrupted / newest / file).read_bytes()
+    last = f"recovery/{TINY.updates:08d}"
+    kept = [f"checkpoints/{update:08d}" for update in (3, 6, 9)]
+    for file in (f"{last}/optimizer.safetensors", *(f"{folder}/model.safetensors" for folder in (last, *kept))):
+        assert (tmp_path / file).read_bytes() == (uninterrupted / file).read_bytes()
     assert metrics(tmp_path) == metrics(uninterrupted)
     run_json = json.loads((uninterrupted / "run.json").read_text())
     for name in ("updates", "epochs", "source_tokens", "target_tokens", "counted_flop", "checkpoints"):
@@ -202,24 +203,35 @@ def test_update_that_does_not_fit_is_told_and_other_faults_are_not(dataset: Enco
             training.train()
 
 
-def test_checkpoints_by_minutes_alone(dataset: EncodedDataset, tmp_path: Path) -> None:
-    """A checkpoint is written once the minutes have passed and at the end, and the oldest are removed."""
-    settings = with_fields(checkpoint_updates=0, checkpoint_minutes=1e-9, updates=3, keep_checkpoints=2)
-    assert train_alone(dataset, settings, tmp_path)["checkpoints"] == [2, 3]
+def test_kept_checkpoints_are_decided_by_updates(dataset: EncodedDataset, tmp_path: Path) -> None:
+    """The last multiples of the interval and the end stay, as weights alone; so does what a recovery needs, once."""
+    settings = with_fields(checkpoint_updates=2, updates=7, keep_checkpoints=3)
+    assert train_alone(dataset, settings, tmp_path)["checkpoints"] == [4, 6, 7]
+    kept, recovered = list_folders(tmp_path / "checkpoints"), list_folders(tmp_path / "recovery")
+    assert [int(folder.name) for folder in (*kept, *recovered)] == [4, 6, 7, 7]
+    assert {path.name for path in kept[-1].iterdir()} == {"model.safetensors", "model.json", "checksums.json"}
 
 
-def test_machine_about_to_go_makes_a_checkpoint_at_once(dataset: EncodedDataset, tmp_path: Path) -> None:
-    """A notice at update 2 has update 2 on the disk before update 3 begins, and training goes on."""
+def test_machine_about_to_go_makes_a_checkpoint_at_once(
+    dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A notice at update 2 has update 2 on the disk before update 3 begins; training goes on, as it would have."""
+    monkeypatch.setattr(CheckpointWriter, "recovery_is_due", False)
     seen = []
 
     def is_preempted() -> bool:
-        seen.append([path.name for path in list_folders(tmp_path / "checkpoints")])
+        seen.append([path.name for path in list_folders(tmp_path / "recovery")])
         return len(seen) >= 2
 
-    settings = with_fields(checkpoint_updates=4, updates=4)
-    described = run(WorkerGroup(), dataset, settings, tmp_path, is_preempted=is_preempted)
-    assert seen == [[], []]  # not asked again
-    assert described.checkpoints == (2, 4)
+    def emit(event: dict[str, Any]) -> None:
+        if event.get("step") == 3:
+            seen.append([path.name for path in list_folders(tmp_path / "recovery")])
+
+    settings = with_fields(checkpoint_updates=4, updates=4, validation_updates=4)
+    described = run(WorkerGroup(), dataset, settings, tmp_path, emit, is_preempted)
+    assert seen == [[], [], ["00000002"]]  # not asked again
+    assert described.checkpoints == (4,)
+    assert [path.name for path in list_folders(tmp_path / "checkpoints")] == ["00000004"]
 
 
 def test_run_json_counts_what_was_trained(alone: Path, dataset: EncodedDataset) -> None:

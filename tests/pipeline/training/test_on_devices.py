@@ -80,7 +80,7 @@ def test_update_that_is_not_logged_does_not_wait(device: str, dataset: EncodedDa
     with waiting_forbidden(device):
         for update in updates:
             training._update(update)
-    line, _ = training._read_back()
+    line = training._read_back()
     assert line["update"] == training.state.update == 7
     assert np.isfinite(line["loss"])
 
@@ -103,6 +103,7 @@ def _state(training: Training) -> list[Tensor]:
     return [tensor.detach() for tensor in (*step.master.parameters(), *step.model.parameters(), *adam)]
 
 
+@pytest.mark.usefixtures("many_recoveries")
 def test_checkpoint_brings_back_every_bit(device: str, dataset: EncodedDataset, tmp_path: Path) -> None:
     """Weights, their bfloat16 shadow and Adam's state are restored on the device as they were."""
     given = with_fields(precision="bfloat16")
@@ -112,7 +113,7 @@ def test_checkpoint_brings_back_every_bit(device: str, dataset: EncodedDataset, 
     with training.writer:
         training.train(until=3)
         training.writer.wait()
-    (checkpoint,) = list_folders(tmp_path / "checkpoints")
+    *_, checkpoint = list_folders(tmp_path / "recovery")
     other = Training(group, dataset, given.model_copy(update={"seed": 2}), tmp_path / "other")
     restore(checkpoint, other.step)
     before, after = _state(training), _state(other)
@@ -186,6 +187,6 @@ def test_exact_reduction_of_two_processes_on_one_device(device: str, dataset: En
         folder = tmp_path / str(size)
         folder.mkdir()
         start_processes(train_on_device, (size, device, dataset, given, folder), size)
-        checkpoint = folder / "checkpoints" / "00000003"
+        checkpoint = folder / "recovery" / "00000003"
         bits.append([(checkpoint / name).read_bytes() for name in ("model.safetensors", "optimizer.safetensors")])
     assert bits[0] == bits[1]

@@ -91,7 +91,7 @@ def test_workers_walk_the_same_curve(size: int, trained: Callable[..., Path]) ->
 def assert_same_bits(alone: Path, together: Path, updates: int) -> None:
     """Compares weights, Adam's state and training losses bit for bit."""
     for file in ("model.safetensors", "optimizer.safetensors"):
-        checkpoints = [folder / "checkpoints" / f"{updates:08d}" / file for folder in (alone, together)]
+        checkpoints = [folder / "recovery" / f"{updates:08d}" / file for folder in (alone, together)]
         assert checkpoints[0].read_bytes() == checkpoints[1].read_bytes()
     assert curve(together)[:updates] == curve(alone)[:updates]
 

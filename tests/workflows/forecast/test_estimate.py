@@ -103,8 +103,8 @@ def test_float32_has_its_own_rate() -> None:
 
 
 def test_disk_by_hand(tmp_path: Path) -> None:
-    """Shared archives count once, text twice, ids take two bytes; 4 checkpoints of three copies and two models stay."""
-    training = TrainingSettings(model=SMALL, updates=40, checkpoint_minutes=0, checkpoint_updates=10)
+    """Shared archives count once, text twice, ids take two bytes; 4 checkpoints, a recovery and two models stay."""
+    training = TrainingSettings(model=SMALL, updates=40, checkpoint_updates=10)
     planned = [Planned(pair, pair, training, models=2, times=3) for pair in ("en-de", "en-fr")]
     result = forecast(WMT14, planned, H100_8, tmp_path / "not" / "there")
     german, french = result.texts
@@ -113,7 +113,7 @@ def test_disk_by_hand(tmp_path: Path) -> None:
     assert german.text_bytes == 4_520_620 * 316
     assert german.ids_bytes == pytest.approx(4_520_620 * (2 * (29.5 + 29.3) + 8), rel=0.02)
     parameters = result.trainings[0].parameters
-    assert result.trainings[0].disk_bytes == 4 * (4 * 3 * parameters + 2 * parameters)  # 4 checkpoints in 40 updates
+    assert result.trainings[0].disk_bytes == 4 * (4 + 3 + 2) * parameters  # 4 checkpoints in 40 updates
     text_bytes = german.disk_bytes + french.disk_bytes
     assert result.disk_bytes == pytest.approx(text_bytes + 6 * result.trainings[0].disk_bytes)
     assert result.free_bytes > 0
@@ -161,7 +161,10 @@ def test_the_size_of_a_users_text_is_not_known_but_its_training_is(tmp_path: Pat
 
 def test_what_is_shown_says_what_is_assumed(tmp_path: Path) -> None:
     """Nothing is cut off at 120 columns; estimates, assumptions and idle devices are named as such."""
-    planned = [Planned(f"en-de {name}", "en-de", recipe.training) for name, recipe in WMT14.recipes.items()]
+    planned = [
+        Planned(f"en-de {name}", "en-de", recipe.training, averaged=recipe.averaging.last)
+        for name, recipe in WMT14.recipes.items()
+    ]
     shown = _shown(forecast(WMT14, planned, replace(H100_8, devices=16), tmp_path))
     assert "16 × H100 SXM: 989 TFLOP/s in bfloat16 each, published" in shown
     assert "about 1.4 GB" in shown
@@ -169,6 +172,9 @@ def test_what_is_shown_says_what_is_assumed(tmp_path: Path) -> None:
     words = " ".join(shown.split())
     assert "Times are assumptions, not measurements" in words
     assert "Of the 16 devices a training uses 8" in words
+    kept = "94,500, 96,000, 97,500, 99,000, 100,000"
+    assert f"en-de base: 5 checkpoints stay, of updates {kept}; all are averaged." in words
+    assert "en-de big: 20 checkpoints stay, of updates 288,600, 289,200 ... 300,000; all are averaged." in words
     assert "…" not in shown
     assert max(map(len, shown.split("\n"))) <= 120
 
@@ -250,17 +256,16 @@ def test_share_of_the_rate_falls_with_the_tokens_that_a_gpu_gets() -> None:
 @pytest.mark.parametrize(
     ("settings", "kept"),
     [
-        ({"checkpoint_minutes": 10.0, "keep_checkpoints": 7, "updates": 10}, 7),  # how many minutes is not known yet
         ({"checkpoint_updates": 10, "updates": 40, "keep_checkpoints": 5}, 4),
         ({"checkpoint_updates": 10, "updates": 41, "keep_checkpoints": 5}, 5),  # the last one at the end
         ({"checkpoint_updates": 10, "updates": 400, "keep_checkpoints": 5}, 5),
     ],
 )
 def test_checkpoints_on_the_disk_are_those_kept(settings: dict[str, int], kept: int) -> None:
-    """Each takes the weights and two moments in float32; each model takes the weights once."""
-    training = TrainingSettings(**{"model": SMALL, "checkpoint_minutes": 0, **settings})  # type: ignore[arg-type]
+    """Each takes the weights in float32, and so does each model; the one for recovery has two moments beside."""
+    training = TrainingSettings(**{"model": SMALL, **settings})  # type: ignore[arg-type]
     (one,) = _one(Planned("small", "en-de", training, models=2)).trainings
-    assert one.checkpoints_bytes == kept * 3 * 4 * one.parameters
+    assert one.checkpoints_bytes == (kept + 3) * 4 * one.parameters
     assert one.models_bytes == 2 * 4 * one.parameters
 
 

@@ -100,23 +100,23 @@ def test_test_set_updates_and_hardware_are_told(printed: Measured) -> None:
 
 
 @pytest.mark.parametrize(
-    ("updates", "minutes", "here"),
+    ("updates", "every", "here"),
     [
-        ((1, 2, 3, 4, 5), 10.0, None),
-        ((1, 2, 3, 4, 5), 0.0, "last 5 (updates 1, …, 5)"),
-        ((1, 2, 3, 4), 10.0, "last 4 (updates 1, …, 4)"),
-        ((1, 2, 3), 10.0, "last 3 (updates 1, 2, 3)"),
-        ((1, 2), 10.0, "last 2 (updates 1, 2)"),
-        ((1,), 10.0, "none"),
+        ((1, 2, 3, 4, 5), 1500, None),
+        ((1, 2, 3, 4, 5), 1000, "last 5 (updates 1, …, 5)"),
+        ((1, 2, 3, 4), 1500, "last 4 (updates 1, …, 4)"),
+        ((1, 2, 3), 1500, "last 3 (updates 1, 2, 3)"),
+        ((1, 2), 1500, "last 2 (updates 1, 2)"),
+        ((1,), 1500, "none"),
     ],
 )
 def test_averaged_checkpoints_are_told(
-    printed: Measured, updates: tuple[int, ...], minutes: float, here: str | None
+    printed: Measured, updates: tuple[int, ...], every: int, here: str | None
 ) -> None:
-    """Their number and the minutes between them count; long lists are shortened."""
-    settings = printed.run.settings.model_copy(update={"checkpoint_minutes": minutes})
+    """Their number and the updates between them count; long lists are shortened."""
+    settings = printed.run.settings.model_copy(update={"checkpoint_updates": every})
     found = told(changed(replace(printed, averaged_updates=updates), "run", settings=settings))
-    wanted = {"averaged checkpoints": ("last 5, written every 10 minutes", here)} if here else {}
+    wanted = {"averaged checkpoints": ("last 5, written every 10 minutes, 1,500 updates", here)} if here else {}
     assert {what: (one.paper, one.here) for what, one in found.items()} == wanted
 
 

@@ -1,0 +1,82 @@
+"""Which checkpoints are averaged depends on the number of updates alone: not on kills, nor on how fast a machine is."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pipeline.evaluation.averaging import average
+from pipeline.settings import AveragingSettings
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import EncodedDataset, TrainingRun
+from pipeline.training.loop import run
+from pipeline.training.worker_group import WorkerGroup
+from tests.support.tiny_training import TINY, start_processes, weights, with_fields
+
+LIKE_BASE = with_fields(
+    updates=134,
+    budget_tokens=300,
+    micro_batches=1,
+    checkpoint_updates=2,
+    keep_checkpoints=5,
+    validation_updates=60,
+    log_updates=5,
+)
+"""Base of the paper, whose 10 minutes are 1 500 of 100 000 updates, 750 times as short."""
+KILLS = (15, 70, 125, 128, 131)
+"""One before the first kept checkpoint could be, some between the last five of them."""
+
+
+def train(rank: int, dataset: EncodedDataset, folder: Path, killed_at: int | None) -> None:
+    """Trains in a process of its own, which kills itself as soon as an update is queued."""
+    torch.set_num_threads(1)
+    if killed_at is not None:
+        from pipeline.training.loop import Training
+
+        updated = Training._update
+
+        def until_killed(training: Training, update: Any) -> None:
+            updated(training, update)
+            if training.state.update == killed_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        Training._update = until_killed  # type: ignore[method-assign]
+    figures = run(WorkerGroup(), dataset, LIKE_BASE, folder)
+    TrainingRun(folder).write(figures)
+
+
+def averaged(run: TrainingRun, dataset: EncodedDataset, folder: Path) -> tuple[object, bytes]:
+    """Averages as base does; returns the updates and the bits of the mean."""
+    folder.mkdir()
+    (run.folder / "joint.model").write_bytes((dataset.folder / "joint.model").read_bytes())
+    checkpoint = average(Context(folder), run, AveragingSettings(last=5))
+    return checkpoint.load().updates, (checkpoint.folder / "model.safetensors").read_bytes()
+
+
+def test_five_kills_change_no_bit_of_the_average(dataset: EncodedDataset, tmp_path: Path) -> None:
+    """Killed five times, a training like base's averages the same updates, with the same bits, as one never killed."""
+    results = []
+    for name, kills in (("undisturbed", ()), ("killed", KILLS)):
+        folder = tmp_path / name
+        folder.mkdir()
+        for killed_at in kills:
+            with pytest.raises(torch.multiprocessing.ProcessExitedException, match="SIGKILL"):
+                start_processes(train, (dataset, folder, killed_at), 1)
+        start_processes(train, (dataset, folder, None), 1)
+        kept = [weights(folder, update) for update in LIKE_BASE.kept_updates]
+        results.append((kept, *averaged(TrainingRun(folder), dataset, tmp_path / f"{name} averaged")))
+    assert results[0][1] == (126, 128, 130, 132, 134)
+    assert results[0] == results[1]
+    assert len(set(results[0][0])) == 5
+
+
+def test_kept_updates_are_the_last_multiples_and_the_end() -> None:
+    """Of base and big those of the last minutes as the paper counts them; short trainings keep what there is."""
+    base = TINY.model_copy(update={"updates": 100_000, "checkpoint_updates": 1500, "keep_checkpoints": 5})
+    assert base.kept_updates == (94_500, 96_000, 97_500, 99_000, 100_000)
+    big = TINY.model_copy(update={"updates": 300_000, "checkpoint_updates": 600, "keep_checkpoints": 20})
+    assert big.kept_updates == tuple(range(288_600, 300_001, 600))
+    assert with_fields(updates=9, checkpoint_updates=10).kept_updates == (9,)
