@@ -6,129 +6,19 @@ from functools import cached_property
 from itertools import product
 
 from pipeline.errors import UserError
-from pipeline.evaluation import costs, parser_choice, perplexity
-from pipeline.evaluation.dev_f1 import DevF1
-from pipeline.evaluation.parses import Parses
-from pipeline.evaluation.tree_scores import ScoredTrees
+from pipeline.evaluation import parser_choice
 from pipeline.settings import DecodingSettings, TrainingSettings
-from pipeline.store.artifact import Artifact
-from pipeline.store.artifacts import ChosenParser, Hypotheses
+from pipeline.store.artifacts import ChosenParser
 from pipeline.store.store import Store
 from workflows import paper, stages
-from workflows.engine.dag import ArtifactOf, Step, StepBundle
+from workflows.engine.dag import Step, to_step
 from workflows.engine.events import Watcher
 from workflows.engine.grid import Trial, Unfinished, run_grid
 from workflows.engine.runner import run
 from workflows.profiles.parsing import SEMI_SUPERVISED, ParsingProfile
-from workflows.tables.parser_measurements import CandidateInputs, ParserInputs, SearchInputs
+from workflows.tables.parser_measurements import CandidateParser, ParserInputs, SearchedTrees
 
 DEV = parser_choice.SPLIT
-
-
-@dataclass(frozen=True)
-class CandidateSteps(stages.ModelSteps):
-    """A parser that may be chosen, measured on the dev set; a stage receives `CandidateInputs` instead."""
-
-    parses: Step[Parses]
-    scores: Step[ScoredTrees]
-    perplexity: Step[perplexity.Perplexity]
-    cost: Step[costs.Cost]
-    dev_f1: Step[DevF1] | None = None
-
-    @property
-    def serves(self) -> str:
-        """The module that saves the parser as an MLflow model and serves it."""
-        return "pipeline.export.mlflow_parser"
-
-    @property
-    def command(self) -> str:
-        """What `aiayn` does with the parser."""
-        return "parse"
-
-    @property
-    def results(self) -> tuple[Step[Artifact], ...]:
-        """The steps that nothing else here depends on; once they are done, so is all of it."""
-        return (self.scores, self.perplexity, self.cost, *([self.dev_f1] if self.dev_f1 else []))
-
-    @property
-    def trial(self) -> Trial:
-        """The trial that Ray Tune runs."""
-        return Trial(self.model, self.training, self.results)
-
-    def resolved(self, artifact_of: ArtifactOf) -> CandidateInputs:
-        """Returns the same candidate with artifacts in place of the steps."""
-        return CandidateInputs(
-            self.pair,
-            self.model,
-            self.data,
-            corpus=artifact_of(self.corpus),
-            run=artifact_of(self.training),
-            checkpoint=artifact_of(self.checkpoint),
-            hypotheses=artifact_of(self.hypotheses),
-            perplexity=artifact_of(self.perplexity),
-            cost=artifact_of(self.cost),
-            parses=artifact_of(self.parses),
-            scores=artifact_of(self.scores),
-            dev_f1=artifact_of(self.dev_f1) if self.dev_f1 else None,
-        )
-
-
-@dataclass(frozen=True)
-class CandidateChoice(StepBundle):
-    """A candidate as the choice takes it; the stage receives `parser_choice.Candidate` instead."""
-
-    candidate: CandidateSteps
-
-    def resolved(self, artifact_of: ArtifactOf) -> parser_choice.Candidate:
-        """Returns the candidate's checkpoint and scores."""
-        one = self.candidate
-        return parser_choice.Candidate(one.model, artifact_of(one.checkpoint), artifact_of(one.scores))
-
-
-@dataclass(frozen=True)
-class SearchSteps(StepBundle):
-    """The test set as parsed by the chosen parser with one kind of search; a stage receives `SearchInputs` instead."""
-
-    hypotheses: Step[Hypotheses]
-    parses: Step[Parses]
-    scores: Step[ScoredTrees]
-
-    def resolved(self, artifact_of: ArtifactOf) -> SearchInputs:
-        """Returns the artifacts of the steps."""
-        return SearchInputs(artifact_of(self.hypotheses), artifact_of(self.parses), artifact_of(self.scores))
-
-
-@dataclass(frozen=True)
-class ParserSteps(StepBundle):
-    """A row of the Transformer in Table 4, as steps; a stage receives `ParserInputs` instead."""
-
-    training: paper.ParserTraining
-    data: str
-    split: str
-    candidates: tuple[CandidateSteps, ...]
-    """Those that have results."""
-    unfinished: tuple[tuple[str, str, str], ...]
-    """Name, state and reason of those that have none."""
-    baseline: Step[ScoredTrees]
-    parser: Step[ChosenParser] | None
-    """None if no candidate has results."""
-    free: SearchSteps | None
-    constrained: SearchSteps | None = None
-    """The search that writes well-formed trees alone, where asked for."""
-
-    def resolved(self, artifact_of: ArtifactOf) -> ParserInputs:
-        """Returns the same row with artifacts in place of the steps."""
-        return ParserInputs(
-            self.training,
-            self.data,
-            self.split,
-            tuple(candidate.resolved(artifact_of) for candidate in self.candidates),
-            self.unfinished,
-            artifact_of(self.baseline),
-            artifact_of(self.parser) if self.parser else None,
-            self.free.resolved(artifact_of) if self.free else None,
-            self.constrained.resolved(artifact_of) if self.constrained else None,
-        )
 
 
 @dataclass(frozen=True)
@@ -157,7 +47,7 @@ class ParserGrid:
         return stages.prepared(self.profile, self.name)
 
     @cached_property
-    def candidates(self) -> list[CandidateSteps]:
+    def candidates(self) -> list[CandidateParser]:
         """One training for each dropout and learning rate, scored on the dev set."""
         choice, recipe = self.profile.choice, self.profile.recipes["parser"]
         grid = list(product(choice.dropouts, choice.learning_rate_scales))
@@ -172,7 +62,7 @@ class ParserGrid:
             hypotheses = stages.DECODE(f"decode {name}", checkpoint, self.text.corpus, decoding, [DEV])
             parses = stages.REBUILD_PARSES(f"rebuild {name}", hypotheses, self.text.corpus, [DEV])
             found.append(
-                CandidateSteps(
+                CandidateParser(
                     self.name,
                     name,
                     self.data,
@@ -180,16 +70,16 @@ class ParserGrid:
                     training,
                     checkpoint,
                     hypotheses,
-                    parses,
-                    stages.SCORE_PARSES(f"score {name}", parses),
                     stages.PERPLEXITY(f"perplexity {name}", checkpoint, self.text.dataset),
                     stages.COST(f"cost {name}", training),
+                    parses,
+                    stages.SCORE_PARSES(f"score {name}", parses),
                     stages.DEV_F1(f"dev F1 {name}", training, self.text.corpus, decoding) if self.with_dev_f1 else None,
                 )
             )
         return found
 
-    def row(self, unfinished: Mapping[str, Unfinished]) -> ParserSteps:
+    def row(self, unfinished: Mapping[str, Unfinished]) -> ParserInputs:
         """Returns the row that is chosen from the candidates with results."""
         candidates = tuple(one for one in self.candidates if one.model not in unfinished)
         without = [(one.model, unfinished[one.model]) for one in self.candidates if one.model in unfinished]
@@ -197,13 +87,13 @@ class ParserGrid:
         parser = free = constrained = None
         decoding = self.profile.decoding
         if candidates:
-            entries = [CandidateChoice(one) for one in candidates]
+            entries = [(one.model, one.checkpoint, one.scores) for one in candidates]
             beams = list(self.profile.choice.beam_sizes)
             parser = stages.CHOOSE_PARSER(f"choose {self.name}", entries, self.text.corpus, decoding, beams)
             free = self._searched(parser, decoding.model_copy(update={"well_formed": False}), "free")
             if self.profile.choice.also_constrained:
                 constrained = self._searched(parser, decoding.model_copy(update={"well_formed": True}), "constrained")
-        return ParserSteps(
+        return ParserInputs(
             self.training,
             self.data,
             self.split,
@@ -215,11 +105,11 @@ class ParserGrid:
             constrained,
         )
 
-    def _searched(self, parser: Step[ChosenParser], decoding: DecodingSettings, search: str) -> SearchSteps:
+    def _searched(self, parser: Step[ChosenParser], decoding: DecodingSettings, search: str) -> SearchedTrees:
         name, splits = f"{self.name} {self.split} {search}", [self.split]
         hypotheses = stages.DECODE_CHOSEN(f"parse {name}", parser, self.text.corpus, decoding, splits)
         parses = stages.REBUILD_PARSES(f"rebuild {name}", hypotheses, self.text.corpus, splits)
-        return SearchSteps(hypotheses, parses, stages.SCORE_PARSES(f"score {name}", parses))
+        return SearchedTrees(hypotheses, parses, stages.SCORE_PARSES(f"score {name}", parses))
 
 
 def varied(training: TrainingSettings, dropout: float, learning_rate_scale: float) -> TrainingSettings:
@@ -239,7 +129,13 @@ def train_candidates(
     run([step for grid in grids for step in (grid.text.corpus, grid.text.dataset)], store, watchers, address)
     candidates = [one for grid in grids for one in grid.candidates]
     layout = grids[0].profile.recipes["parser"].training
-    unfinished = run_grid([one.trial for one in candidates], store, watchers, address, layout=layout)
+    unfinished = run_grid(
+        [Trial(one.model, to_step(one.training), one.results) for one in candidates],
+        store,
+        watchers,
+        address,
+        layout=layout,
+    )
     if len(unfinished) == len(candidates):
         first = candidates[0].model
         raise UserError(f"no parser was trained; {first} {unfinished[first].state}: {unfinished[first].reason}")

@@ -23,6 +23,7 @@ from workflows.forecast.planned import Planned
 from workflows.profiles import Profile, Recipe
 from workflows.reports.corpus import CorpusReport
 from workflows.tables import table2
+from workflows.tables.measurements import Translation
 from workflows.tracking.curves import Model
 from workflows.tracking.lineage import settings_of
 
@@ -43,7 +44,7 @@ class Cell:
     model: str
     recipe: Recipe
     training: Step[TrainingRun]
-    evaluation: stages.Evaluation
+    evaluation: Translation
     report: Step[CorpusReport]
     """Describes the pair's text."""
 

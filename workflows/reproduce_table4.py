@@ -25,13 +25,14 @@ from workflows.console.options import (
     SetOption,
     StoreOption,
 )
-from workflows.engine.dag import Imported, Stage, Step
+from workflows.engine.dag import Imported, Stage, Step, to_step
 from workflows.engine.grid import Unfinished
 from workflows.experiment import Reproduction, Request, command, reproduce, told_overrides
 from workflows.forecast.planned import Planned, only_with_plan
-from workflows.parsers import CandidateSteps, ParserGrid, train_candidates
+from workflows.parsers import ParserGrid, train_candidates
 from workflows.profiles.parsing import ParsingProfile, load_parsing_profile
 from workflows.tables import table4
+from workflows.tables.parser_measurements import CandidateParser
 from workflows.tables.table4_text import render_terminal
 from workflows.tracking.curves import Model
 from workflows.tracking.lineage import settings_of
@@ -114,7 +115,7 @@ def main(request: ParsingRequest) -> None:
         models=[_model(one, profile) for grid in grids for one in grid.candidates],
         # The averaged model is kept in the store and in MLflow, and the chosen one once more.
         planned=[
-            Planned(one.model, grid.name, one.training.arguments[1], models=3)
+            Planned(one.model, grid.name, to_step(one.training).arguments[1], models=3)
             for grid in grids
             for one in grid.candidates
         ],
@@ -127,7 +128,7 @@ def main(request: ParsingRequest) -> None:
     reproduce(experiment, request)
 
 
-def _model(one: CandidateSteps, profile: ParsingProfile) -> Model:
+def _model(one: CandidateParser, profile: ParsingProfile) -> Model:
     settings = settings_of(one)
     params = {**settings.pop("training"), **settings}
     return Model(one.model, one, params, {"row": one.pair, "profile": profile.name})

@@ -4,7 +4,6 @@ torch, Ray and the other large libraries are imported by the stages that run on 
 to declare the stages, and where everything is cached, none of these libraries is imported.
 """
 
-from abc import abstractmethod
 from dataclasses import dataclass
 
 from pipeline.corpora import embedded, files, multi30k, wmt14
@@ -12,7 +11,6 @@ from pipeline.evaluation import costs, dev_bleu, dev_f1, parser_choice, parses, 
 from pipeline.evaluation.dev_bleu import DevBleu
 from pipeline.parsing import treebank
 from pipeline.settings import AveragingSettings, DecodingSettings, Settings
-from pipeline.store.artifact import Artifact
 from pipeline.store.artifacts import (
     Checkpoint,
     ChosenParser,
@@ -24,10 +22,10 @@ from pipeline.store.artifacts import (
     Vocabulary,
 )
 from pipeline.text import cleaning
-from workflows.engine.dag import ArtifactOf, Imported, Stage, Step, StepBundle
+from workflows.engine.dag import Imported, Stage, Step
 from workflows.profiles import Profile
 from workflows.reports.corpus import CorpusReport, report_corpus
-from workflows.tables.measurements import MeasuredInputs, TrainedInputs
+from workflows.tables.measurements import Translation
 
 GENERATE = Stage("embedded.generate", embedded.generate, Corpus, version=2, cpus=0)
 READ_MULTI30K = Stage("multi30k.read", multi30k.read, Corpus, version=2, cpus=0)
@@ -68,79 +66,6 @@ class Prepared:
     report: Step[CorpusReport]
 
 
-@dataclass(frozen=True)
-class ModelSteps(StepBundle):
-    """One trained model and its measurements, as steps of the DAG."""
-
-    pair: str
-    model: str
-    data: str
-    corpus: Step[Corpus]
-    training: Step[TrainingRun]
-    checkpoint: Step[Checkpoint]
-    hypotheses: Step[Hypotheses]
-
-    @property
-    def serves(self) -> str:
-        """The module that saves the model as an MLflow model and serves it."""
-        return "pipeline.export.mlflow_model"
-
-    @property
-    def command(self) -> str:
-        """What `aiayn` does with the model."""
-        return "translate"
-
-    @property
-    @abstractmethod
-    def results(self) -> tuple[Step[Artifact], ...]:
-        """The steps that nothing else here depends on; once they are done, so is all of it."""
-
-    @property
-    def steps(self) -> tuple[Step[Artifact], ...]:
-        """All its steps."""
-        return (self.corpus, self.training, self.checkpoint, self.hypotheses, *self.results)
-
-    @abstractmethod
-    def resolved(self, artifact_of: ArtifactOf) -> TrainedInputs:
-        """Returns the same model with artifacts in place of the steps."""
-
-
-@dataclass(frozen=True)
-class Evaluation(ModelSteps):
-    """The measurements of one trained model (§6.1), as steps of the DAG; a stage receives `MeasuredInputs` instead."""
-
-    scores: Step[Scores]
-    perplexity: Step[perplexity.Perplexity]
-    cost: Step[costs.Cost]
-    word_by_word: Step[Scores] | None = None
-    split: str = ""
-    dev_bleu: Step[DevBleu] | None = None
-
-    @property
-    def results(self) -> tuple[Step[Artifact], ...]:
-        """The steps that nothing else here depends on; once they are done, so is all of it."""
-        optional = [step for step in (self.word_by_word, self.dev_bleu) if step]
-        return (self.scores, self.perplexity, self.cost, *optional)
-
-    def resolved(self, artifact_of: ArtifactOf) -> MeasuredInputs:
-        """Returns the same measurements with artifacts in place of the steps."""
-        return MeasuredInputs(
-            self.pair,
-            self.model,
-            self.data,
-            corpus=artifact_of(self.corpus),
-            run=artifact_of(self.training),
-            checkpoint=artifact_of(self.checkpoint),
-            hypotheses=artifact_of(self.hypotheses),
-            scores=artifact_of(self.scores),
-            perplexity=artifact_of(self.perplexity),
-            cost=artifact_of(self.cost),
-            word_by_word=artifact_of(self.word_by_word) if self.word_by_word else None,
-            split=self.split,
-            dev_bleu=artifact_of(self.dev_bleu) if self.dev_bleu else None,
-        )
-
-
 def prepared(profile: Profile, pair: str) -> Prepared:
     """Returns the steps from text to token ids that all models of a language pair share."""
     profile = profile.for_pair(pair)
@@ -170,7 +95,7 @@ def evaluated(
     split: str = "",
     word_by_word: Step[Scores] | None = None,
     with_dev_bleu: bool = False,
-) -> Evaluation:
+) -> Translation:
     """Returns the steps that measure a training (§6.1), on the test sets or on another `split`.
 
     `with_dev_bleu` adds the BLEU of every kept checkpoint on the dev set.
@@ -179,7 +104,7 @@ def evaluated(
     splits = ([split],) if split else ()
     checkpoint = AVERAGE(f"average {name}", training, averaging)
     hypotheses = DECODE(f"decode {name}", checkpoint, text.corpus, decoding, *splits)
-    return Evaluation(
+    return Translation(
         text.pair,
         model,
         text.data,
@@ -187,9 +112,9 @@ def evaluated(
         training,
         checkpoint,
         hypotheses,
-        SCORE(f"score {name}", hypotheses, text.corpus, *splits),
         PERPLEXITY(f"perplexity {name}", checkpoint, text.dataset),
         COST(f"cost {name}", training),
+        SCORE(f"score {name}", hypotheses, text.corpus, *splits),
         word_by_word,
         split,
         DEV_BLEU(f"dev BLEU {name}", training, text.corpus, decoding) if with_dev_bleu else None,

@@ -8,11 +8,12 @@ from pipeline.errors import UserError
 from pipeline.settings import AveragingSettings, DecodingSettings, TrainingSettings
 from pipeline.store.store import Store
 from workflows import stages
-from workflows.engine.dag import ArtifactOf, StepBundle
+from workflows.engine.dag import to_step
 from workflows.engine.events import Watcher
 from workflows.engine.grid import Asha, Trial, Unfinished, run_grid
 from workflows.engine.runner import run
 from workflows.tables import table3
+from workflows.tables.measurements import Translation
 from workflows.tables.table3_rows import GridRow
 
 LAST_CHECKPOINT = AveragingSettings(last=1)
@@ -25,28 +26,12 @@ class RowTrial:
 
     name: str
     row: GridRow
-    evaluation: stages.Evaluation
+    evaluation: Translation
 
     @property
     def trial(self) -> Trial:
         """The trial that Ray Tune runs."""
-        return Trial(self.name, self.evaluation.training, self.evaluation.results)
-
-
-@dataclass(frozen=True)
-class RowSteps(StepBundle):
-    """A row of the table, as steps of the DAG; a stage receives `table3.RowInputs` instead."""
-
-    name: str
-    row: GridRow
-    trainings: tuple[stages.Evaluation, ...]
-    state: Literal["measured", "failed", "stopped"]
-    reason: str
-
-    def resolved(self, artifact_of: ArtifactOf) -> table3.RowInputs:
-        """Returns the same row with artifacts in place of the steps."""
-        trainings = tuple(evaluation.resolved(artifact_of) for evaluation in self.trainings)
-        return table3.RowInputs(self.name, self.row.difference, trainings, self.state, self.reason)
+        return Trial(self.name, to_step(self.evaluation.training), self.evaluation.results)
 
 
 def trials_of(
@@ -78,12 +63,12 @@ def trials_of(
     return trials
 
 
-def rows_of(trials: Sequence[RowTrial], unfinished: Mapping[str, Unfinished]) -> list[RowSteps]:
+def rows_of(trials: Sequence[RowTrial], unfinished: Mapping[str, Unfinished]) -> list[table3.RowInputs]:
     """Returns the table's rows, made of the trials that have results; a row without any states the reason."""
     by_row: dict[str, list[RowTrial]] = {}
     for trial in trials:
         by_row.setdefault(trial.row.name, []).append(trial)
-    steps = []
+    rows = []
     for name, row_trials in by_row.items():
         without = {trial.name: unfinished[trial.name] for trial in row_trials if trial.name in unfinished}
         reason = "; ".join(
@@ -91,8 +76,8 @@ def rows_of(trials: Sequence[RowTrial], unfinished: Mapping[str, Unfinished]) ->
         )
         measured = tuple(trial.evaluation for trial in row_trials if trial.name not in unfinished)
         state: Literal["measured", "failed", "stopped"] = "measured" if measured else next(iter(without.values())).state
-        steps.append(RowSteps(name, row_trials[0].row, measured, state, reason))
-    return steps
+        rows.append(table3.RowInputs(name, row_trials[0].row.difference, measured, state, reason))
+    return rows
 
 
 def train_rows(

@@ -6,7 +6,6 @@ hypotheses = decode_chosen(Context(other), parser, corpus, ["test"])
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,43 +19,35 @@ from pipeline.store.figures import ChoiceFigures, RecordedDecoding
 SPLIT = "dev"
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A trained parser that may be chosen, and its scores on the dev set."""
-
-    name: str
-    checkpoint: Checkpoint
-    scores: ScoredTrees
-
-
 def choose(
     context: Context,
-    candidates: Sequence[Candidate],
+    candidates: Sequence[tuple[str, Checkpoint, ScoredTrees]],
     corpus: Corpus,
     settings: DecodingSettings,
     beam_sizes: Sequence[int],
 ) -> ChosenParser:
     """Copies the candidate with the best F1 on the dev set, the first of several; then chooses its beam likewise.
 
-    `settings` are the search that the candidates were scored with; the dev set of `corpus` is decoded again with each
-    other beam. Raises UserError where it cannot be decoded or scored.
+    A candidate is its name, its checkpoint and its scores on the dev set. `settings` are the search that the candidates
+    were scored with; the dev set of `corpus` is decoded again with each other beam. Raises UserError where it cannot be
+    decoded or scored.
     """
-    f1 = {candidate.name: candidate.scores.load().splits[SPLIT].total.f1 for candidate in candidates}
-    best = max(candidates, key=lambda candidate: f1[candidate.name])
+    f1 = {name: scores.load().splits[SPLIT].total.f1 for name, _, scores in candidates}
+    best, checkpoint, _ = max(candidates, key=lambda candidate: f1[candidate[0]])
     beams = {}
     for done, beam_size in enumerate(sorted({*beam_sizes, settings.beam_size}), start=1):
         if beam_size == settings.beam_size:
-            beams[beam_size] = f1[best.name]
+            beams[beam_size] = f1[best]
         else:
             search = settings.model_copy(update={"beam_size": beam_size})
-            beams[beam_size] = f1_of(context, best.checkpoint, corpus, search, SPLIT)
+            beams[beam_size] = f1_of(context, checkpoint, corpus, search, SPLIT)
         context.progress(done, len({*beam_sizes, settings.beam_size}), "beams")
     chosen_beam = max(beams, key=lambda beam_size: beams[beam_size])
-    for file in best.checkpoint.folder.iterdir():
+    for file in checkpoint.folder.iterdir():
         if file.name != MANIFEST:
             shutil.copyfile(file, context.folder / file.name)
     chosen = settings.model_copy(update={"beam_size": chosen_beam})
-    figures = ChoiceFigures(model=best.name, models=f1, beams=beams, settings=RecordedDecoding(**chosen.model_dump()))
+    figures = ChoiceFigures(model=best, models=f1, beams=beams, settings=RecordedDecoding(**chosen.model_dump()))
     parser = ChosenParser(context.folder)
     parser.write_json(CHOICE_FILE, figures.model_dump(mode="json"))
     return parser

@@ -18,7 +18,7 @@ from pipeline.settings import Settings, not_in_fingerprint
 from pipeline.store.artifact import Artifact, Context
 from pipeline.store.store import LocalStore
 from workflows.engine.cluster import cluster
-from workflows.engine.dag import ArtifactOf, Stage, Step, StepBundle
+from workflows.engine.dag import Ref, Stage, Step, to_artifact
 from workflows.engine.events import Watcher
 from workflows.engine.runner import run
 
@@ -38,17 +38,8 @@ class WriteSettings(Settings):
 
 @dataclass(frozen=True)
 class Pair:
-    left: Words
-    right: Words | None = None
-
-
-@dataclass(frozen=True)
-class PairSteps(StepBundle):
-    left: Step[Words]
-    right: Step[Words] | None = None
-
-    def resolved(self, artifact_of: ArtifactOf) -> Pair:
-        return Pair(artifact_of(self.left), artifact_of(self.right) if self.right else None)
+    left: Ref[Words]
+    right: Ref[Words] | None = None
 
 
 def write(context: Context, settings: WriteSettings) -> Words:
@@ -72,7 +63,7 @@ def length(text: str) -> int:
 def join(context: Context, pairs: list[Pair], log: Path) -> Words:
     with log.open("a") as file:
         file.write("joined\n")
-    texts = [words.text for pair in pairs for words in (pair.left, pair.right) if words]
+    texts = [to_artifact(words).text for pair in pairs for words in (pair.left, pair.right) if words]
     lengths = list(context.map(length, [(text,) for text in texts]))
     (context.folder / "words.txt").write_text(f"{' '.join(texts)} {lengths}")
     return Words(context.folder)
@@ -148,7 +139,7 @@ def lingering(log: Path, seconds: float) -> Step[Words]:
     steps = [
         Stage("tiny_stages.linger", linger, Words)(f"linger {text}", text, seconds, log) for text in ("a", "b", "c")
     ]
-    return Stage("tiny_stages.join", join, Words)("join", [PairSteps(*steps[:2]), PairSteps(steps[2])], log)
+    return Stage("tiny_stages.join", join, Words)("join", [Pair(*steps[:2]), Pair(steps[2])], log)
 
 
 class Waits(Watcher):

@@ -18,7 +18,7 @@ from pipeline.store.figures import AveragingFigures, DecodedTestSet, DecodingFig
 from pipeline.text.lines import write_lines
 from tests.support.tiny_figures import CONFIG, TRAINING
 from workflows.paper import TABLE_3
-from workflows.tables.measurements import MeasuredInputs
+from workflows.tables.measurements import Translation
 from workflows.tables.table3 import RowInputs
 
 ENGLISH = ["The old house stands on the hill.", "A well-known man reads <b>two</b> books.", "She sleeps & dreams."]
@@ -36,7 +36,7 @@ SPLITS = ("train", "dev", "test_a", "test_b")
 
 
 @pytest.fixture
-def cell(tmp_path: Path) -> Callable[..., MeasuredInputs]:
+def cell(tmp_path: Path) -> Callable[..., Translation]:
     """Makes the artifacts of a small training by `cell("en-de", "base")`; costs and scores are computed.
 
     `cell("en-de", "A1", split="dev", seed=2)` makes those of a row of Table 3, scored on the dev set without averaging.
@@ -61,7 +61,7 @@ def cell(tmp_path: Path) -> Callable[..., MeasuredInputs]:
         dev_perplexity: float = 7.389,
         last_fall: float = 0.0,
         translated: Sequence[str] = TRANSLATED,
-    ) -> MeasuredInputs:
+    ) -> Translation:
         languages, place, averaged = (pair[:2], pair[3:]), (pair, f"{model}-{seed}"), [400] if split else [300, 400]
         corpus = Corpus(folder(*place, "corpus"))
         for name in SPLITS:
@@ -94,7 +94,7 @@ def cell(tmp_path: Path) -> Callable[..., MeasuredInputs]:
         hypotheses.write(DecodingFigures(test_sets=decoded, settings=DecodingSettings(), dtype="float32"))
         perplexity = Perplexity(folder(*place, "perplexity"))
         perplexity.write(PerplexityFigures(dev_nll=math.log(dev_perplexity), dev_perplexity=dev_perplexity, tokens=60))
-        return MeasuredInputs(
+        return Translation(
             pair,
             model,
             "three sentences",
@@ -112,7 +112,7 @@ def cell(tmp_path: Path) -> Callable[..., MeasuredInputs]:
 
 
 @pytest.fixture
-def trained_row(cell: Callable[..., MeasuredInputs]) -> Callable[..., RowInputs]:
+def trained_row(cell: Callable[..., Translation]) -> Callable[..., RowInputs]:
     """Makes a row of Table 3 that was trained with seeds 1 and 2 by `trained_row("A1", 5.1, 5.3, errors=(1, 2))`.
 
     The figures are the dev perplexities; `errors` counts the wrong words of the translations, which lower their BLEU.

@@ -9,13 +9,12 @@ known at once which steps are cached and which must run, and changing a setting 
 
 import hashlib
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from pipeline.errors import UserError
 from pipeline.settings import Settings
@@ -67,7 +66,7 @@ class Stage(Generic[A_co]):
     make and must never be older than the code and the paper's numbers they are made from."""
 
     def __call__(self, label: str, *arguments: Any) -> "Step[A_co]":
-        """Makes a step of the DAG. Arguments are steps, bundles of steps, settings, plain values, or lists of these."""
+        """Makes a step of the DAG. Arguments are steps, settings, plain values, or lists and dataclasses of these."""
         return Step(label, self, arguments)
 
 
@@ -129,28 +128,40 @@ class Step(Generic[A_co]):
         return damage
 
 
+Ref: TypeAlias = Step[A] | A
+"""A step while the DAG is drawn; its artifact in the stage that receives it."""
+
+
+def to_artifact(reference: Ref[A]) -> A:
+    """Returns the artifact that a reference is in a stage. Raises TypeError if it is still a step."""
+    if isinstance(reference, Step):
+        raise TypeError(f"{reference.label} is a step; only a stage has its artifact")
+    return reference
+
+
+def to_step(reference: Ref[A]) -> Step[A]:
+    """Returns the step that a reference is while the DAG is drawn. Raises TypeError if it is an artifact already."""
+    if not isinstance(reference, Step):
+        raise TypeError(f"{reference.folder} is an artifact; only before a stage runs it is a step")
+    return reference
+
+
 class ArtifactOf(Protocol):
     """Returns the artifact of a step."""
 
     def __call__(self, step: Step[A], /) -> A: ...
 
 
-class StepBundle(ABC):
-    """A dataclass of steps and plain values, passed to a stage as one argument."""
-
-    @abstractmethod
-    def resolved(self, artifact_of: ArtifactOf) -> object:
-        """Returns what the stage receives: the same bundle with artifacts in place of the steps."""
-
-
 def resolved(value: Any, artifact_of: ArtifactOf) -> Any:
-    """Replaces steps by artifacts, and resolves bundles, at any depth of tuples and lists in `value`."""
+    """Replaces steps by artifacts at any depth of tuples, lists and dataclasses in `value`."""
     if isinstance(value, Step):
         return artifact_of(value)
-    if isinstance(value, StepBundle):
-        return value.resolved(artifact_of)
     if isinstance(value, tuple | list):
         return type(value)(resolved(item, artifact_of) for item in value)
+    if any(True for _ in _given(value, Step)):
+        return replace(
+            value, **{field.name: resolved(getattr(value, field.name), artifact_of) for field in fields(value)}
+        )
     return value
 
 

@@ -13,7 +13,7 @@ from workflows.history.commands import UNKNOWN, Invocation
 from workflows.reports.corpus import CorpusReport
 from workflows.reports.page import history_of
 from workflows.tables import table1, table1_text, table2, table3, table3_text, table4, table4_text
-from workflows.tables.measurements import Measured, MeasuredInputs, worst_samples
+from workflows.tables.measurements import Translation, worst_samples
 from workflows.tables.parser_measurements import ParserInputs
 
 
@@ -30,7 +30,7 @@ def tabulate_layers(context: Context, counted: CountsArtifact, measured: Measure
 
 def tabulate(
     context: Context,
-    cells: list[MeasuredInputs],
+    cells: list[Translation],
     reports: Sequence[CorpusReport] = (),
     invocation: Invocation = UNKNOWN,
 ) -> table2.Table2Artifact:
@@ -40,10 +40,10 @@ def tabulate(
     """
     from workflows.reports.table2 import render
 
-    measured = [Measured.from_artifacts(inputs) for inputs in cells]
+    measured = [cell.measured() for cell in cells]
     table = table2.compute(measured)
     history = history_of([cells, reports], invocation, context.folder)
-    worst = [worst_samples(inputs) for inputs in cells]
+    worst = [worst_samples(cell) for cell in cells]
     report = render(table, measured, [one.load() for one in reports], history, worst)
     artifact = table2.Table2Artifact(context.folder)
     _write(artifact, table, table2.render_markdown(table), report)

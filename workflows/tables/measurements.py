@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from heapq import nsmallest
 from itertools import islice
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from model.config import TransformerConfig
 from pipeline.evaluation.costs import Cost, CostFigures
@@ -15,16 +15,18 @@ from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import MANIFEST, Artifact
 from pipeline.store.artifacts import Checkpoint, Corpus, Hypotheses, Scores, TrainingRun
 from pipeline.store.figures import BleuScores, DecodingFigures, TrainingFigures
+from pipeline.store.store import Store
 from pipeline.text.aligned import read_references
 from pipeline.text.lines import read_lines
+from workflows.engine.dag import Ref, Step, resolved, to_artifact
 
 N_SAMPLES, N_WORST = 10, 5
 """The number of sample translations that a cell has, and of its worst."""
 
 
 @dataclass(frozen=True)
-class TrainedInputs:
-    """The artifacts behind one trained model, but for its scores."""
+class TrainedModel:
+    """A trained model and what was measured of it: steps while the DAG is drawn, artifacts in a stage."""
 
     pair: str
     """"en-de" or "en-fr"."""
@@ -32,23 +34,45 @@ class TrainedInputs:
     """"base" or "big", or a row of Table 3."""
     data: str
     """What the training data are, in a few words for the reader, e.g. "Multi30k task 1"."""
-    corpus: Corpus
-    run: TrainingRun
-    checkpoint: Checkpoint
-    hypotheses: Hypotheses
-    perplexity: Perplexity
-    cost: Cost
+    corpus: Ref[Corpus]
+    training: Ref[TrainingRun]
+    checkpoint: Ref[Checkpoint]
+    hypotheses: Ref[Hypotheses]
+    perplexity: Ref[Perplexity]
+    cost: Ref[Cost]
+
+    serves: ClassVar[str] = "pipeline.export.mlflow_model"
+    """The module that saves the model as an MLflow model and serves it."""
+    command: ClassVar[str] = "translate"
+    """What `aiayn` does with the model."""
+
+    @property
+    def steps(self) -> tuple[Step[Any], ...]:
+        """All its steps."""
+        values = (getattr(self, field.name) for field in fields(self))
+        return tuple(value for value in values if isinstance(value, Step))
+
+    @property
+    def results(self) -> tuple[Step[Any], ...]:
+        """Those of its steps that no other of them needs; once they are done, so is all of it."""
+        needed = {step for result in self.steps for step in result.inputs}
+        return tuple(step for step in self.steps if step not in needed)
+
+    def published(self, store: Store) -> Self:
+        """Returns the same model with the artifacts that a store has of its steps."""
+        model: Self = resolved(self, lambda step: step.published(store))
+        return model
 
     @property
     def artifacts(self) -> dict[str, Artifact]:
         """The artifacts by what each is, in the order in which they were made."""
         return {
-            "corpus": self.corpus,
-            "training": self.run,
-            "checkpoint": self.checkpoint,
-            "translations": self.hypotheses,
-            "perplexity": self.perplexity,
-            "cost": self.cost,
+            "corpus": to_artifact(self.corpus),
+            "training": to_artifact(self.training),
+            "checkpoint": to_artifact(self.checkpoint),
+            "translations": to_artifact(self.hypotheses),
+            "perplexity": to_artifact(self.perplexity),
+            "cost": to_artifact(self.cost),
         }
 
     def measured(self) -> "Trained":
@@ -57,25 +81,33 @@ class TrainedInputs:
 
 
 @dataclass(frozen=True)
-class MeasuredInputs(TrainedInputs):
-    """The artifacts behind one cell that was run."""
+class Translation(TrainedModel):
+    """A trained translator (Tables 2 and 3)."""
 
-    scores: Scores
-    word_by_word: Scores | None = None
+    scores: Ref[Scores]
+    word_by_word: Ref[Scores] | None = None
     """Scores of word-by-word substitution on the same test sets, if there are any."""
     split: str = ""
     """What the scores of the table are of; empty: the main test set."""
-    dev_bleu: DevBleu | None = None
+    dev_bleu: Ref[DevBleu] | None = None
     """Scores of every kept checkpoint on the dev set, where asked for."""
 
     @property
     def artifacts(self) -> dict[str, Artifact]:
         """The artifacts by what each is."""
-        return {**super().artifacts, "scores": self.scores}
+        return {**super().artifacts, "scores": to_artifact(self.scores)}
 
     def measured(self) -> "Measured":
-        """Reads their files, as `Measured.from_artifacts` does."""
-        return Measured.from_artifacts(self)
+        """Reads their files. Raises UserError where a file is missing, broken or lacks a figure."""
+        corpus, hypotheses = to_artifact(self.corpus), to_artifact(self.hypotheses)
+        split = self.split or corpus.test_sets[0]
+        return Measured(
+            **trained_values(self, split),
+            scores=to_artifact(self.scores).load().test_sets,
+            samples=_samples(corpus, hypotheses, split),
+            word_by_word=to_artifact(self.word_by_word).load().test_sets if self.word_by_word else None,
+            dev_bleu=to_artifact(self.dev_bleu).load().checkpoints if self.dev_bleu else None,
+        )
 
 
 @dataclass(frozen=True)
@@ -149,23 +181,24 @@ class Trained:
         raise NotImplementedError
 
 
-def trained_values(inputs: TrainedInputs, test_set: str) -> dict[str, Any]:
+def trained_values(model: TrainedModel, test_set: str) -> dict[str, Any]:
     """Reads the values of the fields of `Trained`. Raises UserError where a file is missing or lacks a figure."""
-    published = {name: made for name, made in inputs.artifacts.items() if (made.folder / MANIFEST).exists()}
+    published = {name: artifact for name, artifact in model.artifacts.items() if (artifact.folder / MANIFEST).exists()}
+    checkpoint, training = to_artifact(model.checkpoint), to_artifact(model.training)
     return {
-        "pair": inputs.pair,
-        "model": inputs.model,
-        "data": inputs.data,
-        "train_pairs": sum(shard.pairs for shard in inputs.corpus.shards("train")),
+        "pair": model.pair,
+        "model": model.model,
+        "data": model.data,
+        "train_pairs": sum(shard.pairs for shard in to_artifact(model.corpus).shards("train")),
         "test_set": test_set,
-        "run": inputs.run.load(),
-        "config": inputs.checkpoint.config,
-        "averaged_updates": inputs.checkpoint.load().updates,
-        "perplexity": inputs.perplexity.load(),
-        "cost": inputs.cost.load(),
-        "decoding": inputs.hypotheses.load(),
-        "metrics": read_metrics(inputs.run),
-        "manifests": {name: made.manifest for name, made in published.items()},
+        "run": training.load(),
+        "config": checkpoint.config,
+        "averaged_updates": checkpoint.load().updates,
+        "perplexity": to_artifact(model.perplexity).load(),
+        "cost": to_artifact(model.cost).load(),
+        "decoding": to_artifact(model.hypotheses).load(),
+        "metrics": read_metrics(training),
+        "manifests": {name: artifact.manifest for name, artifact in published.items()},
     }
 
 
@@ -189,19 +222,6 @@ class Measured(Trained):
     def sentences(self) -> int:
         """The sentences that were scored."""
         return self.main_scores.sentences
-
-    @classmethod
-    def from_artifacts(cls, inputs: MeasuredInputs) -> Self:
-        """Reads the files behind a cell. Raises UserError where a file is missing, broken or lacks a figure."""
-        corpus = inputs.corpus
-        split = inputs.split or corpus.test_sets[0]
-        return cls(
-            **trained_values(inputs, split),
-            scores=inputs.scores.load().test_sets,
-            samples=_samples(corpus, inputs.hypotheses, split),
-            word_by_word=inputs.word_by_word.load().test_sets if inputs.word_by_word else None,
-            dev_bleu=inputs.dev_bleu.load().checkpoints if inputs.dev_bleu else None,
-        )
 
     def final_figures(self) -> dict[str, float]:
         """Returns the figures of every model, and both scores of each test set."""
@@ -240,11 +260,12 @@ def read_metrics(run: TrainingRun) -> tuple[dict[str, Any], ...]:
     return tuple(json.loads(line) for line in read_lines(run.folder / "metrics.jsonl"))
 
 
-def worst_samples(inputs: MeasuredInputs, n: int = N_WORST) -> tuple[Sample, ...]:
+def worst_samples(model: Translation, n: int = N_WORST) -> tuple[Sample, ...]:
     """Returns the sentences of the table's test set with the lowest chrF, the worst first (sacreBLEU's `CHRF`)."""
     from sacrebleu.metrics.chrf import CHRF
 
-    triples = _triples(inputs.corpus, inputs.hypotheses, inputs.split or inputs.corpus.test_sets[0])
+    corpus = to_artifact(model.corpus)
+    triples = _triples(corpus, to_artifact(model.hypotheses), model.split or corpus.test_sets[0])
     metric = CHRF()
     scored = ((metric.sentence_score(triple[2], [triple[1]]).score, i) for i, triple in enumerate(triples))
     return tuple(Sample(*triples[i], chrf=score) for score, i in nsmallest(n, scored))

@@ -18,8 +18,9 @@ from pipeline.parsing.trees import bracketed
 from pipeline.store.artifact import MANIFEST, Artifact
 from pipeline.store.artifacts import ChosenParser, Hypotheses
 from pipeline.store.figures import ChoiceFigures, DecodingFigures
+from workflows.engine.dag import Ref, to_artifact
 from workflows.paper import ParserTraining
-from workflows.tables.measurements import Trained, TrainedInputs, trained_values
+from workflows.tables.measurements import Trained, TrainedModel, trained_values
 
 if TYPE_CHECKING:
     from nltk.tree import Tree
@@ -33,28 +34,32 @@ N_SAMPLES = 10
 
 
 @dataclass(frozen=True)
-class CandidateInputs(TrainedInputs):
-    """The artifacts behind a candidate, measured on the dev set."""
+class CandidateParser(TrainedModel):
+    """A parser that may be chosen, measured on the dev set."""
 
-    parses: Parses
-    scores: ScoredTrees
-    dev_f1: DevF1 | None = None
+    parses: Ref[Parses]
+    scores: Ref[ScoredTrees]
+    dev_f1: Ref[DevF1] | None = None
+
+    serves = "pipeline.export.mlflow_parser"
+    command = "parse"
 
     def measured(self) -> Candidate:
         """Reads their files. Raises UserError where a file is missing, broken or lacks a figure."""
+        parses, corpus = to_artifact(self.parses), to_artifact(self.corpus)
         return Candidate(
             **trained_values(self, DEV),
-            scores=self.scores.load().splits[DEV],
-            parsed=self.parses.load().splits[DEV],
+            scores=to_artifact(self.scores).load().splits[DEV],
+            parsed=parses.load().splits[DEV],
             samples=tuple(
                 (bracketed(gold), bracketed(tree))
-                for gold, tree in islice(zip(self.parses.gold(DEV), self.parses.trees(DEV), strict=True), N_SAMPLES)
+                for gold, tree in islice(zip(parses.gold(DEV), parses.trees(DEV), strict=True), N_SAMPLES)
             ),
-            f1_over_time=self.dev_f1.load().checkpoints if self.dev_f1 else None,
+            f1_over_time=to_artifact(self.dev_f1).load().checkpoints if self.dev_f1 else None,
             recombined_trees=sum(
-                shard.pairs for shard in self.corpus.shards("train") if shard.collection == RECOMBINED_COLLECTION
+                shard.pairs for shard in corpus.shards("train") if shard.collection == RECOMBINED_COLLECTION
             ),
-            writes_tags=any(symbol.startswith(tagged("")) for symbol in self.corpus.symbols),
+            writes_tags=any(symbol.startswith(tagged("")) for symbol in corpus.symbols),
         )
 
 
@@ -115,12 +120,12 @@ def bracket_figures(split: str, scores: BracketScores) -> dict[str, float]:
 
 
 @dataclass(frozen=True)
-class SearchInputs:
-    """The artifacts of a search for the trees of the test set."""
+class SearchedTrees:
+    """The test set as parsed by the chosen parser with one kind of search."""
 
-    hypotheses: Hypotheses
-    parses: Parses
-    scores: ScoredTrees
+    hypotheses: Ref[Hypotheses]
+    parses: Ref[Parses]
+    scores: Ref[ScoredTrees]
 
 
 @dataclass(frozen=True)
@@ -132,10 +137,10 @@ class Search:
     scores: TreeScores
 
     @classmethod
-    def from_artifacts(cls, inputs: SearchInputs, split: str) -> Self:
+    def from_artifacts(cls, trees: SearchedTrees, split: str) -> Self:
         """Reads the files. Raises UserError where one is missing, broken or lacks a figure."""
-        parsed, scores = inputs.parses.load().splits[split], inputs.scores.load().splits[split]
-        return cls(inputs.hypotheses.load(), parsed, scores)
+        parsed, scores = to_artifact(trees.parses).load().splits[split], to_artifact(trees.scores).load().splits[split]
+        return cls(to_artifact(trees.hypotheses).load(), parsed, scores)
 
     @property
     def sentences_s(self) -> float:
@@ -146,17 +151,21 @@ class Search:
 
 @dataclass(frozen=True)
 class ParserInputs:
-    """The artifacts behind a row of the Transformer."""
+    """A row of the Transformer in Table 4: its candidates, the one that was chosen, and the trees of the test set."""
 
     training: ParserTraining
     data: str
     split: str
-    candidates: tuple[CandidateInputs, ...]
+    candidates: tuple[CandidateParser, ...]
+    """Those that have results."""
     unfinished: tuple[tuple[str, str, str], ...]
-    baseline: ScoredTrees
-    parser: ChosenParser | None
-    free: SearchInputs | None
-    constrained: SearchInputs | None = None
+    """Name, state and reason of those that have none."""
+    baseline: Ref[ScoredTrees]
+    parser: Ref[ChosenParser] | None
+    """None if no candidate has results."""
+    free: SearchedTrees | None
+    constrained: SearchedTrees | None = None
+    """The search that writes well-formed trees alone, where asked for."""
 
 
 @dataclass(frozen=True)
@@ -188,22 +197,24 @@ class ParserRow:
     @classmethod
     def from_artifacts(cls, inputs: ParserInputs) -> Self:
         """Reads the files behind a row. Raises UserError where a file is missing, broken or lacks a figure."""
-        made: dict[str, Artifact | None] = {"choice": inputs.parser}
-        if inputs.free:
-            made |= {"test parses": inputs.free.parses, "test scores": inputs.free.scores}
+        parser, free = to_artifact(inputs.parser) if inputs.parser else None, inputs.free
+        artifacts: dict[str, Artifact | None] = {"choice": parser}
+        parses = to_artifact(free.parses) if free else None
+        if free:
+            artifacts |= {"test parses": parses, "test scores": to_artifact(free.scores)}
         return cls(
             inputs.training,
             inputs.data,
             inputs.split,
             tuple(candidate.measured() for candidate in inputs.candidates),
             inputs.unfinished,
-            inputs.baseline.load().splits[inputs.split],
-            inputs.parser.choice if inputs.parser else None,
-            Search.from_artifacts(inputs.free, inputs.split) if inputs.free else None,
-            _drawn(inputs.free.parses, inputs.split) if inputs.free else (),
-            {name: one.manifest for name, one in made.items() if one and (one.folder / MANIFEST).exists()},
+            to_artifact(inputs.baseline).load().splits[inputs.split],
+            parser.choice if parser else None,
+            Search.from_artifacts(free, inputs.split) if free else None,
+            _drawn(parses, inputs.split) if parses else (),
+            {name: one.manifest for name, one in artifacts.items() if one and (one.folder / MANIFEST).exists()},
             Search.from_artifacts(inputs.constrained, inputs.split) if inputs.constrained else None,
-            _worst(inputs.free.parses, inputs.split) if inputs.free else (),
+            _worst(parses, inputs.split) if parses else (),
         )
 
 

@@ -18,7 +18,7 @@ from workflows.paper import KINDS, Kind
 from workflows.tables import orderings
 from workflows.tables.convergence import MOST_FALL, last_fall
 from workflows.tables.differences import Difference, differences, reading_notes
-from workflows.tables.measurements import Measured, MeasuredInputs
+from workflows.tables.measurements import Measured, Translation
 from workflows.tables.orderings import Noise, OrderingOutcome, Standing
 
 State = Literal["measured", "not run", "failed", "stopped"]
@@ -30,12 +30,12 @@ SCALED = ("n_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v", "dropout")
 
 @dataclass(frozen=True)
 class RowInputs:
-    """A row as it was run: artifacts of its trainings, one a seed, or why it has none."""
+    """A row and its trainings, one a seed, or why it has none."""
 
     name: str
     difference: Mapping[str, Any]
     """From base, as trained here."""
-    trainings: tuple[MeasuredInputs, ...]
+    trainings: tuple[Translation, ...]
     state: State = "measured"
     reason: str = ""
     """Why it failed or was stopped."""
@@ -165,7 +165,7 @@ def value_of(row: Table3Row, kind: Kind, origin: Literal["printed", "measured"])
 def _measured(row: RowInputs) -> list[Measured]:
     if row.state != "measured":
         return []
-    return [Measured.from_artifacts(inputs) for inputs in row.trainings]
+    return [training.measured() for training in row.trainings]
 
 
 def _row(row: RowInputs, cells: Sequence[Measured] | None, base: Sequence[Measured], noise: Noise | None) -> Table3Row:

@@ -12,13 +12,12 @@ from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact
 from pipeline.store.artifacts import TrainingRun
 from pipeline.store.store import LocalStore
-from workflows.engine.dag import Step
+from workflows.engine.dag import Step, to_step
 from workflows.engine.events import Watcher
 from workflows.engine.source import source_commit
 from workflows.reports.corpus import CorpusReport
 from workflows.reports.corpus_text import metrics
-from workflows.stages import ModelSteps
-from workflows.tables.measurements import Trained, read_metrics
+from workflows.tables.measurements import Trained, TrainedModel, read_metrics
 from workflows.tracking.lineage import inputs_of, shared
 from workflows.tracking.models import registration
 from workflows.tracking.tracker import Status, Tracker
@@ -34,18 +33,18 @@ class Model:
     """One model of an experiment, which has a child run in MLflow and is kept there in a form that can be served."""
 
     name: str
-    evaluation: ModelSteps
+    evaluation: TrainedModel
     params: Mapping[str, Any]
     tags: Mapping[str, str]
 
     @property
     def training(self) -> Step[TrainingRun]:
         """The step that trains it."""
-        return self.evaluation.training
+        return to_step(self.evaluation.training)
 
     def measured(self, store: LocalStore) -> Trained:
         """Returns what was measured. Raises UserError where a file is missing or broken."""
-        return self.evaluation.resolved(lambda step: step.published(store)).measured()
+        return self.evaluation.published(store).measured()
 
 
 class CurveWatcher(Watcher):
@@ -99,7 +98,7 @@ class CurveWatcher(Watcher):
             _send_training(tracker, fingerprint, model.training.published(self._store))
             _send_results(tracker, fingerprint, measured)
             self.figures[model.name] = measured.final_figures()
-            checkpoint = model.evaluation.checkpoint.published(self._store)
+            checkpoint = to_step(model.evaluation.checkpoint).published(self._store)
             registered = registration(tracker.experiment, model.name, model.tags)
             tracker.translator(fingerprint, checkpoint, model.evaluation.serves, registered)
         tracker.end_model(fingerprint, STATUS.get(state, "FINISHED"))

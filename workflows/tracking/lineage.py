@@ -7,12 +7,12 @@ from pipeline.settings import Settings
 from pipeline.store.artifact import Artifact
 from pipeline.store.artifacts import Corpus, Vocabulary
 from pipeline.store.store import LocalStore
-from workflows.engine.dag import Step, in_order
-from workflows.stages import ModelSteps
+from workflows.engine.dag import Step, in_order, to_step
+from workflows.tables.measurements import TrainedModel
 from workflows.tracking.tracker import Input, flatten
 
 
-def settings_of(evaluation: ModelSteps) -> dict[str, Any]:
+def settings_of(evaluation: TrainedModel) -> dict[str, Any]:
     """Returns the settings of each step behind a model, e.g. {"corpus": {...}, "cleaning": {"max_words": 250, ...}}.
 
     They are those that the steps run with, so that no other settings can be told. `corpus` are those of the step that
@@ -28,14 +28,14 @@ def settings_of(evaluation: ModelSteps) -> dict[str, Any]:
     return told
 
 
-def inputs_of(evaluation: ModelSteps, store: LocalStore) -> list[Input]:
+def inputs_of(evaluation: TrainedModel, store: LocalStore) -> list[Input]:
     """Returns the cleaned text that a model is trained on, and its vocabulary."""
     steps = in_order(evaluation.results)
     (text,) = [_kind(step) for step in steps if step.stage.makes is Corpus and not step.inputs]
     (vocabulary,) = [step for step in steps if step.stage.makes is Vocabulary]
     name = f"{text} {evaluation.pair}"
     return [
-        _input(name, evaluation.corpus, store, "training"),
+        _input(name, to_step(evaluation.corpus), store, "training"),
         _input(f"{name} vocabulary", vocabulary, store, "vocabulary"),
     ]
 

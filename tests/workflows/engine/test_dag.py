@@ -8,7 +8,7 @@ import pytest
 from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact, publish
 from pipeline.store.store import LocalStore
-from tests.support.tiny_stages import Pair, PairSteps, Words, WriteSettings, join, write
+from tests.support.tiny_stages import Pair, Words, WriteSettings, join, write
 from workflows.engine.dag import Stage, Step, in_order, to_run
 
 WRITE, JOIN = Stage("tiny_stages.write", write, Words), Stage("tiny_stages.join", join, Words)
@@ -16,7 +16,7 @@ WRITE, JOIN = Stage("tiny_stages.write", write, Words), Stage("tiny_stages.join"
 
 def _joined(log: Path, left: str = "a", right: str = "b", workers: int = 1) -> Step[Words]:
     steps = [WRITE(name, WriteSettings(text=text, workers=workers)) for name, text in (("l", left), ("r", right))]
-    return JOIN("join", [PairSteps(*steps), PairSteps(steps[0])], log)
+    return JOIN("join", [Pair(*steps), Pair(steps[0])], log)
 
 
 def test_the_fingerprint_depends_on_settings_inputs_and_version(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from pipeline.store.artifact import Artifact, making_folder
 from pipeline.store.store import LocalStore
 from tests.support.lock_holder import lock_holder
 from tests.support.tiny_stages import (
-    PairSteps,
+    Pair,
     Words,
     WriteSettings,
     die_once,
@@ -58,7 +58,7 @@ class Log(Watcher):
 
 def _joined(log: Path, right: str = "b") -> Step[Words]:
     left, right_step = WRITE("left", WriteSettings(text="a")), WRITE("right", WriteSettings(text=right))
-    return JOIN("join", [PairSteps(left, right_step), PairSteps(left)], log)
+    return JOIN("join", [Pair(left, right_step), Pair(left)], log)
 
 
 @pytest.mark.usefixtures("ray_cluster")

@@ -17,11 +17,11 @@ from tests.support.html_reader import (
 from workflows.reports import table2 as table2_report
 from workflows.reports.publish import tabulate
 from workflows.tables import table2
-from workflows.tables.measurements import MeasuredInputs
+from workflows.tables.measurements import Translation
 
 
 @pytest.fixture
-def report(cell: Callable[..., MeasuredInputs], tmp_path: Path) -> str:
+def report(cell: Callable[..., Translation], tmp_path: Path) -> str:
     """The report of two cells."""
     (tmp_path / "table").mkdir()
     table = tabulate(Context(tmp_path / "table"), [cell("en-de", "base"), cell("en-fr", "big")])

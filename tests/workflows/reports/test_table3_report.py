@@ -21,10 +21,10 @@ from workflows.history.commands import Invocation
 from workflows.reports import table3 as table3_report
 from workflows.reports.page import history_of
 from workflows.tables import table3
-from workflows.tables.measurements import MeasuredInputs
+from workflows.tables.measurements import Translation
 from workflows.tables.table3 import RowInputs
 
-Cell = Callable[..., MeasuredInputs]
+Cell = Callable[..., Translation]
 RIGHT = [
     "Das alte Haus steht auf dem Hügel.",
     "Ein gut-bekannter Mann liest „zwei“ Bücher.",
@@ -40,13 +40,13 @@ def rendered(*rows: RowInputs) -> str:
     return table3_report.render(*table3.compute(rows), history=history)
 
 
-def published(inputs: MeasuredInputs) -> MeasuredInputs:
+def published(inputs: Translation) -> Translation:
     """Adds the manifest that publishing the training would have written."""
-    assert inputs.run is not None
+    assert inputs.training is not None
     manifest: dict[str, Any] = {"label": "train en-de A1", "stage": "training.train", "fingerprint": FINGERPRINT}
     manifest |= {"version": 2, "inputs": {}, "settings": [{}], "libraries": {"torch": "2.13.0"}}
     manifest |= {"started": "2026-11-21T10:00:00+00:00", "seconds": 103.2}
-    (inputs.run.folder / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+    (inputs.training.folder / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
     return inputs
 
 

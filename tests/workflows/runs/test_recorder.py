@@ -12,7 +12,7 @@ from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact
 from pipeline.store.store import LocalStore
 from tests.support.tiny_runs import make_run, opening
-from tests.support.tiny_stages import PairSteps, Words, WriteSettings, join, lingering, write
+from tests.support.tiny_stages import Pair, Words, WriteSettings, join, lingering, write
 from workflows.engine import runner
 from workflows.engine.dag import Stage, Step, in_order
 from workflows.engine.events import Watcher
@@ -25,7 +25,7 @@ WRITE, JOIN = Stage("tiny_stages.write", write, Words), Stage("tiny_stages.join"
 
 def _run(store: LocalStore, log: Path, right: str) -> Record:
     """Runs three steps with a recorder and returns the record that is in the store then."""
-    pair = PairSteps(WRITE("left", WriteSettings(text="a")), WRITE("right", WriteSettings(text=right)))
+    pair = Pair(WRITE("left", WriteSettings(text="a")), WRITE("right", WriteSettings(text=right)))
     target: Step[Words] = JOIN("join", [pair], log)
     with recording(store, opening(target.fingerprint), in_order([target])) as recorder:
         runner.run([target], store, [recorder])
@@ -92,7 +92,7 @@ def test_a_table_of_fewer_models_takes_the_place_of_the_planned_one(tmp_path: Pa
     """Once a model was given up, the table is another step, and what only that model needed was stopped."""
     store, log = LocalStore(tmp_path), tmp_path / "log"
     left, right = WRITE("left", WriteSettings(text="a")), WRITE("right", WriteSettings(text="b"))
-    planned, made = JOIN("table", [PairSteps(left, right)], log), JOIN("table", [PairSteps(left)], log)
+    planned, made = JOIN("table", [Pair(left, right)], log), JOIN("table", [Pair(left)], log)
     with recording(store, opening(planned.fingerprint), in_order([planned])) as recorder:
         recorder.begin([made], [left])
         recorder.given_up(right, "failed")

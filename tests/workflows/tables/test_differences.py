@@ -8,15 +8,15 @@ import pytest
 
 from model.config import BASE
 from workflows.tables.differences import Difference, differences, table2_notes
-from workflows.tables.measurements import Measured, MeasuredInputs
+from workflows.tables.measurements import Measured, Translation
 
-Cell = Callable[..., MeasuredInputs]
+Cell = Callable[..., Translation]
 
 
 @pytest.fixture
 def printed(cell: Cell) -> Measured:
     """A cell whose figures are those of the paper's EN-DE base."""
-    measured = Measured.from_artifacts(cell("en-de", "base", config=BASE))
+    measured = cell("en-de", "base", config=BASE).measured()
     training = {"updates": 100_000, "source_tokens": 2_500_000_000, "target_tokens": 2_500_000_000, "train_s": 43_200.0}
     devices = {"devices": 8, "device_name": "NVIDIA P100"}
     scores = measured.main_scores.model_copy(update={"sentences": 3003})

@@ -14,25 +14,25 @@ from tests.support.html_reader import Reader
 from workflows.reports import table3 as table3_report
 from workflows.reports.publish import tabulate
 from workflows.tables import table2, table3, table3_text
-from workflows.tables.measurements import Measured, MeasuredInputs
+from workflows.tables.measurements import Translation
 from workflows.tables.provenance import hardware, provenance_notes, rate_notes
 from workflows.tables.table3 import RowInputs
 
-Cell = Callable[..., MeasuredInputs]
+Cell = Callable[..., Translation]
 TOGETHER = Stretch((StretchDevices("NVIDIA H100", 8, 6e14),), 1, "bfloat16", "2.13.0", True, 80.0)
 ALONE = replace(TOGETHER, devices=(StretchDevices("NVIDIA H100", 1, 6.2e14),), train_s=20.0)
 ON_CPUS = Stretch((StretchDevices("Intel Xeon", 2, 5e10),), 1, "float32", "2.12.1", False, 100.0)
 
 
-def trained_in(inputs: MeasuredInputs, *stretches: Stretch) -> MeasuredInputs:
+def trained_in(inputs: Translation, *stretches: Stretch) -> Translation:
     """Rewrites run.json as that of a training made of these stretches."""
-    inputs.run.write(inputs.run.load().model_copy(update={"stretches": stretches}))
+    inputs.training.write(inputs.training.load().model_copy(update={"stretches": stretches}))
     return inputs
 
 
-def note_of(*inputs: MeasuredInputs) -> str:
+def note_of(*inputs: Translation) -> str:
     """Returns the line beneath the table."""
-    (note,) = provenance_notes([Measured.from_artifacts(one) for one in inputs])
+    (note,) = provenance_notes([one.measured() for one in inputs])
     return note
 
 
@@ -58,11 +58,11 @@ def test_rows_that_differ_in_type_are_warned_of(cell: Cell) -> None:
 def test_figures_of_an_earlier_version_say_what_they_do_not_know(cell: Cell) -> None:
     """A run.json without stretches has one type and device, and its rate was measured in float32."""
     inputs = cell("en-de", "base")
-    inputs.run.write(inputs.run.load().model_copy(update={"dtype": "bfloat16"}))
+    inputs.training.write(inputs.training.load().model_copy(update={"dtype": "bfloat16"}))
     assert note_of(inputs) == (
         "Trained in bfloat16 on 2 × a small CPU, with torch not recorded, compilation not recorded; decoded in float32."
     )
-    (rate,) = rate_notes([Measured.from_artifacts(inputs)])
+    (rate,) = rate_notes([inputs.measured()])
     assert "measured with a float32 matrix product before training: 0.05 TFLOPS per device" in rate
 
 
@@ -70,7 +70,7 @@ def test_rates_are_listed_by_device_and_type(cell: Cell) -> None:
     """The paper's devices need none; the others have the least and the greatest that was measured."""
     p100 = replace(ON_CPUS, devices=(StretchDevices("Tesla P100-SXM2", 8, 9e12),))
     cells = [trained_in(cell("en-de", "base"), TOGETHER, ALONE), trained_in(cell("en-de", "big"), p100, ON_CPUS)]
-    bfloat16, float32 = rate_notes([Measured.from_artifacts(one) for one in cells])
+    bfloat16, float32 = rate_notes([one.measured() for one in cells])
     assert bfloat16.startswith("NVIDIA H100 is not among the paper's devices (K80, K40, M40, P100)")
     assert "with a bfloat16 matrix product before training: 600 to 620 TFLOPS per device" in bfloat16
     assert "with a float32 matrix product before training: 0.05 TFLOPS" in float32

@@ -13,15 +13,15 @@ from workflows import paper
 from workflows.reports.publish import tabulate
 from workflows.tables import table2
 from workflows.tables.differences import Difference
-from workflows.tables.measurements import Measured, MeasuredInputs
+from workflows.tables.measurements import Measured, Translation
 from workflows.tables.table2 import Table2
 
-Cell = Callable[..., MeasuredInputs]
+Cell = Callable[..., Translation]
 
 
-def measure(inputs: MeasuredInputs) -> Measured:
+def measure(inputs: Translation) -> Measured:
     """Reads a cell that was run."""
-    measured = Measured.from_artifacts(inputs)
+    measured = inputs.measured()
     assert measured is not None
     return measured
 
@@ -102,7 +102,7 @@ def test_costs_move_below_scores_where_they_do_not_fit(cell: Cell, width: int, n
 def test_main_figures_are_those_of_the_measured_cells(cell: Cell) -> None:
     """One for each model that was run, models before the baseline; none for cells that were not run."""
     inputs = cell("en-de", "base")
-    with_baseline = MeasuredInputs(**{**inputs.__dict__, "word_by_word": inputs.scores})
+    with_baseline = Translation(**{**inputs.__dict__, "word_by_word": inputs.scores})
     figures = table2.compute([measure(with_baseline), measure(cell("en-fr", "big"))]).figures()
     assert [*figures] == ["paper BLEU EN-DE base", "paper BLEU EN-FR big", "paper BLEU EN-DE word-by-word"]
     assert figures["paper BLEU EN-DE base"] == measure(inputs).main_scores.paper_bleu
@@ -153,7 +153,7 @@ def test_stage_writes_what_it_reads_back(cell: Cell, tmp_path: Path) -> None:
 def test_word_by_word_substitution_has_its_row(cell: Cell) -> None:
     """Its scores stand above the models, without a training cost."""
     inputs = cell("en-de", "base")
-    with_baseline = MeasuredInputs(**{**inputs.__dict__, "word_by_word": inputs.scores})
+    with_baseline = Translation(**{**inputs.__dict__, "word_by_word": inputs.scores})
     row = table2.rows([measure(with_baseline)])[-3]
     assert row.name == "word-by-word substitution"
     assert row.texts()[0] == table2.rows([measure(inputs)])[-2].texts()[0]
@@ -163,11 +163,11 @@ def test_word_by_word_substitution_has_its_row(cell: Cell) -> None:
 def test_a_missing_file_or_figure_is_named(cell: Cell) -> None:
     """The line says which file, and which figure of it."""
     inputs = cell("en-de", "base")
-    assert inputs.run is not None
+    assert inputs.training is not None
     assert inputs.cost is not None
     inputs.cost.write_json("cost.json", inputs.cost.load().model_dump(exclude={"device_name"}))
     with pytest.raises(UserError, match=r"cost\.json has no 'device_name'; remove .* and make it again"):
-        Measured.from_artifacts(inputs)
-    (inputs.run.folder / "run.json").unlink()
+        inputs.measured()
+    (inputs.training.folder / "run.json").unlink()
     with pytest.raises(UserError, match=r"run\.json is missing"):
-        Measured.from_artifacts(inputs)
+        inputs.measured()

@@ -186,9 +186,9 @@ def test_the_time_ray_takes_around_a_training_is_noted(trained_row: TrainedRow) 
     """It is the stage's seconds less those of its loop: the total of both seeds in the row, their mean in the notes."""
     inputs = trained_row("base", 7.0, 7.0)
     for training, seconds in zip(inputs.trainings, (112.0, 116.0), strict=True):
-        assert training.run is not None
-        training.run.write(training.run.load().model_copy(update={"loop_s": 101.0}))
-        training.run.write_json("manifest.json", {"seconds": seconds})
+        assert training.training is not None
+        training.training.write(training.training.load().model_copy(update={"loop_s": 101.0}))
+        training.training.write_json("manifest.json", {"seconds": seconds})
     table, _ = table3.compute([inputs])
     assert table.rows[0].trained is not None
     assert table.rows[0].trained.overhead_s == pytest.approx(26.0)

@@ -21,8 +21,8 @@ from tests.support.tiny_parser import make_trees
 from workflows.paper import TABLE_4
 from workflows.reports.publish import tabulate_parsers
 from workflows.tables import table4
-from workflows.tables.measurements import MeasuredInputs
-from workflows.tables.parser_measurements import CandidateInputs, ParserInputs, SearchInputs
+from workflows.tables.measurements import Translation
+from workflows.tables.parser_measurements import CandidateParser, ParserInputs, SearchedTrees
 from workflows.tables.table4_text import render_markdown, render_terminal
 
 Row = Callable[..., ParserInputs]
@@ -30,7 +30,7 @@ SEARCH = DecodingSettings(beam_size=4, length_penalty=0.3, max_extra_tokens=300)
 
 
 @pytest.fixture
-def row(cell: Callable[..., MeasuredInputs], tmp_path: Path) -> Row:
+def row(cell: Callable[..., Translation], tmp_path: Path) -> Row:
     """Makes a row of two candidates; of the outputs of the second, every third has its last two symbols cut off."""
 
     def folder(*parts: str) -> Path:
@@ -55,12 +55,12 @@ def row(cell: Callable[..., MeasuredInputs], tmp_path: Path) -> Row:
             made = cell("en-trees", f"{training} {name}")
             hypotheses, parses, scores = parsed(gold, "dev", f"{training} {name}", cut)
             candidates.append(
-                CandidateInputs(
+                CandidateParser(
                     "en-trees",
                     name,
                     data,
                     corpus=gold,
-                    run=made.run,
+                    training=made.training,
                     checkpoint=made.checkpoint,
                     hypotheses=hypotheses,
                     perplexity=made.perplexity,
@@ -82,7 +82,7 @@ def row(cell: Callable[..., MeasuredInputs], tmp_path: Path) -> Row:
             (("dropout 0.3", "failed", "the loss is not finite"),),
             score_parses(Context(folder(training, "right scores")), baseline),
             parser,
-            SearchInputs(*parsed(gold, "test", f"{training} test", 7)),
+            SearchedTrees(*parsed(gold, "test", f"{training} test", 7)),
         )
 
     return build

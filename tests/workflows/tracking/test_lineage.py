@@ -5,12 +5,12 @@ from pathlib import Path
 from pipeline.store.store import LocalStore
 from workflows.profiles import load_profile
 from workflows.reproduce_table2 import cells_of
-from workflows.stages import Evaluation
+from workflows.tables.measurements import Translation
 from workflows.tracking.lineage import inputs_of, settings_of, shared
 from workflows.tracking.tracker import flatten
 
 
-def _evaluation(*overrides: str, model: str = "base") -> Evaluation:
+def _evaluation(*overrides: str, model: str = "base") -> Translation:
     (cell,) = cells_of(load_profile(overrides=overrides), ["en-de"], [model])
     return cell.evaluation
 
