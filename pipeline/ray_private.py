@@ -3,7 +3,8 @@
 Ray may change them in any release. tests/pipeline/test_ray_private.py says which one has changed and who relies on it.
 
 - `lean_torch_trainer` drops two of Ray Train's default callbacks; RunConfig(callbacks=...) can only add some.
-- `bound_torch_config` connects torch's workers in its own way. Ray's way listens on all interfaces.
+- `bound_torch_config` connects torch's workers in its own way, and lets go of them in its own. Ray's listens on all
+  interfaces, and waits up to 30 s for workers that wait for a failed one.
 - `loopback_only` makes a new cluster's processes listen on the loopback interface, as Ray itself does on macOS and
   Windows. `ray.init(_node_ip_address="127.0.0.1")` takes that for any address of this machine.
 - `abandoned_placement_groups` reads who created a placement group, and whether that actor is dead.
@@ -45,7 +46,8 @@ def loopback_only() -> Iterator[None]:
 def bound_torch_config(backend: str, join: Callable[[str, int, int, int, str, float], None]) -> "TorchConfig":
     """Makes a TorchConfig whose workers meet by `join(host, port, rank, n_workers, backend, timeout_s)`.
 
-    Ray Train's own has rank 0 listen on all interfaces of its node.
+    Ray Train's own has rank 0 listen on all interfaces of its node. Before it kills the workers it has each leave the
+    process group, for which it waits up to 30 s: NCCL may wait for a sum that lacks a failed worker's part.
     """
     from ray.train._internal.utils import get_address_and_port
     from ray.train.torch import TorchConfig
@@ -62,6 +64,9 @@ def bound_torch_config(backend: str, join: Callable[[str, int, int, int, str, fl
                     for rank in range(n_workers)
                 ]
             )
+
+        def on_shutdown(self, worker_group: Any, backend_config: Any) -> None:
+            """Asks nothing of the workers, which are killed next."""
 
     class BoundTorchConfig(TorchConfig):
         @property

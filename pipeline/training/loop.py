@@ -44,12 +44,11 @@ Listener = Callable[[dict[str, Any]], None]
 
 
 class _Due(NamedTuple):
-    """Says what must follow an update. If nothing does, the host need not wait for the device."""
+    """Says what must follow an update at every rank. If nothing does, the host need not wait for the device."""
 
     end: bool
     """This was the last update of the training."""
     metrics: bool
-    progress: bool
     validation: bool
     kept: bool
     """A checkpoint is due that stays when the training is done."""
@@ -79,7 +78,8 @@ def run(
     are logged, and it must answer all alike; once it is true, a checkpoint is written at once and training goes on for
     as long as it can. Raises UserError at every rank if the settings do not fit the dataset, a device cannot compute in
     the number type that the training began in, an update does not fit into memory, the disk is full, or a loss or
-    gradient is not finite.
+    gradient is not finite. Any other error is raised by the rank that has it, and the others may be waiting for that
+    rank: whoever started them must end them (Ray Train's controller, `torch.multiprocessing.start_processes`).
     """
     began_s = time.monotonic()
     training = Training(group, dataset, settings, folder, emit if group.rank == 0 else ignore, is_preempted, scratch)
@@ -184,8 +184,8 @@ class Training:
     def train(self, until: int | None = None) -> None:
         """Computes the remaining updates, or those up to `until`, with metrics, validation and checkpoints.
 
-        The host waits for the device only to report something: at logged updates, once a second to show progress, and
-        for validation and checkpoints.
+        The host waits for the device only to report something: at logged updates, for validation and checkpoints, and,
+        at rank 0, once a second to show progress, which by its clock alone must not end or change anything.
         """
         state = self.state
         last = min(until or self.settings.updates, self.settings.updates)
@@ -198,14 +198,16 @@ class Training:
         logged_tokens, logged_s = state.target_tokens, state.train_s
         for update in self.updates.between(state.update, last):
             self._update(update)
-            due = self._due(last)
-            if not any(due):
+            due, shows = self._due(last), self._shows_progress()
+            if not (any(due) or shows):
                 continue
             line = self._read_back()
+            if any(due):
+                self._check_finite()
             state.spend(time.monotonic() - resumed_s)
             line["tokens_s"] = (state.target_tokens - logged_tokens) / (state.train_s - logged_s)
             line["train_s"] = state.train_s
-            if due.progress:
+            if shows:
                 self._show(line)
             if due.metrics:
                 self._log(line)
@@ -213,7 +215,8 @@ class Training:
             if due.validation:
                 self._validate()
             preempted = due.metrics and self._newly_preempted()
-            self._save(due, preempted)
+            if any(due):  # what only progress has read may not be finite
+                self._save(due, preempted)
             resumed_s = time.monotonic()
 
     def _due(self, last: int) -> _Due:
@@ -223,10 +226,14 @@ class Training:
         return _Due(
             end=end,
             metrics=number == last or number % settings.log_updates == 0,
-            progress=end or time.monotonic() - self.shown_s >= PROGRESS_S,
             validation=end or number % settings.validation_updates == 0,
             kept=number in self.kept_updates,
         )
+
+    def _shows_progress(self) -> bool:
+        """Tells whether this rank is to show progress: only rank 0, by its clock."""
+        is_due = self.state.update == self.settings.updates or time.monotonic() - self.shown_s >= PROGRESS_S
+        return is_due and self.group.rank == 0
 
     def _newly_preempted(self) -> bool:
         """Tells, only once, that a machine is about to be taken away. All ranks must ask at the same updates."""
@@ -255,11 +262,8 @@ class Training:
         state.padded_tokens += update.padded_tokens
         state.counted_flop += update.flop
 
-    def _read_back(self) -> dict[str, Any]:
-        """Waits for the device; returns the newest update's metrics.
-
-        Raises UserError for the first update whose loss or gradient is not finite.
-        """
+    def _check_finite(self) -> None:
+        """Raises UserError for the first update whose loss or gradient is not finite; all ranks must call it alike."""
         optimizer = self.settings.optimizer
         figures = torch.stack([unread.figures for unread in self.unread]).tolist()
         for unread, (loss, _, norm) in zip(self.unread, figures, strict=True):
@@ -270,8 +274,12 @@ class Training:
                     f"optimizer.learning_rate_scale (now {optimizer.learning_rate_scale:g}), raise "
                     f"optimizer.warmup_steps (now {optimizer.warmup_steps}) or set precision = float32"
                 )
-        newest, (loss, nll, norm) = self.unread[-1], figures[-1]
         self.unread.clear()
+
+    def _read_back(self) -> dict[str, Any]:
+        """Waits for the device; returns the newest update's metrics."""
+        newest = self.unread[-1]
+        loss, nll, norm = newest.figures.tolist()
         return {
             "update": newest.number,
             "epoch": newest.epoch,
@@ -324,7 +332,9 @@ class Training:
             self.writer.keep_beside(METRICS)
 
     def _show(self, line: dict[str, Any]) -> None:
-        """Emits a progress event."""
+        """Emits a progress event, unless the loss is not finite: `_check_finite` is about to end the training."""
+        if not math.isfinite(line["loss"]):
+            return
         figures = {"tokens_s": line["tokens_s"], "loss": line["loss"]}
         self.emit({"done": self.state.update, "total": self.settings.updates, "unit": "updates", **figures})
         self.shown_s = time.monotonic()

@@ -9,6 +9,9 @@ that process may have torch imported from the training before.
 All recovery goes through the checkpoints in the stage's folder: after a worker dies, after the driver is killed, and
 when the same command is started again, training continues from the newest intact one. Nodes that share no disk find it
 through `context.scratch`.
+
+A worker that raises ends all: the others may be waiting for it in a sum, from which neither gloo nor NCCL wakes them,
+so Ray Train's controller kills the group. It starts a new one, unless the error was a UserError: that is the user's.
 """
 
 import logging
@@ -31,6 +34,7 @@ from pipeline.store.artifacts import EncodedDataset, TrainingRun
 from pipeline.store.scratch import Scratch
 
 if TYPE_CHECKING:
+    from ray.train import UserCallback
     from ray.train.torch import TorchTrainer
 
     from pipeline.store.figures import TrainingFigures
@@ -78,16 +82,13 @@ class _Work(NamedTuple):
     on_gpus: bool
     emit: "Listener"
 
-    def run(self, group: "WorkerGroup", is_preempted: Callable[[], bool] = lambda: False) -> "Outcome":
-        """Trains as one worker of the group. It returns a UserError, because Ray would retry what raises one."""
+    def run(self, group: "WorkerGroup", is_preempted: Callable[[], bool] = lambda: False) -> "TrainingFigures":
+        """Trains as one worker of the group."""
         from pipeline.training.loop import run
 
-        try:
-            dataset = self.scratch.on_this_node(self.dataset)
-            with self.scratch.opened() if group.rank == 0 else nullcontext(self.scratch.folder) as folder:
-                return run(group, dataset, self.settings, folder, self.emit, is_preempted, self.scratch)
-        except UserError as error:
-            return error
+        dataset = self.scratch.on_this_node(self.dataset)
+        with self.scratch.opened() if group.rank == 0 else nullcontext(self.scratch.folder) as folder:
+            return run(group, dataset, self.settings, folder, self.emit, is_preempted, self.scratch)
 
 
 def _alone(work: _Work) -> "Outcome":
@@ -104,16 +105,22 @@ def _alone(work: _Work) -> "Outcome":
 
 
 def single_worker(work: _Work) -> "Outcome":
-    """Trains as the only worker. The name is the title of its process."""
+    """Trains as the only worker. The name is the title of its process.
+
+    It returns a UserError: raised, it would reach the caller as an error of Ray's, with the traceback in its message.
+    """
     from pipeline.training.worker_group import WorkerGroup
 
-    return work.run(WorkerGroup(device="cuda:0" if work.on_gpus else "cpu"))
+    try:
+        return work.run(WorkerGroup(device="cuda:0" if work.on_gpus else "cpu"))
+    except UserError as error:
+        return error
 
 
 def _in_a_group(work: _Work, layout: "ClusterLayout", ray_folder: Path) -> "Outcome":
     """Trains with as many workers as Ray Train finds room for; it writes to `ray_folder`, which is then removed."""
     # What a process that only waits for a single worker need not import.
-    from ray.train import FailureConfig, LoggingConfig, RunConfig, ScalingConfig
+    from ray.train import ControllerError, FailureConfig, LoggingConfig, RunConfig, ScalingConfig
 
     from pipeline.ray_private import bound_torch_config, lean_torch_trainer
     from pipeline.training.rendezvous import join
@@ -133,14 +140,37 @@ def _in_a_group(work: _Work, layout: "ClusterLayout", ray_folder: Path) -> "Outc
             name="training",
             storage_path=str(ray_folder),
             failure_config=FailureConfig(max_failures=MAX_FAILURES),
+            callbacks=[_user_errors_end_training()],  # type: ignore[list-item]
             logging_config=LoggingConfig(log_level="ERROR"),
             worker_runtime_env={"env_vars": worker_environment()},
         ),
     )
     with _sigint_restored():
-        outcome: Outcome = _fit(trainer).return_value
+        try:
+            outcome: Outcome = _fit(trainer).return_value
+        except ControllerError as error:
+            if not isinstance(error.controller_failure, UserError):
+                raise
+            outcome = error.controller_failure
     shutil.rmtree(ray_folder, ignore_errors=True)
     return outcome
+
+
+def _user_errors_end_training() -> "UserCallback":
+    """Makes a callback by which a worker's UserError ends the training without a retry.
+
+    Ray Train starts workers again after an error of theirs, but not after one of a callback: then it kills the group,
+    and `fit` raises a ControllerError whose `controller_failure` is that error.
+    """
+    from ray.train import UserCallback
+
+    class UserErrorsEndTraining(UserCallback):
+        def after_exception(self, run_context: object, worker_exceptions: dict[int, Exception]) -> None:
+            for error in worker_exceptions.values():
+                if isinstance(error, UserError):
+                    raise error
+
+    return UserErrorsEndTraining()
 
 
 def _fit(trainer: "TorchTrainer") -> Any:
@@ -195,7 +225,7 @@ def _resources(settings: TrainingSettings, on_gpus: bool) -> dict[str, float]:
     return {"CPU": settings.threads, **({"GPU": 1} if on_gpus else {})}
 
 
-def _group_worker(work: _Work) -> "Outcome":
+def _group_worker(work: _Work) -> "TrainingFigures":
     """Runs one worker of Ray Train's."""
     import ray.train.torch
 

@@ -23,6 +23,7 @@ CHANGED = f"Ray {ray.__version__} has changed a private part that pipeline/ray_p
         "ray._private.ray_constants.ENABLE_RAY_CLUSTER",
         "ray.train._internal.utils.get_address_and_port",
         "ray.train.torch.config._TorchBackend.on_start",
+        "ray.train.torch.config._TorchBackend.on_shutdown",
         "ray.train.torch.config._set_torch_distributed_env_vars",
         "ray._private.state.state._connect_and_get_accessor",
         "ray._private.authentication.authentication_token_setup._enable_token_auth",
@@ -74,6 +75,25 @@ def test_lean_trainer_starts_without_the_two_processes() -> None:
     for name in dropped:
         assert name in default, f"{CHANGED}{name} is no longer a default callback; stop dropping it"
     assert kinds(lean_torch_trainer(print)) == [name for name in default if name not in dropped]
+
+
+def test_workers_about_to_be_killed_are_asked_nothing() -> None:
+    """Ray's own backend asks each to leave the process group, and waits for those that are stuck in a sum."""
+    from ray.train.torch import TorchConfig
+
+    from pipeline.ray_private import bound_torch_config
+
+    class AskedError(Exception):
+        pass
+
+    class Group(list[Any]):
+        def execute_async(self, *_: Any, **__: Any) -> list[Any]:
+            raise AskedError
+
+    with pytest.raises(AskedError):  # otherwise there is no need for a way of our own
+        TorchConfig().backend_cls().on_shutdown(Group(), TorchConfig())
+    config = bound_torch_config("gloo", print)
+    config.backend_cls().on_shutdown(Group(), config)
 
 
 def test_public_table_does_not_name_the_creator(ray_cluster: None) -> None:

@@ -19,6 +19,7 @@ from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.text.batching import plan_epoch
 from pipeline.text.encoding import EncodedSplit
+from pipeline.training import loop
 from pipeline.training.checkpoints import CheckpointWriter, list_folders
 from pipeline.training.loop import Training, dropout_seed, run
 from pipeline.training.metrics import cut_metrics
@@ -169,6 +170,21 @@ def test_loss_that_is_not_finite_ends_the_training(precision: str, dataset: Enco
         train_alone(dataset, with_fields(optimizer=optimizer, precision=precision), tmp_path)
     assert "\n" not in str(caught.value)
     assert [line["update"] for line in metrics(tmp_path)] == [1]
+
+
+def test_progress_neither_ends_a_training_nor_hides_what_does(
+    dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shown after every update, a loss that is not finite is an error at update 5, where all ranks look for it."""
+    monkeypatch.setattr(loop, "PROGRESS_S", 0.0)
+    optimizer, events = TINY.optimizer.__class__(learning_rate_scale=1e30), list[dict[str, Any]]()
+    settings = with_fields(optimizer=optimizer, log_updates=5, validation_updates=100, checkpoint_updates=9)
+    training = Training(WorkerGroup(), dataset, settings, tmp_path, events.append)
+    with pytest.raises(UserError, match="update 2 "), training.writer:
+        training.train()
+    assert training.state.update == 5
+    assert [event["done"] for event in events] == [1]
+    assert list(tmp_path.glob("*/0*")) == []
 
 
 def test_settings_that_do_not_fit_the_dataset(dataset: EncodedDataset, tmp_path: Path) -> None:
