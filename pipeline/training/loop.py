@@ -215,7 +215,7 @@ class Training:
             if due.validation:
                 self._validate()
             preempted = due.metrics and self._newly_preempted()
-            if any(due):  # what only progress has read may not be finite
+            if any(due) or self._broken_update() is None:
                 self._save(due, preempted)
             resumed_s = time.monotonic()
 
@@ -262,18 +262,22 @@ class Training:
         state.padded_tokens += update.padded_tokens
         state.counted_flop += update.flop
 
+    def _broken_update(self) -> _Unread | None:
+        """Returns the first unread update whose loss or gradient is not finite."""
+        finite = torch.stack([unread.figures for unread in self.unread]).isfinite().all(dim=1).tolist()
+        return next((unread for unread, is_finite in zip(self.unread, finite, strict=True) if not is_finite), None)
+
     def _check_finite(self) -> None:
         """Raises UserError for the first update whose loss or gradient is not finite; all ranks must call it alike."""
-        optimizer = self.settings.optimizer
-        figures = torch.stack([unread.figures for unread in self.unread]).tolist()
-        for unread, (loss, _, norm) in zip(self.unread, figures, strict=True):
-            if not (math.isfinite(loss) and math.isfinite(norm)):
-                raise UserError(
-                    f"update {unread.number} (epoch {unread.epoch}): the loss is {loss / unread.target_tokens:.4g} and "
-                    f"the gradient norm {norm:.4g}, so the update was not applied; lower "
-                    f"optimizer.learning_rate_scale (now {optimizer.learning_rate_scale:g}), raise "
-                    f"optimizer.warmup_steps (now {optimizer.warmup_steps}) or set precision = float32"
-                )
+        optimizer, broken = self.settings.optimizer, self._broken_update()
+        if broken:
+            loss, _, norm = broken.figures.tolist()
+            raise UserError(
+                f"update {broken.number} (epoch {broken.epoch}): the loss is {loss / broken.target_tokens:.4g} and the "
+                f"gradient norm {norm:.4g}, so the update was not applied; lower "
+                f"optimizer.learning_rate_scale (now {optimizer.learning_rate_scale:g}), raise "
+                f"optimizer.warmup_steps (now {optimizer.warmup_steps}) or set precision = float32"
+            )
         self.unread.clear()
 
     def _read_back(self) -> dict[str, Any]:
