@@ -17,8 +17,12 @@ OPTIMIZER_NAMES = {
     "learning_rate_scale": "learning rate ×",
     "label_smoothing": "ε_ls",
 }
-MODEL_NAMES = {**paper.MODEL_SYMBOLS, "attention_window": "r of the encoder (0: no limit)"}
-"""The fields that Table 3 has, and those that the paper only considers (§4)."""
+MODEL_NAMES = {
+    **paper.MODEL_SYMBOLS,
+    "attention_window": "r of the encoder (0: no limit)",
+    "attention_dropout": "dropout of attention weights",
+}
+"""The fields that Table 3 has, and those that the paper only considers (§4) or has for parsing alone (§6.3)."""
 DECODING_NAMES = {"beam_size": "beam", "length_penalty": "α", "max_extra_tokens": "output at most input +"}
 
 
