@@ -29,6 +29,8 @@ class TransformerConfig:
     d_v: int = 64
     dropout: float = 0.1
     positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    """Learned ones are one table for both stacks, drawn with standard deviation d_model^-0.5. The paper says nothing of
+    either (§3.5, Table 3 row E)."""
     max_positions: int = 1024
     """Size of the learned position table; sinusoids have no limit."""
     attention_window: int = field(default=0, metadata={"before": 0})

@@ -100,6 +100,7 @@ class Transformer(nn.Module):
         self.positions: nn.Embedding | None = None
         if config.positions == "learned":
             self.positions = nn.Embedding(config.max_positions, config.d_model)
+            # One table for both stacks, of rms d_model^-0.5 where sinusoids have 0.71: the paper says neither (§3.5).
             nn.init.normal_(self.positions.weight, std=config.d_model**-0.5)
         self._sinusoids_LD: Tensor
         self.register_buffer("_sinusoids_LD", sinusoids(256, config.d_model), persistent=False)

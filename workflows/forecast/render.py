@@ -68,6 +68,8 @@ def notes(forecast: Forecast) -> list[str]:
         "model; one more checkpoint is needed while one is written. Text sizes are estimated from the bytes and tokens "
         "per pair of a sample.",
     ]
+    if any(one.printed_duration for one in trainings):
+        lines.append("The paper prints one cost and one time for base and for big; they stand beside both pairs here.")
     if used := {one.devices for one in trainings if one.devices < hardware.devices}:
         lines.append(
             f"Of the {hardware.devices} devices a training uses {' or '.join(map(str, sorted(used)))}: it cannot use "

@@ -76,6 +76,7 @@ def test_the_training_and_its_total_are_shown() -> None:
     assert f"base, 2 seeds, each {one.parameters / 1e6:.1f} M {one.counted_flop:.1e}".replace("e+", "e") in text
     assert "3.3e18" in text
     assert "12 hours" in text
+    assert "one cost and one time for base and for big; they stand beside both pairs" in text
     assert f"total {2 * one.counted_flop:.1e}".replace("e+", "e") in text
     assert "bfloat16 each, published" in shown(2)
 
