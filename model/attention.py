@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from model.dropout import Dropout
 from model.rows import Layout, Memory, filled
 
 CPU_VECTOR_BYTES = 64
@@ -56,12 +57,19 @@ def scaled(products: Tensor, d_k: int, bias: Tensor | None) -> Tensor:
 
 
 def attention(
-    q_BHLK: Tensor, k_BHMK: Tensor, v_BHMV: Tensor, bias: Tensor | None = None, on_weights: OnWeights | None = None
+    q_BHLK: Tensor,
+    k_BHMK: Tensor,
+    v_BHMV: Tensor,
+    bias: Tensor | None = None,
+    on_weights: OnWeights | None = None,
+    dropout: Dropout | None = None,
 ) -> Tensor:
     """Computes softmax(Q Kᵀ / √d_k + bias) V (eq. 1): x_BHLV; the bias hides positions (`model.rows.Memory`)."""
     weights_BHLM = softmax(scaled(q_BHLK @ k_BHMK.transpose(-1, -2), q_BHLK.shape[-1], bias))
     if on_weights is not None:
         weights_BHLM = on_weights(weights_BHLM)
+    if dropout is not None:
+        weights_BHLM = dropout(weights_BHLM)
     return weights_BHLM @ v_BHMV
 
 
@@ -69,13 +77,14 @@ class MultiHeadAttention(nn.Module):
     """Computes softmax(Q Kᵀ / √d_k) V in h heads, concatenates them and projects by W_O; no biases (§3.2.2).
 
     The heads' weights are stacked in one matrix per projection: `w_q` (H·K, D), `w_kv` (H·K + H·V, D) with the keys
-    first, `w_o` (D, H·V).
+    first, `w_o` (D, H·V). In training each weight of a head is dropped with probability `dropout` (§6.3).
     """
 
-    def __init__(self, d_model: int, n_heads: int, d_k: int, d_v: int) -> None:
+    def __init__(self, d_model: int, n_heads: int, d_k: int, d_v: int, dropout: float = 0.0) -> None:
         super().__init__()
         self.n_heads, self.d_k, self.d_v = n_heads, d_k, d_v
         self.on_weights: OnWeights | None = None
+        self.dropout = Dropout(dropout) if dropout else None
         self.w_q = nn.Linear(d_model, n_heads * d_k, bias=False)
         self.w_kv = nn.Linear(d_model, n_heads * (d_k + d_v), bias=False)
         self.w_o = nn.Linear(n_heads * d_v, d_model, bias=False)
@@ -101,4 +110,4 @@ class MultiHeadAttention(nn.Module):
 
     def attend(self, q_BHLK: Tensor, k_BHMK: Tensor, v_BHMV: Tensor, bias: Tensor | None) -> Tensor:
         """Attends within each head: x_BHLV."""
-        return attention(q_BHLK, k_BHMK, v_BHMV, bias, self.on_weights)
+        return attention(q_BHLK, k_BHMK, v_BHMV, bias, self.on_weights, self.dropout)

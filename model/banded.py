@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from model.attention import MultiHeadAttention, OnWeights, attention
+from model.dropout import Dropout
 
 
 def reach(window: int) -> tuple[int, int]:
@@ -45,6 +46,7 @@ def neighbourhood_attention(
     window: int,
     padding_B11L: Tensor | None = None,
     on_weights: OnWeights | None = None,
+    dropout: Dropout | None = None,
 ) -> Tensor:
     """Computes softmax(Q Kᵀ / √d_k) V (eq. 1) of each query with the keys around it: x_BHLV.
 
@@ -53,7 +55,7 @@ def neighbourhood_attention(
     """
     length = q_BHLK.shape[2]
     if length < 2 * window:
-        return _full(q_BHLK, k_BHLK, v_BHLV, window, padding_B11L, on_weights)
+        return _full(q_BHLK, k_BHLK, v_BHLV, window, padding_B11L, on_weights, dropout)
     before, _ = reach(window)
     n_blocks = -(-length // window)
     missing = n_blocks * window - length
@@ -63,7 +65,7 @@ def neighbourhood_attention(
     spread = None
     if on_weights is not None:
         spread = partial(_by_position, on_weights=on_weights, length=length, window=window)
-    return attention(q_BHGCK, k_BHGWK, v_BHGWV, bias, spread).flatten(2, 3)[:, :, :length]
+    return attention(q_BHGCK, k_BHGWK, v_BHGWV, bias, spread, dropout).flatten(2, 3)[:, :, :length]
 
 
 def _by_position(weights_BHGCW: Tensor, on_weights: OnWeights, length: int, window: int) -> Tensor:
@@ -89,12 +91,13 @@ def _full(
     window: int,
     padding_B11L: Tensor | None,
     on_weights: OnWeights | None,
+    dropout: Dropout | None,
 ) -> Tensor:
     """Computes the same by the full product, with a mask."""
     hidden = outside(q_BHLK.shape[2], window, q_BHLK.device)
     if padding_B11L is not None:
         hidden = hidden | padding_B11L
-    return attention(q_BHLK, k_BHLK, v_BHLV, _bias(hidden, q_BHLK.dtype), on_weights)
+    return attention(q_BHLK, k_BHLK, v_BHLV, _bias(hidden, q_BHLK.dtype), on_weights, dropout)
 
 
 def _bias(hidden: Tensor, dtype: torch.dtype) -> Tensor:
@@ -137,11 +140,12 @@ class NeighbourhoodAttention(MultiHeadAttention):
     Its weights have the names and shapes of MultiHeadAttention's. The bias of its memory hides padding alone.
     """
 
-    def __init__(self, d_model: int, n_heads: int, d_k: int, d_v: int, window: int) -> None:
-        super().__init__(d_model, n_heads, d_k, d_v)
+    def __init__(self, d_model: int, n_heads: int, d_k: int, d_v: int, window: int, dropout: float = 0.0) -> None:
+        super().__init__(d_model, n_heads, d_k, d_v, dropout)
         self.window = window
 
     def attend(self, q_BHLK: Tensor, k_BHMK: Tensor, v_BHMV: Tensor, bias: Tensor | None) -> Tensor:
         """Attends within each head, to the neighbourhood of each position: x_BHLV."""
         padding_B11M = None if bias is None else bias.isneginf()
-        return neighbourhood_attention(q_BHLK, k_BHMK, v_BHMV, self.window, padding_B11M, self.on_weights)
+        on_weights, dropout = self.on_weights, self.dropout
+        return neighbourhood_attention(q_BHLK, k_BHMK, v_BHMV, self.window, padding_B11M, on_weights, dropout)

@@ -17,7 +17,7 @@ class TransformerConfig:
     """The sizes of a model.
 
     `d_k` and `d_v` need not equal `d_model / n_heads` (Table 3 rows B vary `d_k` alone). Raises ValueError if a size is
-    not positive, `d_model` is odd or `dropout` is outside [0, 1).
+    not positive, `d_model` is odd or a dropout is outside [0, 1).
     """
 
     vocabulary_size: int = 37_000
@@ -29,12 +29,16 @@ class TransformerConfig:
     d_v: int = 64
     dropout: float = 0.1
     positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    """Learned ones are one table for both stacks, drawn with standard deviation d_model^-0.5. The paper says nothing of
+    either (§3.5, Table 3 row E)."""
     max_positions: int = 1024
     """Size of the learned position table; sinusoids have no limit."""
     attention_window: int = field(default=0, metadata={"before": 0})
     """Size r of the neighbourhood that self-attention of the encoder is restricted to (§4); 0: all positions.
 
     `before` is the value of every model from before this field was there (`pipeline.settings.added_later`)."""
+    attention_dropout: float = field(default=0.0, metadata={"before": 0.0})
+    """Dropout of the attention weights. §5.4 has none, and §6.3 chose one for parsing without printing it."""
 
     def __post_init__(self) -> None:
         for name in ("vocabulary_size", "n_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v", "max_positions"):
@@ -42,8 +46,9 @@ class TransformerConfig:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if self.d_model % 2:
             raise ValueError(f"d_model is {self.d_model}; sinusoids come in pairs, so it must be even")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout is {self.dropout}; it must be at least 0 and below 1")
+        for name in ("dropout", "attention_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0 and below 1")
         if self.attention_window < 0:
             raise ValueError(f"attention_window is {self.attention_window}; it must be at least 1, or 0 for no limit")
         if self.positions not in ("sinusoidal", "learned"):

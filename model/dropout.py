@@ -1,4 +1,7 @@
-"""Dropout (paper §5.4), applied to each sub-layer's output and to embeddings plus positions, and nowhere else."""
+"""Dropout (paper §5.4), applied to each sub-layer's output and to embeddings plus positions.
+
+Where a model has `attention_dropout` (§6.3), it is applied to the attention weights, too.
+"""
 
 import torch
 from torch import Tensor, nn

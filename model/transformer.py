@@ -44,8 +44,10 @@ class EncoderLayer(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         sizes = (config.d_model, config.n_heads, config.d_k, config.d_v)
-        window = config.attention_window
-        self.attention = NeighbourhoodAttention(*sizes, window) if window else MultiHeadAttention(*sizes)
+        window, dropout = config.attention_window, config.attention_dropout
+        self.attention = (
+            NeighbourhoodAttention(*sizes, window, dropout) if window else MultiHeadAttention(*sizes, dropout)
+        )
         self.attention_norm = nn.LayerNorm(config.d_model)
         self.feed_forward = FeedForward(config.d_model, config.d_ff)
         self.feed_forward_norm = nn.LayerNorm(config.d_model)
@@ -63,9 +65,10 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.self_attention = MultiHeadAttention(config.d_model, config.n_heads, config.d_k, config.d_v)
+        sizes = (config.d_model, config.n_heads, config.d_k, config.d_v)
+        self.self_attention = MultiHeadAttention(*sizes, config.attention_dropout)
         self.self_attention_norm = nn.LayerNorm(config.d_model)
-        self.cross_attention = MultiHeadAttention(config.d_model, config.n_heads, config.d_k, config.d_v)
+        self.cross_attention = MultiHeadAttention(*sizes, config.attention_dropout)
         self.cross_attention_norm = nn.LayerNorm(config.d_model)
         self.feed_forward = FeedForward(config.d_model, config.d_ff)
         self.feed_forward_norm = nn.LayerNorm(config.d_model)
@@ -97,6 +100,7 @@ class Transformer(nn.Module):
         self.positions: nn.Embedding | None = None
         if config.positions == "learned":
             self.positions = nn.Embedding(config.max_positions, config.d_model)
+            # One table for both stacks, of rms d_model^-0.5 where sinusoids have 0.71: the paper says neither (§3.5).
             nn.init.normal_(self.positions.weight, std=config.d_model**-0.5)
         self._sinusoids_LD: Tensor
         self.register_buffer("_sinusoids_LD", sinusoids(256, config.d_model), persistent=False)

@@ -26,6 +26,24 @@ def test_what_a_page_names_exists(name: str) -> None:
     assert not missing
 
 
+RESULTS = sorted((ROOT / "docs" / "results").glob("*.md"))
+
+
+@pytest.mark.parametrize("page", RESULTS, ids=lambda page: page.stem)
+def test_every_result_has_its_command(page: Path) -> None:
+    """As README.md claims: in a table with a column of commands, no cell of it says that there is none."""
+    has_commands, without = False, []
+    for line in page.read_text(encoding="utf-8").split("\n"):
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+        if not line.startswith("|"):
+            has_commands = False
+        elif cells[-1] == "command":
+            has_commands = True
+        elif has_commands and not re.match(r"the same|the notes|the last line|.*`|---", cells[-1]):
+            without.append(line)
+    assert not without
+
+
 def test_commands_are_found_and_wrong_ones_told() -> None:
     """The check above sees the commands it is for."""
     text = "```\n.venv/bin/python -m workflows.reproduce_table2 --plans\naiayn trane x\n```\n`table3 --rows A`, `aiayn`"

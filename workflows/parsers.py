@@ -48,13 +48,15 @@ class ParserGrid:
 
     @cached_property
     def candidates(self) -> list[CandidateParser]:
-        """One training for each dropout and learning rate, scored on the dev set."""
+        """One training for each pair of dropouts and each learning rate, scored on the dev set."""
         choice, recipe = self.profile.choice, self.profile.recipes["parser"]
-        grid = list(product(choice.dropouts, choice.learning_rate_scales))
+        grid = list(product(choice.dropouts, choice.attention_dropouts, choice.learning_rate_scales))
         found = []
-        for dropout, scale in grid:
-            name = f"{self.name} dropout {dropout:g} rate {scale:g}" if len(grid) > 1 else self.name
-            settings = varied(recipe.training, dropout, scale)
+        for dropout, attention_dropout, scale in grid:
+            of_attention = f" attention {attention_dropout:g}" if len(choice.attention_dropouts) > 1 else ""
+            chosen = f" dropout {dropout:g}{of_attention} rate {scale:g}" if len(grid) > 1 else ""
+            name = f"{self.name}{chosen}"
+            settings = varied(recipe.training, dropout, attention_dropout, scale)
             training = stages.TRAIN(f"train {name}", self.text.dataset, settings)
             checkpoint = stages.AVERAGE(f"average {name}", training, recipe.averaging)
             # A trial decodes with as many workers as it trains with, since other trials run at the same time.
@@ -112,11 +114,13 @@ class ParserGrid:
         return SearchedTrees(hypotheses, parses, stages.SCORE_PARSES(f"score {name}", parses))
 
 
-def varied(training: TrainingSettings, dropout: float, learning_rate_scale: float) -> TrainingSettings:
-    """Returns a training with another dropout and another multiple of its learning rate."""
+def varied(
+    training: TrainingSettings, dropout: float, attention_dropout: float, learning_rate_scale: float
+) -> TrainingSettings:
+    """Returns a training with other dropouts and another multiple of its learning rate."""
     rate = learning_rate_scale * training.optimizer.learning_rate_scale
     changes = {
-        "model": replace(training.model, dropout=dropout),
+        "model": replace(training.model, dropout=dropout, attention_dropout=attention_dropout),
         "optimizer": replace(training.optimizer, learning_rate_scale=rate),
     }
     return training.model_copy(update=changes)

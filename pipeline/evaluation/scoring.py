@@ -1,6 +1,7 @@
 """Scores translations by BLEU in two ways, each always called by its name: paper BLEU (tokenized) and sacreBLEU.
 
-The same translations have scored 29.0 by the first and 27.5 by the second, so the two never share a column.
+The same translations have scored 29.02 by the first and 27.52 by the second (tensor2tensor, thread 317), so the two
+never share a column.
 
     paper_bleu(hypotheses, references, "de")    # §6.1: Moses-tokenized, cased, German compounds split
     sacre_bleu(hypotheses, references)          # detokenized, cased, 13a, with its signature

@@ -1,11 +1,12 @@
-"""model.attention: the padded softmax is torch's, and bfloat16 attention is near to the exact one at every size."""
+"""model.attention: softmax and dropout of weights are torch's; bfloat16 attention is near to the exact one."""
 
 import math
 
 import pytest
 import torch
 
-from model.attention import CPU_VECTOR_BYTES, LARGE_ON_CPU, MultiHeadAttention, softmax
+from model.attention import CPU_VECTOR_BYTES, LARGE_ON_CPU, MultiHeadAttention, attention, softmax
+from model.dropout import Dropout
 from model.rows import Layout, Memory
 
 CPU_VECTOR = CPU_VECTOR_BYTES // 8
@@ -48,13 +49,53 @@ def test_bfloat16_attends_in_the_type_of_the_batch_s_size(batch: int, is_float32
     types = []
     rounded.on_weights = lambda weights_BHLM: (types.append(weights_BHLM.dtype), weights_BHLM)[1]
     results = []
-    for attention in (exact, rounded):
-        dtype = attention.w_q.weight.dtype
+    for layer in (exact, rounded):
+        dtype = layer.w_q.weight.dtype
         own_ND = x_ND.to(dtype, copy=True).requires_grad_()
-        y_ND = attention(own_ND, layout, Memory(own_ND, layout, hidden_B11L.to(dtype)))[:length]
+        y_ND = layer(own_ND, layout, Memory(own_ND, layout, hidden_B11L.to(dtype)))[:length]
         assert y_ND.dtype == dtype
         y_ND.sum(dim=1).square().sum().backward()
         results.append((y_ND.double(), own_ND.grad.double()))
     assert types == [torch.float32 if is_float32 else torch.bfloat16]
     for theirs, ours in zip(*results, strict=True):
         assert (ours - theirs).norm() < 0.02 * theirs.norm()
+
+
+@pytest.mark.gpu
+def test_dropout_of_weights_is_equation_1_with_the_mask(device: str) -> None:
+    """Output and gradients are those that torch computes of softmax(QKᵀ/√d_k) times the mask times V."""
+    torch.manual_seed(0)
+    sizes = ((2, 3, 5, 4), (2, 3, 7, 4), (2, 3, 7, 6))
+    both = [[torch.randn(*size, dtype=torch.float64, device=device) for size in sizes]]
+    both.append([x.clone() for x in both[0]])
+    for x in both[0] + both[1]:
+        x.requires_grad_()
+    bias_B11M = torch.zeros(2, 1, 1, 7, dtype=torch.float64, device=device)
+    bias_B11M[1, ..., 5:] = -math.inf
+    dropout = Dropout(0.4).train()
+    torch.manual_seed(3)
+    ours = attention(*both[0], bias_B11M, dropout=dropout)
+    torch.manual_seed(3)
+    mask_BHLM = dropout(torch.ones(2, 3, 5, 7, dtype=torch.float64, device=device))
+    assert set(mask_BHLM.unique().tolist()) == {0.0, mask_BHLM.max().item()}
+    q, k, v = both[1]
+    theirs = (torch.softmax(q @ k.mT / 2 + bias_B11M, dim=-1) * mask_BHLM) @ v
+    torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+    for y in (ours, theirs):
+        (y * torch.arange(6, device=device)).sum().backward()
+    for mine, other in zip(*both, strict=True):
+        torch.testing.assert_close(mine.grad, other.grad, rtol=1e-12, atol=1e-12)
+
+
+def test_dropout_of_weights_keeps_their_mean() -> None:
+    """The mean over 4 000 masks is attention without dropout, within 5 standard errors of each number."""
+    torch.manual_seed(1)
+    layer, x_ND = MultiHeadAttention(8, 2, 4, 4, dropout=0.3).train(), torch.randn(5, 8)
+    exact = MultiHeadAttention(8, 2, 4, 4)
+    exact.load_state_dict(layer.state_dict())
+    layout = Layout(1, 5)
+    with torch.no_grad():
+        drawn = torch.stack([layer(x_ND, layout, Memory(x_ND, layout, None)) for _ in range(4000)])
+        error = (drawn.mean(0) - exact(x_ND, layout, Memory(x_ND, layout, None))).abs()
+    assert drawn.std(0).min() > 0
+    assert (error < 5 * drawn.std(0) / 4000**0.5).all()

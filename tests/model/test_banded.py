@@ -10,6 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from model.attention import MultiHeadAttention, attention
 from model.banded import NeighbourhoodAttention, neighbourhood_attention, outside, pairs, reach
 from model.config import BEGIN_ID, END_ID, PAD_ID, TransformerConfig
+from model.dropout import Dropout
 from model.incremental import IncrementalDecoder
 from model.parameters import count
 from model.rows import Layout, Memory
@@ -93,6 +94,23 @@ def test_rows_of_padding_alone_do_not_spoil_the_gradient() -> None:
         assert x_ND.grad is not None
         assert x_ND.grad.isfinite().all()
         assert all(weight.grad is not None and weight.grad.isfinite().all() for weight in layer.parameters())
+
+
+@pytest.mark.parametrize("window", [3, 8])
+def test_dropout_of_weights_acts_in_blocks_and_in_the_full_product(window: int) -> None:
+    """Each weight is dropped with probability p and kept ones are scaled: seen through values that are unit vectors."""
+    length = 11
+    q, k, _ = inputs(length, "cpu")
+    v = torch.eye(length, dtype=torch.float64).expand(3, 2, length, length)
+    exact_BHLM = neighbourhood_attention(q, k, v, window)
+    torch.manual_seed(2)
+    dropped_BHLM = neighbourhood_attention(q, k, v, window, dropout=Dropout(0.25).train())
+    seen = exact_BHLM > 0
+    ratio = dropped_BHLM[seen] / exact_BHLM[seen]
+    kept = ratio > 0
+    torch.testing.assert_close(ratio[kept], torch.full_like(ratio[kept], 1 / 0.75))
+    assert abs(kept.double().mean() - 0.75) < 5 * (0.25 * 0.75 / len(ratio)) ** 0.5
+    assert not dropped_BHLM[~seen].any()
 
 
 def test_the_encoder_alone_is_restricted() -> None:

@@ -261,7 +261,40 @@ def test_dropout_stands_where_the_paper_puts_it() -> None:
     assert torch.equal(trained, model.eval()(SOURCE_BS, inputs_BT))
 
 
+@pytest.mark.parametrize("window", [0, 2])
+def test_dropout_of_attention_weights_reaches_every_attention_and_training_alone(window: int) -> None:
+    """§6.3's acts on the weights of all 3 N attentions; in evaluation, whole or step by step, it changes no bit."""
+    plain = random_model(replace(TINY, attention_window=window)).eval()
+    dropping = Transformer(replace(plain.config, attention_dropout=0.4)).double()
+    dropping.load_state_dict(plain.state_dict())
+    inputs_BT = shift_right(TARGET_BT)
+    shapes: list[torch.Size] = []
+    hooks = [
+        module.register_forward_hook(lambda _m, x, _y: shapes.append(x[0].shape))
+        for name, module in dropping.named_modules()
+        if type(module) is Dropout and "attention" in name
+    ]
+    dropping.train()
+    torch.manual_seed(0)
+    first = dropping(SOURCE_BS, inputs_BT)
+    torch.manual_seed(0)
+    assert torch.equal(dropping(SOURCE_BS, inputs_BT), first)
+    assert not torch.allclose(dropping(SOURCE_BS, inputs_BT), first)
+    assert shapes[:6] == [*[(3, 3, 3, 2, 3) if window else (3, 3, 5, 5)] * 2, *[(3, 3, 4, 4), (3, 3, 4, 5)] * 2]
+    for hook in hooks:
+        hook.remove()
+
+    dropping.eval()
+    assert torch.equal(dropping(SOURCE_BS, inputs_BT), plain(SOURCE_BS, inputs_BT))
+    decoders = [IncrementalDecoder(model) for model in (dropping, plain)]
+    with torch.no_grad():
+        caches = [decoder.start(SOURCE_BS) for decoder in decoders]
+        for i in range(inputs_BT.shape[1]):
+            ours, theirs = (d.step(inputs_BT[:, i : i + 1], c) for d, c in zip(decoders, caches, strict=True))
+            assert torch.equal(ours, theirs)
+
+
 def test_a_checkpoint_holds_the_parameters_and_nothing_else() -> None:
     """The sinusoids, which any model can compute, are not among the weights that are saved."""
-    model = Transformer(TINY)
+    model = Transformer(replace(TINY, attention_dropout=0.1))
     assert model.state_dict().keys() == dict(model.named_parameters()).keys()

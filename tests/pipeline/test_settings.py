@@ -10,15 +10,24 @@ from pipeline.settings import TrainingSettings
 
 
 def test_a_size_added_later_is_left_out_where_it_changes_nothing() -> None:
-    """Trainings from before `attention_window` keep their identity; another window is another training."""
+    """Trainings from before a size keep their identity; another value of it is another training."""
     before = TrainingSettings().identity()
-    assert "attention_window" not in before["model"]
-    assert before["model"].keys() == BASE.__dict__.keys() - {"attention_window"}
-    restricted = TrainingSettings(model=replace(BASE, attention_window=9)).identity()
-    assert restricted == {**before, "model": {**before["model"], "attention_window": 9}}
+    later = {"attention_window": 9, "attention_dropout": 0.1}
+    assert before["model"].keys() == BASE.__dict__.keys() - later.keys()
+    for name, value in later.items():
+        changed = TrainingSettings(model=replace(BASE, **{name: value})).identity()
+        assert changed == {**before, "model": {**before["model"], name: value}}
 
 
-def test_a_window_below_zero_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("size", "message"),
+    [
+        ({"attention_window": -1}, "attention_window is -1; it must be at least 1, or 0 for no limit"),
+        ({"attention_dropout": 1.0}, "attention_dropout is 1.0; it must be at least 0 and below 1"),
+        ({"attention_dropout": -0.1}, "attention_dropout is -0.1; it must be at least 0 and below 1"),
+    ],
+)
+def test_a_size_that_cannot_be_is_refused(size: dict[str, float], message: str) -> None:
     """By the settings, with the name and the value."""
-    with pytest.raises(ValidationError, match="attention_window is -1; it must be at least 1, or 0 for no limit"):
-        TrainingSettings.model_validate({"model": {"attention_window": -1}})
+    with pytest.raises(ValidationError, match=message):
+        TrainingSettings.model_validate({"model": size})

@@ -32,6 +32,7 @@ def test_wsj_is_the_paper(tmp_path: Path, row: str) -> None:
     for field in ("beam_size", "length_penalty", "max_extra_tokens"):
         assert getattr(profile.decoding, field) == getattr(printed, field)
     assert BASE.dropout in profile.choice.dropouts
+    assert profile.choice.attention_dropouts == (0.0, 0.2)  # §6.3: "the dropout, both attention and residual"
     assert 1.0 in profile.choice.learning_rate_scales
     assert profile.decoding.beam_size in profile.choice.beam_sizes
 
@@ -69,6 +70,7 @@ def test_a_config_names_a_profile_and_what_differs(tmp_path: Path) -> None:
         ({"name": "embedded", "treebank": Path("wsj")}, "--treebank has no meaning for profile embedded"),
         ({"name": "multi30k"}, "no profile 'multi30k'; choose one of embedded"),
         ({"overrides": ["choice.dropouts=[1.5]"]}, "choice.dropouts.0: .*less than 1"),
+        ({"overrides": ["choice.attention_dropouts=[1]"]}, "choice.attention_dropouts.0: .*less than 1"),
         ({"overrides": ["choice.beam_sizes=[0]"]}, "choice.beam_sizes.0: .*greater than or equal to 1"),
         ({"overrides": ["choice.beams=[1]"]}, "no setting 'choice.beams'; here are dropouts, "),
         ({"overrides": ["decoding.well_formed=true", "decoding.max_extra_tokens=1"]}, "max_extra_tokens to 2 or more"),

@@ -137,7 +137,12 @@ def test_the_paper_s_settings_are_chosen_for_its_treebank(tmp_path: Path, capsys
     reproduce_table4.main(treebank=make_wsj(tmp_path / "wsj"), plan=True, store=tmp_path / "new")
     told = capsys.readouterr().out
     assert told.startswith("settings of profile wsj: WSJ\n")
-    for step in ("train supervised dropout 0.3 rate 0.5", "choose supervised", "parse supervised test free", "table 4"):
+    for step in (
+        "train supervised dropout 0.3 attention 0.2 rate 0.5",
+        "choose supervised",
+        "parse supervised test free",
+        "table 4",
+    ):
         assert step in told
     assert not (tmp_path / "new").exists()
 

@@ -67,6 +67,7 @@ class TrainingForecast:
     name: str
     times: int
     parameters: int
+    n_layers: int
     devices: int
     """Devices that the training can use."""
     number_type: str
@@ -78,7 +79,11 @@ class TrainingForecast:
     """Tokens on either side of an update that one device gets, at most."""
     counted_flop: float
     seconds: float
+    """Duration if the rate of the devices is the limit."""
+    host_bound_s: float
+    """Duration if the host, which launches the kernels of a GPU, is the limit; `seconds` where it is not."""
     paper_way_flop: float
+    """Cost as the paper computes it, of `seconds`."""
     checkpoints_bytes: int
     """Size of all checkpoints that are kept."""
     kept_updates: tuple[int, ...]
@@ -119,8 +124,13 @@ class Forecast:
 
     @property
     def seconds(self) -> float:
-        """Duration of all trainings, run one after the other."""
+        """Duration of all trainings, run one after the other, if the rate of the devices is the limit."""
         return sum(one.times * one.seconds for one in self.trainings)
+
+    @property
+    def host_bound_s(self) -> float:
+        """Duration of all trainings if the host is the limit wherever it can be."""
+        return sum(one.times * one.host_bound_s for one in self.trainings)
 
     @property
     def disk_bytes(self) -> float:
@@ -155,16 +165,19 @@ def _training(planned: Planned, lengths: str, hardware: Hardware) -> TrainingFor
     devices = min(hardware.devices, training.micro_batches, most or hardware.devices)
     counted_flop = training.updates * update_flop(training, lengths)
     # The other devices wait for the one with the most micro-batches of an update.
-    longest_share = -(-training.micro_batches // devices) / training.micro_batches
+    most_micro_batches = -(-training.micro_batches // devices)
+    longest_share = most_micro_batches / training.micro_batches
     device_tokens = round(training.budget_tokens * longest_share)
     fraction = hardware.fraction(training.model.d_model, device_tokens)
     seconds = counted_flop * longest_share / (flop_s * fraction)
+    launching_s = training.updates * most_micro_batches * hardware.host_s(training.model.n_layers)
     weights_bytes = FLOAT32_BYTES * count(training.model)
     printed = _printed(planned)
     return TrainingForecast(
         name=planned.name,
         times=planned.times,
         parameters=count(training.model),
+        n_layers=training.model.n_layers,
         devices=devices,
         number_type=number_type,
         flop_s=flop_s,
@@ -172,6 +185,7 @@ def _training(planned: Planned, lengths: str, hardware: Hardware) -> TrainingFor
         device_tokens=device_tokens,
         counted_flop=counted_flop,
         seconds=seconds,
+        host_bound_s=max(seconds, launching_s),
         paper_way_flop=seconds * devices * sustained_flop_s(hardware.name, flop_s)[0],
         checkpoints_bytes=(len(training.kept_updates) + 1 + ADAM_MOMENTS) * weights_bytes,
         kept_updates=training.kept_updates,

@@ -50,6 +50,12 @@ def notes(forecast: Forecast) -> list[str]:
             f"tokens a side that one GPU gets of an update ({origin}), and that adding gradients between GPUs takes no "
             "time."
         )
+        launching = " or ".join(f"{1e3 * hardware.host_s(n):.0f}" for n in sorted({one.n_layers for one in trainings}))
+        assumed += (
+            f" Where two times stand, the second is what the host alone needs: launching the kernels of a "
+            f"micro-batch is taken to need {launching} ms, not measured either; compiled layers launch fewer. The "
+            "paper's way is computed from the first."
+        )
     else:
         assumed = (
             f"Times assume that trainings reach {fractions} of the rate, as models of such widths did when measured "
@@ -65,6 +71,8 @@ def notes(forecast: Forecast) -> list[str]:
         "averaged model; two more with moments are needed while it trains. Text sizes are estimated from the bytes and "
         "tokens per pair of a sample.",
     ]
+    if any(one.printed_duration for one in trainings):
+        lines.append("The paper prints one cost and one time for base and for big; they stand beside both pairs here.")
     if used := {one.devices for one in trainings if one.devices < hardware.devices}:
         lines.append(
             f"Of the {hardware.devices} devices a training uses {' or '.join(map(str, sorted(used)))}: it cannot use "
@@ -122,7 +130,8 @@ def _download(text: TextForecast) -> str:
 
 
 def _trainings(forecast: Forecast) -> Table:
-    headings = "parameters", "FLOP,\ncounted", "FLOP,\npaper's way", "printed", "time", "printed,\n8 P100", "disk"
+    time = "time, not\nmeasured" if forecast.hardware.kind == "gpu" and not GPU_POINTS else "time"
+    headings = "parameters", "FLOP,\ncounted", "FLOP,\npaper's way", "printed", time, "printed,\n8 P100", "disk"
     table = columns("training", *headings)
     for column in table.columns[1:]:
         column.justify = "right"
@@ -130,7 +139,7 @@ def _trainings(forecast: Forecast) -> Table:
         table.add_row(*_training(one))
     flop = flop_text(forecast.counted_flop), flop_text(forecast.paper_way_flop)
     disk_bytes = sum(one.times * one.disk_bytes for one in forecast.trainings)
-    table.add_row("total", "", *flop, "", duration(forecast.seconds), "", _size(disk_bytes), style="bold")
+    table.add_row("total", "", *flop, "", _time(forecast), "", _size(disk_bytes), style="bold")
     return table
 
 
@@ -141,10 +150,16 @@ def _training(one: TrainingForecast) -> list[str]:
         flop_text(one.counted_flop),
         flop_text(one.paper_way_flop),
         "" if one.printed_cost_flop is None else flop_text(one.printed_cost_flop),
-        duration(one.seconds),
+        _time(one),
         one.printed_duration,
         _size(one.disk_bytes),
     ]
+
+
+def _time(of: Forecast | TrainingForecast) -> str:
+    """Formats a duration, or the range from the devices' rate as the limit to the host."""
+    fastest, slowest = duration(of.seconds), duration(of.host_bound_s)
+    return fastest if fastest == slowest else f"{fastest}\nto {slowest}"
 
 
 def _rate(flop_s: float) -> str:

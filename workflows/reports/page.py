@@ -126,7 +126,8 @@ def settings(cell: Trained) -> dict[str, str]:
         "data": f"{cell.data or 'unnamed data'}: {rounded(cell.train_pairs)} training pairs",
         "vocabulary": f"{rounded(cell.config.vocabulary_size)} joint pieces",
         "model": named(paper.MODEL_SYMBOLS, cell.config)
-        + (f", attention_window {window}" if (window := cell.config.attention_window) else ""),
+        + (f", attention_window {window}" if (window := cell.config.attention_window) else "")
+        + (f", attention_dropout {dropout}" if (dropout := cell.config.attention_dropout) else ""),
         "parameters": rounded(run.parameters),
         "optimizer": f"Adam, {named(OPTIMIZER_NAMES, cell.settings.optimizer)}",
         "updates": f"{rounded(run.updates)} ({run.epochs:.3g} epochs)",

@@ -17,8 +17,12 @@ OPTIMIZER_NAMES = {
     "learning_rate_scale": "learning rate ×",
     "label_smoothing": "ε_ls",
 }
-MODEL_NAMES = {**paper.MODEL_SYMBOLS, "attention_window": "r of the encoder (0: no limit)"}
-"""The fields that Table 3 has, and those that the paper only considers (§4)."""
+MODEL_NAMES = {
+    **paper.MODEL_SYMBOLS,
+    "attention_window": "r of the encoder (0: no limit)",
+    "attention_dropout": "dropout of attention weights",
+}
+"""The fields that Table 3 has, and those that the paper only considers (§4) or has for parsing alone (§6.3)."""
 DECODING_NAMES = {"beam_size": "beam", "length_penalty": "α", "max_extra_tokens": "output at most input +"}
 
 
@@ -53,16 +57,20 @@ def _data(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
 
 
 def _test_set(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
-    sentences = cell.sentences
-    is_same = (cell.test_set, sentences) == (printed.test_set, printed.test_sentences)
-    here = f"{cell.test_set}, {rounded(sentences)} sentences"
+    # WMT 2014's dev set is newstest2013 (`pipeline.corpora.wmt14`).
+    is_development = cell.test_set == "dev" and printed.corpus in cell.data
+    test_set, sentences = paper.VARIATION_TEST_SET if is_development else cell.test_set, cell.sentences
+    is_same = (test_set, sentences) == (printed.test_set, printed.test_sentences)
+    here = f"{test_set}, {rounded(sentences)} sentences"
     return f"{printed.test_set}, {rounded(printed.test_sentences)} sentences", "" if is_same else here
 
 
 def _vocabulary(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
     size = cell.config.vocabulary_size
     here = "" if _is_near(size, printed.vocabulary_size, 0.01) else f"{rounded(size)} pieces"
-    return f"about {rounded(printed.vocabulary_size)} pieces", here
+    if printed.pieces == "word-pieces":
+        here = f"{rounded(size)} pieces of a joint byte-pair encoding"
+    return f"about {rounded(printed.vocabulary_size)} {printed.pieces}", here
 
 
 def _model(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
@@ -166,7 +174,7 @@ def reading_notes(cells: Sequence[Measured]) -> list[str]:
         "Paper BLEU is tokenized and case-sensitive, as the authors scored: quotation marks become ASCII, Moses splits "
         "the text into tokens, and German compounds are split at hyphens. The printed rows are paper BLEU.",
         f"sacreBLEU scores detokenized text. One and the same checkpoint has scored {tokenized} in paper BLEU and "
-        f"{detokenized} in sacreBLEU, so never compare one with the other.",
+        f"{detokenized} in sacreBLEU ({paper.SAME_CHECKPOINT_SOURCE}), so never compare one with the other.",
         *(f"sacreBLEU signature: {signature}" for signature in signatures),
         *provenance_notes(cells),
     ]
@@ -182,7 +190,7 @@ def table2_notes(cells: Sequence[Measured]) -> list[str]:
         "the number type computed in. Counted cost is the number of operations in the model's matrix products.",
         *rate_notes(cells),
     ]
-    notes += [row.footnote for row in paper.TABLE_2 if row.footnote]
+    notes += [paper.ONE_COST_NOTE, *(row.footnote for row in paper.TABLE_2 if row.footnote)]
     notes += [
         f"{cell.label} on {name}: paper BLEU {scores.paper_bleu:.2f}, sacreBLEU {scores.sacrebleu:.2f}."
         for cell in cells

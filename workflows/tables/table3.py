@@ -297,6 +297,11 @@ def _notes(rows: Sequence[Table3Row], cells: Mapping[str, list[Measured]], noise
             )
     elif cells:
         notes.append("Base was not measured, so no measured row has a difference from it.")
+    if "E" in cells:
+        notes.append(
+            "Row E: learned positions are one table for encoder and decoder and begin at random with a standard "
+            "deviation of d_model^-0.5, small beside sinusoids (0.71 rms); the paper says neither."
+        )
     overheads = [
         row.trained.overhead_s / len(row.trained.seeds) for row in rows if row.trained and row.trained.overhead_s
     ]

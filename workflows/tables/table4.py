@@ -80,6 +80,7 @@ class CandidateRow:
     state: str
     reason: str = ""
     dropout: float | None = None
+    attention_dropout: float | None = None
     learning_rate_scale: float | None = None
     dev_f1: float | None = None
     dev_perplexity: float | None = None
@@ -233,6 +234,7 @@ def _candidates(row: ParserRow) -> list[CandidateRow]:
             one is row.chosen,
             "measured",
             dropout=one.config.dropout,
+            attention_dropout=one.config.attention_dropout,
             learning_rate_scale=one.settings.optimizer.learning_rate_scale,
             dev_f1=one.dev_f1,
             dev_perplexity=one.perplexity.dev_perplexity,
@@ -291,7 +293,7 @@ def _test_set(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
 
 
 def _model(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
-    return differing_fields(_without(MODEL_NAMES, "dropout"), printed.model, cell.config)
+    return differing_fields(_without(MODEL_NAMES, "dropout", "attention_dropout"), printed.model, cell.config)
 
 
 def _optimizer(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
@@ -302,9 +304,9 @@ def _decoding(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
     return differing_fields(DECODING_NAMES, printed, cell.decoding.settings)
 
 
-def _without(names: Mapping[str, str], chosen: str) -> dict[str, str]:
+def _without(names: Mapping[str, str], *chosen: str) -> dict[str, str]:
     """Leaves out what the paper chose on its dev set and does not print."""
-    return {name: symbol for name, symbol in names.items() if name != chosen}
+    return {name: symbol for name, symbol in names.items() if name not in chosen}
 
 
 ASPECTS_OF_PARSERS: dict[str, Aspect[Candidate]] = {
@@ -326,7 +328,16 @@ def _differences(rows: Sequence[ParserRow]) -> list[Difference]:
     """Compares the chosen candidates with the paper's parsers."""
     training = {row.chosen.model: row.training for row in rows if row.chosen}
     chosen = [row.chosen for row in rows if row.chosen]
-    return differences(chosen, lambda _pair, model: paper.parser_experiment(training[model]), ASPECTS_OF_PARSERS)
+    entries = differences(chosen, lambda _pair, model: paper.parser_experiment(training[model]), ASPECTS_OF_PARSERS)
+    tried: dict[str, list[str]] = {}
+    for row in rows:
+        dropouts = {one.config.attention_dropout for one in row.candidates}
+        if row.chosen and len(dropouts) == 1:
+            tried.setdefault(f"{dropouts.pop():g}, the only one tried", []).append(row.chosen.label)
+    return entries + [
+        Difference("dropout of attention weights", "chosen on section 22, not printed", here, tuple(labels))
+        for here, labels in tried.items()
+    ]
 
 
 def _notes(rows: Sequence[ParserRow]) -> list[str]:

@@ -32,7 +32,7 @@ def render_terminal(table: Table4, width: int) -> RenderableType:
             grid.add_section()
     shown: list[RenderableType] = [grid, ""]
     if table.candidates:
-        listed = notes.columns("chosen on the dev set", "dropout", "rate", "F1", "time")
+        listed = notes.columns("chosen on the dev set", "dropout", "of\nattention", "rate", "F1", "time")
         for candidate in table.candidates:
             style = "bold" if candidate.is_chosen else ""
             listed.add_row(*(Text(text, style=style) for text in candidate_texts(candidate)))
@@ -47,13 +47,14 @@ def render_terminal(table: Table4, width: int) -> RenderableType:
     return Group(*shown, notes.render_terminal(table.differences, table.notes))
 
 
-def candidate_texts(candidate: CandidateRow) -> tuple[str, str, str, str, str]:
-    """Returns the texts to show: name, dropout, learning rate, F1 on the dev set, time of the training."""
+def candidate_texts(candidate: CandidateRow) -> tuple[str, str, str, str, str, str]:
+    """Returns the texts to show: name, both dropouts, learning rate, F1 on the dev set, time of the training."""
     if candidate.dev_f1 is None or candidate.train_s is None:
-        return candidate.name, "", "", candidate.state, ""
+        return candidate.name, "", "", "", candidate.state, ""
     return (
         candidate.name,
         f"{candidate.dropout:g}",
+        f"{candidate.attention_dropout:g}",
         f"× {candidate.learning_rate_scale:g}",
         f"{candidate.dev_f1:.2f}",
         duration(candidate.train_s),
@@ -78,8 +79,8 @@ def render_markdown(table: Table4) -> str:
     """Renders the table, and everything beneath it, as a Markdown document."""
     lines = ["# Table 4", *_grid(["parser", "training", "F1", SHORT], 2, _rows(table))]
     if table.candidates:
-        headings = ["candidate", "dropout", "learning rate", "F1, dev set", "training time"]
-        lines += ["", "## Chosen on the dev set", *_grid(headings, 4, map(candidate_texts, table.candidates))]
+        headings = ["candidate", "dropout", "of attention", "learning rate", "F1, dev set", "training time"]
+        lines += ["", "## Chosen on the dev set", *_grid(headings, 5, map(candidate_texts, table.candidates))]
         beams = [
             (beam.training, f"{beam.beam_size}{', chosen' if beam.is_chosen else ''}", f"{beam.dev_f1:.2f}")
             for beam in table.beams

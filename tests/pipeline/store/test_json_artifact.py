@@ -96,7 +96,8 @@ def test_a_file_of_the_released_version_is_rewritten_as_it_was(tmp_path: Path) -
     run.write_json("run.json", RELEASED)
     run.write(run.load())
     newer = {"torch_version": None, "compiled": None, "stretches": []}
-    model = {**RELEASED["settings"]["model"], "attention_window": 0}  # type: ignore[dict-item]
+    sizes = {"attention_window": 0, "attention_dropout": 0.0}
+    model = {**RELEASED["settings"]["model"], **sizes}  # type: ignore[dict-item]
     changed = {**RELEASED["settings"], "model": model, "compiled": True}
     settings = {}
     for name, value in changed.items():

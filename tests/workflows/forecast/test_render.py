@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from workflows.console.quantities import duration
 from workflows.forecast.estimate import TextForecast, forecast
 from workflows.forecast.hardware import GPUS, Hardware
 from workflows.forecast.planned import Planned
-from workflows.forecast.render import _about, _download, _rate, _size, notes, render
+from workflows.forecast.render import _about, _download, _rate, _size, _time, notes, render
 from workflows.profiles import WMT14
 
 BASE = Planned("base", "en-de", WMT14.recipes["base"].training)
@@ -75,8 +76,23 @@ def test_the_training_and_its_total_are_shown() -> None:
     assert f"base, 2 seeds, each {one.parameters / 1e6:.1f} M {one.counted_flop:.1e}".replace("e+", "e") in text
     assert "3.3e18" in text
     assert "12 hours" in text
+    assert "one cost and one time for base and for big; they stand beside both pairs" in text
     assert f"total {2 * one.counted_flop:.1e}".replace("e+", "e") in text
     assert "bfloat16 each, published" in shown(2)
+
+
+def test_a_time_is_a_range_marked_as_not_measured() -> None:
+    """From the rate as the limit to the host; one time where the GPU computes for longer than the host launches."""
+    text = shown(8)
+    (one,) = forecast(WMT14, [BASE], Hardware("gpu", "H100 SXM", 8, GPUS["h100"]), Path()).trainings
+    assert "time, not" in text
+    assert "measured" in text
+    assert duration(2 * one.seconds) in text
+    assert f"to {duration(one.host_bound_s)}" in text
+    assert f"to {duration(2 * one.host_bound_s)}" in text
+    assert "taken to need 10 ms, not measured either" in text
+    (slow,) = forecast(WMT14, [BASE], Hardware("gpu", "P100", 8, GPUS["p100"]), Path()).trainings
+    assert _time(slow) == duration(slow.seconds)
 
 
 def test_idle_devices_are_noted_only_where_there_are_any() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from model.config import BASE
+from workflows import paper
 from workflows.tables.differences import Difference, differences, table2_notes
 from workflows.tables.measurements import Measured, Translation
 
@@ -87,6 +88,31 @@ def test_tokens_of_both_sides_are_the_paper_s_within_a_tenth(
     assert {what: one.here for what, one in found.items()} == ({"tokens per update": here} if differs else {})
 
 
+@pytest.mark.parametrize("size", [32_000, 8_000])
+def test_word_pieces_are_no_joint_byte_pairs(printed: Measured, size: int) -> None:
+    """EN-FR's vocabulary differs in kind, of whatever size (§5.1)."""
+    french = replace(printed, pair="en-fr", config=replace(BASE, vocabulary_size=size))
+    (vocabulary,) = [one for one in differences([french]) if one.what == "vocabulary"]
+    assert vocabulary.paper == "about 32,000 word-pieces"
+    assert vocabulary.here == f"{size:,} pieces of a joint byte-pair encoding"
+
+
+@pytest.mark.parametrize(
+    ("data", "sentences", "here"),
+    [
+        ("WMT 2014", 3000, None),
+        ("WMT 2014", 2999, "newstest2013, 2,999 sentences"),
+        ("Multi30k task 1", 3000, "dev, 3,000 sentences"),
+    ],
+)
+def test_the_dev_set_of_wmt14_is_newstest2013(printed: Measured, data: str, sentences: int, here: str | None) -> None:
+    """Table 3 is measured on it in the paper (§6.2); the dev set of other text is another."""
+    scores = {"dev": printed.main_scores.model_copy(update={"sentences": sentences})}
+    cell = replace(printed, data=data, test_set="dev", scores=scores)
+    found = differences([cell], lambda _pair, model: paper.variation_experiment(model))
+    assert [one.here for one in found if one.what == "test set"] == ([here] if here else [])
+
+
 def test_test_set_updates_and_hardware_are_told(printed: Measured) -> None:
     """Any other number of sentences or updates, or any other device, differs."""
     scores = printed.main_scores
@@ -161,3 +187,6 @@ def test_notes_of_table_2_tell_rates_and_other_test_sets(printed: Measured) -> N
     assert notes[-1] == "EN-DE base on newstest2013: paper BLEU 25.00, sacreBLEU 24.50."
     assert sum("sacreBLEU signature" in note for note in notes) == 1
     assert sum("41.0" in note for note in notes) == 1
+    assert sum("one training cost for base and one for big" in note for note in notes) == 1
+    (scorers,) = [note for note in notes if "29.02 in paper BLEU and 27.52 in sacreBLEU" in note]
+    assert "tensor2tensor/issues/317" in scorers

@@ -195,6 +195,13 @@ def test_the_time_ray_takes_around_a_training_is_noted(trained_row: TrainedRow) 
     assert any("took 13.0 s on average" in note for note in table.notes)
 
 
+@pytest.mark.parametrize("row", ["E", "C1"])
+def test_how_learned_positions_begin_is_noted(trained_row: TrainedRow, row: str) -> None:
+    """Where row E was measured: the paper says neither how they begin nor whether both stacks share them."""
+    table, _ = table3.compute([trained_row("base", 7.0), trained_row(row, 7.1)])
+    assert any("learned positions are one table" in note for note in table.notes) is (row == "E")
+
+
 def test_json_gives_the_same_table_again(trained_row: TrainedRow, tmp_path: Path) -> None:
     """The table survives a file, and has no value that JSON lacks."""
     failed = RowInputs("A1", {"n_heads": 1}, (), "failed", "out of memory")

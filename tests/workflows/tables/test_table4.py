@@ -2,12 +2,14 @@
 
 import io
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from model.config import TransformerConfig
 from pipeline.evaluation.parses import Parses, read_gold, rebuild_parses, right_branching
 from pipeline.evaluation.tree_scores import ScoredTrees, score_parses
 from pipeline.parsing.linearisation import linearise
@@ -48,11 +50,16 @@ def row(cell: Callable[..., Translation], tmp_path: Path) -> Row:
         parses = rebuild_parses(Context(folder(name, split, "parses")), hypotheses, gold, [split])
         return hypotheses, parses, score_parses(Context(folder(name, split, "scores")), parses)
 
-    def build(training: str = "WSJ only, discriminative", data: str = "generated trees") -> ParserInputs:
+    def build(
+        training: str = "WSJ only, discriminative",
+        data: str = "generated trees",
+        of_attention: tuple[float, float] = (0.0, 0.0),
+    ) -> ParserInputs:
         gold = make_trees(tmp_path / training)
         candidates = []
-        for name, cut in (("dropout 0", 2), ("dropout 0.1", 6)):
-            made = cell("en-trees", f"{training} {name}")
+        for (name, cut), attention_dropout in zip((("dropout 0", 2), ("dropout 0.1", 6)), of_attention, strict=True):
+            config = TransformerConfig(vocabulary_size=800, n_layers=2, attention_dropout=attention_dropout)
+            made = cell("en-trees", f"{training} {name}", config=config)
             hypotheses, parses, scores = parsed(gold, "dev", f"{training} {name}", cut)
             candidates.append(
                 CandidateParser(
@@ -160,6 +167,22 @@ def test_what_differs_is_told(row: Row) -> None:
     assert differing["vocabulary"].paper == "about 16,000 pieces"
     assert differing["training data"].here == "generated trees, 300 trees"
     assert differing["search on the dev set"].paper == "beam 21"
+    assert differing["dropout of attention weights"].paper == "chosen on section 22, not printed"
+    assert differing["dropout of attention weights"].here == "0, the only one tried"
+
+
+def test_dropout_of_attention_weights_is_chosen_and_printed(row: Row) -> None:
+    """Where several were tried, nothing differs from §6.3, and each candidate's is shown in every rendering."""
+    table, _ = table4.compute([row(of_attention=(0.2, 0.0))])
+    assert "dropout of attention weights" not in {one.what for one in table.differences}
+    assert "attention" not in {one.what: one for one in table.differences}["model"].here
+    assert [one.attention_dropout for one in table.candidates] == [0.2, 0.0, None]
+    markdown = render_markdown(table)
+    assert "| candidate | dropout | of attention | learning rate |" in markdown
+    assert "| dropout 0 | 0.1 | 0.2 | × 1 |" in markdown
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(render_terminal(table, console.width))
+    assert re.search(r"dropout 0 +0\.1 +0\.2 +× 1", console.export_text())
 
 
 def test_a_row_whose_trainings_all_failed_says_so(row: Row) -> None:
