@@ -228,9 +228,13 @@ class LocalStore(Store):
         """See `Store.write_record`."""
         path = self.artifacts / f"{name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(f".{os.getpid()}")
-        temporary.write_text(json.dumps(value), encoding="utf-8")
-        os.replace(temporary, path)
+        temporary = path.with_suffix(f".{secrets.token_hex(8)}")  # a process number may be another host's, too
+        try:
+            temporary.write_text(json.dumps(value), encoding="utf-8")
+            os.replace(temporary, path)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
 
     def shared_scratch(self, name: str) -> Scratch:
         """See `Store.shared_scratch`."""
