@@ -211,8 +211,8 @@ class _Mapped:
         offsets = [column.offsets.to_numpy() for column in columns]
         return cls(
             [column.values.to_numpy() for column in columns],
-            np.concatenate([o[:-1] for o in offsets]),
-            np.concatenate([np.diff(o) for o in offsets]),
+            np.concatenate([np.empty(0, np.int32), *(o[:-1] for o in offsets)]),
+            np.concatenate([np.empty(0, np.int32), *(np.diff(o) for o in offsets)]),
         )
 
     def pad(self, rows: NDArray[np.int64], chunks: list[int]) -> "Tensor":
