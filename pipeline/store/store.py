@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact, Made, making_folder, publish
 from pipeline.store.locks import FileLock, Lock, Owner, guarded
 from pipeline.store.scratch import Scratch
@@ -138,6 +139,8 @@ class LocalStore(Store):
 
     def check(self) -> None:
         """See `Store.check`. A folder that cannot be written to is told by the first who writes."""
+        if self.root.is_file():
+            raise UserError(f"--store {self.root} is a file; name a folder")
 
     @property
     def artifacts(self) -> Path:
