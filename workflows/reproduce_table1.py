@@ -73,7 +73,7 @@ def main(request: ComplexityRequest) -> None:
         raise UserError(f"timing.threads is {threads}, but this process may use {available} CPUs")
     counted = COUNT("count operations", profile.layers, profile.sweep, profile.paths)
     # On a shared cluster no other work gets these CPUs; on a cluster of one's own there is no other.
-    alone = replace(MEASURE, cpus=max(1, threads))
+    alone = replace(MEASURE, cpus=max(1, threads), gpus=0 if profile.timing.device == "cpu" else MEASURE.gpus)
     measured = alone("measure times", counted, profile.layers, profile.sweep, profile.timing)
 
     def tabulate(_unfinished: Mapping[str, Unfinished]) -> Step[Table1Artifact]:

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from model.attention import MultiHeadAttention, attention
 from model.banded import NeighbourhoodAttention, neighbourhood_attention
 from model.layer_types.sizes import LayerSizes, LayerType, Projected
-from model.rows import Layout, Memory
+from model.rows import Layout, Memory, filled
 
 
 class SelfAttention(nn.Module):
@@ -105,9 +105,8 @@ class ProjectedSelfAttention(nn.Module):
     def forward(self, x_BLD: Tensor) -> Tensor:
         """x_BLD -> x_BLD."""
         batch, length, width = x_BLD.shape
-        layout, x_ND = Layout(batch, length), x_BLD.reshape(-1, width)
-        y_ND: Tensor = self.attention(x_ND, layout, Memory(x_ND, layout, None))
-        return y_ND.view(batch, length, width)
+        layout, x_ND = Layout(batch, length), filled(x_BLD.reshape(-1, width))
+        return layout.by_sentence(self.attention(x_ND, layout, Memory(x_ND, layout, None)))
 
 
 def make(layer_type: LayerType, sizes: LayerSizes) -> nn.Module:

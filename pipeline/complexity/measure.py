@@ -73,7 +73,7 @@ def measure(
 
 def _device(context: Context, timing: TimingSettings) -> str:
     if timing.device == "gpu" and not context.device.startswith("cuda"):
-        raise UserError("there is no idle GPU to measure on; choose --profile cpu, or wait for one")
+        raise UserError("there is no GPU to measure on; choose --profile cpu")
     return "cpu" if timing.device == "cpu" else context.device
 
 

@@ -5,6 +5,7 @@ a device does not multiply, so it comes out higher than the operations counted f
 during a training, the cost is the sum over its stretches.
 """
 
+import re
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
@@ -15,6 +16,10 @@ from pipeline.store.figures import Figures
 
 PAPER_SUSTAINED_FLOP_S = MappingProxyType({"K80": 2.8e12, "K40": 3.7e12, "M40": 6.0e12, "P100": 9.5e12})
 """The sustained single-precision operations a second of one GPU (footnote 5)."""
+PAPER_DEVICE_NAME = re.compile(
+    r"(NVIDIA )?(Tesla )?(?P<device>K80|K40|M40|P100)((?<=K40)(c|m|s|st))?([ -].*)?", re.IGNORECASE
+)
+"""The names that drivers give these boards: `Tesla K40m`, `Tesla M40 24GB`, `Tesla P100-PCIE-16GB`."""
 RateSource = Literal["paper", "measured"]
 
 
@@ -47,10 +52,14 @@ class Cost(JsonArtifact[CostFigures]):
 
 def sustained_flop_s(device_name: str, measured_flop_s: float) -> tuple[float, RateSource]:
     """Returns the rate of one device and its source: "paper" (footnote 5), or "measured" for any other device."""
-    for name, flop_s in PAPER_SUSTAINED_FLOP_S.items():
-        if name in device_name.upper().replace("-", " ").split():
-            return flop_s, "paper"
-    return measured_flop_s, "measured"
+    device = paper_device(device_name)
+    return (PAPER_SUSTAINED_FLOP_S[device], "paper") if device else (measured_flop_s, "measured")
+
+
+def paper_device(device_name: str) -> str | None:
+    """Returns which device of footnote 5 a name is of, e.g. P100 for `Tesla P100-SXM2-16GB`; None if it is of none."""
+    found = PAPER_DEVICE_NAME.fullmatch(device_name)
+    return found["device"].upper() if found else None
 
 
 def count(context: Context, run: TrainingRun) -> Cost:

@@ -213,15 +213,22 @@ class Translator:
         )
 
     def _cut(self, tokens: list[int]) -> list[list[int]]:
-        """Cuts a line into parts of at most the longest length, each ending in END_ID, before a word where possible."""
-        tokens, limit = tokens[:-1], self._longest_tokens - 1
+        """Cuts a line into parts of at most the longest length, each ending in END_ID, before a word where possible.
+
+        Where trees are searched for, a part in which no word begins is left out: there is no tree without a word.
+        """
+        # A tree has two symbols more than words, and learned positions end for it where they do for its input.
+        tokens, limit = tokens[:-1], self._longest_tokens - (3 if self.settings.well_formed else 1)
         parts = []
         while len(tokens) > limit:
             words = (i for i in range(limit, limit // 2, -1) if self._vocabulary.id_to_piece(tokens[i]).startswith("▁"))
             end = next(words, limit)
             parts.append([*tokens[:end], END_ID])
             tokens = tokens[end:]
-        return [*parts, [*tokens, END_ID]]
+        parts.append([*tokens, END_ID])
+        if self.settings.well_formed:
+            return [part for part in parts if any(self._begins_word[token] for token in part)]
+        return parts
 
 
 def with_batch_tokens(settings: DecodingSettings, device: str) -> DecodingSettings:

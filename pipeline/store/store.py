@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact, Made, making_folder, publish
 from pipeline.store.locks import FileLock, Lock, Owner, guarded
 from pipeline.store.scratch import Scratch
@@ -138,6 +139,8 @@ class LocalStore(Store):
 
     def check(self) -> None:
         """See `Store.check`. A folder that cannot be written to is told by the first who writes."""
+        if self.root.is_file():
+            raise UserError(f"--store {self.root} is a file; name a folder")
 
     @property
     def artifacts(self) -> Path:
@@ -228,9 +231,13 @@ class LocalStore(Store):
         """See `Store.write_record`."""
         path = self.artifacts / f"{name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(f".{os.getpid()}")
-        temporary.write_text(json.dumps(value), encoding="utf-8")
-        os.replace(temporary, path)
+        temporary = path.with_suffix(f".{secrets.token_hex(8)}")  # a process number may be another host's, too
+        try:
+            temporary.write_text(json.dumps(value), encoding="utf-8")
+            os.replace(temporary, path)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
 
     def shared_scratch(self, name: str) -> Scratch:
         """See `Store.shared_scratch`."""

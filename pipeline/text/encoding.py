@@ -7,6 +7,7 @@ metadata `bucket_bounds` gives the longest side of each. Other splits keep their
 Shape suffixes: B sentences, S source positions, T target positions, L either.
 """
 
+import hashlib
 import json
 import shutil
 from collections import Counter
@@ -185,6 +186,15 @@ class EncodedSplit:
     def __reduce__(self) -> tuple[Any, ...]:
         return EncodedSplit.open, (self.dataset, self.split)
 
+    def sha256(self) -> str:
+        """Returns a hash of the token ids of all rows, in order, for which it reads all files."""
+        digest = hashlib.sha256()
+        for side in self._sides:
+            digest.update(side.lengths.data)
+            for values in side.values:
+                digest.update(values.data)
+        return digest.hexdigest()
+
     def batch(self, rows: NDArray[np.int64]) -> "tuple[Tensor, Tensor]":
         """Returns (source_BS, target_BT) of the given rows: int64, END_ID last, padded with PAD_ID to the longest.
 
@@ -211,8 +221,8 @@ class _Mapped:
         offsets = [column.offsets.to_numpy() for column in columns]
         return cls(
             [column.values.to_numpy() for column in columns],
-            np.concatenate([o[:-1] for o in offsets]),
-            np.concatenate([np.diff(o) for o in offsets]),
+            np.concatenate([np.empty(0, np.int32), *(o[:-1] for o in offsets)]),
+            np.concatenate([np.empty(0, np.int32), *(np.diff(o) for o in offsets)]),
         )
 
     def pad(self, rows: NDArray[np.int64], chunks: list[int]) -> "Tensor":

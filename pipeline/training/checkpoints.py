@@ -94,6 +94,7 @@ class CheckpointWriter:
         """Through which other nodes find the checkpoints."""
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._writing: Future[None] | None = None
+        self._beside: list[Future[None]] = []
         self._copies: Tensors = {}
         self._recovery_began_s = self._recovery_took_s = 0.0
 
@@ -129,8 +130,11 @@ class CheckpointWriter:
         self._writing = self._thread.submit(write)
 
     def keep_beside(self, file: str) -> None:
-        """Lets other nodes find a file beside the checkpoints, as soon as the thread comes to it."""
-        self._thread.submit(self.scratch.keep, file)
+        """Lets other nodes find a file beside the checkpoints, as soon as the thread comes to it.
+
+        What that raises is raised by the next `begin` or `wait`, or where the context ends.
+        """
+        self._beside.append(self._thread.submit(self.scratch.keep, file))
 
     def prune(self, most: int) -> None:
         """Removes all checkpoints for recovery but the newest `most`."""
@@ -140,15 +144,18 @@ class CheckpointWriter:
 
     def wait(self) -> None:
         """Waits until the last checkpoint is published. Raises UserError if the disk is too full for it."""
-        writing, self._writing = self._writing, None
-        if writing:
-            writing.result()
+        unfinished = [*self._beside, *([self._writing] if self._writing else [])]
+        self._beside, self._writing = [], None
+        for one in unfinished:
+            one.result()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *raised: object) -> None:
+    def __exit__(self, raised: type[BaseException] | None, *details: object) -> None:
         self._thread.shutdown()
+        if raised is None:
+            self.wait()
 
     def _copy(self, name: str, vector_P: Tensor) -> Tensor:
         """Copies a vector into memory of the host that serves every checkpoint; new memory would take longer."""

@@ -161,16 +161,17 @@ class Training:
             )
 
     def _identity(self) -> dict[str, Any]:
-        digest = hashlib.sha256(self.split.source_lengths.tobytes() + self.split.target_lengths.tobytes())
-        return {**self.settings.identity(), "dataset": digest.hexdigest()}
+        return {**self.settings.identity(), "dataset": self.split.sha256()}
 
     def _find_checkpoint(self) -> tuple[Path | None, TrainingState]:
         """Returns the newest intact checkpoint that rank 0 finds, if any, and the state to go on from."""
-        found, identity = None, self._identity()
+        found: tuple[Path | None, TrainingState] = None, TrainingState()
         with self.group.agreed():
-            if self.group.rank == 0:
-                found = load_newest(self.folder, identity, self.settings.kept_updates)
-        return self.group.from_first(found) or (None, TrainingState(identity=identity))
+            if self.group.rank == 0:  # the others need not read the whole dataset
+                identity = self._identity()
+                newest = load_newest(self.folder, identity, self.settings.kept_updates)
+                found = newest or (None, TrainingState(identity=identity))
+        return self.group.from_first(found)
 
     def resume(self) -> None:
         """Restores the checkpoint that was found, and cuts later metrics."""

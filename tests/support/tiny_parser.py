@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -26,14 +27,14 @@ def make_trees(folder: Path, train: int = 300, dev: int = 12, test: int = 12) ->
     return generate(Context(folder / "trees"), settings)
 
 
-def make_parser(folder: Path, corpus: Corpus) -> Checkpoint:
+def make_parser(folder: Path, corpus: Corpus, **more: Any) -> Checkpoint:
     """Makes a checkpoint whose outputs are symbols in no order."""
     folder.mkdir(parents=True)
     settings = VocabularySettings(size=PIECES, character_coverage=1, byte_fallback=False)
     learned = vocabulary.learn(Context(folder), corpus, settings)
     learned.path.rename(folder / "joint.model")
     torch.manual_seed(2)
-    config = TransformerConfig(PIECES, 1, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8)
+    config = TransformerConfig(PIECES, 1, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8, **more)
     save_file(Transformer(config).state_dict(), folder / "model.safetensors")
     checkpoint = Checkpoint(folder)
     checkpoint.write_json("model.json", dataclasses.asdict(config))

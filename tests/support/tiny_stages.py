@@ -14,6 +14,7 @@ import ray
 from ray.util.placement_group import placement_group
 
 from pipeline.errors import UserError
+from pipeline.ray_private import loopback_only
 from pipeline.settings import Settings, not_in_fingerprint
 from pipeline.store.artifact import Artifact, Context
 from pipeline.store.store import LocalStore
@@ -53,6 +54,12 @@ def write(context: Context, settings: WriteSettings) -> Words:
 def tell_environment(context: Context, computes: bool) -> Words:
     """Writes the variables with which its process was started, as JSON; `computes` tells two such steps apart."""
     (context.folder / "words.txt").write_text(json.dumps(psutil.Process().environ()))
+    return Words(context.folder)
+
+
+def tell_gpus(context: Context) -> Words:
+    """Writes which GPUs Ray has given to its process."""
+    (context.folder / "words.txt").write_text(f"GPUs {ray.get_gpu_ids()}")
     return Words(context.folder)
 
 
@@ -157,6 +164,35 @@ def drive(store: str, log: str) -> None:
         while len(list(Path(log).parent.glob("log.*"))) < 2:
             time.sleep(0.05)
         (words,) = run([lingering(Path(log), 2)], LocalStore(Path(store).parent), [Waits()])
+    print(words.text)
+
+
+class Holder:
+    """Holds the GPU of a cluster."""
+
+    def ready(self) -> None:
+        """Answers once it holds it."""
+
+
+class Release(Waits):
+    """Ends the holder of a GPU as soon as a step says that it waits."""
+
+    def __init__(self, holder: Any) -> None:
+        self._holder = holder
+
+    def event(self, step: Step[Artifact], event: dict[str, Any]) -> None:
+        super().event(step, event)
+        ray.kill(self._holder)
+
+
+def drive_behind_a_gpu(store: str, _log: str) -> None:
+    """Runs a step that computes on a GPU in a cluster whose only one is held; prints on which GPUs it ran."""
+    with loopback_only():
+        ray.init("local", num_cpus=2, num_gpus=1, include_dashboard=False, log_to_driver=False)
+    holder = ray.remote(num_cpus=0, num_gpus=1)(Holder).remote()
+    ray.get(holder.ready.remote())
+    step = Stage("tiny_stages.tell_gpus", tell_gpus, Words, gpus=1)("tell GPUs")
+    (words,) = run([step], LocalStore(Path(store).parent), [Release(holder)])
     print(words.text)
 
 

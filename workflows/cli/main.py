@@ -130,7 +130,10 @@ def train(
         typer.Option(help="Training processes: 4, or 2:8 for as many as there is room for.  [default: the recipe's]"),
     ] = None,
     exact_reduction: Annotated[
-        bool, typer.Option("--exact-reduction", help="Make the weights bit-identical for any number of workers.")
+        bool,
+        typer.Option(
+            "--exact-reduction", help="Make the weights bit-identical for any number of workers, on GPUs too."
+        ),
     ] = False,
     profile: ProfileOption = None,
     config: ConfigOption = None,

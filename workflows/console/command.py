@@ -1,8 +1,10 @@
 """Runs the project's commands: a mistake of the user's is reported in one line, and the exit status is set."""
 
+import errno
 import logging
 import os
 import sys
+from types import MappingProxyType
 from typing import NoReturn
 
 import typer
@@ -10,8 +12,26 @@ from rich.console import Console
 from typer.exceptions import TyperException
 
 from pipeline.errors import UserError
+from pipeline.store.artifact import DISK_FULL
 
 USER_ERROR, INTERRUPTED = 2, 130
+NOT_ALLOWED = "choose another place, or ask for the right to use this one"
+REMEDIES = MappingProxyType(
+    {
+        errno.ENOENT: "check the path",
+        errno.ENOTDIR: "a file stands where a folder should be",
+        errno.EEXIST: "it is in the way of what should be there; remove it or choose another place",
+        errno.EISDIR: "name a file",
+        errno.EACCES: NOT_ALLOWED,
+        errno.EPERM: NOT_ALLOWED,
+        errno.EROFS: "choose a place where files can be written",
+        errno.ENAMETOOLONG: "choose a shorter path",
+        errno.ELOOP: "check the links on the path",
+        **dict.fromkeys(DISK_FULL, "free some space and run the same command again"),
+    }
+)
+"""What to do about errors of the file system, which the user can mend wherever they occur."""
+logger = logging.getLogger(__name__)
 
 console = Console(width=None if sys.stdout.isatty() or os.environ.get("COLUMNS") else 120)
 """On a pipe lines have 120 columns, unless COLUMNS says otherwise."""
@@ -23,7 +43,10 @@ def help_text(docstring: str | None) -> str:
 
 
 def run_app(app: typer.Typer, name: str) -> NoReturn:
-    """Runs a typer application and exits with 0, with 2 after bad input (one line on stderr), or 130 after ctrl-C."""
+    """Runs a typer application and exits with 0, with 2 after a mistake (one line on stderr), or with 130 after ctrl-C.
+
+    A mistake is whatever the user can mend: bad input, a place where nothing can be read or written, a full disk.
+    """
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     try:
         status = app(prog_name=name, standalone_mode=False)
@@ -35,12 +58,30 @@ def run_app(app: typer.Typer, name: str) -> NoReturn:
     except (KeyboardInterrupt, typer.Abort):
         status = INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output has closed the pipe; flushing at exit would raise again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of our output has closed the pipe.
+        _close_output()
         status = 1
+    except OSError as error:
+        if error.errno not in REMEDIES or not (error.filename or error.errno in DISK_FULL):
+            raise
+        if error.filename is None:
+            _close_output()  # it may be what is full
+        logger.debug("the traceback of what follows", exc_info=True)
+        status = _fail(_described(error))
     if status == INTERRUPTED:
         print("stopped; run the same command again to continue", file=sys.stderr)
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _described(error: OSError) -> str:
+    """Says what the file system refuses, where, and what to do about it."""
+    where = f"{os.fsdecode(error.filename)}: " if error.filename else "the output: "
+    return f"{where}{error.strerror}; {REMEDIES[error.errno or 0]}"
+
+
+def _close_output() -> None:
+    """Drops what is still to be written to standard output, since flushing at exit would raise again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(text: str) -> int:

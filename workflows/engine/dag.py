@@ -55,7 +55,8 @@ class Stage(Generic[A_co]):
     cpus: float = 1
     """CPUs the step itself reserves; 0 for a step that only waits for other Ray work."""
     gpus: float = 0
-    """Share of a GPU on which it computes if one is idle when it starts; otherwise it computes on its CPUs."""
+    """Share of a GPU on which it computes, waiting for one to be free; in a cluster without any, it computes on its
+    CPUs."""
     computes: bool = False
     """Says that it runs in a process like those that train (`pipeline.environment`), which may have torch imported
     already. This is for stages that import torch and follow a training."""

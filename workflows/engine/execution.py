@@ -62,7 +62,7 @@ def _take(lock: Lock, post: Poster, store: Store, name: str) -> None:
     this_node = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
     wait = ray.remote(num_cpus=0)(_wait).options(scheduling_strategy=this_node)
     while owner := lock.take():
-        post({"waiting": str(owner)})
+        post({"waiting": f"being made by {owner}"})
         ray.get(wait.remote(store, name, owner))
 
 
@@ -112,7 +112,9 @@ def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artif
         context = Context(folder, post, on_ray, shared=store.shared_scratch(step.name))
         if ray.get_gpu_ids():  # reserved for the whole step
             artifact, own_bytes = with_gpu(step.stage.function, context, *arguments)
-        elif 0 < step.stage.gpus <= ray.available_resources().get("GPU", 0):
+        elif 0 < step.stage.gpus <= ray.cluster_resources().get("GPU", 0):
+            if step.stage.gpus > ray.available_resources().get("GPU", 0):
+                post({"waiting": "no GPU is free"})
             artifact, own_bytes = on_gpu(step.stage.gpus, step.stage.function, context, *arguments)
         else:
             artifact, own_bytes = with_peak_memory(step.stage.function, context, *arguments)

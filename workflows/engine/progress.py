@@ -20,7 +20,6 @@ from workflows.engine.events import Watcher
 PLAIN_PROGRESS_S = 15.0
 """Seconds between a stage's progress lines when the output is not a terminal."""
 RECENT_STEPS = 6
-BEING_MADE = "being made by {}"
 
 
 @dataclass
@@ -34,7 +33,7 @@ class _State:
     summary: str = ""
     printed_s: float = 0.0
     waiting: str = ""
-    """Whom the step is waiting for, shown until it makes progress."""
+    """Why the step is waiting, shown until it makes progress."""
 
     def update(self, progress: dict[str, Any]) -> None:
         self.progress = progress
@@ -95,7 +94,7 @@ class PlainView(Watcher):
         """Prints each measurement on the dev set, and progress every so often."""
         state = self._states.setdefault(step.fingerprint, _State())
         if "waiting" in event:
-            self._line(step, f"waiting: {BEING_MADE.format(event['waiting'])}")
+            self._line(step, f"waiting: {event['waiting']}")
         metrics = event.get("metrics", {})
         if "dev_perplexity" in metrics:
             self._line(step, f"update {event['step']}  dev perplexity {metrics['dev_perplexity']:.2f}")
@@ -143,7 +142,7 @@ class LiveView(Watcher):
         """Advances a progress bar."""
         state = self._states.setdefault(step.fingerprint, _State())
         if "waiting" in event:
-            state.waiting = BEING_MADE.format(event["waiting"])
+            state.waiting = event["waiting"]
         if "total" in event:
             state.update(event)
 

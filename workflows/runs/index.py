@@ -7,6 +7,7 @@ Workflows write it when they begin and when they end, and `aiayn runs` whenever 
 
 import logging
 import os
+import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -51,7 +52,7 @@ class Entry:
 def write_index(store: LocalStore) -> Path:
     """Writes the page and returns its path; a page that cannot be written is told by a warning."""
     page = store.root / INDEX
-    temporary = page.with_name(f".making-{INDEX}.{os.getpid()}")
+    temporary = page.with_name(f".making-{INDEX}.{secrets.token_hex(8)}")
     try:
         page.parent.mkdir(parents=True, exist_ok=True)  # of a store in a bucket, nothing may be here yet
         temporary.write_text(render(store.root, runs_of(read_records(store))), encoding="utf-8")

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from pipeline.evaluation.costs import paper_device
 from workflows import paper
 from workflows.console.quantities import duration, rounded
 from workflows.tables.measurements import Measured, Trained
@@ -113,8 +114,14 @@ def _decoding(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
 
 def _hardware(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
     in_paper = f"{printed.hardware}, float32"
-    here = hardware(cell.run)
-    return in_paper, "" if here == in_paper else here
+    is_same = hardware(cell.run, _printed_name) == in_paper
+    return in_paper, "" if is_same else hardware(cell.run)
+
+
+def _printed_name(device_name: str) -> str:
+    """Returns a device's name as the paper prints it, where it is among the paper's."""
+    device = paper_device(device_name)
+    return f"NVIDIA {device}" if device else device_name
 
 
 def _duration(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """Says how the trainings behind a table were computed: number types, devices and their measured rates, torch."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from pipeline.evaluation.costs import PAPER_SUSTAINED_FLOP_S, sustained_flop_s
 from pipeline.store.figures import NOT_RECORDED, Stretch, TrainingFigures
@@ -10,10 +10,15 @@ from workflows.tables.measurements import Trained
 COMPILED = {True: "compiled layers", False: "layers not compiled", None: f"compilation {NOT_RECORDED}"}
 
 
-def hardware(run: TrainingFigures) -> str:
-    """Names the devices of a training, in the order in which they took part, and its number type."""
+def hardware(run: TrainingFigures, name: Callable[[str], str] = str) -> str:
+    """Names the devices of a training, in the order in which they took part, and its number type.
+
+    A device is called what `name` makes of the name that its driver gives it.
+    """
     stretches = run.known_stretches
-    groups = [" and ".join(f"{device.count} × {device.name}" for device in stretch.devices) for stretch in stretches]
+    groups = [
+        " and ".join(f"{device.count} × {name(device.name)}" for device in stretch.devices) for stretch in stretches
+    ]
     return f"{', then '.join(dict.fromkeys(groups))}, {_types(stretches)}"
 
 

@@ -1,5 +1,7 @@
 """model.layer_types: each type computes what its name says, at the cost that its formula says."""
 
+from typing import get_args
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -59,6 +61,24 @@ def test_projected_attention_has_its_heads() -> None:
     q, k, v = (F.linear(x_BLD, w).view(2, 7, 2, 3).transpose(1, 2) for w in (own.w_q.weight, *own.w_kv.weight.chunk(2)))
     joined_BLD = attention(q, k, v).transpose(1, 2).flatten(2)
     torch.testing.assert_close(layer(x_BLD), F.linear(joined_BLD, own.w_o.weight))
+
+
+@pytest.mark.parametrize("layer_type", get_args(Projected))
+@pytest.mark.parametrize(("batch", "length"), [(1, 3), (3, 19), (1, 64), (2, 65)])
+def test_projected_attention_takes_any_number_of_rows_in_bfloat16(
+    layer_type: Projected, batch: int, length: int
+) -> None:
+    """A CPU fills the rows up to a multiple of 64; the output has the input's, near those of float32."""
+    torch.manual_seed(4)
+    layer, x_BLD = make_projected(layer_type, SIZES), torch.randn(batch, length, SIZES.width)
+    expected_BLD = layer(x_BLD)
+    x_BLD = x_BLD.bfloat16().requires_grad_()
+    y_BLD = layer.bfloat16()(x_BLD)
+    assert y_BLD.shape == x_BLD.shape
+    torch.testing.assert_close(y_BLD.float(), expected_BLD, rtol=0.05, atol=0.05)
+    y_BLD.sum().backward()
+    assert x_BLD.grad is not None
+    assert x_BLD.grad.isfinite().all()
 
 
 def test_recurrence_is_its_steps() -> None:

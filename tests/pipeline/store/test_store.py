@@ -1,6 +1,9 @@
 """pipeline.store.store: artifacts, the records and workspaces next to them, and names that are a user's folders."""
 
+import os
 from pathlib import Path
+
+import pytest
 
 from pipeline.store.artifact import Artifact
 from pipeline.store.store import LocalStore
@@ -45,6 +48,24 @@ def test_records_are_read_back_and_a_broken_one_is_none(tmp_path: Path) -> None:
     assert [path.name for path in (store.artifacts / "stopped").iterdir()] == ["1.json"]
     (store.artifacts / "stopped" / "1.json").write_text("{")
     assert store.read_record("stopped/1") is None
+
+
+def test_processes_of_one_number_write_a_record_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process on another host may have our number; what it writes meanwhile is not in our way, nor ours in its."""
+    ours, theirs = LocalStore(tmp_path), LocalStore(tmp_path)
+    theirs.write_record("stopped/1", {"by": "them, before"})
+    replace, met = os.replace, []
+
+    def meanwhile(temporary: Path, path: Path) -> None:
+        if not met:
+            met.append(temporary)
+            theirs.write_record("stopped/1", {"by": "them"})
+        replace(temporary, path)
+
+    monkeypatch.setattr(os, "replace", meanwhile)
+    ours.write_record("stopped/1", {"by": "us"})
+    assert ours.read_record("stopped/1") == {"by": "us"}
+    assert [path.name for path in (ours.artifacts / "stopped").iterdir()] == ["1.json"]
 
 
 def test_workspaces_of_dead_processes_are_removed_and_those_of_live_ones_kept(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import shutil
 import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
@@ -210,6 +211,24 @@ def test_damage_is_reported_in_one_line(prepared: Prepared, tmp_path: Path) -> N
         (tmp_path / "train" / "00000.arrow").write_bytes(content)
         with pytest.raises(UserError, match=message):
             EncodedSplit.open(dataset, "train")
+
+
+def test_a_split_may_be_empty(prepared: Prepared, tmp_path: Path) -> None:
+    """It has no rows, whether it has no file or one without pairs."""
+    dataset = EncodedDataset(tmp_path)
+    (tmp_path / "dev").mkdir()
+    shutil.copyfile(prepared.dataset.folder / "train" / "00000.arrow", tmp_path / "whole.arrow")
+    with pa.ipc.open_file(tmp_path / "whole.arrow") as reader:
+        schema = reader.schema
+    with pa.OSFile(str(tmp_path / "dev" / "00000.arrow"), "wb") as file, pa.ipc.new_file(file, schema):
+        pass
+    for shards in ([], [{"pairs": 0}]):
+        dataset.write_json("dataset.json", {"splits": {"dev": shards}})
+        split = EncodedSplit.open(dataset, "dev")
+        assert len(split) == 0
+        assert [tuple(side.shape) for side in split.batch(np.array([], np.int64))] == [(0, 0), (0, 0)]
+        with pytest.raises(IndexError):
+            split.batch(np.array([0]))
 
 
 def test_nothing_short_enough_is_a_user_error(prepared: Prepared, tmp_path: Path) -> None:

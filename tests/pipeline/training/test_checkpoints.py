@@ -9,6 +9,8 @@ import time
 from copy import deepcopy
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 import safetensors.torch
 import torch
@@ -17,6 +19,8 @@ from model.training_step import TrainingStep
 from model.transformer import Transformer
 from pipeline.errors import UserError
 from pipeline.store.artifacts import EncodedDataset
+from pipeline.store.scratch import Scratch
+from pipeline.text.encoding import EncodedSplit
 from pipeline.training.checkpoints import CheckpointWriter, TrainingState, find_damage, list_folders, load_newest
 from pipeline.training.loop import run
 from pipeline.training.worker_group import WorkerGroup
@@ -149,6 +153,28 @@ def test_recovery_takes_its_share_of_the_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("many_recoveries")
+def test_what_cannot_be_kept_beside_is_told(tmp_path: Path) -> None:
+    """An error in the writer's thread is raised by the training: at the next checkpoint, or at its end."""
+    step = TrainingStep(Transformer(TINY.model), TINY.optimizer, torch.float32)
+    scratch = Unwilling(tmp_path)
+    with CheckpointWriter(tmp_path / "checkpoints", scratch=scratch) as writer:
+        writer.keep_beside("metrics.jsonl")
+        with pytest.raises(PermissionError, match=r"metrics\.jsonl"):
+            writer.begin(step, TrainingState(update=5), kept=True, recovery=True)
+    with pytest.raises(PermissionError, match="later"), CheckpointWriter(tmp_path, scratch=scratch) as writer:
+        writer.keep_beside("later")
+    writer = CheckpointWriter(tmp_path, scratch=scratch)
+    writer.keep_beside("beside another error, which is raised already")
+    writer.__exit__(ValueError, ValueError("another"), None)
+
+
+class Unwilling(Scratch):
+    """A folder on a disk that takes nothing."""
+
+    def keep(self, part: str) -> None:
+        raise PermissionError(13, "Permission denied", part)
+
+
 @pytest.mark.skipif(os.geteuid() != 0 or not Path("/bin/mount").exists(), reason="needs the right to mount a disk")
 def test_full_disk_keeps_the_last_good_checkpoint(tmp_path: Path, dataset: EncodedDataset) -> None:
     """On a real file system with room for one checkpoint, training ends in one line and later continues there."""
@@ -174,6 +200,29 @@ def test_other_settings_are_refused_by_name(trained: Path, dataset: EncodedDatas
     with pytest.raises(UserError, match="seed was 1 and is 2"):
         run(WorkerGroup(), dataset, with_fields(seed=2), trained)
     assert weights(trained, 6) == before
+
+
+def test_other_text_of_the_same_lengths_is_refused(trained: Path, dataset: EncodedDataset, tmp_path: Path) -> None:
+    """One token of one sentence decides what a training is, at every rank; the lengths alone do not."""
+    other = EncodedDataset(shutil.copytree(dataset.folder, tmp_path / "other"))
+    path = other.folder / "train" / "00001.arrow"
+    with pa.ipc.open_file(path) as reader:
+        batches = [reader.get_batch(number) for number in range(reader.num_record_batches)]
+    column = batches[-1].column("target")
+    values = column.values.to_numpy().copy()
+    values[0] += 1
+    changed = pa.ListArray.from_arrays(column.offsets, pa.array(values))
+    batches[-1] = pa.record_batch([batches[-1].column("source"), changed], schema=batches[-1].schema)
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, batches[0].schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    splits = [EncodedSplit.open(one, "train") for one in (dataset, other)]
+    assert np.array_equal(splits[0].target_lengths, splits[1].target_lengths)
+    before = weights(trained, 6)
+    with pytest.raises(UserError, match="belongs to another training: dataset was"):
+        run(WorkerGroup(), other, TINY, trained)
+    assert weights(trained, 6) == before
+    run(WorkerGroup(), EncodedDataset(shutil.copytree(dataset.folder, tmp_path / "same")), TINY, trained)
 
 
 def test_no_checkpoint_is_no_error(tmp_path: Path) -> None:

@@ -52,6 +52,29 @@ def test_a_constrained_search_needs_no_repair(checkpoint: Checkpoint, command_li
     assert done.stdout.split("\n")[0] == bracketed(parsed[0].tree if parsed[0] else Tree("", []))
 
 
+@pytest.mark.parametrize(
+    "line", ["x" * 2500, "x" * 2500 + " sleeps .", "The dog " + "x" * 2500, "\u200b", "The \u200b dog"]
+)
+def test_a_part_of_a_word_is_no_sentence(checkpoint: Checkpoint, command_line: CommandLine, line: str) -> None:
+    """A word longer than what is searched for at once, and one without a visible character, stay one word each."""
+    done = command_line.here(
+        "workflows.cli", "parse", str(checkpoint.folder), *OPTIONS, "--constrained", text=line + "\n"
+    )
+    assert (done.returncode, done.stdout.count("\n")) == (0, 1), done.stderr
+    (tree,) = trees_in([done.stdout.rstrip("\n")], "output")
+    assert tree.tree.leaves() == line.split()
+
+
+def test_a_tree_fits_into_learned_positions(tmp_path: Path) -> None:
+    """A sentence of as many words as the model has positions is parsed in parts that leave room for their roots."""
+    parser = make_parser(tmp_path / "parser", make_trees(tmp_path), positions="learned", max_positions=12)
+    settings = FAST.model_copy(update={"well_formed": True})
+    for n_words in range(1, 15):
+        (parsed,) = Parser(parser.folder, settings).parse(["the " * n_words])
+        assert parsed is not None
+        assert parsed.tree.leaves() == ["the"] * n_words
+
+
 def test_any_white_space_separates_words(checkpoint: Checkpoint) -> None:
     """A no-break space or a tab gives the trees, without repairs, that plain spaces give."""
     parser = Parser(checkpoint.folder, FAST.model_copy(update={"well_formed": True}))

@@ -1,11 +1,18 @@
 """What a user sees of mistakes: one line on standard error, exit status 2."""
 
+import errno
+import os
 import re
+import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import typer
 
 from tests.support.command_line import CommandLine, Done
+from workflows.console.command import run_app
 
 
 def _assert_one_line(done: Done, message: str) -> None:
@@ -48,6 +55,106 @@ def test_a_process_ends_with_one_line_and_status_2(
 def test_a_mistake_is_one_line_and_status_2(arguments: list[str], message: str, command_line: CommandLine) -> None:
     """What is wrong and where."""
     _assert_one_line(command_line.here(*arguments), message)
+
+
+TEXT = ["workflows.cli", "score", "--lang", "de", "--ref", "FILE", "--hyp"]
+AVERAGE = ["workflows.cli", "average", "RUN", "--last", "1", "--out"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["workflows.reproduce_table1", "--profile", "cpu", "--store", "/proc/nope"], "/proc/nope: No such file"),
+        (["workflows.reproduce_table2", "--store", "/proc/nope"], "/proc/nope: No such file or directory; check the"),
+        (["workflows.reproduce_table2", "--store", "FILE"], "file is a file; name a folder"),
+        (["workflows.reproduce_table2", "--store", "FILE/x"], "Not a directory; a file stands where a folder should"),
+        (["workflows.reproduce_table4", "--store", "FILE/x"], "Not a directory; a file stands where a folder should"),
+        (["workflows.reproduce_table2", "--plan", "--config", "FOLDER"], "Is a directory; name a file"),
+        (["workflows.reproduce_table2", "--plan", "--config", "FILE/x"], "Not a directory"),
+        (["workflows.reproduce_table2", "--plan", "--files", "FOLDER"], "Is a directory; check the path"),
+        (["workflows.cli", "runs", "--store", "FILE"], "file is a file; name a folder"),
+        (["workflows.cli", "compare", "--store", "FILE"], "file is a file; name a folder"),
+        (["workflows.cli", "clean", "--unused", "--store", "FILE"], "file is a file; name a folder"),
+        ([*AVERAGE, "/proc/nope"], "/proc/.making-nope: No such file or directory; check the path"),
+        ([*AVERAGE, "FILE/x"], "Not a directory; a file stands where a folder should be"),
+        ([*AVERAGE, "FOLDER/" + "x" * 300], "File name too long; choose a shorter path"),
+        ([*TEXT, "FILE/x"], "Not a directory"),
+        ([*TEXT, "FOLDER"], "Is a directory"),
+        (["workflows.cli", "score-trees", "--gold", "FOLDER", "--test", "FILE"], "Is a directory"),
+        (["workflows.cli", "score-trees", "--gold", "FILE", "--test", "FILE", "--params", "FOLDER"], "Is a directory"),
+        (["workflows.cli", "translate", "FILE/x"], "is not a folder"),
+    ],
+)
+def test_a_place_that_cannot_be_used_is_one_line_and_status_2(
+    arguments: list[str], message: str, tmp_path: Path, command_line: CommandLine
+) -> None:
+    """Where no folder can be made, a file stands where a folder should be, or a folder where a file should."""
+    (tmp_path / "file").write_text("ein Hund .\n")
+    places = {"FILE": str(tmp_path / "file"), "FOLDER": str(tmp_path), "RUN": str(_run(tmp_path / "run"))}
+    for word, place in places.items():
+        arguments = [argument.replace(word, place) for argument in arguments]
+    _assert_one_line(command_line.here(*arguments), message)
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not Path("/bin/mount").exists(), reason="needs the right to mount a disk")
+@pytest.mark.parametrize(
+    ("options", "message"), [("ro", "Read-only file system; choose a place where files can"), ("size=4k", "is full")]
+)
+def test_a_disk_that_takes_nothing_is_one_line_and_status_2(
+    options: str, message: str, tmp_path: Path, command_line: CommandLine
+) -> None:
+    """On real file systems, one that can only be read and one without any room."""
+    disk, run = tmp_path / "disk", _run(tmp_path / "run")
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(disk)], capture_output=True).returncode:
+        pytest.skip("this machine does not let us mount a disk")
+    try:
+        if options != "ro":
+            with suppress(OSError):
+                (disk / "fill").write_bytes(bytes(8192))
+        _assert_one_line(command_line.here("workflows.reproduce_table2", "--store", str(disk / "x")), message)
+        if options == "ro":  # a folder alone takes no room
+            average = ["average", str(run), "--last", "1", "--out", str(disk / "y")]
+            _assert_one_line(command_line.here("workflows.cli", *average), message)
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_an_output_that_takes_nothing_is_one_line_and_status_2(tmp_path: Path) -> None:
+    """Nothing is raised again when the process ends and standard output is flushed."""
+    (tmp_path / "text").write_text("ein Hund .\n")
+    options = ["--hyp", "text", "--ref", "text", "--lang", "de"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "workflows.cli", "score", *options],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": os.getcwd()},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    wanted = "error: the output: No space left on device; free some space and run the same command again\n"
+    assert (done.returncode, done.stderr) == (2, wanted)
+
+
+def test_an_error_of_our_own_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does not name a place that the user can mend is no mistake of the user's."""
+    app = typer.Typer()
+
+    @app.command()
+    def main() -> None:
+        raise TimeoutError(errno.ETIMEDOUT, "Connection timed out")
+
+    monkeypatch.setattr(sys, "argv", ["main"])
+    with pytest.raises(TimeoutError):
+        run_app(app, "main")
+
+
+def _run(folder: Path) -> Path:
+    """Makes the folder of a training that has one checkpoint, as far as averaging asks before it begins to write."""
+    (folder / "checkpoints" / "00000001").mkdir(parents=True)
+    (folder / "run.json").write_text("{}")
+    return folder
 
 
 def test_every_command_has_a_help_text_with_defaults(command_line: CommandLine) -> None:

@@ -72,7 +72,7 @@ def test_a_step_made_by_another_workflow_names_its_maker(watcher: type[PlainView
     shown = watcher(Console(file=file, width=120, force_terminal=watcher is LiveView, legacy_windows=False))
     shown.begin([STEP], [])
     shown.started(STEP)
-    shown.event(STEP, {"waiting": "pid 12 on host far since 12:03"})
+    shown.event(STEP, {"waiting": "being made by pid 12 on host far since 12:03"})
     shown.end(None)
     assert "being made by pid 12 on host far since 12:03" in file.getvalue()
 

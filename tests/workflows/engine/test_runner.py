@@ -305,6 +305,13 @@ def test_a_failing_step_stops_the_others_in_a_scripts_background(tmp_path: Path)
     assert (done.returncode, done.stdout) == (0, "stopped\n"), done.stderr
 
 
+def test_a_step_that_computes_on_a_gpu_waits_for_one(tmp_path: Path) -> None:
+    """In a cluster with a GPU that is not free, it says so and has it later, rather than computing on a CPU."""
+    command, environment = _driver("drive_behind_a_gpu", tmp_path)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "tell GPUs: no GPU is free\nGPUs [0]\n"), done.stderr
+
+
 @pytest.mark.slow
 def test_two_drivers_on_one_store_make_each_step_once(tmp_path: Path) -> None:
     """Two processes, each with a Ray of its own, begin together: both get the result, each stage has run once."""

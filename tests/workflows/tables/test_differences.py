@@ -125,6 +125,14 @@ def test_test_set_updates_and_hardware_are_told(printed: Measured) -> None:
     assert told(changed(printed, "run", dtype="bfloat16"))["hardware"].here == "8 × NVIDIA P100, bfloat16"
 
 
+@pytest.mark.parametrize("name", ["Tesla P100-SXM2-16GB", "Tesla P100-PCIE-16GB"])
+def test_the_paper_s_device_is_known_by_its_driver_s_name(printed: Measured, name: str) -> None:
+    """Eight of its boards in float32 are no difference; what differs is told by the driver's name."""
+    assert not told(changed(printed, "run", device_name=name))
+    assert told(changed(printed, "run", device_name=name, devices=4))["hardware"].here == f"4 × {name}, float32"
+    assert told(changed(printed, "run", device_name="Tesla K40m"))["hardware"].here == "8 × Tesla K40m, float32"
+
+
 @pytest.mark.parametrize(
     ("updates", "every", "here"),
     [
