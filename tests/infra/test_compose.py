@@ -140,9 +140,11 @@ def test_mlflow_is_started_by_options_that_it_has() -> None:
 
 def test_health_checks_are_python() -> None:
     """The image has no curl."""
-    for service in SERVICES.values():
-        if (test := service.get("healthcheck", {}).get("test", []))[1:2] == ["python"]:
-            compile(test[-1], "<healthcheck>", "exec")
+    tests = [service.get("healthcheck", {}).get("test", []) for service in SERVICES.values()]
+    programs = [test[-1] for test in tests if test[1:2] == ["python"]]
+    assert programs
+    for program in programs:
+        compile(program, "<healthcheck>", "exec")
 
 
 def test_the_gpu_file_changes_a_service_that_exists() -> None:

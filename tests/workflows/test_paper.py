@@ -131,10 +131,15 @@ def test_table_4_is_as_printed() -> None:
 
 
 def test_the_parser_is_base_but_for_what_the_text_changes() -> None:
-    """§6.3: 4 layers, d_model 1024, 16 K or 32 K pieces, beam 21, α 0.3, at most 300 more than the input."""
-    for training, pieces in (("WSJ only, discriminative", 16_000), ("semi-supervised", 32_000)):
+    """§6.3: 40 K sentences, and 17 M more; 4 layers, d_model 1024, 16 K or 32 K pieces, beam 21, α 0.3, input + 300."""
+    for training, pieces, pairs in (
+        ("WSJ only, discriminative", 16_000, 40_000),
+        ("semi-supervised", 32_000, 17_040_000),
+    ):
         printed, base = parser_experiment(training), experiment("en-de", "base")
         model = printed.model
+        assert (printed.pairs, "17 M" in printed.corpus) == (pairs, pairs > 40_000)
+        assert (printed.test_set, printed.test_sentences) == ("WSJ section 23", 2416)
         assert (model.n_layers, model.d_model, model.d_ff, model.n_heads) == (4, 1024, 2048, 8)
         assert model.d_k == model.d_v == model.d_model // model.n_heads
         assert model.vocabulary_size == printed.vocabulary_size == pieces

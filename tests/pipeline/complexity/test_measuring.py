@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_pre_hook
 
 from model.layer_types.modules import make
 from model.layer_types.sizes import LAYER_TYPES, LayerSizes
@@ -21,7 +22,7 @@ from pipeline.store.artifact import Context
 SETTINGS = LayerSettings(kernel=3, window=4, n_heads=2)
 SWEEP = SweepSettings(lengths=(8, 16, 32), width=4, widths=(4, 8, 16), separable_widths=(4, 8, 16), length=8)
 TIMING = TimingSettings(
-    rounds=2, least_s=1e-6, crossover_widths=(4,), crossover_batches=(1, 2), crossover_length=64, threads=1
+    rounds=2, least_s=1e-6, batch=3, crossover_widths=(4,), crossover_batches=(1, 16), crossover_length=64, threads=1
 )
 
 
@@ -87,10 +88,13 @@ def counted(tmp_path: Path) -> CountsArtifact:
 
 
 def test_the_stage_measures_every_type_at_every_size(tmp_path: Path, counted: CountsArtifact) -> None:
-    """As many times as rounds at each size of both sweeps; torch has its threads back afterwards."""
-    before, rounds = torch.get_num_threads(), []
-    made = measure(Context(tmp_path, emit=rounds.append), counted, SETTINGS, SWEEP, TIMING)
+    """As many times as rounds at each size of both sweeps, of so many sequences as asked for; threads are as before."""
+    before, rounds, shapes = torch.get_num_threads(), [], set()
+    with register_module_forward_pre_hook(lambda _layer, inputs: shapes.add(inputs[0].shape)):
+        made = measure(Context(tmp_path, emit=rounds.append), counted, SETTINGS, SWEEP, TIMING)
     measured = made.load()
+    assert {shape[0] for shape in shapes if shape[1:] == (16, 4)} == {TIMING.batch}
+    assert {shape[0] for shape in shapes if shape[1:] == (48, 4)} == {1, 16}
     assert torch.get_num_threads() == before
     assert [event["done"] for event in rounds if event["unit"] == "rounds"] == [0, 1]
     assert [layer.name for layer in measured.layers] == list(LAYER_TYPES)
@@ -100,7 +104,7 @@ def test_the_stage_measures_every_type_at_every_size(tmp_path: Path, counted: Co
             assert len(one.forward_s) == len(one.backward_s) == 2
             assert min(*one.forward_s, *one.backward_s) > 0
             assert one.peak_bytes > 4 * one.length * one.width
-    assert [(one.width, one.batch) for one in measured.crossovers] == [(4, 1), (4, 2)]
+    assert [(one.width, one.batch) for one in measured.crossovers] == [(4, 1), (4, 16)]
     assert (measured.device, measured.threads, measured.dtype) == ("cpu", 1, "float32")
     assert made.summary == measured.device_name
 

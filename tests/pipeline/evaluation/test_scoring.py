@@ -29,6 +29,8 @@ from pipeline.text.lines import read_lines, write_lines
     [
         ("„Ja“, sagte “er” und ‚sie‘ – 10…", '"Ja", sagte "er" und \'sie\' – 10...'),
         ("«Oui», dit-il : l’été ‹là›", "\"Oui\", dit-il : l'été 'là'"),
+        ("„‟«»〝〞＂“”", '"' * 9),
+        ("‚‘‛‹›´＇’", "'" * 8),
         ("（１％），", "(1%),"),
         ("Ende。Neu", "Ende. Neu"),
     ],

@@ -25,11 +25,12 @@ def test_exponents_are_those_of_flop_and_of_median_times(table: Table1) -> None:
         assert layer.exponent_n == pytest.approx(layer.expected_n, abs=1e-6)
         assert layer.exponent_d == pytest.approx(layer.expected_d, abs=0.05)
         assert layer.fits["memory"]["n"].value == pytest.approx(1)
+        first, fits = layer.over_n[0], layer.fits
+        for quantity, factor in (("forward", 1), ("backward", 2), ("time", 3)):
+            assert fits[quantity]["n"].factor == pytest.approx(factor * fits["forward"]["n"].factor)
         assert all(one.low <= one.value <= one.high for fitted in layer.fits.values() for one in fitted.values())
-        assert (
-            layer.over_n[0].backward_s
-            == 2 * layer.over_n[0].forward_s
-            == pytest.approx(2 * theory_s(layer.name, 64, 32))
+        assert (first.forward_s, first.backward_s, first.time_s) == pytest.approx(
+            tuple(factor * theory_s(layer.name, 64, 32) for factor in (1, 2, 3))
         )
     with_projections = table.layers[0].projected
     assert 1 < with_projections["n"].value < 2

@@ -93,6 +93,8 @@ def test_rows_without_figures_keep_their_state(trained_row: TrainedRow) -> None:
     assert [line.trained is None for line in table.rows] == [False, True, True, True, True]
     assert table.notes[-2:] == ["C3 failed: out of memory", "D1 stopped: after update 150"]
     assert list(measured) == ["base"]
+    bleu = measured["base"][0].main_scores.paper_bleu
+    assert table.figures() == {"dev perplexity base": 7.0, "paper BLEU dev base": bleu, "rows measured": 1}
 
 
 def test_a_row_of_one_s_own_has_nothing_printed(trained_row: TrainedRow) -> None:
@@ -183,16 +185,15 @@ def test_notes_tell_how_many_seeds(trained_row: TrainedRow) -> None:
 
 
 def test_the_time_ray_takes_around_a_training_is_noted(trained_row: TrainedRow) -> None:
-    """It is the stage's seconds less those of its loop: the total of both seeds in the row, their mean in the notes."""
-    inputs = trained_row("base", 7.0, 7.0)
-    for training, seconds in zip(inputs.trainings, (112.0, 116.0), strict=True):
-        assert training.training is not None
+    """It is the stage's seconds less those of its loop: a row has the total of its seeds, the notes mean and most."""
+    inputs, other = trained_row("base", 7.0, 7.0), trained_row("A1", 8.0)
+    for training, seconds in zip(inputs.trainings + other.trainings, (112.0, 116.0, 120.0), strict=True):
         training.training.write(training.training.load().model_copy(update={"loop_s": 101.0}))
         training.training.write_json("manifest.json", {"seconds": seconds})
-    table, _ = table3.compute([inputs])
+    table, _ = table3.compute([inputs, other])
     assert table.rows[0].trained is not None
     assert table.rows[0].trained.overhead_s == pytest.approx(26.0)
-    assert any("took 13.0 s on average" in note for note in table.notes)
+    assert any(re.search(r"took 16\.0 s on average, .* 19\.0 s at most", note) for note in table.notes)
 
 
 @pytest.mark.parametrize("row", ["E", "C1"])

@@ -107,12 +107,17 @@ def test_printed_rows_stand_above_measured_ones(row: Row) -> None:
     assert (right.name, right.training) == ("right-branching trees, generated trees", "none")
     assert (parser.name, parser.training) == ("Transformer (2 layers), generated trees", "generated trees only")
     assert inputs.free is not None
-    assert parser.f1 == inputs.free.scores.load().splits["test"].total.f1
+    scores = inputs.free.scores.load().splits["test"]
+    for name in ("f1", "recall", "precision", "complete_match", "sentences", "valid"):
+        assert getattr(parser, name) == getattr(scores.total, name)
+    assert [(one.sentences, one.f1) for one in table.lengths] == [
+        (one.sentences, one.f1) for one in scores.by_length.values()
+    ]
     assert right.f1 is not None
     assert parser.f1 is not None
     assert right.f1 < parser.f1 < 100
-    assert parser.f1_short == inputs.free.scores.load().splits["test"].short.f1
-    assert parser.sentences == parser.valid == 12
+    assert parser.f1_short == scores.short.f1
+    assert table.searches[0].f1 == parser.f1
     assert (silver.training, silver.f1, silver.f1_text, silver.state) == ("semi-supervised", None, "-", "not run")
 
 
@@ -129,6 +134,7 @@ def test_all_candidates_stand_beneath_with_their_f1(row: Row) -> None:
     assert second.dev_f1 is not None
     assert first.dev_f1 > second.dev_f1
     assert failed.dev_f1 is None
+    assert first.dev_perplexity == second.dev_perplexity == 7.389
     assert [(one.beam_size, one.is_chosen) for one in table.beams] == [(1, False), (4, True)]
     (search,) = table.searches
     assert (search.search, search.repaired, search.sentences, search.sentences_s) == ("free", 4, 12, 6.0)
