@@ -168,7 +168,7 @@ def _training(planned: Planned, lengths: str, hardware: Hardware) -> TrainingFor
     most_micro_batches = -(-training.micro_batches // devices)
     longest_share = most_micro_batches / training.micro_batches
     device_tokens = round(training.budget_tokens * longest_share)
-    fraction = hardware.fraction(training.model.d_model, device_tokens)
+    fraction = hardware.fraction(training.model.d_model)
     seconds = counted_flop * longest_share / (flop_s * fraction)
     launching_s = training.updates * most_micro_batches * hardware.host_s(training.model.n_layers)
     weights_bytes = FLOAT32_BYTES * count(training.model)

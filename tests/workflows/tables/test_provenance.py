@@ -78,9 +78,9 @@ def test_rates_are_listed_by_device_and_type(cell: Cell) -> None:
 
 def test_hardware_names_all_devices_in_order(cell: Cell) -> None:
     """Each group of devices stands once, in the order in which it came, with the number type."""
-    run = trained_in(cell("en-de", "base"), TOGETHER, ALONE, TOGETHER).run.load()
+    run = trained_in(cell("en-de", "base"), TOGETHER, ALONE, TOGETHER).training.load()
     assert hardware(run) == "8 × NVIDIA H100, then 1 × NVIDIA H100, bfloat16"
-    assert hardware(trained_in(cell("en-de", "big"), ON_CPUS).run.load()) == "2 × Intel Xeon, float32"
+    assert hardware(trained_in(cell("en-de", "big"), ON_CPUS).training.load()) == "2 × Intel Xeon, float32"
 
 
 @pytest.mark.parametrize("width", [100, 140])
