@@ -46,10 +46,8 @@ from workflows.reports.corpus import CorpusReport
 from workflows.runs.closing import closing_lines
 from workflows.runs.recorder import Opening, Recorder, recording
 from workflows.tracking.addresses import default_uri, ui_command
-from workflows.tracking.curves import Model, send_corpus_report, source_tags, tracked
-from workflows.tracking.models import NEWEST, registration
-from workflows.tracking.settled import is_settled, settle
 from workflows.tracking.tracker import Tracker, flatten
+from workflows.tracking.watcher import Model, Workflow, tracked
 
 Own = ParamSpec("Own")
 R = TypeVar("R", bound="Request")
@@ -209,10 +207,11 @@ def reproduce(experiment: Reproduction[A], request: Request) -> None:
     tracker = Tracker(default_uri(store.root), experiment.name, store.root)
     given = {"overrides": request.overrides} if request.overrides else {}
     models = [replace(model, params={**model.params, **given}) for model in experiment.models]
-    told = {**experiment.params, **given}
     opening = _opening(experiment, request, target, models)
+    title, params = f"{experiment.name} {request.profile.name}", {**experiment.params, **given}
+    workflow = Workflow(target.fingerprint, title, opening.command, _module(experiment), params, models)
     with sigterm_as_interrupt(), recording(store, opening, in_order([target])) as recorder:
-        table = _made(experiment, request, tracker, models, told, recorder)
+        table = _made(experiment, request, tracker, workflow, recorder)
     console.print()
     console.print(experiment.show(table, console.width))
     console.print()
@@ -234,58 +233,27 @@ def _print_plan(experiment: Reproduction[A], request: Request, target: Step[A]) 
         console.print(render(forecast(request.profile, experiment.planned, hardware, request.store.root)))
 
 
-def _made(
-    experiment: Reproduction[A],
-    request: Request,
-    tracker: Tracker,
-    models: Sequence[Model],
-    told: Mapping[str, Any],
-    recorder: Recorder,
-) -> A:
+def _made(experiment: Reproduction[A], request: Request, tracker: Tracker, workflow: Workflow, recorder: Recorder) -> A:
     """Makes what is missing and returns the table, with MLflow and the record of the run kept up to date."""
     store, target = request.store, experiment.tabulate({})
-    title = f"{experiment.name} {request.profile.name}"
-    source, sent = source_tags(_module(experiment)), [(model.name, model.params, model.tags) for model in models]
-    all_told = [target.fingerprint, title, told, source, sent, recorder.record.command]
-    has_table = target.is_made(store) and not target.damage(store)  # then nothing is to run; it reads the table alone
-    if has_table and is_settled(tracker.uri, store, all_told):
-        return _found(experiment, target, models, store, recorder)
     with ExitStack() as during:
-        if not has_table:
+        if not target.is_made(store) or target.damage(store):
             from workflows.engine.cluster import cluster
 
             # One for all that follows, and before MLflow: while that is imported, Ray's processes start.
             during.enter_context(cluster(request.address))
-        curves = during.enter_context(tracked(tracker, target, title, source, told, models, store))
-        watchers = [view(console), curves, recorder]
+        runs = during.enter_context(tracked(tracker, workflow, store))
+        watchers = [view(console), runs, recorder]
         unfinished = experiment.train(watchers) if experiment.train else {}
         target = experiment.tabulate(unfinished)
         (table,) = run([target], store, watchers, request.address)
-        for model in models:
-            curves.close(model, unfinished[model.name].state if model.name in unfinished else "measured")
-        for name, report in experiment.reports.items():
-            send_corpus_report(tracker, report.published(store), report.fingerprint, name)
         figures = experiment.figures(table) if experiment.figures else {}
-        tracker.results("", figures)
-        tracker.artifacts(table.folder, target.fingerprint)
-        measured = [model for model in models if model.name not in unfinished]
-        names = [registration(experiment.name, model.name, model.tags).name for model in measured]
-        command, served = recorder.record.command, [f"models:/{name}@{NEWEST}" for name in names]
-        tracker.describe(table.folder, command, served)
-        recorder.measured(curves.figures, {name: why.state for name, why in unfinished.items()})
+        reports = {name: report.published(store) for name, report in experiment.reports.items()}
+        states = {name: why.state for name, why in unfinished.items()}
+        runs.finish(table, figures, reports, states)
+        measured = [model for model in workflow.models if model.name not in states]
+        recorder.measured({model.name: model.measured(store).final_figures() for model in measured}, states)
         recorder.made(target.name, figures)
-    if tracker.took_all:
-        settle(tracker.uri, store, all_told)
-    return table
-
-
-def _found(
-    experiment: Reproduction[A], target: Step[A], models: Sequence[Model], store: LocalStore, recorder: Recorder
-) -> A:
-    """Returns the table where it is in the store and MLflow has everything, with the record kept up to date."""
-    (table,) = run([target], store, [recorder])
-    recorder.measured({model.name: model.measured(store).final_figures() for model in models}, {})
-    recorder.made(target.name, experiment.figures(table) if experiment.figures else {})
     return table
 
 

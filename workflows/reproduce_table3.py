@@ -26,8 +26,8 @@ from workflows.paper import VARIATIONS
 from workflows.tables import table3
 from workflows.tables.table3_rows import chosen, rows
 from workflows.tables.table3_text import render_terminal
-from workflows.tracking.curves import Model
 from workflows.tracking.lineage import settings_of
+from workflows.tracking.watcher import Model
 from workflows.trials import RowTrial, rows_of, train_rows, trials_of
 
 TABULATE = Stage(
