@@ -93,7 +93,7 @@ def make(wanted: FigureRequest, out: Path | None = None) -> AttentionFigures:
     step = figure_step(wanted)
     if out:
         step = replace(step, out=out.absolute())
-    # No record says what this command needs; as long as the lock is held, `aiayn clean` deletes nothing.
+    # No run has a name for what this command needs; as long as the lock is held, `aiayn clean` deletes nothing.
     with wanted.store.lock(f"attention_figures-{secrets.token_hex(8)}", step.label) as lock:
         lock.take()
         (figures,) = run([step], wanted.store, [view(console)], wanted.address)
