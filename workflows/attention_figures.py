@@ -40,9 +40,8 @@ def main(
     store: StoreOption = "runs",
     address: AddressOption = None,
 ) -> None:
-    """Draws what is not in the store, adds it to the model's runs in MLflow, and says where it is."""
+    """Draws what is not in the store, and says where it is."""
     from workflows.figures.steps import make, request
-    from workflows.tracking.attachment import attach
 
     wanted = request(
         store,
@@ -55,15 +54,11 @@ def main(
         dataset=dataset,
         address=address,
     )
-    figures, fingerprint = make(wanted)
+    figures = make(wanted)
     for one in figures.load().figures:
         console.print(one.caption, highlight=False, markup=False)
     console.print(f"\npage: {figures.folder / 'attention.html'}", highlight=False, soft_wrap=True)
     console.print(f"figures: {figures.folder}", highlight=False, soft_wrap=True)
-    if wanted.model.training:
-        n_runs = attach(wanted.store.root, wanted.model.training, figures.folder, fingerprint, "attention")
-        if n_runs:
-            console.print(f"MLflow: under attention/ in {n_runs} of the model's runs", highlight=False)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ from workflows.console.options import (
     SetOption,
     StoreOption,
 )
-from workflows.engine.dag import A, Step, in_order
+from workflows.engine.dag import A, Step
 from workflows.engine.events import Watcher
 from workflows.engine.grid import Unfinished
 from workflows.engine.interrupts import sigterm_as_interrupt
@@ -44,12 +44,10 @@ from workflows.history.commands import UNKNOWN, Invocation
 from workflows.profiles import Profile, load_profile
 from workflows.reports.corpus import CorpusReport
 from workflows.runs.closing import closing_lines
-from workflows.runs.recorder import Opening, Recorder, recording
+from workflows.runs.names import begin_run, finish_run
 from workflows.tracking.addresses import default_uri, ui_command
-from workflows.tracking.curves import Model, send_corpus_report, source_tags, tracked
-from workflows.tracking.models import NEWEST, registration
-from workflows.tracking.settled import is_settled, settle
-from workflows.tracking.tracker import Tracker, flatten
+from workflows.tracking.tracker import Tracker
+from workflows.tracking.watcher import Model, Workflow, tracked
 
 Own = ParamSpec("Own")
 R = TypeVar("R", bound="Request")
@@ -196,7 +194,7 @@ class Reproduction(Generic[A]):
     train: Callable[[Sequence[Watcher]], Mapping[str, Unfinished]] | None = None
     """Trains the models, if the table's step does not do so itself, and returns those that have no results."""
     figures: Callable[[A], Mapping[str, float]] | None = None
-    """Returns the main figures of the table, for the list of runs and for the workflow's run in MLflow."""
+    """Returns the main figures of the table, for the workflow's run in MLflow."""
 
 
 def reproduce(experiment: Reproduction[A], request: Request) -> None:
@@ -206,17 +204,16 @@ def reproduce(experiment: Reproduction[A], request: Request) -> None:
         _print_plan(experiment, request, target)
         return
     console.print(_in_force(experiment, request), highlight=False, soft_wrap=True, markup=False)
+    place = begin_run(store, experiment.name, request.profile.name, target)
     tracker = Tracker(default_uri(store.root), experiment.name, store.root)
-    given = {"overrides": request.overrides} if request.overrides else {}
-    models = [replace(model, params={**model.params, **given}) for model in experiment.models]
-    told = {**experiment.params, **given}
-    opening = _opening(experiment, request, target, models)
-    with sigterm_as_interrupt(), recording(store, opening, in_order([target])) as recorder:
-        table = _made(experiment, request, tracker, models, told, recorder)
+    with sigterm_as_interrupt():
+        table = _made(experiment, request, tracker)
+    finish_run(store, place, target, table)
     console.print()
     console.print(experiment.show(table, console.width))
     console.print()
-    for line in closing_lines(store, recorder.record, ui_command(tracker.uri)):
+    model_command = experiment.models[0].evaluation.command if experiment.models else ""
+    for line in closing_lines(place, model_command, ui_command(tracker.uri)):
         console.print(line, highlight=False, soft_wrap=True, markup=False)
 
 
@@ -234,75 +231,37 @@ def _print_plan(experiment: Reproduction[A], request: Request, target: Step[A]) 
         console.print(render(forecast(request.profile, experiment.planned, hardware, request.store.root)))
 
 
-def _made(
-    experiment: Reproduction[A],
-    request: Request,
-    tracker: Tracker,
-    models: Sequence[Model],
-    told: Mapping[str, Any],
-    recorder: Recorder,
-) -> A:
-    """Makes what is missing and returns the table, with MLflow and the record of the run kept up to date."""
+def _made(experiment: Reproduction[A], request: Request, tracker: Tracker) -> A:
+    """Makes what is missing and returns the table, with MLflow kept up to date."""
     store, target = request.store, experiment.tabulate({})
-    title = f"{experiment.name} {request.profile.name}"
-    source, sent = source_tags(_module(experiment)), [(model.name, model.params, model.tags) for model in models]
-    all_told = [target.fingerprint, title, told, source, sent, recorder.record.command]
-    has_table = target.is_made(store) and not target.damage(store)  # then nothing is to run; it reads the table alone
-    if has_table and is_settled(tracker.uri, store, all_told):
-        return _found(experiment, target, models, store, recorder)
     with ExitStack() as during:
-        if not has_table:
+        if not target.is_made(store) or target.damage(store):
             from workflows.engine.cluster import cluster
 
             # One for all that follows, and before MLflow: while that is imported, Ray's processes start.
             during.enter_context(cluster(request.address))
-        curves = during.enter_context(tracked(tracker, target, title, source, told, models, store))
-        watchers = [view(console), curves, recorder]
+        runs = during.enter_context(tracked(tracker, _workflow(experiment, request, target), store))
+        watchers = [view(console), runs]
         unfinished = experiment.train(watchers) if experiment.train else {}
-        target = experiment.tabulate(unfinished)
-        (table,) = run([target], store, watchers, request.address)
-        for model in models:
-            curves.close(model, unfinished[model.name].state if model.name in unfinished else "measured")
-        for name, report in experiment.reports.items():
-            send_corpus_report(tracker, report.published(store), report.fingerprint, name)
+        (table,) = run([experiment.tabulate(unfinished)], store, watchers, request.address)
         figures = experiment.figures(table) if experiment.figures else {}
-        tracker.results("", figures)
-        tracker.artifacts(table.folder, target.fingerprint)
-        measured = [model for model in models if model.name not in unfinished]
-        names = [registration(experiment.name, model.name, model.tags).name for model in measured]
-        command, served = recorder.record.command, [f"models:/{name}@{NEWEST}" for name in names]
-        tracker.describe(table.folder, command, served)
-        recorder.measured(curves.figures, {name: why.state for name, why in unfinished.items()})
-        recorder.made(target.name, figures)
-    if tracker.took_all:
-        settle(tracker.uri, store, all_told)
+        reports = {name: report.published(store) for name, report in experiment.reports.items()}
+        runs.finish(table, figures, reports, {name: why.state for name, why in unfinished.items()})
     return table
 
 
-def _found(
-    experiment: Reproduction[A], target: Step[A], models: Sequence[Model], store: LocalStore, recorder: Recorder
-) -> A:
-    """Returns the table where it is in the store and MLflow has everything, with the record kept up to date."""
-    (table,) = run([target], store, [recorder])
-    recorder.measured({model.name: model.measured(store).final_figures() for model in models}, {})
-    recorder.made(target.name, experiment.figures(table) if experiment.figures else {})
-    return table
-
-
-def _opening(experiment: Reproduction[A], request: Request, target: Step[A], models: Sequence[Model]) -> Opening:
-    """Describes the run before it begins."""
-    # Called as a function, it has no command line; then the command that does the same is told as far as it is known.
+def _workflow(experiment: Reproduction[A], request: Request, target: Step[A]) -> Workflow:
+    """Describes the run in MLflow before it begins."""
+    # Called as a function, it has no command line; then the command that does the same is named as far as it is known.
     typed = shlex.join(sys.argv[1:]) if experiment.name in Path(sys.argv[0]).name else request.overrides
-    return Opening(
-        workflow=experiment.name,
-        profile=request.profile.name,
-        data=request.profile.data if isinstance(request.profile, Profile) else "",
-        fingerprint=target.fingerprint,
-        command=f"python -m {_module(experiment)} {typed}".strip(),
-        overrides=request.overrides,
-        model_command=models[0].evaluation.command if models else "",
-        settings=flatten(experiment.params),
-        models={model.name: flatten(model.params) for model in models},
+    module, overrides = _module(experiment), {"overrides": request.overrides} if request.overrides else {}
+    return Workflow(
+        target.fingerprint,
+        title=f"{experiment.name} {request.profile.name}",
+        command=f"python -m {module} {typed}".strip(),
+        module=module,
+        params={**experiment.params, **overrides},
+        models=[replace(model, params={**model.params, **overrides}) for model in experiment.models],
     )
 
 

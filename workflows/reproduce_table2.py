@@ -24,8 +24,8 @@ from workflows.profiles import Profile, Recipe
 from workflows.reports.corpus import CorpusReport
 from workflows.tables import table2
 from workflows.tables.measurements import Translation
-from workflows.tracking.curves import Model
 from workflows.tracking.lineage import settings_of
+from workflows.tracking.watcher import Model
 
 TABULATE = Stage(
     "tabulating.tabulate",

@@ -22,8 +22,8 @@ from workflows.forecast.planned import Planned
 from workflows.tables import table3
 from workflows.tables.table3_rows import rows
 from workflows.tables.table3_text import render_terminal
-from workflows.tracking.curves import Model
 from workflows.tracking.lineage import settings_of
+from workflows.tracking.watcher import Model
 from workflows.trials import RowTrial, rows_of, train_rows, trials_of
 
 TABULATE = Stage(

@@ -34,8 +34,8 @@ from workflows.profiles.parsing import ParsingProfile, load_parsing_profile
 from workflows.tables import table4
 from workflows.tables.parser_measurements import CandidateParser
 from workflows.tables.table4_text import render_terminal
-from workflows.tracking.curves import Model
 from workflows.tracking.lineage import settings_of
+from workflows.tracking.watcher import Model
 
 TABULATE = Stage(
     "tabulating.tabulate_parsers",

@@ -16,8 +16,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -155,19 +154,6 @@ class ObjectStore(LocalStore):
         """See `Store.lock`."""
         return BucketLock(self.bucket, f"store/{name}", task)
 
-    @contextmanager
-    def alone(self, kind: str) -> Iterator[None]:
-        """See `Store.alone`."""
-        with BucketLock(self.bucket, f"store/{kind}/alone", kind) as lock:
-            lock.take_in_turn()
-            with super().alone(kind):
-                yield
-
-    def record_names(self, kind: str) -> list[str]:
-        """See `Store.record_names`."""
-        names = self.bucket.sizes_bytes(f"store/{kind}")
-        return sorted(name.removesuffix(".json") for name in names if "/" not in name and name.endswith(".json"))
-
     def read_record(self, name: str) -> Any:
         """See `Store.read_record`."""
         found = self.bucket.read(f"store/{name}.json")
@@ -178,7 +164,6 @@ class ObjectStore(LocalStore):
 
     def write_record(self, name: str, value: Any) -> None:
         """See `Store.write_record`."""
-        super().write_record(name, value)  # what the names of a run lead to
         self.bucket.write(f"store/{name}.json", json.dumps(value).encode())
 
     def shared_scratch(self, name: str) -> Scratch:

@@ -22,7 +22,7 @@ from typing import Any
 
 from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact, Made, making_folder, publish
-from pipeline.store.locks import FileLock, Lock, Owner, guarded
+from pipeline.store.locks import FileLock, Lock, Owner
 from pipeline.store.scratch import Scratch
 
 
@@ -92,20 +92,12 @@ class Store(ABC):
         """Returns the living process that holds the lock `name`, None if there is none."""
 
     @abstractmethod
-    def record_names(self, kind: str) -> list[str]:
-        """Returns the names of the records whose names begin with `kind` and a slash, without these, sorted."""
-
-    @abstractmethod
     def read_record(self, name: str) -> Any:
         """Reads a small JSON value stored along with the artifacts; None if it is missing or unreadable."""
 
     @abstractmethod
     def write_record(self, name: str, value: Any) -> None:
         """Stores a small JSON value, replacing any earlier one of that name."""
-
-    @abstractmethod
-    def alone(self, kind: str) -> AbstractContextManager[None]:
-        """Lets one process at a time run the body, which must be short: the records of a kind stay as they are."""
 
     @abstractmethod
     def shared_scratch(self, name: str) -> Scratch:
@@ -209,16 +201,6 @@ class LocalStore(Store):
     def owner(self, name: str) -> Owner | None:
         """See `Store.owner`."""
         return self.lock(name, "").holder()
-
-    @contextmanager
-    def alone(self, kind: str) -> Iterator[None]:
-        """See `Store.alone`."""
-        with guarded(self.folder(kind) / ".locks"):
-            yield
-
-    def record_names(self, kind: str) -> list[str]:
-        """See `Store.record_names`."""
-        return sorted(path.stem for path in (self.artifacts / kind).glob("*.json"))
 
     def read_record(self, name: str) -> Any:
         """See `Store.read_record`."""

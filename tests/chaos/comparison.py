@@ -35,7 +35,7 @@ class Outcome:
 
 def outcome(store: Path) -> Outcome:
     """Reads the results in `store` (the workflow's `--store`)."""
-    steps = sorted(path for path in (store / "store").glob("[!.]*-*") if path.is_dir())  # not the records
+    steps = sorted(path for path in (store / "store").glob("[!.]*-*") if path.is_dir())
     (table,) = store.glob(f"store/{TABLE}-*/table2.json")
     files = [path for step in steps for path in sorted(step.rglob("*")) if path.is_file()]
     return Outcome(

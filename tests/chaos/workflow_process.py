@@ -39,8 +39,8 @@ SETTINGS = {
     "recipes.big.training.workers": 1,
 }
 """A training of two workers and one of a single worker; everything else is small, but in several parts."""
-NOT_A_SIGN = ("ray", ".locks", "records")
-"""Folders in the store that change without progress: Ray Train's own, the locks with their heartbeats, the records."""
+NOT_A_SIGN = ("ray", ".locks")
+"""Folders in the store that change without progress: Ray Train's own, the locks with their heartbeats."""
 
 ERROR = re.compile(r"error: |[\w.]+(Error|Exception)\b")
 """The beginning of a line that says why the command ended."""

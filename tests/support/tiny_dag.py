@@ -1,14 +1,15 @@
-"""Runs of a workflow of four steps whose artifacts and records are real, made without Ray."""
+"""Runs of a workflow of five steps whose artifacts, names and locks are real, made without Ray."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from pipeline.settings import Settings
-from pipeline.store.artifact import Artifact, Context
+from pipeline.store.artifact import Artifact, Context, publish
 from pipeline.store.store import LocalStore
-from tests.support.tiny_runs import opening
 from workflows.engine.dag import Stage, Step, in_order, resolved
-from workflows.runs.record import Record, read_records
-from workflows.runs.recorder import recording
+from workflows.runs.names import begin_run, finish_run
 
 
 class SeedSettings(Settings):
@@ -17,21 +18,43 @@ class SeedSettings(Settings):
     seed: int
 
 
-def write(context: Context, given: Artifact | None, settings: SeedSettings | str) -> Artifact:
-    """Writes what `aiayn runs` has names for."""
-    (context.folder / "metrics.jsonl").write_text("{}\n")
-    (context.folder / "report.html").write_text(f"{settings}\n" * 100)
+@dataclass(frozen=True)
+class TinyScores(Artifact):
+    """A figure that follows from the seed."""
+
+    figures_file: ClassVar[str] = "scores.json"
+
+
+def write(context: Context, before: Artifact | None, settings: SeedSettings | str) -> Artifact:
+    """Writes what users have names for."""
+    for file in ("model.safetensors", "run.json", "metrics.jsonl"):
+        (context.folder / file).write_text("{}\n")
     return Artifact(context.folder)
 
 
+def tabulate(context: Context, scores: Artifact, text: str) -> Artifact:
+    """Writes a report."""
+    (context.folder / "report.html").write_text(f"{text}\n" * 100)
+    return Artifact(context.folder)
+
+
+def score(context: Context, model: Artifact, settings: SeedSettings) -> TinyScores:
+    """Writes a score."""
+    TinyScores(context.folder).write_json("scores.json", {"test": {"bleu": 80.5 + settings.seed, "signature": "x"}})
+    return TinyScores(context.folder)
+
+
 TEXT, TRAIN = Stage("cleaning.clean", write, Artifact), Stage("training.train", write, Artifact, resumes=True)
-AVERAGE, TABULATE = Stage("averaging.average", write, Artifact), Stage("tabulating.table", write, Artifact)
+AVERAGE, TABULATE = Stage("averaging.average", write, Artifact), Stage("tabulating.table", tabulate, Artifact)
+SCORE = Stage("scoring.score", score, TinyScores)
 
 
 def table_of(seed: int) -> Step[Artifact]:
     """The last step of a workflow: a table of a model that was trained, with this seed, on the one text."""
-    trained = TRAIN("train en-de base", TEXT("clean en-de", None, "text"), SeedSettings(seed=seed))
-    return TABULATE("table 2", AVERAGE("average en-de base", trained, "last"), "table")
+    settings = SeedSettings(seed=seed)
+    trained = TRAIN("train en-de base", TEXT("clean en-de", None, "text"), settings)
+    scored = SCORE("score en-de base", AVERAGE("average en-de base", trained, "last"), settings)
+    return TABULATE("table 2", scored, "table")
 
 
 def make(store: LocalStore, target: Step[Artifact]) -> list[str]:
@@ -41,8 +64,11 @@ def make(store: LocalStore, target: Step[Artifact]) -> list[str]:
         if store.find(step.name) is None:
             described = {
                 "label": step.label,
+                "stage": step.stage.name,
                 "fingerprint": step.fingerprint,
                 "inputs": {needed.label: needed.fingerprint for needed in step.inputs},
+                "settings": [each.model_dump() for each in step.arguments if isinstance(each, Settings)],
+                "libraries": {"torch": "2.11"},
             }
             arguments = resolved(step.arguments, lambda needed: needed.published(store))
             with store.lock(step.name, step.label) as lock:
@@ -57,13 +83,25 @@ def make(store: LocalStore, target: Step[Artifact]) -> list[str]:
     return made
 
 
-def run_table(store: LocalStore, seed: int, profile: str = "embedded") -> Record:
-    """Runs the workflow, with its record, and returns that."""
+def run_table(store: LocalStore, seed: int, profile: str = "embedded") -> Path:
+    """Runs the workflow, and returns the folder of its run."""
     target = table_of(seed)
-    with recording(store, opening(target.fingerprint, profile=profile), in_order([target])) as recorder:
-        make(store, target)
-        recorder.made(target.name, {"BLEU": 80.0 + seed})
-    return read_records(store)[0]
+    run = begin_run(store, "table2", profile, target)
+    make(store, target)
+    finish_run(store, run, target, target.published(store))
+    return run
+
+
+def make_artifact(store: LocalStore, name: str, files: Mapping[str, str]) -> Path:
+    """Publishes a folder with these files, unless it is there."""
+
+    def fill(folder: Path) -> Artifact:
+        for file, text in files.items():
+            (folder / file).write_text(text, encoding="utf-8")
+        return Artifact(folder)
+
+    folder = store.folder(name)
+    return folder if folder.exists() else publish(folder, fill, {}).folder
 
 
 def half_make(store: LocalStore, name: str) -> Path:

@@ -15,8 +15,6 @@ from tests.support.command_line import CommandLine
 from tests.support.html_reader import Reader
 from tests.support.tiny_model_store import publish_model
 from workflows.figures.drawing import AttentionFigures
-from workflows.tracking.addresses import default_uri
-from workflows.tracking.tracker import Tracker
 
 FILES = {
     *(f"figure{number}.{kind}" for number in (3, 4, 5) for kind in ("svg", "png")),
@@ -39,18 +37,13 @@ def drawn_in(runs: Path) -> list[AttentionFigures]:
 
 
 @pytest.mark.usefixtures("ray_cluster")
-def test_figures_are_drawn_once_and_sent_to_the_model_s_run(runs: Path, command_line: CommandLine) -> None:
-    """All files, captions that say what was chosen and why; a second run draws nothing; MLflow has them too.
+def test_figures_are_drawn_once(runs: Path, command_line: CommandLine) -> None:
+    """All files, captions that say what was chosen and why; a second run draws nothing.
 
     Another word draws anew, but examines no head again.
     """
-    tracker = Tracker(default_uri(runs), "table2", runs)
-    tracker.workflow("w", "table2", {})
-    run = tracker.model("traitraitraitrai", "en-de base", {})
-    tracker.end()
     told = command_line.here("workflows.attention_figures", "--store", str(runs))
     assert told.returncode == 0, told.stderr
-    assert "MLflow: under attention/ in 1 of the model's runs" in told.stdout
     (figures,) = drawn_in(runs)
     assert {path.name for path in figures.folder.iterdir()} == FILES
     content = figures.load()
@@ -68,11 +61,6 @@ def test_figures_are_drawn_once_and_sent_to_the_model_s_run(runs: Path, command_
     reader = Reader(page)
     assert "pronoun to antecedent" in reader.text
     assert "encoder 1.2" in reader.text
-    from mlflow.tracking import MlflowClient
-
-    sent = MlflowClient(default_uri(runs)).list_artifacts(run, "attention")
-    assert {Path(file.path).name for file in sent} == FILES
-
     again = command_line.here("workflows.attention_figures", "--store", str(runs))
     assert again.returncode == 0
     assert drawn_in(runs) == [figures]

@@ -52,7 +52,7 @@ def test_counted_measured_then_again_then_with_more_rounds(
     told = capsys.readouterr().out
     assert told.startswith("settings of profile cpu\n")
     folder, table = _table(told)
-    assert {path.name for path in folder.iterdir()} >= {"table1.json", "table1.md", "report.html", "record.json"}
+    assert {path.name for path in folder.iterdir()} >= {"table1.json", "table1.md", "report.html", "manifest.json"}
     artifact = (folder / "table1.json").resolve().parent
     assert {path.name for path in artifact.iterdir()} >= {"table1.json", "table1.md", "report.html", "manifest.json"}
     assert [layer["name"] for layer in table["layers"]] == list(LAYER_TYPES)

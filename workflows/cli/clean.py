@@ -1,7 +1,6 @@
-"""`aiayn clean`: deletes from a store what the newest runs do not need, or what no recorded run refers to."""
+"""`aiayn clean`: deletes from a store what the tables that have names were not made from."""
 
 import time
-from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -21,60 +20,43 @@ DAY_S = 24 * 60 * 60
 
 def clean_store(
     store: StoreOption = "runs",
-    keep_last: Annotated[
-        int | None,
-        typer.Option(
-            "--keep-last",
-            metavar="N",
-            min=1,
-            help="Keep what the newest N runs of each workflow and profile need; delete what only older runs did.",
-        ),
-    ] = None,
-    unused: Annotated[bool, typer.Option("--unused", help="Delete what no recorded run refers to.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Delete. Without it, nothing is changed.")] = False,
 ) -> None:
-    """List what can go from a folder of output; with --yes, delete it. What a running workflow needs stays.
+    """List what no run in a folder of output has a name for or was made from; with --yes, delete it.
 
-    MLflow's database and its model files (mlartifacts) are left alone.
+    To give up a run, remove its folder first, e.g. `rm -r runs/table2/embedded/1`. MLflow's database and its model
+    files (mlartifacts) are left alone.
     """
-    if (keep_last is None) == (not unused):
-        raise UserError("name one of --keep-last N and --unused")
     where = store_at(store)
     if not where.is_shared:
         raise UserError(f"--store {store}: only folders can be cleaned; this machine's copies are in {where.root}")
-    found = plan(where, keep_last)
-    sizes_bytes = [size_bytes(where.folder(folder.name)) for folder in found.folders]
-    if found.in_the_way and yes:
-        raise UserError(found.in_the_way)
-    if not found.folders and not found.runs:
+    shown = plan(where)
+    sizes_bytes = {folder.name: size_bytes(where.folder(folder.name)) for folder in shown.folders}
+    if shown.in_the_way and yes:
+        raise UserError(shown.in_the_way)
+    if not shown.folders:
         console.print(f"nothing to delete in {store}", highlight=False, soft_wrap=True)
         return
-    console.print(_table(found, sizes_bytes))
+    console.print(_table(shown, sizes_bytes))
     if not yes:
-        console.print(f"\nwould free {_total(found, sizes_bytes)}; --yes deletes them", highlight=False, soft_wrap=True)
-        if found.in_the_way:
-            console.print(f"not now: {found.in_the_way}", highlight=False, soft_wrap=True, markup=False)
+        console.print(f"\nwould free {_total(shown, sizes_bytes)}; --yes deletes them", highlight=False, soft_wrap=True)
+        if shown.in_the_way:
+            console.print(f"not now: {shown.in_the_way}", highlight=False, soft_wrap=True, markup=False)
         return
-    deleted = clean(where, keep_last, found)
-    sizes_of = dict(zip((folder.name for folder in found.folders), sizes_bytes, strict=True))
-    freed_bytes = [sizes_of[folder.name] for folder in deleted.folders]
-    console.print(f"\nfreed {_total(deleted, freed_bytes)}", highlight=False, soft_wrap=True)
-    if skipped := len(found.folders) - len(deleted.folders):
-        console.print(f"kept {skipped} that a command has begun to use meanwhile", highlight=False, soft_wrap=True)
+    deleted = clean(where, shown)
+    console.print(f"\nfreed {_total(deleted, sizes_bytes)}", highlight=False, soft_wrap=True)
 
 
-def _table(found: Plan, sizes_bytes: Sequence[int]) -> Table:
+def _table(shown: Plan, sizes_bytes: dict[str, int]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("folder", "what it is", "of run"):
+    for heading in ("folder", "what it is"):
         table.add_column(heading, header_style="bold", overflow="fold")
     for heading in ("age", "size"):
         table.add_column(heading, header_style="bold", justify="right", no_wrap=True)
     now_s = time.time()
-    for folder, n_bytes in zip(found.folders, sizes_bytes, strict=True):
-        runs, age = ", ".join(folder.runs) or "–", _age(now_s - folder.modified_s)
-        table.add_row(folder.name, folder.what, runs, age, filesize.decimal(n_bytes))
-    for run in found.runs:
-        table.add_row(f"{run.name}/", "names and records of the run", run.name, _age(now_s - run.newest.started), "–")
+    for folder in shown.folders:
+        age = _age(now_s - folder.modified_s)
+        table.add_row(folder.name, folder.what, age, filesize.decimal(sizes_bytes[folder.name]))
     return table
 
 
@@ -82,5 +64,6 @@ def _age(seconds: float) -> str:
     return duration(max(seconds, 0)) if seconds < 2 * DAY_S else f"{seconds / DAY_S:.0f} days"
 
 
-def _total(found: Plan, sizes_bytes: Sequence[int]) -> str:
-    return f"{filesize.decimal(sum(sizes_bytes))}: folders: {len(found.folders)}, runs: {len(found.runs)}"
+def _total(listed: Plan, sizes_bytes: dict[str, int]) -> str:
+    total_bytes = sum(sizes_bytes[folder.name] for folder in listed.folders)
+    return f"{filesize.decimal(total_bytes)} in {len(listed.folders)} folders"

@@ -55,7 +55,7 @@ def figures(
         dataset=dataset,
         address=address,
     )
-    made, _ = make(wanted, out)
+    made = make(wanted, out)
     console.print(f"figures: {out or made.folder}", highlight=False, soft_wrap=True)
     if serve:
         serve_page(wanted, made, DEFAULT_PORT if port is None else port)

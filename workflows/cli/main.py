@@ -8,11 +8,10 @@ aiayn score --hyp text.de --ref reference.de --lang de
 aiayn parse model < text.words > text.trees             sentences -> bracketed trees (Table 4)
 aiayn score-trees --gold gold.trees --test parsed.trees
 aiayn figures model --out figures                       what its heads attend to (Figures 3 to 5)
-aiayn runs                                              what was run here; writes runs/index.html
-aiayn compare                                           how the last two runs differ
-aiayn clean --keep-last 2                               what older runs alone needed; --yes deletes it
+aiayn runs                                              the tables that were made here
+aiayn compare                                           how the last two of them differ
+aiayn clean                                             what no run here needs; --yes deletes it
 aiayn doctor                                            checks this machine; says what to do
-aiayn watch                                             how far a running workflow has got; --serve: as a page
 aiayn export ctranslate2 model --out fast               one model -> a model for CTranslate2
 aiayn bench train                                       compares the speed of training steps on this machine
 aiayn bench decode model --src text.en                  compares the speed of translation
@@ -42,7 +41,6 @@ from workflows.cli.prepared import remember, remembered
 from workflows.cli.runs import compare_runs, runs
 from workflows.cli.score_trees import score_trees
 from workflows.cli.translate import N_BEST_LINE, TranslationWriter, translate_stream, translate_typed
-from workflows.cli.watch import watch
 from workflows.console.command import console, help_text, run_app
 from workflows.console.options import (
     AddressOption,
@@ -257,7 +255,6 @@ app.command()(runs)
 app.command("compare")(compare_runs)
 app.command("clean")(clean_store)
 app.command()(doctor)
-app.command()(watch)
 app.command()(parse)
 app.command()(score_trees)
 app.command()(figures)

@@ -1,6 +1,7 @@
-"""`aiayn runs` and `aiayn compare`: what was run in a folder, and how two runs differ."""
+"""`aiayn runs` and `aiayn compare`: the tables that were made in a folder, and how two of them differ."""
 
 import json
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Annotated, Literal
@@ -12,35 +13,32 @@ from rich.text import Text
 from pipeline.store.object_store import store_at
 from workflows.console.command import console
 from workflows.console.options import StoreOption
-from workflows.console.quantities import duration
-from workflows.runs.comparison import Comparison, Pair, chosen, compare
-from workflows.runs.index import figure_text, value_text, when, write_index
-from workflows.runs.record import Run, read_records, runs_of
+from workflows.runs.listing import Comparison, Pair, Run, chosen, compare, runs_in
 
-STYLES = {"finished": "green", "running": "yellow", "interrupted": "yellow", "failed": "red"}
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-MOST_FIGURES = 4
+MAX_FIGURES = 4
 
 
 def runs(store: StoreOption = "runs", as_json: JsonOption = False) -> None:
-    """List the runs in a folder, newest first, with what was measured, and bring its index.html up to date."""
-    where = store_at(store)
-    found = runs_of(read_records(where))
+    """List the tables that were made in a folder, newest first, with what was measured."""
+    made = runs_in(store_at(store))
     if as_json:
-        listed = [{"name": run.name, "seconds": run.seconds, **asdict(run.measured), **_now(run)} for run in found]
+        listed = [
+            {"name": run.name, "folder": str(run.folder), "command": run.command, "figures": run.figures}
+            for run in made
+        ]
         typer.echo(json.dumps({"runs": listed}, ensure_ascii=False))
         return
-    if not found:
-        console.print(f"no runs in {store} yet; python -m workflows.reproduce_table2 makes one", highlight=False)
+    if not made:
+        console.print(f"no tables in {store} yet; python -m workflows.reproduce_table2 makes one", highlight=False)
         return
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("run", "state", "started", "time", "measured"):
-        table.add_column(heading, header_style="bold", no_wrap=heading in ("state", "time"))
-    for run in found:
-        state = Text(run.newest.state, style=STYLES[run.newest.state])
-        table.add_row(run.name, state, when(run.newest.started), duration(run.seconds), _outcome(run))
+    for heading in ("run", "made", "measured", "options", "folder"):
+        table.add_column(heading, header_style="bold", overflow="fold")
+    for run in made:
+        made_at = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.ended_s))
+        table.add_row(*map(Text, (run.name, made_at, _headline(run), _options(run), run.folder.name)))
     console.print(table)
-    console.print(f"\npage: {write_index(where)}", highlight=False, soft_wrap=True)
 
 
 def compare_runs(
@@ -52,8 +50,8 @@ def compare_runs(
     as_json: JsonOption = False,
 ) -> None:
     """Show the settings in which two runs differ, and their figures side by side."""
-    first, second = chosen(runs_of(read_records(store_at(store))), one, other)
-    compared = compare(first.measured, second.measured)
+    first, second = chosen(runs_in(store_at(store)), one, other)
+    compared = compare(first, second)
     if as_json:
         typer.echo(json.dumps({"one": first.name, "other": second.name, **asdict(compared)}, ensure_ascii=False))
         return
@@ -63,17 +61,17 @@ def compare_runs(
 def _print(first: Run, second: Run, compared: Comparison) -> None:
     names = (first.name, second.name)
     if compared.settings:
-        console.print(_table("settings that differ", names, [_texts(pair) for pair in compared.settings]))
+        rows = [(pair.name, _value(pair.one), _value(pair.other)) for pair in compared.settings]
+        console.print(_table("settings that differ", names, rows))
     else:
         console.print(f"no setting differs between {first.name} and {second.name}", highlight=False)
-    if compared.models:
-        rows = [(pair.model, "yes" if pair.one else "–", "yes" if pair.other else "–") for pair in compared.models]
-        console.print(_table("\nmodels of one run only", names, rows))
-    if compared.origins:
-        console.print(_table("\nbesides", names, [_texts(pair) for pair in compared.origins]))
+    for name, labels in zip(names, compared.lonely, strict=True):
+        if labels:
+            console.print(f"\nonly in {name}: {', '.join(labels)}", highlight=False, markup=False)
     if compared.figures:
-        measured = [(*_figures(pair), _difference(pair)) for pair in compared.figures]
-        console.print(_table("\nmeasured", (*names, "difference"), measured, justify="right"))
+        measured = [(pair.name, _figure(pair.one), _figure(pair.other), _difference(pair)) for pair in compared.figures]
+        console.print()
+        console.print(_table("measured", (*names, "difference"), measured, justify="right"))
 
 
 def _table(
@@ -82,39 +80,35 @@ def _table(
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(title, header_style="bold", overflow="fold")
     for name in names:
-        heading = f"\n{name}" if title.startswith("\n") else name
-        table.add_column(heading, header_style="bold", justify=justify, overflow="fold")
+        table.add_column(name, header_style="bold", justify=justify, overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
     return table
 
 
-def _texts(pair: Pair) -> tuple[str, str, str]:
-    return f"{pair.model} {pair.name}".strip(), value_text(pair.one), value_text(pair.other)
+def _headline(run: Run) -> str:
+    shown = [f"{name} {_figure(figure)}" for name, figure in run.figures.items()]
+    more = f", {len(shown) - MAX_FIGURES} more" if len(shown) > MAX_FIGURES else ""
+    return ", ".join(shown[:MAX_FIGURES]) + more
 
 
-def _figures(pair: Pair) -> tuple[str, str, str]:
-    return f"{pair.model} {pair.name}".strip(), figure_text(pair.one), figure_text(pair.other)
+def _options(run: Run) -> str:
+    return run.command.partition(" -m ")[2].partition(" ")[2]
+
+
+def _value(value: object) -> str:
+    return "–" if value is None else str(value)
+
+
+def _figure(figure: float | None) -> str:
+    """Formats a figure as briefly as its size allows: 83.12, 5461, 2.4e+15."""
+    if figure is None:
+        return "–"
+    return f"{figure:.2f}" if abs(figure) < 1000 and figure != int(figure) else f"{figure:.6g}"
 
 
 def _difference(pair: Pair) -> str:
     if pair.one is None or pair.other is None or pair.one == pair.other:
         return ""
-    difference = figure_text(pair.other - pair.one)
+    difference = _figure(pair.other - pair.one)
     return difference if difference.startswith("-") else f"+{difference}"
-
-
-def _outcome(run: Run) -> str:
-    """Says in a few words what was measured, or where the run stopped."""
-    newest, figures = run.newest, run.measured.figures
-    if newest.state == "running" and not figures:
-        return f"{newest.count('finished', 'cached')} of {len(newest.steps)} steps"
-    if newest.state in ("failed", "interrupted") and not figures:
-        return " ".join(filter(None, (f"in {run.where}:" if run.where else "", newest.error))) or "before it began"
-    shown = [f"{name} {figure_text(figure)}" for name, figure in figures.items()]
-    more = f", {len(shown) - MOST_FIGURES} more" if len(shown) > MOST_FIGURES else ""
-    return ", ".join(shown[:MOST_FIGURES]) + more
-
-
-def _now(run: Run) -> dict[str, str]:
-    return {"state": run.newest.state, "where": run.where, "error": run.newest.error}

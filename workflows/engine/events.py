@@ -22,9 +22,6 @@ class Watcher:
     def finished(self, step: Step[Artifact], summary: str) -> None:
         """Called when the step's artifact has been published, with a few words about it."""
 
-    def failed(self, step: Step[Artifact]) -> None:
-        """Called when the step's work has ended in an error, which then ends the workflow (`end`)."""
-
     def given_up(self, step: Step[Artifact], state: Literal["failed", "stopped"]) -> None:
         """Called when a trial of a grid has ended without all its results; `step` is its training."""
 

@@ -134,12 +134,7 @@ def execute(missing: Sequence[Step[Artifact]], store: Store, watchers: Sequence[
             done, _ = ray.wait(list(running), num_returns=len(running), timeout=POLL_S)
             relay.fetch()
             for reference in [reference for reference in running if reference in done]:  # inputs first
-                try:
-                    summary = ray.get(reference)
-                except ray.exceptions.RayError:
-                    relay.failed(running[reference])
-                    raise
-                relay.finished(running[reference], summary)
+                relay.finished(running[reference], ray.get(reference))
                 del running[reference]
             relay.idle()
 

@@ -71,11 +71,6 @@ class Relay:
             for watcher in self._watchers:
                 watcher.finished(step, summary)
 
-    def failed(self, step: Step[Artifact]) -> None:
-        """Reports that a step has ended in an error."""
-        for watcher in self._watchers:
-            watcher.failed(step)
-
     def given_up(self, step: Step[Artifact], state: Literal["failed", "stopped"]) -> None:
         """Reports that a trial has ended without all its results."""
         for watcher in self._watchers:

@@ -88,13 +88,13 @@ def figure_step(wanted: FigureRequest) -> Step[AttentionFigures]:
     return DRAW(f"figures {model.name}", model.checkpoint, examined, measured, wanted.settings)
 
 
-def make(wanted: FigureRequest, out: Path | None = None) -> tuple[AttentionFigures, str]:
-    """Draws what is not in the store, or in `out` if given; returns it with its fingerprint."""
+def make(wanted: FigureRequest, out: Path | None = None) -> AttentionFigures:
+    """Draws what is not in the store, or in `out` if given, and returns it."""
     step = figure_step(wanted)
     if out:
         step = replace(step, out=out.absolute())
-    # No record says what this command needs; as long as the lock is held, `aiayn clean` deletes nothing.
+    # No run has a name for what this command needs; as long as the lock is held, `aiayn clean` deletes nothing.
     with wanted.store.lock(f"attention_figures-{secrets.token_hex(8)}", step.label) as lock:
         lock.take()
         (figures,) = run([step], wanted.store, [view(console)], wanted.address)
-    return figures, step.fingerprint
+    return figures

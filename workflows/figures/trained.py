@@ -40,8 +40,6 @@ class TrainedModel:
     corpus: Corpus | None = None
     generated: EmbeddedSettings | None = None
     """The settings of its text, if that is the embedded corpus of translations."""
-    training: str | None = None
-    """The fingerprint of its training."""
 
     def sentences(self) -> tuple[str, ...]:
         """Returns what to translate where the user gives nothing: the paper's sentences, or some of the model's text.
@@ -100,8 +98,6 @@ def _of_folder(folder: Path, store: LocalStore) -> TrainedModel:
             found.setdefault("corpus", Corpus(one.folder))
         elif stage == "embedded.generate":
             found.setdefault("generated", EmbeddedSettings(**one.manifest["settings"][0]))
-        elif stage == "training.train":
-            found.setdefault("training", one.manifest["fingerprint"])
     if "generated" in found and found["generated"].target == "trees":
         del found["generated"]
     return TrainedModel(_name_of(checkpoint.manifest, folder), checkpoint, **found)

@@ -1,1 +1,1 @@
-"""The runs of workflows in a folder: the record of each, names for what they made, their list and a comparison."""
+"""The runs of workflows in a folder: names for what they made, their list, a comparison, and freeing disk."""

@@ -6,25 +6,22 @@ import shutil
 import sys
 from pathlib import Path
 
-from pipeline.store.store import LocalStore
 from workflows.runs.names import DEFAULT_ROOT, model_names
-from workflows.runs.record import Record
 
 MOST_MODELS = 4
 
 
-def closing_lines(store: LocalStore, record: Record, curves: str) -> list[str]:
-    """Returns the lines, whose commands can be pasted in this directory; `curves` is MLflow's command."""
-    place = Path(record.run.rpartition("/")[0])
-    lines = [f"report: {shown(store.root / place / 'report.html')}"]
-    if record.model_command and (names := model_names(record)):
-        models = [str(_name(store, place / name)) for name in names]
+def closing_lines(run: Path, model_command: str, curves: str) -> list[str]:
+    """Returns the lines, whose commands can be pasted in this directory.
+
+    `model_command` is what `aiayn` does with the run's models, if anything, and `curves` MLflow's command.
+    """
+    lines = [f"report: {shown(run.parent / 'report.html')}"]
+    if model_command and (names := model_names(run)):
+        models = [str(_name(run.parent / name)) for name in names]
         more = f" and {len(models) - MOST_MODELS} more" if len(models) > MOST_MODELS else ""
         lines.append(f"models: {', '.join(models[:MOST_MODELS])}{more}")
-        lines.append(f"{record.model_command}: {aiayn()} {record.model_command} {shlex.quote(models[0])}")
-    named = str(shown(store.root)) if store.is_shared else store.shown
-    options = [] if shown(store.root) == DEFAULT_ROOT else ["--store", named]
-    lines.append(f"runs: {shown(store.root / 'index.html')}, {aiayn()} {shlex.join(['runs', *options])}")
+        lines.append(f"{model_command}: {aiayn()} {model_command} {shlex.quote(models[0])}")
     return [*lines, f"curves: {curves}"]
 
 
@@ -43,7 +40,7 @@ def aiayn() -> str:
     return f"{shlex.quote(str(shown(Path(sys.executable))))} -m workflows.cli"
 
 
-def _name(store: LocalStore, name: Path) -> Path:
+def _name(path: Path) -> Path:
     """Returns a name as it is understood here: with the folder of the output unless that is `runs`."""
-    root = shown(store.root)
-    return name if root == DEFAULT_ROOT else root / name
+    path = shown(path)
+    return path.relative_to(DEFAULT_ROOT) if path.is_relative_to(DEFAULT_ROOT) else path

@@ -9,7 +9,6 @@ import json
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,26 +21,14 @@ TRANSLATOR_TAG = "aiayn.translator"
 MODEL_TAG = "aiayn.model"
 """The tag, on a version, with the id of the model that it is; MLflow's SQL store does not give it back."""
 NEWEST = "newest"
-RESERVED_ALIAS = re.compile(r"latest|v\d+", re.IGNORECASE)
+RESERVED_ALIAS = re.compile(r"newest|latest|v\d+", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Registration:
-    """The name of a model in MLflow's registry."""
-
-    name: str
-    aliases: tuple[str, ...]
-    tags: Mapping[str, str] = field(default_factory=dict)
-    """Tags of the version."""
-
-
-def registration(experiment: str, model: str, tags: Mapping[str, str]) -> Registration:
-    """Returns the registration of the model `model`, whose `tags` may name its `pair` and `profile`."""
-    pair, profile = tags.get("pair", ""), tags.get("profile", "")
+def registered_name(experiment: str, model: str, tags: Mapping[str, str]) -> str:
+    """Returns the name in MLflow's registry of the model `model`, whose `tags` may name its `pair`."""
+    pair = tags.get("pair", "")
     words = [experiment] * (experiment != "table2") + [pair] * (not model.startswith(pair)) + [model]
-    alias = re.sub(r"[^\w-]+", "-", profile)
-    usable = alias and alias != NEWEST and not RESERVED_ALIAS.fullmatch(alias)
-    return Registration(f"aiayn-{_plain(' '.join(words))}", (NEWEST, *([alias] if usable else [])), tags)
+    return "aiayn-" + re.sub(r"[^\w-]+", "-", " ".join(words)).strip("-")
 
 
 def keep(client: Any, experiment_id: str, run_id: str, checkpoint: Checkpoint, served_by: str) -> str:
@@ -53,53 +40,50 @@ def keep(client: Any, experiment_id: str, run_id: str, checkpoint: Checkpoint, s
 
     run, identity = client.get_run(run_id), checkpoint.manifest["fingerprint"]
     copies = client.search_logged_models([experiment_id], f"tags.`{TRANSLATOR_TAG}` = '{identity}'")
-    ready = [str(model.model_id) for model in copies if model.status == "READY"]
-    is_linked = run.data.tags.get(TRANSLATOR_TAG) == identity
-    if is_linked and ready:
-        return ready[0]
     for model in copies:
         if model.status == "FAILED":  # or each attempt would leave one more
             client.delete_logged_model(model.model_id)
-    model_id = (
-        ready[0] if ready else _save(client, experiment_id, run_id, run.info.run_name, checkpoint, identity, served_by)
-    )
-    client.log_outputs(run_id, [LoggedModelOutput(model_id, step=0)])
-    client.set_tag(run_id, TRANSLATOR_TAG, identity)
+    ready = [str(model.model_id) for model in copies if model.status == "READY"]
+    model_id = ready[0] if ready else _save(client, experiment_id, run, checkpoint, identity, served_by)
+    if run.data.tags.get(TRANSLATOR_TAG) != identity or not ready:
+        client.log_outputs(run_id, [LoggedModelOutput(model_id, step=0)])
+        client.set_tag(run_id, TRANSLATOR_TAG, identity)
     return model_id
 
 
-def register(client: Any, model_id: str, run_id: str, known: Registration) -> None:
+def register(client: Any, name: str, model_id: str, run_id: str, tags: Mapping[str, str]) -> None:
     """Registers a model that is kept, unless it is registered already, and puts the aliases on its version."""
     from mlflow.exceptions import MlflowException
 
     try:
-        client.create_registered_model(known.name)
+        client.create_registered_model(name)
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
-    versions = client.search_model_versions(f"name = '{known.name}'")
+    versions = client.search_model_versions(f"name = '{name}'")
     version = next((one for one in versions if one.tags.get(MODEL_TAG) == model_id), None)
     if version is None:
         # Not models:/ID, which MLflow looks up in the process's tracking store, whatever the client's is.
         source = client.get_logged_model(model_id).artifact_location
         version = client.create_model_version(
-            known.name, source, run_id, {**known.tags, MODEL_TAG: model_id}, model_id=model_id, await_creation_for=0
+            name, source, run_id, {**tags, MODEL_TAG: model_id}, model_id=model_id, await_creation_for=0
         )
         # So that the page of the model leads to its versions, as with mlflow.register_model.
-        told = {"mlflow.modelVersions": json.dumps([{"name": known.name, "version": version.version}])}
-        client.set_logged_model_tags(model_id, told)
-    for alias in known.aliases:
-        client.set_registered_model_alias(known.name, alias, version.version)
+        listed = {"mlflow.modelVersions": json.dumps([{"name": name, "version": version.version}])}
+        client.set_logged_model_tags(model_id, listed)
+    profile = re.sub(r"[^\w-]+", "-", tags.get("profile", ""))
+    usable = profile and not RESERVED_ALIAS.fullmatch(profile)
+    for alias in (NEWEST, *([profile] if usable else [])):
+        client.set_registered_model_alias(name, alias, version.version)
 
 
-def _save(
-    client: Any, experiment_id: str, run_id: str, name: str, checkpoint: Checkpoint, identity: str, served_by: str
-) -> str:
+def _save(client: Any, experiment_id: str, run: Any, checkpoint: Checkpoint, identity: str, served_by: str) -> str:
     """Logs a new model and returns its id. MLflow's `log_model` uses the process's server and runs the model."""
     from mlflow.models import Model
 
     logging.getLogger("mlflow.pyfunc").setLevel(logging.WARNING)  # it logs each step
-    logged = client.create_logged_model(experiment_id, _allowed(name), run_id, {TRANSLATOR_TAG: identity})
+    name, run_id = re.sub(r"[/:.%\"']", "-", run.info.run_name), run.info.run_id  # MLflow rejects these characters
+    logged = client.create_logged_model(experiment_id, name, run_id, {TRANSLATOR_TAG: identity})
     try:
         with TemporaryDirectory() as folder:
             import_module(served_by).save(
@@ -111,11 +95,3 @@ def _save(
         raise
     client.finalize_logged_model(logged.model_id, "READY")
     return str(logged.model_id)
-
-
-def _allowed(name: str) -> str:
-    return re.sub(r"[/:.%\"']", "-", name)  # MLflow rejects these characters
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[^\w-]+", "-", name).strip("-")

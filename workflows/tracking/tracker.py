@@ -1,46 +1,43 @@
-"""Writes to MLflow: one experiment per table, one parent run per workflow, one child run per model.
+"""Writes to one experiment of MLflow what its runs lack, so that every call may be repeated.
 
-Only drivers write, since SQLite does not cope with many writers; several drivers may share a SQLite file. A parent is
-identified by the fingerprint of its workflow, a child by its parent and the fingerprint of its training. So the same
-command continues its runs instead of adding new ones, another beam size opens new ones even where nothing is trained
-anew, and a figure that MLflow already has is not sent again. What cannot be sent is kept and sent later
-(`workflows.tracking.delivery`).
+    tracker = Tracker(default_uri(folder), "table2", folder)
+    tracker.attempt(lambda: tracker.open({WORKFLOW_TAG: fingerprint}, "table2 embedded", {"profile": "embedded"}))
 
-    tracker = Tracker(default_uri(runs), "table2", runs)
-    tracker.workflow(fingerprint, "table2 embedded", {"profile": "embedded"})
-    tracker.model(training_fingerprint, "EN-DE base", settings, inputs=[text, vocabulary])
-    tracker.metrics(training_fingerprint, {"loss": 2.3}, step=100)
-    tracker.end()
+Only drivers write, since SQLite does not cope with many writers; several drivers may share a SQLite file. A run is
+found again by the fingerprint in its tags; what was sent of a curve ends at the last step that the server has.
 """
 
 import json
 import logging
 import os
+import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from pipeline.store.artifacts import Checkpoint
+from pipeline.errors import UserError
 from pipeline.store.locks import guarded
-from workflows.tracking import models
-from workflows.tracking.addresses import without_password
-from workflows.tracking.delivery import Delivery, files, is_refused, kept
-from workflows.tracking.description import NOTE_TAG, description
-from workflows.tracking.models import Registration
+from workflows.tracking.addresses import is_malformed, public_address, reason_of, without_password
+
+logger = logging.getLogger(__name__)
 
 Status = Literal["FINISHED", "FAILED", "KILLED"]
-METRICS_A_REQUEST, PARAMS_A_REQUEST = 1000, 100
+SETTINGS = {
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+}
+"""MLflow's settings, where the user has no others. By default it waits for minutes, and prints a run's address, with a
+password."""
+METRICS_A_REQUEST, PARAMS_A_REQUEST, RUNS_A_REQUEST = 1000, 100, 50_000
 """MLflow's limits on a single request."""
-FLUSH_S = 5.0
-"""Metrics are kept in memory for at most about this long."""
-WORKFLOW_TAG = "aiayn.workflow"
-TRAINING_TAG = "aiayn.training"
-CURVES_TAG = "aiayn.curves"
-"""The tag set once all of a training's `metrics.jsonl` has been sent."""
+WORKFLOW_TAG, TRAINING_TAG, PARENT_TAG = "aiayn.workflow", "aiayn.training", "mlflow.parentRunId"
+SENT_TAG = "aiayn.sent"
+"""The tag of a run that has got everything: the fingerprint of its workflow."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +50,240 @@ class Input:
     """The folder it is or will be published in."""
     context: str
     """What the run uses it for, e.g. `training`."""
+
+
+class Tracker:
+    """Writes to one MLflow experiment. MLflow is imported and its store opened by the first call."""
+
+    def __init__(self, uri: str, experiment: str, root: Path) -> None:
+        """Takes the folder that MLflow's own files are in if `uri` is that of a SQLite file.
+
+        Raises UserError if `uri` is malformed.
+        """
+        if is_malformed(uri):
+            raise UserError(f"MLFLOW_TRACKING_URI: {public_address(uri)} is no address; such is http://HOST:5000")
+        self.uri, self.experiment, self._root = uri, experiment, root
+        self.is_away = False
+        """Says whether the server did not answer; then nothing is sent until this is unset."""
+        self.has_warned = False
+        """Says whether something was not taken."""
+        self._has_answered = False
+        self._last_steps: dict[str, dict[str, int]] = {}
+        """Maps each run and metric to the last step that MLflow has."""
+        for name, value in SETTINGS.items():
+            os.environ.setdefault(name, value)
+
+    def attempt(self, send: Callable[[], object]) -> bool:
+        """Calls `send` unless the server is away, and returns whether MLflow took all; the first failure is a warning.
+
+        Raises UserError if the first call fails because of a wrong address or password.
+        """
+        if self.is_away:
+            return False
+        for is_second in (False, True):  # connections get lost, and databases refuse what two commands write at once
+            try:
+                send()
+                self._has_answered = True
+                return True
+            except UserError:
+                raise
+            except Exception as error:  # MLflow, SQLAlchemy, databases and HTTP each raise their own
+                self._last_steps.clear()  # it may come back without what it had
+                self.is_away = not self._answers()
+                if self.is_away or is_second:
+                    self._warn(error)
+                    return False
+        return False
+
+    def open(
+        self,
+        identity: Mapping[str, str],
+        name: str,
+        params: Mapping[str, Any],
+        tags: Mapping[str, str] | None = None,
+        inputs: Sequence[Input] = (),
+    ) -> Any:
+        """Returns the run that has the tags `identity`, made if there is none, with what it lacks of the rest."""
+        from mlflow.entities import Param, RunTag
+
+        with self._alone():
+            (run, *_) = self.runs(identity) or [
+                self.client.create_run(self.experiment_id, run_name=name, tags=dict(identity))
+            ]
+        if SENT_TAG in run.data.tags:
+            return run
+        changed = [RunTag(key, value) for key, value in (tags or {}).items() if run.data.tags.get(key) != value]
+        texts = {key: without_password(str(value)) for key, value in flatten(params).items()}
+        # MLflow accepts no second value of a parameter: those of the command that opened the run stay.
+        lacking = [Param(key, text) for key, text in texts.items() if key not in run.data.params]
+        self.client.log_batch(run.info.run_id, tags=changed)
+        for start in range(0, len(lacking), PARAMS_A_REQUEST):
+            self.client.log_batch(run.info.run_id, params=lacking[start : start + PARAMS_A_REQUEST])
+        if inputs:
+            self.client.log_inputs(run.info.run_id, [_as_dataset(each) for each in inputs])
+        if run.info.status in ("FAILED", "KILLED"):
+            self.client.update_run(run.info.run_id, status="RUNNING")
+        return run
+
+    def runs(self, tags: Mapping[str, str]) -> list[Any]:
+        """Returns the experiment's runs that have these tags."""
+        wanted = " and ".join(f"tags.`{key}` = '{value}'" for key, value in tags.items())
+        return list(self.client.search_runs([self.experiment_id], wanted, max_results=RUNS_A_REQUEST))
+
+    def curves(self, run: str, lines: Sequence[Mapping[str, Any]], last_at_s: float) -> None:
+        """Sends those lines of a training's `metrics.jsonl` that are beyond the last step that MLflow has.
+
+        The last line was written at `last_at_s`, in seconds since 1970.
+        """
+        from mlflow.entities import Metric
+
+        if run not in self._last_steps:
+            self._last_steps[run] = {
+                name: max(point.step for point in self.client.get_metric_history(run, name))
+                for name in self.client.get_run(run).data.metrics
+            }
+        last = self._last_steps[run]
+        began_s = last_at_s - max((line["train_s"] for line in lines), default=0.0)
+        points = [
+            Metric(name, float(value), int((began_s + line["train_s"]) * 1000), line["update"])
+            for line in lines
+            for name, value in line.items()
+            if name != "update" and isinstance(value, int | float) and line["update"] > last.get(name, -1)
+        ]
+        for start in range(0, len(points), METRICS_A_REQUEST):
+            batch = points[start : start + METRICS_A_REQUEST]
+            self.client.log_batch(run, metrics=batch)
+            last |= {point.key: point.step for point in batch}
+
+    def results(
+        self, run: str, figures: Mapping[str, float], series: Mapping[str, Mapping[int, float]] | None = None
+    ) -> None:
+        """Sends final figures, and figures by update that were measured afterwards, where they are not there yet."""
+        from mlflow.entities import Metric
+
+        known, now_ms = self.client.get_run(run).data.metrics, int(time.time() * 1000)
+        points = [Metric(name, float(value), now_ms, 0) for name, value in figures.items() if known.get(name) != value]
+        for name, by_update in (series or {}).items():
+            there = {point.step for point in self.client.get_metric_history(run, name)} if name in known else set()
+            points += [
+                Metric(name, value, now_ms, update) for update, value in by_update.items() if update not in there
+            ]
+        for start in range(0, len(points), METRICS_A_REQUEST):
+            self.client.log_batch(run, metrics=points[start : start + METRICS_A_REQUEST])
+
+    def tags(self, run: str, tags: Mapping[str, str]) -> None:
+        """Sets tags of a run, replacing those it has."""
+        from mlflow.entities import RunTag
+
+        self.client.log_batch(run, tags=[RunTag(*tag) for tag in tags.items()])
+
+    def end(self, run: str, status: Status, has_all_of: str = "") -> None:
+        """Closes a run, if it is open; one that has got everything of the workflow `has_all_of` stays as it is."""
+        if has_all_of:
+            self.client.set_tag(run, SENT_TAG, has_all_of)
+        if self.client.get_run(run).info.status == "RUNNING":
+            self.client.set_terminated(run, status)
+
+    def has_all(self, workflow: str, n_runs: int) -> bool:
+        """Returns whether a SQLite file has `n_runs` complete runs of a workflow, without importing MLflow for that.
+
+        Of a server it is not known, and False.
+        """
+        if not self.uri.startswith("sqlite:///"):
+            return False
+        file = Path(self.uri.removeprefix("sqlite:///")).absolute().as_uri()
+        try:
+            with closing(sqlite3.connect(f"{file}?mode=ro", uri=True)) as database:
+                complete = (
+                    "select count(*) from runs join tags using (run_uuid) "
+                    "where lifecycle_stage = 'active' and key = ? and tags.value = ?"
+                )
+                return bool(database.execute(complete, (SENT_TAG, workflow)).fetchone()[0] == n_runs)
+        except sqlite3.Error:
+            return False
+
+    @cached_property
+    def client(self) -> Any:
+        """MLflow's client, with MLflow's own logging turned down."""
+        from mlflow.tracking import MlflowClient  # takes 2 to 3 s
+
+        _silence()
+        return MlflowClient(tracking_uri=self.uri)
+
+    @cached_property
+    def experiment_id(self) -> str:
+        """The experiment, which is made if there is none."""
+        from mlflow.exceptions import MlflowException
+
+        known = self.client.get_experiment_by_name(self.experiment)
+        if known is None:
+            local = self.uri.startswith("sqlite:")
+            folder = (self._root.absolute() / "mlartifacts").as_uri() if local else None
+            tags = {"mlflow.experimentKind": "custom_model_development"}  # how the UI shows it
+            try:
+                return str(self.client.create_experiment(self.experiment, folder, tags))
+            except MlflowException as error:
+                if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                    raise
+            known = self.client.get_experiment_by_name(self.experiment)  # another command was faster
+        if known.lifecycle_stage == "deleted":
+            self.client.restore_experiment(known.experiment_id)
+        return str(known.experiment_id)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Lets commands that share a SQLite file make its tables, or look up and create runs, one at a time."""
+        if not self.uri.startswith("sqlite:///"):
+            yield
+            return
+        database = Path(self.uri.removeprefix("sqlite:///")).absolute()
+        with guarded(database.parent / ".locks"):
+            if not database.exists():
+                _make_tables(database)
+            yield
+
+    def _answers(self) -> bool:
+        """Asks something simple. Raises UserError where waiting would not help: wrong address, file or password."""
+        try:
+            self.client.search_experiments(max_results=1)
+        except Exception as error:
+            status = error.get_http_status_code() if hasattr(error, "get_http_status_code") else 0
+            is_wrong = self.uri.startswith("sqlite:") or status in (400, 401, 403, 404)
+            if not self._has_answered and (is_wrong or isinstance(error, ImportError)):
+                place, reason = public_address(self.uri), reason_of(error, self.uri)
+                raise UserError(
+                    f"MLflow at {place} does not answer ({reason}); check MLFLOW_TRACKING_URI or unset it"
+                ) from None
+            return False
+        self._has_answered = True
+        return True
+
+    def _warn(self, error: Exception) -> None:
+        if not self.has_warned:
+            logger.warning(
+                "MLflow at %s %s (%s); the run goes on, and the same command sends from the store what is missing",
+                public_address(self.uri),
+                "does not answer" if self.is_away else "does not take what it is sent",
+                reason_of(error, self.uri),
+            )
+        self.has_warned = True
+
+
+def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Flattens nested settings: {"model": {"d_k": 64}} -> {"model.d_k": 64}."""
+    flat: dict[str, Any] = {}
+    for name, value in settings.items():
+        flat.update(flatten(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value})
+    return flat
+
+
+def _as_dataset(each: Input) -> Any:
+    """Returns MLflow's description of an input, which `mlflow.data.get_source` resolves to its folder."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    source = json.dumps({"uri": each.folder.as_uri()})
+    tags = [InputTag("mlflow.data.context", each.context)]
+    return DatasetInput(Dataset(each.name, each.fingerprint, "local", source), tags)
 
 
 def _silence() -> None:
@@ -72,321 +303,3 @@ def _make_tables(database: Path) -> None:
     making.unlink(missing_ok=True)
     SqlAlchemyStore(f"sqlite:///{making}", "./mlruns").engine.dispose()
     os.replace(making, database)
-
-
-def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Flattens nested settings: {"model": {"d_k": 64}} -> {"model.d_k": 64}."""
-    flat: dict[str, Any] = {}
-    for name, value in settings.items():
-        flat.update(flatten(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value})
-    return flat
-
-
-def _as_dataset(given: Input) -> Any:
-    """Returns MLflow's description of an input, which `mlflow.data.get_source` resolves to its folder."""
-    from mlflow.entities import Dataset, DatasetInput, InputTag
-
-    source = json.dumps({"uri": given.folder.as_uri()})
-    tags = [InputTag("mlflow.data.context", given.context)]
-    return DatasetInput(Dataset(given.name, given.fingerprint, "local", source), tags)
-
-
-class Tracker(Delivery):
-    """Writes to one MLflow experiment. Nothing is imported or opened before the first call.
-
-    A wrong address is a UserError at the start. A server that does not answer is a warning, then or later; what it does
-    not take is kept on disk, and the methods return None.
-    """
-
-    opening = ("workflow", "model")
-
-    def __init__(self, uri: str, experiment: str, runs: Path) -> None:
-        super().__init__(uri, experiment, runs)
-        self._pending: dict[str, list[Any]] = {}
-        """The metrics that wait in memory, by run."""
-        self.forget()
-
-    def forget(self) -> None:
-        """Forgets what is known of the server: the ids of its runs and what they have."""
-        self.__dict__.pop("_experiment_id", None)
-        self._workflow_run = ""
-        self._model_runs: dict[str, str] = {}
-        self._sent: dict[str, dict[str, set[int]]] = {}
-        """Maps each run and metric to the steps that MLflow already has."""
-        self._pending.clear()
-        self._flushed = time.monotonic()
-
-    def ask(self) -> None:
-        """Asks for one experiment. Raises what MLflow raises where it does not answer."""
-        with self._one_at_a_time():
-            self._client.search_experiments(max_results=1)
-
-    @property
-    def took_all(self) -> bool:
-        """Says whether MLflow took everything that it was sent."""
-        return not self._warned and self._journal is None
-
-    @cached_property
-    def _client(self) -> Any:
-        from mlflow.tracking import MlflowClient  # takes 2 to 3 s
-
-        _silence()
-        return MlflowClient(tracking_uri=self.uri)
-
-    @cached_property
-    def _experiment_id(self) -> str:
-        from mlflow.exceptions import MlflowException
-
-        found = self._client.get_experiment_by_name(self.experiment)
-        if found is None:
-            local = self.uri.startswith("sqlite:")
-            folder = (self._runs.absolute() / "mlartifacts").as_uri() if local else None
-            tags = {"mlflow.experimentKind": "custom_model_development"}  # how the UI shows it
-            try:
-                return str(self._client.create_experiment(self.experiment, folder, tags))
-            except MlflowException as error:
-                if error.error_code != "RESOURCE_ALREADY_EXISTS":
-                    raise
-            found = self._client.get_experiment_by_name(self.experiment)  # another command was faster
-        if found.lifecycle_stage == "deleted":
-            self._client.restore_experiment(found.experiment_id)
-        return str(found.experiment_id)
-
-    @contextmanager
-    def _one_at_a_time(self) -> Iterator[None]:
-        """Lets commands that share a SQLite file make its tables, or look up and create runs, one at a time."""
-        if not self.uri.startswith("sqlite:///"):
-            yield
-            return
-        database = Path(self.uri.removeprefix("sqlite:///")).absolute()
-        with guarded(database.parent / ".locks"):
-            if not database.exists():
-                _make_tables(database)
-            yield
-
-    def _open(
-        self,
-        identity: Mapping[str, str],
-        name: str,
-        params: Mapping[str, Any],
-        tags: Mapping[str, str],
-        inputs: Sequence[Input],
-    ) -> Any:
-        """Finds the run that has the tags `identity`, or creates it, and sends what it lacks of the rest."""
-        from mlflow.entities import Param, RunTag
-
-        wanted = " and ".join(f"tags.`{key}` = '{value}'" for key, value in identity.items())
-        found = self._client.search_runs([self._experiment_id], filter_string=wanted, max_results=1)
-        run = found[0] if found else self._client.create_run(self._experiment_id, run_name=name, tags=dict(identity))
-        changed = [RunTag(key, value) for key, value in tags.items() if run.data.tags.get(key) != value]
-        if changed:
-            self._client.log_batch(run.info.run_id, tags=changed)
-        told = {key: without_password(str(value)) for key, value in flatten(params).items()}
-        # MLflow accepts no second value of a parameter: those of the command that opened the run stay.
-        lacking = [Param(key, value) for key, value in told.items() if key not in run.data.params]
-        for start in range(0, len(lacking), PARAMS_A_REQUEST):
-            self._client.log_batch(run.info.run_id, params=lacking[start : start + PARAMS_A_REQUEST])
-        if inputs:
-            self._client.log_inputs(run.info.run_id, [_as_dataset(given) for given in inputs])
-        if run.info.status in ("FAILED", "KILLED"):
-            self._client.update_run(run.info.run_id, status="RUNNING")
-        return run
-
-    @kept
-    def workflow(
-        self,
-        fingerprint: str,
-        name: str,
-        params: Mapping[str, Any],
-        tags: Mapping[str, str] | None = None,
-        inputs: Sequence[Input] = (),
-    ) -> str:
-        """Opens the parent run of a workflow, identified by `fingerprint`, and returns its MLflow id.
-
-        Raises UserError if the address or the password is wrong.
-        """
-        with self._one_at_a_time():
-            run = self._open({WORKFLOW_TAG: fingerprint}, name, params, tags or {}, inputs)
-        self._workflow_run = str(run.info.run_id)
-        return self._workflow_run
-
-    @kept
-    def model(
-        self,
-        fingerprint: str,
-        name: str,
-        params: Mapping[str, Any],
-        tags: Mapping[str, str] | None = None,
-        inputs: Sequence[Input] = (),
-    ) -> str:
-        """Opens the workflow's child run of a training, identified by `fingerprint`, and returns its id."""
-        identity = {TRAINING_TAG: fingerprint, "mlflow.parentRunId": self._workflow_run}
-        with self._one_at_a_time():
-            run = self._open(identity, name, params, tags or {}, inputs)
-        self._model_runs[fingerprint] = run_id = str(run.info.run_id)
-        known = {} if CURVES_TAG in run.data.tags else run.data.metrics
-        self._sent[run_id] = {
-            metric: {point.step for point in self._client.get_metric_history(run_id, metric)} for metric in known
-        }
-        return run_id
-
-    @kept
-    def metrics(self, fingerprint: str, values: Mapping[str, Any], step: int, at: float) -> None:
-        """Sends a training's figures after `step` updates, in batches; `at` is in seconds since 1970."""
-        run = self._model_runs[fingerprint]
-        self._add(run, values, step, at)
-        if time.monotonic() - self._flushed > FLUSH_S or len(self._pending.get(run, ())) >= METRICS_A_REQUEST:
-            self.send_pending()
-
-    @kept
-    def curves(self, fingerprint: str, lines: Sequence[Mapping[str, Any]], ended: float) -> None:
-        """Sends the missing lines of a finished training's `metrics.jsonl`; `ended` is in seconds since 1970."""
-        run = self._model_runs[fingerprint]
-        if CURVES_TAG in self._client.get_run(run).data.tags:
-            return
-        last_s = max((line["train_s"] for line in lines), default=0.0)
-        for line in lines:
-            self._add(run, line, line["update"], ended - last_s + line["train_s"])
-        self.send_pending()
-        self._client.set_tag(run, CURVES_TAG, "complete")
-
-    def _add(self, run: str, values: Mapping[str, Any], step: int, at: float) -> None:
-        """Puts those figures into memory that MLflow does not have."""
-        from mlflow.entities import Metric
-
-        for name, value in values.items():
-            steps = self._sent[run].setdefault(name, set())
-            if name == "update" or not isinstance(value, int | float) or step in steps:
-                continue
-            steps.add(step)
-            self._pending.setdefault(run, []).append(Metric(name, float(value), int(at * 1000), step))
-
-    @kept
-    def results(self, fingerprint: str, values: Mapping[str, float]) -> None:
-        """Sends final figures of a model, e.g. {"paper_bleu.newstest2014": 27.3}, if they have changed.
-
-        If `fingerprint` is "", the figures are those of the workflow.
-        """
-        from mlflow.entities import Metric
-
-        run = self._model_runs[fingerprint] if fingerprint else self._workflow_run
-        known = self._client.get_run(run).data.metrics
-        now = int(time.time() * 1000)
-        changed = [Metric(name, float(value), now, 0) for name, value in values.items() if known.get(name) != value]
-        if changed:
-            self._client.log_batch(run, metrics=changed)
-
-    @kept
-    def series(self, fingerprint: str, name: str, values: Mapping[int, float]) -> None:
-        """Sends a figure of a model that was measured after its training, by update, where MLflow does not have it."""
-        from mlflow.entities import Metric
-
-        run, now = self._model_runs[fingerprint], int(time.time() * 1000)
-        known = {point.step for point in self._client.get_metric_history(run, name)}
-        lacking = [Metric(name, value, now, update) for update, value in values.items() if update not in known]
-        for start in range(0, len(lacking), METRICS_A_REQUEST):
-            self._client.log_batch(run, metrics=lacking[start : start + METRICS_A_REQUEST])
-
-    @kept
-    def artifacts(self, folder: Path, fingerprint: str, model: str = "", into: str = "") -> None:
-        """Sends the files of an artifact's folder, once, to the workflow's run or to that of the training `model`.
-
-        `into` names the folder they are put in on that run.
-        """
-        run, tag = self._model_runs[model] if model else self._workflow_run, f"aiayn.artifact.{folder.name}"
-        if self._client.get_run(run).data.tags.get(tag) != fingerprint:
-            with files():
-                self._client.log_artifacts(run, str(folder), into or None)
-            self._client.set_tag(run, tag, fingerprint)
-
-    @kept
-    def attach(self, training: str, folder: Path, fingerprint: str, into: str) -> int:
-        """Sends an artifact's files, once, to each run of a training in any experiment; returns how many there are.
-
-        `training` and `fingerprint` are those of the training and of the artifact; `into` names the folder on the runs.
-        """
-        tag, experiments = f"aiayn.artifact.{folder.name}", self._client.search_experiments()
-        wanted = f"tags.`{TRAINING_TAG}` = '{training}'"
-        found = self._client.search_runs([one.experiment_id for one in experiments], wanted) if experiments else []
-        for run in found:
-            if run.data.tags.get(tag) != fingerprint:
-                with files():
-                    self._client.log_artifacts(run.info.run_id, str(folder), into)
-                self._client.set_tag(run.info.run_id, tag, fingerprint)
-        return len(found)
-
-    @kept
-    def tags(self, fingerprint: str, tags: Mapping[str, str]) -> None:
-        """Sets tags of a training's run, replacing those it has."""
-        from mlflow.entities import RunTag
-
-        self._client.log_batch(self._model_runs[fingerprint], tags=[RunTag(*tag) for tag in tags.items()])
-
-    @kept
-    def text(self, fingerprint: str, text: str, name: str) -> None:
-        """Sends a text file to a training's run, e.g. sample translations as `samples.md`."""
-        self._client.log_text(self._model_runs[fingerprint], text, name)
-
-    @kept
-    def translator(
-        self,
-        fingerprint: str,
-        checkpoint: Checkpoint,
-        served_by: str = "pipeline.export.mlflow_model",
-        registered: Registration | None = None,
-    ) -> None:
-        """Sends a trained model in a form that `mlflow models serve` accepts; the module `served_by` saves it.
-
-        An experiment keeps one copy of it; other runs of the same training refer to that copy. Where it is to be
-        `registered`, it becomes a version of the model of that name.
-        """
-        run = self._model_runs[fingerprint]
-        with files():
-            model_id = models.keep(self._client, self._experiment_id, run, checkpoint, served_by)
-        if registered:
-            models.register(self._client, model_id, run, registered)
-
-    @kept
-    def describe(self, folder: Path, command: str, served: Sequence[str]) -> None:
-        """Sets the text at the top of the workflow's page: the table in `folder`, its command, its models."""
-        address = f"#/experiments/{self._experiment_id}/runs/{self._workflow_run}"
-        self._client.set_tag(self._workflow_run, NOTE_TAG, description(folder, address, command, served))
-
-    def has_pending(self) -> bool:
-        """Returns whether metrics wait in memory."""
-        return any(self._pending.values())
-
-    def send_pending(self) -> None:
-        """Sends the metrics that wait in memory. Where MLflow refuses them for good, they are dropped."""
-        self._flushed = time.monotonic()
-        for run, pending in self._pending.items():
-            while pending:
-                try:
-                    self._client.log_batch(run, metrics=pending[:METRICS_A_REQUEST])
-                except Exception as error:
-                    if is_refused(error):
-                        pending.clear()
-                    raise
-                del pending[:METRICS_A_REQUEST]
-
-    @kept
-    def end_model(self, fingerprint: str, status: Status = "FINISHED") -> None:
-        """Closes the run of a training."""
-        self.send_pending()
-        self._terminate(self._model_runs[fingerprint], status)
-
-    def end(self, status: Status = "FINISHED") -> None:
-        """Closes the workflow's run, and those of its models that are still open, with the given status."""
-        self.end_workflow(status)
-        self.close()
-
-    @kept
-    def end_workflow(self, status: Status) -> None:
-        """Closes the runs as `end` does, and leaves the tracker open."""
-        self.send_pending()
-        for run in [*self._model_runs.values(), self._workflow_run]:
-            self._terminate(run, status)
-
-    def _terminate(self, run: str, status: Status) -> None:
-        if self._client.get_run(run).info.status == "RUNNING":
-            self._client.set_terminated(run, status)

@@ -22,6 +22,7 @@ from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import MANIFEST
 from pipeline.store.artifacts import Checkpoint
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
+from workflows.tracking import models
 from workflows.tracking.tracker import Tracker
 
 STARTS_S = 60.0
@@ -45,6 +46,13 @@ class Kept(NamedTuple):
         return Translator(self.checkpoint.folder, DecodingSettings(**settings)).translate(lines)
 
 
+def _keep(tracker: Tracker, training: str, checkpoint: Checkpoint) -> str:
+    """Keeps a model with the run of a training, and returns the run's id."""
+    run: str = tracker.open({"aiayn.training": training}, "EN-DE base 1.0", {}).info.run_id
+    models.keep(tracker.client, tracker.experiment_id, run, checkpoint, "pipeline.export.mlflow_model")
+    return run
+
+
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
     """A model logged by a tracker with a SQLite store."""
@@ -52,16 +60,14 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
     checkpoint = make_checkpoint(folder / "checkpoint", make_corpus(folder / "corpus"))
     checkpoint.write_json(MANIFEST, {"fingerprint": "c1"})
     tracker = Tracker(f"sqlite:///{folder}/mlflow.db", "table2", folder)
-    tracker.workflow("f1", "table2", {})
-    run = tracker.model("t1", "EN-DE base 1.0", {})
-    tracker.translator("t1", checkpoint)
-    (model,) = tracker._client.search_logged_models([tracker._experiment_id])
+    run = _keep(tracker, "t1", checkpoint)
+    (model,) = tracker.client.search_logged_models([tracker.experiment_id])
     return Kept(checkpoint, tracker, run, model)
 
 
 def test_model_stands_under_its_run(kept: Kept) -> None:
     """The run is its source and lists it; it is ready and named after the run, without characters MLflow refuses."""
-    outputs = kept.tracker._client.get_run(kept.run).outputs.model_outputs
+    outputs = kept.tracker.client.get_run(kept.run).outputs.model_outputs
     assert [output.model_id for output in outputs] == [kept.model.model_id]
     assert kept.model.source_run_id == kept.run
     assert kept.model.name == "EN-DE base 1-0"
@@ -72,17 +78,13 @@ def test_model_stands_under_its_run(kept: Kept) -> None:
 def test_model_is_kept_once(kept: Kept) -> None:
     """Repeating the command adds nothing; another workflow with the same training refers to the same model."""
     again = Tracker(kept.tracker.uri, "table2", kept.folder)
-    again.workflow("f1", "table2", {})
-    assert again.model("t1", "EN-DE base 1.0", {}) == kept.run
-    again.translator("t1", kept.checkpoint)
-    again.workflow("f2", "table2, beam 8", {})
-    other = again.model("t1", "EN-DE base 1.0", {})
-    again.translator("t1", kept.checkpoint)
-    client = again._client
+    assert _keep(again, "t1", kept.checkpoint) == kept.run
+    other = _keep(again, "t2", kept.checkpoint)
+    client = again.client
     assert other != kept.run
     for run in (kept.run, other):
         assert [output.model_id for output in client.get_run(run).outputs.model_outputs] == [kept.model.model_id]
-    assert len(client.search_logged_models([again._experiment_id])) == 1
+    assert len(client.search_logged_models([again.experiment_id])) == 1
 
 
 def test_loaded_model_translates_as_the_translator(kept: Kept) -> None:
@@ -108,10 +110,8 @@ def test_loaded_model_translates_as_the_translator(kept: Kept) -> None:
         sys.path[:] = path  # MLflow added the model's code to it
 
 
-def test_a_failure_is_a_warning_and_leaves_no_ready_model(
-    kept: Kept, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A missing file costs one warning; the unfinished model is marked as failed, and made at the next attempt."""
+def test_a_failure_leaves_no_ready_model(kept: Kept, tmp_path: Path) -> None:
+    """After a missing file the unfinished model is marked as failed, and made at the next attempt."""
     gone = Checkpoint(tmp_path / "gone")
     shutil.copytree(kept.checkpoint.folder, gone.folder)
     gone.write_json(MANIFEST, {"fingerprint": "c2"})
@@ -119,16 +119,14 @@ def test_a_failure_is_a_warning_and_leaves_no_ready_model(
     weights.rename(tmp_path / "weights")
     weights.symlink_to(tmp_path / "nowhere")  # copying fails halfway
     tracker = Tracker(kept.tracker.uri, "failing", kept.folder)
-    tracker.workflow("f1", "table2", {})
-    run = tracker.model("t1", "EN-DE base", {})
-    tracker.translator("t1", gone)
-    assert "does not take" in caplog.text
-    assert [model.status for model in tracker._client.search_logged_models([tracker._experiment_id])] == ["FAILED"]
+    with pytest.raises(OSError, match=r"model\.safetensors"):
+        _keep(tracker, "t1", gone)
+    assert [model.status for model in tracker.client.search_logged_models([tracker.experiment_id])] == ["FAILED"]
     weights.unlink()
     (tmp_path / "weights").rename(weights)
-    assert tracker.retry(now=True)
-    (output,) = tracker._client.get_run(run).outputs.model_outputs
-    assert tracker._client.get_logged_model(output.model_id).status == "READY"
+    run = _keep(tracker, "t1", gone)
+    (output,) = tracker.client.get_run(run).outputs.model_outputs
+    assert tracker.client.get_logged_model(output.model_id).status == "READY"
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pipeline.errors import UserError
 from pipeline.store import removal
 from pipeline.store.store import LocalStore
 from tests.support.lock_holder import lock_holder
-from tests.support.tiny_runs import make_artifact
+from tests.support.tiny_dag import make_artifact
 
 
 def test_folders_are_told_apart(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_mlflow_s_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = services.tracking(tmp_path)
     assert (found.verdict, found.found) == ("ok", f"{tmp_path / 'mlflow.db'} will be made by the first run")
     assert not list(tmp_path.iterdir())
-    Tracker(default_uri(tmp_path), "table2", tmp_path).workflow("f", "table2", {})
+    Tracker(default_uri(tmp_path), "table2", tmp_path).open({"aiayn.workflow": "f"}, "table2", {})
     found = services.tracking(tmp_path)
     assert found.verdict == "ok"
     assert found.found.endswith("mlflow.db answers; experiments: 2")  # MLflow's Default is one

@@ -29,7 +29,6 @@ def test_a_model_is_found_with_its_lineage(store: LocalStore, checkpoint: Checkp
     assert model.dataset.folder.name.startswith("encoding-")
     assert model.corpus is not None
     assert model.corpus.languages == ("en", "de")
-    assert model.training == "traitraitraitrai"
 
 
 def test_what_a_model_translates_where_nothing_is_given(store: LocalStore, tmp_path: Path) -> None:

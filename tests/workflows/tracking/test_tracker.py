@@ -1,4 +1,4 @@
-"""MLflow on a real SQLite store: runs are found again, nothing is sent twice, statuses and artifacts are right."""
+"""MLflow on a real SQLite store: runs are found again, nothing is sent twice, statuses are right."""
 
 import signal
 import sqlite3
@@ -6,12 +6,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import mlflow.data
 import pytest
 
 from workflows.tracking.addresses import default_uri
-from workflows.tracking.tracker import Input, Tracker, flatten
+from workflows.tracking.tracker import WORKFLOW_TAG, Input, Tracker, flatten
 
 
 @pytest.fixture(scope="module")
@@ -30,61 +31,61 @@ def uri(runs: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 LINES = [{"update": n, "epoch": 1, "loss": 5 - n / 100, "train_s": n / 10} for n in range(1, 301)]
 
 
-def test_second_run_continues_and_sends_nothing_twice(runs: Path, uri: str) -> None:
-    """After half a curve, a kill and then the whole file there is one parent and one child, with each point once."""
-    first = Tracker(uri, "table2", runs)
-    parent = first.workflow("f1", "table2 embedded", {"profile": "embedded"}, {"git": "abc"})
-    child = first.model("t1", "EN-DE base", {"model": {"d_k": 64, "d_v": 64}}, {"aiayn.corpus": "c1"})
-    for line in LINES[:150]:
-        first.metrics("t1", line, line["update"], time.time())
-    first.end("KILLED")
+def _opened(uri: str, runs: Path, experiment: str, params: dict[str, Any] | None = None) -> tuple[Tracker, str]:
+    """A tracker, and the id of the run of a workflow."""
+    tracker = Tracker(uri, experiment, runs)
+    return tracker, tracker.open({WORKFLOW_TAG: "w"}, "workflow", params or {}).info.run_id
 
-    second = Tracker(uri, "table2", runs)
-    assert second.workflow("f1", "table2 embedded", {"profile": "embedded"}) == parent
-    assert second.model("t1", "EN-DE base", {}) == child
-    assert second._client.get_run(parent).info.status == "RUNNING"
-    second.curves("t1", LINES, ended=time.time())
+
+def _steps(tracker: Tracker, run: str, name: str) -> list[int]:
+    return sorted(point.step for point in tracker.client.get_metric_history(run, name))
+
+
+def test_a_second_command_continues_and_sends_nothing_twice(runs: Path, uri: str) -> None:
+    """After half a curve, a kill and then the whole file there is one run, with each point once."""
+    first, run = _opened(uri, runs, "table2", {"profile": "embedded"})
+    first.curves(run, LINES[:100], time.time())
+    first.curves(run, LINES[:150], time.time())
+    first.end(run, "KILLED")
+
+    second, again = _opened(uri, runs, "table2", {"profile": "another"})
+    assert again == run
+    assert second.client.get_run(run).info.status == "RUNNING"
+    second.curves(run, LINES, time.time())
     for score in (20.0, 20.0, 27.3):
-        second.results("t1", {"paper_bleu.newstest2014": score})
-    second.end_model("t1")
-    second.end()
+        second.results(run, {"paper_bleu.newstest2014": score}, {"dev_sacrebleu": {3: 10.0}})
+    second.results(run, {}, {"dev_sacrebleu": {3: 10.0, 6: 12.5}})
+    second.end(run, "FINISHED", has_all_of="w")
+    second.end(run, "FAILED")
+    assert second.has_all("w", 1)
+    assert not second.has_all("w", 2)
+    ended = second.client.get_run(run)
+    assert ended.data.params == {"profile": "embedded"}
+    assert ended.info.status == "FINISHED"
+    assert _steps(second, run, "loss") == [line["update"] for line in LINES]
+    assert _steps(second, run, "dev_sacrebleu") == [3, 6]
+    points = second.client.get_metric_history(run, "paper_bleu.newstest2014")
+    assert [point.value for point in points] == [20.0, 27.3]
+    assert len(second.runs({WORKFLOW_TAG: "w"})) == 1
 
-    client = second._client
-    run = client.get_run(child)
-    assert run.data.params == {"model.d_k": "64", "model.d_v": "64"}
-    assert run.data.tags["mlflow.parentRunId"] == parent
-    assert run.data.tags["aiayn.training"] == "t1"
-    assert run.data.tags["aiayn.corpus"] == "c1"
-    assert sorted(point.step for point in client.get_metric_history(child, "loss")) == [n["update"] for n in LINES]
-    assert [p.value for p in client.get_metric_history(child, "paper_bleu.newstest2014")] == [20.0, 27.3]
-    assert {client.get_run(name).info.status for name in (parent, child)} == {"FINISHED"}
-    assert len(client.search_runs([second._experiment_id])) == 2
 
-
-def test_cached_training_under_a_new_workflow_gets_its_curves(runs: Path, uri: str) -> None:
-    """Another workflow with the same training has its own child run, with the figures and times from the file."""
-    tracker = Tracker(uri, "other table", runs)
-    tracker.workflow("f2", "beam 8", {})
-    child = tracker.model("t1", "EN-DE base", {})
-    tracker.curves("t1", LINES, ended=1_000_000.0)
-    tracker.end()
-    points = tracker._client.get_metric_history(child, "loss")
-    assert len(points) == len(LINES)
+def test_a_curve_has_the_times_of_its_training(runs: Path, uri: str) -> None:
+    """The last line is as old as it is said to be, the others as the training's clock has them."""
+    tracker, run = _opened(uri, runs, "times")
+    tracker.curves(run, LINES, last_at_s=1_000_000.0)
+    points = tracker.client.get_metric_history(run, "loss")
     assert max(point.timestamp for point in points) == 1_000_000_000
     assert points[0].timestamp == 1_000_000_000 - 29_900
 
 
 def test_long_curves_are_sent_in_several_requests(runs: Path, uri: str) -> None:
     """All figures arrive even if there are more than MLflow accepts at once."""
-    tracker = Tracker(uri, "long", runs)
-    tracker.workflow("f3", "long", {f"p{n}": n for n in range(250)})
-    child = tracker.model("t3", "long", {})
-    tracker.curves("t3", [{"update": n, "loss": 1.0, "train_s": 0.0} for n in range(2500)], ended=1.0)
+    tracker, run = _opened(uri, runs, "long", {f"p{n}": n for n in range(250)})
+    tracker.curves(run, [{"update": n, "loss": 1.0, "train_s": 0.0} for n in range(2500)], 1.0)
     with sqlite3.connect(runs / "mlflow.db") as database:
-        sent = database.execute("select count(*) from metrics where run_uuid = ? and key = 'loss'", (child,)).fetchone()
+        sent = database.execute("select count(*) from metrics where run_uuid = ? and key = 'loss'", (run,)).fetchone()
     assert sent == (2500,)
-    tracker.end("FAILED")
-    assert tracker._client.get_run(child).info.status == "FAILED"
+    assert len(tracker.client.get_run(run).data.params) == 250
 
 
 def test_inputs_are_shown_as_datasets_once(runs: Path, uri: str, tmp_path: Path) -> None:
@@ -95,67 +96,30 @@ def test_inputs_are_shown_as_datasets_once(runs: Path, uri: str, tmp_path: Path)
     ]
     for _ in range(2):
         tracker = Tracker(uri, "inputs", runs)
-        tracker.workflow("f6", "inputs", {}, inputs=inputs)
-        child = tracker.model("t6", "EN-DE base", {}, inputs=inputs)
-        tracker.end()
-    logged = tracker._client.get_run(child).inputs.dataset_inputs
+        run = tracker.open({WORKFLOW_TAG: "w"}, "inputs", {}, inputs=inputs).info.run_id
+    logged = tracker.client.get_run(run).inputs.dataset_inputs
     shown = {
         (one.dataset.name, one.dataset.digest, {tag.key: tag.value for tag in one.tags}["mlflow.data.context"])
         for one in logged
     }
     assert len(logged) == 2
-    assert shown == {(given.name, given.fingerprint, given.context) for given in inputs}
+    assert shown == {(each.name, each.fingerprint, each.context) for each in inputs}
     assert Path(mlflow.data.get_source(logged[0]).load()) == tmp_path
 
 
 def test_a_run_found_again_gets_what_it_lacks(runs: Path, uri: str) -> None:
-    """Parameters that a killed command did not send are added, tags replaced, points sent once, passwords never."""
+    """Parameters that a killed command did not send are added, tags replaced, passwords never sent."""
     mirror = {"corpus": {"mirrors": ["https://me:secret@mirror/"], "train_pairs": 600}}
-    first = Tracker(uri, "lacking", runs)
-    first.workflow("f7", "lacking", {})
-    child = first.model("t7", "EN-DE base", {"decoding": {"beam_size": 4}}, {"commit": "a"})
-    second = Tracker(uri, "lacking", runs)
-    second.workflow("f7", "lacking", {})
-    assert second.model("t7", "EN-DE base", {"decoding": {"beam_size": 4}, **mirror}, {"commit": "b"}) == child
-    second.series("t7", "dev_sacrebleu", {3: 10.0, 6: 12.5})
-    second.series("t7", "dev_sacrebleu", {3: 10.0, 6: 12.5, 9: 13.0})
-    second.tags("t7", {"used.dtype": "float32"})
-    second.tags("t7", {"used.dtype": "bfloat16"})
-    second.end()
-    points = second._client.get_metric_history(child, "dev_sacrebleu")
-    assert [(point.step, point.value) for point in points] == [(3, 10.0), (6, 12.5), (9, 13.0)]
-    run = second._client.get_run(child)
+    for params, commit in (({}, "a"), (mirror, "b")):
+        tracker = Tracker(uri, "lacking", runs)
+        tracker.open({WORKFLOW_TAG: "w"}, "x", {"decoding": {"beam_size": 4}, **params}, {"commit": commit})
+    (run,) = tracker.runs({WORKFLOW_TAG: "w"})
     assert run.data.params == {
         "decoding.beam_size": "4",
         "corpus.mirrors": "['https://mirror/']",
         "corpus.train_pairs": "600",
     }
-    assert {name: run.data.tags[name] for name in ("commit", "used.dtype")} == {
-        "commit": "b",
-        "used.dtype": "bfloat16",
-    }
-
-
-def test_artifacts_are_kept_with_the_runs_and_sent_once(runs: Path, uri: str, tmp_path: Path) -> None:
-    """Files and figures of the workflow can be read, and are sent again only when they change."""
-    (tmp_path / "table2.md").write_text("first", encoding="utf-8")
-    tracker = Tracker(uri, "artifacts", runs)
-    parent = tracker.workflow("f4", "artifacts", {})
-    tracker.model("t4", "EN-DE base", {})
-    tracker.text("t4", "a translation", "samples.md")
-    for text, fingerprint in (("first", "x"), ("second", "x"), ("third", "y")):
-        (tmp_path / "table2.md").write_text(text, encoding="utf-8")
-        tracker.artifacts(tmp_path, fingerprint)
-        if fingerprint == "x":
-            assert [file.read_text() for file in (runs / "mlartifacts" / parent).rglob("table2.md")] == ["first"]
-    assert [file.read_text() for file in (runs / "mlartifacts" / parent).rglob("table2.md")] == ["third"]
-    assert [file.read_text() for file in (runs / "mlartifacts").rglob("samples.md")] == ["a translation"]
-    tracker.artifacts(tmp_path, "z", into="text")
-    assert (runs / "mlartifacts" / parent / "artifacts" / "text" / "table2.md").read_text() == "third"
-    for padding in (0.04, 0.04, 0.05):
-        tracker.results("", {"padding_fraction.en-de": padding})
-    points = tracker._client.get_metric_history(parent, "padding_fraction.en-de")
-    assert [point.value for point in points] == [0.04, 0.05]
+    assert run.data.tags["commit"] == "b"
 
 
 def test_flatten() -> None:
@@ -171,8 +135,7 @@ def test_two_commands_open_a_new_store_at_once(tmp_path: Path, monkeypatch: pyte
         "import sys; from pathlib import Path; from workflows.tracking.tracker import Tracker\n"
         "from workflows.tracking.addresses import default_uri\n"
         "runs = Path(sys.argv[1]); tracker = Tracker(default_uri(runs), 'table2', runs)\n"
-        "print(tracker.workflow('w', 'workflow', {}), tracker.model('t', 'training', {}))\n"
-        "tracker.metrics('t', {'loss': 1.0}, 1, 0.0); tracker.end()"
+        "print(tracker.open({'aiayn.workflow': 'w'}, 'workflow', {}).info.run_id)"
     )
     command = [sys.executable, "-c", script, str(tmp_path)]
     killed = subprocess.Popen(command)
@@ -185,5 +148,5 @@ def test_two_commands_open_a_new_store_at_once(tmp_path: Path, monkeypatch: pyte
     printed = [process.communicate(timeout=120)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0]
     assert printed[0] == printed[1]
-    assert len(printed[0].split()) == 2
+    assert len(printed[0].split()) == 1
     assert not (tmp_path / ".making-mlflow.db").exists()
