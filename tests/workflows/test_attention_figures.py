@@ -57,6 +57,12 @@ def test_figures_are_drawn_once(runs: Path, command_line: CommandLine) -> None:
         assert (figures.folder / f"figure{one.number}.png").read_bytes().startswith(b"\x89PNG")
         svg = (figures.folder / f"figure{one.number}.svg").read_text(encoding="utf-8")
         assert ">⟨end⟩</text>" in svg
+        both = f"layer {one.layer}, heads {', '.join(map(str, one.heads))}"
+        whole = [f"layer {one.layer}, head {head}" for head in one.heads]
+        word = f"“{one.word}”: {both}"
+        panels = {3: [word], 4: [whole[0], word], 5: whole}[one.number]
+        assert re.findall(r">([^<]*layer \d[^<]*)</text>", svg) == panels
+        assert (one.number != 4) or f": head {one.heads[0]} in full, and heads" in one.caption
     page = (figures.folder / "attention.html").read_text(encoding="utf-8")
     reader = Reader(page)
     assert "pronoun to antecedent" in reader.text

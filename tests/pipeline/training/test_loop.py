@@ -90,9 +90,12 @@ def alone(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def test_curve_does_not_depend_on_the_workers(alone: Path, two_workers: Path) -> None:
-    """1 and 2 workers, with dropout, give the same losses on both splits except for the rounding of sums."""
+    """1 and 2 workers, with dropout, give the same losses but for the rounding of sums, and count the same work."""
     assert len(curve(alone)) == TINY.updates + 3
     assert curve(two_workers) == pytest.approx(curve(alone), rel=1e-4)
+    counted, by_two = (json.loads((folder / "run.json").read_text()) for folder in (alone, two_workers))
+    for name in ("counted_flop", "source_tokens", "target_tokens", "padding_fraction", "parameters"):
+        assert by_two[name] == counted[name]
 
 
 def test_dropout_has_a_part_in_the_curve(alone: Path, dataset: EncodedDataset, tmp_path: Path) -> None:

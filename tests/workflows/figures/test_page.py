@@ -119,4 +119,4 @@ def test_script_and_style_cannot_end_their_elements(name: str) -> None:
     """They stand inside the page as they are."""
     text = (Path(render.__code__.co_filename).parent / "templates" / name).read_text(encoding="utf-8")
     assert "</" not in text
-    assert "http://www.w3.org/2000/svg" in text or "http" not in text
+    assert "http" not in text.replace("http://www.w3.org/2000/svg", "")
