@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # setuptools warns of folders named like the packages: those are the packages.
 INSTALL := PYTHONWARNINGS=ignore $(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable
 
-.PHONY: help reproduce test test-slow chaos gpu mutants lint format constraints clean
+.PHONY: help reproduce test test-slow chaos gpu lint format constraints clean
 
 help: ## list these targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -37,10 +37,6 @@ chaos: .venv/installed-dev ## kill processes at random and compare the results; 
 
 gpu: ## check and measure a GPU in 30 minutes; without Ray, MLflow and .venv too: AIAYN_DATA, results in build/gpu
 	$(or $(wildcard $(BIN)/python),$(PYTHON)) -m workflows.benchmarks.gpu --out build/gpu
-
-MUTANTS := --mutants 200 --seed 1 --results .venv/mutants.jsonl
-mutants: .venv/installed-dev ## change the code one place at a time and list what no test notices; MUTANTS='--only model/loss.py'
-	$(BIN)/python -m tests.mutation.run $(MUTANTS)
 
 lint: .venv/installed-dev ## check formatting, lint and types
 	$(BIN)/ruff format --check .

@@ -3,10 +3,8 @@
 python -m workflows.reproduce_table3                                      # generated text: all 20 rows
 python -m workflows.reproduce_table3 --profile multi30k --rows base,A1,B  # real text, some rows; a letter is a group
 python -m workflows.reproduce_table3 --seeds 3                            # every row: mean and standard deviation
-python -m workflows.reproduce_table3 --params                             # parameters counted, nothing trained
 """
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from functools import partial
@@ -14,17 +12,15 @@ from typing import Annotated
 
 import typer
 
-from model.config import BASE
 from pipeline.errors import UserError
 from workflows import stages
-from workflows.console.command import console, run_app
+from workflows.console.command import run_app
 from workflows.engine.dag import Imported, Stage, Step
 from workflows.engine.grid import Asha, Unfinished
 from workflows.experiment import Reproduction, Request, command, read_options, reproduce
 from workflows.forecast.planned import Planned
-from workflows.paper import VARIATIONS
 from workflows.tables import table3
-from workflows.tables.table3_rows import chosen, rows
+from workflows.tables.table3_rows import rows
 from workflows.tables.table3_text import render_terminal
 from workflows.tracking.curves import Model
 from workflows.tracking.lineage import settings_of
@@ -59,19 +55,8 @@ def main(
     scheduler: Annotated[
         str, typer.Option(help="fifo: every row to its end; asha: rows of worse dev perplexity are stopped early.")
     ] = "fifo",
-    params: Annotated[bool, typer.Option("--params", help="Count the parameters of each row and exit.")] = False,
-    vocabulary_size: Annotated[
-        int | None,
-        typer.Option(min=1, max=10_000_000, help="With --params: rows of the embedding.  [default: 37000]"),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="With --params: print one JSON object.")] = False,
 ) -> None:
-    """Trains the rows that are not in the store, prints the table; or counts parameters."""
-    if params:
-        print_counts(asked, vocabulary_size or BASE.vocabulary_size, as_json)
-        return
-    if as_json or vocabulary_size:
-        raise UserError("--json and --vocabulary-size need --params; the trained table's table3.json is in its folder")
+    """Trains the rows that are not in the store and prints the table."""
     if scheduler not in ("fifo", "asha"):
         raise UserError(f"--scheduler {scheduler}: choose fifo or asha")
     pair = pair or next(iter(request.profile.corpora))
@@ -115,18 +100,6 @@ def main(
         train=partial(train_rows, text, trials, profile.grid.training, stopping, request.store, request.address),
     )
     reproduce(experiment, request)
-
-
-def print_counts(asked: str | None, vocabulary_size: int, as_json: bool) -> None:
-    """Prints the parameters of the paper's rows, counted beside the printed counts."""
-    variations = [VARIATIONS[name] for name in chosen([*VARIATIONS], asked)]
-    from workflows.tables import parameter_counts  # torch is slow to import, and only --params counts
-
-    counted = parameter_counts.parameter_rows(vocabulary_size, variations)
-    if as_json:
-        print(json.dumps(parameter_counts.to_json(vocabulary_size, counted), ensure_ascii=False, indent=2))
-    else:
-        console.print(parameter_counts.render_terminal(vocabulary_size, counted))
 
 
 def _model(one: RowTrial, pair: str, profile: str) -> Model:

@@ -10,7 +10,6 @@ import pytest
 from workflows import attention_figures, reproduce_table1, reproduce_table2, reproduce_table4
 from workflows.cli import main
 from workflows.console.command import run_app
-from workflows.forecast import scaling
 
 APPS = {
     "workflows.cli": main.app,
@@ -18,7 +17,6 @@ APPS = {
     "workflows.reproduce_table1": reproduce_table1.app,
     "workflows.reproduce_table2": reproduce_table2.app,
     "workflows.reproduce_table4": reproduce_table4.app,
-    "workflows.forecast.scaling": scaling.app,
 }
 
 

@@ -2,16 +2,15 @@
 
 hardware = find(8, "h100")
 number_type, flop_s = hardware.flop_s("auto")      # of one device
-hardware.fraction(512, device_tokens=3125)         # the share of that rate that a training reaches
+hardware.fraction(512)                             # the share of that rate that a training reaches
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Literal
 
-import numpy as np
 import torch
 
 from model.config import BASE, BIG
@@ -52,7 +51,7 @@ summed in float32. P100 and V100 are the SXM2 boards. Where a sheet prints bfloa
 
 GPU_FRACTIONS: Mapping[int, float] = MappingProxyType({BASE.d_model: 0.40, BIG.d_model: 0.50})
 """Share of the rate by width of the model: this project's targets for the paper's base and big on one GPU with a whole
-update of 25 000 tokens. Not measured; used where there are no GPU_POINTS."""
+update of 25 000 tokens. Not measured."""
 LAUNCHES, LAUNCHES_PER_LAYER = 205, 186
 """Kernels that the host launches for a micro-batch in bfloat16, forward and backward, if layers are not compiled: those
 outside the layers, and those of a layer of the encoder and one of the decoder. Counted by tests/workflows/forecast."""
@@ -61,22 +60,11 @@ LAUNCH_S = 7.5e-6
 fastest hosts, hence 7 ms; not measured."""
 
 
-class GpuPoint(NamedTuple):
-    """The share of its rate that a GPU reached in `aiayn bench train`."""
-
-    d_model: int
-    device_tokens: int
-    """Tokens on either side that the GPU was given in an update."""
-    fraction: float
-
-
-GPU_POINTS: Sequence[GpuPoint] = ()
-"""Measured shares, which fall with the tokens that a GPU gets in an update. There are none yet."""
 CPU_WIDEST = 256
 CPU_FRACTIONS: Mapping[int, float] = MappingProxyType({128: 0.23, 192: 0.47, CPU_WIDEST: 0.59, BASE.d_model: 0.77})
 """Share of the rate by width of the model, in float32 on two cores, measured in trainings of the profiles embedded (400
 tokens per update) and multi30k (1 000) as counted_flop / (train_s · matmul_flop_s) from run.json. Wider models have not
-been measured: base is given what a width of 256 reaches in updates of 4 096 tokens (`aiayn bench train`)."""
+been measured: base is given what a width of 256 reaches in updates of 4 096 tokens of `benchmarks.training`."""
 
 
 @dataclass(frozen=True)
@@ -99,27 +87,14 @@ class Hardware:
             return "float32", self.gpu.float32_flop_s
         return "bfloat16", self.gpu.bfloat16_flop_s
 
-    def fraction(self, d_model: int, device_tokens: int, points: Sequence[GpuPoint] = GPU_POINTS) -> float:
-        """Returns the share of the rate that training reaches: that of the widest known model not wider than this.
-
-        On a GPU it is interpolated between the `points` measured, by the tokens on either side that one GPU gets in an
-        update; below the fewest and above the most tokens measured it is that of the nearest point.
-        """
-        if self.kind == "gpu" and points:
-            width = _widest([point.d_model for point in points], d_model)
-            tokens, fractions = zip(*sorted(point[1:] for point in points if point.d_model == width), strict=True)
-            return float(np.interp(device_tokens, tokens, fractions))
+    def fraction(self, d_model: int) -> float:
+        """Returns the share of the rate that training reaches: that of the widest known model not wider than this."""
         known = GPU_FRACTIONS if self.kind == "gpu" else CPU_FRACTIONS
-        return known[_widest(known, d_model)]
+        return known[max((width for width in known if width <= d_model), default=min(known))]
 
     def host_s(self, n_layers: int) -> float:
         """Returns the time that the host of a GPU needs to launch the kernels of a micro-batch; 0 for a CPU."""
         return LAUNCH_S * (LAUNCHES + LAUNCHES_PER_LAYER * n_layers) if self.kind == "gpu" else 0.0
-
-
-def _widest(known: Collection[int], d_model: int) -> int:
-    """Returns the greatest known width that is not greater than `d_model`, or the smallest one."""
-    return max((width for width in known if width <= d_model), default=min(known))
 
 
 def find(gpus: int | None, gpu: str | None, device: Device = "auto") -> Hardware:

@@ -9,7 +9,7 @@ from rich.text import Text
 from pipeline.evaluation.costs import sustained_flop_s
 from workflows.console.quantities import duration, flop_text
 from workflows.forecast.estimate import Forecast, TextForecast, TrainingForecast
-from workflows.forecast.hardware import CPU_WIDEST, GPU_POINTS
+from workflows.forecast.hardware import CPU_WIDEST
 from workflows.tables.notes import columns
 
 TEXT_OF_LENGTHS = {"multi30k": "Multi30k's captions", "wmt14": "WMT14's text"}
@@ -39,16 +39,11 @@ def notes(forecast: Forecast) -> list[str]:
     )
     if hardware.kind == "gpu":
         tokens = " or ".join(f"{tokens:,}" for tokens in sorted({one.device_tokens for one in trainings}))
-        origin = (
-            "interpolated between measured points"
-            if GPU_POINTS
-            else "this project's targets for the paper's base and big on one GPU with 25,000 tokens; with fewer a GPU "
-            "reaches less, and narrower models do too; how much less has not been measured"
-        )
         assumed = (
             f"Times are assumptions, not measurements: that trainings reach {fractions} of the rate with the {tokens} "
-            f"tokens a side that one GPU gets of an update ({origin}), and that adding gradients between GPUs takes no "
-            "time."
+            "tokens a side that one GPU gets of an update (this project's targets for the paper's base and big on one "
+            "GPU with 25,000 tokens; with fewer a GPU reaches less, and narrower models do too; how much less has not "
+            "been measured), and that adding gradients between GPUs takes no time."
         )
         launching = " or ".join(f"{1e3 * hardware.host_s(n):.0f}" for n in sorted({one.n_layers for one in trainings}))
         assumed += (

@@ -18,7 +18,7 @@ from pipeline.text.batching import plan_epoch
 from workflows import reproduce_table2, reproduce_table3
 from workflows.console.command import run_app
 from workflows.forecast.estimate import Forecast, forecast, update_flop
-from workflows.forecast.hardware import GPUS, GpuPoint, Hardware, find
+from workflows.forecast.hardware import GPUS, Hardware, find
 from workflows.forecast.planned import Planned
 from workflows.forecast.render import UNKNOWN, render
 from workflows.profiles import EMBEDDED, MULTI30K, WMT14, load_profile
@@ -251,14 +251,8 @@ def test_a_mistake_is_one_line_and_status_2(
     assert message in printed.err
 
 
-def test_share_of_the_rate_falls_with_the_tokens_that_a_gpu_gets() -> None:
-    """Between measured points it is interpolated, beyond them it is the nearest one's, and a width has its own."""
-    points = [GpuPoint(512, 25_000, 0.4), GpuPoint(512, 5_000, 0.2), GpuPoint(1024, 25_000, 0.6)]
-    fractions = [H100_8.fraction(512, tokens, points) for tokens in (3_125, 5_000, 15_000, 25_000, 50_000)]
-    assert fractions == pytest.approx([0.2, 0.2, 0.3, 0.4, 0.4])
-    assert H100_8.fraction(2048, 25_000, points) == 0.6
-    assert H100_8.fraction(64, 25_000, points) == 0.4
-    assert H100_8.fraction(512, 3_125, []) == 0.4
+def test_the_tokens_that_a_gpu_gets_are_told() -> None:
+    """An update of 25 000 tokens is shared by eight GPUs."""
     shown = " ".join(_shown(_one(Planned("base", "en-de", WMT14.recipes["base"].training))).split())
     assert "40% of the rate with the 3,125 tokens a side that one GPU gets" in shown
 

@@ -86,14 +86,14 @@ def test_the_host_launches_the_kernels_that_a_micro_batch_has(n_layers: int) -> 
 def test_a_width_has_the_share_of_the_widest_known_one_below() -> None:
     """Widths below all known ones have the share of the narrowest; the shares are those that the page documents."""
     gpu, cpu = Hardware("gpu", "a GPU"), Hardware("cpu", "a CPU")
-    assert [gpu.fraction(width, 25_000, []) for width in (64, BASE.d_model, BIG.d_model - 1, BIG.d_model, 4096)] == [
+    assert [gpu.fraction(width) for width in (64, BASE.d_model, BIG.d_model - 1, BIG.d_model, 4096)] == [
         0.40,
         0.40,
         0.40,
         0.50,
         0.50,
     ]
-    assert [cpu.fraction(width, 25_000) for width in (64, 128, 191, 192, 255, 256, 511, 512, 1024)] == [
+    assert [cpu.fraction(width) for width in (64, 128, 191, 192, 255, 256, 511, 512, 1024)] == [
         0.23,
         0.23,
         0.23,

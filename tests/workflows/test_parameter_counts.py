@@ -1,0 +1,74 @@
+"""Table 3's rows are models with as many parameters as the paper prints, as differences from base (docs/table3.md)."""
+
+from dataclasses import replace
+
+import pytest
+
+from model.config import BASE, BIG
+from model.parameters import count
+from model.transformer import Transformer
+from workflows.paper import TABLE_3, Variation, group
+
+BY_NAME = {row.name: row for row in TABLE_3}
+PRINTED = [row for row in TABLE_3 if row.parameters_millions]
+
+
+def test_base_and_big_are_the_models_of_table_2() -> None:
+    """With the vocabulary of EN-DE."""
+    assert BY_NAME["base"].model(37_000) == BASE
+    assert BY_NAME["big"].model(37_000) == BIG
+
+
+def test_a_row_gives_the_model_and_the_label_smoothing_of_its_training() -> None:
+    """D3 and D4 change the smoothing and not the model; every other row keeps the smoothing and changes the model."""
+    assert {row.name: row.label_smoothing for row in TABLE_3 if row.label_smoothing != 0.1} == {"D3": 0.0, "D4": 0.2}
+    same = [row.name for row in TABLE_3 if row.model(8000) == replace(BASE, vocabulary_size=8000)]
+    assert same == ["base", "D3", "D4"]
+    assert BY_NAME["E"].model(8000).positions == "learned"
+
+
+@pytest.mark.parametrize("row", [row for row in TABLE_3 if group(row.name) == "A"], ids=lambda row: row.name)
+def test_rows_a_keep_the_amount_of_computation(row: Variation) -> None:
+    """The number of heads times their width stays 512, for keys and for values (§6.2)."""
+    config = row.model(37_000)
+    assert config.n_heads * config.d_k == config.n_heads * config.d_v == 512
+
+
+@pytest.mark.parametrize("row", TABLE_3, ids=lambda row: row.name)
+def test_counts_differ_from_base_as_in_the_paper(row: Variation) -> None:
+    """They agree within 1 million, since printed counts are rounded; within 3 % where the vocabulary matters too."""
+    from_base = count(row.model(37_000)) - count(BASE)
+    if row.parameters_millions is None:
+        assert from_base == (1024 * 512 if row.name == "E" else 0)
+        return
+    printed = row.parameters_millions - 65
+    assert abs(from_base / 1e6 - printed) <= (0.03 * abs(printed) if "d_model" in row.difference else 1.0)
+
+
+def test_base_has_the_parameters_of_the_formula() -> None:
+    """By §3, projections have no bias, feed-forward has biases, a norm has gain and bias, one embedding is shared."""
+    attention = 4 * 512 * 8 * 64
+    feed_forward = 2 * 512 * 2048 + 2048 + 512
+    norm = 2 * 512
+    encoder_layer = attention + feed_forward + 2 * norm
+    decoder_layer = 2 * attention + feed_forward + 3 * norm
+    assert 6 * (encoder_layer + decoder_layer) + 37_000 * 512 == count(BASE) == 63_045_632
+
+
+def test_a_count_is_that_of_the_model_in_memory() -> None:
+    """The count, which allocates no memory, is the number of parameters that a training holds."""
+    for name in ("A1", "E"):
+        small = replace(BY_NAME[name].model(50), n_layers=1, d_model=16, d_ff=24)
+        assert count(small) == sum(parameter.numel() for parameter in Transformer(small).parameters())
+
+
+@pytest.mark.parametrize(("size", "others"), [(41_004, ["big"]), (41_208, ["big"]), (41_003, ["C6", "big"])])
+def test_one_vocabulary_gives_every_printed_count_but_big_s(size: int, others: list[str]) -> None:
+    """With 41 004 to 41 208 pieces, every count rounds to the paper's except that of big."""
+    rounded = {row.name: round(count(row.model(size)) / 1e6) for row in PRINTED}
+    assert [row.name for row in PRINTED if rounded[row.name] != row.parameters_millions] == others
+
+
+def test_big_needs_a_smaller_vocabulary() -> None:
+    """With 36 000 pieces its count rounds to the paper's."""
+    assert round(count(replace(BIG, vocabulary_size=36_000)) / 1e6) == 213
