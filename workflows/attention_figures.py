@@ -1,4 +1,4 @@
-"""Figures 1 to 5 of the paper from a trained model: what its heads attend to, and the model itself.
+"""Figures 3 to 5 of the paper from a trained model: what its heads attend to.
 
 python -m workflows.attention_figures                                  # the newest model in runs/
 python -m workflows.attention_figures --run "en-de base"               # a model by its name in the tables

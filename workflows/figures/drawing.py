@@ -70,7 +70,7 @@ class DrawnFigures(Figures):
 
 @dataclass(frozen=True)
 class AttentionFigures(JsonArtifact[DrawnFigures]):
-    """`figure3.svg`, `figure3.png` and so on, `architecture.svg`, `attention.html`, `figures.json`.
+    """`figure3.svg`, `figure3.png` and so on, `attention.html`, `figures.json`.
 
     With them `heads.json`, `heads.csv` and `relations.json`, where those were measured.
     """
@@ -96,8 +96,6 @@ def draw_figures(
     """
     from workflows.figures.bundles import Panel, draw  # matplotlib is slow to import, and --help does not need it
     from workflows.figures.page import Figure, Start, render
-    from workflows.reports.architecture_drawing import architecture
-    from workflows.reports.svg import standalone
 
     translator = AttentionTranslator(checkpoint.folder, settings.decoding, context.device)
     attended = [translator.translate(sentence) for sentence in settings.sentences]
@@ -125,13 +123,10 @@ def draw_figures(
             )
         )
         context.progress(done + 1, len(CHOOSERS), "figures")
-    drawing = architecture(translator.model)
-    (context.folder / "architecture.svg").write_text(standalone([drawing]), encoding="utf-8")
     page = render(
         settings.name,
         attended,
         settings.decoding,
-        drawing,
         figures=on_page,
         heads=heads.load() if heads else None,
         relations=relations.load().relations if relations else (),

@@ -14,7 +14,6 @@ def serve(wanted: FigureRequest, figures: AttentionFigures, port: int) -> None:
     from pipeline.attention.relations import Relations
     from pipeline.attention.translated import AttentionTranslator
     from workflows.figures.page import Figure, Start, described, render
-    from workflows.reports.architecture_drawing import architecture
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     translator = AttentionTranslator(wanted.model.checkpoint.folder, wanted.settings.decoding, device)
@@ -23,7 +22,6 @@ def serve(wanted: FigureRequest, figures: AttentionFigures, port: int) -> None:
         drawn.model,
         [translator.translate(sentence) for sentence in wanted.settings.sentences],
         wanted.settings.decoding,
-        architecture(translator.model),
         figures=[Figure(one.number, folder / f"figure{one.number}.svg", one.caption) for one in drawn.figures],
         heads=Heads(folder).load() if (folder / "heads.json").exists() else None,
         relations=Relations(folder).load().relations if (folder / "relations.json").exists() else (),

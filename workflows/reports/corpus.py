@@ -35,10 +35,10 @@ def report_corpus(
     file is missing or damaged.
     """
     from workflows.reports.corpus_plot import plots
-    from workflows.reports.svg import standalone  # matplotlib is slow to import, and building the DAG does not need it
+    from workflows.reports.svg import svg  # matplotlib is slow to import, and building the DAG does not need it
 
     statistics = measure(data, corpus, vocabulary, dataset, PlanSettings(*plan))
     report = CorpusReport(context.folder)
     report.write(statistics)
-    (context.folder / "corpus_report.svg").write_text(standalone(plots(statistics)), encoding="utf-8")
+    (context.folder / "corpus_report.svg").write_text(svg(plots(statistics)), encoding="utf-8")
     return report

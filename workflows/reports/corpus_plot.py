@@ -1,16 +1,14 @@
 """Draws the plots of a corpus report: how long its sentences are, and how much of it was dropped."""
 
 from collections.abc import Sequence
-from typing import cast
 
 from markupsafe import Markup
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from pipeline.text.corpus_statistics import CorpusStatistics
 from workflows.console.quantities import rounded
 from workflows.reports.corpus_text import REASONS, kept, rows, title
-from workflows.reports.svg import COLORS, drawing, figure
+from workflows.reports.svg import COLORS, Plot, figure, image
 
 LONGEST_SHOWN = "0.999"
 """The quantile of the lengths up to which they are drawn; the few longer ones would squeeze the others."""
@@ -21,7 +19,7 @@ HEIGHT_IN, BAR_IN, MARGINS_IN = 2.9, 0.42, 1.2
 LABEL_PT = 8.5
 
 
-def plots(statistics: CorpusStatistics) -> list[Markup]:
+def plots(statistics: CorpusStatistics) -> list[Plot]:
     """Draws the lengths and, if any pairs were dropped, those pairs."""
     dropped = [_dropped(statistics)] if any(statistics.total.dropped.values()) else []
     return [_lengths(statistics), *dropped]
@@ -40,11 +38,11 @@ def figures(statistics: CorpusStatistics) -> list[Markup]:
         (f"lengths-{pair}", ("tokens", *(side.language for side in sides)), lengths),
         (f"dropped-{pair}", ("collection", "read", "kept", *REASONS.values()), counts),
     ]
-    return [figure(svg, *of_drawing) for svg, of_drawing in zip(plots(statistics), data, strict=False)]
+    return [figure(image(plot), *of_plot) for plot, of_plot in zip(plots(statistics), data, strict=False)]
 
 
-def _lengths(statistics: CorpusStatistics) -> Markup:
-    def plot(axes: Axes) -> None:
+def _lengths(statistics: CorpusStatistics) -> Plot:
+    def draw(axes: Axes) -> None:
         for side, color in zip(statistics.lengths, SIDES, strict=True):
             edges = [length - 0.5 for length in range(len(side.sentences) + 1)]
             label = f"{side.language}, mean {side.mean:.1f}"
@@ -56,14 +54,14 @@ def _lengths(statistics: CorpusStatistics) -> Markup:
         axes.set_ylabel("training sentences")
         axes.legend(frameon=False)
 
-    return drawing(f"{title(statistics)}: lengths", "tokens", plot, height_in=HEIGHT_IN)
+    return Plot(f"{title(statistics)}: lengths", "tokens", draw, HEIGHT_IN)
 
 
-def _dropped(statistics: CorpusStatistics) -> Markup:
+def _dropped(statistics: CorpusStatistics) -> Plot:
     """Draws a bar for each collection, divided by reason."""
     collections = statistics.collections
 
-    def plot(axes: Axes) -> None:
+    def draw(axes: Axes) -> None:
         ends = [0.0] * len(collections)
         for reason, label in REASONS.items():
             widths = [100 * one.dropped[reason] / one.read for one in collections]
@@ -75,7 +73,7 @@ def _dropped(statistics: CorpusStatistics) -> Markup:
         axes.set_yticks([])
         axes.set_ylim(len(collections) - 0.7, -0.8)
         axes.set_xlim(0, 1.05 * max(ends))
-        cast(Figure, axes.figure).legend(loc="outside lower center", frameon=False, ncols=2)
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), frameon=False, ncols=2)
 
     height_in = max(HEIGHT_IN, MARGINS_IN + BAR_IN * len(collections))
-    return drawing(f"{title(statistics)}: dropped", "% of the training pairs read", plot, height_in=height_in)
+    return Plot(f"{title(statistics)}: dropped", "% of the training pairs read", draw, height_in)

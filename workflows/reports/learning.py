@@ -65,15 +65,15 @@ def learning_figures(cells: Sequence[Trained], styles: Mapping[str, tuple[str, A
                 if (points := learning_curve(cell, against, measure.name))
             ]
             if lines:
-                svg = curves(measure.title, against, lines, log=measure.log, smooth=measure.smooth)
-                drawn.append(with_data(svg, cells, measure, against))
+                picture = curves(measure.title, against, lines, log=measure.log, smooth=measure.smooth)
+                drawn.append(with_data(picture, cells, measure, against))
     return drawn
 
 
-def with_data(svg: Markup, cells: Sequence[Trained], measure: Measure, against: Against) -> Markup:
+def with_data(picture: Markup, cells: Sequence[Trained], measure: Measure, against: Against) -> Markup:
     """Returns a drawing of learning curves as a figure with its data."""
     name = f"{measure.name}-by-{against}"
-    return figure(svg, name, ("model", "seed", against, measure.name), _rows(cells, measure, against))
+    return figure(picture, name, ("model", "seed", against, measure.name), _rows(cells, measure, against))
 
 
 def _rows(cells: Sequence[Trained], measure: Measure, against: Against) -> Iterator[tuple[object, ...]]:

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 
 from workflows.console.quantities import duration, rounded
-from workflows.reports.svg import COLORS, INK, drawing, figure
+from workflows.reports.svg import COLORS, Plot, figure, image
 from workflows.tables.measurements import Trained
 from workflows.tables.provenance import hardware
 
@@ -79,7 +79,7 @@ def bars(title: str, lines: Sequence[Compared], name: str) -> Markup:
     numbers = [{PAPER: _number(line.paper), HERE: _number(line.here)} for line in lines]
     most = max((value for pair in numbers for value in pair.values() if value is not None), default=1.0)
 
-    def plot(axes: Axes) -> None:
+    def draw(axes: Axes) -> None:
         for i, (line, pair) in enumerate(zip(lines, numbers, strict=True)):
             known = [(origin, value) for origin, value in pair.items() if value is not None]
             for j, (origin, value) in enumerate(known):
@@ -93,28 +93,15 @@ def bars(title: str, lines: Sequence[Compared], name: str) -> Markup:
         axes.set_xlim(0, 1.12 * most)
         axes.tick_params(axis="y", length=0)
         axes.grid(visible=False, axis="y")
-        axes.spines["left"].set_color(INK)
 
     told = "; ".join(f"{line.label}: paper {line.paper or 'none'}, here {line.here or 'none'}" for line in lines)
-    svg = drawing(
-        title,
-        "percent",
-        plot,
-        height_in=MARGINS_IN + BAR_IN * len(lines),
-        hovers=[
-            (value / 2, i, f"{line.label}: paper {line.paper or 'none'}, here {line.here or 'none'}")
-            for i, (line, pair) in enumerate(zip(lines, numbers, strict=True))
-            for value in pair.values()
-            if value is not None
-        ],
-        described=told,
-    )
+    picture = image(Plot(title, "percent", draw, MARGINS_IN + BAR_IN * len(lines), told))
     key = Markup(
         '<span class="key"><i style="background:{}"></i>paper</span> <span class="key"><i style="background:{}"></i>'
         "here</span>"
     ).format(PAPER_COLOR, HERE_COLOR)
     rows = [(line.label, pair[PAPER], pair[HERE]) for line, pair in zip(lines, numbers, strict=True)]
-    return figure(svg, name, ("", PAPER, HERE), rows, key)
+    return figure(picture, name, ("", PAPER, HERE), rows, key)
 
 
 def _number(text: str) -> float | None:

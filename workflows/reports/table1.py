@@ -9,7 +9,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 from pipeline.complexity.exponents import Exponent
 from pipeline.complexity.figures import Crossover, Measurements
 from workflows.reports import page
-from workflows.reports.svg import COLORS, Point, drawing
+from workflows.reports.svg import COLORS, Plot, Point, image
 from workflows.tables.table1 import QUANTITIES, VARIABLES, Quantity, Table1, Variable
 from workflows.tables.table1_text import (
     CROSSOVER_HEADINGS,
@@ -70,14 +70,14 @@ def _sizes(table: Table1, quantity: Quantity, variable: Variable) -> Markup:
     fixed = table.layers[0].over_n[0].d if variable == "n" else table.layers[0].over_d[0].n
     other = f"d = {fixed}" if variable == "n" else f"n = {fixed}"
 
-    def plot(axes: Axes) -> None:
+    def draw(axes: Axes) -> None:
         for color, points, fitted in lines:
             axes.plot(*zip(*points, strict=True), "o", color=color, markersize=3.5)
             ends = [points[0][0], points[-1][0]]
             axes.plot(ends, [fitted.factor * x**fitted.value for x in ends], color=color, linewidth=1.2)
         _logarithmic(axes)
 
-    return drawing(title, f"{variable} ({other})", plot)
+    return image(Plot(title, f"{variable} ({other})", draw))
 
 
 def _scaled(fitted: Exponent, factor: float) -> Exponent:
@@ -95,13 +95,13 @@ def _crossover(measured: Crossover) -> Markup:
     def points(value: Callable[[int], float]) -> Sequence[Point]:
         return [(one.length, 1e3 * value(i)) for i, one in enumerate(measured.points)]
 
-    def plot(axes: Axes) -> None:
+    def draw(axes: Axes) -> None:
         for name, value in values.items():
             axes.plot(*zip(*points(value), strict=True), "o-", color=LINES[name], markersize=3, linewidth=1.2)
         _logarithmic(axes)
 
     sequences = "one sequence" if measured.batch == 1 else f"{measured.batch} sequences"
-    return drawing("time, ms", f"n (d = {measured.width}, {sequences})", plot)
+    return image(Plot("time, ms", f"n (d = {measured.width}, {sequences})", draw))
 
 
 def _logarithmic(axes: Axes) -> None:

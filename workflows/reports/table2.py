@@ -4,10 +4,8 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from model.config import TransformerConfig
 from pipeline.text.corpus_statistics import CorpusStatistics
 from workflows.reports import page
-from workflows.reports.architecture_drawing import architecture, built
 from workflows.reports.learning import learning_figures
 from workflows.reports.overview import Compared, Overview, bars, ran
 from workflows.reports.page import History
@@ -44,14 +42,6 @@ def overview(table: Table2, cells: Sequence[Measured], history: History | None) 
         lines,
         bars(scored, lines, "table2") if cells else Markup(""),
     )
-
-
-def _models(cells: Sequence[Measured]) -> list[tuple[str, Markup]]:
-    """Draws each kind of model once, with the labels of its cells."""
-    labels: dict[TransformerConfig, list[str]] = {}
-    for cell in cells:
-        labels.setdefault(cell.config, []).append(cell.label)
-    return [(", ".join(of_model), architecture(built(config))) for config, of_model in labels.items()]
 
 
 def _printed(table: Table2, cell: Measured) -> str:
@@ -94,6 +84,5 @@ def render(
         worst=[*worst] or [()] * len(cells),
         drawings=learning_figures(cells, styles(cell.label for cell in cells)),
         settings={cell.label: page.settings(cell) for cell in cells},
-        models=_models(cells),
         libraries=page.libraries(cells),
     )

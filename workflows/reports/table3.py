@@ -210,6 +210,8 @@ def _drawings(cells: Mapping[str, Sequence[Measured]]) -> list[Markup]:
         if lines:
             lowest = min(perplexity for line in lines for _, perplexity in line.points)
             limits = 0.97 * lowest, HEADROOM * max(line.points[-1][1] for line in lines)
-            svg = curves(GROUPS.get(letter, letter), "updates", lines, y_limits=limits)
-            drawings.append(with_data(svg, [cell for name in own for cell in cells.get(name, [])], measure, "updates"))
+            picture = curves(GROUPS.get(letter, letter), "updates", lines, y_limits=limits)
+            drawings.append(
+                with_data(picture, [cell for name in own for cell in cells.get(name, [])], measure, "updates")
+            )
     return drawings

@@ -5,15 +5,12 @@ tenth of it. What the plot compares is signs and order.
 """
 
 from collections.abc import Collection, Mapping
-from typing import cast
 
-from adjustText import adjust_text
 from markupsafe import Markup
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from workflows.paper import KINDS, Kind
-from workflows.reports.svg import COLORS, INK, Point, drawing, figure
+from workflows.reports.svg import COLORS, INK, Plot, Point, figure, image
 from workflows.tables.table3 import Table3
 
 TITLES: dict[Kind, str] = {"perplexity": "perplexity (lower is better)", "bleu": "BLEU (higher is better)"}
@@ -21,10 +18,8 @@ MARKER_PT = 5.0
 LABEL_PT = 8.0
 MARGIN = 0.12
 """The margin beyond the outermost points, as a fraction of their range."""
-LABEL_ROOM = 1.2, 1.3
-"""The space to keep free around a label, in multiples of its width and of its height."""
-LABEL_ROUNDS = 300
-"""The most rounds of moving labels away from each other and from the points."""
+LABEL_OFFSET_PT = 3.0, 3.0
+"""From a point to its label, to the right and up."""
 LINE_PT = 1.0
 HEIGHT_IN = 3.5
 SAME, OTHER = COLORS[0], COLORS[1]
@@ -51,7 +46,7 @@ def within_noise(table: Table3, kind: Kind) -> set[str]:
     return {name for name, one in trained.items() if one.is_beyond_noise and not one.is_beyond_noise[kind]}
 
 
-def plots(table: Table3) -> list[Markup]:
+def plots(table: Table3) -> list[Plot]:
     """Draws one panel for each figure; none where no row, or no base, was measured."""
     points_of_kinds = {kind: deltas(table, kind) for kind in KINDS}
     return [
@@ -63,13 +58,15 @@ def figures(table: Table3) -> list[Markup]:
     """Returns the same panels as figures with their data."""
     found = {kind: points for kind in KINDS if (points := deltas(table, kind))}
     return [
-        figure(svg, f"differences-{kind}", ("row", "paper", "here"), [(name, *at) for name, at in points.items()])
-        for svg, (kind, points) in zip(plots(table), found.items(), strict=True)
+        figure(
+            image(plot), f"differences-{kind}", ("row", "paper", "here"), [(name, *at) for name, at in points.items()]
+        )
+        for plot, (kind, points) in zip(plots(table), found.items(), strict=True)
     ]
 
 
-def _panel(title: str, points: Mapping[str, Point], noisy: Collection[str]) -> Markup:
-    def plot(axes: Axes) -> None:
+def _panel(title: str, points: Mapping[str, Point], noisy: Collection[str]) -> Plot:
+    def draw(axes: Axes) -> None:
         axes.set_ylabel("Δ measured")
         axes.set_xlim(_limits([x for x, _ in points.values()]))
         axes.set_ylim(_limits([y for _, y in points.values()]))
@@ -82,11 +79,10 @@ def _panel(title: str, points: Mapping[str, Point], noisy: Collection[str]) -> M
             color = INK if name in noisy else SAME if agrees(point) else OTHER
             filled = SAME if color == SAME else "none"
             axes.plot(*point, "o", color=color, markerfacecolor=filled, markersize=MARKER_PT, clip_on=False)
-        _label(axes, points)
+            axes.annotate(name, point, LABEL_OFFSET_PT, textcoords="offset points", fontsize=LABEL_PT)
 
-    hovers = [(*at, f"{name}: {at[0]:+g} in the paper, {at[1]:+.3g} here") for name, at in points.items()]
-    described = "; ".join(text for *_, text in hovers)
-    return drawing(title, "Δ in the paper", plot, height_in=HEIGHT_IN, hovers=hovers, described=described)
+    described = "; ".join(f"{name}: {x:+g} in the paper, {y:+.3g} here" for name, (x, y) in points.items())
+    return Plot(title, "Δ in the paper", draw, HEIGHT_IN, described)
 
 
 def _limits(values: list[float]) -> tuple[float, float]:
@@ -94,12 +90,3 @@ def _limits(values: list[float]) -> tuple[float, float]:
     low, high = min(0.0, *values), max(0.0, *values)
     margin = MARGIN * (high - low or 1.0)
     return low - margin, high + margin
-
-
-def _label(axes: Axes, points: Mapping[str, Point]) -> None:
-    """Writes each point's name beside it, with a line to the point if it is not near."""
-    cast(Figure, axes.figure).draw_without_rendering()  # lays the axes out
-    texts = [axes.text(*point, name, fontsize=LABEL_PT) for name, point in points.items()]
-    xs, ys = zip(*points.values(), strict=True)
-    leader = {"arrowstyle": "-", "color": INK, "linewidth": 0.5, "alpha": 0.5}
-    adjust_text(texts, x=xs, y=ys, ax=axes, expand=LABEL_ROOM, iter_lim=LABEL_ROUNDS, arrowprops=leader)

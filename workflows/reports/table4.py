@@ -3,7 +3,10 @@
 from collections.abc import Sequence
 
 from markupsafe import Markup
+from nltk.tree import Tree
+from nltk.tree.prettyprinter import TreePrettyPrinter
 
+from pipeline.parsing.trees import bracketed
 from pipeline.text.corpus_statistics import CorpusStatistics
 from workflows import paper
 from workflows.reports import page
@@ -11,7 +14,6 @@ from workflows.reports.learning import learning_figures
 from workflows.reports.overview import Compared, Overview, bars, ran
 from workflows.reports.page import History
 from workflows.reports.svg import styles
-from workflows.reports.tree_drawing import MARK, tree_drawing
 from workflows.tables.parser_measurements import ParserRow
 from workflows.tables.table4 import RIGHT_BRANCHING, WSJ, Table4, name_of, training_of
 from workflows.tables.table4_text import ORIGINS, SHORT, candidate_texts, search_texts
@@ -66,26 +68,17 @@ def render(
         training_of=training_of,
         candidate_texts=candidate_texts,
         search_texts=search_texts(table),
-        mark=MARK,
-        trees={row.training: _trees(row) for row in rows},
-        worst={row.training: _worst(row) for row in rows},
+        drawn=drawn,
         drawings=learning_figures(candidates, styles(one.label for one in candidates)),
         settings={one.label: page.settings(one) for one in chosen},
         libraries=page.libraries(candidates),
     )
 
 
-def _trees(row: ParserRow) -> list[tuple[Markup, Markup]]:
-    """Draws gold trees, and beside each the parser's."""
-    return [
-        (tree_drawing(gold, tree, f"gold tree {i}"), tree_drawing(tree, gold, f"parse {i}"))
-        for i, (gold, tree) in enumerate(row.drawn, start=1)
-    ]
-
-
-def _worst(row: ParserRow) -> list[tuple[Markup, Markup, float]]:
-    """Draws the gold trees of the worst sentences, and beside each the parser's, with its F1."""
-    return [
-        (tree_drawing(gold, tree, f"gold tree of the worst, {i}"), tree_drawing(tree, gold, f"worst parse {i}"), f1)
-        for i, (gold, tree, f1) in enumerate(row.worst, start=1)
-    ]
+def drawn(tree: Tree) -> str:
+    """Draws a tree in box-drawing characters, words at the bottom; in brackets where it is too deep for that."""
+    try:
+        text: str = TreePrettyPrinter(tree).text(unicodelines=True)
+    except RecursionError:
+        text = bracketed(tree)
+    return text

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from markupsafe import Markup
 
 from pipeline.attention.heads import HeadFigures, HeadsFigures
 from pipeline.attention.translated import Attended
@@ -33,7 +32,7 @@ HEAD = HeadFigures(
 
 
 def page(attended: tuple[Attended, ...], **more: Any) -> str:
-    return render("en-de <i>base</i>", attended, DecodingSettings(), Markup("<svg></svg>"), **more)
+    return render("en-de <i>base</i>", attended, DecodingSettings(), **more)
 
 
 def data_of(html: str) -> dict[str, Any]:

@@ -5,8 +5,6 @@ import pytest
 from tests.support.html_reader import (
     Reader,
     assert_asks_for_nothing_outside,
-    assert_drawings_do_not_share_names,
-    drawings,
 )
 from tests.support.tiny_complexity import counts, measurements, theory_s
 from workflows.reports.table1 import render
@@ -23,12 +21,6 @@ def report() -> str:
 def test_asks_for_nothing_outside(report: str) -> None:
     """The page loads no script, address or file, so it is the same offline and in a mail."""
     assert_asks_for_nothing_outside(report)
-
-
-def test_drawings_do_not_share_names(report: str) -> None:
-    """Time, FLOP and memory over n and over d, and a crossover."""
-    assert len(drawings(report)) == 3 * 2 + 1
-    assert_drawings_do_not_share_names(report)
 
 
 def test_rows_have_the_paper_s_figures_and_ours(report: str) -> None:

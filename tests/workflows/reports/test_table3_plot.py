@@ -1,15 +1,14 @@
-"""The plot of Table 3 has every row in its place, is legible, and is left out where there is nothing to compare."""
+"""The plot of Table 3 has every row in its place, and is left out where there is nothing to compare."""
 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from itertools import combinations
 
 import pytest
 
-from tests.support.html_reader import Reader
 from workflows import paper
 from workflows.paper import Kind
+from workflows.reports.svg import svg
 from workflows.reports.table3_plot import OTHER, SAME, agrees, deltas, plots
 from workflows.tables.table3 import Figure, Printed, Table3, Table3Row, Trained
 
@@ -39,15 +38,15 @@ def table(measured: Callable[[Mapping[Kind, float]], Mapping[Kind, float] | None
     return Table3(lines, [], [], [], [])
 
 
-def places(svg: str) -> dict[str, Pair]:
+def places(panel: str) -> dict[str, Pair]:
     """Finds where the names of rows stand in a drawing."""
-    matches = re.findall(r'<text [^>]*x="([\d.]+)" y="([\d.]+)"[^>]*>([A-E]\d?|base|big)</text>', svg)
+    matches = re.findall(r'<text [^>]*x="([\d.]+)" y="([\d.]+)"[^>]*>([A-E]\d?|base|big)</text>', panel)
     return {name: (float(x), float(y)) for x, y, name in matches}
 
 
-def dots(svg: str) -> list[tuple[Pair, str]]:
+def dots(panel: str) -> list[tuple[Pair, str]]:
     """Finds where the points of a drawing are, and their colours."""
-    matches = re.findall(r'<use [^>]*x="([\d.]+)" y="([\d.]+)" style="[^"]*stroke: (#\w+)', svg)
+    matches = re.findall(r'<use [^>]*x="([\d.]+)" y="([\d.]+)" style="[^"]*stroke: (#\w+)', panel)
     return [((float(x), float(y)), color) for x, y, color in matches if color in (SAME, OTHER)]
 
 
@@ -56,43 +55,40 @@ def tenfold(printed: Mapping[Kind, float]) -> dict[Kind, float]:
     return {kind: 10 * delta for kind, delta in printed.items()}
 
 
+def drawn(table: Table3) -> list[str]:
+    """Draws the panels of a table's plot."""
+    return [svg([plot]) for plot in plots(table)]
+
+
 @pytest.fixture(scope="module")
 def panels() -> list[str]:
     """The panels of the plot of all rows."""
-    return list(plots(table(tenfold)))
+    return drawn(table(tenfold))
 
 
 def test_each_row_is_there_but_base(panels: list[str]) -> None:
     """Each of the two panels has the nineteen rows other than base, once."""
     names = [variation.name for variation in paper.TABLE_3[1:]]
-    for svg in panels:
-        assert list(places(svg)) == names
-        assert len(dots(svg)) == 19
-
-
-@pytest.mark.parametrize("scale", [10.0, -0.1])
-def test_labels_are_legible(scale: float) -> None:
-    """No two names are within a name's width and height of each other, however close their rows are in the paper."""
-    for svg in plots(table(lambda printed: {kind: scale * delta for kind, delta in printed.items()})):
-        for (one_x, one_y), (x, y) in combinations(places(svg).values(), 2):
-            assert abs(one_x - x) > 9 or abs(one_y - y) > 8
+    for panel in panels:
+        assert list(places(panel)) == names
+        assert len(dots(panel)) == 19
 
 
 def test_a_name_is_near_its_point(panels: list[str]) -> None:
     """C1, the worst by far, is the outermost point and has its name beside it."""
-    for svg, choose in zip(panels, (max, min), strict=True):
-        x, y = places(svg)["C1"]
-        (dot_x, dot_y), _ = choose(dots(svg), key=lambda dot: dot[0][0])
+    for panel, choose in zip(panels, (max, min), strict=True):
+        x, y = places(panel)["C1"]
+        (dot_x, dot_y), _ = choose(dots(panel), key=lambda dot: dot[0][0])
         assert abs(x - dot_x) < 25
         assert abs(y - dot_y) < 15
 
 
 def test_colour_says_whether_the_sign_is_the_paper_s(panels: list[str]) -> None:
     """With the printed signs all rows agree but those whose printed Δ is zero; with opposite signs, none does."""
-    colors = [[color for _, color in dots(svg)] for svg in panels]
+    colors = [[color for _, color in dots(panel)] for panel in panels]
     assert [panel.count(OTHER) for panel in colors] == [1, 1]  # E by perplexity, A3 by BLEU
     against = table(lambda printed: {kind: -delta for kind, delta in printed.items()})
-    assert {color for svg in plots(against) for _, color in dots(svg)} == {OTHER}
+    assert {color for panel in drawn(against) for _, color in dots(panel)} == {OTHER}
     assert agrees((-0.1, -3.0))
     assert not agrees((0.0, 1.0))
 
@@ -105,22 +101,14 @@ def test_rows_within_the_noise_are_in_neither_colour() -> None:
         for row in given.rows
         if row.trained
     ]
-    perplexity, bleu = plots(replace(given, rows=lines))
+    perplexity, bleu = drawn(replace(given, rows=lines))
     assert (len(dots(perplexity)), len(dots(bleu))) == (18, 19)
     assert "C1" in places(perplexity)
 
 
 def test_needs_a_measured_base_and_another_row() -> None:
     """Base and one other row are enough; base alone, or rows without base, leave nothing to compare."""
-    assert [list(places(svg)) for svg in plots(table(tenfold, n_rows=2))] == [["A1"], ["A1"]]
+    assert [list(places(panel)) for panel in drawn(table(tenfold, n_rows=2))] == [["A1"], ["A1"]]
     assert plots(table(tenfold, n_rows=1)) == []
     assert plots(table(lambda printed: None)) == []
     assert deltas(table(lambda printed: None), "bleu") == {}
-
-
-def test_takes_the_colour_of_the_page(panels: list[str]) -> None:
-    """Apart from the two colours of points, everything is in the page's own, legible on dark and on white."""
-    for svg in panels:
-        colors = set(re.findall(r"(?:fill|stroke): (#\w+|currentColor)", svg))
-        assert colors == {SAME, OTHER, "currentColor"}
-        assert "Δ measured" in Reader(svg).text

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from nltk.tree import Tree
 from rich.console import Console
 
 from model.config import TransformerConfig
@@ -22,6 +23,7 @@ from tests.support.html_reader import Reader
 from tests.support.tiny_parser import make_trees
 from workflows.paper import TABLE_4
 from workflows.reports.publish import tabulate_parsers
+from workflows.reports.table4 import drawn
 from workflows.tables import table4
 from workflows.tables.measurements import Translation
 from workflows.tables.parser_measurements import CandidateParser, ParserInputs, SearchedTrees
@@ -244,3 +246,14 @@ def test_stage_writes_what_it_reads_back(row: Row, tmp_path: Path) -> None:
         "f1.right-branching trees generated trees none",
         "f1.Transformer 2 layers generated trees generated trees only",
     ]
+
+
+def test_trees_of_any_depth_are_drawn() -> None:
+    """Words stand in one line at the bottom; a tree beyond Python's recursion is written in brackets."""
+    tree = Tree.fromstring("(S (NP (DT the) (NN man)) (VP (VBZ hears) (NP (DT a) (NN dog))))")
+    lines = drawn(tree).rstrip("\n").split("\n")
+    assert lines[0].strip() == "S"
+    assert lines[-1].split() == ["the", "man", "hears", "a", "dog"]
+    for _ in range(3000):
+        tree = Tree("X", [tree])
+    assert drawn(tree).startswith("(X (X (X")
