@@ -125,7 +125,7 @@ def _download(text: TextForecast) -> str:
 
 
 def _trainings(forecast: Forecast) -> Table:
-    time = "time, not\nmeasured" if forecast.hardware.kind == "gpu" and not GPU_POINTS else "time"
+    time = "time, not\nmeasured" if forecast.hardware.kind == "gpu" else "time"
     headings = "parameters", "FLOP,\ncounted", "FLOP,\npaper's way", "printed", time, "printed,\n8 P100", "disk"
     table = columns("training", *headings)
     for column in table.columns[1:]:
