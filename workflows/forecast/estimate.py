@@ -152,14 +152,18 @@ def forecast(profile: Profile, planned: Sequence[Planned], hardware: Hardware, s
     )
 
 
+def update_flop(training: TrainingSettings, lengths: str) -> float:
+    """Returns the mean number of operations in one update; `lengths` is as in TextForecast."""
+    n_micro_batches = _micro_batches(lengths, training.plan.micro_batch_tokens)
+    return training_flop(training.model, *_drawn(lengths)) * training.micro_batches / n_micro_batches
+
+
 def _training(planned: Planned, lengths: str, hardware: Hardware) -> TrainingForecast:
     training = planned.training
     number_type, flop_s = hardware.flop_s(training.precision)
     most = training.workers if isinstance(training.workers, int) else training.workers[1]
     devices = min(hardware.devices, training.micro_batches, most or hardware.devices)
-    n_micro_batches = _micro_batches(lengths, training.plan.micro_batch_tokens)
-    update_flop = training_flop(training.model, *_drawn(lengths)) * training.micro_batches / n_micro_batches
-    counted_flop = training.updates * update_flop
+    counted_flop = training.updates * update_flop(training, lengths)
     # The other devices wait for the one with the most micro-batches of an update.
     most_micro_batches = -(-training.micro_batches // devices)
     longest_share = most_micro_batches / training.micro_batches
