@@ -35,8 +35,8 @@ test-slow: .venv/installed-dev ## run the tests that take minutes
 chaos: .venv/installed-dev ## kill processes at random and compare the results; AIAYN_CHAOS_SEED, AIAYN_CHAOS_KILLS
 	$(BIN)/python -m pytest -m slow tests/chaos -s
 
-gpu: ## check and measure a GPU in 30 minutes; without Ray, MLflow and .venv too: AIAYN_DATA, results in build/gpu
-	$(or $(wildcard $(BIN)/python),$(PYTHON)) -m workflows.benchmarks.gpu --out build/gpu
+gpu: ## check and measure a GPU, without Ray, MLflow and .venv too; results in build/gpu
+	$(or $(wildcard $(BIN)/python),$(PYTHON)) -m benchmarks.gpu --out build/gpu
 
 lint: .venv/installed-dev ## check formatting, lint and types
 	$(BIN)/ruff format --check .

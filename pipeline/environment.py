@@ -13,7 +13,7 @@ SPIN_COUNT = 3_000
 
 Such a thread keeps a processor from the other programs of the machine, and so from the thread that it waits for. Beside
 a program that never rests, training with two threads is 1.5 to 1.9 times as fast with 1 000 as by default, but a tenth
-slower alone; 3 000 lies between (`python tests/benchmarks/waiting_threads.py`)."""
+slower alone; 3 000 lies between (docs/results/2026-11-23_xeon-icelake-2-cores-float32.md)."""
 
 
 def worker_environment() -> dict[str, str]:

@@ -14,7 +14,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-MAY_IMPORT = {"model": (), "pipeline": ("model",), "workflows": ("model", "pipeline")}
+MAY_IMPORT = {
+    "model": (),
+    "pipeline": ("model",),
+    "workflows": ("model", "pipeline"),
+    "benchmarks": ("model", "pipeline", "workflows"),
+}
 """Packages, and the others that each may import."""
 IN_MODEL = {"torch", *sys.stdlib_module_names}
 RAY_IN_PIPELINE = {"pipeline.training.on_ray", "pipeline.evaluation.decoding", "pipeline.ray_private"}
@@ -66,7 +71,7 @@ def read(root: Path) -> Mapping[str, Module]:
 
 
 def wrong_imports(modules: Mapping[str, Module]) -> Iterator[str]:
-    """Imports against the arrows workflows -> pipeline -> model, of the tests, and of libraries out of their place."""
+    """Imports against the arrows of `MAY_IMPORT`, of the tests, and of libraries out of their place."""
     for module in modules.values():
         for name in dict.fromkeys(module.imported(modules)):
             top = name.partition(".")[0]
@@ -163,6 +168,7 @@ WRONG = {
         "model.layer imports pipeline.errors",
     ),
     "pipeline imports workflows": ({"pipeline/errors.py": "import workflows"}, "pipeline.errors imports workflows"),
+    "workflows import benchmarks": ({"workflows/main.py": "import benchmarks"}, "workflows.main imports benchmarks"),
     "model imports a library": ({"model/layer.py": "from numpy import array"}, "model.layer imports numpy"),
     "inside a function": ({"model/layer.py": "def f():\n    import numpy"}, "model.layer imports numpy"),
     "named by a stage": (

@@ -6,11 +6,16 @@ from typing import Any
 
 import typer
 
+from benchmarks import decoding, gpu, preparation, training
 from workflows import attention_figures, reproduce_table1, reproduce_table2, reproduce_table3, reproduce_table4
 from workflows.cli.main import app
 
 COMMANDS = {
     "aiayn": typer.main.get_command(app),
+    "benchmarks.decoding": typer.main.get_command(decoding.app),
+    "benchmarks.gpu": typer.main.get_command(gpu.app),
+    "benchmarks.preparation": typer.main.get_command(preparation.app),
+    "benchmarks.training": typer.main.get_command(training.app),
     "workflows.attention_figures": typer.main.get_command(attention_figures.app),
     "workflows.reproduce_table1": typer.main.get_command(reproduce_table1.app),
     "workflows.reproduce_table2": typer.main.get_command(reproduce_table2.app),

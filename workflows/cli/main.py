@@ -13,8 +13,6 @@ aiayn compare                                           how the last two of them
 aiayn clean                                             what no run here needs; --yes deletes it
 aiayn doctor                                            checks this machine; says what to do
 aiayn export ctranslate2 model --out fast               one model -> a model for CTranslate2
-aiayn bench train                                       compares the speed of training steps on this machine
-aiayn bench decode model --src text.en                  compares the speed of translation
 """
 
 import json
@@ -32,7 +30,7 @@ from pipeline.settings import AveragingSettings, DecodingSettings
 from pipeline.store.artifact import Context, publish
 from pipeline.store.artifacts import EncodedDataset, TrainingRun
 from pipeline.store.store import LocalStore
-from workflows.cli import bench, export
+from workflows.cli import export
 from workflows.cli.clean import clean_store
 from workflows.cli.doctor import doctor
 from workflows.cli.figures import figures
@@ -63,7 +61,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(export.app, name="export")
-app.add_typer(bench.app, name="bench")
 
 AVERAGING, DECODING = AveragingSettings(), DecodingSettings()
 """The paper's, as the defaults of options."""

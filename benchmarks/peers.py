@@ -1,4 +1,4 @@
-"""The peers of `aiayn bench`: other libraries' Transformers, configured as the paper's model as far as they allow.
+"""The peers: other libraries' Transformers, configured as the paper's model as far as they allow.
 
 Both have biases in their attention projections, which the paper's model has not. torch's module also applies dropout to
 attention weights and ReLU outputs, as everyone who uses it gets; MarianMT, like the paper, does not. With dropout 0,
@@ -73,8 +73,9 @@ class Marian(nn.Module):
         from transformers import MarianConfig, MarianMTModel
 
         super().__init__()
+        make_config: Any = MarianConfig
         self.marian = MarianMTModel(
-            MarianConfig(
+            make_config(
                 vocab_size=config.vocabulary_size,
                 d_model=config.d_model,
                 encoder_layers=config.n_layers,

@@ -1,0 +1,147 @@
+"""Contenders of a benchmark in processes of their own, so that they share no threads, caches or peak memory.
+
+    with processes():
+        ours = Contender("aiayn", "float32", OurLoop, settings)
+        ours.rounds.append(ours.call("round", 10))
+
+Methods are called one contender at a time, while the others wait.
+"""
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from importlib.util import find_spec
+from statistics import median
+from typing import Any
+
+from rich.table import Table
+
+from pipeline.errors import UserError
+from workflows.console.command import console
+
+OURS = "aiayn"
+_in_this_process: Any = None
+"""In a contender's process, the contender."""
+
+
+@contextmanager
+def processes() -> Iterator[None]:
+    """Kills the contenders' processes at the end, whatever they are doing."""
+    try:
+        yield
+    finally:
+        for process in multiprocessing.active_children():
+            process.kill()
+
+
+class Contender:
+    """A contender in one process, or in several that share its work."""
+
+    def __init__(
+        self,
+        name: str,
+        dtype: str,
+        make: Callable[..., Any],
+        *arguments: Any,
+        workers: int = 1,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Starts processes that call `make(*arguments)` when something is first asked of them.
+
+        `make` and the arguments must be picklable. `environment` is added to this process's environment.
+        """
+        self.name, self.dtype, self.failed = name, dtype, ""
+        self.rounds: list[dict[str, Any]] = []
+        self._make, self._arguments = make, arguments
+        spawn, before = multiprocessing.get_context("spawn"), dict(os.environ)
+        # Ctrl-C reaches all processes of the terminal; this one ends the others, so that none prints a traceback.
+        ignore = signal.signal, (signal.SIGINT, signal.SIG_IGN)
+        self._pools = [ProcessPoolExecutor(1, spawn, *ignore) for _ in range(workers)]
+        try:
+            os.environ.update(environment or {})
+            for pool in self._pools:
+                pool.submit(os.getpid)  # starts its process
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+
+    @property
+    def workers(self) -> int:
+        """The number of processes."""
+        return len(self._pools)
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Calls a method in the first process and returns its result, or None for a peer that has failed.
+
+        Raises UserError if our own contender fails.
+        """
+        return (self.call_each(method, [arguments]) or [None])[0]
+
+    def call_each(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any] | None:
+        """Like `call`, in as many processes at once as there are tuples of arguments."""
+        if self.failed:
+            return None
+        try:
+            calls = [
+                pool.submit(_call, self._make, self._arguments, method, of_process)
+                for pool, of_process in zip(self._pools, arguments, strict=False)
+            ]
+            return [call.result() for call in calls]
+        except Exception as error:  # out of memory, killed, a library that refuses the machine or the model
+            self.failed = " ".join(f"{type(error).__name__}: {error}".split())
+            if self.name == OURS:
+                raise UserError(f"{self.name}: {self.failed}") from error
+            return None
+
+    def rates(self, what: str) -> list[float]:
+        """Returns how many of `what` there were per second in each round; empty if the contender failed."""
+        return [] if self.failed else [done[what] / done["seconds"] for done in self.rounds]
+
+    def described(self, what: str, key: str) -> dict[str, Any]:
+        """Returns what --json says of any contender, its rate of `what` under `key`."""
+        described: dict[str, Any] = {"name": self.name, "dtype": self.dtype, "failed": self.failed or None}
+        if rates := self.rates(what):
+            described |= {key: median(rates), f"{key}_spread": [min(rates), max(rates)]}
+        return described
+
+
+def _call(make: Callable[..., Any], made_of: tuple[Any, ...], method: str, arguments: tuple[Any, ...]) -> Any:
+    """Runs in a contender's process."""
+    global _in_this_process
+    _in_this_process = _in_this_process or make(*made_of)
+    return getattr(_in_this_process, method)(*arguments)
+
+
+def is_installed(package: str) -> bool:
+    """Returns True if the package can be imported."""
+    try:
+        return find_spec(package) is not None
+    except ImportError:
+        return False
+
+
+def ratio(name: str, ours_by_round: Sequence[float], peers_by_round: Sequence[float]) -> dict[str, Any]:
+    """Returns the ratio of the median rates and its range over the rounds; None if either side has no rates."""
+    if not (ours_by_round and peers_by_round):
+        return {name: None, f"{name}_spread": None}
+    by_round = [ours / peers for ours, peers in zip(ours_by_round, peers_by_round, strict=True)]
+    return {name: median(ours_by_round) / median(peers_by_round), f"{name}_spread": [min(by_round), max(by_round)]}
+
+
+def print_table(title: str, entries: Sequence[Mapping[str, Any]], key: str, **columns: str) -> None:
+    """Prints a line for each contender: the rate under `key`, its spread, how much faster ours is, `columns`."""
+    table = Table(title=title)
+    table.add_column("contender")
+    for heading in (key, "spread", "ours is faster by", *columns.values()):
+        table.add_column(heading, justify="right")
+    for entry in entries:
+        cells = [str(entry["failed"])]
+        if not entry["failed"]:
+            cells = [f"{entry[key]:.5g}", " to ".join(f"{rate:.5g}" for rate in entry[f"{key}_spread"])]
+            cells += [f"{entries[0][key] / entry[key]:.2f}"]
+            cells += [f"{entry[name]:.4g}" if entry.get(name) is not None else "" for name in columns]
+        table.add_row(f"{entry['name']} {entry['dtype']}", *cells)
+    console.print(table)

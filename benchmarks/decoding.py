@@ -1,0 +1,181 @@
+"""Benchmark of translation: our search, CTranslate2 and MarianMT's `generate` with the same model and sentences.
+
+python -m benchmarks.decoding MODEL --src test.en
+python -m benchmarks.decoding MODEL --src test.en.gz --ref test.de.gz --lang de --json
+
+Each contender (`translators`) runs in processes of one thread, one for each core, that split the sentences; on a GPU in
+a single one. It waits while another translates. A sample of the sentences warms it up and, for the peers, picks the
+fastest batch size. They are then timed in interleaved rounds; the clock covers text to text, but not loading the model.
+A ratio is the quotient of two medians over the rounds.
+
+Ours computes in the number type that suits the machine and, where the processor has int8, in that too; the peers in
+float32, in our type, and CTranslate2 in int8 (on a GPU also in float16). All have the paper's beam and length
+penalty, but the peers define the penalty differently, so BLEU scores are printed beside the rates.
+
+It needs neither Ray nor MLflow. Peers take part if they are installed: pip install -e '.[bench]'.
+"""
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Annotated, Any
+
+import typer
+
+from benchmarks.contenders import OURS, Contender, is_installed, print_table, processes, ratio
+from benchmarks.translators import CTranslate2, MarianGenerate, OurTranslator, Translator, Workload
+from pipeline.errors import UserError
+from pipeline.settings import DecodingSettings
+from pipeline.text.lines import read_lines, read_pairs
+from workflows.console.command import help_text, run_app
+from workflows.runs.names import named_folder
+
+CTRANSLATE2, MARIAN = "CTranslate2", "MarianMT"
+TRANSLATORS: dict[str, type[Translator]] = {OURS: OurTranslator, CTRANSLATE2: CTranslate2, MARIAN: MarianGenerate}
+SAMPLE_SENTENCES = 300
+
+
+def measure(
+    model: Path, pairs: Sequence[tuple[str, str]], language: str, settings: DecodingSettings, rounds: int
+) -> dict[str, Any]:
+    """Runs the benchmark on sources and their references ("" if `language` is), and returns what --json prints.
+
+    Raises UserError if our own search fails. A peer that fails is reported as failed, with null for its ratio.
+    """
+    import torch
+
+    from model.int8 import is_available
+    from pipeline.hardware import device_name, dtype_name, dtype_of
+
+    lines, references = [source for source, _ in pairs], [target for _, target in pairs] if language else []
+    sample = lines[:: -(-len(lines) // SAMPLE_SENTENCES)]
+    device, threads = "cuda" if torch.cuda.is_available() else "cpu", os.cpu_count() or 1
+    auto, on_gpu = dtype_name(dtype_of("auto", device)), device == "cuda"
+    wanted = [(OURS, auto), *([(OURS, "int8")] if not on_gpu and is_available() else [])]
+    types = list(dict.fromkeys(["float32", auto]))
+    with tempfile.TemporaryDirectory(prefix="aiayn-bench-") as folder, processes():
+        workload = Workload(model, Path(folder) / "exported", settings, device)
+        if is_installed("ctranslate2"):
+            from pipeline.export.ctranslate2 import export_ctranslate2
+
+            export_ctranslate2(model, workload.exported_folder)
+            wanted += [(CTRANSLATE2, dtype) for dtype in (*types, *(["float16"] if on_gpu else []), "int8")]
+        if is_installed("transformers"):
+            wanted += [(MARIAN, dtype) for dtype in types]
+        batch_sizes: dict[Contender, int | None] = {}
+        for name, dtype in wanted:
+            make = TRANSLATORS[name]
+            contender = Contender(name, dtype, make, workload, dtype, workers=1 if on_gpu else threads)
+            translate(contender, sample, make.BATCH_SIZES[0])
+            trials = [(translate(contender, sample, size), size) for size in make.BATCH_SIZES if not contender.failed]
+            sizes = [(done["seconds"], size) for done, size in trials if done]
+            batch_sizes[contender] = min(sizes, key=lambda one: one[0])[1] if sizes else None
+        for _ in range(rounds):
+            for contender, size in batch_sizes.items():
+                contender.rounds += filter(None, [translate(contender, lines, size)])
+        described = [_described(one, size, references, language) for one, size in batch_sizes.items()]
+    return {
+        "device": "gpu" if on_gpu else "cpu",
+        "device_name": device_name(device),
+        "dtype": auto,
+        "threads": threads,
+        "sentences": len(lines),
+        "beam_size": settings.beam_size,
+        "length_penalty": settings.length_penalty,
+        "rounds": rounds,
+        **figures([*batch_sizes], described),
+    }
+
+
+def translate(contender: Contender, lines: Sequence[str], batch_size: int | None) -> dict[str, Any] | None:
+    """Times the translation of lines, dealt to the processes longest first; returns None for a peer that has failed."""
+    order, n = sorted(range(len(lines)), key=lambda i: -len(lines[i])), contender.workers
+    shares = [order[first::n] for first in range(n)]
+    started_s = time.perf_counter()
+    parts = contender.call_each("translate", [([lines[i] for i in share], batch_size) for share in shares])
+    seconds = time.perf_counter() - started_s
+    if parts is None:
+        return None
+    by_line = {i: done for share, part in zip(shares, parts, strict=True) for i, done in zip(share, part, strict=True)}
+    texts, counts = zip(*(by_line[i] for i in range(len(lines))), strict=True)
+    return {"sentences": len(lines), "tokens": sum(counts), "seconds": seconds, "texts": list(texts)}
+
+
+def _described(one: Contender, batch_size: int | None, references: Sequence[str], language: str) -> dict[str, Any]:
+    described = one.described("sentences", "sentences_s")
+    if one.failed:
+        return described
+    peaks = one.call_each("peak_memory_gb", [()] * one.workers) or []
+    described |= {"workers": one.workers, "threads": 1, "batch_size": batch_size}
+    described |= {"tokens_s": median(one.rates("tokens")), "peak_memory_gb": sum(peaks)}
+    if references:
+        from pipeline.evaluation.scoring import score_texts
+
+        scores = score_texts(one.rounds[-1]["texts"], references, language)
+        described |= {"sacrebleu": scores.sacrebleu, "paper_bleu": scores.paper_bleu}
+    return described
+
+
+def figures(contenders: Sequence[Contender], described: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Returns rates, ratios and scores; ours in floating point comes first and has not failed."""
+
+    def fastest(name: str, *, int8: bool = False) -> tuple[list[float], float | None]:
+        """Returns the rates by round and the BLEU of the fastest with this name, in floating point or in int8."""
+        known = [
+            (one.rates("sentences"), entry.get("sacrebleu"))
+            for one, entry in zip(contenders, described, strict=True)
+            if one.name == name and (one.dtype == "int8") == int8 and not one.failed
+        ]
+        return max(known, key=lambda found: median(found[0]), default=([], None))
+
+    ours, by_ours = described[0], contenders[0].rates("sentences")
+    peer, peer_bleu = fastest(CTRANSLATE2)
+    peer_int8, _ = fastest(CTRANSLATE2, int8=True)
+    return {
+        **{key: ours[key] for key in ("sentences_s", "sentences_s_spread", "tokens_s")},
+        **ratio("ratio_ctranslate2", by_ours, peer),
+        **ratio("ratio_ctranslate2_int8", by_ours, peer_int8),
+        **ratio("ratio_int8_ctranslate2_int8", fastest(OURS, int8=True)[0], peer_int8),
+        **ratio("ratio_transformers", by_ours, fastest(MARIAN)[0]),
+        "sacrebleu_ours": ours.get("sacrebleu"),
+        "sacrebleu_ctranslate2": peer_bleu,
+        "peak_memory_gb": ours["peak_memory_gb"],
+        "contenders": described,
+    }
+
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@app.command(help=help_text(__doc__))
+def main(
+    model: Annotated[Path, typer.Argument(help="Model folder made by `aiayn average`, or a model's name.")],
+    src: Annotated[Path, typer.Option(help="Sentences to translate, one per line; may be gzip.")],
+    ref: Annotated[Path | None, typer.Option(help="References, one per line, to score the translations with.")] = None,
+    lang: Annotated[str, typer.Option(help="Language of the references, e.g. de.")] = "",
+    rounds: Annotated[int, typer.Option(min=1, help="Timed rounds per translator.")] = 3,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Compares translation with CTranslate2 and MarianMT's generate, same weights, in sentences per second."""
+    if bool(ref) != bool(lang):
+        raise UserError("--ref, the file of references, and --lang, their language (e.g. --lang de), go together")
+    pairs = list(read_pairs(src, ref)) if ref else [(line, "") for line in read_lines(src)]
+    pairs = [pair for pair in pairs if pair[0].strip()]
+    if not pairs:
+        raise UserError(f"{src} holds no sentence; name a file with one sentence per line")
+    folder = named_folder("average", model, "model.safetensors")
+    result = measure(folder, pairs, lang, DecodingSettings(), rounds)
+    if as_json:
+        typer.echo(json.dumps(result))
+        return
+    title = f"{len(pairs)} sentences, beam {result['beam_size']}, {result['device_name']}"
+    columns = {"batch_size": "batch", "sacrebleu": "sacreBLEU", "peak_memory_gb": "peak memory, GB"}
+    print_table(title, result["contenders"], "sentences_s", **columns)
+
+
+if __name__ == "__main__":
+    run_app(app, "python -m benchmarks.decoding")

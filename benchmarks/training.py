@@ -1,0 +1,217 @@
+"""Benchmark of the training step: our loop, torch.nn.Transformer and MarianMT in one run on the same batches.
+
+python -m benchmarks.training                            # 3+3 layers of width 256
+python -m benchmarks.training --size base --json         # the paper's base
+python -m benchmarks.training --no-peers --precision float32
+
+Each contender (`training_loops`) runs in its own process and waits while another computes. After a warm-up they are
+timed in interleaved rounds: ours trains on the next few updates of the plan, then the next contender on the same
+updates, and so on, so that a slow minute of the machine affects all of them and shows in the spread over the rounds. A
+rate is real (not padding) target tokens per second; the printed rates are medians over the rounds, and a ratio is the
+quotient of two medians. The roofline fraction compares the floating-point operations of the matrix products that real
+tokens need (`model.flops`), per second of training, with the rate of a large square matrix product in the same type,
+measured before each round. Lengths are as measured on real text, ids are random.
+
+It needs neither Ray nor MLflow. MarianMT takes part if `transformers` is installed: pip install -e '.[bench]'.
+"""
+
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Annotated, Any, get_args
+
+import typer
+
+from benchmarks.contenders import OURS, Contender, is_installed, print_table, processes, ratio
+from model.config import BASE, BIG, TransformerConfig
+from pipeline.settings import Precision, TrainingSettings
+from workflows.console.command import console, help_text, run_app
+from workflows.console.options import one_of
+
+TORCH, MARIAN = "torch.nn.Transformer", "MarianMT"
+GPU_UPDATES = 50
+"""Timed updates per round on a GPU."""
+NEVER = 10**9
+"""An interval in updates for what must not happen while the clock runs."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """The model that a benchmark trains, and on what batches."""
+
+    name: str
+    model: TransformerConfig
+    lengths: str
+    """A key of `pipeline.corpora.synthetic.lengths.LENGTHS`."""
+    cpu_updates: int
+    """Timed updates per round, about ten seconds on two cores."""
+    micro_batches: int
+    """Of an update, as in the training of this size: smaller products are slower, on a GPU above all."""
+    gpu_batch_tokens: int = TrainingSettings().budget_tokens
+    """Tokens on either side of an update."""
+    cpu_batch_tokens: int = 4_096
+
+    def settings(self, precision: str = "auto", device: str | None = None, compiled: bool = True) -> TrainingSettings:
+        """Returns the settings of a training that does nothing but updates and one line of metrics per round."""
+        import torch
+
+        device = device or ("gpu" if torch.cuda.is_available() else "cpu")
+        return TrainingSettings.model_validate(
+            {
+                "model": self.model,
+                "updates": NEVER,
+                "budget_tokens": self.gpu_batch_tokens if device == "gpu" else self.cpu_batch_tokens,
+                "micro_batches": self.micro_batches,
+                "precision": precision,
+                "checkpoint_updates": NEVER,
+                "validation_updates": NEVER,
+                "log_updates": NEVER,
+                "workers": 1,
+                "threads": os.cpu_count() or 1,
+                "device": device,
+                "compiled": compiled,
+            }
+        )
+
+
+SMALL = TransformerConfig(vocabulary_size=8_000, n_layers=3, d_model=256, d_ff=1024, n_heads=4)
+TINY = TransformerConfig(vocabulary_size=300, n_layers=1, d_model=32, d_ff=64, n_heads=2, d_k=16, d_v=16)
+SIZES = {
+    "tiny": Size("tiny", TINY, "multi30k", 1, 1, gpu_batch_tokens=400, cpu_batch_tokens=400),
+    "small": Size("small", SMALL, "multi30k", cpu_updates=8, micro_batches=1, gpu_batch_tokens=4_096),
+    "base": Size("base", BASE, "wmt14", cpu_updates=3, micro_batches=TrainingSettings().micro_batches),
+    "big": Size("big", BIG, "wmt14", cpu_updates=1, micro_batches=TrainingSettings().micro_batches),
+}
+
+
+def measure(
+    size: Size, settings: TrainingSettings, rounds: int = 3, updates: int | None = None, peers: bool = True
+) -> dict[str, Any]:
+    """Runs the benchmark and returns what --json prints.
+
+    Raises UserError if our own training fails. A peer that fails is reported as failed, with null for its ratio.
+    """
+    from benchmarks.training_loops import MarianLoop, OurLoop, TorchLoop, TrainingLoop
+    from pipeline.corpora.synthetic.lengths import LENGTHS, write_dataset
+    from pipeline.environment import worker_environment
+
+    n_updates = updates or (GPU_UPDATES if settings.device == "gpu" else size.cpu_updates)
+    with tempfile.TemporaryDirectory(prefix="aiayn-bench-") as folder, processes():
+        dataset = write_dataset(Path(folder) / "dataset", LENGTHS[size.lengths], size.model.vocabulary_size)
+        run, environment = Path(folder) / "run", worker_environment()
+        ours = Contender(OURS, "", OurLoop, settings, dataset, run, environment=environment)
+        contenders = [ours]
+        ours.dtype, machine = ours.call("warm_up"), ours.call("machine")
+        faster = machine.pop("bfloat16_is_faster")
+        # Peers compute in the types that their users would choose on the device.
+        types = ["float32"] * (settings.device == "cpu" or not faster) + ["bfloat16"] * faster
+        loops: list[tuple[str, type[TrainingLoop], str]] = [(TORCH, TorchLoop, types[0])]
+        loops += [(MARIAN, MarianLoop, dtype) for dtype in types if is_installed("transformers")]
+        for name, loop, dtype in loops if peers else []:
+            peer = Contender(name, dtype, loop, settings, dataset, dtype)
+            peer.call("warm_up")
+            contenders.append(peer)
+        matmul_rates = []
+        for _ in range(rounds):
+            matmul_rates.append(ours.call("matmul_flop_s"))
+            for contender in contenders:
+                contender.rounds += filter(None, [contender.call("round", n_updates)])
+    return {
+        "size": size.name,
+        "device": settings.device,
+        **machine,
+        "dtype": ours.dtype,
+        "lengths": size.lengths,
+        "vocabulary_size": size.model.vocabulary_size,
+        "batch_tokens": settings.budget_tokens,
+        "micro_batches": settings.micro_batches,
+        "threads": settings.threads,
+        "rounds": rounds,
+        "updates": n_updates,
+        **figures(contenders, matmul_rates, n_updates),
+    }
+
+
+def figures(contenders: Sequence[Contender], matmul_rates: Sequence[float], updates: int) -> dict[str, Any]:
+    """Returns rates, ratios and the roofline fraction; ours comes first and has not failed."""
+    ours, *peers = contenders
+    by_ours = ours.rates("target_tokens")
+    by_torch = next((peer.rates("target_tokens") for peer in peers if peer.name == TORCH), [])
+    marians = [peer for peer in peers if peer.name == MARIAN and peer.rates("target_tokens")]
+    best = max(marians, key=lambda peer: median(peer.rates("target_tokens")), default=None)
+    flop_s = median(ours.rates("flop"))
+    real_tokens = sum(done["source_tokens"] + done["target_tokens"] for done in ours.rounds)
+    return {
+        "tokens_s": median(by_ours),
+        **ratio("ratio_torch", by_ours, by_torch),
+        **ratio("ratio_best_peer", by_ours, best.rates("target_tokens") if best else []),
+        "best_peer": f"{best.name} {best.dtype}" if best else None,
+        "roofline_fraction": flop_s / median(matmul_rates),
+        "counted_flop_s": flop_s,
+        "matmul_flop_s": median(matmul_rates),
+        "padding_fraction": 1 - real_tokens / sum(done["padded_tokens"] for done in ours.rounds),
+        "peak_memory_gb": ours.rounds[-1]["peak_memory_gb"],
+        "contenders": [_described(contender, updates) for contender in contenders],
+    }
+
+
+def _described(contender: Contender, updates: int) -> dict[str, Any]:
+    described = contender.described("target_tokens", "tokens_s")
+    if not contender.failed:
+        seconds = sum(done["seconds"] for done in contender.rounds)
+        described |= {
+            "target_tokens": sum(done["target_tokens"] for done in contender.rounds),
+            "seconds": seconds,
+            "update_s": seconds / len(contender.rounds) / updates,
+            "peak_memory_gb": contender.rounds[-1]["peak_memory_gb"],
+        }
+    return described
+
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@app.command(help=help_text(__doc__))
+def main(
+    size: Annotated[
+        str, typer.Option(help="small (3+3 layers, width 256), base or big (the paper's), or tiny.")
+    ] = "small",
+    vocabulary_size: Annotated[int | None, typer.Option(min=8, help="Pieces.  [default: 8000 or 37000]")] = None,
+    precision: Annotated[str, typer.Option(help="Of our step: float32, bfloat16, or auto.")] = "auto",
+    peers: Annotated[bool, typer.Option(help="Time the plain loops around other models.")] = True,
+    rounds: Annotated[int, typer.Option(min=1, help="Timed rounds per loop.")] = 3,
+    updates: Annotated[int | None, typer.Option(min=1, help="Updates per round.  [default: some ten seconds]")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Compares the training step with torch.nn.Transformer and MarianMT, in real target tokens per second."""
+    chosen = SIZES[one_of("--size", size, list(SIZES))]
+    if vocabulary_size:
+        chosen = replace(chosen, model=replace(chosen.model, vocabulary_size=vocabulary_size))
+    one_of("--precision", precision, get_args(Precision))
+    result = measure(chosen, chosen.settings(precision), rounds, updates, peers)
+    if as_json:
+        typer.echo(json.dumps(result))
+        return
+    print_table(
+        f"{size}, {result['lengths']} lengths, {result['batch_tokens']} tokens per update in {result['micro_batches']} "
+        f"micro-batches, vocabulary {result['vocabulary_size']}, {result['device_name']}, {result['threads']} threads",
+        result["contenders"],
+        "tokens_s",
+        update_s="s/update",
+        peak_memory_gb="peak memory, GB",
+    )
+    console.print(
+        f"{result['roofline_fraction']:.0%} of the roofline: {result['counted_flop_s'] / 1e9:.1f} GFLOP/s in matrix "
+        f"products that real tokens need, against {result['matmul_flop_s'] / 1e9:.1f} in a large {result['dtype']} "
+        f"product; {result['padding_fraction']:.1%} of the computed tokens are padding",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+if __name__ == "__main__":
+    run_app(app, "python -m benchmarks.training")

@@ -1,0 +1,184 @@
+"""The training loops that `benchmarks.training` compares: ours, torch's own Transformer, and Hugging Face's MarianMT.
+
+All take the same batches of the same plan from the same files, prefetched by the same code. The other two are the loops
+of a good tutorial: the library's model (`peers`), cross entropy with label smoothing, and Adam (fused, like ours) with
+the paper's schedule. Attention is the library's fused kernel, bfloat16 is torch.autocast's.
+
+Shapes: B batch, S source length, T target length, V vocabulary.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.peers import Marian, TorchTransformer
+from model.config import PAD_ID, TransformerConfig
+from model.optimizer import learning_rate
+from model.training_step import shift_right
+from pipeline.hardware import compute_dtype, device_name, dtype_name, dtype_of, matmul_flop_s
+from pipeline.memory import peak_memory_bytes
+from pipeline.settings import DecodingPrecision, TrainingSettings
+from pipeline.store.artifact import ignore
+from pipeline.store.artifacts import EncodedDataset
+from pipeline.text.encoding import EncodedSplit
+from pipeline.training.loop import Training
+from pipeline.training.prefetching import Updates
+from pipeline.training.worker_group import WorkerGroup
+
+WARM_UP_UPDATES = {"cpu": 1, "cuda": 10}
+"""Untimed updates by device: a GPU compiles kernels, chooses algorithms and raises its clock in the first ones."""
+
+
+class Work(NamedTuple):
+    """Totals over some updates."""
+
+    source_tokens: float = 0
+    """Source tokens without padding."""
+    target_tokens: float = 0
+    padded_tokens: float = 0
+    """Source and target tokens including padding."""
+    flop: float = 0.0
+    """Operations of the matrix products that the tokens need, forward and backward."""
+
+
+class TrainingLoop:
+    """A loop that can be run in parts; subclasses define `_train` and `_done`."""
+
+    dtype: torch.dtype
+
+    def __init__(self, settings: TrainingSettings) -> None:
+        self.device = "cuda" if settings.device == "gpu" else "cpu"
+        torch.set_num_threads(settings.threads)
+
+    def _train(self, n_updates: int) -> None:
+        raise NotImplementedError
+
+    def _done(self) -> Work:
+        """Returns the totals since the beginning."""
+        raise NotImplementedError
+
+    def warm_up(self) -> str:
+        """Runs the plan's largest batches and some updates, untimed. Returns the name of the computation's type."""
+        self._train(WARM_UP_UPDATES[self.device])
+        return dtype_name(self.dtype)
+
+    def round(self, n_updates: int) -> dict[str, float]:
+        """Times the next `n_updates` updates: the fields of Work, seconds, and the peak memory so far in GB.
+
+        The peak is that of the process on a CPU, of torch's allocations on a GPU.
+        """
+        on_gpu, before = self.device == "cuda", self._done()
+        if on_gpu:
+            torch.cuda.synchronize()
+        started_s = time.perf_counter()
+        self._train(n_updates)
+        if on_gpu:
+            torch.cuda.synchronize()
+        seconds = time.perf_counter() - started_s
+        peak_bytes = torch.cuda.max_memory_allocated() if on_gpu else peak_memory_bytes()
+        work = Work(*(after - earlier for after, earlier in zip(self._done(), before, strict=True)))
+        return {**work._asdict(), "seconds": seconds, "peak_memory_gb": peak_bytes / 1e9}
+
+
+class OurLoop(TrainingLoop):
+    """The whole of `pipeline.training.loop`: it reads, steps, watches the loss and writes its line of metrics."""
+
+    def __init__(self, settings: TrainingSettings, dataset: EncodedDataset, folder: Path) -> None:
+        super().__init__(settings)
+        folder.mkdir()
+        self.training = Training(WorkerGroup(device=self.device), dataset, settings, folder, ignore)
+        self.training.resume()
+        self.dtype = self.training.agreement.dtype
+
+    def machine(self) -> dict[str, Any]:
+        """Returns the processor's or GPU's name, whether the layers are compiled and which type is faster."""
+        return {
+            "device_name": device_name(self.device),
+            "compiled": self.training.step.compiled,
+            "bfloat16_is_faster": compute_dtype(self.device) == torch.bfloat16,
+        }
+
+    def matmul_flop_s(self) -> float:
+        """Measures the rate of a large matrix product in the same type with the same threads."""
+        return matmul_flop_s(self.device, self.dtype)
+
+    def _train(self, n_updates: int) -> None:
+        self.training.train(until=self.training.state.update + n_updates)
+
+    def _done(self) -> Work:
+        state = self.training.state
+        return Work(state.source_tokens, state.target_tokens, state.padded_tokens, state.counted_flop)
+
+
+class PlainLoop(TrainingLoop):
+    """The loop most people would write around a module that maps (source_BS, inputs_BT) to logits_BTV."""
+
+    make_model: Callable[[TransformerConfig], nn.Module]
+
+    def __init__(self, settings: TrainingSettings, dataset: EncodedDataset, dtype: DecodingPrecision) -> None:
+        super().__init__(settings)
+        self.dtype, self.updates_done, self.work = dtype_of(dtype, self.device), 0, Work()
+        self.updates = Updates(EncodedSplit.open(dataset, "train"), settings, WorkerGroup(device=self.device))
+        torch.manual_seed(settings.seed)
+        self.model = type(self).make_model(settings.model).to(self.device).train()
+        optimizer = settings.optimizer
+        self.criterion = nn.CrossEntropyLoss(ignore_index=PAD_ID, label_smoothing=optimizer.label_smoothing)
+        betas = optimizer.beta_1, optimizer.beta_2
+        self.adam = torch.optim.Adam(self.model.parameters(), lr=1.0, betas=betas, eps=optimizer.epsilon, fused=True)
+        self.schedule = torch.optim.lr_scheduler.LambdaLR(
+            self.adam, lambda update: learning_rate(update + 1, settings.model.d_model, optimizer.warmup_steps)
+        )
+
+    def loss(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
+        """Computes the label-smoothed cross entropy per target token of one micro-batch."""
+        lower = self.dtype != torch.float32
+        precision: AbstractContextManager[Any] = torch.autocast(self.device, self.dtype) if lower else nullcontext()
+        with precision:
+            logits_BTV = self.model(source_BS, shift_right(target_BT))
+            loss: Tensor = self.criterion(logits_BTV.flatten(0, 1), target_BT.flatten())
+        return loss
+
+    def warm_up(self) -> str:
+        for rows in self.updates.largest:
+            source_BS, target_BT = self.updates.split.batch(rows)
+            self.loss(source_BS.to(self.device), target_BT.to(self.device)).backward()
+        self.adam.zero_grad()
+        return super().warm_up()
+
+    def _train(self, n_updates: int) -> None:
+        loss = torch.zeros(())
+        for update in self.updates.between(self.updates_done, self.updates_done + n_updates):
+            self.adam.zero_grad()
+            for batch in update.mine:
+                source_BS = batch.source_BS.to(self.device, non_blocking=True)
+                target_BT = batch.target_BT.to(self.device, non_blocking=True)
+                loss = self.loss(source_BS, target_BT)
+                (loss / len(update.mine)).backward()
+            self.adam.step()
+            self.schedule.step()
+            done = Work(update.source_tokens, update.target_tokens, update.padded_tokens, update.flop)
+            self.work = Work(*(total + more for total, more in zip(self.work, done, strict=True)))
+        self.updates_done += n_updates
+        if not math.isfinite(loss.item()):
+            raise ArithmeticError(f"the loss is {loss.item()} after update {self.updates_done}")
+
+    def _done(self) -> Work:
+        return self.work
+
+
+class TorchLoop(PlainLoop):
+    """Around torch.nn.Transformer."""
+
+    make_model = TorchTransformer
+
+
+class MarianLoop(PlainLoop):
+    """Around MarianMT."""
+
+    make_model = Marian

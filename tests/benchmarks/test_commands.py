@@ -1,0 +1,142 @@
+"""The benchmarks' commands at their smallest sizes, without the libraries that they do without."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch.nn.utils.rnn import pad_sequence
+
+from benchmarks import decoding
+from benchmarks.contenders import OURS, Contender, processes
+from benchmarks.decoding import CTRANSLATE2, MARIAN
+from model.config import OptimizerConfig
+from model.training_step import TrainingStep
+from pipeline.errors import UserError
+from pipeline.evaluation.translation import load_model
+from pipeline.settings import DecodingSettings
+from pipeline.text.lines import write_lines
+from pipeline.text.segmentation import encode_lines
+from pipeline.text.vocabulary import load
+from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
+
+ROOT = Path(__file__).parents[2]
+LINES = [line for line in SENTENCES if line.strip()]
+UNIMPORTABLE = ("ray", "mlflow", "scipy", "matplotlib", "nltk", "transformers", "ctranslate2")
+"""The project's other libraries, which a machine that is only lent does not have."""
+BLOCKED = f"""
+import sys
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {UNIMPORTABLE}:
+            raise ImportError(f"{{name}} is not to be imported")
+sys.meta_path.insert(0, Blocker())
+"""
+
+
+def run(folder: Path, command: str, *options: str, blocked: bool = True) -> str:
+    """Runs a command in `folder`, with the libraries above made unimportable in its own processes too."""
+    if blocked:
+        (folder / "sitecustomize.py").write_text(BLOCKED)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)]), "COLUMNS": "200"}
+    words = [sys.executable, "-m", f"benchmarks.{command}", *options]
+    done = subprocess.run(words, env=environment, cwd=folder, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint trained for a few seconds to repeat LINES."""
+    folder = tmp_path_factory.mktemp("model")
+    checkpoint = make_checkpoint(folder / "checkpoint", make_corpus(folder / "corpus"), dropout=0.0)
+    sentences = [torch.tensor(ids) for ids in encode_lines(load(checkpoint.folder / "joint.model"), LINES)]
+    lines_BS = pad_sequence(sentences, batch_first=True)
+    optimizer = OptimizerConfig(warmup_steps=30, learning_rate_scale=0.5, label_smoothing=0.0)
+    step = TrainingStep(load_model(checkpoint.folder), optimizer, torch.float32)
+    for update in range(1, 151):
+        step.apply(update, int(step.accumulate(lines_BS, lines_BS, seed=0).n_tokens))
+    save_file(step.master.state_dict(), checkpoint.folder / "model.safetensors")
+    return checkpoint.folder
+
+
+def test_training(tmp_path: Path) -> None:
+    """All loops take the same batches, the figures are consistent, and a peer that is not installed is null."""
+    result = json.loads(run(tmp_path, "training", "--size=tiny", "--updates=2", "--rounds=2", "--json"))
+    ours, peer = result["contenders"]
+    assert (ours["name"], peer["name"]) == (OURS, "torch.nn.Transformer")
+    assert ours["target_tokens"] == peer["target_tokens"], "the contenders were given different batches"
+    assert result["tokens_s"] == ours["tokens_s"]
+    assert result["ratio_torch"] == pytest.approx(ours["tokens_s"] / peer["tokens_s"])
+    low, high = result["ratio_torch_spread"]
+    assert 0 < low <= high
+    assert result["ratio_best_peer"] is None
+    assert 0 < result["padding_fraction"] < 0.2
+    assert result["roofline_fraction"] == pytest.approx(result["counted_flop_s"] / result["matmul_flop_s"])
+    assert 0.1 < result["peak_memory_gb"] < 2
+
+
+def test_decoding_alone(model: Path, tmp_path: Path) -> None:
+    """Without peers their ratios are null. The model repeats the source, so BLEU 100 proves the order of the lines."""
+    write_lines(tmp_path / "text.gz", [*LINES * 4, ""])
+    options = ("--src=text.gz", "--ref=text.gz", "--lang=en", "--rounds=2", "--json")
+    result = json.loads(run(tmp_path, "decoding", str(model), *options))
+    assert (result["sentences"], result["rounds"]) == (4 * len(LINES), 2)
+    assert result["sacrebleu_ours"] == pytest.approx(100)
+    low, high = result["sentences_s_spread"]
+    assert 0 < low <= result["sentences_s"] == result["contenders"][0]["sentences_s"] <= high
+    assert {entry["name"] for entry in result["contenders"]} == {OURS}
+    assert result["ratio_ctranslate2"] is result["ratio_transformers"] is result["ratio_int8_ctranslate2_int8"] is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("package", "name"), [("ctranslate2", CTRANSLATE2), ("transformers", MARIAN)])
+def test_translators_translate_the_same(model: Path, package: str, name: str) -> None:
+    """At length penalty 0, where all search for the same output, a peer's are the sentences that the model repeats."""
+    pytest.importorskip(package)
+    settings = DecodingSettings(length_penalty=0)
+    result = decoding.measure(model, [(line, line) for line in LINES * 4], "en", settings, rounds=1)
+    entry = next(one for one in result["contenders"] if (one["name"], one["dtype"]) == (name, "float32"))
+    assert entry["sacrebleu"] == pytest.approx(100)
+    assert entry["batch_size"] in (16, 32, 64)
+    assert result[f"ratio_{package}"] <= result["sentences_s"] / entry["sentences_s"] * (1 + 1e-9)
+
+
+@pytest.mark.slow
+def test_preparation(tmp_path: Path) -> None:
+    """Every stage reports its time and memory, and the rates follow from the times."""
+    options = ("--pairs=8000", "--vocabulary-size=2000", "--json")
+    result: dict[str, Any] = json.loads(run(tmp_path, "preparation", *options, blocked=False).split("\n")[-2])
+    assert list(result["stages"]) == ["read", "clean", "learn", "encode"]
+    for rates in result["stages"].values():
+        assert rates["pairs_s"] == pytest.approx(8000 / rates["seconds"])
+        assert 0.05 < rates["peak_task_memory_gb"] <= result["peak_task_memory_gb"] < 1.5
+    assert result["ratio_sentencepiece"] == pytest.approx(result["pairs_s"] / result["sentencepiece_pairs_s"])
+
+
+def test_gpu_in_tiny_form(tmp_path: Path) -> None:
+    """On the CPU each kind of step is done; its file has the figures, and the table a line for it."""
+    steps = ["rate", "tests", "train-base-8-plain"]
+    shown = run(tmp_path, "gpu", "--device=cpu", "--quick", "--out=out", f"--steps={','.join(steps)}")
+    rate, tests, train = (json.loads((tmp_path / "out" / f"{step}.json").read_text()) for step in steps)
+    assert all(f"│ {step} " in shown for step in steps)
+    assert min(rate["matmul_flop_s"].values()) > 1e8
+    assert "passed" in tests["summary"]
+    assert (train["micro_batches"], train["compiled"]) == (8, False)
+    assert train["tokens_s"] > 0
+
+
+def test_a_peer_that_fails_drops_out_and_ours_ends_the_benchmark() -> None:
+    """A peer's process that is killed says so, later calls end at once; our own is an error of one line."""
+    with processes():
+        peer = Contender("peer", "float32", os._exit, 3)
+        assert peer.call("anything") is None
+        assert "terminated abruptly" in peer.failed
+        assert peer.call("anything") is None
+        with pytest.raises(UserError, match="aiayn: ZeroDivisionError"):
+            Contender(OURS, "float32", divmod, 1, 0).call("anything")

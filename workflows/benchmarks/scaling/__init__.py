@@ -1,1 +1,0 @@
-"""Benchmark of a training's workers: `aiayn bench scale`."""
