@@ -8,7 +8,7 @@ a single one. It waits while another translates. A sample of the sentences warms
 fastest batch size. They are then timed in interleaved rounds; the clock covers text to text, but not loading the model.
 A ratio is the quotient of two medians over the rounds.
 
-Ours computes in the number type that suits the machine and, where the processor has int8, in that too; the peers in
+Ours computes in the dtype that suits the machine and, where the processor has int8, in that too; the peers in
 float32, in our type, and CTranslate2 in int8 (on a GPU also in float16). All have the paper's beam and length
 penalty, but the peers define the penalty differently, so BLEU scores are printed beside the rates.
 

@@ -2,7 +2,7 @@
 
 python -m benchmarks.training                            # 3+3 layers of width 256
 python -m benchmarks.training --size base --json         # the paper's base
-python -m benchmarks.training --no-peers --precision float32
+python -m benchmarks.training --no-peers --dtype float32
 
 Each contender (`training_loops`) runs in its own process and waits while another computes. After a warm-up they are
 timed in interleaved rounds: ours trains on the next few updates of the plan, then the next contender on the same
@@ -28,7 +28,7 @@ import typer
 
 from benchmarks.contenders import OURS, Contender, is_installed, print_table, processes, ratio
 from model.config import BASE, BIG, TransformerConfig
-from pipeline.settings import Precision, TrainingSettings
+from pipeline.settings import Dtype, TrainingSettings
 from workflows.console.command import console, help_text, run_app
 from workflows.console.options import one_of
 
@@ -55,7 +55,7 @@ class Size:
     """Tokens on either side of an update."""
     cpu_batch_tokens: int = 4_096
 
-    def settings(self, precision: str = "auto", device: str | None = None, compiled: bool = True) -> TrainingSettings:
+    def settings(self, dtype: str = "auto", device: str | None = None, compiled: bool = True) -> TrainingSettings:
         """Returns the settings of a training that does nothing but updates and one line of metrics per round."""
         import torch
 
@@ -66,7 +66,7 @@ class Size:
                 "updates": NEVER,
                 "budget_tokens": self.gpu_batch_tokens if device == "gpu" else self.cpu_batch_tokens,
                 "micro_batches": self.micro_batches,
-                "precision": precision,
+                "dtype": dtype,
                 "checkpoint_updates": NEVER,
                 "validation_updates": NEVER,
                 "log_updates": NEVER,
@@ -181,7 +181,7 @@ def main(
         str, typer.Option(help="small (3+3 layers, width 256), base or big (the paper's), or tiny.")
     ] = "small",
     vocabulary_size: Annotated[int | None, typer.Option(min=8, help="Pieces.  [default: 8000 or 37000]")] = None,
-    precision: Annotated[str, typer.Option(help="Of our step: float32, bfloat16, or auto.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="Of our step: float32, bfloat16, or auto.")] = "auto",
     peers: Annotated[bool, typer.Option(help="Time the plain loops around other models.")] = True,
     rounds: Annotated[int, typer.Option(min=1, help="Timed rounds per loop.")] = 3,
     updates: Annotated[int | None, typer.Option(min=1, help="Updates per round.  [default: some ten seconds]")] = None,
@@ -191,8 +191,8 @@ def main(
     chosen = SIZES[one_of("--size", size, list(SIZES))]
     if vocabulary_size:
         chosen = replace(chosen, model=replace(chosen.model, vocabulary_size=vocabulary_size))
-    one_of("--precision", precision, get_args(Precision))
-    result = measure(chosen, chosen.settings(precision), rounds, updates, peers)
+    one_of("--dtype", dtype, get_args(Dtype))
+    result = measure(chosen, chosen.settings(dtype), rounds, updates, peers)
     if as_json:
         typer.echo(json.dumps(result))
         return

@@ -23,7 +23,7 @@ from model.optimizer import learning_rate
 from model.training_step import shift_right
 from pipeline.hardware import compute_dtype, device_name, dtype_name, dtype_of, matmul_flop_s
 from pipeline.memory import peak_memory_bytes
-from pipeline.settings import DecodingPrecision, TrainingSettings
+from pipeline.settings import DecodingDtype, TrainingSettings
 from pipeline.store.artifact import ignore
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.text.encoding import EncodedSplit
@@ -121,7 +121,7 @@ class PlainLoop(TrainingLoop):
 
     make_model: Callable[[TransformerConfig], nn.Module]
 
-    def __init__(self, settings: TrainingSettings, dataset: EncodedDataset, dtype: DecodingPrecision) -> None:
+    def __init__(self, settings: TrainingSettings, dataset: EncodedDataset, dtype: DecodingDtype) -> None:
         super().__init__(settings)
         self.dtype, self.updates_done, self.work = dtype_of(dtype, self.device), 0, Work()
         self.updates = Updates(EncodedSplit.open(dataset, "train"), settings, WorkerGroup(device=self.device))
@@ -138,8 +138,8 @@ class PlainLoop(TrainingLoop):
     def loss(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
         """Computes the label-smoothed cross entropy per target token of one micro-batch."""
         lower = self.dtype != torch.float32
-        precision: AbstractContextManager[Any] = torch.autocast(self.device, self.dtype) if lower else nullcontext()
-        with precision:
+        autocast: AbstractContextManager[Any] = torch.autocast(self.device, self.dtype) if lower else nullcontext()
+        with autocast:
             logits_BTV = self.model(source_BS, shift_right(target_BT))
             loss: Tensor = self.criterion(logits_BTV.flatten(0, 1), target_BT.flatten())
         return loss

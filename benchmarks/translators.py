@@ -60,7 +60,7 @@ class OurTranslator(Translator):
         from pipeline.evaluation import translation
 
         torch.set_num_threads(1)
-        settings = self.settings.model_copy(update={"precision": dtype})
+        settings = self.settings.model_copy(update={"dtype": dtype})
         self.translator = translation.Translator(workload.checkpoint_folder, settings, workload.device)
 
     def translate(self, lines: Sequence[str], batch_size: int | None) -> list[tuple[str, int]]:

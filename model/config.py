@@ -1,6 +1,6 @@
 """The shape of a Transformer (paper §3.1, Table 3) and its optimizer (§5.3). Defaults are the paper's base model."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 PAD_ID = 0
@@ -33,11 +33,9 @@ class TransformerConfig:
     either (§3.5, Table 3 row E)."""
     max_positions: int = 1024
     """Size of the learned position table; sinusoids have no limit."""
-    attention_window: int = field(default=0, metadata={"before": 0})
-    """Size r of the neighbourhood that self-attention of the encoder is restricted to (§4); 0: all positions.
-
-    `before` is the value of every model from before this field was there (`pipeline.settings.added_later`)."""
-    attention_dropout: float = field(default=0.0, metadata={"before": 0.0})
+    attention_window: int = 0
+    """Size r of the neighbourhood that self-attention of the encoder is restricted to (§4); 0: all positions."""
+    attention_dropout: float = 0.0
     """Dropout of the attention weights. §5.4 has none, and §6.3 chose one for parsing without printing it."""
 
     def __post_init__(self) -> None:

@@ -145,7 +145,7 @@ def compacted(open_B: Tensor) -> Tensor:
 
 
 def attention_dtype(x: Tensor) -> torch.dtype:
-    """Returns the number type for cached keys and values: x's own, but float32 instead of bfloat16 on a CPU.
+    """Returns the dtype for cached keys and values: x's own, but float32 instead of bfloat16 on a CPU.
 
     oneDNN compiles a bfloat16 product for every shape it meets, and here every position has its own shape: each takes
     5 ms on one AVX-512 core, where the product itself takes 0.4 to 0.9.

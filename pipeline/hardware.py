@@ -1,4 +1,4 @@
-"""Facts about the machine: a device's name, its number type, its matrix multiplication rate, whether it compiles."""
+"""Facts about the machine: a device's name, its dtype, its matrix multiplication rate, whether it compiles."""
 
 import logging
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from pipeline.settings import DecodingPrecision
+from pipeline.settings import DecodingDtype
 
 log = logging.getLogger(__name__)
 
@@ -20,14 +20,14 @@ BFLOAT16_GAIN = 1.2
 processors are far from it on either side, so that the choice does not depend on what else the machine does."""
 
 
-def dtype_of(precision: DecodingPrecision, device: str) -> torch.dtype:
-    """Returns the number type that `precision` means on a device."""
-    dtype: torch.dtype = compute_dtype(device) if precision == "auto" else getattr(torch, precision)
+def dtype_of(setting: DecodingDtype, device: str) -> torch.dtype:
+    """Returns the dtype that a setting means on a device."""
+    dtype: torch.dtype = compute_dtype(device) if setting == "auto" else getattr(torch, setting)
     return dtype
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """Returns the name of a number type as files and tables give it, e.g. "bfloat16"."""
+    """Returns the name of a dtype as files and tables give it, e.g. "bfloat16"."""
     return str(dtype).removeprefix("torch.")
 
 

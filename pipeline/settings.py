@@ -1,11 +1,8 @@
 """Settings of the stages: frozen and validated; the defaults are the paper's base model on WMT14 (paper §5).
 
-A field marked `not_in_fingerprint()` affects how a stage runs, not its output: changing it recomputes nothing. One
-marked `added_later()`, or of `model.config` with such a mark in its metadata, is in the fingerprint except at the value
-that earlier versions always computed with.
+A field marked `not_in_fingerprint()` affects how a stage runs, not its output: changing it recomputes nothing.
 """
 
-from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, model_validator
@@ -14,24 +11,16 @@ from model.config import OptimizerConfig, SearchConfig, TransformerConfig
 
 Device = Literal["auto", "cpu", "gpu"]
 """auto: GPUs if the cluster has any (one per worker, nccl between them), otherwise CPUs (gloo)."""
-Precision = Literal["auto", "float32", "bfloat16"]
+Dtype = Literal["auto", "float32", "bfloat16"]
 """auto: bfloat16 if the device gains by it (`pipeline.hardware`), otherwise float32. All workers of a training use the
 same type, and a training that is continued keeps its own (`pipeline.training.agreement`)."""
-DecodingPrecision = Literal["auto", "float32", "bfloat16", "int8"]
+DecodingDtype = Literal["auto", "float32", "bfloat16", "int8"]
 """int8: weights in int8, the rest in float32 (`model.int8`), on CPUs alone; `auto` never chooses it."""
 
 
 def not_in_fingerprint(default: Any, **constraints: Any) -> Any:
     """Declares a field that is not part of a stage's identity."""
     return Field(default, json_schema_extra={"in_fingerprint": False}, **constraints)
-
-
-def added_later(default: Any, *, before: Any, **constraints: Any) -> Any:
-    """Declares a field that is left out of a stage's identity at `before`, the value that was fixed without the field.
-
-    What earlier versions made keeps its fingerprint, and settings that name that value find it again.
-    """
-    return Field(default, json_schema_extra={"before": before}, **constraints)
 
 
 def _number_of_workers(value: Any) -> int | tuple[int, int]:
@@ -57,24 +46,12 @@ class Settings(BaseModel):
 
     def identity(self) -> dict[str, Any]:
         """Returns the fields that determine the output, as JSON values."""
-        hidden: dict[str, Any] = {}
-        for name, field in type(self).model_fields.items():
-            value = getattr(self, name)
-            marks = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
-            if marks.get("in_fingerprint") is False or ("before" in marks and value == marks["before"]):
-                hidden[name] = True
-            elif is_dataclass(value) and (inner := _as_before(value)):
-                hidden[name] = inner
+        hidden = {
+            name
+            for name, field in type(self).model_fields.items()
+            if isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("in_fingerprint") is False
+        }
         return self.model_dump(mode="json", exclude=hidden)
-
-
-def _as_before(sizes: Any) -> set[str]:
-    """Returns the fields of a dataclass that were added later and have the value that was fixed without them."""
-    return {
-        field.name
-        for field in fields(sizes)
-        if "before" in field.metadata and getattr(sizes, field.name) == field.metadata["before"]
-    }
 
 
 class CleaningSettings(Settings):
@@ -94,9 +71,9 @@ class VocabularySettings(Settings):
     """Number of pieces, including the four special ones."""
     sample_pairs: int = Field(2_000_000, ge=1)
     """Maximum number of pairs, spread evenly over the training shards, that the vocabulary is learned from."""
-    character_coverage: float = added_later(0.9999, before=1.0, ge=0.98, le=1)
+    character_coverage: float = Field(0.9999, ge=0.98, le=1)
     """Share of the text's characters, the most frequent first, that get a piece each. sentencepiece allows no less."""
-    byte_fallback: bool = added_later(True, before=False)
+    byte_fallback: bool = True
     """Spend 256 pieces on the bytes, so that a character without a piece is spelled in UTF-8 instead of unknown."""
 
 
@@ -131,11 +108,11 @@ class TrainingSettings(Settings):
     micro_batches: int = Field(8, ge=1)
     """Number of parts an update is split into, like the paper's GPUs. More workers than this have nothing to do."""
     seed: int = Field(1, ge=0)
-    precision: Precision = "auto"
+    dtype: Dtype = "auto"
     exact_reduction: bool = False
     """Add the micro-batches' gradients in a fixed order, and let GPUs use deterministic kernels alone: bit-identical
     results for any number of workers. On GPUs nothing else gives the same bits twice, not even after a kill."""
-    exchange: Literal["float32", "bfloat16"] = added_later("float32", before="float32")
+    exchange: Literal["float32", "bfloat16"] = "float32"
     """The type in which workers add up gradients; bfloat16 halves what they send and keeps 8 bits of every sum."""
     checkpoint_updates: int = Field(round(10 * 60 / 0.4), ge=1)
     """Updates between checkpoints (§6.1: 10 minutes; §5.2: 0.4 s an update of base, so 1 500)."""
@@ -186,9 +163,9 @@ class DecodingSettings(Settings):
     """α of ((5 + |y|) / 6)^α (Wu et al. 2016)."""
     max_extra_tokens: int = Field(SearchConfig.max_extra_tokens, ge=1)
     """The output is at most this many tokens longer than the input."""
-    well_formed: bool = added_later(False, before=False)
+    well_formed: bool = False
     """Write nothing but a tree with as many words as the input (§6.3, for parsers: `pipeline.parsing.constraint`)."""
-    precision: DecodingPrecision = "auto"
+    dtype: DecodingDtype = "auto"
     batch_tokens: int = not_in_fingerprint(0, ge=0)
     """Source tokens decoded at once, not counting beams; 0: 4096 on a CPU and 16384 on a GPU."""
     workers: int = not_in_fingerprint(0, ge=0)

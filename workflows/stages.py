@@ -81,8 +81,7 @@ def report(
 ) -> Step[CorpusReport]:
     """Returns the step that reports on prepared text, with a plan for the profile's first recipe (§5.1)."""
     training = next(iter(profile.recipes.values())).training
-    # Its numbers one by one, as they have always been: as one argument they would change the step's fingerprint.
-    return REPORT(label, corpus, vocabulary, dataset, profile.data, *training.plan)
+    return REPORT(label, corpus, vocabulary, dataset, profile.data, [*training.plan])
 
 
 def evaluated(

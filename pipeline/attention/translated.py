@@ -1,6 +1,6 @@
 """Translates a sentence and keeps the attention weights of that very search (paper §6.1, appendix).
 
-    attended = AttentionTranslator(folder, DecodingSettings(precision="float32")).translate("The dog sleeps.")
+    attended = AttentionTranslator(folder, DecodingSettings(dtype="float32")).translate("The dog sleeps.")
     attended.translation, attended.weights["cross"][layer, head, written, source]
 
 Shapes: H heads, L query length, M key length.
@@ -20,7 +20,7 @@ from model.config import BEGIN_ID, END_ID, UNKNOWN_ID
 from model.recording import KINDS, Kind, RecordingDecoder
 from model.search import beam_search, max_length
 from pipeline.errors import UserError
-from pipeline.evaluation.translation import in_precision, load_checkpoint
+from pipeline.evaluation.translation import in_dtype, load_checkpoint
 from pipeline.settings import DecodingSettings
 from pipeline.text.encoding import decode_ids
 from pipeline.text.segmentation import encode_lines
@@ -78,7 +78,7 @@ class AttentionTranslator:
     def __init__(self, checkpoint_folder: Path, settings: DecodingSettings, device: str = "cpu") -> None:
         self.settings, self._device = settings, device
         model, self._vocabulary = load_checkpoint(Path(checkpoint_folder), device)
-        self.model = in_precision(model, settings.precision, device)
+        self.model = in_dtype(model, settings.dtype, device)
         self._decoder = RecordingDecoder(self.model)
 
     def translate(self, sentence: str) -> Attended:

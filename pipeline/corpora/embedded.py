@@ -48,10 +48,6 @@ class EmbeddedSettings(Settings):
     shard_pairs: int = Field(10_000, ge=1, le=1 << 24)
     """Training pairs per file; each file is drawn from its own range of derivations."""
 
-    def identity(self) -> dict[str, Any]:
-        """Tells linearised trees from the bracketed ones that earlier versions wrote."""
-        return super().identity() | ({"linearised": True} if self.target == "trees" else {})
-
 
 def amount(settings: EmbeddedSettings) -> Amount:
     """Returns the size of the training pairs requested."""

@@ -39,8 +39,8 @@ class CostFigures(Figures):
     """"measured" if the rate of any device was."""
     device_name: str
     """The names of the devices in the last stretch."""
-    device_s: float | None = None
-    """The time of all devices together, in seconds; None in files of earlier versions."""
+    device_s: float
+    """The time of all devices together, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def count(context: Context, run: TrainingRun) -> Cost:
     figures = run.load()
     paper_way_flop = device_s = 0.0
     sources: set[RateSource] = set()
-    for stretch in figures.known_stretches:
+    for stretch in figures.stretches:
         for device in stretch.devices:
             rate_flop_s, source = sustained_flop_s(device.name, device.matmul_flop_s)
             sources.add(source)

@@ -63,7 +63,7 @@ class Translated(NamedTuple):
     """The tokens decoded, END_ID counted."""
     seconds: float
     dtype: str
-    """The number type that the model computed in."""
+    """The dtype that the model computed in."""
 
 
 class DecodingWorker:
@@ -103,7 +103,7 @@ def decode(
     """Translates `splits` of a corpus, by default its test sets: writes `<split>.<language>`, one sentence a line.
 
     Raises UserError where the checkpoint cannot be loaded, the corpus has no test set, `settings.device` asks for a GPU
-    and the cluster has none, or the cluster's nodes do not all compute in the same number type.
+    and the cluster has none, or the cluster's nodes do not all compute in the same dtype.
     """
     splits = corpus.test_sets if splits is None else splits
     if not splits:
@@ -124,7 +124,7 @@ def decode(
         context.progress(done, total, "sentences")
     if len(dtypes) > 1:
         names = " and ".join(sorted(dtypes))
-        raise UserError(f"the cluster's nodes computed in {names}; set decoding.precision to one of them")
+        raise UserError(f"the cluster's nodes computed in {names}; set decoding.dtype to one of them")
     hypotheses = Hypotheses(context.folder)
     language = corpus.languages[1]
     test_sets: dict[str, DecodedTestSet] = {}

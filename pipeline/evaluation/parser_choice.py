@@ -14,7 +14,7 @@ from pipeline.evaluation.tree_scores import ScoredTrees, score_parses
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import MANIFEST, Context
 from pipeline.store.artifacts import CHOICE_FILE, Checkpoint, ChosenParser, Corpus, Hypotheses
-from pipeline.store.figures import ChoiceFigures, RecordedDecoding
+from pipeline.store.figures import ChoiceFigures
 
 SPLIT = "dev"
 
@@ -47,7 +47,7 @@ def choose(
         if file.name != MANIFEST:
             shutil.copyfile(file, context.folder / file.name)
     chosen = settings.model_copy(update={"beam_size": chosen_beam})
-    figures = ChoiceFigures(model=best, models=f1, beams=beams, settings=RecordedDecoding(**chosen.model_dump()))
+    figures = ChoiceFigures(model=best, models=f1, beams=beams, settings=chosen)
     parser = ChosenParser(context.folder)
     parser.write_json(CHOICE_FILE, figures.model_dump(mode="json"))
     return parser
@@ -62,7 +62,7 @@ def decode_chosen(
     """
     from pipeline.evaluation.decoding import decode  # torch is slow to import, and declaring the stage does not need it
 
-    how = layout.model_dump(include={"batch_tokens", "workers", "threads", "device", "precision", "well_formed"})
+    how = layout.model_dump(include={"batch_tokens", "workers", "threads", "device", "dtype", "well_formed"})
     settings = DecodingSettings(**{**parser.choice.settings.model_dump(), **how})
     return decode(context, parser, corpus, settings, splits)
 

@@ -4,8 +4,8 @@
     translator.translate(["Two dogs run .", ""])
     translator.n_best(["Two dogs run ."], 4)[0][3].score
 
-A checkpoint is `model.safetensors`, `model.json` and `joint.model`. Whatever number type the model was trained in, it
-computes in the settings' `precision`, by default bfloat16 where the processor gains by it, else float32.
+A checkpoint is `model.safetensors`, `model.json` and `joint.model`. Whatever dtype the model was trained in, it
+computes in the settings' `dtype`, by default bfloat16 where the processor gains by it, else float32.
 For int8 the weights are quantized when it is loaded.
 """
 
@@ -31,7 +31,7 @@ from pipeline.errors import UserError
 from pipeline.hardware import device_name, dtype_of
 from pipeline.parsing.constraint import TreeTokens, WellFormed
 from pipeline.parsing.pieces import tree_tokens
-from pipeline.settings import DecodingPrecision, DecodingSettings
+from pipeline.settings import DecodingDtype, DecodingSettings
 from pipeline.store.artifacts import Checkpoint
 from pipeline.text.encoding import decode_ids
 from pipeline.text.segmentation import encode_lines
@@ -98,17 +98,17 @@ def load_checkpoint(folder: Path, device: str = "cpu") -> tuple[Transformer, Sen
     return model, vocabulary
 
 
-def in_precision(model: Transformer, precision: DecodingPrecision, device: str) -> Transformer:
-    """Turns a model that is on `device` into one that decodes in that precision; its own weights are given up.
+def in_dtype(model: Transformer, dtype: DecodingDtype, device: str) -> Transformer:
+    """Turns a model that is on `device` into one that decodes in that dtype; its own weights are given up.
 
     Raises UserError for int8 on a GPU, or on a processor that does not multiply it natively.
     """
-    if precision != "int8":
-        return model.to(dtype_of(precision, device))
+    if dtype != "int8":
+        return model.to(dtype_of(dtype, device))
     if device != "cpu":
-        raise UserError("precision is int8, in which only CPUs decode; set it to auto, or device to cpu")
+        raise UserError("dtype is int8, in which only CPUs decode; set it to auto, or device to cpu")
     if not is_available():
-        raise UserError(f"precision is int8, which this processor ({device_name(device)}) lacks; set it to auto")
+        raise UserError(f"dtype is int8, which this processor ({device_name(device)}) lacks; set it to auto")
     quantize(model)
     return model
 
@@ -116,19 +116,19 @@ def in_precision(model: Transformer, precision: DecodingPrecision, device: str) 
 class Translator:
     """A model and its vocabulary, ready to translate.
 
-    Raises UserError where the checkpoint cannot be loaded, or the device cannot decode in the settings' precision.
+    Raises UserError where the checkpoint cannot be loaded, or the device cannot decode in the settings' dtype.
     """
 
     def __init__(self, checkpoint_folder: Path, settings: DecodingSettings, device: str = "cpu") -> None:
         self.settings, self.device = settings, device
-        self.dtype = dtype_of(settings.precision, device)
+        self.dtype = dtype_of(settings.dtype, device)
         model, self._vocabulary = load_checkpoint(Path(checkpoint_folder), device)
-        self._decoder, self.config = IncrementalDecoder(in_precision(model, settings.precision, device)), model.config
+        self._decoder, self.config = IncrementalDecoder(in_dtype(model, settings.dtype, device)), model.config
         learned = self.config.positions == "learned"
         self._longest_tokens = min(LONGEST_TOKENS, self.config.max_positions) if learned else LONGEST_TOKENS
 
     def with_settings(self, settings: DecodingSettings) -> "Translator":
-        """Returns a translator with the same model, vocabulary and number type that searches by other settings."""
+        """Returns a translator with the same model, vocabulary and dtype that searches by other settings."""
         other = copy(self)
         other.settings = settings
         return other

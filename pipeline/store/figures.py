@@ -1,35 +1,17 @@
-"""What the JSON files of the store's artifacts hold: figures, read back as they were written.
-
-A file written by another version of the project is read too: a figure that this version does not know is ignored.
-"""
+"""What the JSON files of the store's artifacts hold: figures, read back as they were written."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from pipeline.settings import DecodingSettings, TrainingSettings
 
-NOT_RECORDED = "not recorded"
-"""Stands in a stretch for what an earlier version did not write down."""
-
 
 class Figures(BaseModel):
-    """The base of all figures: they are frozen, and a file may have unknown ones, which are ignored."""
+    """The base of all figures: frozen, and unknown ones are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class RecordedTraining(TrainingSettings):
-    """The settings of a finished training; one that this version does not know is ignored."""
-
-    model_config = ConfigDict(extra="ignore", from_attributes=True)
-
-
-class RecordedDecoding(DecodingSettings):
-    """The settings of a finished decoding; one that this version does not know is ignored."""
-
-    model_config = ConfigDict(extra="ignore", from_attributes=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 @dataclass(frozen=True)
@@ -39,7 +21,7 @@ class StretchDevices:
     name: str
     count: int
     matmul_flop_s: float
-    """The rate of a matrix product on one device, in the number type of the stretch: the mean over these devices,
+    """The rate of a matrix product on one device, in the dtype of the stretch: the mean over these devices,
     measured at the beginning of the stretch."""
 
 
@@ -51,10 +33,10 @@ class Stretch:
     threads: int
     """CPU threads of each worker."""
     dtype: str
-    """The number type of the matrix products, e.g. "bfloat16"."""
+    """The dtype of the matrix products, e.g. "bfloat16"."""
     torch_version: str
-    compiled: bool | None
-    """Whether the layers were compiled; None where that was not recorded."""
+    compiled: bool
+    """Whether the layers were compiled."""
     train_s: float = 0.0
     """Seconds spent on updates, as in `TrainingFigures`."""
 
@@ -83,51 +65,48 @@ class Stretch:
 
 
 class TrainingFigures(Figures):
-    """`run.json`: what a training did. Tokens, seconds and operations include those before an interruption.
+    """`run.json`: what a training did. Tokens, seconds and operations include those before an interruption."""
 
-    What is said of workers, devices and number type is of the last stretch.
-    """
-
-    settings: RecordedTraining
+    settings: TrainingSettings
     updates: int
     epochs: float
     train_s: float
     """Seconds spent on updates: without validation, checkpoints, starting and ending."""
-    checkpoint_s: float | None = None
+    checkpoint_s: float
     """Seconds that the session which finished the training waited for checkpoints."""
+    loop_s: float
+    """Seconds that the training loop took in that session."""
     source_tokens: int
     target_tokens: int
     padding_fraction: float
     """The share of padding among all tokens computed."""
-    workers: int
-    threads: int
-    """CPU threads of each worker."""
-    devices: int
-    device_name: str
-    dtype: str
-    """The number type of the matrix products, e.g. "bfloat16"."""
-    matmul_flop_s: float
-    """The rate of a matrix product on one device in that type; in files without stretches, of a float32 product."""
     counted_flop: float
     """Operations of the model's matrix products."""
     parameters: int
     checkpoints: tuple[int, ...]
     """The updates whose checkpoints were kept."""
-    loop_s: float | None = None
-    """Seconds that the training loop took in the session which finished the training."""
-    torch_version: str | None = None
-    compiled: bool | None = None
-    """Whether the layers were compiled."""
-    stretches: tuple[Stretch, ...] = ()
-    """The parts of the training in order, whose seconds add up to `train_s`; empty in files of earlier versions."""
+    stretches: tuple[Stretch, ...] = Field(min_length=1)
+    """The parts of the training in order, whose seconds add up to `train_s`."""
 
     @property
-    def known_stretches(self) -> tuple[Stretch, ...]:
-        """The stretches; for a file of an earlier version, one made of what it says of the whole training."""
-        if self.stretches:
-            return self.stretches
-        devices = StretchDevices(self.device_name, self.devices, self.matmul_flop_s)
-        return (Stretch((devices,), self.threads, self.dtype, NOT_RECORDED, None, self.train_s),)
+    def devices(self) -> int:
+        """The devices that ended the training, one a worker."""
+        return self.stretches[-1].workers
+
+    @property
+    def device_name(self) -> str:
+        """Their names."""
+        return self.stretches[-1].device_names
+
+    @property
+    def threads(self) -> int:
+        """The CPU threads of each worker at the end."""
+        return self.stretches[-1].threads
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of the matrix products at the end, e.g. "bfloat16"."""
+        return self.stretches[-1].dtype
 
 
 class AveragingFigures(Figures):
@@ -150,9 +129,9 @@ class DecodingFigures(Figures):
     """`decoding.json` of a model's translations; those by word-by-word substitution have fewer figures."""
 
     test_sets: Mapping[str, DecodedTestSet]
-    settings: RecordedDecoding
+    settings: DecodingSettings
     dtype: str
-    """The number type that the model computed in, e.g. "bfloat16"."""
+    """The dtype that the model computed in, e.g. "bfloat16"."""
 
 
 class ChoiceFigures(Figures):
@@ -164,7 +143,7 @@ class ChoiceFigures(Figures):
     """The F1 of each candidate, parsed with the beam of the profile's `decoding`."""
     beams: Mapping[int, float]
     """The F1 of the chosen candidate with each size of the beam."""
-    settings: RecordedDecoding
+    settings: DecodingSettings
     """The search with the chosen beam."""
 
 

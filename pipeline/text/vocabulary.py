@@ -53,8 +53,7 @@ def learn(context: Context, corpus: Corpus, settings: VocabularySettings) -> Voc
     """
     words = _count(context, corpus, settings.sample_pairs)
     model = io.BytesIO()
-    # The options are written into the model: `False` would give earlier versions' vocabularies other bytes.
-    options: dict[str, Any] = {"byte_fallback": True} if settings.byte_fallback else {}
+    options: dict[str, Any] = {"byte_fallback": settings.byte_fallback}
     if symbols := corpus.symbols:
         options["user_defined_symbols"] = [SPACE_SIGN + symbol for symbol in symbols]
     try:

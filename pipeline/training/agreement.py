@@ -1,6 +1,6 @@
-"""What the workers agree on before any of them builds the model: the number type, and whether layers are compiled.
+"""What the workers agree on before any of them builds the model: the dtype, and whether layers are compiled.
 
-Both decide what is computed, so they are the same at every worker. A training keeps the number type that it began in,
+Both decide what is computed, so they are the same at every worker. A training keeps the dtype that it began in,
 whoever continues it: the checkpoints record it.
 """
 
@@ -51,7 +51,7 @@ class Agreement(NamedTuple):
     """How a group of workers computes."""
 
     dtype: torch.dtype
-    """The number type of the matrix products."""
+    """The dtype of the matrix products."""
     compiled: bool
     """Tells whether layers are compiled; compiled ones draw other dropout masks, so it is all workers or none."""
     devices: list[WorkerDevice]
@@ -59,9 +59,9 @@ class Agreement(NamedTuple):
 
 
 def agree(group: WorkerGroup, settings: TrainingSettings, state: TrainingState, checkpoints: Path) -> Agreement:
-    """Settles the number type of a training that begins or continues from `state`; every rank must call it.
+    """Settles the dtype of a training that begins or continues from `state`; every rank must call it.
 
-    A `precision` other than auto is followed. With auto, a training that continues keeps the type in its checkpoint,
+    A `dtype` other than auto is followed. With auto, a training that continues keeps the type in its checkpoint,
     and a new one computes in bfloat16 if every device gains by that, otherwise in float32. Raises UserError at every
     rank if updates remain to be done in bfloat16 and a device does not multiply it natively; `checkpoints` is the
     folder that it names.
@@ -70,9 +70,9 @@ def agree(group: WorkerGroup, settings: TrainingSettings, state: TrainingState, 
     lacking = [device for device in devices if not device.multiplies_bfloat16]
     without_gain = [device for device in devices if not device.gains_by_bfloat16]
     faster = "float32" if without_gain else "bfloat16"
-    dtype = faster if settings.precision == "auto" else settings.precision
+    dtype = faster if settings.dtype == "auto" else settings.dtype
     warning = ""
-    if settings.precision == "auto" and state.dtype:
+    if settings.dtype == "auto" and state.dtype:
         dtype = state.dtype
         if dtype == "bfloat16" and lacking and state.update < settings.updates:
             raise UserError(
@@ -81,9 +81,7 @@ def agree(group: WorkerGroup, settings: TrainingSettings, state: TrainingState, 
             )
         if dtype != faster:
             warning = f"the training began in {dtype} and goes on in it, although {faster} would be faster here"
-    elif settings.precision == "auto" and state.update:
-        warning = f"the checkpoint of update {state.update} does not say its number type; going on in {dtype}"
-    elif settings.precision == "auto" and 0 < len(without_gain) < len(devices):
+    elif settings.dtype == "auto" and 0 < len(without_gain) < len(devices):
         warning = f"{_named(without_gain)} would not be faster in bfloat16, so all workers compute in float32"
     if warning and group.rank == 0:
         log.warning(warning)

@@ -71,8 +71,7 @@ class TrainingState:
     identity: dict[str, Any] = field(default_factory=dict)
     """The settings and dataset that identify the training."""
     dtype: str = ""
-    """The number type of the matrix products, which identifies the training too; checkpoints of earlier versions have
-    none."""
+    """The dtype of the matrix products, which identifies the training too; empty before the first update."""
     stretches: list[Stretch] = field(default_factory=list)
     """Who computed which part of `train_s`; the last one grows."""
 

@@ -77,7 +77,7 @@ def run(
     `is_preempted` tells whether a machine is about to be taken away. All ranks call it at the same updates, those that
     are logged, and it must answer all alike; once it is true, a checkpoint is written at once and training goes on for
     as long as it can. Raises UserError at every rank if the settings do not fit the dataset, a device cannot compute in
-    the number type that the training began in, an update does not fit into memory, the disk is full, or a loss or
+    the dtype that the training began in, an update does not fit into memory, the disk is full, or a loss or
     gradient is not finite. Any other error is raised by the rank that has it, and the others may be waiting for that
     rank: whoever started them must end them (Ray Train's controller, `torch.multiprocessing.start_processes`).
     """
@@ -277,7 +277,7 @@ class Training:
                 f"update {broken.number} (epoch {broken.epoch}): the loss is {loss / broken.target_tokens:.4g} and the "
                 f"gradient norm {norm:.4g}, so the update was not applied; lower "
                 f"optimizer.learning_rate_scale (now {optimizer.learning_rate_scale:g}), raise "
-                f"optimizer.warmup_steps (now {optimizer.warmup_steps}) or set precision = float32"
+                f"optimizer.warmup_steps (now {optimizer.warmup_steps}) or set dtype = float32"
             )
         self.unread.clear()
 
@@ -370,29 +370,18 @@ class Training:
     def described(self, loop_s: float) -> TrainingFigures:
         """Describes the training as run.json holds it; `loop_s` is the time since the loop began, in seconds."""
         settings, state = self.settings, self.state
-        if not state.stretches:  # an earlier version had done all updates
-            begin_stretch(state, self.group, self.agreement, settings.threads)
-        stretch = state.stretches[-1]
         return TrainingFigures(
             settings=settings,
             updates=state.update,
             epochs=state.update / self.updates.in_epoch,
             train_s=state.train_s,
             checkpoint_s=self.checkpoint_s,
+            loop_s=loop_s,
             source_tokens=state.source_tokens,
             target_tokens=state.target_tokens,
             padding_fraction=1 - (state.source_tokens + state.target_tokens) / state.padded_tokens,
-            workers=stretch.workers,
-            threads=stretch.threads,
-            devices=stretch.workers,
-            device_name=stretch.device_names,
-            dtype=stretch.dtype,
-            matmul_flop_s=stretch.matmul_flop_s / stretch.workers,
-            torch_version=stretch.torch_version,
-            compiled=stretch.compiled,
             stretches=tuple(state.stretches),
             counted_flop=state.counted_flop,
             parameters=sum(parameter.numel() for parameter in self.step.master.parameters()),
             checkpoints=settings.kept_updates,
-            loop_s=loop_s,
         )

@@ -1,4 +1,4 @@
-"""The stretches of a training: who computed each part of it, on what, in which number type, and for how long.
+"""The stretches of a training: who computed each part of it, on what, in which dtype, and for how long.
 
 A stretch begins when the loop is started on other devices than before, with other threads, or with another torch. The
 checkpoints hold the list, so work that is done again after a kill counts once.
@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import replace
 
 from pipeline.hardware import dtype_name, matmul_flop_s
-from pipeline.store.figures import NOT_RECORDED, Stretch, StretchDevices
+from pipeline.store.figures import Stretch, StretchDevices
 from pipeline.training.agreement import Agreement
 from pipeline.training.checkpoints import TrainingState
 from pipeline.training.worker_group import WorkerGroup
@@ -17,8 +17,7 @@ from pipeline.training.worker_group import WorkerGroup
 def begin_stretch(state: TrainingState, group: WorkerGroup, agreement: Agreement, threads: int) -> None:
     """Continues the last stretch of `state` if nothing has changed, or else begins one; every rank must call it.
 
-    For a new stretch each rank measures the rate of its device. Time from checkpoints of an earlier version, which
-    have no stretches, becomes a stretch of its own, counted as if today's devices had worked on it.
+    For a new stretch each rank measures the rate of its device.
     """
     names = [device.name for device in agreement.devices]
     stretch = Stretch(
@@ -35,8 +34,4 @@ def begin_stretch(state: TrainingState, group: WorkerGroup, agreement: Agreement
         replace(same, matmul_flop_s=sum(rate for name, rate in rates if name == same.name) / same.count)
         for same in stretch.devices
     )
-    if state.train_s and not state.stretches:
-        state.stretches.append(
-            replace(stretch, dtype=NOT_RECORDED, torch_version=NOT_RECORDED, compiled=None, train_s=state.train_s)
-        )
     state.stretches.append(stretch)

@@ -76,7 +76,7 @@ def test_matmul_rate_is_operations_over_seconds() -> None:
     assert MATMUL_S <= (n_products - 1) * one / rate_flop_s <= elapsed_s
 
 
-def test_number_types_are_what_precision_means_here() -> None:
+def test_dtypes_are_what_precision_means_here() -> None:
     """A named type is that type; "auto" is bfloat16 where the processor multiplies it by itself and faster."""
     assert dtype_of("float32", "cpu") == torch.float32
     assert dtype_of("bfloat16", "cpu") == torch.bfloat16
@@ -88,7 +88,7 @@ def test_number_types_are_what_precision_means_here() -> None:
 
 
 @pytest.mark.skipif(not multiplies_bfloat16("cpu"), reason="the processor does not multiply bfloat16 natively")
-def test_number_type_is_the_faster_one() -> None:
+def test_dtype_is_the_faster_one() -> None:
     """What 50 ms tell agrees with the rates of large products, measured for as long as a training measures them."""
     rates = {dtype: matmul_flop_s("cpu", dtype) for dtype in (torch.float32, torch.bfloat16)}
     measured = rates[torch.bfloat16] / rates[torch.float32]

@@ -1,22 +1,9 @@
 """pipeline.settings: what belongs to a stage's identity."""
 
-from dataclasses import replace
-
 import pytest
 from pydantic import ValidationError
 
-from model.config import BASE
 from pipeline.settings import TrainingSettings
-
-
-def test_a_size_added_later_is_left_out_where_it_changes_nothing() -> None:
-    """Trainings from before a size keep their identity; another value of it is another training."""
-    before = TrainingSettings().identity()
-    later = {"attention_window": 9, "attention_dropout": 0.1}
-    assert before["model"].keys() == BASE.__dict__.keys() - later.keys()
-    for name, value in later.items():
-        changed = TrainingSettings(model=replace(BASE, **{name: value})).identity()
-        assert changed == {**before, "model": {**before["model"], name: value}}
 
 
 @pytest.mark.parametrize(

@@ -1,26 +1,40 @@
 """What `run.json` of a small training holds, made up."""
 
+from typing import Any
+
 from model.config import TransformerConfig
 from pipeline.settings import TrainingSettings
-from pipeline.store.figures import TrainingFigures
+from pipeline.store.figures import Stretch, StretchDevices, TrainingFigures
 
 CONFIG = TransformerConfig(vocabulary_size=800, n_layers=2, d_model=128, d_ff=512)
+
+
+def trained_on(
+    name: str = "a small CPU", count: int = 2, train_s: float = 100.0, dtype: str = "float32", **figures: Any
+) -> TrainingFigures:
+    """A training in one stretch on so many devices of a name, with other `figures` where given."""
+    devices = (StretchDevices(name, count, 5e10),)
+    return TRAINING.model_copy(
+        update={
+            "train_s": train_s,
+            "stretches": (Stretch(devices, 1, dtype, "2.13.0", False, train_s),),
+            **figures,
+        }
+    )
+
 
 TRAINING = TrainingFigures(
     settings=TrainingSettings(model=CONFIG, updates=400, budget_tokens=2000),
     updates=400,
     epochs=3.5,
     train_s=100.0,
+    checkpoint_s=0.5,
+    loop_s=101.0,
     source_tokens=780_000,
     target_tokens=800_000,
     padding_fraction=0.04,
-    workers=2,
-    threads=1,
-    devices=2,
-    device_name="a small CPU",
-    dtype="float32",
-    matmul_flop_s=5e10,
     counted_flop=3.1e12,
     parameters=1_400_000,
     checkpoints=(300, 400),
+    stretches=(Stretch((StretchDevices("a small CPU", 2, 5e10),), 1, "float32", "2.13.0", False, 100.0),),
 )

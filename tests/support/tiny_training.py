@@ -1,12 +1,11 @@
 """A training small enough for tests, and what they do around it."""
 
-import hashlib
 import json
 import multiprocessing
 import os
 import signal
 import socket
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ TINY = TrainingSettings(
     updates=9,
     budget_tokens=2400,
     micro_batches=8,
-    precision="float32",
+    dtype="float32",
     checkpoint_updates=3,
     keep_checkpoints=3,
     validation_updates=3,
@@ -126,15 +125,6 @@ def emulate_processor(native: bool, speedup: float = 2.0, replace: Callable[[Any
     """Emulates a processor that multiplies bfloat16 natively or not, and `speedup` times as fast as float32."""
     replace(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": native})
     replace(hardware, "bfloat16_speedup", lambda: speedup)
-
-
-def rewrite_state(checkpoint: Path, drop: Collection[str]) -> None:
-    """Removes fields from a checkpoint's state.json and corrects its checksum."""
-    path, checksums = checkpoint / "state.json", checkpoint / "checksums.json"
-    state = json.loads(path.read_text())
-    path.write_text(json.dumps({name: value for name, value in state.items() if name not in drop}))
-    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-    checksums.write_text(json.dumps({**json.loads(checksums.read_text()), path.name: sha256}))
 
 
 def start_processes(function: Callable[..., None], arguments: tuple[Any, ...], size: int) -> None:

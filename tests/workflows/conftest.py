@@ -16,7 +16,7 @@ from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, Corpus, Hypotheses, TrainingRun
 from pipeline.store.figures import AveragingFigures, DecodedTestSet, DecodingFigures
 from pipeline.text.lines import write_lines
-from tests.support.tiny_figures import CONFIG, TRAINING
+from tests.support.tiny_figures import CONFIG, TRAINING, trained_on
 from workflows.paper import TABLE_3
 from workflows.tables.measurements import Translation
 from workflows.tables.table3 import RowInputs
@@ -72,8 +72,7 @@ def cell(tmp_path: Path) -> Callable[..., Translation]:
 
         run = TrainingRun(folder(*place, "run"))
         settings = TRAINING.settings.model_copy(update={"model": config, "seed": seed})
-        figures = {"parameters": parameters, "train_s": train_s, "device_name": device_name}
-        run.write(TRAINING.model_copy(update={"settings": settings, **figures}))
+        run.write(trained_on(device_name, train_s=train_s, settings=settings, parameters=parameters))
         lines = []
         for update in (*range(50, 351, 50), 360, 400):
             # Flat from update 250 on, but for the last tenth

@@ -45,7 +45,7 @@ from workflows.console.options import (
     BatchTokensOption,
     ConfigOption,
     DataOption,
-    PrecisionOption,
+    DtypeOption,
     ProfileOption,
     SetOption,
     ThreadsOption,
@@ -195,7 +195,7 @@ def translate(
         typer.Option("--scores", help="Begin each line with log P / penalty and a tab; n-best lists have both anyway."),
     ] = False,
     batch_tokens: BatchTokensOption = DECODING.batch_tokens,
-    precision: PrecisionOption = DECODING.precision,
+    dtype: DtypeOption = DECODING.dtype,
     threads: ThreadsOption = 0,
 ) -> None:
     """Translate standard input to standard output, one sentence per line (paper §6.1); on a terminal, as you type."""
@@ -211,7 +211,7 @@ def translate(
         length_penalty=length_penalty,
         max_extra_tokens=max_extra_tokens,
         batch_tokens=batch_tokens,
-        precision=precision,
+        dtype=dtype,
         threads=threads or os.cpu_count() or 1,
     )
     torch.set_num_threads(settings.threads)

@@ -11,7 +11,7 @@ import typer
 
 from pipeline.settings import DecodingSettings
 from workflows.cli.translate import translate_stream, translate_typed
-from workflows.console.options import BatchTokensOption, PrecisionOption, ThreadsOption
+from workflows.console.options import BatchTokensOption, DtypeOption, ThreadsOption
 from workflows.profiles import checked
 from workflows.runs.names import named_folder
 
@@ -38,7 +38,7 @@ def parse(
         bool, typer.Option("--constrained", help="Search among well-formed trees alone, so that nothing is repaired.")
     ] = False,
     batch_tokens: BatchTokensOption = DECODING.batch_tokens,
-    precision: PrecisionOption = DECODING.precision,
+    dtype: DtypeOption = DECODING.dtype,
     threads: ThreadsOption = 0,
 ) -> None:
     """Parse standard input, one sentence per line, words separated by spaces ("The dog sleeps ."); write one bracketed
@@ -56,7 +56,7 @@ def parse(
             **{name: value for name, value in given.items() if value is not None},
             "well_formed": constrained,
             "batch_tokens": batch_tokens,
-            "precision": precision,
+            "dtype": dtype,
             "threads": threads or os.cpu_count() or 1,
         },
     )

@@ -36,7 +36,7 @@ class FigureSettings(Settings):
     layer: int | None = None
     heads: tuple[int, ...] = ()
     word: str | None = None
-    decoding: DecodingSettings = DecodingSettings(precision="float32")
+    decoding: DecodingSettings = DecodingSettings(dtype="float32")
 
     @property
     def wanted(self) -> Wanted:

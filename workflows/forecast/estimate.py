@@ -70,7 +70,7 @@ class TrainingForecast:
     n_layers: int
     devices: int
     """Devices that the training can use."""
-    number_type: str
+    dtype: str
     flop_s: float
     """Rate of one device."""
     fraction: float
@@ -160,7 +160,7 @@ def update_flop(training: TrainingSettings, lengths: str) -> float:
 
 def _training(planned: Planned, lengths: str, hardware: Hardware) -> TrainingForecast:
     training = planned.training
-    number_type, flop_s = hardware.flop_s(training.precision)
+    dtype, flop_s = hardware.flop_s(training.dtype)
     most = training.workers if isinstance(training.workers, int) else training.workers[1]
     devices = min(hardware.devices, training.micro_batches, most or hardware.devices)
     counted_flop = training.updates * update_flop(training, lengths)
@@ -179,7 +179,7 @@ def _training(planned: Planned, lengths: str, hardware: Hardware) -> TrainingFor
         parameters=count(training.model),
         n_layers=training.model.n_layers,
         devices=devices,
-        number_type=number_type,
+        dtype=dtype,
         flop_s=flop_s,
         fraction=fraction,
         device_tokens=device_tokens,

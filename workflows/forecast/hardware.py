@@ -1,7 +1,7 @@
 """The hardware that a forecast is for, detected or named, and its rate of matrix products.
 
 hardware = find(8, "h100")
-number_type, flop_s = hardware.flop_s("auto")      # of one device
+dtype, flop_s = hardware.flop_s("auto")      # of one device
 hardware.fraction(512)                             # the share of that rate that a training reaches
 """
 
@@ -16,7 +16,7 @@ import torch
 from model.config import BASE, BIG
 from pipeline.errors import UserError
 from pipeline.hardware import device_name, dtype_name, dtype_of, matmul_flop_s
-from pipeline.settings import Device, Precision
+from pipeline.settings import Device, Dtype
 
 
 @dataclass(frozen=True)
@@ -77,13 +77,13 @@ class Hardware:
     gpu: Gpu | None = None
     """The GPU whose published rates are used; None if the device is present and its rate is measured."""
 
-    def flop_s(self, precision: Precision) -> tuple[str, float]:
-        """Returns the number type in which a training with this `precision` computes, and one device's rate in it."""
+    def flop_s(self, setting: Dtype) -> tuple[str, float]:
+        """Returns the dtype in which a training with this setting computes, and one device's rate in it."""
         if self.gpu is None:
             device = "cuda" if self.kind == "gpu" else "cpu"
-            dtype = dtype_of(precision, device)
+            dtype = dtype_of(setting, device)
             return dtype_name(dtype), _measured(device, dtype)
-        if precision == "float32" or self.gpu.bfloat16_flop_s is None:
+        if setting == "float32" or self.gpu.bfloat16_flop_s is None:
             return "float32", self.gpu.float32_flop_s
         return "bfloat16", self.gpu.bfloat16_flop_s
 

@@ -101,7 +101,7 @@ def _hardware(forecast: Forecast) -> Text:
     """Renders the number of devices, their name and their rates."""
     hardware = forecast.hardware
     number = f"{hardware.devices} × " if hardware.kind == "gpu" else ""
-    rates = {f"{_rate(one.flop_s)} in {one.number_type}": None for one in forecast.trainings}
+    rates = {f"{_rate(one.flop_s)} in {one.dtype}": None for one in forecast.trainings}
     origin = "published" if hardware.gpu else "measured now"
     each = " each" if hardware.devices > 1 else ""
     return Text(f"Forecast for {number}{hardware.name}: {' or '.join(rates)}{each}, {origin}", style="bold")

@@ -110,7 +110,7 @@ def read_override(override: str) -> dict[str, Any]:
 
 
 def _value(text: str) -> Any:
-    """Parses a TOML value, else returns the text itself: `--set seed=3`, `--set training.precision=float32`."""
+    """Parses a TOML value, else returns the text itself: `--set seed=3`, `--set training.dtype=float32`."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:

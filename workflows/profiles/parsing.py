@@ -72,7 +72,7 @@ EMBEDDED_TREES = ParsingProfile(
             training=TrainingSettings(
                 model=replace(BASE, n_layers=2, d_model=128, d_ff=512, n_heads=4, d_k=32, d_v=32, dropout=0.0),
                 optimizer=OptimizerConfig(warmup_steps=300, learning_rate_scale=0.2),
-                precision="float32",
+                dtype="float32",
                 updates=2600,
                 budget_tokens=800,
                 micro_batches=1,
@@ -108,7 +108,7 @@ def treebank_profile(treebank: Path, silver: Sequence[Path]) -> ParsingProfile:
                 training=TrainingSettings(
                     model=replace(BASE, n_layers=2, d_model=128, d_ff=512, n_heads=4, d_k=32, d_v=32, dropout=0.1),
                     optimizer=OptimizerConfig(warmup_steps=500, learning_rate_scale=0.4),
-                    precision="float32",
+                    dtype="float32",
                     updates=10_000,
                     budget_tokens=1500,
                     micro_batches=1,

@@ -49,7 +49,7 @@ EMBEDDED = Profile(
         base_seeds=3,
         training=TrainingSettings(
             model=replace(BASE, n_layers=3, d_model=64, d_ff=256, n_heads=8, d_k=8, d_v=8, dropout=0.05),
-            precision="float32",
+            dtype="float32",
             updates=2300,
             **{
                 **_GENERATED,
@@ -84,7 +84,7 @@ MULTI30K = Profile(
         text={"vocabulary": {"size": 3000}},
         training=TrainingSettings(
             model=replace(BASE, n_layers=3, d_model=64, d_ff=256, n_heads=8, d_k=8, d_v=8),
-            precision="float32",
+            dtype="float32",
             **{
                 **_MULTI30K,
                 "optimizer": OptimizerConfig(warmup_steps=500, learning_rate_scale=0.35),

@@ -3,6 +3,8 @@
 `aiayn prepare` writes the report to OUT/report; Tables 2 and 3 show it and send it to MLflow.
 """
 
+from collections.abc import Sequence
+
 from pipeline.settings import PlanSettings
 from pipeline.store.artifact import Context, JsonArtifact
 from pipeline.store.artifacts import Corpus, EncodedDataset, Vocabulary
@@ -27,11 +29,11 @@ def report_corpus(
     vocabulary: Vocabulary,
     dataset: EncodedDataset,
     data: str,
-    *plan: int,
+    plan: Sequence[int],
 ) -> CorpusReport:
     """Writes the figures of a language pair's text, and of the first epoch of a training on it.
 
-    `data` describes the text in a few words; `plan` is the fields of PlanSettings, one by one. Raises UserError where a
+    `data` describes the text in a few words; `plan` is the fields of PlanSettings. Raises UserError where a
     file is missing or damaged.
     """
     from workflows.reports.corpus_plot import plots

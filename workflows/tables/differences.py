@@ -174,7 +174,7 @@ def differences(
 
 
 def reading_notes(cells: Sequence[Measured]) -> list[str]:
-    """Explains how to read the scores of any table, with the sacreBLEU signatures and the number types of this one."""
+    """Explains how to read the scores of any table, with the sacreBLEU signatures and the dtypes of this one."""
     tokenized, detokenized = paper.SAME_CHECKPOINT_BLEU
     signatures = sorted({cell.main_scores.signature for cell in cells})
     return [
@@ -194,7 +194,7 @@ def table2_notes(cells: Sequence[Measured]) -> list[str]:
         "Each measured cell is one training with one seed; how far scores vary from seed to seed was not measured.",
         "Training cost in the paper's way is training time × devices × sustained rate (§6.1), summed over the parts of "
         "a training if its devices changed. The rate of the paper's devices is in single precision, that of others in "
-        "the number type computed in. Counted cost is the number of operations in the model's matrix products.",
+        "the dtype computed in. Counted cost is the number of operations in the model's matrix products.",
         *rate_notes(cells),
     ]
     notes += [paper.ONE_COST_NOTE, *(row.footnote for row in paper.TABLE_2 if row.footnote)]

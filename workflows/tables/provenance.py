@@ -1,21 +1,21 @@
-"""Says how the trainings behind a table were computed: number types, devices and their measured rates, torch."""
+"""Says how the trainings behind a table were computed: dtypes, devices and their measured rates, torch."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from pipeline.evaluation.costs import PAPER_SUSTAINED_FLOP_S, sustained_flop_s
-from pipeline.store.figures import NOT_RECORDED, Stretch, TrainingFigures
+from pipeline.store.figures import Stretch, TrainingFigures
 from workflows.tables.measurements import Trained
 
-COMPILED = {True: "compiled layers", False: "layers not compiled", None: f"compilation {NOT_RECORDED}"}
+COMPILED = {True: "compiled layers", False: "layers not compiled"}
 
 
 def hardware(run: TrainingFigures, name: Callable[[str], str] = str) -> str:
-    """Names the devices of a training, in the order in which they took part, and its number type.
+    """Names the devices of a training, in the order in which they took part, and its dtype.
 
     A device is called what `name` makes of the name that its driver gives it.
     """
-    stretches = run.known_stretches
+    stretches = run.stretches
     groups = [
         " and ".join(f"{device.count} × {name(device.name)}" for device in stretch.devices) for stretch in stretches
     ]
@@ -23,14 +23,14 @@ def hardware(run: TrainingFigures, name: Callable[[str], str] = str) -> str:
 
 
 def provenance_notes(cells: Sequence[Trained]) -> list[str]:
-    """Names in one line every number type and device behind the cells, and warns if the cells differ in type.
+    """Names in one line every dtype and device behind the cells, and warns if the cells differ in type.
 
     The list is empty if there are no cells.
     """
     if not cells:
         return []
-    types = [(cell.label, _types(cell.run.known_stretches)) for cell in cells]
-    stretches = [stretch for cell in cells for stretch in cell.run.known_stretches]
+    types = [(cell.label, _types(cell.run.stretches)) for cell in cells]
+    stretches = [stretch for cell in cells for stretch in cell.run.stretches]
     counts: dict[str, list[int]] = {}
     for stretch in stretches:
         for device in stretch.devices:
@@ -46,23 +46,21 @@ def provenance_notes(cells: Sequence[Trained]) -> list[str]:
     others = ", ".join(dict.fromkeys(f"{label} ({type_})" for label, type_ in types if type_ != usual))
     if others:
         note += (
-            " Warning: the trainings differ in number type, so part of a difference between them may come from it: "
+            " Warning: the trainings differ in dtype, so part of a difference between them may come from it: "
             f"{others}; all others {usual}."
         )
     return [note]
 
 
 def rate_notes(cells: Iterable[Trained]) -> list[str]:
-    """Writes a line for each device and number type whose sustained rate was measured."""
+    """Writes a line for each device and dtype whose sustained rate was measured."""
     rates: dict[tuple[str, str], list[float]] = {}
     for cell in cells:
-        for stretch in cell.run.known_stretches:
-            # An earlier version measured in float32, whatever the training computed in.
-            dtype = stretch.dtype if cell.run.stretches else "float32"
+        for stretch in cell.run.stretches:
             for device in stretch.devices:
                 flop_s, source = sustained_flop_s(device.name, device.matmul_flop_s)
-                if source == "measured" and dtype != NOT_RECORDED:
-                    rates.setdefault((device.name, dtype), []).append(flop_s / 1e12)
+                if source == "measured":
+                    rates.setdefault((device.name, stretch.dtype), []).append(flop_s / 1e12)
     return [
         f"{name} is not among the paper's devices ({', '.join(PAPER_SUSTAINED_FLOP_S)}), so its sustained rate was "
         f"measured with a {dtype} matrix product before training: {_span(f'{min(tera):.3g}', f'{max(tera):.3g}')} "

@@ -228,7 +228,7 @@ def _trained(cells: Sequence[Measured], base: Sequence[Measured], noise: Noise |
 
 def _overhead_s(cell: Measured) -> float | None:
     """Returns the seconds the training stage spent outside its loop, in the session that finished the training."""
-    if cell.run.loop_s is None or "training" not in cell.manifests:
+    if "training" not in cell.manifests:
         return None
     return float(cell.manifests["training"]["seconds"] - cell.run.loop_s)
 

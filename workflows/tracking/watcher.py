@@ -30,7 +30,7 @@ from workflows.tracking.lineage import inputs_of, shared
 from workflows.tracking.models import NEWEST, keep, register, registered_name
 from workflows.tracking.tracker import PARENT_TAG, SENT_TAG, TRAINING_TAG, WORKFLOW_TAG, Status, Tracker
 
-USED = ("dtype", "device_name", "devices", "workers", "threads")
+USED = ("dtype", "device_name", "devices", "threads")
 """The figures of `run.json` that say what a training was run with, whatever its settings asked for."""
 LIVE_S = 5.0
 """The least time between two looks at the metrics of running trainings."""

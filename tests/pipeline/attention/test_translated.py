@@ -13,7 +13,7 @@ from pipeline.store.artifacts import Checkpoint
 from pipeline.text.vocabulary import load
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
 
-SETTINGS = DecodingSettings(precision="float32", max_extra_tokens=8)
+SETTINGS = DecodingSettings(dtype="float32", max_extra_tokens=8)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from pipeline.evaluation.costs import count, sustained_flop_s
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import EncodedDataset, TrainingRun
 from pipeline.store.figures import Stretch, StretchDevices
-from tests.support.tiny_figures import TRAINING
+from tests.support.tiny_figures import TRAINING, trained_on
 from tests.support.tiny_training import TINY, train_in_processes
 
 
@@ -37,7 +37,7 @@ def test_rate_is_the_paper_s_or_measured(name: str, wanted: tuple[float, str]) -
 def test_cost_of_the_paper_s_base_model(tmp_path: Path) -> None:
     """12 hours on 8 P100 give the 3.3e18 that Table 2 prints; the file holds what went into it."""
     run = TrainingRun(tmp_path)
-    run.write(TRAINING.model_copy(update={"train_s": 43_200.0, "devices": 8, "device_name": "Tesla P100-SXM2-16GB"}))
+    run.write(trained_on("Tesla P100-SXM2-16GB", 8, 43_200.0))
     cost = count(Context(tmp_path), run)
     assert f"{cost.load().paper_way_flop:.1e}" == "3.3e+18"
     assert cost.read_json("cost.json") == {
@@ -107,20 +107,9 @@ def test_training_begun_by_two_workers_and_finished_by_one(dataset: EncodedDatas
     assert cost.paper_way_flop > cost.counted_flop > 0
 
 
-def test_files_of_an_earlier_version_cost_as_before(tmp_path: Path) -> None:
-    """Without stretches, all devices of run.json count for the whole time; a cost.json without device_s is read."""
-    run = TrainingRun(tmp_path)
-    newer = {"stretches", "torch_version", "compiled"}
-    run.write_json("run.json", TRAINING.model_dump(mode="json", exclude=newer))
-    cost = count(Context(tmp_path), run)
-    assert cost.load().paper_way_flop == 100.0 * 2 * 5e10
-    cost.write_json("cost.json", cost.load().model_dump(exclude={"device_s"}))
-    assert cost.load().device_s is None
-
-
 def test_missing_figure_is_named(tmp_path: Path) -> None:
     """A run.json that lacks a figure gives one line that names it."""
     run = TrainingRun(tmp_path)
-    run.write_json("run.json", TRAINING.model_dump(mode="json", exclude={"devices"}))
-    with pytest.raises(UserError, match=r"run.json has no 'devices'"):
+    run.write_json("run.json", TRAINING.model_dump(mode="json", exclude={"updates"}))
+    with pytest.raises(UserError, match=r"run.json has no 'updates'"):
         count(Context(tmp_path), run)

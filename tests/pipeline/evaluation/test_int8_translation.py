@@ -20,7 +20,7 @@ from pipeline.store.artifacts import Checkpoint
 from tests.support.tiny_checkpoint import SENTENCES
 
 ROOT = Path(__file__).parents[3]
-INT8 = DecodingSettings(max_extra_tokens=5, precision="int8")
+INT8 = DecodingSettings(max_extra_tokens=5, dtype="int8")
 GROWTH = """
 import ctypes
 import sys
@@ -33,10 +33,10 @@ def resident_kb():
     return int(next(line for line in open("/proc/self/status") if line.startswith("VmRSS")).split()[1])
 
 folder = Path(sys.argv[1])
-kept = [Translator(folder, DecodingSettings(precision="int8"))]
-for precision in ("int8", "float32"):
+kept = [Translator(folder, DecodingSettings(dtype="int8"))]
+for dtype in ("int8", "float32"):
     before_kb = resident_kb()
-    kept.append(Translator(folder, DecodingSettings(precision=precision)))
+    kept.append(Translator(folder, DecodingSettings(dtype=dtype)))
     print(resident_kb() - before_kb)
 """
 needs_int8 = pytest.mark.skipif(not is_available(), reason="the processor does not multiply int8 natively")
@@ -84,8 +84,8 @@ def test_weights_are_the_files_pages(checkpoint: Checkpoint) -> None:
 
 def test_a_machine_without_int8_is_told(checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU, and a processor that does not multiply int8, get one line that says what to set instead."""
-    with pytest.raises(UserError, match=r"precision is int8, in which only CPUs decode; .* auto[^\n]*$"):
-        translation.in_precision(load_model(checkpoint.folder), "int8", "cuda:0")
+    with pytest.raises(UserError, match=r"dtype is int8, in which only CPUs decode; .* auto[^\n]*$"):
+        translation.in_dtype(load_model(checkpoint.folder), "int8", "cuda:0")
     monkeypatch.setattr(translation, "is_available", lambda: False)
-    with pytest.raises(UserError, match=r"precision is int8, which this processor \(.+\) lacks; .* auto$"):
+    with pytest.raises(UserError, match=r"dtype is int8, which this processor \(.+\) lacks; .* auto$"):
         Translator(checkpoint.folder, INT8)

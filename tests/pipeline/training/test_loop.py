@@ -165,12 +165,12 @@ def test_continued_when_all_is_done_changes_nothing(alone: Path, dataset: Encode
     assert metrics(tmp_path) == metrics(alone)
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_loss_that_is_not_finite_ends_the_training(precision: str, dataset: EncodedDataset, tmp_path: Path) -> None:
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_loss_that_is_not_finite_ends_the_training(dtype: str, dataset: EncodedDataset, tmp_path: Path) -> None:
     """If the learning rate is far too high, one line names the update, the epoch and what to lower."""
     optimizer = TINY.optimizer.__class__(learning_rate_scale=1e30)
     with pytest.raises(UserError, match=r"update 2 \(epoch 0\).*learning_rate_scale \(now 1e\+30\)") as caught:
-        train_alone(dataset, with_fields(optimizer=optimizer, precision=precision), tmp_path)
+        train_alone(dataset, with_fields(optimizer=optimizer, dtype=dtype), tmp_path)
     assert "\n" not in str(caught.value)
     assert [line["update"] for line in metrics(tmp_path)] == [1]
 

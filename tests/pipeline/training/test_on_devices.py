@@ -61,17 +61,17 @@ def test_loop_walks_the_same_curve(device: str, dataset: EncodedDataset, tmp_pat
 def test_loop_learns_in_bfloat16(device: str, dataset: EncodedDataset, tmp_path: Path) -> None:
     """With dropout, from update 1 to update 9 the loss falls as it does in float32, to 5 %."""
     losses = {}
-    for precision in ("float32", "bfloat16"):
-        (tmp_path / precision).mkdir()
-        run(WorkerGroup(device=device), dataset, with_fields(precision=precision), tmp_path / precision)
-        losses[precision] = curve(tmp_path / precision)[: TINY.updates]
+    for dtype in ("float32", "bfloat16"):
+        (tmp_path / dtype).mkdir()
+        run(WorkerGroup(device=device), dataset, with_fields(dtype=dtype), tmp_path / dtype)
+        losses[dtype] = curve(tmp_path / dtype)[: TINY.updates]
     assert losses["bfloat16"][-1] < 0.95 * losses["bfloat16"][0]
     assert losses["bfloat16"] == pytest.approx(losses["float32"], rel=0.05)
 
 
 def test_update_that_is_not_logged_does_not_wait(device: str, dataset: EncodedDataset, tmp_path: Path) -> None:
     """Reading ahead, copying, computing and applying an update are queued without waiting for the device once."""
-    given = with_fields(precision="auto", log_updates=100, validation_updates=100)
+    given = with_fields(dtype="auto", log_updates=100, validation_updates=100)
     training = Training(WorkerGroup(device=device), dataset, given, tmp_path)
     training.resume()
     updates = list(training.updates.between(0, 3))
@@ -106,7 +106,7 @@ def _state(training: Training) -> list[Tensor]:
 @pytest.mark.usefixtures("many_recoveries")
 def test_checkpoint_brings_back_every_bit(device: str, dataset: EncodedDataset, tmp_path: Path) -> None:
     """Weights, their bfloat16 shadow and Adam's state are restored on the device as they were."""
-    given = with_fields(precision="bfloat16")
+    given = with_fields(dtype="bfloat16")
     group = WorkerGroup(device=device)
     training = Training(group, dataset, given, tmp_path)
     training.resume()
@@ -181,7 +181,7 @@ def train_on_device(
 
 def test_exact_reduction_of_two_processes_on_one_device(device: str, dataset: EncodedDataset, tmp_path: Path) -> None:
     """In bfloat16, with dropout, three updates of two processes end in the bits of one process."""
-    given = with_fields(exact_reduction=True, precision="bfloat16", updates=3)
+    given = with_fields(exact_reduction=True, dtype="bfloat16", updates=3)
     bits = []
     for size in (1, 2):
         folder = tmp_path / str(size)

@@ -35,13 +35,19 @@ def test_killed_worker_ends_in_the_same_bits(two_workers: Path, dataset: Encoded
     assert weights(folder) == weights(two_workers)
     assert metrics(folder) == metrics(two_workers)
     described = trained.read_json("run.json")
-    assert described["workers"] == described["devices"] == 2
+    assert trained.load().devices == 2
     assert described["checkpoints"] == [3, 6, 9]
     (stretch,) = described["stretches"]  # the workers that were started again went on with the same one
     assert (sum(device["count"] for device in stretch["devices"]), stretch["dtype"]) == (2, "float32")
     assert stretch["train_s"] == described["train_s"]
     assert (folder / "joint.model").read_bytes() == (dataset.folder / "joint.model").read_bytes()
-    assert {path.name for path in folder.iterdir()} == {"run.json", "metrics.jsonl", "checkpoints", "joint.model"}
+    assert {path.name for path in folder.iterdir()} == {
+        "run.json",
+        "metrics.jsonl",
+        "checkpoints",
+        "recovery",
+        "joint.model",
+    }
 
 
 def _kill_once_and_list(path: Path, event: dict[str, Any]) -> None:
@@ -65,7 +71,13 @@ def test_killed_single_worker_ends_in_the_same_bits(dataset: EncodedDataset, tmp
     titles = (tmp_path / "titles").read_text()
     assert "ray::single_worker" in titles
     assert "TrainController" not in titles
-    assert {path.name for path in folder.iterdir()} == {"run.json", "metrics.jsonl", "checkpoints", "joint.model"}
+    assert {path.name for path in folder.iterdir()} == {
+        "run.json",
+        "metrics.jsonl",
+        "checkpoints",
+        "recovery",
+        "joint.model",
+    }
 
 
 def test_single_worker_that_dies_again_and_again_is_given_up(dataset: EncodedDataset, tmp_path: Path) -> None:

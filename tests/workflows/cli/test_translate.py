@@ -75,7 +75,7 @@ def test_n_best_list_has_the_moses_format(checkpoint: Checkpoint, translator: Tr
         ("--length-penalty", "nan", "length-penalty"),
         ("--length-penalty", "1000", "length_penalty"),
         ("--beam-size", "1000000", "beam_size"),
-        ("--precision", "float8", "precision"),
+        ("--dtype", "float8", "dtype"),
     ],
 )
 def test_bad_settings_are_one_line(

@@ -30,7 +30,7 @@ def checkpoint(store: LocalStore) -> Checkpoint:
 @pytest.fixture(scope="session")
 def translator(checkpoint: Checkpoint) -> AttentionTranslator:
     """The model, ready to translate."""
-    return AttentionTranslator(checkpoint.folder, DecodingSettings(precision="float32", max_extra_tokens=6))
+    return AttentionTranslator(checkpoint.folder, DecodingSettings(dtype="float32", max_extra_tokens=6))
 
 
 @pytest.fixture(scope="session")

@@ -101,14 +101,14 @@ def test_the_papers_gpus_have_the_papers_rate() -> None:
     """Time follows the published rate of a P100, which has no bfloat16; cost follows footnote 5's 9.5 TFLOP/s."""
     hardware = find(8, "P100")
     (base,) = _one(Planned("base", "en-de", WMT14.recipes["base"].training), hardware).trainings
-    assert (base.number_type, base.flop_s) == ("float32", 10.6e12)
+    assert (base.dtype, base.flop_s) == ("float32", 10.6e12)
     assert base.seconds == pytest.approx(base.counted_flop / (8 * 10.6e12 * 0.4))
     assert base.paper_way_flop == pytest.approx(base.seconds * 8 * 9.5e12)
 
 
 def test_float32_has_its_own_rate() -> None:
     """A training in float32 does not use the tensor cores."""
-    training = WMT14.recipes["base"].training.model_copy(update={"precision": "float32"})
+    training = WMT14.recipes["base"].training.model_copy(update={"dtype": "float32"})
     assert _one(Planned("base", "en-de", training)).trainings[0].flop_s == 67e12
 
 

@@ -107,7 +107,7 @@ def test_a_width_has_the_share_of_the_widest_known_one_below() -> None:
     assert (len(GPU_FRACTIONS), len(CPU_FRACTIONS)) == (2, 4)
 
 
-def test_number_type_follows_precision_and_gpu() -> None:
+def test_dtype_follows_precision_and_gpu() -> None:
     """bfloat16 is used unless float32 is asked for or the GPU has none."""
     h100 = Hardware("gpu", "H100 SXM", gpu=GPUS["h100"])
     assert h100.flop_s("auto") == h100.flop_s("bfloat16") == ("bfloat16", 989e12)
@@ -115,10 +115,10 @@ def test_number_type_follows_precision_and_gpu() -> None:
     assert replace(h100, gpu=GPUS["v100"]).flop_s("auto") == ("float32", 15.7e12)
 
 
-def test_a_cpu_is_measured_in_the_number_type_of_its_trainings() -> None:
-    """The rate of this machine's CPU is measured in what the precision means on it."""
-    number_type, flop_s = find(None, None, "cpu").flop_s("auto")
-    assert number_type == str(compute_dtype("cpu")).removeprefix("torch.")
+def test_a_cpu_is_measured_in_the_dtype_of_its_trainings() -> None:
+    """The rate of this machine's CPU is measured in what the dtype means on it."""
+    dtype, flop_s = find(None, None, "cpu").flop_s("auto")
+    assert dtype == str(compute_dtype("cpu")).removeprefix("torch.")
     assert 1e8 < flop_s < 1e15
 
 

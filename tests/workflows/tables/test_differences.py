@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from model.config import BASE
+from pipeline.store.figures import Stretch, StretchDevices
 from workflows import paper
 from workflows.tables.differences import Difference, differences, table2_notes
 from workflows.tables.measurements import Measured, Translation
@@ -19,17 +20,17 @@ def printed(cell: Cell) -> Measured:
     """A cell whose figures are those of the paper's EN-DE base."""
     measured = cell("en-de", "base", config=BASE).measured()
     training = {"updates": 100_000, "source_tokens": 2_500_000_000, "target_tokens": 2_500_000_000, "train_s": 43_200.0}
-    devices = {"devices": 8, "device_name": "NVIDIA P100"}
     scores = measured.main_scores.model_copy(update={"sentences": 3003})
-    return replace(
+    cell_of_paper = replace(
         measured,
         data="WMT 2014",
         train_pairs=4_500_000,
         test_set="newstest2014",
         scores={"newstest2014": scores},
         averaged_updates=(96_000, 97_000, 98_000, 99_000, 100_000),
-        run=measured.run.model_copy(update=training | devices),
+        run=measured.run.model_copy(update=training),
     )
+    return on(cell_of_paper)
 
 
 def told(cell: Measured) -> dict[str, Difference]:
@@ -37,6 +38,14 @@ def told(cell: Measured) -> dict[str, Difference]:
     found = {difference.what: difference for difference in differences([cell])}
     assert found.pop("training time").cells == ("EN-DE base",)
     return found
+
+
+def on(
+    cell: Measured, name: str = "NVIDIA P100", count: int = 8, dtype: str = "float32", rate_flop_s: float = 5e10
+) -> Measured:
+    """Returns the cell as trained on so many devices of a name."""
+    devices = (StretchDevices(name, count, rate_flop_s),)
+    return changed(cell, "run", stretches=(Stretch(devices, 1, dtype, "2.13.0", False, cell.run.train_s),))
 
 
 def changed(cell: Measured, part: str, **fields: Any) -> Measured:
@@ -121,16 +130,16 @@ def test_test_set_updates_and_hardware_are_told(printed: Measured) -> None:
     assert told(replace(printed, test_set="newstest2013", scores={"newstest2013": scores})).keys() == {"test set"}
     longer = changed(printed, "run", updates=100_001)
     assert {what: (one.paper, one.here) for what, one in told(longer).items()} == {"updates": ("100,000", "100,001")}
-    assert told(changed(printed, "run", devices=4))["hardware"].here == "4 × NVIDIA P100, float32"
-    assert told(changed(printed, "run", dtype="bfloat16"))["hardware"].here == "8 × NVIDIA P100, bfloat16"
+    assert told(on(printed, count=4))["hardware"].here == "4 × NVIDIA P100, float32"
+    assert told(on(printed, dtype="bfloat16"))["hardware"].here == "8 × NVIDIA P100, bfloat16"
 
 
 @pytest.mark.parametrize("name", ["Tesla P100-SXM2-16GB", "Tesla P100-PCIE-16GB"])
 def test_the_paper_s_device_is_known_by_its_driver_s_name(printed: Measured, name: str) -> None:
     """Eight of its boards in float32 are no difference; what differs is told by the driver's name."""
-    assert not told(changed(printed, "run", device_name=name))
-    assert told(changed(printed, "run", device_name=name, devices=4))["hardware"].here == f"4 × {name}, float32"
-    assert told(changed(printed, "run", device_name="Tesla K40m"))["hardware"].here == "8 × Tesla K40m, float32"
+    assert not told(on(printed, name))
+    assert told(on(printed, name, 4))["hardware"].here == f"4 × {name}, float32"
+    assert told(on(printed, "Tesla K40m"))["hardware"].here == "8 × Tesla K40m, float32"
 
 
 @pytest.mark.parametrize(
@@ -182,7 +191,7 @@ def test_notes_of_table_2_tell_rates_and_other_test_sets(printed: Measured) -> N
     """Each device that was measured has one line with its span of rates; scores beside the table's stand below."""
 
     def at(rate_flop_s: float, device_name: str = "a small CPU") -> Measured:
-        return changed(printed, "run", matmul_flop_s=rate_flop_s, device_name=device_name)
+        return on(printed, device_name, rate_flop_s=rate_flop_s)
 
     def rates(*cells: Measured) -> list[str]:
         return [note for note in table2_notes(cells) if "TFLOPS" in note]

@@ -1,4 +1,4 @@
-"""What stands beneath a table about number types, devices and torch, and that it is on the screen and in the files."""
+"""What stands beneath a table about dtypes, devices and torch, and that it is on the screen and in the files."""
 
 import io
 from collections.abc import Callable
@@ -55,17 +55,6 @@ def test_rows_that_differ_in_type_are_warned_of(cell: Cell) -> None:
     assert note.endswith("may come from it: EN-DE B1 (float32); all others bfloat16.")
 
 
-def test_figures_of_an_earlier_version_say_what_they_do_not_know(cell: Cell) -> None:
-    """A run.json without stretches has one type and device, and its rate was measured in float32."""
-    inputs = cell("en-de", "base")
-    inputs.training.write(inputs.training.load().model_copy(update={"dtype": "bfloat16"}))
-    assert note_of(inputs) == (
-        "Trained in bfloat16 on 2 × a small CPU, with torch not recorded, compilation not recorded; decoded in float32."
-    )
-    (rate,) = rate_notes([inputs.measured()])
-    assert "measured with a float32 matrix product before training: 0.05 TFLOPS per device" in rate
-
-
 def test_rates_are_listed_by_device_and_type(cell: Cell) -> None:
     """The paper's devices need none; the others have the least and the greatest that was measured."""
     p100 = replace(ON_CPUS, devices=(StretchDevices("Tesla P100-SXM2", 8, 9e12),))
@@ -77,7 +66,7 @@ def test_rates_are_listed_by_device_and_type(cell: Cell) -> None:
 
 
 def test_hardware_names_all_devices_in_order(cell: Cell) -> None:
-    """Each group of devices stands once, in the order in which it came, with the number type."""
+    """Each group of devices stands once, in the order in which it came, with the dtype."""
     run = trained_in(cell("en-de", "base"), TOGETHER, ALONE, TOGETHER).training.load()
     assert hardware(run) == "8 × NVIDIA H100, then 1 × NVIDIA H100, bfloat16"
     assert hardware(trained_in(cell("en-de", "big"), ON_CPUS).training.load()) == "2 × Intel Xeon, float32"

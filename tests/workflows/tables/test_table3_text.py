@@ -150,8 +150,8 @@ def test_base_of_the_table_has_no_difference_from_itself(trained_row: TrainedRow
 
 def test_names_that_look_like_markup_are_shown(trained_row: TrainedRow) -> None:
     """A user may choose any names and values for a row of their own."""
-    own = RowInputs("[bold]", {"precision": "[red]"}, trained_row("x", 7.0).trainings)
-    assert "[bold] precision [red]" in " ".join(text_of(table3.compute([own])[0], 120).split())
+    own = RowInputs("[bold]", {"dtype": "[red]"}, trained_row("x", 7.0).trainings)
+    assert "[bold] dtype [red]" in " ".join(text_of(table3.compute([own])[0], 120).split())
 
 
 def cells_of(lines: Sequence[str], name: str) -> list[str]:
