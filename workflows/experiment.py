@@ -239,7 +239,9 @@ def _made(experiment: Reproduction[A], request: Request, tracker: Tracker) -> A:
             from workflows.engine.cluster import cluster
 
             # One for all that follows, and before MLflow: while that is imported, Ray's processes start.
-            during.enter_context(cluster(request.address))
+            dashboard = during.enter_context(cluster(request.address))
+            watching = f"to watch: {f'{dashboard} (Ray), ' if dashboard else ''}{ui_command(tracker.uri)}"
+            console.print(watching, highlight=False, soft_wrap=True, markup=False)
         runs = during.enter_context(tracked(tracker, _workflow(experiment, request, target), store))
         watchers = [view(console), runs]
         unfinished = experiment.train(watchers) if experiment.train else {}
