@@ -1,47 +1,31 @@
 """Runs an experiment, as every `reproduce_*` does: reads options, prints the plan or runs it, and reports the results.
 
-@command(app, __doc__, read_options)
-def main(request: Request, seeds: int = 1) -> None:
-    reproduce(Reproduction("table3", ...), request)
+request = requested("table3", load_profile(profile), config, overrides, store, address, plan)
+reproduce(Reproduction("table3", ...), request)
 """
 
-import inspect
 import shlex
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Concatenate, Generic, ParamSpec, TypeVar, get_args
+from typing import Any, Generic
 
-import typer
 from rich.console import RenderableType
 
 from pipeline.errors import UserError
 from pipeline.store.object_store import store_at
 from pipeline.store.store import LocalStore
-from workflows.console.command import console, help_text
-from workflows.console.options import (
-    AddressOption,
-    ConfigOption,
-    DataOption,
-    DevBleuOption,
-    GpuOption,
-    GpusOption,
-    PlanOption,
-    ProfileOption,
-    SetOption,
-    StoreOption,
-)
+from workflows.console.command import CommandLine, command_line, console
 from workflows.engine.dag import A, Step
 from workflows.engine.events import Watcher
 from workflows.engine.grid import Unfinished
 from workflows.engine.interrupts import sigterm_as_interrupt
 from workflows.engine.progress import print_plan, view
 from workflows.engine.runner import run
-from workflows.forecast.planned import Planned, only_with_plan
-from workflows.history.commands import UNKNOWN, Invocation
-from workflows.profiles import Profile, load_profile
+from workflows.forecast.planned import Planned
+from workflows.profiles import Profile
+from workflows.profiles.complexity import ComplexityProfile
 from workflows.reports.corpus import CorpusReport
 from workflows.runs.closing import closing_lines
 from workflows.runs.names import begin_run, finish_run
@@ -49,119 +33,40 @@ from workflows.tracking.addresses import default_uri, ui_command
 from workflows.tracking.tracker import Tracker
 from workflows.tracking.watcher import Model, Workflow, tracked
 
-Own = ParamSpec("Own")
-R = TypeVar("R", bound="Request")
-FilesOption = Annotated[
-    list[Path] | None,
-    typer.Option("--files", help="TOML file that names your own text; may be repeated, once per language pair."),
-]
-
-NOT_IN_RESULTS = ("store", "address", "plan", "gpus", "gpu")
-"""The options that say where and how a workflow is run, not what it makes."""
-PREPARING = ("profile", "data", "files", "config", "overrides")
-"""The options that `aiayn prepare` has, too."""
-
 
 @dataclass(frozen=True)
 class Request:
-    """The values of the options that all experiments share."""
+    """What the options ask for that all experiments share."""
 
-    profile: Profile
+    profile: Profile | ComplexityProfile
     store: LocalStore
     address: str | None
     plan: bool
     gpus: int | None
     gpu: str | None
     overrides: str
-    """The options that change settings, as given."""
-    dev_scores: bool = False
-    """Says whether every kept checkpoint is scored on the dev set."""
-    invocation: Invocation = UNKNOWN
-    """The command as the report shows it."""
+    """The options that change settings, as typed."""
+    command: CommandLine
 
 
-def read_options(
-    profile: ProfileOption = None,
-    data: DataOption = None,
-    files: FilesOption = None,
-    config: ConfigOption = None,
-    overrides: SetOption = None,
-    store: StoreOption = "runs",
-    address: AddressOption = None,
-    plan: PlanOption = False,
-    gpus: GpusOption = None,
-    gpu: GpuOption = None,
-    dev_bleu: DevBleuOption = False,
+def requested(
+    name: str,
+    profile: Profile | ComplexityProfile,
+    config: Path | None,
+    overrides: Sequence[str] | None,
+    store: str,
+    address: str | None,
+    plan: bool,
+    gpus: int | None = None,
+    gpu: str | None = None,
 ) -> Request:
-    """Makes a request from the shared options. Raises UserError if they are invalid or contradict each other."""
-    only_with_plan(plan, gpus, gpu)
-    chosen = load_profile(profile, data=data, files=files or [], config=config, overrides=overrides or [])
-    told = told_overrides(config, overrides or [])
-    return Request(chosen, store_at(store), address, plan, gpus, gpu, told, dev_bleu)
-
-
-def told_overrides(config: Path | None, overrides: Sequence[str]) -> str:
-    """Returns the options that change settings as they were given."""
-    given = ["--config", str(config)] if config else []
-    for override in overrides:
-        given += ["--set", override]
-    return shlex.join(given)
-
-
-def command(
-    app: typer.Typer, docstring: str | None, read: Callable[..., R]
-) -> Callable[[Callable[Concatenate[R, Own], None]], Callable[..., None]]:
-    """Decorates a command's function, replacing its first parameter by the options that `read` makes it of."""
-
-    def decorate(function: Callable[Concatenate[R, Own], None]) -> Callable[..., None]:
-        shared = inspect.signature(read).parameters
-        own = list(inspect.signature(function).parameters.values())[1:]
-
-        def main(**options: Any) -> None:
-            given = {name: options.pop(name) for name in shared if name in options}
-            called = _invocation(_module_of(function), parameters, {**given, **options})
-            request = replace(read(**given), invocation=called)
-            function(request, **options)  # type: ignore[call-arg]  # the rest are the function's own
-
-        parameters = [*shared.values(), *own]
-        main.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        main.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        app.command(help=help_text(docstring))(main)
-        return main
-
-    return decorate
-
-
-def _module_of(function: Callable[..., Any]) -> str:
-    """Returns the name by which `python -m` runs the module of a command."""
-    module = sys.modules[function.__module__]
-    return module.__spec__.name if module.__spec__ else module.__name__
-
-
-def _invocation(module: str, parameters: Sequence[inspect.Parameter], values: Mapping[str, Any]) -> Invocation:
-    """Writes the options that decide the results, where they are not the usual ones, as one would type them."""
-    words: list[str] = []
-    shared: list[str] = []
-    for parameter in parameters:
-        value = values.get(parameter.name, parameter.default)
-        if parameter.name in NOT_IN_RESULTS or value == parameter.default or value is None or value == []:
-            continue
-        option = _option(parameter)
-        typed = [word for one in (value if isinstance(value, list) else [value]) for word in (option, str(one))]
-        typed = [option] if value is True else typed
-        words += typed
-        shared += typed if parameter.name in PREPARING else []
-    given = str(values.get("store", "runs"))
-    store = Path(given)
-    shown = store.relative_to(Path.cwd()) if store.is_absolute() and store.is_relative_to(Path.cwd()) else store
-    command = shlex.join(["python", "-m", module, *words])
-    return Invocation(command=command, shared=shlex.join(shared), store=given if "://" in given else str(shown))
-
-
-def _option(parameter: inspect.Parameter) -> str:
-    """Returns the name of a parameter's option on the command line."""
-    declared = [name for one in get_args(parameter.annotation)[1:] for name in getattr(one, "param_decls", None) or ()]
-    return next(iter(declared), "--" + parameter.name.replace("_", "-"))
+    """Returns the request of `workflows.reproduce_<name>` with these options. Raises UserError for no such store."""
+    words = ["--config", str(config)] if config else []
+    for override in overrides or []:
+        words += ["--set", override]
+    changes = shlex.join(words)
+    command = command_line(f"workflows.reproduce_{name}", changes)
+    return Request(profile, store_at(store), address, plan, gpus, gpu, changes, command)
 
 
 def chosen_names(option: str, requested: str | None, available: Iterable[str]) -> list[str]:
@@ -227,7 +132,7 @@ def _print_plan(experiment: Reproduction[A], request: Request, target: Step[A]) 
     hardware = experiment.planned and find(request.gpus, request.gpu, experiment.planned[0].training.device)
     console.print(_in_force(experiment, request), highlight=False, soft_wrap=True, markup=False)
     print_plan(console, target, request.store)
-    if hardware:
+    if hardware and isinstance(request.profile, Profile):
         console.print(render(forecast(request.profile, experiment.planned, hardware, request.store.root)))
 
 
@@ -239,7 +144,9 @@ def _made(experiment: Reproduction[A], request: Request, tracker: Tracker) -> A:
             from workflows.engine.cluster import cluster
 
             # One for all that follows, and before MLflow: while that is imported, Ray's processes start.
-            during.enter_context(cluster(request.address))
+            dashboard = during.enter_context(cluster(request.address))
+            watching = f"to watch: {f'{dashboard} (Ray), ' if dashboard else ''}{ui_command(tracker.uri)}"
+            console.print(watching, highlight=False, soft_wrap=True, markup=False)
         runs = during.enter_context(tracked(tracker, _workflow(experiment, request, target), store))
         watchers = [view(console), runs]
         unfinished = experiment.train(watchers) if experiment.train else {}
@@ -252,13 +159,11 @@ def _made(experiment: Reproduction[A], request: Request, tracker: Tracker) -> A:
 
 def _workflow(experiment: Reproduction[A], request: Request, target: Step[A]) -> Workflow:
     """Describes the run in MLflow before it begins."""
-    # Called as a function, it has no command line; then the command that does the same is named as far as it is known.
-    typed = shlex.join(sys.argv[1:]) if experiment.name in Path(sys.argv[0]).name else request.overrides
     module, overrides = _module(experiment), {"overrides": request.overrides} if request.overrides else {}
     return Workflow(
         target.fingerprint,
         title=f"{experiment.name} {request.profile.name}",
-        command=f"python -m {module} {typed}".strip(),
+        command=request.command.typed,
         module=module,
         params={**experiment.params, **overrides},
         models=[replace(model, params={**model.params, **overrides}) for model in experiment.models],

@@ -7,20 +7,19 @@ python -m workflows.reproduce_table1 --plan                               # what
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from pipeline.complexity.figures import CountsArtifact, MeasurementsArtifact
 from pipeline.errors import UserError
-from pipeline.store.object_store import store_at
-from workflows.console.command import run_app
+from workflows.console.command import help_text, run_app
 from workflows.console.options import AddressOption, ConfigOption, SetOption, StoreOption
 from workflows.engine.dag import Imported, Stage, Step
 from workflows.engine.grid import Unfinished
-from workflows.experiment import Reproduction, Request, command, reproduce, told_overrides
-from workflows.profiles.complexity import ComplexityProfile, load_complexity_profile
+from workflows.experiment import Reproduction, reproduce, requested
+from workflows.profiles.complexity import load_complexity_profile
 from workflows.tables.table1 import Table1Artifact
 from workflows.tables.table1_text import render_terminal
 
@@ -40,46 +39,33 @@ ProfileOption = Annotated[
 PlanOption = Annotated[bool, typer.Option("--plan", help="List cached stages and stages to run, and exit.")]
 
 
-@dataclass(frozen=True)
-class ComplexityRequest(Request):
-    """The values of the shared options, with a profile of Table 1."""
-
-    profile: ComplexityProfile  # type: ignore[assignment]
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
-def read_options(
+@app.command(help=help_text(__doc__))
+def main(
     profile: ProfileOption = None,
     config: ConfigOption = None,
     overrides: SetOption = None,
     store: StoreOption = "runs",
     address: AddressOption = None,
     plan: PlanOption = False,
-) -> ComplexityRequest:
-    """Makes a request from the options. Raises UserError if they are invalid."""
-    chosen = load_complexity_profile(profile, config=config, overrides=overrides or [])
-    told = told_overrides(config, overrides or [])
-    return ComplexityRequest(chosen, store_at(store), address, plan, None, None, told)
-
-
-app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-
-
-@command(app, __doc__, read_options)
-def main(request: ComplexityRequest) -> None:
+) -> None:
     """Counts and measures what is not in the store, prints the table."""
-    profile = request.profile
-    threads, available = profile.timing.threads, len(os.sched_getaffinity(0))
-    if request.address is None and threads > available:
+    chosen = load_complexity_profile(profile, config=config, overrides=overrides or [])
+    request = requested("table1", chosen, config, overrides, store, address, plan)
+    threads, available = chosen.timing.threads, len(os.sched_getaffinity(0))
+    if address is None and threads > available:
         raise UserError(f"timing.threads is {threads}, but this process may use {available} CPUs")
-    counted = COUNT("count operations", profile.layers, profile.sweep, profile.paths)
+    counted = COUNT("count operations", chosen.layers, chosen.sweep, chosen.paths)
     # On a shared cluster no other work gets these CPUs; on a cluster of one's own there is no other.
-    alone = replace(MEASURE, cpus=max(1, threads), gpus=0 if profile.timing.device == "cpu" else MEASURE.gpus)
-    measured = alone("measure times", counted, profile.layers, profile.sweep, profile.timing)
+    alone = replace(MEASURE, cpus=max(1, threads), gpus=0 if chosen.timing.device == "cpu" else MEASURE.gpus)
+    measured = alone("measure times", counted, chosen.layers, chosen.sweep, chosen.timing)
 
     def tabulate(_unfinished: Mapping[str, Unfinished]) -> Step[Table1Artifact]:
-        return TABULATE("table 1", counted, measured)
+        return TABULATE("table 1", counted, measured, request.command)
 
-    settings = profile.model_dump(mode="json")
+    settings = chosen.model_dump(mode="json")
     experiment = Reproduction(
         name="table1",
         params={"profile": settings.pop("name"), **settings},

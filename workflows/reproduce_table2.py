@@ -16,11 +16,24 @@ import typer
 
 from pipeline.store.artifacts import TrainingRun
 from workflows import stages
-from workflows.console.command import run_app
+from workflows.console.command import help_text, run_app
+from workflows.console.options import (
+    AddressOption,
+    ConfigOption,
+    DataOption,
+    DevBleuOption,
+    FilesOption,
+    GpuOption,
+    GpusOption,
+    PlanOption,
+    ProfileOption,
+    SetOption,
+    StoreOption,
+)
 from workflows.engine.dag import Imported, Stage, Step
-from workflows.experiment import Reproduction, Request, chosen_names, command, read_options, reproduce
-from workflows.forecast.planned import Planned
-from workflows.profiles import Profile, Recipe
+from workflows.experiment import Reproduction, chosen_names, reproduce, requested
+from workflows.forecast.planned import Planned, only_with_plan
+from workflows.profiles import Profile, Recipe, load_profile
 from workflows.reports.corpus import CorpusReport
 from workflows.tables import table2
 from workflows.tables.measurements import Translation
@@ -77,24 +90,34 @@ def cells_of(
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
-@command(app, __doc__, read_options)
+@app.command(help=help_text(__doc__))
 def main(
-    request: Request,
+    profile: ProfileOption = None,
+    data: DataOption = None,
+    files: FilesOption = None,
+    config: ConfigOption = None,
+    overrides: SetOption = None,
+    store: StoreOption = "runs",
+    address: AddressOption = None,
+    plan: PlanOption = False,
+    gpus: GpusOption = None,
+    gpu: GpuOption = None,
+    dev_bleu: DevBleuOption = False,
     pairs: Annotated[str | None, typer.Option(help="Language pairs, e.g. en-de.  [default: all]")] = None,
     models: Annotated[str | None, typer.Option(help="Models, e.g. base.  [default: base,big]")] = None,
 ) -> None:
     """Builds the DAG, runs what is missing, prints the table."""
-    profile = request.profile
-    chosen_pairs = chosen_names("pairs", pairs, profile.corpora)
-    cells = cells_of(
-        profile, chosen_pairs, chosen_names("models", models, profile.recipes), dev_bleu=request.dev_scores
-    )
+    only_with_plan(plan, gpus, gpu)
+    chosen = load_profile(profile, data=data, files=files or [], config=config, overrides=overrides or [])
+    request = requested("table2", chosen, config, overrides, store, address, plan, gpus, gpu)
+    chosen_pairs = chosen_names("pairs", pairs, chosen.corpora)
+    cells = cells_of(chosen, chosen_pairs, chosen_names("models", models, chosen.recipes), dev_bleu=dev_bleu)
     reports = {cell.pair: cell.report for cell in cells}
-    table = TABULATE("table 2", [cell.evaluation for cell in cells], [*reports.values()], request.invocation)
+    table = TABULATE("table 2", [cell.evaluation for cell in cells], [*reports.values()], request.command)
     experiment = Reproduction(
         name="table2",
-        params={"profile": profile.name},
-        models=[_model(cell, profile) for cell in cells],
+        params={"profile": chosen.name},
+        models=[_model(cell, chosen) for cell in cells],
         # The averaged model is kept in the store and in MLflow.
         planned=[
             Planned(

@@ -14,11 +14,25 @@ import typer
 
 from pipeline.errors import UserError
 from workflows import stages
-from workflows.console.command import run_app
+from workflows.console.command import help_text, run_app
+from workflows.console.options import (
+    AddressOption,
+    ConfigOption,
+    DataOption,
+    DevBleuOption,
+    FilesOption,
+    GpuOption,
+    GpusOption,
+    PlanOption,
+    ProfileOption,
+    SetOption,
+    StoreOption,
+)
 from workflows.engine.dag import Imported, Stage, Step
 from workflows.engine.grid import Asha, Unfinished
-from workflows.experiment import Reproduction, Request, command, read_options, reproduce
-from workflows.forecast.planned import Planned
+from workflows.experiment import Reproduction, reproduce, requested
+from workflows.forecast.planned import Planned, only_with_plan
+from workflows.profiles import load_profile
 from workflows.tables import table3
 from workflows.tables.table3_rows import rows
 from workflows.tables.table3_text import render_terminal
@@ -39,9 +53,19 @@ RUNGS = 9
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
-@command(app, __doc__, read_options)
+@app.command(help=help_text(__doc__))
 def main(
-    request: Request,
+    profile: ProfileOption = None,
+    data: DataOption = None,
+    files: FilesOption = None,
+    config: ConfigOption = None,
+    overrides: SetOption = None,
+    store: StoreOption = "runs",
+    address: AddressOption = None,
+    plan: PlanOption = False,
+    gpus: GpusOption = None,
+    gpu: GpuOption = None,
+    dev_bleu: DevBleuOption = False,
     pair: Annotated[str | None, typer.Option(help="Language pair.  [default: the profile's first]")] = None,
     asked: Annotated[
         str | None, typer.Option("--rows", help="Rows or groups of rows, e.g. A,B1,big.  [default: all]")
@@ -57,38 +81,41 @@ def main(
     ] = "fifo",
 ) -> None:
     """Trains the rows that are not in the store and prints the table."""
+    only_with_plan(plan, gpus, gpu)
+    chosen = load_profile(profile, data=data, files=files or [], config=config, overrides=overrides or [])
+    request = requested("table3", chosen, config, overrides, store, address, plan, gpus, gpu)
     if scheduler not in ("fifo", "asha"):
         raise UserError(f"--scheduler {scheduler}: choose fifo or asha")
-    pair = pair or next(iter(request.profile.corpora))
-    if pair not in request.profile.corpora:
-        raise UserError(f"--pair {pair}: the profile has {', '.join(request.profile.corpora)}")
-    profile = request.profile.for_pair(pair).for_grid()
-    text, chosen_rows = stages.prepared(profile, pair), rows(profile.grid, asked)
+    pair = pair or next(iter(chosen.corpora))
+    if pair not in chosen.corpora:
+        raise UserError(f"--pair {pair}: the profile has {', '.join(chosen.corpora)}")
+    chosen = chosen.for_pair(pair).for_grid()
+    text, chosen_rows = stages.prepared(chosen, pair), rows(chosen.grid, asked)
     trials = trials_of(
         text,
         chosen_rows,
         seeds,
-        profile.decoding,
-        base_seeds=profile.grid.base_seeds,
-        dev_bleu=request.dev_scores,
+        chosen.decoding,
+        base_seeds=chosen.grid.base_seeds,
+        dev_bleu=dev_bleu,
     )
     n_seeds = Counter(one.row.name for one in trials)
-    longest, rung = max(row.training.updates for row in chosen_rows), -(-profile.grid.training.updates // RUNGS)
+    longest, rung = max(row.training.updates for row in chosen_rows), -(-chosen.grid.training.updates // RUNGS)
     stopping = Asha(longest, rung) if scheduler == "asha" else None
 
     def tabulate(unfinished: Mapping[str, Unfinished]) -> Step[table3.Table3Artifact]:
-        return TABULATE("table 3", rows_of(trials, unfinished), [text.report], request.invocation)
+        return TABULATE("table 3", rows_of(trials, unfinished), [text.report], request.command)
 
     experiment = Reproduction(
         name="table3",
         params={
-            "profile": profile.name,
+            "profile": chosen.name,
             "pair": pair,
             "seeds": seeds,
             "base_seeds": n_seeds["base"],
             "scheduler": scheduler,
         },
-        models=[_model(one, pair, profile.name) for one in trials],
+        models=[_model(one, pair, chosen.name) for one in trials],
         # The last checkpoint is kept as a model in the store and in MLflow.
         planned=[
             Planned(f"{pair} {row.name}", pair, row.training, models=2, times=n_seeds[row.name]) for row in chosen_rows
@@ -97,7 +124,7 @@ def main(
         tabulate=tabulate,
         show=lambda made, width: render_terminal(made.load(), width),
         figures=lambda made: made.load().figures(),
-        train=partial(train_rows, text, trials, profile.grid.training, stopping, request.store, request.address),
+        train=partial(train_rows, text, trials, chosen.grid.training, stopping, request.store, request.address),
     )
     reproduce(experiment, request)
 

@@ -7,15 +7,13 @@ python -m workflows.reproduce_table4 --plan                               # what
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pipeline.store.object_store import store_at
-from workflows.console.command import run_app
+from workflows.console.command import help_text, run_app
 from workflows.console.options import (
     AddressOption,
     ConfigOption,
@@ -27,7 +25,7 @@ from workflows.console.options import (
 )
 from workflows.engine.dag import Imported, Stage, Step, to_step
 from workflows.engine.grid import Unfinished
-from workflows.experiment import Reproduction, Request, command, reproduce, told_overrides
+from workflows.experiment import Reproduction, reproduce, requested
 from workflows.forecast.planned import Planned, only_with_plan
 from workflows.parsers import ParserGrid, train_candidates
 from workflows.profiles.parsing import ParsingProfile, load_parsing_profile
@@ -65,14 +63,11 @@ DevF1Option = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class ParsingRequest(Request):
-    """The values of the shared options, with a profile of Table 4."""
-
-    profile: ParsingProfile
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
-def read_options(
+@app.command(help=help_text(__doc__))
+def main(
     profile: ProfileOption = None,
     treebank: TreebankOption = None,
     silver: SilverOption = None,
@@ -84,35 +79,23 @@ def read_options(
     gpus: GpusOption = None,
     gpu: GpuOption = None,
     dev_f1: DevF1Option = False,
-) -> ParsingRequest:
-    """Makes a request from the options. Raises UserError if they are invalid or contradict each other."""
+) -> None:
+    """Builds the DAG, trains what is missing, chooses on the dev set, prints the table."""
     only_with_plan(plan, gpus, gpu)
     chosen = load_parsing_profile(
         profile, treebank=treebank, silver=silver or [], config=config, overrides=overrides or []
     )
-    told = told_overrides(config, overrides or [])
-    return ParsingRequest(chosen, store_at(store), address, plan, gpus, gpu, told, dev_f1)
-
-
-app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-
-
-@command(app, __doc__, read_options)
-def main(request: ParsingRequest) -> None:
-    """Builds the DAG, trains what is missing, chooses on the dev set, prints the table."""
-    profile = request.profile
-    grids = [
-        ParserGrid(profile.for_pair(name), name, profile.data, SPLIT, request.dev_scores) for name in profile.corpora
-    ]
+    request = requested("table4", chosen, config, overrides, store, address, plan, gpus, gpu)
+    grids = [ParserGrid(chosen.for_pair(name), name, chosen.data, SPLIT, dev_f1) for name in chosen.corpora]
     reports = {grid.name: grid.text.report for grid in grids}
 
     def tabulate(unfinished: Mapping[str, Unfinished]) -> Step[table4.Table4Artifact]:
-        return TABULATE("table 4", [grid.row(unfinished) for grid in grids], [*reports.values()], request.invocation)
+        return TABULATE("table 4", [grid.row(unfinished) for grid in grids], [*reports.values()], request.command)
 
     experiment = Reproduction(
         name="table4",
-        params={"profile": profile.name, "rows": ", ".join(profile.corpora)},
-        models=[_model(one, profile) for grid in grids for one in grid.candidates],
+        params={"profile": chosen.name, "rows": ", ".join(chosen.corpora)},
+        models=[_model(one, chosen) for grid in grids for one in grid.candidates],
         # The averaged model is kept in the store and in MLflow, and the chosen one once more.
         planned=[
             Planned(one.model, grid.name, to_step(one.training).arguments[1], models=3)

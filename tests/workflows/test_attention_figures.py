@@ -1,11 +1,7 @@
-"""Attention figures from a store with a model, as a user makes them: by both commands, and served."""
+"""Attention figures from a store with a model, as a user makes them: by both commands."""
 
-import http.client
 import json
 import re
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -95,36 +91,15 @@ def test_what_cannot_be_drawn_is_one_line(runs: Path, tmp_path: Path, command_li
         assert refused.returncode == 2
         assert told in refused.stderr
         assert refused.stderr.count("\n") == 1
-    refused = command_line.here("workflows.cli", "figures", "--port", "0", "--store", str(runs))
-    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
 
 
-def test_the_command_line_serves_until_ctrl_c(runs: Path, tmp_path: Path) -> None:
-    """`aiayn figures --out --serve` writes the folder, serves the page, translates, and ends with status 0."""
-    out = tmp_path / "figures"
-    command = [sys.executable, "-m", "workflows.cli", "figures", "--store", str(runs), "--out", str(out)]
-    with subprocess.Popen(
-        [*command, "--serve", "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        try:
-            port = 0
-            for line in process.stdout:
-                if found := re.search(r"http://127\.0\.0\.1:(\d+)/", line):
-                    port = int(found[1])
-                    break
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-            connection.request("GET", "/")
-            page = connection.getresponse().read().decode()
-            body = json.dumps({"sentence": "Anna sings."})
-            connection.request("POST", "/attend", body, {"Content-Type": "application/json"})
-            answer = json.loads(connection.getresponse().read())
-            connection.close()
-        finally:
-            process.send_signal(signal.SIGINT)
-        rest, errors = process.communicate(timeout=60)
-    assert (process.returncode, "stopped serving" in rest, "Traceback" in errors) == (0, True, False)
-    assert 'id="form"' in page
-    assert answer["sentence"] == "Anna sings."
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_sentence_of_ones_own_is_drawn_in_a_folder(runs: Path, tmp_path: Path, command_line: CommandLine) -> None:
+    """`aiayn figures --out --sentence` writes all files; the page holds the sentence with its translation."""
+    out, sentence = tmp_path / "figures", "Anna sings."
+    options = ["--store", str(runs), "--out", str(out), "--sentence", sentence]
+    drawn = command_line.here("workflows.cli", "figures", *options)
+    assert drawn.returncode == 0, drawn.stderr
     assert {path.name for path in out.iterdir()} == FILES
-    assert 'id="form"' not in (out / "attention.html").read_text(encoding="utf-8")
+    (data,) = re.findall(r'id="data">(.*?)</script>', (out / "attention.html").read_text(encoding="utf-8"))
+    assert [one["sentence"] for one in json.loads(data)["sentences"]] == [sentence]

@@ -15,6 +15,10 @@ ProfileOption = Annotated[
 DataOption = Annotated[
     Path | None, typer.Option("--data", help="Folder that has the profile's files, to avoid downloading them.")
 ]
+FilesOption = Annotated[
+    list[Path] | None,
+    typer.Option("--files", help="TOML file that names your own text; may be repeated, once per language pair."),
+]
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="TOML file with a profile and changes to it.")]
 SetOption = Annotated[
     list[str] | None,

@@ -1,6 +1,7 @@
 """Joins or starts the Ray cluster that steps run on, maps functions over it, and handles interrupts and leftovers."""
 
 import importlib
+import importlib.util
 import logging
 import os
 import signal
@@ -124,8 +125,10 @@ def shipped_packages() -> dict[str, Any] | None:
 
 
 @contextmanager
-def cluster(address: str | None) -> Iterator[None]:
+def cluster(address: str | None) -> Iterator[str]:
     """Provides a Ray cluster for the body: the one already joined, the one at `address`, or a new one on this machine.
+
+    Yields the URL of its dashboard; empty where it has none, and where the cluster was already joined.
 
     Without an `address`, RAY_ADDRESS is used, as everywhere in Ray. The workers of a cluster that was there before get
     this project as it is here. A new cluster listens on the loopback interface alone.
@@ -133,7 +136,7 @@ def cluster(address: str | None) -> Iterator[None]:
     Raises UserError if no cluster answers at `address`, or if it demands a token that this machine does not have.
     """
     if ray.is_initialized():
-        yield
+        yield ""
         return
     # Ray hides GPUs from tasks that request none, and warns that this will change; either behaviour is fine here.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
@@ -142,6 +145,8 @@ def cluster(address: str | None) -> Iterator[None]:
     local = address == LOCAL
     if local:
         set_local_variables()
+    # Of ray[default], which the extra `cluster` installs; nothing else here needs it.
+    has_dashboard = importlib.util.find_spec("aiohttp_cors") is not None
     joined = address if local else accepted_address(address)
     try:
         with (
@@ -149,9 +154,9 @@ def cluster(address: str | None) -> Iterator[None]:
             _sigterm_kept(),
             loopback_only() if local or is_loopback(joined) else nullcontext(),
         ):
-            ray.init(
+            context = ray.init(
                 address=joined,
-                include_dashboard=False if local else None,
+                include_dashboard=False if local and not has_dashboard else None,
                 log_to_driver=False,
                 logging_level=logging.ERROR,
                 runtime_env=None if local else shipped_packages(),
@@ -162,7 +167,8 @@ def cluster(address: str | None) -> Iterator[None]:
             f"no Ray cluster answers at --address {address} ({error}); start one with `ray start`"
         ) from None
     try:
-        yield
+        url = context.dashboard_url
+        yield f"http://{url}" if url else ""
     finally:
         ray.shutdown()
 

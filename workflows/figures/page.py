@@ -1,6 +1,6 @@
 """Renders the page on which one picks layer, head, word and attention: one HTML file that needs nothing outside itself.
 
-The page's policy allows its own script and style by their sha256 and nothing else; served, also requests to its server.
+The page's policy allows its own script and style by their sha256 and nothing else.
 """
 
 import base64
@@ -60,9 +60,8 @@ def render(
     heads: HeadsFigures | None = None,
     relations: Sequence[RelationFigures] = (),
     start: Start | None = None,
-    served: bool = False,
 ) -> str:
-    """Returns the page; `served` adds the form that asks the server to translate another sentence."""
+    """Returns the page."""
     start = start or Start()
     script = (TEMPLATES / "attention.js").read_text(encoding="utf-8")
     style = (TEMPLATES / "attention.css").read_text(encoding="utf-8")
@@ -73,7 +72,6 @@ def render(
         f"style-src {_source(style)}",
         "base-uri 'none'",
         "form-action 'none'",
-        *(["connect-src 'self'"] if served else []),
     ]
     data = {
         "kinds": KIND_NAMES,
@@ -96,7 +94,6 @@ def render(
         heads=heads,
         relations=relations,
         kinds=KIND_NAMES,
-        served=served,
     )
 
 

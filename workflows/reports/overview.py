@@ -46,27 +46,21 @@ class Overview:
     """The headings of the plain table's figures: the printed, the measured, and any further ones."""
 
 
-def ran(cells: Sequence[Trained], seconds: float | None) -> dict[str, str]:
-    """Returns in a few words which models were trained, on what text, on what machine and in how long.
-
-    `seconds` is the time of the whole workflow, where it is known.
-    """
+def ran(cells: Sequence[Trained]) -> dict[str, str]:
+    """Returns in a few words which models were trained, on what text, on what machine and in how long."""
     if not cells:
         return {}
     updates = sorted({cell.run.updates for cell in cells})
     sizes = sorted({cell.run.parameters for cell in cells})
     texts = {f"{cell.data or 'unnamed data'}, {rounded(cell.train_pairs)} pairs": None for cell in cells}
-    trained = duration(sum(cell.run.train_s for cell in cells))
-    time = f"{trained} of training" + (
-        f"; {duration(seconds)} for all stages, some at the same time" if seconds else ""
-    )
+    train_s = sum(cell.run.train_s for cell in cells)
     count = f"{len(cells)} models" if len(cells) > 1 else "1 model"
     return {
         "what": f"{count} of {_range([f'{size / 1e6:.3g}' for size in sizes])} M parameters, "
         f"{_range(list(map(rounded, updates)))} updates each",
         "on": "; ".join(texts),
         "with": "; ".join(dict.fromkeys(hardware(cell.run) for cell in cells)),
-        "in": time,
+        "in": f"{duration(train_s)} of training",
     }
 
 

@@ -1,16 +1,14 @@
 """Renders the parts that the reports share: one HTML file with everything in it, to read offline, mail or print.
 
-    page.render("table2.html.j2", corpora, overview=..., history=history_of(artifacts, invocation, folder), ...)
+    page.render("table2.html.j2", corpora, overview=..., command="python -m ...", ...)
 
-A page's template extends `page.html.j2` and fills its blocks. What a page has not got, its `overview` or `history`, is
+A page's template extends `page.html.j2` and fills its blocks. What a page has not got, its `overview` or `command`, is
 left out.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from difflib import SequenceMatcher
-from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -18,54 +16,13 @@ from markupsafe import Markup, escape
 from pipeline.text.corpus_statistics import CorpusStatistics
 from workflows import paper
 from workflows.console.quantities import duration, flop_text, percent, rounded
-from workflows.history.commands import Invocation, repeat_commands
-from workflows.history.records import StageRecord, spans, stages_behind
-from workflows.history.timeline import table, timeline
 from workflows.reports.corpus_plot import figures
 from workflows.reports.corpus_text import REASONS, facts, rows, title
 from workflows.reports.overview import Overview
-from workflows.reports.svg import figure
 from workflows.tables.differences import DECODING_NAMES, OPTIMIZER_NAMES
 from workflows.tables.measurements import Trained
 from workflows.tables.notes import HEADINGS
 from workflows.tables.provenance import hardware
-
-
-@dataclass(frozen=True)
-class History:
-    """The stages behind a page, when they ran, and how to repeat them."""
-
-    records: Sequence[StageRecord]
-    commands: Mapping[str, str]
-    """The command that repeats each stage, by fingerprint."""
-    invocation: Invocation
-
-    @property
-    def seconds(self) -> float:
-        """The time in which stages ran, without the pauses between runs."""
-        return sum(span.seconds for span in spans(self.records))
-
-    @property
-    def libraries(self) -> str:
-        """The libraries with their versions: all of them, where stages used several."""
-        versions = {f"{name} {version}": None for record in self.records for name, version in record.libraries.items()}
-        return ", ".join(versions)
-
-    def drawing(self) -> Markup:
-        """Draws when the stages ran."""
-        return figure(timeline(self.records), "stages", *table(self.records))
-
-
-def history_of(made: object, invocation: Invocation, folder: Path) -> History | None:
-    """Reads the history of the artifacts in `made` from their manifests; None where they have none.
-
-    `folder` is that in which the workflow's own artifact, the table, is being made.
-    """
-    records = stages_behind(made)
-    if not records:
-        return None
-    own = folder.name.removeprefix(".making-")
-    return History(records, repeat_commands(records, invocation, own) if invocation.command else {}, invocation)
 
 
 def render(
@@ -73,13 +30,13 @@ def render(
     corpora: Iterable[CorpusStatistics],
     *,
     overview: Overview | None = None,
-    history: History | None = None,
+    command: str = "",
     **values: object,
 ) -> str:
     """Renders a template of this package as HTML that needs nothing outside itself.
 
-    `corpora` are the texts that the models were trained on. A value that the template names and `values` lacks is an
-    error.
+    `corpora` are the texts that the models were trained on, `command` what made the page. A value that the template
+    names and `values` lacks is an error.
     """
     environment = Environment(
         loader=PackageLoader("workflows.reports"),
@@ -101,7 +58,7 @@ def render(
         "reasons": REASONS,
         "difference_headings": HEADINGS,
         "overview": overview,
-        "history": history,
+        "command": command,
         "marked": marked,
         "costs": [],
     }

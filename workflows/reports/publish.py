@@ -9,22 +9,26 @@ from pathlib import Path
 
 from pipeline.complexity.figures import CountsArtifact, MeasurementsArtifact
 from pipeline.store.artifact import Content, Context, JsonArtifact
-from workflows.history.commands import UNKNOWN, Invocation
+from workflows.console.command import UNKNOWN, CommandLine
 from workflows.reports.corpus import CorpusReport
-from workflows.reports.page import history_of
 from workflows.tables import table1, table1_text, table2, table3, table3_text, table4, table4_text
 from workflows.tables.measurements import Translation, worst_samples
 from workflows.tables.parser_measurements import ParserInputs
 
 
-def tabulate_layers(context: Context, counted: CountsArtifact, measured: MeasurementsArtifact) -> table1.Table1Artifact:
+def tabulate_layers(
+    context: Context,
+    counted: CountsArtifact,
+    measured: MeasurementsArtifact,
+    command: CommandLine = UNKNOWN,
+) -> table1.Table1Artifact:
     """Writes Table 1 from what was counted and what was measured of the layer types."""
     from workflows.reports.table1 import render
 
     measurements = measured.load()
     table = table1.compute(counted.load(), measurements)
     artifact = table1.Table1Artifact(context.folder)
-    _write(artifact, table, table1_text.render_markdown(table), render(table, measurements))
+    _write(artifact, table, table1_text.render_markdown(table), render(table, measurements, command.typed))
     return artifact
 
 
@@ -32,7 +36,7 @@ def tabulate(
     context: Context,
     cells: list[Translation],
     reports: Sequence[CorpusReport] = (),
-    invocation: Invocation = UNKNOWN,
+    command: CommandLine = UNKNOWN,
 ) -> table2.Table2Artifact:
     """Writes Table 2 with the `cells` that were run; the table says of the others that they were not.
 
@@ -42,9 +46,8 @@ def tabulate(
 
     measured = [cell.measured() for cell in cells]
     table = table2.compute(measured)
-    history = history_of([cells, reports], invocation, context.folder)
     worst = [worst_samples(cell) for cell in cells]
-    report = render(table, measured, [one.load() for one in reports], history, worst)
+    report = render(table, measured, [one.load() for one in reports], command.typed, worst)
     artifact = table2.Table2Artifact(context.folder)
     _write(artifact, table, table2.render_markdown(table), report)
     return artifact
@@ -54,16 +57,15 @@ def tabulate_rows(
     context: Context,
     rows: list[table3.RowInputs],
     reports: Sequence[CorpusReport] = (),
-    invocation: Invocation = UNKNOWN,
+    command: CommandLine = UNKNOWN,
 ) -> table3.Table3Artifact:
     """Writes Table 3 with all of its rows, including those without figures; `reports` has the report of their text."""
     from workflows.reports.table3 import render
 
     table, measured = table3.compute(rows)
-    history = history_of([rows, reports], invocation, context.folder)
     shown = next((row.trainings[0] for row in rows if row.name in measured), None)
     worst = worst_samples(shown) if shown else ()
-    report = render(table, measured, [one.load() for one in reports], history, worst)
+    report = render(table, measured, [one.load() for one in reports], command.typed, worst)
     artifact = table3.Table3Artifact(context.folder)
     _write(artifact, table, table3_text.render_markdown(table), report)
     return artifact
@@ -73,14 +75,13 @@ def tabulate_parsers(
     context: Context,
     rows: list[ParserInputs],
     reports: Sequence[CorpusReport] = (),
-    invocation: Invocation = UNKNOWN,
+    command: CommandLine = UNKNOWN,
 ) -> table4.Table4Artifact:
     """Writes Table 4 with the `rows` that were run; `reports` are those of their trees."""
     from workflows.reports.table4 import render
 
     table, measured = table4.compute(rows)
-    history = history_of([rows, reports], invocation, context.folder)
-    report = render(table, measured, [one.load() for one in reports], history)
+    report = render(table, measured, [one.load() for one in reports], command.typed)
     artifact = table4.Table4Artifact(context.folder)
     _write(artifact, table, table4_text.render_markdown(table), report)
     return artifact

@@ -30,11 +30,12 @@ LINES = {"self-attention": COLORS[0], "with projections": COLORS[5], "recurrent"
 """The curves of a crossover, in the colours of their layer types where they have one."""
 
 
-def render(table: Table1, measured: Measurements) -> str:
+def render(table: Table1, measured: Measurements, command: str = "") -> str:
     """Renders the report as HTML that needs nothing outside itself."""
     return page.render(
         "table1.html.j2",
         [],
+        command=command,
         table=table,
         cells=[],
         footnotes=frozenset(),

@@ -8,7 +8,6 @@ from pipeline.text.corpus_statistics import CorpusStatistics
 from workflows.reports import page
 from workflows.reports.learning import learning_figures
 from workflows.reports.overview import Compared, Overview, bars, ran
-from workflows.reports.page import History
 from workflows.reports.svg import styles
 from workflows.tables.measurements import Measured, Sample
 from workflows.tables.table2 import FOOTNOTES, MEASURED_NAMES, NOT_RUN, Table2
@@ -18,7 +17,7 @@ OTHER_TEXT = ("training data", "test set")
 """The aspects in which a cell of the same text as the paper's does not differ."""
 
 
-def overview(table: Table2, cells: Sequence[Measured], history: History | None) -> Overview:
+def overview(table: Table2, cells: Sequence[Measured]) -> Overview:
     """Returns the first screen: paper BLEU of each model beside the paper's, and of word-by-word substitution."""
     lines, told, printed, scored = [], [], [], "paper BLEU, test set"
     for pair in dict.fromkeys(cell.pair for cell in cells):
@@ -37,7 +36,7 @@ def overview(table: Table2, cells: Sequence[Measured], history: History | None) 
     said = "; ".join(told) + (f" BLEU; {_of_paper(table, printed)}." if printed else " BLEU.")
     return Overview(
         said if cells else "Nothing was run: the table has the paper’s figures alone.",
-        ran(cells, history.seconds if history else None),
+        ran(cells),
         scored,
         lines,
         bars(scored, lines, "table2") if cells else Markup(""),
@@ -63,7 +62,7 @@ def render(
     table: Table2,
     cells: Sequence[Measured],
     corpora: Sequence[CorpusStatistics] = (),
-    history: History | None = None,
+    command: str = "",
     worst: Sequence[Sequence[Sample]] = (),
 ) -> str:
     """Renders the report as HTML that needs nothing outside itself.
@@ -73,8 +72,8 @@ def render(
     return page.render(
         "table2.html.j2",
         corpora,
-        overview=overview(table, cells, history),
-        history=history,
+        overview=overview(table, cells),
+        command=command,
         costs=page.costs(cells),
         table=table,
         columns=table.columns,

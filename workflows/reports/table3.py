@@ -14,7 +14,6 @@ from workflows.paper import KINDS, SYMBOLS, Experiment, group, symbols
 from workflows.reports import page
 from workflows.reports.learning import MEASURES, learning_curve, with_data
 from workflows.reports.overview import Compared, Overview, ran
-from workflows.reports.page import History
 from workflows.reports.svg import COLORS, INK, STYLES, Curve, curves
 from workflows.reports.table3_plot import OTHER, SAME, agrees, deltas, figures, within_noise
 from workflows.tables.measurements import Measured, Sample
@@ -46,7 +45,7 @@ HEADROOM = 1.5
 SUBSCRIPTED = re.compile("|".join(symbol for symbol in SYMBOLS.values() if "_" in symbol))
 
 
-def overview(table: Table3, cells: Mapping[str, Sequence[Measured]], history: History | None) -> Overview:
+def overview(table: Table3, cells: Mapping[str, Sequence[Measured]]) -> Overview:
     """Returns the first screen: each row's difference from base, in the paper and here."""
     lines = []
     for row in table.rows:
@@ -59,7 +58,7 @@ def overview(table: Table3, cells: Mapping[str, Sequence[Measured]], history: Hi
     trained = [cell for row in cells.values() for cell in row]
     return Overview(
         _said(table, cells),
-        ran(trained, history.seconds if history else None),
+        ran(trained),
         "difference from base, dev set",
         lines,
         Markup("").join(figures(table)),
@@ -95,7 +94,7 @@ def render(
     table: Table3,
     cells: Mapping[str, Sequence[Measured]],
     corpora: Sequence[CorpusStatistics] = (),
-    history: History | None = None,
+    command: str = "",
     worst: Sequence[Sample] = (),
 ) -> str:
     """Renders the report as HTML that needs nothing outside itself.
@@ -107,8 +106,8 @@ def render(
     return page.render(
         "table3.html.j2",
         corpora,
-        overview=overview(table, cells, history),
-        history=history,
+        overview=overview(table, cells),
+        command=command,
         costs=page.costs(chain.from_iterable(cells.values())),
         table=table,
         changes={row.name: _changes(row, cells.get(row.name, [])) for row in table.rows},

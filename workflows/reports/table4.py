@@ -12,14 +12,13 @@ from workflows import paper
 from workflows.reports import page
 from workflows.reports.learning import learning_figures
 from workflows.reports.overview import Compared, Overview, bars, ran
-from workflows.reports.page import History
 from workflows.reports.svg import styles
 from workflows.tables.parser_measurements import ParserRow
 from workflows.tables.table4 import RIGHT_BRANCHING, WSJ, Table4, name_of, training_of
 from workflows.tables.table4_text import ORIGINS, SHORT, candidate_texts, search_texts
 
 
-def overview(table: Table4, rows: Sequence[ParserRow], history: History | None) -> Overview:
+def overview(table: Table4, rows: Sequence[ParserRow]) -> Overview:
     """Returns the first screen: F1 of the parsers beside the paper's, and of right-branching trees."""
     printed = {row.training: row.f1 for row in paper.TABLE_4 if row.name.startswith("Transformer")}
     baseline = next((row.f1 for row in table.rows if row.name.startswith(RIGHT_BRANCHING)), None)
@@ -40,14 +39,14 @@ def overview(table: Table4, rows: Sequence[ParserRow], history: History | None) 
         said = f"The parser reaches F1 {' and '.join(reached)}{words}{of_paper if others else ''}."
     candidates = [one for row in rows for one in row.candidates]
     picture = bars("F1, test set", lines, "table4") if reached else Markup("")
-    return Overview(said, ran(candidates, history.seconds if history else None), "F1, test set", lines, picture)
+    return Overview(said, ran(candidates), "F1, test set", lines, picture)
 
 
 def render(
     table: Table4,
     rows: Sequence[ParserRow],
     corpora: Sequence[CorpusStatistics] = (),
-    history: History | None = None,
+    command: str = "",
 ) -> str:
     """Renders the report as HTML that needs nothing outside itself; `corpora` are the trees behind the rows."""
     candidates = [one for row in rows for one in row.candidates]
@@ -55,8 +54,8 @@ def render(
     return page.render(
         "table4.html.j2",
         corpora,
-        overview=overview(table, rows, history),
-        history=history,
+        overview=overview(table, rows),
+        command=command,
         costs=page.costs(candidates),
         table=table,
         origins=ORIGINS,

@@ -12,6 +12,7 @@ import pytest
 import typer
 
 from tests.support.command_line import CommandLine, Done
+from workflows.console import command
 from workflows.console.command import run_app
 
 
@@ -162,3 +163,13 @@ def test_every_command_has_a_help_text_with_defaults(command_line: CommandLine) 
     assert "prepare" in command_line.in_process("workflows.cli", "--help").stdout
     assert "default: 4" in command_line.here("workflows.cli", "translate", "--help").stdout
     assert "--plan" in command_line.here("workflows.reproduce_table2", "--help").stdout
+
+
+def test_a_command_is_known_as_it_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With quotation marks where a shell needs them; a function that another process calls has its changes alone."""
+    module, typed = "workflows.reproduce_table3", ["--rows", "base,my row", "--store", "/tmp/a"]
+    monkeypatch.setattr(sys, "argv", ["/home/me/workflows/reproduce_table3.py", *typed])
+    assert command.command_line(module, "").typed == f"python -m {module} --rows 'base,my row' --store /tmp/a"
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/pytest", "-q"])
+    assert command.command_line(module, "--set seed=2").typed == f"python -m {module} --set seed=2"
+    assert command.CommandLine(typed="one").identity() == command.CommandLine(typed="other").identity()

@@ -1,4 +1,4 @@
-"""What all reports share: differing words are marked, and a page without a first screen or history is a page."""
+"""What all reports share: differing words are marked, and words that both have stay."""
 
 import re
 from html import unescape

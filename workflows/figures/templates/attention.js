@@ -1,6 +1,5 @@
 "use strict";
-// Draws the attention of one translation: the head view, and the grid of all heads. No library, no request, except that
-// a page served by `aiayn figures --serve` asks its own server to translate a sentence.
+// Draws the attention of one translation: the head view, and the grid of all heads. No library, no request.
 const data = JSON.parse(document.getElementById("data").textContent);
 const SVG = "http://www.w3.org/2000/svg";
 const ROW = 22, GAP = 6, FAINT = 0.01;
@@ -242,21 +241,5 @@ document.querySelectorAll("[data-open]").forEach((button) => button.addEventList
 let width = 0;
 new ResizeObserver(() => { if ($("view").clientWidth !== width) { width = $("view").clientWidth; draw(); } }).observe($("view"));
 
-if ($("form")) $("form").addEventListener("submit", async (event) => {
-  event.preventDefault();
-  const problem = $("problem"), button = $("form").querySelector("button");
-  problem.textContent = "";
-  button.disabled = true;
-  try {
-    const reply = await fetch("/attend", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ sentence: $("typed").value }) });
-    const answer = await reply.json();
-    if (!reply.ok) throw new Error(answer.error);
-    data.sentences.push(answer);
-    Object.assign(state, { sentence: data.sentences.length - 1, word: null, pinned: null });
-    draw();
-  } catch (error) {
-    problem.textContent = error instanceof TypeError ? "The server does not answer; is it still running?" : error.message;
-  } finally { button.disabled = false; }
-});
 state.heads = new Set(state.heads);
 draw();
