@@ -27,25 +27,25 @@ from workflows.profiles import Profile
 from workflows.reports.corpus import CorpusReport, report_corpus
 from workflows.tables.measurements import Translation
 
-GENERATE = Stage("embedded.generate", embedded.generate, Corpus, version=2, cpus=0)
-READ_MULTI30K = Stage("multi30k.read", multi30k.read, Corpus, version=2, cpus=0)
-READ_WMT14 = Stage("wmt14.read", wmt14.read, Corpus, version=2, cpus=0)
-READ_FILES = Stage("files.read", files.read, Corpus, version=2, cpus=0)
+GENERATE = Stage("embedded.generate", embedded.generate, Corpus, cpus=0)
+READ_MULTI30K = Stage("multi30k.read", multi30k.read, Corpus, cpus=0)
+READ_WMT14 = Stage("wmt14.read", wmt14.read, Corpus, cpus=0)
+READ_FILES = Stage("files.read", files.read, Corpus, cpus=0)
 READ_TREEBANK = Stage("treebank.read", treebank.read, Corpus, cpus=0)
 SUBSTITUTE = Stage("embedded.substitute", embedded.substitute, Hypotheses)
-CLEAN = Stage("cleaning.clean", cleaning.clean, Corpus, version=2, cpus=0)
-LEARN_VOCABULARY = Stage("vocabulary.learn", Imported("pipeline.text.vocabulary:learn"), Vocabulary, version=2)
-ENCODE = Stage("encoding.encode", Imported("pipeline.text.encoding:encode"), EncodedDataset, version=2, cpus=0)
-REPORT = Stage("corpus_report.report_corpus", report_corpus, CorpusReport, version=2, cpus=0)
+CLEAN = Stage("cleaning.clean", cleaning.clean, Corpus, cpus=0)
+LEARN_VOCABULARY = Stage("vocabulary.learn", Imported("pipeline.text.vocabulary:learn"), Vocabulary)
+ENCODE = Stage("encoding.encode", Imported("pipeline.text.encoding:encode"), EncodedDataset, cpus=0)
+REPORT = Stage("corpus_report.report_corpus", report_corpus, CorpusReport, cpus=0)
 """The report reserves no CPU, so that no training waits for it."""
 TRAIN = Stage(
-    "training.train", Imported("pipeline.training.on_ray:train"), TrainingRun, version=2, cpus=0, resumes=True
+    "training.train", Imported("pipeline.training.on_ray:train"), TrainingRun, cpus=0, resumes=True
 )
 AVERAGE = Stage("averaging.average", Imported("pipeline.evaluation.averaging:average"), Checkpoint, computes=True)
 DECODE = Stage("decoding.decode", Imported("pipeline.evaluation.decoding:decode"), Hypotheses, cpus=0)
 SCORE = Stage("scoring.score", Imported("pipeline.evaluation.scoring:score"), Scores)
 PERPLEXITY = Stage("perplexity.measure", perplexity.measure, perplexity.Perplexity, gpus=1, computes=True)
-COST = Stage("costs.count", costs.count, costs.Cost, version=2)
+COST = Stage("costs.count", costs.count, costs.Cost)
 REBUILD_PARSES = Stage("parses.rebuild_parses", parses.rebuild_parses, parses.Parses)
 RIGHT_BRANCHING = Stage("right_branching.parse", parses.right_branching, parses.Parses)
 SCORE_PARSES = Stage("tree_scores.score_parses", tree_scores.score_parses, tree_scores.ScoredTrees)
