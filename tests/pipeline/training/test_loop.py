@@ -187,7 +187,7 @@ def test_progress_neither_ends_a_training_nor_hides_what_does(
         training.train()
     assert training.state.update == 5
     assert [event["done"] for event in events] == [1]
-    assert list(tmp_path.glob("*/0*")) == []
+    assert {path.name for path in tmp_path.glob("*/0*")} <= {"00000001"}  # nothing is saved from update 2 on
 
 
 def test_settings_that_do_not_fit_the_dataset(dataset: EncodedDataset, tmp_path: Path) -> None:

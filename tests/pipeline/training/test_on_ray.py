@@ -54,7 +54,8 @@ def _kill_once_and_list(path: Path, event: dict[str, Any]) -> None:
     """Kills this process at update 5, and lists Ray's busy processes at the end."""
     kill_once(path / "killed", 5, event)
     if event.get("done") == TINY.updates:
-        titles = [one.cmdline()[0] for one in psutil.process_iter() if one.cmdline()]
+        lines = [process.info["cmdline"] for process in psutil.process_iter(["cmdline"])]
+        titles = [line[0] for line in lines if line]
         (path / "titles").write_text("\n".join(title for title in titles if title.startswith("ray::")))
 
 
