@@ -8,6 +8,7 @@ from typing import ClassVar
 from pipeline.settings import Settings
 from pipeline.store.artifact import Artifact, Context, publish
 from pipeline.store.store import LocalStore
+from workflows.console.command import CommandLine
 from workflows.engine.dag import Stage, Step, in_order, resolved
 from workflows.runs.names import begin_run, finish_run
 
@@ -32,9 +33,9 @@ def write(context: Context, before: Artifact | None, settings: SeedSettings | st
     return Artifact(context.folder)
 
 
-def tabulate(context: Context, scores: Artifact, text: str) -> Artifact:
+def tabulate(context: Context, scores: Artifact, command: CommandLine) -> Artifact:
     """Writes a report."""
-    (context.folder / "report.html").write_text(f"{text}\n" * 100)
+    (context.folder / "report.html").write_text(f"{command.typed}\n" * 100)
     return Artifact(context.folder)
 
 
@@ -54,7 +55,7 @@ def table_of(seed: int) -> Step[Artifact]:
     settings = SeedSettings(seed=seed)
     trained = TRAIN("train en-de base", TEXT("clean en-de", None, "text"), settings)
     scored = SCORE("score en-de base", AVERAGE("average en-de base", trained, "last"), settings)
-    return TABULATE("table 2", scored, "table")
+    return TABULATE("table 2", scored, CommandLine(typed=f"python -m workflows.reproduce_table2 --seed {seed}"))
 
 
 def make(store: LocalStore, target: Step[Artifact]) -> list[str]:

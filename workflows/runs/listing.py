@@ -49,8 +49,8 @@ class Run:
 
     @property
     def command(self) -> str:
-        """The command that made it, as far as the manifest tells."""
-        return next((str(each["command"]) for each in self.manifest["settings"] if "command" in each), "")
+        """The command that made it, as it was typed (`CommandLine`)."""
+        return next((str(each["typed"]) for each in self.manifest["settings"] if "typed" in each), "")
 
     @property
     def figures(self) -> dict[str, float]:
@@ -122,14 +122,14 @@ def chosen(runs: Sequence[Run], one: str | None, other: str | None) -> tuple[Run
 
 
 def run_named(runs: Sequence[Run], name: str) -> Run:
-    """Returns the run of a name, e.g. `table2/embedded/3`, or the newest of `table2/embedded`.
+    """Returns the run of a name, e.g. `table2/embedded/3`, or the newest of `table2/embedded` or `table2`.
 
     A name may lack its beginning. Raises UserError if no run has that name.
     """
     wanted = name.strip("/").removesuffix(f"/{NEWEST}")
     for run in runs:
-        place = run.name.rpartition("/")[0]
-        if any(f"/{known}".endswith(f"/{wanted}") for known in (run.name, place)):
+        workflow, profile, _ = run.name.split("/")
+        if any(f"/{known}".endswith(f"/{wanted}") for known in (run.name, f"{workflow}/{profile}", workflow)):
             return run
     raise UserError(f"there is no run {name} here; there are {', '.join(run.name for run in runs) or 'none'}")
 

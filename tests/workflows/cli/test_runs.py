@@ -20,11 +20,12 @@ def store(tmp_path: Path) -> LocalStore:
 
 
 def test_runs_are_listed(store: LocalStore, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By name, with their folders in the store; --json has the same."""
+    """By name, with the options of their commands and their folders in the store; --json has the same."""
     monkeypatch.setenv("COLUMNS", "120")
     done = command_line.in_process("workflows.cli", "runs", "--store", str(store.root))
     assert done.returncode == 0
     rows = [line.split() for line in done.stdout.splitlines() if line.startswith("table2/")]
+    assert {tuple(row[-3:-1]) for row in rows} == {("--seed", "1"), ("--seed", "2")}
     listed = {(row[0], row[-1]) for row in rows}
     assert listed == {(f"table2/embedded/{seed}", table_of(seed).name) for seed in (1, 2)}
     told = json.loads(command_line.here("workflows.cli", "runs", "--store", str(store.root), "--json").stdout)

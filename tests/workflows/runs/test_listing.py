@@ -7,6 +7,7 @@ import pytest
 from pipeline.errors import UserError
 from pipeline.store.store import LocalStore
 from tests.support.tiny_dag import TABULATE, make, run_table, table_of
+from workflows.console.command import CommandLine
 from workflows.engine.dag import in_order
 from workflows.runs.listing import Pair, Run, chosen, compare, runs_in
 from workflows.runs.names import begin_run, finish_run
@@ -45,7 +46,7 @@ def test_stages_that_only_one_run_has(tmp_path: Path) -> None:
     """They are named, and another version of a library is told apart."""
     store = LocalStore(tmp_path)
     run_table(store, 1)
-    brief = TABULATE("table 2", in_order([table_of(1)])[0], "brief")
+    brief = TABULATE("table 2", in_order([table_of(1)])[0], CommandLine(typed="brief"))
     run = begin_run(store, "table2", "embedded", brief)
     make(store, brief)
     finish_run(store, run, brief, brief.published(store))
@@ -66,6 +67,7 @@ def test_which_runs_are_compared(runs: list[Run]) -> None:
     assert chosen(listed, None, None) == (other, second)
     assert chosen(listed, "table2/embedded/1", None) == (first, second)
     assert chosen(listed, "multi30k", "embedded/1") == (other, first)
+    assert chosen(listed, "embedded/1", "table2") == (first, second)
     assert chosen(listed, "table2/embedded/newest", "table2/embedded/1/") == (second, first)
 
 

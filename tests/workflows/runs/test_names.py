@@ -32,7 +32,7 @@ def test_a_run_s_folder_leads_into_the_store(runs: Path) -> None:
     """Report, manifest, models and all else are there, relative, for each run and for the newest."""
     for place in ("1", "2", "newest", ""):
         folder = runs / "table2" / "embedded" / place
-        assert (folder / "report.html").read_text().startswith("table\n")
+        assert (folder / "report.html").read_text().startswith("python -m ")
         assert (folder / "manifest.json").is_file()
         assert (folder / "models" / "en-de-base" / "model.safetensors").is_file()
         assert (folder / "trainings" / "en-de-base" / "metrics.jsonl").is_file()
