@@ -60,6 +60,8 @@ def measure_training(
 ) -> dict[str, Any]:
     """Runs `benchmarks.training` on our loop alone."""
     chosen = replace(training.SIZES["tiny" if quick else size], micro_batches=micro_batches)
+    if quick:  # each part has to hold the longest pairs
+        chosen = replace(chosen, cpu_batch_tokens=400 * micro_batches, gpu_batch_tokens=400 * micro_batches)
     settings = chosen.settings(device="gpu" if device == "cuda" else "cpu", compiled=compiled)
     return training.measure(chosen, settings, 1 if quick else 3, 1 if quick else 20, peers=False)
 
