@@ -225,9 +225,9 @@ class _Layer:
     """A decoder layer with its weights laid out for `step`."""
 
     def __init__(self, layer: DecoderLayer) -> None:
-        self.own, self.cross = _Attention(layer.self_attention), _Attention(layer.cross_attention)
-        own, cross = layer.self_attention, layer.cross_attention
-        self.w_qkv = _projections([own.w_q, own.w_kv], [math.sqrt(own.d_k), 1])
+        self.self_attention, self.cross = _Attention(layer.self_attention), _Attention(layer.cross_attention)
+        self_attention, cross = layer.self_attention, layer.cross_attention
+        self.w_qkv = _projections([self_attention.w_q, self_attention.w_kv], [math.sqrt(self_attention.d_k), 1])
         self.w_q = _projections([cross.w_q], [math.sqrt(cross.d_k)])
         self.cross_keys_values = layer.cross_attention.keys_values
         self.norms: tuple[nn.LayerNorm, ...] = (
@@ -239,25 +239,29 @@ class _Layer:
 
     def start(self, memory: Memory) -> LayerCache:
         """Returns a cache that holds only the keys and values of the encoder's output."""
-        own, dtype, batch = self.own, attention_dtype(memory.x_ND), memory.layout.batch
+        self_attention, dtype, batch = self.self_attention, attention_dtype(memory.x_ND), memory.layout.batch
         k_BHSK, v_BHSV = (x.to(dtype) for x in self.cross_keys_values(memory.x_ND, memory.layout))
         return LayerCache(
-            k_BHSK.new_empty(batch, own.n_heads, own.d_k, 0),
-            v_BHSV.new_empty(batch, own.n_heads, 0, own.d_v),
+            k_BHSK.new_empty(batch, self_attention.n_heads, self_attention.d_k, 0),
+            v_BHSV.new_empty(batch, self_attention.n_heads, 0, self_attention.d_v),
             k_BHSK.transpose(2, 3).contiguous(),
             v_BHSV.contiguous(),
         )
 
     def step(self, x_ND: Tensor, layout: Layout, cache: LayerCache, state: DecoderCache) -> Tensor:
         """Decodes one position of every hypothesis and adds its keys and values to `cache`: x_ND -> x_ND."""
-        own, cross, n_tokens = self.own, self.cross, state.bias_BWM.shape[2]
+        self_attention, cross, n_tokens = self.self_attention, self.cross, state.bias_BWM.shape[2]
         q_NX, keys_values_NX = self.w_qkv(x_ND)
-        k_NX, v_NX = keys_values_NX.split([own.n_heads * own.d_k, own.n_heads * own.d_v], dim=1)
+        k_NX, v_NX = keys_values_NX.split(
+            [self_attention.n_heads * self_attention.d_k, self_attention.n_heads * self_attention.d_v], dim=1
+        )
         added = slice(n_tokens - layout.length, n_tokens)
-        cache.k_BHKC[:, :, :, added] = layout.by_head(k_NX, own.n_heads).transpose(2, 3)
-        cache.v_BHCV[:, :, added] = layout.by_head(v_NX, own.n_heads)
+        cache.k_BHKC[:, :, :, added] = layout.by_head(k_NX, self_attention.n_heads).transpose(2, 3)
+        cache.v_BHCV[:, :, added] = layout.by_head(v_NX, self_attention.n_heads)
         keys, values = cache.k_BHKC[:, :, :, :n_tokens], cache.v_BHCV[:, :, :n_tokens]
-        x_ND = own.attend(x_ND, layout.by_head(q_NX, own.n_heads), keys, values, state.bias_BWM[:, None])
+        x_ND = self_attention.attend(
+            x_ND, layout.by_head(q_NX, self_attention.n_heads), keys, values, state.bias_BWM[:, None]
+        )
         x_ND = self.norms[0](x_ND)
         (q_NX,) = self.w_q(x_ND)
         queries = layout.by_head(q_NX, cross.n_heads)

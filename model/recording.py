@@ -67,9 +67,9 @@ def recording(model: Transformer) -> Iterator[AttentionWeights]:
     """Collects the weights of a forward pass that is run in the body; they hold no gradient."""
     weights = AttentionWeights([], [], [])
 
-    def kept_in(found: list[Tensor]) -> Callable[[Tensor], Tensor]:
+    def kept_in(weights: list[Tensor]) -> Callable[[Tensor], Tensor]:
         def keep(weights_BHLM: Tensor) -> Tensor:
-            found.append(weights_BHLM.detach())
+            weights.append(weights_BHLM.detach())
             return weights_BHLM
 
         return keep
@@ -149,14 +149,14 @@ class RecordingDecoder(IncrementalDecoder):
         follow that output.
         """
         read = (BEGIN_ID, *tokens)
-        found = AttentionWeights([weights_1HSS[0] for weights_1HSS in self._encoder], [], [])
+        recorded = AttentionWeights([weights_1HSS[0] for weights_1HSS in self._encoder], [], [])
         for layer in range(len(self.model.decoder)):
-            own, cross = [], []
+            self_attention, cross = [], []
             for t, position in enumerate(self._positions[: len(read)], start=1):
                 row = position.rows[read[:t]]
                 own_HM = position.weights.decoder[layer][0, :, row, position.path_WM[row]]
-                own.append(torch.nn.functional.pad(own_HM, (0, len(read) - t)))
+                self_attention.append(torch.nn.functional.pad(own_HM, (0, len(read) - t)))
                 cross.append(position.weights.cross[layer][0, :, row])
-            found.decoder.append(torch.stack(own, dim=1))
-            found.cross.append(torch.stack(cross, dim=1))
-        return found
+            recorded.decoder.append(torch.stack(self_attention, dim=1))
+            recorded.cross.append(torch.stack(cross, dim=1))
+        return recorded

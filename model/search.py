@@ -99,7 +99,7 @@ def beam_search(
     """
     if beam_size < 1 or n_best < 1:
         raise ValueError(f"beam_size is {beam_size} and n_best is {n_best}; both must be at least 1")
-    found: list[list[Hypothesis]] = [[] for _ in range(source_BS.shape[0])]
+    finished: list[list[Hypothesis]] = [[] for _ in range(source_BS.shape[0])]
     decoder = IncrementalDecoder(model) if isinstance(model, Transformer) else model
     was_training = decoder.model.training
     decoder.model.eval()
@@ -109,10 +109,10 @@ def beam_search(
         state = _Search.begin(decoder.start(source_BS), limit_B, n_best, constrained)
         while state.sentence_B.numel():
             state.advance(decoder, beam_size, length_penalty)
-            state.release(found, length_penalty)
+            state.release(finished, length_penalty)
     finally:
         decoder.model.train(was_training)
-    return found
+    return finished
 
 
 @dataclass
@@ -199,8 +199,8 @@ class _Search:
         log_p_BC, parent_BC, token_BC = (torch.cat(column) for column in zip(*parts, strict=True))
         return log_p_BC, parent_BC, token_BC
 
-    def release(self, found: list[list[Hypothesis]], length_penalty: float) -> None:
-        """Moves the sentences whose outputs are settled to `found`.
+    def release(self, finished: list[list[Hypothesis]], length_penalty: float) -> None:
+        """Moves the sentences whose outputs are settled to `finished`.
 
         As an output grows, its log-probability can only fall, and the penalty that divides it is at most that of the
         maximum length. So log_p / penalty(limit) bounds the score of every continuation of an open hypothesis.
@@ -213,7 +213,7 @@ class _Search:
         for sentence, *hypotheses in zip(*(column[settled_B].tolist() for column in columns), strict=True):
             for tokens, score, log_p in zip(*hypotheses, strict=True):
                 if score > -math.inf:
-                    found[sentence].append(Hypothesis(tokens[1 : tokens.index(END_ID)], score, log_p))
+                    finished[sentence].append(Hypothesis(tokens[1 : tokens.index(END_ID)], score, log_p))
         open_B = compacted(~settled_B)
         self.cache.keep(open_B)
         if self.constraint is not None:

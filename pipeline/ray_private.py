@@ -90,8 +90,12 @@ def lean_torch_trainer(*arguments: Any, **options: Any) -> "TorchTrainer":
 
     class LeanTorchTrainer(TorchTrainer):
         def _create_default_callbacks(self) -> list[Any]:
-            made = super()._create_default_callbacks()  # type: ignore[misc]  # mypy reads Train V1
-            return [one for one in made if not isinstance(one, DatasetsCallback | PlacementGroupCleanerCallback)]
+            callbacks = super()._create_default_callbacks()  # type: ignore[misc]  # mypy reads Train V1
+            return [
+                callback
+                for callback in callbacks
+                if not isinstance(callback, DatasetsCallback | PlacementGroupCleanerCallback)
+            ]
 
     return LeanTorchTrainer(*arguments, **options)
 
@@ -102,14 +106,14 @@ def abandoned_placement_groups() -> list[PlacementGroup]:
     Groups created by the driver or by tasks, Tune's among them, are never listed: Ray calls their creating actor dead
     although they have none.
     """
-    job, found = ray.get_runtime_context().get_job_id(), []
+    job, abandoned = ray.get_runtime_context().get_job_id(), []
     for serialized in state._connect_and_get_accessor().get_placement_group_table():
         group = PlacementGroupTableData.FromString(serialized)
         ours = group.creator_job_id.hex() == job and not group.is_detached
         by_dead_actor = group.creator_actor_dead and not ray.ActorID(group.creator_actor_id).is_nil()
         if ours and by_dead_actor and group.state != PlacementGroupTableData.REMOVED:
-            found.append(PlacementGroup(ray.PlacementGroupID(group.placement_group_id)))
-    return found
+            abandoned.append(PlacementGroup(ray.PlacementGroupID(group.placement_group_id)))
+    return abandoned
 
 
 def head_address(address: str) -> str:

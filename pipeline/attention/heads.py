@@ -127,7 +127,7 @@ def examine(context: Context, checkpoint: Checkpoint, dataset: EncodedDataset, s
         memories = [model.encode(batch.source_BS) for batch in batches]
         with_all, n_tokens = _nll(model, batches, memories)
         perplexity = exp(with_all / n_tokens)
-        found = []
+        figures = []
         for kind in KINDS:
             for layer, means_HX in enumerate(_means(model, batches, kind)):
                 attention = attentions(model, kind)[layer]
@@ -136,7 +136,7 @@ def examine(context: Context, checkpoint: Checkpoint, dataset: EncodedDataset, s
                         nll, _ = _nll(model, batches, memories if kind != "encoder" else None)
                     without = exp(nll / n_tokens)
                     names = ("entropy", "distance", "previous", "same", "next", "separator")
-                    found.append(
+                    figures.append(
                         HeadFigures(
                             kind=kind,
                             layer=layer + 1,
@@ -146,11 +146,11 @@ def examine(context: Context, checkpoint: Checkpoint, dataset: EncodedDataset, s
                             perplexity_change=without - perplexity,
                         )
                     )
-                    context.progress(len(found), total, "heads")
+                    context.progress(len(figures), total, "heads")
     heads = Heads(context.folder)
     pairs = sum(len(batch.source_BS) for batch in batches)
-    heads.write(HeadsFigures(heads=tuple(found), perplexity=perplexity, pairs=pairs, tokens=n_tokens))
-    write_table(heads.folder / "heads.csv", found)
+    heads.write(HeadsFigures(heads=tuple(figures), perplexity=perplexity, pairs=pairs, tokens=n_tokens))
+    write_table(heads.folder / "heads.csv", figures)
     return heads
 
 
@@ -172,11 +172,11 @@ def _sample(dataset: EncodedDataset, at_most_pairs: int, device: str) -> list[_B
     rows = np.unique(np.linspace(0, len(split) - 1, min(at_most_pairs, len(split))).round().astype(np.int64))
     rows = rows[by_length(split.source_lengths[rows], split.target_lengths[rows], BATCH_TOKENS)]
     bounds = cut(split.source_lengths[rows], split.target_lengths[rows], BATCH_TOKENS)
-    found = []
+    batches = []
     for first, end in pairwise(bounds):
         source_BS, target_BT = (tokens.to(device) for tokens in split.batch(rows[first:end]))
-        found.append(_Batch(source_BS, target_BT, shift_right(target_BT)))
-    return found
+        batches.append(_Batch(source_BS, target_BT, shift_right(target_BT)))
+    return batches
 
 
 def _nll(model: Transformer, batches: list[_Batch], memories: list[Memory] | None) -> tuple[float, int]:
@@ -201,8 +201,10 @@ def _means(model: Transformer, batches: list[_Batch], kind: Kind) -> list[Tensor
             model(batch.source_BS, batch.inputs_BT)
         real_BL = batch.queries(kind)
         n_queries += int(real_BL.sum())
-        figures = [_figures(one.double(), batch.separators(kind), real_BL) for one in getattr(weights, kind)]
-        sums = [before + one for before, one in zip(sums, figures, strict=True)] if sums else figures
+        figures = [
+            _figures(weights_BHLM.double(), batch.separators(kind), real_BL) for weights_BHLM in getattr(weights, kind)
+        ]
+        sums = [before + added for before, added in zip(sums, figures, strict=True)] if sums else figures
     return [of_layer / n_queries for of_layer in sums]
 
 

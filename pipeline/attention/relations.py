@@ -143,9 +143,9 @@ def measure(
     if corpus.target == "trees":
         raise UserError("the corpus is of trees; relations are measured on translations")
     model, vocabulary = load_checkpoint(checkpoint.folder, context.device)
-    found: dict[RelationName, list[_Case]] = {name: [] for name in KIND_OF}
+    cases_by_relation: dict[RelationName, list[_Case]] = {name: [] for name in KIND_OF}
     for derivation in held_out(corpus.seed, "test"):
-        wanted = [name for name, cases in found.items() if len(cases) < settings.cases]
+        wanted = [name for name, cases in cases_by_relation.items() if len(cases) < settings.cases]
         if not wanted:
             break
         pairs = [pair for pair in _pairs(derivation, corpus.target) if pair[0] in wanted]
@@ -154,21 +154,25 @@ def measure(
             for name, query, key in pairs:
                 case = attended.case(KIND_OF[name], query, key)
                 if case:
-                    found[name].append(case)
-            context.progress(sum(map(len, found.values())), len(found) * settings.cases, "cases")
+                    cases_by_relation[name].append(case)
+            context.progress(
+                sum(map(len, cases_by_relation.values())), len(cases_by_relation) * settings.cases, "cases"
+            )
     relations = Relations(context.folder)
-    figures = tuple(_figures(name, cases[: settings.cases], model.config.n_heads) for name, cases in found.items())
+    figures = tuple(
+        _figures(name, cases[: settings.cases], model.config.n_heads) for name, cases in cases_by_relation.items()
+    )
     relations.write(RelationsFigures(relations=figures))
     return relations
 
 
 def _pairs(derivation: Derivation, target: Literal["de", "fr"]) -> Iterator[tuple[RelationName, Span, Span]]:
     """Yields the related words of a sentence pair, each time the one that should attend first."""
-    if one := anaphora(derivation, target):
-        yield "pronoun to antecedent", one.source_pronoun, one.source_antecedent
-        if one.target_pronoun:
-            yield "target pronoun to source antecedent", one.target_pronoun, one.source_antecedent
-            yield "target pronoun to its antecedent", one.target_pronoun, one.target_antecedent
+    if pair := anaphora(derivation, target):
+        yield "pronoun to antecedent", pair.source_pronoun, pair.source_antecedent
+        if pair.target_pronoun:
+            yield "target pronoun to source antecedent", pair.target_pronoun, pair.source_antecedent
+            yield "target pronoun to its antecedent", pair.target_pronoun, pair.target_antecedent
     for verb, noun in verb_objects(derivation):
         yield "verb to distant object", verb, noun
 
@@ -218,7 +222,9 @@ class _Attended:
         # A word is written in several steps; the first decides which word it will be.
         first, end = queries.words[from_word]
         rows = slice(first, end if kind == "encoder" else first + 1)
-        weights_XLM = torch.cat([one[0] for one in getattr(self.weights, kind)])[:, rows].float().cpu().numpy()
+        weights_XLM = (
+            torch.cat([recorded[0] for recorded in getattr(self.weights, kind)])[:, rows].float().cpu().numpy()
+        )
         one_word = Pieces(queries.texts[rows], ((0, rows.stop - first),), ())
         attention_XM = by_word(weights_XLM, one_word, keys)[:, 0]
         # The decoder has read no more than the words before.
@@ -251,7 +257,7 @@ def _figures(relation: RelationName, cases: Sequence[_Case], n_heads: int) -> Re
         cases=len(cases),
         chance=float(np.mean([1 / case.attention_XM.shape[1] for case in cases])),
         offset=offset,
-        offset_share=float(np.mean([one == offset for one in offsets[rest]])),
+        offset_share=float(np.mean([other == offset for other in offsets[rest]])),
         best_layer=best // n_heads + 1,
         best_head=best % n_heads + 1,
         best_share=n_hits / n_rest,

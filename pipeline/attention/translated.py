@@ -116,7 +116,7 @@ def pieces(vocabulary: SentencePieceProcessor, ids: Sequence[int], sentence: str
 
     Signs that the vocabulary lacks are shown as they stand in the `sentence`, where it is given.
     """
-    surfaces = [one.surface for one in vocabulary.encode(sentence, return_type="proto").pieces] if sentence else []
+    surfaces = [piece.surface for piece in vocabulary.encode(sentence, return_type="proto").pieces] if sentence else []
     texts: list[str] = []
     begins: list[int] = []
     separators: list[int] = []

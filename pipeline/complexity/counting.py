@@ -51,12 +51,12 @@ class _Depths(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        made = func(*args, **(kwargs or {}))
-        given = [value for value in tree_leaves((args, kwargs)) if isinstance(value, Tensor)]
+        result = func(*args, **(kwargs or {}))
+        operands = [value for value in tree_leaves((args, kwargs)) if isinstance(value, Tensor)]
         is_product = func.overloadpacket in flop_registry
-        depth = max((self._depths.get(id(tensor), 0) for tensor in given), default=0) + is_product
-        for tensor in (value for value in tree_leaves(made) if isinstance(value, Tensor)):
+        depth = max((self._depths.get(id(tensor), 0) for tensor in operands), default=0) + is_product
+        for tensor in (value for value in tree_leaves(result) if isinstance(value, Tensor)):
             self._depths[id(tensor)] = depth
             self._kept.append(tensor)
         self.deepest = max(self.deepest, depth)
-        return made
+        return result

@@ -131,7 +131,7 @@ def _crossover(device: str, settings: LayerSettings, timing: TimingSettings, wid
             CrossoverPoint(length=length, attention_s=attention_s, projected_s=projected_s, recurrent_s=recurrent_s)
         )
         slower = (attention_s > recurrent_s, projected_s > recurrent_s)
-        has_been_faster = any(one.attention_s < one.recurrent_s for one in points)
+        has_been_faster = any(point.attention_s < point.recurrent_s for point in points)
         if all(slower) and has_been_faster:
             break
     return Crossover(width=width, batch=batch, points=tuple(points))
@@ -139,11 +139,11 @@ def _crossover(device: str, settings: LayerSettings, timing: TimingSettings, wid
 
 def lengths(first: int, last: int) -> list[int]:
     """Returns lengths from `first` to at most `last`, two to the octave."""
-    found = []
+    lengths = []
     while first <= last:
-        found += [length for length in (first, first * 3 // 2) if length <= last]
+        lengths += [length for length in (first, first * 3 // 2) if length <= last]
         first *= 2
-    return found
+    return lengths
 
 
 def _medians_s(layers: Sequence[nn.Module], x_BLD: Tensor, least_s: float) -> list[float]:

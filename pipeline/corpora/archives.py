@@ -191,7 +191,7 @@ def _stream_out(path: Path, names: tuple[str, str], folder: Path, to_the_end: bo
 
     Raises UserError if one is missing, or if any member on the way would be unpacked outside the folder.
     """
-    found: dict[str, Path] = {}
+    copies: dict[str, Path] = {}
     try:
         # tarfile's own mode "r|gz" does not look at gzip's checksum.
         with _unzipped(path) as file, tarfile.open(fileobj=file, mode="r|") as archive:
@@ -199,20 +199,20 @@ def _stream_out(path: Path, names: tuple[str, str], folder: Path, to_the_end: bo
                 _check_inside(member, path)
                 name = PurePosixPath(member.name).as_posix()
                 if name in names:
-                    found[name] = folder / Path(name).name
-                    _copy(archive.extractfile(member) if member.isreg() else None, found[name], f"{path}: {name}")
-                if len(found) == len(names) and not to_the_end:
+                    copies[name] = folder / Path(name).name
+                    _copy(archive.extractfile(member) if member.isreg() else None, copies[name], f"{path}: {name}")
+                if len(copies) == len(names) and not to_the_end:
                     break
             if to_the_end:
                 _read_through(file)
-                for path_of_member in found.values():
+                for path_of_member in copies.values():
                     with _unzipped(path_of_member) as content:
                         _read_through(content)
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DamagedError(f"{path} is damaged ({error}); get it again") from None
-    if missing := [name for name in names if name not in found]:
+    if missing := [name for name in names if name not in copies]:
         raise UserError(f"{path} has no member {' and no '.join(missing)}; it is not the official archive")
-    return [found[name] for name in names]
+    return [copies[name] for name in names]
 
 
 def _check_inside(member: tarfile.TarInfo, archive: Path) -> None:

@@ -58,8 +58,8 @@ def mismatch(path: Path, size_bytes: int | None, checksum: str | None) -> str | 
         return None
     algorithm, _, expected = checksum.partition(":")
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, algorithm).hexdigest()
-    return None if found == expected else f"{algorithm} {found} instead of {expected}"
+        actual = hashlib.file_digest(file, algorithm).hexdigest()
+    return None if actual == expected else f"{algorithm} {actual} instead of {expected}"
 
 
 class _OtherFileError(Exception):

@@ -58,8 +58,8 @@ def sustained_flop_s(device_name: str, measured_flop_s: float) -> tuple[float, R
 
 def paper_device(device_name: str) -> str | None:
     """Returns which device of footnote 5 a name is of, e.g. P100 for `Tesla P100-SXM2-16GB`; None if it is of none."""
-    found = PAPER_DEVICE_NAME.fullmatch(device_name)
-    return found["device"].upper() if found else None
+    match = PAPER_DEVICE_NAME.fullmatch(device_name)
+    return match["device"].upper() if match else None
 
 
 def count(context: Context, run: TrainingRun) -> Cost:

@@ -38,7 +38,7 @@ CHUNK_SENTENCES = 500
 """The most sentences in a chunk: enough to fill batches of one length, few enough that a dead actor costs little."""
 RESTARTS = 3
 """How many times one actor is started again, and how many times one chunk is redone."""
-MOST_PER_GPU = 4
+MAX_ACTORS_PER_GPU = 4
 """The most actors that share a GPU. Not measured yet."""
 GPU_MEMORY_SHARE = 0.8
 """Share of a GPU's memory that its actors together may be expected to need."""
@@ -89,7 +89,10 @@ class DecodingWorker:
         started = time.perf_counter()
         translations = translator.translations(lines)
         seconds = time.perf_counter() - started
-        texts, n_tokens = [one.text for one in translations], sum(one.n_tokens for one in translations)
+        texts, n_tokens = (
+            [translation.text for translation in translations],
+            sum(translation.n_tokens for translation in translations),
+        )
         return Translated(texts, n_tokens, seconds, dtype_name(translator.dtype))
 
 
@@ -163,15 +166,15 @@ def shared(n_gpus: int, workers: int) -> Layout:
 
 
 def _room_here(config: TransformerConfig, settings: DecodingSettings) -> int:
-    """Returns how many actors this process's GPU holds, 1 to MOST_PER_GPU."""
+    """Returns how many actors this process's GPU holds, 1 to MAX_ACTORS_PER_GPU."""
     import torch
 
     memory_bytes = torch.cuda.get_device_properties(0).total_memory if torch.cuda.is_available() else 0
-    return max(1, min(MOST_PER_GPU, int(GPU_MEMORY_SHARE * memory_bytes // decoding_bytes(config, settings))))
+    return max(1, min(MAX_ACTORS_PER_GPU, int(GPU_MEMORY_SHARE * memory_bytes // decoding_bytes(config, settings))))
 
 
 def _room_on_gpu(config: TransformerConfig, settings: DecodingSettings) -> int:
-    """Returns how many actors an idle GPU of the cluster holds, 1 to MOST_PER_GPU; 1 if none is idle."""
+    """Returns how many actors an idle GPU of the cluster holds, 1 to MAX_ACTORS_PER_GPU; 1 if none is idle."""
     if ray.available_resources().get("GPU", 0) < 1:
         return 1
     room: int = ray.get(ray.remote(num_cpus=0, num_gpus=1)(_room_here).remote(config, settings))

@@ -59,6 +59,6 @@ class Parser:
         escaped = [" ".join(line.translate(_ESCAPED).split()) for line in lines]
         symbols = self._translator.translate(escaped)
         return [
-            rebuild(found.split(), words) if (words := line.split()) else None
-            for line, found in zip(escaped, symbols, strict=True)
+            rebuild(output.split(), words) if (words := line.split()) else None
+            for line, output in zip(escaped, symbols, strict=True)
         ]

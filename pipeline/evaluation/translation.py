@@ -193,7 +193,7 @@ class Translator:
     def _constraint(self, sources: Sequence[list[int]]) -> WellFormed:
         """Returns what makes the outputs trees with the words of `sources`, each of which begins with a space."""
         begins = self._begins_word
-        return WellFormed(self._tree_tokens, [sum(begins[token] for token in one) for one in sources])
+        return WellFormed(self._tree_tokens, [sum(begins[token] for token in source) for source in sources])
 
     @cached_property
     def _tree_tokens(self) -> TreeTokens:

@@ -30,7 +30,7 @@ class Served(ABC):
     """A model object that MLflow calls; `predict` may run in several threads at once."""
 
     @abstractmethod
-    def answers(self, lines: list[str], given: dict[str, Any]) -> list[str]:
+    def answers(self, lines: list[str], options: dict[str, Any]) -> list[str]:
         """Returns an answer for each line; `given` are fields of DecodingSettings, the others have their defaults.
 
         Raises ValidationError if one is out of range.
@@ -69,9 +69,9 @@ class ServedTranslator(Served):
 
         self._translator = Translator(checkpoint_folder, DecodingSettings(), device())
 
-    def answers(self, lines: list[str], given: dict[str, Any]) -> list[str]:
+    def answers(self, lines: list[str], options: dict[str, Any]) -> list[str]:
         """Translates each line."""
-        return self._translator.with_settings(DecodingSettings(**given)).translate(lines)
+        return self._translator.with_settings(DecodingSettings(**options)).translate(lines)
 
 
 def _load_pyfunc(data_path: str) -> ServedTranslator:

@@ -26,10 +26,10 @@ class ServedParser(Served):
     def __init__(self, checkpoint_folder: Path) -> None:
         self._parser = Parser(checkpoint_folder, PARSING, device())
 
-    def answers(self, lines: list[str], given: dict[str, Any]) -> list[str]:
+    def answers(self, lines: list[str], options: dict[str, Any]) -> list[str]:
         """Parses each line; a blank line has no tree."""
-        settings = type(PARSING)(**{**PARSING.model_dump(), **given})
-        return [bracketed(one.tree) if one else "" for one in self._parser.with_settings(settings).parse(lines)]
+        settings = type(PARSING)(**{**PARSING.model_dump(), **options})
+        return [bracketed(parse.tree) if parse else "" for parse in self._parser.with_settings(settings).parse(lines)]
 
 
 def _load_pyfunc(data_path: str) -> ServedParser:

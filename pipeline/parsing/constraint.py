@@ -20,9 +20,9 @@ from torch import Tensor
 
 from model.config import END_ID
 
-MOST_OPEN = 100
+MAX_OPEN = 100
 """The most brackets open at once; the 3 914 trees of the Penn Treebank sample in NLTK have at most 28."""
-MOST_OPENED_IN_A_ROW = 10
+MAX_OPENED_IN_A_ROW = 10
 """The most brackets opened with no word between them; trees of that sample have at most 6."""
 OTHER, OPENING, CLOSING, WORD = range(4)
 """Kinds of tokens."""
@@ -51,8 +51,8 @@ class WellFormed:
 
     tokens: TreeTokens
     n_words: Sequence[int]
-    most_open: int = MOST_OPEN
-    most_opened_in_a_row: int = MOST_OPENED_IN_A_ROW
+    max_open: int = MAX_OPEN
+    max_opened_in_a_row: int = MAX_OPENED_IN_A_ROW
 
     def start(self, limit_B: Tensor) -> "OpenTrees":
         """Returns the state of a batch of empty trees.
@@ -92,7 +92,7 @@ class OpenTrees:
         self.n_open_BW = torch.zeros_like(self.words_left_BW)
         self.opened_in_a_row_BW = torch.zeros_like(self.words_left_BW)
         self.has_word_BW = torch.zeros_like(self.words_left_BW, dtype=torch.bool)
-        self.labels_BWD = self.words_left_BW.new_zeros(*self.words_left_BW.shape, self.rules.most_open + 1)
+        self.labels_BWD = self.words_left_BW.new_zeros(*self.words_left_BW.shape, self.rules.max_open + 1)
         self._opening_L = torch.tensor(tokens.opening, device=device)
         self._closing_L = torch.tensor(tokens.closing, device=device)
         self._kind_V = torch.full((tokens.vocabulary_size,), OTHER, device=device)
@@ -108,8 +108,8 @@ class OpenTrees:
         inside = self.n_open_BW > 0
         # After one more opening bracket come at least the other words, all closing brackets and END_ID.
         completable = self.words_left_BW + self.n_open_BW + 3 <= self.tokens_left_B[:, None]
-        opens = words_left & completable & (self.n_open_BW < rules.most_open)
-        opens &= self.opened_in_a_row_BW < rules.most_opened_in_a_row
+        opens = words_left & completable & (self.n_open_BW < rules.max_open)
+        opens &= self.opened_in_a_row_BW < rules.max_opened_in_a_row
         closes = self.has_word_BW & ((self.n_open_BW > 1) | ~words_left) & inside
         allowed_BWV = opens.new_zeros(*opens.shape, rules.tokens.vocabulary_size)
         allowed_BWV[..., self._opening_L] = opens[..., None]

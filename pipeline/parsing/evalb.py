@@ -329,9 +329,9 @@ def _score(gold: _Tree, test: _Tree, status: Status, parameters: EvalbParameters
     if len(gold.terminals) != len(test.terminals):
         errors.add(f"Length unmatch ({len(gold.terminals)}|{len(test.terminals)})")
         return SentenceScore(line, gold.length, Status.ERROR)
-    for one, other in zip(gold.terminals, test.terminals, strict=True):
-        if not parameters.same_word(one.word, other.word):
-            errors.add(f"Words unmatch ({one.word}|{other.word})")
+    for word, other in zip(gold.terminals, test.terminals, strict=True):
+        if not parameters.same_word(word.word, other.word):
+            errors.add(f"Words unmatch ({word.word}|{other.word})")
             return SentenceScore(line, gold.length, Status.ERROR)
     gold_brackets, test_brackets = (
         [bracket for bracket in tree.brackets if bracket.counts(parameters)] for tree in (gold, test)
@@ -346,7 +346,7 @@ def _score(gold: _Tree, test: _Tree, status: Status, parameters: EvalbParameters
         test_brackets=len(test_brackets),
         crossing=_crossing(gold_brackets, test_brackets),
         words=len(gold.terminals),
-        correct_tags=sum(parameters.same_label(one.tag, other.tag) for one, other in tags),
+        correct_tags=sum(parameters.same_label(tag.tag, other.tag) for tag, other in tags),
     )
 
 

@@ -51,7 +51,7 @@ def splits_of(treebank: Path) -> dict[str, list[Selection]]:
         if missing:
             log.warning("%s has no section %s; the paper's treebank has", treebank, ", ".join(missing))
         return {
-            split: [one for section in sections for one in by_section.get(section, [])]
+            split: [file for section in sections for file in by_section.get(section, [])]
             for split, sections in SECTIONS.items()
         }
     paths = [path for name, path in files.items() if name != FILES_TABLE]
@@ -79,9 +79,9 @@ def files_of(treebank: Path) -> dict[str, Path]:
         return {**_bracketed_files(treebank), FILES_TABLE: treebank / FILES_TABLE}
     for below in SECTION_FOLDERS:
         folders = sorted(path for path in (treebank / below).glob("[0-2][0-9]") if path.is_dir())
-        found = {f"{folder.name}/{name}": file for folder in folders for name, file in _bracketed_files(folder).items()}
-        if all(any(f"{sections[-1]}/" == name[:3] for name in found) for sections in SECTIONS.values()):
-            return found
+        files = {f"{folder.name}/{name}": file for folder in folders for name, file in _bracketed_files(folder).items()}
+        if all(any(f"{sections[-1]}/" == name[:3] for name in files) for sections in SECTIONS.values()):
+            return files
     raise UserError(
         f"{treebank} is no treebank: it needs to be a file of bracketed trees, or a folder with {FILES_TABLE} and .mrg "
         "files, or with the sections 00 to 24 of the Wall Street Journal (21, 22 and 23 at least)"
@@ -90,11 +90,11 @@ def files_of(treebank: Path) -> dict[str, Path]:
 
 def _bracketed_files(folder: Path) -> dict[str, Path]:
     """Returns the .mrg and .mrg.gz files of a folder by their names without .gz; a plain file goes before its .gz."""
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for path in sorted(folder.iterdir()):
         if path.name.endswith((".mrg", ".mrg.gz")):
-            found.setdefault(path.name.removesuffix(".gz"), path)
-    return found
+            files.setdefault(path.name.removesuffix(".gz"), path)
+    return files
 
 
 def _texts(table: Path) -> list[int]:

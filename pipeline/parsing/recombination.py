@@ -26,9 +26,9 @@ from pipeline.settings import Settings
 if TYPE_CHECKING:
     from nltk.tree import Tree
 
-MOST_WORDS = 50
+MAX_WORDS = 50
 """Longer trees, to which nested substitutions may grow, are not kept."""
-FEWEST_WORDS_OF_CONSTITUENT, MOST_WORDS_OF_CONSTITUENT = 2, 20
+MIN_WORDS_OF_CONSTITUENT, MAX_WORDS_OF_CONSTITUENT = 2, 20
 """Of the constituents that are examples of their own."""
 _ROOT = ""
 
@@ -66,13 +66,13 @@ class Recombination:
         """Yields the new trees; holds the treebank's in memory. Raises UserError where one of those is malformed."""
         source = _Constituents(chain.from_iterable(trees.read() for trees in self.treebank))
         draw = random.Random(f"{self.settings.seed} {self.part}")
-        made = 0
-        while source.trees and made < self.trees:
+        number = 0
+        while source.trees and number < self.trees:
             small = draw.random() < self.settings.constituents and source.small
             tree = source.recombined(draw.choice(small or source.trees), self.settings, draw)
-            if len(words_of(tree)) <= MOST_WORDS:
-                made += 1
-                yield PlacedTree(tree, "recombined trees", made)
+            if len(words_of(tree)) <= MAX_WORDS:
+                number += 1
+                yield PlacedTree(tree, "recombined trees", number)
 
 
 class _Constituents:
@@ -88,7 +88,7 @@ class _Constituents:
         for placed in placed_trees:
             tree = cleaned(placed.tree)
             # What is longer than any tree to be made would be drawn in vain.
-            if tree is not None and len(words_of(tree)) <= MOST_WORDS:
+            if tree is not None and len(words_of(tree)) <= MAX_WORDS:
                 self.trees.append(tree)
                 self._collect(tree)
 
@@ -102,7 +102,7 @@ class _Constituents:
             for child in node:
                 if not is_preterminal(child):
                     self._constituents[child.label(), node.label()].append(child)
-            if node is not tree and FEWEST_WORDS_OF_CONSTITUENT <= len(words_of(node)) <= MOST_WORDS_OF_CONSTITUENT:
+            if node is not tree and MIN_WORDS_OF_CONSTITUENT <= len(words_of(node)) <= MAX_WORDS_OF_CONSTITUENT:
                 self.small.append(node)
 
     def recombined(self, tree: Tree, settings: RecombinationSettings, draw: random.Random) -> Tree:

@@ -110,10 +110,10 @@ def trees_in(lines: Iterable[str], name: str) -> Iterator[PlacedTree]:
 
 def parse(text: str) -> Tree:
     """Returns the one tree of a text. Raises UserError if it is malformed or not the only one."""
-    found = [placed.tree for placed in trees_in(text.split("\n"), "text")]
-    if len(found) != 1:
-        raise UserError(f"{len(found)} trees instead of one: {text!r}")
-    return found[0]
+    trees = [placed.tree for placed in trees_in(text.split("\n"), "text")]
+    if len(trees) != 1:
+        raise UserError(f"{len(trees)} trees instead of one: {text!r}")
+    return trees[0]
 
 
 def is_preterminal(node: Tree) -> bool:

@@ -63,11 +63,11 @@ class Bucket:
 
         with self._told(f"read {name}"):
             try:
-                found = obstore.get(self._service, name)
-                data = bytes(found.bytes())
+                answer = obstore.get(self._service, name)
+                data = bytes(answer.bytes())
             except FileNotFoundError:
                 return None
-            return Object(data, found.meta["e_tag"] or "", found.meta["last_modified"].timestamp())
+            return Object(data, answer.meta["e_tag"] or "", answer.meta["last_modified"].timestamp())
 
     def write(self, name: str, data: bytes) -> None:
         """Writes an object, replacing any earlier one."""
@@ -97,16 +97,16 @@ class Bucket:
         import obstore
 
         with self._told(f"list {folder}"):
-            found = [one for chunk in obstore.list(self._service, prefix=folder) for one in chunk]
-        return {one["path"].removeprefix(f"{folder}/"): one["size"] for one in found}
+            objects = [item for chunk in obstore.list(self._service, prefix=folder) for item in chunk]
+        return {item["path"].removeprefix(f"{folder}/"): item["size"] for item in objects}
 
     def folders(self, folder: str) -> list[str]:
         """Returns the names of the folders in a folder, sorted."""
         import obstore
 
         with self._told(f"list {folder}"):
-            found = obstore.list_with_delimiter(self._service, prefix=folder)["common_prefixes"]
-        return sorted(path.rpartition("/")[2] for path in found)
+            folders = obstore.list_with_delimiter(self._service, prefix=folder)["common_prefixes"]
+        return sorted(path.rpartition("/")[2] for path in folders)
 
     def remove(self, names: Iterable[str]) -> None:
         """Removes objects; those that are not there count as removed."""
@@ -163,8 +163,8 @@ class Bucket:
                 obstore.put(self._service, name, data, mode=mode)
             except (AlreadyExistsError, PreconditionError):
                 # A request may have arrived although its answer was lost, and then been sent again.
-                found = self.read(name)
-                return found is not None and found.data == data
+                stored = self.read(name)
+                return stored is not None and stored.data == data
             except (FileNotFoundError, NotFoundError):
                 if mode in ("overwrite", "create"):
                     raise
@@ -216,8 +216,8 @@ def _connected(uri: str, endpoint: str, patience_s: float) -> "Service":
 def _reason(error: Exception) -> str:
     """Returns what is wrong in a few words; the client's own text has several lines and the whole request."""
     for pattern in STATED:
-        if found := re.search(pattern, str(error)):
-            return found[1].strip().rstrip(".")
+        if match := re.search(pattern, str(error)):
+            return match[1].strip().rstrip(".")
     first, *_ = str(error).strip().split("\n")
     return first[:200]
 

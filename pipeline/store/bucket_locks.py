@@ -85,16 +85,16 @@ class BucketLock(Lock):
             self._bucket.replace(self._object, FREE, held.e_tag)
 
     def _read(self) -> _Held | None:
-        found = self._bucket.read(self._object)
-        if found is None:
+        stored = self._bucket.read(self._object)
+        if stored is None:
             return None
         try:
-            described = json.loads(found.data)
+            described = json.loads(stored.data)
             described.pop("renewal", None)
             owner = Owner(**described) if described else None
         except (ValueError, TypeError, AttributeError):
-            owner = Owner("unknown", "", 0, None, "", "unknown", found.modified_s)
-        return _Held(owner, found.e_tag, found.modified_s)
+            owner = Owner("unknown", "", 0, None, "", "unknown", stored.modified_s)
+        return _Held(owner, stored.e_tag, stored.modified_s)
 
     def _now_s(self) -> float:
         """Returns the time by the service's clock, to the second, since the machines' clocks differ."""

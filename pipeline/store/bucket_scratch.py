@@ -43,9 +43,9 @@ class BucketScratch(Scratch):
     @contextmanager
     def opened(self) -> Iterator[Path]:
         """See `Scratch.opened`. Raises BucketError if the bucket does not take what is still to be kept."""
-        own = self.store.working_folder(self.name)
-        at_stage = machine() == self.machine and self.folder.is_dir() and own.parent == self.folder.parent
-        self.folder = self.folder if at_stage else own
+        here = self.store.working_folder(self.name)
+        at_stage = machine() == self.machine and self.folder.is_dir() and here.parent == self.folder.parent
+        self.folder = self.folder if at_stage else here
         self.folder.mkdir(parents=True, exist_ok=True)
         self._pull()
         yield self.folder
@@ -55,7 +55,7 @@ class BucketScratch(Scratch):
 
     def keep(self, part: str) -> None:
         """See `Scratch.keep`. Where the bucket does not answer, the next call tries again, after a warning."""
-        self._owed = [*(one for one in self._owed if one != part), part]
+        self._owed = [*(owed for owed in self._owed if owed != part), part]
         try:
             self._settle()
         except BucketError as error:

@@ -115,8 +115,8 @@ class Lock(ABC):
         return Owner(socket.gethostname(), machine(), pid, process_started, self._token, self._task, time.time())
 
     def _tell_takeover(self, owner: Owner, silent_s: float) -> None:
-        told = "taking over the lock on %s (%s) from %s, last heard from %.0f s ago"
-        logger.warning(told, self.name, owner.task, owner, silent_s)
+        message = "taking over the lock on %s (%s) from %s, last heard from %.0f s ago"
+        logger.warning(message, self.name, owner.task, owner, silent_s)
 
     def _beat(self) -> None:
         while not self._released.wait(HEARTBEAT_S):
@@ -136,8 +136,8 @@ class FileLock(Lock):
         """See `Lock.take`. Raises UserError if the disk is full."""
         ours = self._ourselves()
         with report_full_disk(self._target), guarded(self.path.parent) as now:
-            if found := _read(self.path):
-                owner, renewed = found
+            if held := _read(self.path):
+                owner, renewed = held
                 if not is_dead(owner, now - renewed):
                     return owner
                 self._tell_takeover(owner, now - renewed)
@@ -153,8 +153,8 @@ class FileLock(Lock):
 
     def is_ours(self) -> bool:
         """See `Lock.is_ours`."""
-        found = _read(self.path)
-        return found is not None and found[0].token == self._token
+        held = _read(self.path)
+        return held is not None and held[0].token == self._token
 
     def wait_for(self, owner: Owner) -> None:
         """See `Lock.wait_for`."""
@@ -177,20 +177,20 @@ class FileLock(Lock):
 
 def wait_for(path: Path, owner: Owner) -> None:
     """Waits until `owner` no longer holds the lock in the file `path`, or is dead."""
-    while (found := _read(path)) and found[0].token == owner.token:
+    while (held := _read(path)) and held[0].token == owner.token:
         guard = path.parent / "guard"
         guard.touch()  # use the file system's clock, since the hosts' clocks differ
-        if is_dead(owner, guard.stat().st_mtime - found[1]):
+        if is_dead(owner, guard.stat().st_mtime - held[1]):
             return
         time.sleep(POLL_S)
 
 
 def holder(path: Path) -> Owner | None:
     """Returns the living process that holds the lock in the file `path`, None if there is none."""
-    found = _read(path)
-    if found is None:
+    held = _read(path)
+    if held is None:
         return None
-    owner, renewed = found
+    owner, renewed = held
     now = time.time()
     with suppress(OSError):  # a file system that only lets us read
         guard = path.parent / "guard"

@@ -156,9 +156,9 @@ class ObjectStore(LocalStore):
 
     def read_record(self, name: str) -> Any:
         """See `Store.read_record`."""
-        found = self.bucket.read(f"store/{name}.json")
+        stored = self.bucket.read(f"store/{name}.json")
         try:
-            return json.loads(found.data) if found else None
+            return json.loads(stored.data) if stored else None
         except ValueError:
             return None
 
@@ -182,13 +182,13 @@ class ObjectStore(LocalStore):
                 return path.read_text(encoding="utf-8")
         published = self._published(name)
         place = f"{name}/{published['attempt']}" if published else f"{MAKING}{name}"
-        found = self.bucket.read(f"store/{place}/{file}")
-        return found.data.decode() if found else None
+        stored = self.bucket.read(f"store/{place}/{file}")
+        return stored.data.decode() if stored else None
 
     def _published(self, name: str) -> dict[str, Any] | None:
         """Returns what was said when the artifact was published: the attempt, its manifest's hash and its files."""
-        found = self.bucket.read(f"store/{name}/{PUBLISHED}")
-        published: dict[str, Any] | None = json.loads(found.data) if found else None
+        stored = self.bucket.read(f"store/{name}/{PUBLISHED}")
+        published: dict[str, Any] | None = json.loads(stored.data) if stored else None
         return published
 
     def _make_room(self, name: str) -> None:
@@ -249,12 +249,12 @@ def store_at(where: str | Path) -> LocalStore:
 def store_named(where: str | Path) -> LocalStore:
     """Returns the store at a folder or a URI (s3://, gs://, az://, file://). Raises UserError for any other URI."""
     text = str(where)
-    scheme, found, rest = text.partition("://")
-    if not found:
+    scheme, separator, rest = text.partition("://")
+    if not separator:
         return LocalStore(Path(text).absolute())
     if scheme == "file":
         return LocalStore(Path("/" + rest.lstrip("/")))
     if scheme not in SCHEMES or not rest.strip("/"):
-        known = ", ".join(f"{one}://" for one in (*SCHEMES, "file"))
+        known = ", ".join(f"{scheme}://" for scheme in (*SCHEMES, "file"))
         raise UserError(f"--store {text}: give a folder, or a URI that begins with {known} and names one")
     return ObjectStore.at(text)

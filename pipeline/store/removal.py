@@ -32,8 +32,8 @@ def locks_closed(store: LocalStore) -> AbstractContextManager[float]:
 
 def owners(store: LocalStore) -> dict[str, Owner]:
     """Returns the living owners of the store's locks, by what they make."""
-    found = {path.stem: holder(path) for path in (store.artifacts / ".locks").glob("*.json")}
-    return {name: owner for name, owner in found.items() if owner}
+    owners = {path.stem: holder(path) for path in (store.artifacts / ".locks").glob("*.json")}
+    return {name: owner for name, owner in owners.items() if owner}
 
 
 def published(store: LocalStore) -> list[str]:

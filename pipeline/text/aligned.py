@@ -104,12 +104,12 @@ def _names(paths: Iterable[Path]) -> dict[Path, str]:
     """Returns, for each path, its shortest end that tells it from the others."""
     parts = {path: path.absolute().parts for path in paths}
     names = {}
-    for path, own in parts.items():
+    for path, path_parts in parts.items():
         candidates, length = set(parts.values()), 0
         while len(candidates) > 1 or not length:
             length += 1
-            candidates = {other for other in candidates if other[-length:] == own[-length:]}
-        names[path] = "/".join(own[-length:])
+            candidates = {other for other in candidates if other[-length:] == path_parts[-length:]}
+        names[path] = "/".join(path_parts[-length:])
     return names
 
 

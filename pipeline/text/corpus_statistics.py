@@ -130,9 +130,12 @@ class CorpusStatistics:
         """All collections together."""
         return Collection(
             ALL,
-            sum(one.read for one in self.collections),
+            sum(collection.read for collection in self.collections),
             self.train.pairs,
-            {reason: sum(one.dropped[reason] for one in self.collections) for reason in self.collections[0].dropped},
+            {
+                reason: sum(collection.dropped[reason] for collection in self.collections)
+                for reason in self.collections[0].dropped
+            },
             self.train.unknown_fraction,
         )
 
@@ -158,9 +161,9 @@ def measure(
     sampled: list[list[NDArray[np.int32]]] = [[], []]
     for lengths_of_sides in shard_lengths(dataset, "train"):
         for side, lengths in enumerate(lengths_of_sides):
-            found = np.bincount(lengths, minlength=len(histograms[side]))
-            found[: len(histograms[side])] += histograms[side]
-            histograms[side] = found
+            histogram = np.bincount(lengths, minlength=len(histograms[side]))
+            histogram[: len(histograms[side])] += histograms[side]
+            histograms[side] = histogram
             sampled[side].append(lengths[::every].copy())
     kinds = piece_kinds(load(vocabulary.path))
     return CorpusStatistics(
@@ -203,8 +206,8 @@ def _split(name: str, shards: Sequence[Mapping[str, int]], occurrences: NDArray[
 
 
 def _unknown_fraction(counts: Sequence[Mapping[str, int]]) -> float:
-    tokens = sum(one.get("source_tokens", 0) + one.get("target_tokens", 0) for one in counts)
-    return sum(one.get("unknown", 0) for one in counts) / max(tokens, 1)
+    tokens = sum(count.get("source_tokens", 0) + count.get("target_tokens", 0) for count in counts)
+    return sum(count.get("unknown", 0) for count in counts) / max(tokens, 1)
 
 
 def _lengths(language: str, sentences: NDArray[np.int64]) -> Lengths:

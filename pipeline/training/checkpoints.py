@@ -145,8 +145,8 @@ class CheckpointWriter:
         """Waits until the last checkpoint is published. Raises UserError if the disk is too full for it."""
         unfinished = [*self._beside, *([self._writing] if self._writing else [])]
         self._beside, self._writing = [], None
-        for one in unfinished:
-            one.result()
+        for future in unfinished:
+            future.result()
 
     def __enter__(self) -> Self:
         return self

@@ -165,13 +165,13 @@ class Training:
 
     def _find_checkpoint(self) -> tuple[Path | None, TrainingState]:
         """Returns the newest intact checkpoint that rank 0 finds, if any, and the state to go on from."""
-        found: tuple[Path | None, TrainingState] = None, TrainingState()
+        start: tuple[Path | None, TrainingState] = None, TrainingState()
         with self.group.agreed():
             if self.group.rank == 0:  # the others need not read the whole dataset
                 identity = self._identity()
                 newest = load_newest(self.folder, identity, self.settings.kept_updates)
-                found = newest or (None, TrainingState(identity=identity))
-        return self.group.from_first(found)
+                start = newest or (None, TrainingState(identity=identity))
+        return self.group.from_first(start)
 
     def resume(self) -> None:
         """Restores the checkpoint that was found, and cuts later metrics."""

@@ -53,12 +53,12 @@ def interface_towards(host: str) -> str | None:
         return None
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((host, 9))  # sends nothing
-        own = probe.getsockname()[0]
+        address = probe.getsockname()[0]
         for _, name in socket.if_nameindex():
             try:
                 answer = fcntl.ioctl(probe, SIOCGIFADDR, struct.pack("256s", name.encode()))
             except OSError:  # an interface without an address
                 continue
-            if socket.inet_ntoa(answer[20:24]) == own:
+            if socket.inet_ntoa(answer[20:24]) == address:
                 return name
     return None

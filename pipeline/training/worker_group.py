@@ -81,6 +81,6 @@ class WorkerGroup:
             yield
         except UserError as error:
             message = str(error)
-        for found in self.gathered(message):
-            if found is not None:
-                raise UserError(found)
+        for reported in self.gathered(message):
+            if reported is not None:
+                raise UserError(reported)

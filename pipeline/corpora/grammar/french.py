@@ -67,15 +67,15 @@ UNITS = [
 
 def number(value: int, feminine: bool = False) -> list[str]:
     """Spells a number from deux to quatre-vingt-dix-neuf; un agrees in gender."""
-    one = "une" if feminine else "un"
+    un = "une" if feminine else "un"
     if value < 20:
         return [UNITS[value]]
     tens, rest = TENS[value // 10], value % (20 if value >= 60 else 10)
     if rest == 0:
         return [tens + ("s" if value == 80 else "")]
     if rest in (1, 11) and value < 80:
-        return [tens, "et", one if rest == 1 else "onze"]
-    return [f"{tens}-{one if rest == 1 else UNITS[rest]}"]
+        return [tens, "et", un if rest == 1 else "onze"]
+    return [f"{tens}-{un if rest == 1 else UNITS[rest]}"]
 
 
 def text(sentence: Sentence) -> str:

@@ -57,7 +57,10 @@ def anaphora(derivation: Derivation, target: Literal["de", "fr"]) -> Anaphora | 
     second, first = sentence.second, sentence.main
     if second is None:
         return None
-    pronoun = next((one for one in (second.subject, second.object) if isinstance(one, Pronoun) and one.noun), None)
+    pronoun = next(
+        (argument for argument in (second.subject, second.object) if isinstance(argument, Pronoun) and argument.noun),
+        None,
+    )
     antecedent = first.object or first.subject
     # A clause of its own may speak of he or she, whose noun is no word of the sentence.
     if pronoun is None or not isinstance(antecedent, NounPhrase) or pronoun.noun is not antecedent.noun:
@@ -73,12 +76,12 @@ def anaphora(derivation: Derivation, target: Literal["de", "fr"]) -> Anaphora | 
 
 def verb_objects(derivation: Derivation) -> list[Reference]:
     """Returns the English verbs, each with its direct object's noun, that are at least LONG_WORDS words apart."""
-    found = []
+    references = []
     for verb, noun in _verb_object_marks(derivation.sentence):
         query, key = _marked_word(derivation, verb, "en"), _marked_word(derivation, noun, "en")
         if query and key and abs(_word(derivation.english, query) - _word(derivation.english, key)) >= LONG_WORDS:
-            found.append(Reference(query, key))
-    return found
+            references.append(Reference(query, key))
+    return references
 
 
 def text_of(derivation: Derivation, language: Language) -> str:
@@ -163,9 +166,9 @@ def _gendered(derivation: Derivation, pronoun: Pronoun, language: Literal["de", 
         other = _replaced(derivation.sentence, pronoun, pronoun._replace(noun=changed))
         mine, theirs = _words(text), text_of(Derivation(other), language).split(" ")
         for span, word in zip(mine, theirs, strict=False):
-            own = text[slice(*span)]
-            if own != word.strip(".,?"):
-                if own.lower() in PRONOUNS[language]:
+            surface = text[slice(*span)]
+            if surface != word.strip(".,?"):
+                if surface.lower() in PRONOUNS[language]:
                     return span
                 break
     return None

@@ -23,8 +23,8 @@ def word_by_word(sentence: str, language: str) -> str:
     Words without a counterpart (does) are dropped; unknown words stay. Raises KeyError for other languages.
     """
     words = dictionary({"de": 0, "fr": 1}[language])
-    found = [words.get(word.lower(), word) for word in re.findall(r"[\w-]+|[,.?]", sentence.replace("'s", ""))]
-    text = re.sub(r" ([,.])" if language == "fr" else r" ([,.?])", r"\1", " ".join(word for word in found if word))
+    translated = [words.get(word.lower(), word) for word in re.findall(r"[\w-]+|[,.?]", sentence.replace("'s", ""))]
+    text = re.sub(r" ([,.])" if language == "fr" else r" ([,.?])", r"\1", " ".join(word for word in translated if word))
     return text[:1].upper() + text[1:]
 
 

@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 from model.config import END_ID, PAD_ID, TransformerConfig
 from model.search import beam_search
 from model.transformer import Transformer
-from pipeline.parsing.constraint import MOST_OPEN, MOST_OPENED_IN_A_ROW, TreeTokens, WellFormed
+from pipeline.parsing.constraint import MAX_OPEN, MAX_OPENED_IN_A_ROW, TreeTokens, WellFormed
 
 WORD, OPENING, CLOSING = 5, (4, 8, 9), (6, 7, 10)
 TOKENS = TreeTokens(13, OPENING, CLOSING, [WORD])
@@ -188,7 +188,7 @@ def test_real_trees_are_allowed(data: Path) -> None:
     assert len(open_B) == 0
     deepest, longest = zip(*(openings([ids[t] for t in tree], tokens) for tree in trees), strict=True)
     assert (max(deepest), max(longest)) == (28, 6)
-    assert (MOST_OPEN, MOST_OPENED_IN_A_ROW) == (100, 10)
+    assert (MAX_OPEN, MAX_OPENED_IN_A_ROW) == (100, 10)
 
 
 @pytest.mark.parametrize(

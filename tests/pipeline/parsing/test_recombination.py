@@ -9,7 +9,7 @@ import pytest
 from nltk.tree import Tree
 
 from pipeline.parsing.layouts import Selection
-from pipeline.parsing.recombination import MOST_WORDS, Recombination, RecombinationSettings
+from pipeline.parsing.recombination import MAX_WORDS, Recombination, RecombinationSettings
 from pipeline.parsing.trees import bracketed, cleaned, is_preterminal, walk, words_of
 
 
@@ -55,7 +55,7 @@ def test_new_trees_of_old_parts(sample: list[Selection], gold: list[Tree]) -> No
     known = {bracketed(tree) for tree in gold}
     whole = made(sample, constituents=0)
     assert sum(bracketed(tree) in known for tree in whole) < 30
-    assert max(len(words_of(tree)) for tree in trees + whole) <= MOST_WORDS
+    assert max(len(words_of(tree)) for tree in trees + whole) <= MAX_WORDS
     assert sum(len(words_of(tree)) for tree in whole) / 300 == pytest.approx(24, abs=4)  # as long as the treebank's
 
 
