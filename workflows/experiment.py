@@ -21,7 +21,7 @@ from workflows.engine.dag import A, Step
 from workflows.engine.events import Watcher
 from workflows.engine.grid import Unfinished
 from workflows.engine.interrupts import sigterm_as_interrupt
-from workflows.engine.progress import print_plan, view
+from workflows.engine.progress import View, print_plan
 from workflows.engine.runner import run
 from workflows.forecast.planned import Planned
 from workflows.profiles import Profile
@@ -148,7 +148,7 @@ def _made(experiment: Reproduction[A], request: Request, tracker: Tracker) -> A:
             watching = f"to watch: {f'{dashboard} (Ray), ' if dashboard else ''}{ui_command(tracker.uri)}"
             console.print(watching, highlight=False, soft_wrap=True, markup=False)
         runs = during.enter_context(tracked(tracker, _workflow(experiment, request, target), store))
-        watchers = [view(console), runs]
+        watchers = [View(console), runs]
         unfinished = experiment.train(watchers) if experiment.train else {}
         (table,) = run([experiment.tabulate(unfinished)], store, watchers, request.address)
         figures = experiment.figures(table) if experiment.figures else {}

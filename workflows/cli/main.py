@@ -93,7 +93,7 @@ def prepare(
 ) -> None:
     """Convert text to token ids; write OUT/text, OUT/corpus (cleaned), OUT/vocabulary, OUT/dataset and OUT/report."""
     from workflows import stages
-    from workflows.engine.progress import view
+    from workflows.engine.progress import View
     from workflows.engine.runner import run
 
     chosen = load_profile(profile, data=data, files=[files] if files else [], config=config, overrides=overrides or [])
@@ -109,7 +109,7 @@ def prepare(
     vocabulary = replace(stages.LEARN_VOCABULARY("vocabulary", corpus, chosen.vocabulary), out=folder / "vocabulary")
     dataset = replace(stages.ENCODE("encode", corpus, vocabulary, chosen.encoding), out=folder / "dataset")
     report = replace(stages.report("report", chosen, corpus, vocabulary, dataset), out=folder / "report")
-    _, reported = run([dataset, report], LocalStore(folder), [view(console)], address)
+    _, reported = run([dataset, report], LocalStore(folder), [View(console)], address)
     remember(folder, chosen)
     console.print(f"token ids: {out / 'dataset'}", highlight=False, soft_wrap=True)
     console.print(f"report: {out / 'report'}: {reported.summary}", highlight=False, soft_wrap=True)
@@ -138,7 +138,7 @@ def train(
     """Train on token ids (paper §5). After an interruption, the same command continues from the newest checkpoint."""
     from workflows import stages
     from workflows.engine.dag import Step
-    from workflows.engine.progress import view
+    from workflows.engine.progress import View
     from workflows.engine.runner import run
 
     folder = named_folder("prepare", dataset, "dataset.json")
@@ -154,7 +154,7 @@ def train(
     training = _recipe(chosen, model).training
     _print_settings(chosen, {model: chosen.recipes[model]})
     step = Step("train", stages.TRAIN, (encoded, training), out=out.absolute())
-    run([step], LocalStore(out.absolute().parent), [view(console)], address)
+    run([step], LocalStore(out.absolute().parent), [View(console)], address)
     console.print(f"checkpoints: {out}", highlight=False, soft_wrap=True)
 
 

@@ -16,7 +16,7 @@ from pipeline.store.object_store import store_at
 from pipeline.store.store import LocalStore
 from workflows.console.command import console
 from workflows.engine.dag import Stage, Step
-from workflows.engine.progress import view
+from workflows.engine.progress import View
 from workflows.engine.runner import run
 from workflows.figures import trained
 from workflows.figures.drawing import AttentionFigures, FigureSettings, draw_figures
@@ -96,5 +96,5 @@ def make(wanted: FigureRequest, out: Path | None = None) -> AttentionFigures:
     # No run has a name for what this command needs; as long as the lock is held, `aiayn clean` deletes nothing.
     with wanted.store.lock(f"attention_figures-{secrets.token_hex(8)}", step.label) as lock:
         lock.take()
-        (figures,) = run([step], wanted.store, [view(console)], wanted.address)
+        (figures,) = run([step], wanted.store, [View(console)], wanted.address)
     return figures
