@@ -1,7 +1,7 @@
-"""The packages' layout, read from their source: which may import which, how large folders and modules may be.
+"""The packages' layout, read from their source: which may import which, and how much a table may stand on.
 
 Imports inside functions and under `if TYPE_CHECKING` count as those at the top of a module, and so does the module of a
-function that a stage names: `Imported("pipeline.training.on_ray:train")`.
+function that is named in a string, as stages do: `Imported("pipeline.training.on_ray:train")`.
 """
 
 import ast
@@ -23,7 +23,9 @@ MAY_IMPORT = {
 """Packages, and the others that each may import."""
 IN_MODEL = {"torch", *sys.stdlib_module_names}
 RAY_IN_PIPELINE = {"pipeline.training.on_ray", "pipeline.evaluation.decoding", "pipeline.ray_private"}
-MOST_LINES, MOST_MODULES = 400, 16
+TABLES = ("reproduce_table1", "reproduce_table2", "reproduce_table3", "reproduce_table4")
+MAX_LINES, GOAL_LINES = 9_400, 4_500
+"""Of workflows/, read by whoever follows one table to its end: what no table may exceed today, and what is aimed at."""
 
 
 class Module:
@@ -59,8 +61,10 @@ class Module:
                 for alias in statement.names:
                     name = f"{source}.{alias.name}"
                     yield name if name in known else source
-            elif isinstance(statement, ast.Call) and ast.unparse(statement.func).endswith("Imported"):
-                yield ast.literal_eval(statement.args[0]).partition(":")[0]
+            elif isinstance(statement, ast.Constant) and isinstance(statement.value, str):
+                name, _, function = statement.value.partition(":")
+                if function.isidentifier() and name in known:
+                    yield name
 
 
 @cache
@@ -101,15 +105,17 @@ def circles(modules: Mapping[str, Module]) -> Iterator[str]:
             yield f"a circle of imports: {' <- '.join(error.args[1])}"
 
 
-def wrong_sizes(modules: Mapping[str, Module]) -> Iterator[str]:
-    """Modules that are too long, and folders with too many, __init__.py not counted."""
-    counts: dict[str, int] = {}
-    for module in modules.values():
-        n_lines = len(module.text.splitlines())
-        if n_lines > MOST_LINES:
-            yield f"{module.name} has {n_lines} lines"
-        counts[module.package] = counts.get(module.package, 0) + (not module.is_package)
-    yield from (f"{package} has {n} modules" for package, n in counts.items() if n > MOST_MODULES)
+def lines_behind(modules: Mapping[str, Module], start: str) -> int:
+    """Lines of the modules of `start`'s package that it imports, directly or through others, its own included."""
+    reached: set[str] = set()
+    to_read = [start]
+    while to_read:
+        name = to_read.pop()
+        if name in reached or name not in modules or modules[name].top != modules[start].top:
+            continue
+        reached.add(name)
+        to_read += [*modules[name].imported(modules), name.rpartition(".")[0]]
+    return sum(len(modules[name].text.splitlines()) for name in reached)
 
 
 def undescribed(modules: Mapping[str, Module]) -> Iterator[str]:
@@ -129,13 +135,20 @@ def undescribed(modules: Mapping[str, Module]) -> Iterator[str]:
 def violations(root: Path) -> list[str]:
     """All that is against the rules, a line each."""
     modules = read(root)
-    rules = (wrong_imports, circles, wrong_sizes, undescribed)
+    rules = (wrong_imports, circles, undescribed)
     return [line for rule in rules for line in rule(modules)]
 
 
 def test_the_packages_keep_the_rules() -> None:
-    """No import against the arrows, no circle, nothing too large, every folder described."""
+    """No import against the arrows, no circle, every folder described."""
     assert violations(ROOT) == []
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_table_stands_on_little(table: str) -> None:
+    """Whoever follows a table through workflows/ to its end reads no more lines than `MAX_LINES`, which only falls."""
+    n_lines = lines_behind(read(ROOT), f"workflows.{table}")
+    assert n_lines <= MAX_LINES, f"{table} imports {n_lines} lines of workflows/; {GOAL_LINES} are the goal"
 
 
 def test_all_packages_are_read() -> None:
@@ -189,8 +202,6 @@ WRONG = {
         {"model/layer.py": "from model import loss", "model/loss.py": "from model.layer import x"},
         "a circle of imports: model.layer <- model.loss <- model.layer",
     ),
-    "too long": ({"workflows/main.py": "pass\n" * (MOST_LINES + 1)}, "workflows.main has 401 lines"),
-    "too many": ({f"model/m{i}.py": "" for i in range(MOST_MODULES)}, "model has 17 modules"),
     "no docstring": ({"pipeline/text/__init__.py": "import json"}, "pipeline.text/__init__.py has no docstring"),
     "no __init__.py": ({"workflows/cli/main.py": ""}, "workflows.cli has no __init__.py"),
     "no __init__.py on the way": (
@@ -198,7 +209,7 @@ WRONG = {
         "workflows.cli has no __init__.py",
     ),
 }
-"""What is written over the sound tree, and the one line that is told."""
+"""What is written over the sound tree, and the one line that is reported."""
 
 
 def write(root: Path, files: Mapping[str, str]) -> Path:
@@ -211,13 +222,38 @@ def write(root: Path, files: Mapping[str, str]) -> Path:
 
 
 def test_a_sound_tree_passes(tmp_path: Path) -> None:
-    """Nothing that is allowed is refused: modules at the limits too."""
-    full = {f"model/m{i}.py": "" for i in range(MOST_MODULES - 1)}
-    assert violations(write(tmp_path, {**SOUND, **full, "model/m0.py": "pass\n" * MOST_LINES})) == []
+    """Nothing that is allowed is refused."""
+    assert violations(write(tmp_path, SOUND)) == []
+
+
+BEHIND = {
+    "at the top": ("from workflows.engine import dag", 5),
+    "inside a function": ("def f():\n    from workflows.engine.dag import x", 6),
+    "named by a stage": ('RUN = Imported("workflows.engine.dag:run")', 5),
+    "named elsewhere": ('RUN = {"run": "workflows.engine.dag:run"}', 5),
+    "through another": ("from workflows import stages", 6),
+    "twice": ("from workflows import stages\nfrom workflows.engine import dag", 7),
+    "nothing": ("import json", 2),
+}
+"""What a table's module says, and how many lines of workflows/ that comes to."""
+
+
+@pytest.mark.parametrize("name", BEHIND)
+def test_lines_behind_a_table_are_counted(name: str, tmp_path: Path) -> None:
+    """All ways of importing count, each module and package once; other top packages and what is not imported do not."""
+    text, n_lines = BEHIND[name]
+    files = {
+        "workflows/engine/__init__.py": '"""The DAG."""',
+        "workflows/engine/dag.py": "import model.layer\nx = 1",
+        "workflows/engine/other.py": "pass\n" * 100,
+        "workflows/stages.py": 'RUN = Imported("workflows.engine.dag:run")',
+        "workflows/table.py": text,
+    }
+    assert lines_behind(read(write(tmp_path, {**SOUND, **files})), "workflows.table") == n_lines
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_each_breach_is_told(name: str, tmp_path: Path) -> None:
+def test_each_breach_is_reported(name: str, tmp_path: Path) -> None:
     """One change to a sound tree, one line."""
-    files, told = WRONG[name]
-    assert violations(write(tmp_path, {**SOUND, **files})) == [told]
+    files, line = WRONG[name]
+    assert violations(write(tmp_path, {**SOUND, **files})) == [line]

@@ -15,15 +15,26 @@ NAMES = [page.relative_to(ROOT).as_posix() for page in PAGES]
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_a_page_names_exists(name: str) -> None:
-    """Links, paths of the repository in code, and options of the project's commands."""
+    """Links and the headings they lead to, paths of the repository in code, and options of the project's commands."""
     page = ROOT / name
     text = page.read_text(encoding="utf-8")
     links = [link for link in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in link]
     missing = [link for link in links if not (page.parent / link).exists()]
+    to_headings = [link for link in re.findall(r"\]\(([^)\s]*#[^)]+)\)", text) if "://" not in link]
+    missing += [link for link in to_headings if not _leads_to_a_heading(page, *link.split("#"))]
     paths = re.findall(r"\b((?:model|pipeline|workflows|tests|docs|examples|infra)/[\w./-]*\w)", text)
     missing += [path for path in paths if not (ROOT / path).exists() and not (page.parent / path).exists()]
     missing += [" ".join(words) for words in commands_in(text) if unknown(words)]
     assert not missing
+
+
+def _leads_to_a_heading(page: Path, link: str, anchor: str) -> bool:
+    """Says whether the page that is linked to, or this page if none is, has a heading that GitHub gives this anchor."""
+    text = re.sub(
+        r"^```.*?^```", "", (page.parent / link if link else page).read_text(encoding="utf-8"), flags=re.M | re.S
+    )
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return anchor in {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 RESULTS = sorted((ROOT / "docs" / "results").glob("*.md"))
@@ -44,7 +55,7 @@ def test_every_result_has_its_command(page: Path) -> None:
     assert not without
 
 
-def test_commands_are_found_and_wrong_ones_told() -> None:
+def test_commands_are_found_and_wrong_ones_reported() -> None:
     """The check above sees the commands it is for."""
     text = "```\n.venv/bin/python -m workflows.reproduce_table2 --plans\naiayn trane x\n```\n`table3 --rows A`, `aiayn`"
     assert [unknown(words) for words in commands_in(text)] == [["--plans"], ["trane"], [], []]
