@@ -11,6 +11,7 @@ link is put in place by one rename.
 """
 
 import difflib
+import errno
 import logging
 import os
 import re
@@ -70,6 +71,8 @@ def begin_run(store: LocalStore, workflow: str, profile: str, table: Step[Artifa
             _name_steps(store, run, table)
             _link(run / TABLE, store.folder(table.name))
     except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EOPNOTSUPP):
+            raise
         raise UserError(f"{place}: no links can be made here ({error.strerror}); choose another --store") from None
     return run
 
