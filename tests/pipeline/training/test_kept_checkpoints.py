@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from pipeline.evaluation.averaging import average
-from pipeline.settings import AveragingSettings
+from pipeline.settings import AveragingSettings, TrainingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import EncodedDataset, TrainingRun
 from pipeline.training.loop import run
@@ -30,7 +30,7 @@ KILLS = (15, 70, 125, 128, 131)
 """One before the first kept checkpoint could be, some between the last five of them."""
 
 
-def train(rank: int, dataset: EncodedDataset, folder: Path, killed_at: int | None) -> None:
+def train(rank: int, dataset: EncodedDataset, settings: TrainingSettings, folder: Path, killed_at: int | None) -> None:
     """Trains in a process of its own, which kills itself as soon as an update is queued."""
     torch.set_num_threads(1)
     if killed_at is not None:
@@ -44,7 +44,7 @@ def train(rank: int, dataset: EncodedDataset, folder: Path, killed_at: int | Non
                 os.kill(os.getpid(), signal.SIGKILL)
 
         Training._update = until_killed  # type: ignore[method-assign]
-    figures = run(WorkerGroup(), dataset, LIKE_BASE, folder)
+    figures = run(WorkerGroup(), dataset, settings, folder)
     TrainingRun(folder).write(figures)
 
 
@@ -64,8 +64,8 @@ def test_five_kills_change_no_bit_of_the_average(dataset: EncodedDataset, tmp_pa
         folder.mkdir()
         for killed_at in kills:
             with pytest.raises(torch.multiprocessing.ProcessExitedException, match="SIGKILL"):
-                start_processes(train, (dataset, folder, killed_at), 1)
-        start_processes(train, (dataset, folder, None), 1)
+                start_processes(train, (dataset, LIKE_BASE, folder, killed_at), 1)
+        start_processes(train, (dataset, LIKE_BASE, folder, None), 1)
         kept = [weights(folder, update) for update in LIKE_BASE.kept_updates]
         results.append((kept, *averaged(TrainingRun(folder), dataset, tmp_path / f"{name} averaged")))
     assert results[0][1] == (126, 128, 130, 132, 134)
