@@ -20,8 +20,8 @@ from workflows.engine.dag import Imported, Stage, Step
 from workflows.engine.grid import Unfinished
 from workflows.experiment import Reproduction, reproduce, requested
 from workflows.profiles.complexity import load_complexity_profile
+from workflows.tables.render import render_terminal
 from workflows.tables.table1 import Table1Artifact
-from workflows.tables.table1_text import render_terminal
 
 COUNT = Stage("complexity_counts.count", Imported("pipeline.complexity.count:count"), CountsArtifact)
 MEASURE = Stage("complexity.measure", Imported("pipeline.complexity.measure:measure"), MeasurementsArtifact, gpus=1)

@@ -37,6 +37,7 @@ from workflows.profiles import Profile, Recipe, load_profile
 from workflows.reports.corpus import CorpusReport
 from workflows.tables import table2
 from workflows.tables.measurements import Translation
+from workflows.tables.render import render_terminal
 from workflows.tracking.lineage import settings_of
 from workflows.tracking.watcher import Model
 
@@ -131,7 +132,7 @@ def main(
         ],
         reports=reports,
         tabulate=lambda _unfinished: table,
-        show=lambda made, width: table2.render_terminal(made.load(), width),
+        show=lambda made, width: render_terminal(made.load(), width),
         figures=lambda made: made.load().figures(),
     )
     reproduce(experiment, request)

@@ -34,8 +34,8 @@ from workflows.experiment import Reproduction, reproduce, requested
 from workflows.forecast.planned import Planned, only_with_plan
 from workflows.profiles import load_profile
 from workflows.tables import table3
+from workflows.tables.render import render_terminal
 from workflows.tables.table3_rows import rows
-from workflows.tables.table3_text import render_terminal
 from workflows.tracking.lineage import settings_of
 from workflows.tracking.watcher import Model
 from workflows.trials import RowTrial, rows_of, train_rows, trials_of

@@ -31,7 +31,7 @@ from workflows.parsers import ParserGrid, train_candidates
 from workflows.profiles.parsing import ParsingProfile, load_parsing_profile
 from workflows.tables import table4
 from workflows.tables.parser_measurements import CandidateParser
-from workflows.tables.table4_text import render_terminal
+from workflows.tables.render import render_terminal
 from workflows.tracking.lineage import settings_of
 from workflows.tracking.watcher import Model
 

@@ -10,7 +10,6 @@ from pipeline.evaluation.costs import sustained_flop_s
 from workflows.console.quantities import duration, flop_text
 from workflows.forecast.estimate import Forecast, TextForecast, TrainingForecast
 from workflows.forecast.hardware import CPU_WIDEST
-from workflows.tables.notes import columns
 
 TEXT_OF_LENGTHS = {"multi30k": "Multi30k's captions", "wmt14": "WMT14's text"}
 UNKNOWN = "not known before the text is read"
@@ -107,8 +106,16 @@ def _hardware(forecast: Forecast) -> Text:
     return Text(f"Forecast for {number}{hardware.name}: {' or '.join(rates)}{each}, {origin}", style="bold")
 
 
+def _columns(*headings: str) -> Table:
+    """Returns an empty table with bold headings and no lines."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in headings:
+        table.add_column(heading, header_style="bold")
+    return table
+
+
 def _texts(forecast: Forecast) -> Table:
-    table = columns("text", "pairs", "download", "as read", "cleaned", "token ids")
+    table = _columns("text", "pairs", "download", "as read", "cleaned", "token ids")
     for text in forecast.texts:
         if text.train_pairs is None:
             table.add_row(text.pair, UNKNOWN, *[""] * 4)
@@ -127,7 +134,7 @@ def _download(text: TextForecast) -> str:
 def _trainings(forecast: Forecast) -> Table:
     time = "time, not\nmeasured" if forecast.hardware.kind == "gpu" else "time"
     headings = "parameters", "FLOP,\ncounted", "FLOP,\npaper's way", "printed", time, "printed,\n8 P100", "disk"
-    table = columns("training", *headings)
+    table = _columns("training", *headings)
     for column in table.columns[1:]:
         column.justify = "right"
     for one in forecast.trainings:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from pipeline.text.cleaning import REASONS as CLEANING_REASONS
 from pipeline.text.corpus_statistics import TOO_MANY_TOKENS, Collection, CorpusStatistics, Lengths, Split
 from workflows.console.quantities import percent, rounded
+from workflows.tables.text_table import Column, Line, TextTable, numbers
 
 REASONS = dict(
     zip(
@@ -48,6 +49,22 @@ def kept(collection: Collection) -> str:
 def rows(statistics: CorpusStatistics) -> list[Collection]:
     """Returns the collections and, where there are several, their total."""
     return [*statistics.collections, *([statistics.total] if len(statistics.collections) > 1 else [])]
+
+
+def collections(statistics: CorpusStatistics) -> TextTable:
+    """Returns what was read, kept and dropped of each collection as a table."""
+    lines = [
+        Line(
+            [
+                one.name,
+                *(f"{pairs:,}" for pairs in (one.read, one.kept, *(one.dropped[reason] for reason in REASONS))),
+                percent(one.unknown_fraction),
+            ]
+        )
+        for one in rows(statistics)
+    ]
+    columns = [Column("training pairs"), *numbers("read", "kept", *REASONS.values(), "unknown tokens")]
+    return TextTable(title(statistics), columns, lines)
 
 
 def facts(statistics: CorpusStatistics) -> dict[str, str]:

@@ -1,12 +1,13 @@
 """Renders the parts that the reports share: one HTML file with everything in it, to read offline, mail or print.
 
-    page.render("table2.html.j2", corpora, overview=..., command="python -m ...", ...)
+    page.render("table2.html.j2", table, corpora, overview=..., command="python -m ...", ...)
 
-A page's template extends `page.html.j2` and fills its blocks. What a page has not got, its `overview` or `command`, is
-left out.
+A page's template extends `page.html.j2`, which shows all that a table is made of, and fills its blocks with what that
+table alone has. What a page has not got, its `overview` or `command`, is left out.
 """
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from difflib import SequenceMatcher
 
@@ -17,26 +18,32 @@ from pipeline.text.corpus_statistics import CorpusStatistics
 from workflows import paper
 from workflows.console.quantities import duration, flop_text, percent, rounded
 from workflows.reports.corpus_plot import figures
-from workflows.reports.corpus_text import REASONS, facts, rows, title
+from workflows.reports.corpus_text import collections, facts, title
 from workflows.reports.overview import Overview
 from workflows.tables.differences import DECODING_NAMES, OPTIMIZER_NAMES
 from workflows.tables.measurements import Trained
-from workflows.tables.notes import HEADINGS
 from workflows.tables.provenance import hardware
+from workflows.tables.render import FOOTNOTES, Shown, differences_table
+from workflows.tables.text_table import ABSENT, Column, Line, TextTable, numbers
+
+SUBSCRIPTED = re.compile("|".join(symbol for symbol in paper.SYMBOLS.values() if "_" in symbol))
 
 
 def render(
     template: str,
-    corpora: Iterable[CorpusStatistics],
+    table: Shown,
+    corpora: Iterable[CorpusStatistics] = (),
     *,
+    cells: Sequence[Trained] = (),
     overview: Overview | None = None,
     command: str = "",
     **values: object,
 ) -> str:
     """Renders a template of this package as HTML that needs nothing outside itself.
 
-    `corpora` are the texts that the models were trained on, `command` what made the page. A value that the template
-    names and `values` lacks is an error.
+    `corpora` are the texts that the models of the `cells` were trained on, `command` what made the page. Every page
+    shows the `drawings`, `settings` and `sampled` (cells with their worst translations) among `values`. A value that a
+    template names and `values` lacks is an error.
     """
     environment = Environment(
         loader=PackageLoader("workflows.reports"),
@@ -45,24 +52,41 @@ def render(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    environment.globals.update(absent=ABSENT, marked=marked, typeset=typeset)
     texts = [
-        {"title": title(one), "drawings": figures(one), "collections": rows(one), "facts": facts(one)}
+        {"title": title(one), "drawings": figures(one), "collections": collections(one), "facts": facts(one)}
         for one in corpora
     ]
+    main, *others = table.shown()
     shared = {
-        "duration": duration,
-        "percent": percent,
-        "made": made,
-        "texts": texts,
-        "reasons": REASONS,
-        "difference_headings": HEADINGS,
+        "table": table,
+        "main": main,
+        "others": others,
+        "differences": differences_table(table.differences),
+        "notes": table.notes,
+        "footnotes": FOOTNOTES,
+        "cells": cells,
         "overview": overview,
+        "texts": texts,
+        "costs": costs(cells),
         "command": command,
-        "marked": marked,
-        "costs": [],
+        "libraries": libraries(cells),
+        "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "drawings": [],
+        "settings": {},
+        "sampled": [],
     }
     return environment.get_template(template).render(**{**shared, **values})
+
+
+def typeset(text: str, is_number: bool) -> Markup:
+    """Sets `d_k` with a subscript in words; in figures, a minus sign in `-0.30` and a small deviation in `4.9±0.1`."""
+    if not is_number:
+        return Markup(
+            SUBSCRIPTED.sub(lambda symbol: "{}<sub>{}</sub>".format(*symbol[0].split("_")), str(escape(text)))
+        )
+    mean, plus_minus, deviation = text.replace("-", "−").partition("±")
+    return escape(mean) + (Markup("<small>±{}</small>").format(deviation) if plus_minus else "")
 
 
 def libraries(cells: Iterable[Trained]) -> str:
@@ -100,21 +124,25 @@ def settings(cell: Trained) -> dict[str, str]:
     }
 
 
-def costs(cells: Iterable[Trained]) -> list[dict[str, str]]:
-    """Lists what each model cost, by heading: its training, and the translation of its test set."""
-    return [
-        {
-            "model": cell.label,
-            "training": duration(cell.run.train_s),
-            "updates": rounded(cell.run.updates),
-            "target tokens/s": rounded(cell.run.target_tokens / cell.run.train_s) if cell.run.train_s else "",
-            "padding": percent(cell.run.padding_fraction),
-            "FLOP, paper’s way": flop_text(cell.cost.paper_way_flop),
-            "FLOP, counted": flop_text(cell.cost.counted_flop),
-            "decoding": _decoding_rate(cell),
-        }
+def costs(cells: Iterable[Trained]) -> TextTable:
+    """Lists what each model cost: its training, and the translation of its test set."""
+    headings = "training", "updates", "target tokens/s", "padding", "FLOP, paper’s way", "FLOP, counted", "decoding"
+    lines = [
+        Line(
+            [
+                cell.label,
+                duration(cell.run.train_s),
+                rounded(cell.run.updates),
+                rounded(cell.run.target_tokens / cell.run.train_s) if cell.run.train_s else "",
+                percent(cell.run.padding_fraction),
+                flop_text(cell.cost.paper_way_flop),
+                flop_text(cell.cost.counted_flop),
+                _decoding_rate(cell),
+            ]
+        )
         for cell in cells
     ]
+    return TextTable("Costs", [Column("model"), *numbers(*headings)], lines)
 
 
 def _decoding_rate(cell: Trained) -> str:

@@ -6,14 +6,16 @@ everybody at the end of a workflow would wait for.
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from pipeline.complexity.figures import CountsArtifact, MeasurementsArtifact
-from pipeline.store.artifact import Content, Context, JsonArtifact
+from pipeline.store.artifact import Context, JsonArtifact
 from workflows.console.command import UNKNOWN, CommandLine
 from workflows.reports.corpus import CorpusReport
-from workflows.tables import table1, table1_text, table2, table3, table3_text, table4, table4_text
+from workflows.tables import table1, table2, table3, table4
 from workflows.tables.measurements import Translation, worst_samples
 from workflows.tables.parser_measurements import ParserInputs
+from workflows.tables.render import Shown, render_markdown
 
 
 def tabulate_layers(
@@ -28,7 +30,7 @@ def tabulate_layers(
     measurements = measured.load()
     table = table1.compute(counted.load(), measurements)
     artifact = table1.Table1Artifact(context.folder)
-    _write(artifact, table, table1_text.render_markdown(table), render(table, measurements, command.typed))
+    _write(artifact, table, render(table, measurements, command.typed))
     return artifact
 
 
@@ -49,7 +51,7 @@ def tabulate(
     worst = [worst_samples(cell) for cell in cells]
     report = render(table, measured, [one.load() for one in reports], command.typed, worst)
     artifact = table2.Table2Artifact(context.folder)
-    _write(artifact, table, table2.render_markdown(table), report)
+    _write(artifact, table, report)
     return artifact
 
 
@@ -67,7 +69,7 @@ def tabulate_rows(
     worst = worst_samples(shown) if shown else ()
     report = render(table, measured, [one.load() for one in reports], command.typed, worst)
     artifact = table3.Table3Artifact(context.folder)
-    _write(artifact, table, table3_text.render_markdown(table), report)
+    _write(artifact, table, report)
     return artifact
 
 
@@ -83,13 +85,13 @@ def tabulate_parsers(
     table, measured = table4.compute(rows)
     report = render(table, measured, [one.load() for one in reports], command.typed)
     artifact = table4.Table4Artifact(context.folder)
-    _write(artifact, table, table4_text.render_markdown(table), report)
+    _write(artifact, table, report)
     return artifact
 
 
-def _write(artifact: JsonArtifact[Content], table: Content, markdown: str, report: str) -> None:
+def _write(artifact: JsonArtifact[Any], table: Shown, report: str) -> None:
     """Writes the three files of a table: JSON, Markdown under the same name, and `report.html`."""
     artifact.write(table)
     markdown_file = artifact.folder / Path(artifact.figures_file).with_suffix(".md")
-    markdown_file.write_text(markdown, encoding="utf-8")
+    markdown_file.write_text(render_markdown(table), encoding="utf-8")
     (artifact.folder / "report.html").write_text(report, encoding="utf-8")

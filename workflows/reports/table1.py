@@ -11,14 +11,6 @@ from pipeline.complexity.figures import Crossover, Measurements
 from workflows.reports import page
 from workflows.reports.svg import COLORS, Plot, Point, image
 from workflows.tables.table1 import QUANTITIES, VARIABLES, Quantity, Table1, Variable
-from workflows.tables.table1_text import (
-    CROSSOVER_HEADINGS,
-    counted_texts,
-    crossover_texts,
-    exponent_rows,
-    interval_text,
-    power,
-)
 
 PLOTTED: dict[Quantity, tuple[str, float]] = {
     "time": ("time, ms", 1e3),
@@ -34,23 +26,12 @@ def render(table: Table1, measured: Measurements, command: str = "") -> str:
     """Renders the report as HTML that needs nothing outside itself."""
     return page.render(
         "table1.html.j2",
-        [],
+        table,
         command=command,
-        table=table,
-        cells=[],
-        footnotes=frozenset(),
-        libraries="",
-        settings={},
         colors=colors(table),
         drawings=[_sizes(table, quantity, variable) for quantity in PLOTTED for variable in VARIABLES],
         crossovers=[_crossover(one) for one in measured.crossovers],
         crossover_colors=LINES,
-        crossover_headings=CROSSOVER_HEADINGS,
-        crossover_texts=crossover_texts,
-        counted_texts=counted_texts,
-        exponent_rows=exponent_rows,
-        interval_text=interval_text,
-        power=power,
     )
 
 

@@ -10,7 +10,7 @@ from workflows.reports.learning import learning_figures
 from workflows.reports.overview import Compared, Overview, bars, ran
 from workflows.reports.svg import styles
 from workflows.tables.measurements import Measured, Sample
-from workflows.tables.table2 import FOOTNOTES, MEASURED_NAMES, NOT_RUN, Table2
+from workflows.tables.table2 import MEASURED_NAMES, Table2
 
 SUBSTITUTION = "word-by-word"
 OTHER_TEXT = ("training data", "test set")
@@ -71,17 +71,12 @@ def render(
     """
     return page.render(
         "table2.html.j2",
+        table,
         corpora,
+        cells=cells,
         overview=overview(table, cells),
         command=command,
-        costs=page.costs(cells),
-        table=table,
-        columns=table.columns,
-        not_run=NOT_RUN,
-        footnotes=FOOTNOTES,
-        cells=cells,
-        worst=[*worst] or [()] * len(cells),
+        sampled=list(zip(cells, worst or [()] * len(cells), strict=True)),
         drawings=learning_figures(cells, styles(cell.label for cell in cells)),
         settings={cell.label: page.settings(cell) for cell in cells},
-        libraries=page.libraries(cells),
     )

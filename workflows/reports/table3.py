@@ -1,36 +1,20 @@
 """Renders the report of Table 3, which is one HTML file."""
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from itertools import chain
-from typing import Any
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
-from model.config import BASE
 from pipeline.text.corpus_statistics import CorpusStatistics
-from workflows.paper import KINDS, SYMBOLS, Experiment, group, symbols
+from workflows.paper import KINDS, group
 from workflows.reports import page
 from workflows.reports.learning import MEASURES, learning_curve, with_data
 from workflows.reports.overview import Compared, Overview, ran
 from workflows.reports.svg import COLORS, INK, STYLES, Curve, curves
 from workflows.reports.table3_plot import OTHER, SAME, agrees, deltas, figures, within_noise
 from workflows.tables.measurements import Measured, Sample
-from workflows.tables.table3 import Table3, Table3Row
-from workflows.tables.table3_text import (
-    CLAIM,
-    CLAIMS_HEADING,
-    COLUMNS,
-    KIND_NAMES,
-    ORDER,
-    ORIGINS,
-    Column,
-    answer,
-    convergence_mark,
-    correlation_text,
-    order_text,
-)
+from workflows.tables.orderings import KIND_NAMES
+from workflows.tables.table3 import Table3
 
 GROUPS = {
     "A": "A: number of heads",
@@ -42,14 +26,13 @@ GROUPS = {
 """What the paper varies under each letter."""
 HEADROOM = 1.5
 """Learning curves are drawn up to this multiple of the worst final perplexity; their beginnings lie far above."""
-SUBSCRIPTED = re.compile("|".join(symbol for symbol in SYMBOLS.values() if "_" in symbol))
 
 
 def overview(table: Table3, cells: Mapping[str, Sequence[Measured]]) -> Overview:
     """Returns the first screen: each row's difference from base, in the paper and here."""
     lines = []
     for row in table.rows:
-        texts = {kind: [column.text(row) for column in COLUMNS[kind]] for kind in KINDS}
+        texts = {kind: row.texts_of(kind) for kind in KINDS}
         here = [texts[kind][3] or ("" if row.trained else row.state) for kind in KINDS]
         if row.name != "base":
             printed = {kind: _signed(texts[kind][1]) for kind in KINDS}
@@ -76,7 +59,7 @@ def _said(table: Table3, cells: Mapping[str, Sequence[Measured]]) -> str:
         return "Nothing was run: the table has the paper’s figures alone."
     held = []
     for kind in KINDS:
-        answers = [answer(ordering, kind, "here") for ordering in table.orderings if ordering.printed[kind]]
+        answers = [ordering.answer(kind, "here") for ordering in table.orderings if ordering.printed[kind]]
         known = [text for text in answers if text != "unknown"]
         if known:
             held.append(f"{sum(text.startswith('yes') for text in known)} of {len(known)} by {KIND_NAMES[kind]}")
@@ -105,72 +88,17 @@ def render(
     shown = next(iter([cells["base"]] if "base" in cells else cells.values()), [])
     return page.render(
         "table3.html.j2",
+        table,
         corpora,
+        cells=list(chain.from_iterable(cells.values())),
         overview=overview(table, cells),
         command=command,
-        costs=page.costs(chain.from_iterable(cells.values())),
-        table=table,
-        changes={row.name: _changes(row, cells.get(row.name, [])) for row in table.rows},
-        blocks=_blocks(),
-        not_measured={row.state for row in table.rows} - {"measured"},
-        footnotes=frozenset(),
-        cells=cells,
-        shown=shown[:1],
-        worst=[worst],
-        correlation=correlation_text(table.correlations) if table.correlations else "",
         directions=_directions(table),
-        kinds=KIND_NAMES,
-        claims_heading=CLAIMS_HEADING,
-        claim=CLAIM,
-        order=ORDER,
-        origins=ORIGINS,
-        order_text=order_text,
-        answer=answer,
-        convergence_mark=convergence_mark,
         colors={"same": SAME, "other": OTHER},
         drawings=_drawings(cells),
+        sampled=[(cell, worst) for cell in shown[:1]],
         settings={f"{cell.label}, seed {cell.settings.seed}": page.settings(cell) for cell in shown[:1]},
-        libraries=page.libraries(chain.from_iterable(cells.values())),
-        group=group,
-        subscripts=_subscripts,
-        typeset=_typeset,
     )
-
-
-def _blocks() -> dict[str, list[Column]]:
-    """Returns the columns of figures under their common headings."""
-    return {
-        "perplexity": COLUMNS["perplexity"],
-        "BLEU": COLUMNS["bleu"],
-        "parameters / 10⁶": COLUMNS["parameters"],
-        "training": COLUMNS["time"],
-    }
-
-
-def _changes(row: Table3Row, trainings: Sequence[Measured]) -> tuple[str, ...]:
-    """Returns what a row changes here, and in the paper if that differs; for base, what it consists of."""
-    here, printed = row.change, row.printed.change if row.printed else ""
-    if row.name == "base" and trainings:
-        cell = trainings[0]
-        here = _symbols({**asdict(cell.config), **asdict(cell.settings.optimizer)})
-        printed = _symbols({**asdict(BASE), "label_smoothing": Experiment.label_smoothing})
-    changes = here, "" if printed == here else printed
-    return tuple(re.sub("(?<!,) ", "\u00a0", change) for change in changes)  # lines break after commas only
-
-
-def _symbols(settings: Mapping[str, Any]) -> str:
-    return symbols({name: settings[name] for name in SYMBOLS if name != "positions"})
-
-
-def _subscripts(text: str) -> Markup:
-    """Sets `d_k 16` with the k as a subscript."""
-    return Markup(SUBSCRIPTED.sub(lambda symbol: "{}<sub>{}</sub>".format(*symbol[0].split("_")), str(escape(text))))
-
-
-def _typeset(figure: str) -> Markup:
-    """Sets `-0.30` with a minus sign, and `4.92±0.11` with a small deviation."""
-    mean, plus_minus, deviation = _signed(figure).partition("±")
-    return escape(mean) + (Markup("<small>±{}</small>").format(deviation) if plus_minus else "")
 
 
 def _directions(table: Table3) -> list[str]:

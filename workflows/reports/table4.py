@@ -13,9 +13,9 @@ from workflows.reports import page
 from workflows.reports.learning import learning_figures
 from workflows.reports.overview import Compared, Overview, bars, ran
 from workflows.reports.svg import styles
+from workflows.tables.parser_differences import WSJ
 from workflows.tables.parser_measurements import ParserRow
-from workflows.tables.table4 import RIGHT_BRANCHING, WSJ, Table4, name_of, training_of
-from workflows.tables.table4_text import ORIGINS, SHORT, candidate_texts, search_texts
+from workflows.tables.table4 import RIGHT_BRANCHING, Table4, name_of, training_of
 
 
 def overview(table: Table4, rows: Sequence[ParserRow]) -> Overview:
@@ -53,24 +53,17 @@ def render(
     chosen = [one for row in rows if (one := row.chosen)]
     return page.render(
         "table4.html.j2",
+        table,
         corpora,
+        cells=candidates,
         overview=overview(table, rows),
         command=command,
-        costs=page.costs(candidates),
-        table=table,
-        origins=ORIGINS,
-        short=SHORT,
-        footnotes=frozenset(),
-        cells=candidates,
         rows=rows,
         name_of=name_of,
         training_of=training_of,
-        candidate_texts=candidate_texts,
-        search_texts=search_texts(table),
         drawn=drawn,
         drawings=learning_figures(candidates, styles(one.label for one in candidates)),
         settings={one.label: page.settings(one) for one in chosen},
-        libraries=page.libraries(candidates),
     )
 
 

@@ -12,9 +12,14 @@ from itertools import pairwise
 from typing import Literal
 
 from workflows import paper
-from workflows.paper import KINDS, Kind
+from workflows.paper import KINDS, VARIATIONS, Kind
+from workflows.tables.text_table import Line, TextTable, unbroken, words
 
 Verdict = Literal["yes", "no", "within noise"]
+Origin = Literal["paper", "here"]
+ORIGINS: tuple[Origin, ...] = ("paper", "here")
+KIND_NAMES: dict[Kind, str] = {"perplexity": "perplexity", "bleu": "BLEU"}
+ANSWERS = {True: "yes", False: "no", None: "unknown"}
 NOISE_FACTOR = 2.0
 """A difference is within noise up to this multiple of the standard deviation that noise alone gives it."""
 
@@ -76,6 +81,35 @@ class OrderingOutcome:
     """The figures by which each row is said to be worse than the one before."""
     verdict: Mapping[Kind, Verdict | None] = field(default_factory=dict)
     """Whether the claim holds beyond the noise between seeds; None where a row or the noise was not measured."""
+
+    def order(self) -> str:
+        """Writes the order that the claim gives its rows, from the worse to the better."""
+        if self.relation == "best":
+            return f"{len(self.rows) - 1} of {len(VARIATIONS) - 1} rows → {self.rows[-1]}"
+        if self.relation == "equal":
+            return " = ".join(self.rows)
+        if self.reversed:
+            directions = {kind: self.rows[::-1] if kind in self.reversed else self.rows for kind in KINDS}
+            return ", ".join(f"{KIND_NAMES[kind]} {' → '.join(rows)}" for kind, rows in directions.items())
+        return " → ".join(self.rows)
+
+    def answer(self, kind: Kind, origin: Origin) -> str:
+        """Says whether the claim holds, with a question mark where the noise, which could tell, was not measured."""
+        if origin == "paper":
+            return ANSWERS[self.printed[kind]]
+        verdict, measured = self.verdict.get(kind), self.measured[kind]
+        return verdict or ANSWERS[measured] + ("" if measured is None else "?")
+
+
+def claims(orderings: Sequence[OrderingOutcome]) -> TextTable:
+    """Returns the claims with their answers as a table."""
+    columns = words("claim in §6.2, §5.4", "worse → better")
+    columns += [column for kind in KINDS for column in words(*ORIGINS, block=KIND_NAMES[kind])]
+    lines = []
+    for one in orderings:
+        answers = [one.answer(kind, origin) for kind in KINDS for origin in ORIGINS]
+        lines.append(Line([one.said, unbroken(one.order()), *answers]))
+    return TextTable("What the paper concludes from it", columns, lines)
 
 
 def outcomes(

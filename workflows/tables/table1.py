@@ -21,6 +21,7 @@ from pipeline.store.artifact import JsonArtifact
 from workflows import paper
 from workflows.console.quantities import duration
 from workflows.tables.differences import Difference
+from workflows.tables.text_table import Column, Line, TextTable, numbers, words
 
 TOLERANCE = 0.15
 """How far from the theory a fitted exponent may be without a note that names it."""
@@ -28,6 +29,13 @@ Quantity = Literal["flop", "time", "forward", "backward", "memory"]
 """What is fitted: FLOP of a forward pass, the time of forward and backward, of either, and peak memory."""
 Variable = Literal["n", "d"]
 VARIABLES: tuple[Variable, ...] = ("n", "d")
+QUANTITY_NAMES: dict[Quantity, str] = {
+    "flop": "FLOP",
+    "time": "time",
+    "forward": "time, forward",
+    "backward": "time, backward",
+    "memory": "peak memory",
+}
 
 
 @dataclass(frozen=True)
@@ -138,6 +146,36 @@ class Table1:
             told |= {f"time_s.{layer.name}.n_{one.n}.d_{one.d}": one.time_s for one in [*layer.over_n, *layer.over_d]}
         told |= {f"crossover_n.d_{one.d}.batch_{one.batch}": one.n for one in self.crossovers if one.n is not None}
         return told
+
+    def shown(self) -> list[TextTable]:
+        """Returns the exponents and counts of each layer type; then crossovers, all counts and all exponents."""
+        counted = "paper", f"n\u00a0=\u00a0{self.layers[0].counted_n}"
+        columns = [
+            *words("layer type", "per layer"),
+            *numbers("paper", "FLOP", "time", block="exponent of n"),
+            *numbers("paper", "FLOP", "time", block="exponent of d"),
+            *numbers(*counted, block="in sequence"),
+            *numbers(*counted, block="longest path"),
+        ]
+        main = TextTable("Table 1", columns, [Line(_exponents_and_counts(layer)) for layer in self.layers])
+        headings = "layer type", "n", "in sequence", "longest path", "through contiguous kernels"
+        counts = TextTable(
+            "All counts", words(*headings), [Line(_counts(layer)) for layer in self.layers], on_terminal=False
+        )
+        columns = [*words("layer type", "of"), *numbers("n", "d")]
+        fitted = [Line([layer.name, *texts]) for layer in self.layers for texts in _exponents(layer)]
+        exponents = TextTable("All exponents, with 95 % confidence", columns, fitted, on_terminal=False)
+        return [main, *[_crossovers(self.crossovers)] * bool(self.crossovers), counts, exponents]
+
+    def sizes(self) -> TextTable:
+        """Returns what was counted and measured at every size."""
+        headings = "n", "d", "FLOP", "forward, ms", "backward, ms", "peak memory, MB"
+        lines = [
+            Line([layer.name, str(size.n), str(size.d), f"{size.flop:,}", *_measured(size)])
+            for layer in self.layers
+            for size in (*layer.over_n, *layer.over_d)
+        ]
+        return TextTable("All sizes", [Column("layer type"), *numbers(*headings)], lines)
 
 
 class Table1Artifact(JsonArtifact[Table1]):
@@ -304,9 +342,61 @@ def _far(layer: Layer) -> list[str]:
     expected: dict[Variable, int] = {"n": layer.expected_n, "d": layer.expected_d}
     quantities: tuple[Quantity, ...] = ("flop", "time")
     return [
-        f"{layer.name}, {'FLOP' if quantity == 'flop' else quantity} over {name} "
+        f"{layer.name}, {QUANTITY_NAMES[quantity]} over {name} "
         f"({layer.fits[quantity][name].value:.2f} instead of {expected[name]})"
         for quantity in quantities
         for name in VARIABLES
         if abs(layer.fits[quantity][name].value - expected[name]) > TOLERANCE
     ]
+
+
+def _exponents_and_counts(layer: Layer) -> list[str]:
+    expected: dict[Variable, int] = {"n": layer.expected_n, "d": layer.expected_d}
+    exponents = [
+        text
+        for name in VARIABLES
+        for text in (str(expected[name]), f"{layer.fits['flop'][name].value:.2f}", _interval(layer.fits["time"][name]))
+    ]
+    counts = [layer.printed_sequential, str(layer.sequential_operations), layer.printed_path, str(layer.longest_path)]
+    return [layer.name, layer.complexity, *exponents, *counts]
+
+
+def _interval(fitted: Exponent) -> str:
+    """Returns an exponent with half its confidence interval, e.g. `1.97 ± 0.04`."""
+    return f"{fitted.value:.2f} ± {(fitted.high - fitted.low) / 2:.2f}"
+
+
+def _counts(layer: Layer) -> list[str]:
+    by_n = layer.sequential_by_n, layer.path_by_n, layer.contiguous_path_by_n
+    counted = [", ".join(str(steps[n]) for n in sorted(steps)) for steps in by_n]
+    return [layer.name, ", ".join(map(str, sorted(layer.path_by_n))), *counted]
+
+
+def _exponents(layer: Layer) -> list[list[str]]:
+    fits = {QUANTITY_NAMES[quantity]: fitted for quantity, fitted in layer.fits.items()}
+    if layer.projected:
+        fits["FLOP with projections"] = layer.projected
+    return [[of, *(_interval(fitted[name]) for name in VARIABLES)] for of, fitted in fits.items()]
+
+
+def _measured(size: Size) -> list[str]:
+    return [f"{1e3 * size.forward_s:.3g}", f"{1e3 * size.backward_s:.3g}", f"{1e-6 * size.peak_bytes:.3g}"]
+
+
+def _crossovers(rows: Sequence[CrossoverRow]) -> TextTable:
+    def found(row: CrossoverRow, n: float | None, is_slower: bool) -> str:
+        if n is not None:
+            return f"{n:.0f}"
+        return "at every n" if is_slower else f"not up to {row.longest_n}"
+
+    lines = []
+    for row in rows:
+        by_time, projected = found(row, row.n, row.is_slower), found(row, row.n_projected, row.is_slower_projected)
+        lines.append(Line([str(row.d), str(row.batch), by_time, projected]))
+    return TextTable(
+        "Where self-attention becomes slower than recurrence",
+        numbers("d", "sequences", "slower from n", "with projections"),
+        lines,
+        "By counted operations of the two, that is at n = d. By time it is where the curves cross: a recurrent layer "
+        "computes its positions one after the other, whatever the device could do at once.",
+    )

@@ -1,4 +1,4 @@
-"""Computes and renders Table 2 (§6.1): BLEU and training cost, the paper's printed rows above the measured ones.
+"""Computes Table 2 (§6.1): BLEU and training cost, the paper's printed rows above the measured ones.
 
     python -m workflows.reproduce_table2
 
@@ -10,25 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from rich import box
-from rich.console import Group, RenderableType
-from rich.table import Table as RichTable
-from rich.text import Text
-
 from pipeline.store.artifact import JsonArtifact
 from workflows import paper
 from workflows.console.quantities import flop_text
-from workflows.tables import notes
 from workflows.tables.differences import Difference, differences, table2_notes
 from workflows.tables.measurements import Measured
+from workflows.tables.text_table import NOT_RUN, Column, TextTable, by_origin, numbers
 
 MEASURED_NAMES = {"base": "Transformer (base)", "big": "Transformer (big)"}
-NOT_RUN = "not run"
 WORD_BY_WORD = "word-by-word"
-NAMES_WIDTH, COLUMN_WIDTH = max(len(row.name) for row in paper.TABLE_2) + 3, 7
-"""Columns of the terminal for the names, with an asterisk, and for a figure."""
-FOOTNOTES = frozenset(row.footnote for row in paper.TABLE_2 if row.footnote)
-"""The notes that an asterisk beside a row's name refers to."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +56,13 @@ class Table2Row:
     """The cells by language pair, in the same order in every row."""
 
     def texts(self) -> list[str]:
-        """Returns the texts to show in the order of `Table2.columns`."""
+        """Returns the texts to show: the name, the scores of each language pair, then its costs."""
         texts = [cell.texts() for cell in self.cells.values()]
-        return [text for four in texts for text in four[:2]] + [text for four in texts for text in four[2:]]
+        return [
+            self.name,
+            *(text for four in texts for text in four[:2]),
+            *(text for four in texts for text in four[2:]),
+        ]
 
 
 @dataclass(frozen=True)
@@ -79,11 +73,16 @@ class Table2:
     differences: list[Difference]
     notes: list[str]
 
-    @property
-    def columns(self) -> list[tuple[str, str]]:
-        """The language pair and kind of figure of each column: the scores of each pair, then the costs of each pair."""
-        kinds = ("paper BLEU", "sacreBLEU"), ("cost, paper's way", "cost, counted")
-        return [(pair.upper(), kind) for half in kinds for pair in self.rows[0].cells for kind in half]
+    def shown(self) -> list[TextTable]:
+        """Returns the scores of each language pair, and its costs, printed rows above measured ones."""
+        columns = [Column("model")]
+        for headings in (("paper BLEU", "sacreBLEU"), ("FLOP, paper's", "FLOP, counted")):
+            for pair in self.rows[0].cells:
+                columns += numbers(*headings, block=pair.upper())
+        lines = by_origin(
+            *([row.texts() for row in self.rows if row.origin == origin] for origin in ("paper", "measured"))
+        )
+        return [TextTable("Table 2", columns, lines, "Training cost is in FLOP, in the paper's way and as counted.")]
 
     def figures(self) -> dict[str, float]:
         """Returns the paper BLEU of each measured cell, e.g. {"paper BLEU EN-DE base": 27.3, ...}."""
@@ -145,55 +144,3 @@ def rows(measured: Sequence[Measured]) -> list[Table2Row]:
 def compute(measured: Sequence[Measured]) -> Table2:
     """Computes the table of what was measured."""
     return Table2(rows(measured), differences(measured), table2_notes(measured))
-
-
-def render_terminal(table: Table2, width: int) -> RenderableType:
-    """Renders the table for a terminal of `width` columns, with the costs beside the scores if there is room."""
-    grids = [part for columns in _parts(len(table.columns), width) for part in (_grid(table, columns), "")]
-    return Group(*grids, notes.render_terminal(table.differences, table.notes, FOOTNOTES))
-
-
-def _parts(n_columns: int, width: int) -> list[slice]:
-    """Returns the columns of each of the grids beneath each other: all in one, or scores and costs by themselves.
-
-    Where these are too wide too, they are cut between two language pairs.
-    """
-    room = max(2, (width - NAMES_WIDTH) // (COLUMN_WIDTH + 1) // 2 * 2)
-    if n_columns <= room:
-        return [slice(0, n_columns)]
-    half = n_columns // 2
-    return [slice(at, min(at + room, end)) for end in (half, n_columns) for at in range(end - half, end, room)]
-
-
-def _grid(table: Table2, columns: slice) -> RichTable:
-    """Renders the rows of the table with some of its columns."""
-    grid = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), title_justify="left", show_edge=False)
-    grid.add_column("Table 2", no_wrap=True)
-    headings = {
-        "paper BLEU": "paper\nBLEU",
-        "sacreBLEU": "sacre-\nBLEU",
-        "cost, paper's way": "FLOP,\npaper's",
-        "cost, counted": "FLOP,\ncounted",
-    }
-    for pair, kind in table.columns[columns]:
-        grid.add_column(f"{pair}\n{headings[kind]}", justify="right", no_wrap=True, width=COLUMN_WIDTH)
-    for origin, title in (("paper", "as printed in the paper"), ("measured", "measured here")):
-        grid.add_row(Text(title, style="dim italic"))
-        for row in (row for row in table.rows if row.origin == origin):
-            style = "bold" if origin == "measured" else ""
-            texts = [Text(text, style="dim" if text == NOT_RUN else style) for text in row.texts()[columns]]
-            grid.add_row(Text(row.name, style=style), *texts)
-        if origin == "paper":
-            grid.add_section()
-    return grid
-
-
-def render_markdown(table: Table2) -> str:
-    """Renders the table, and everything beneath it, as a Markdown document."""
-    lines = ["# Table 2", "", notes.markdown_row(["model", *(f"{pair} {kind}" for pair, kind in table.columns)])]
-    lines.append("|---|" + "---:|" * len(table.columns))
-    for origin, suffix in (("paper", ""), ("measured", ", measured")):
-        for row in (row for row in table.rows if row.origin == origin):
-            lines.append(notes.markdown_row([row.name + suffix, *row.texts()]))
-    lines += ["", "Costs are in FLOP.", *notes.render_markdown(table.differences, table.notes, FOOTNOTES)]
-    return "\n".join(lines) + "\n"

@@ -14,16 +14,31 @@ from typing import Any, Literal
 from model.config import BASE
 from pipeline.store.artifact import JsonArtifact
 from workflows import paper
-from workflows.paper import KINDS, Kind
+from workflows.console.quantities import duration, flop_text
+from workflows.paper import KINDS, Kind, group
 from workflows.tables import orderings
 from workflows.tables.convergence import MOST_FALL, last_fall
 from workflows.tables.differences import Difference, differences, reading_notes
 from workflows.tables.measurements import Measured, Translation
-from workflows.tables.orderings import Noise, OrderingOutcome, Standing
+from workflows.tables.orderings import KIND_NAMES, Noise, OrderingOutcome, Standing
+from workflows.tables.text_table import Column, Line, TextTable, numbers, unbroken
 
 State = Literal["measured", "not run", "failed", "stopped"]
 SPLIT = "dev"
 """The split whose scores stand in the table."""
+PRINTED_DIGITS: dict[Kind, int] = {"perplexity": 2, "bleu": 1}
+COLUMNS = [
+    Column("row"),
+    Column("change"),
+    Column("change in the paper", on_terminal=False),
+    *numbers("paper", "Δ", block="perplexity"),
+    *numbers("here", "Δ", block="perplexity", is_measured=True),
+    *numbers("paper", "Δ", block="BLEU"),
+    *numbers("here", "Δ", "sacreBLEU", block="BLEU", is_measured=True),
+    *numbers("paper", block="parameters"),
+    *numbers("here", block="parameters", is_measured=True),
+    *numbers("time", "FLOP", block="training", is_measured=True),
+]
 SCALED = ("n_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v", "dropout")
 """What rows scale with their base."""
 
@@ -52,6 +67,13 @@ class Figure:
     def over(cls, values: Sequence[float]) -> "Figure":
         """Summarizes one value for each seed."""
         return cls(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
+
+    def text(self) -> str:
+        """Formats the mean and its deviation, which few seeds give to no more than two digits."""
+        if self.deviation is None:
+            return f"{self.mean:.2f}"
+        decimals = 2 if self.deviation < 1 else 1 if self.deviation < 10 else 0
+        return f"{self.mean:.2f}±{self.deviation:.{decimals}f}"
 
 
 @dataclass(frozen=True)
@@ -105,6 +127,31 @@ class Table3Row:
     """None for a row of the user's own."""
     trained: Trained | None
 
+    def texts_of(self, kind: Kind) -> list[str]:
+        """Returns a figure as printed and as measured, each with its difference from base."""
+        printed = [str(getattr(self.printed, kind)), ""] if self.printed else ["", ""]
+        here = [getattr(self.trained, kind).text() if self.trained else self.state, ""]
+        if self.printed and self.name != "base":
+            printed[1] = f"{self.printed.from_base[kind]:+z.{PRINTED_DIGITS[kind]}f}"
+        if self.trained and self.trained.from_base and self.name != "base":
+            here[1] = f"{self.trained.from_base[kind]:+z.2f}"
+        return printed + here
+
+    def texts(self) -> list[str]:
+        """Returns the texts to show, in the order of `COLUMNS`."""
+        trained, state = self.trained, self.state
+        printed = self.printed.change if self.printed else ""
+        is_falling = trained is not None and trained.has_converged is False
+        change = "\n".join(filter(None, (self.change, "not converged" if is_falling else "")))
+        size = self.printed.parameters_millions if self.printed else None
+        measured: list[str] = [state] * 4
+        if trained:
+            seeds = len(trained.seeds)
+            costs = duration(trained.train_s / seeds), flop_text(trained.counted_flop / seeds)
+            measured = [f"{trained.sacrebleu.mean:.2f}", f"{trained.parameters / 1e6:.1f}", *costs]
+        scores = [*self.texts_of("perplexity"), *self.texts_of("bleu"), measured[0]]
+        return [self.name, unbroken(change), unbroken(printed), *scores, str(size or ""), *measured[1:]]
+
 
 @dataclass(frozen=True)
 class Correlation:
@@ -136,6 +183,18 @@ class Table3:
         found["rows measured"] = len(measured)
         return found | {f"rank correlation by {one.kind}": one.spearman for one in self.correlations}
 
+    def shown(self) -> list[TextTable]:
+        """Returns every row, as printed beside as measured, and the claims where there are any."""
+        before = [None, *(group(row.name) for row in self.rows)]
+        lines = [
+            Line(row.texts(), begins=group(row.name) != last) for row, last in zip(self.rows, before, strict=False)
+        ]
+        explained = "Parameters are in millions. Time and FLOP, counted in matrix products, are those of one training."
+        if self.correlations:
+            explained += f" {correlation_text(self.correlations)}"
+        claims = [orderings.claims(self.orderings)] * bool(self.orderings)
+        return [TextTable("Table 3", COLUMNS, lines, explained), *claims]
+
 
 class Table3Artifact(JsonArtifact[Table3]):
     """`table3.json`, `table3.md` and `report.html`."""
@@ -153,6 +212,15 @@ def compute(rows: Sequence[RowInputs]) -> tuple[Table3, dict[str, list[Measured]
         lines, _orderings(cells, noise), _correlations(lines), _differences(cells), _notes(lines, cells, noise), noise
     )
     return table, cells
+
+
+def correlation_text(correlations: Sequence[Correlation]) -> str:
+    """Says in a sentence how closely the measured order of the rows follows the paper's."""
+    listed = ", ".join(f"{one.spearman:.2f} for {KIND_NAMES[one.kind]} ({one.rows} rows)" for one in correlations)
+    return (
+        f"Spearman's rank correlation between the figures here and the paper's: {listed}; at 1 the rows are in the "
+        "same order, at 0 the two orders are unrelated."
+    )
 
 
 def value_of(row: Table3Row, kind: Kind, origin: Literal["printed", "measured"]) -> float | None:

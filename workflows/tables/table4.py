@@ -12,25 +12,16 @@ from typing import Literal
 from pipeline.evaluation.tree_scores import TreeScores
 from pipeline.store.artifact import JsonArtifact
 from workflows import paper
-from workflows.console.quantities import rounded
-from workflows.tables.differences import (
-    ASPECTS,
-    DECODING_NAMES,
-    MODEL_NAMES,
-    OPTIMIZER_NAMES,
-    Aspect,
-    Difference,
-    differences,
-    differing_fields,
-)
-from workflows.tables.measurements import Trained
-from workflows.tables.parser_measurements import Candidate, ParserInputs, ParserRow, Search
+from workflows.console.quantities import duration
+from workflows.tables.differences import Difference
+from workflows.tables.parser_differences import WSJ, parser_differences
+from workflows.tables.parser_measurements import ParserInputs, ParserRow, Search
 from workflows.tables.provenance import provenance_notes
+from workflows.tables.text_table import Column, Line, TextTable, by_origin, numbers, words
 
-WSJ = "WSJ"
-"""The data of a profile whose trees are those of the paper."""
 RIGHT_BRANCHING = "right-branching trees"
 NO_TRAINING = "none"
+CHOSEN = ", chosen"
 State = Literal["printed", "measured", "not run", "failed"]
 
 
@@ -57,17 +48,11 @@ class Table4Row:
     reason: str = ""
     """Why there is no figure, where the trainings failed."""
 
-    @property
-    def f1_text(self) -> str:
-        """Returns the text to show; "-" for a row that was not run."""
-        if self.printed_f1:
-            return self.printed_f1
-        return "-" if self.f1 is None else f"{self.f1:.2f}"
-
-    @property
-    def f1_short_text(self) -> str:
-        """Returns the F1 of the short sentences to show, empty in a printed row."""
-        return "" if self.f1_short is None else f"{self.f1_short:.2f}"
+    def texts(self) -> list[str]:
+        """Returns the texts to show; in place of a figure that there is not, why."""
+        f1 = self.printed_f1 or (self.state if self.f1 is None else f"{self.f1:.2f}")
+        others = ("" if figure is None else f"{figure:.2f}" for figure in (self.f1_short, self.recall, self.precision))
+        return [self.name, self.training, f1, *others, "" if self.valid is None else f"{self.valid:,}"]
 
 
 @dataclass(frozen=True)
@@ -85,6 +70,14 @@ class CandidateRow:
     dev_f1: float | None = None
     dev_perplexity: float | None = None
     train_s: float | None = None
+
+    def texts(self) -> list[str]:
+        """Returns the texts to show: name, both dropouts, learning rate, F1 on the dev set, time of the training."""
+        if self.dev_f1 is None or self.train_s is None:
+            return [self.name, "", "", "", self.state, ""]
+        rate = f"× {self.learning_rate_scale:g}"
+        dropouts = f"{self.dropout:g}", f"{self.attention_dropout:g}"
+        return [self.name + CHOSEN * self.is_chosen, *dropouts, rate, f"{self.dev_f1:.2f}", duration(self.train_s)]
 
 
 @dataclass(frozen=True)
@@ -111,6 +104,11 @@ class SearchRow:
     sentences: int
     sentences_s: float
     """Sentences a second, of one worker."""
+
+    def texts(self) -> list[str]:
+        """Returns the texts to show: training, search, F1, repaired sentences, repairs by kind."""
+        repairs = ", ".join(f"{number} {kind}" for kind, number in self.repairs.items()) or "none"
+        return [self.training, self.search, f"{self.f1:.2f}", f"{self.repaired} of {self.sentences}", repairs]
 
 
 @dataclass(frozen=True)
@@ -143,6 +141,39 @@ class Table4:
             if row.state == "measured" and row.f1 is not None
         }
 
+    def shown(self) -> list[TextTable]:
+        """Returns F1, printed rows above measured ones; then the candidates, beams, searches and lengths there are."""
+        columns = [
+            *words("parser", "training"),
+            *numbers("F1", "F1, ≤\u00a040"),
+            *(Column(heading, is_number=True, on_terminal=False) for heading in ("recall", "precision", "sentences")),
+        ]
+        lines = by_origin(
+            *([row.texts() for row in self.rows if row.origin == origin] for origin in ("paper", "measured"))
+        )
+        candidates = [Line(one.texts()) for one in self.candidates]
+        beams = [
+            Line([one.training, f"{one.beam_size}{CHOSEN * one.is_chosen}", f"{one.dev_f1:.2f}"]) for one in self.beams
+        ]
+        lengths = [Line([one.training, one.words, f"{one.sentences:,}", f"{one.f1:.2f}"]) for one in self.lengths]
+        tables = [
+            TextTable("Table 4", columns, lines, "≤ 40 are the sentences of at most 40 words."),
+            TextTable(
+                "Chosen on the dev set",
+                [Column("candidate"), *numbers("dropout", "of attention", "learning rate", "F1", "time")],
+                candidates,
+            ),
+            TextTable("Beams on the dev set", [Column("training"), *numbers("beam", "F1")], beams),
+            TextTable(
+                "Outputs that were no tree",
+                [*words("training", "search"), *numbers("F1", "repaired"), Column("repairs")],
+                [Line(one.texts()) for one in self.searches],
+                "A parser may write any symbols; each output was made a tree over the words of its sentence.",
+            ),
+            TextTable("F1 by length", [*words("training", "words"), *numbers("sentences", "F1")], lengths),
+        ]
+        return [table for table in tables if table.lines]
+
 
 class Table4Artifact(JsonArtifact[Table4]):
     """`table4.json`, `table4.md` and `report.html`."""
@@ -164,7 +195,7 @@ def compute(inputs: Sequence[ParserInputs]) -> tuple[Table4, list[ParserRow]]:
         [line for row in rows for line in _beams(row)],
         [line for row in rows for line in _searches(row)],
         [line for row in rows for line in _lengths(row)],
-        _differences(rows),
+        parser_differences(rows),
         _notes(rows),
     )
     return table, rows
@@ -272,72 +303,6 @@ def _searches(row: ParserRow) -> list[SearchRow]:
 def _lengths(row: ParserRow) -> list[LengthRow]:
     groups = row.free.scores.by_length.items() if row.free else ()
     return [LengthRow(training_of(row), words, scores.sentences, scores.f1) for words, scores in groups]
-
-
-def _data(cell: Candidate, printed: paper.Experiment) -> tuple[str, str]:
-    recombined = cell.recombined_trees
-    here = f"{cell.data}, {rounded(cell.train_pairs - recombined)} trees"
-    if recombined:
-        here += f", and {rounded(recombined)} recombined of their constituents"
-    is_same = not recombined and cell.data == WSJ and abs(cell.train_pairs - printed.pairs) <= 0.1 * printed.pairs
-    return f"{printed.corpus}, about {rounded(printed.pairs)} trees", "" if is_same else here
-
-
-def _word_symbol(cell: Candidate, _printed: paper.Experiment) -> tuple[str, str]:
-    return "the same for all words", "names the word's tag" if cell.writes_tags else ""
-
-
-def _test_set(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
-    here = "" if cell.data == WSJ else f"{cell.data}, held out"
-    return printed.test_set, here
-
-
-def _model(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
-    return differing_fields(_without(MODEL_NAMES, "dropout", "attention_dropout"), printed.model, cell.config)
-
-
-def _optimizer(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
-    return differing_fields(_without(OPTIMIZER_NAMES, "learning_rate_scale"), printed, cell.settings.optimizer)
-
-
-def _decoding(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
-    return differing_fields(DECODING_NAMES, printed, cell.decoding.settings)
-
-
-def _without(names: Mapping[str, str], *chosen: str) -> dict[str, str]:
-    """Leaves out what the paper chose on its dev set and does not print."""
-    return {name: symbol for name, symbol in names.items() if name not in chosen}
-
-
-ASPECTS_OF_PARSERS: dict[str, Aspect[Candidate]] = {
-    "training data": _data,
-    "symbol of a word": _word_symbol,
-    "test set": _test_set,
-    "vocabulary": ASPECTS["vocabulary"],
-    "model": _model,
-    "updates": ASPECTS["updates"],
-    "tokens per update": ASPECTS["tokens per update"],
-    "optimizer": _optimizer,
-    "averaged checkpoints": ASPECTS["averaged checkpoints"],
-    "search on the dev set": _decoding,
-    "hardware": ASPECTS["hardware"],
-}
-
-
-def _differences(rows: Sequence[ParserRow]) -> list[Difference]:
-    """Compares the chosen candidates with the paper's parsers."""
-    training = {row.chosen.model: row.training for row in rows if row.chosen}
-    chosen = [row.chosen for row in rows if row.chosen]
-    entries = differences(chosen, lambda _pair, model: paper.parser_experiment(training[model]), ASPECTS_OF_PARSERS)
-    tried: dict[str, list[str]] = {}
-    for row in rows:
-        dropouts = {one.config.attention_dropout for one in row.candidates}
-        if row.chosen and len(dropouts) == 1:
-            tried.setdefault(f"{dropouts.pop():g}, the only one tried", []).append(row.chosen.label)
-    return entries + [
-        Difference("dropout of attention weights", "chosen on section 22, not printed", here, tuple(labels))
-        for here, labels in tried.items()
-    ]
 
 
 def _notes(rows: Sequence[ParserRow]) -> list[str]:

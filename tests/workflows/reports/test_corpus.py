@@ -31,7 +31,7 @@ def test_figures_and_drawings_of_text(parallel_text: Path, tmp_path: Path) -> No
     text = prepare_text(tmp_path, parallel_text)
     plan = PlanSettings(budget_tokens=3000, micro_batches=2, seed=1)
     (tmp_path / "report").mkdir()
-    made = report_corpus(Context(tmp_path / "report"), *text, "two collections", *plan)
+    made = report_corpus(Context(tmp_path / "report"), *text, "two collections", plan)
     measured = measure("two collections", *text, plan)
     assert CorpusReport(tmp_path / "report").load() == measured
     assert json.loads((made.folder / "corpus_report.json").read_text())["plan"]["updates"] == measured.plan.updates

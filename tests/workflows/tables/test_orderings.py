@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -190,3 +191,32 @@ def test_notes_give_the_noise_or_say_that_it_was_not_measured() -> None:
     assert "by more than 2.3 % in perplexity or 1.15 in BLEU" in text
     assert "was not measured" in notes(None)[0]
     assert "grid.base_seeds=3" in notes(None)[0]
+
+
+@pytest.mark.parametrize(
+    ("relation", "rows", "reversed_kinds", "order"),
+    [
+        ("better", ("C1", "base"), (), "C1 → base"),
+        ("better", ("D3", "base"), ("perplexity",), "perplexity base → D3, BLEU D3 → base"),
+        ("best", ("base", "A1", "big"), (), "2 of 19 rows → big"),
+        ("equal", ("E", "base"), (), "E = base"),
+    ],
+)
+def test_orders_are_written_by_their_relation(
+    relation: paper.Relation, rows: tuple[str, ...], reversed_kinds: tuple[paper.Kind, ...], order: str
+) -> None:
+    """The claim about the best row says how many of the others were measured."""
+    outcome = OrderingOutcome("said", rows, {}, {}, relation, reversed_kinds)
+    assert outcome.order() == order
+
+
+def test_answers_without_measured_noise_have_a_question_mark() -> None:
+    """With noise the verdict stands instead; what was not measured is unknown either way."""
+    signs: dict[paper.Kind, bool | None] = {"perplexity": True, "bleu": False}
+    unsure = OrderingOutcome("said", ("A1", "base"), signs, signs)
+    assert [unsure.answer(kind, "here") for kind in paper.KINDS] == ["yes?", "no?"]
+    assert [unsure.answer(kind, "paper") for kind in paper.KINDS] == ["yes", "no"]
+    sure = replace(unsure, verdict={"perplexity": "within noise", "bleu": "no"})
+    assert [sure.answer(kind, "here") for kind in paper.KINDS] == ["within noise", "no"]
+    missing = replace(unsure, measured=dict.fromkeys(paper.KINDS))
+    assert missing.answer("bleu", "here") == "unknown"

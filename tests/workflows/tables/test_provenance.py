@@ -1,22 +1,11 @@
 """What stands beneath a table about dtypes, devices and torch, and that it is on the screen and in the files."""
 
-import io
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
-import pytest
-from rich.console import Console
-
-from pipeline.store.artifact import Context
 from pipeline.store.figures import Stretch, StretchDevices
-from tests.support.html_reader import Reader
-from workflows.reports import table3 as table3_report
-from workflows.reports.publish import tabulate
-from workflows.tables import table2, table3, table3_text
 from workflows.tables.measurements import Translation
 from workflows.tables.provenance import hardware, provenance_notes, rate_notes
-from workflows.tables.table3 import RowInputs
 
 Cell = Callable[..., Translation]
 TOGETHER = Stretch((StretchDevices("NVIDIA H100", 8, 6e14),), 1, "bfloat16", "2.13.0", True, 80.0)
@@ -70,29 +59,3 @@ def test_hardware_names_all_devices_in_order(cell: Cell) -> None:
     run = trained_in(cell("en-de", "base"), TOGETHER, ALONE, TOGETHER).training.load()
     assert hardware(run) == "8 × NVIDIA H100, then 1 × NVIDIA H100, bfloat16"
     assert hardware(trained_in(cell("en-de", "big"), ON_CPUS).training.load()) == "2 × Intel Xeon, float32"
-
-
-@pytest.mark.parametrize("width", [100, 140])
-def test_the_line_is_beneath_both_tables_wherever_they_are_shown(cell: Cell, tmp_path: Path, width: int) -> None:
-    """On terminals, in Markdown and in the reports."""
-    two = trained_in(cell("en-de", "base"), TOGETHER, ALONE)
-    three = RowInputs("base", {}, (trained_in(cell("en-de", "base", split="dev", seed=2), ON_CPUS),))
-    (tmp_path / "table").mkdir()
-    made = tabulate(Context(tmp_path / "table"), [two])
-    computed, cells = table3.compute([three])
-    console = Console(width=width, record=True, file=io.StringIO())
-    console.print(table2.render_terminal(made.load(), width))
-    in_table2 = [
-        console.export_text(),
-        table2.render_markdown(made.load()),
-        Reader((made.folder / "report.html").read_text(encoding="utf-8")).text,
-    ]
-    console.print(table3_text.render_terminal(computed, width))
-    in_table3 = [
-        console.export_text(),
-        table3_text.render_markdown(computed),
-        Reader(table3_report.render(computed, cells)).text,
-    ]
-    for line, texts in ((note_of(two), in_table2), (note_of(*three.trainings), in_table3)):
-        for text in texts:
-            assert line in " ".join(text.split())

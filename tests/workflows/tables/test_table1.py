@@ -3,8 +3,8 @@
 import pytest
 
 from tests.support.tiny_complexity import EXPECTED, counts, measurements, theory_s
+from workflows.tables.render import render_markdown
 from workflows.tables.table1 import Table1, compute
-from workflows.tables.table1_text import counted_texts, interval_text, power, render_markdown
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_counts_are_those_of_the_longest_sequence(table: Table1) -> None:
     for layer in table.layers:
         assert (layer.counted_n, layer.longest_path, layer.sequential_operations) == (6, 2, 1)
         assert layer.formula_agrees
-    assert counted_texts(table.layers[2].path_by_n, table.layers[2].contiguous_path_by_n) == "1, 2 (contiguous: 1, 4)"
+    assert "| convolutional | 3, 6 | 1, 1 | 1, 2 | 1, 4 |" in render_markdown(table)
 
 
 def test_a_crossover_is_where_self_attention_becomes_the_slower(table: Table1) -> None:
@@ -85,13 +85,16 @@ def test_a_formula_that_torch_does_not_confirm_is_told() -> None:
     assert "The formula and torch's counter disagree on a forward pass of: recurrent." in table.notes
 
 
-def test_texts_have_the_paper_s_columns_and_ours(table: Table1) -> None:
+def test_a_row_has_the_paper_s_columns_and_ours(table: Table1) -> None:
     """Theory, FLOP and time beside each other, and what the paper prints of paths beside what was counted."""
-    markdown = render_markdown(table)
-    assert "| self-attention | O(n²·d) | n² | 2.00 ± 0.00 | 2.00 ± 0.00 | d¹ | 1.00 ± 0.00 | 1.00 ± 0.00 |" in markdown
-    assert "| convolutional | O(1) | 1, 1 | O(log_k(n)) | 1, 2 (contiguous: 1, 4) |" in markdown
-    assert interval_text(table.layers[0].fits["flop"]["n"]) == "2.00 ± 0.00"
-    assert power("d", 2) == "d²"
+    main, *_, exponents = table.shown()
+    assert [column.label for column in main.columns][2:5] == [
+        f"exponent of n, {of}" for of in ("paper", "FLOP", "time")
+    ]
+    row = ["recurrent", "O(n·d²)", "1", "1.00", "1.00 ± 0.00", "2", "2.00", "2.00 ± 0.00", "O(n)", "1", "O(n)", "2"]
+    assert main.lines[1].texts == row
+    assert [line.texts[1] for line in exponents.lines[:6]][-1] == "FLOP with projections"
+    assert table.sizes().lines[0].texts[:3] == ["self-attention", "64", "32"]
 
 
 def test_what_was_measured_is_said(table: Table1) -> None:

@@ -1,117 +1,55 @@
 """Table 2 from artifacts: printed cells, measured cells, cells that were not run, and what stands beneath them."""
 
-import io
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from pipeline.errors import UserError
-from pipeline.store.artifact import Context
 from workflows import paper
-from workflows.reports.publish import tabulate
 from workflows.tables import table2
 from workflows.tables.differences import Difference
-from workflows.tables.measurements import Measured, Translation
-from workflows.tables.table2 import Table2
+from workflows.tables.measurements import Translation
 
 Cell = Callable[..., Translation]
-
-
-def measure(inputs: Translation) -> Measured:
-    """Reads a cell that was run."""
-    measured = inputs.measured()
-    assert measured is not None
-    return measured
-
-
-@pytest.fixture
-def table(cell: Cell) -> Table2:
-    """A table for which EN-DE base alone was run."""
-    return table2.compute([measure(cell("en-de", "base"))])
 
 
 def test_measured_cells_come_from_files_and_the_rest_says_not_run(cell: Cell) -> None:
     """The row has the numbers of scores.json and cost.json; the other three of the four cells were not run."""
     inputs = cell("en-de", "base")
-    base, big = table2.rows([measure(inputs)])[-2:]
+    base, big = table2.rows([inputs.measured()])[-2:]
     assert inputs.scores is not None
     scores = inputs.scores.load().test_sets["test_a"]
     assert base.name == "Transformer (base)"
     assert base.cells["en-de"].paper_bleu == scores.paper_bleu != scores.sacrebleu
-    assert base.texts()[:2] == [f"{scores.paper_bleu:.2f}", f"{scores.sacrebleu:.2f}"]
-    assert base.texts()[4:6] == ["1.0e13", "3.1e12"]  # 100 s × 2 devices × 5e10, and as counted
-    assert big.texts() == ["not run"] * 8
-    assert base.texts()[2:4] == ["not run"] * 2
+    assert base.texts()[1:3] == [f"{scores.paper_bleu:.2f}", f"{scores.sacrebleu:.2f}"]
+    assert base.texts()[5:7] == ["1.0e13", "3.1e12"]  # 100 s × 2 devices × 5e10, and as counted
+    assert big.texts()[1:] == ["not run"] * 8
+    assert base.texts()[3:5] == ["not run"] * 2
 
 
 def test_printed_rows_have_the_paper_s_digits() -> None:
     """The literature's ten rows stand in the paper's order with its digits, and never in the sacreBLEU column."""
     rows = [row for row in table2.rows([]) if row.origin == "paper"]
     assert len(rows) == len(paper.TABLE_2) == 10
-    texts = {row.name: [text.rstrip("\u2007") for text in row.texts()] for row in rows}
+    texts = {row.name: [text.rstrip("\u2007") for text in row.texts()[1:]] for row in rows}
     assert texts["GNMT + RL ensemble"] == ["26.30", "", "41.16", "", "1.8e20", "", "1.1e21", ""]
     assert texts["ByteNet"] == ["23.75", "", "", "", "", "", "", ""]
     assert texts["Transformer (big) *"] == ["28.4", "", "41.8", "", "2.3e19", "", "2.3e19", ""]
-
-
-def test_terminal_fits_a_hundred_columns_and_shows_the_differences(table: Table2) -> None:
-    """No line is wider than 100 or cut off; signature, footnote, sustained rate and differences are all shown."""
-    console = Console(width=100, record=True, file=io.StringIO())
-    console.print(table2.render_terminal(table, console.width))
-    text = console.export_text()
-    assert max(map(len, text.split("\n"))) <= 100
-    assert "…" not in text
-    text = " ".join(text.split())
-    assert text.count("not run") == 12
-    for shown in (
-        "as printed in the paper",
-        "measured here",
-        "tok:13a",
-        "41.0",
-        "0.05 TFLOPS",
-        "what differs",
-        "N 2, d_model 128, d_ff 512",
-        "test_b",
-    ):
-        assert shown in text
-
-
-@pytest.mark.parametrize(
-    ("width", "n_pairs", "n_parts"), [(80, 2, 2), (80, 4, 4), (100, 2, 1), (60, 2, 4), (100, 5, 4)]
-)
-def test_costs_move_below_scores_where_they_do_not_fit(cell: Cell, width: int, n_pairs: int, n_parts: int) -> None:
-    """No figure is cut: every cell is shown once, scores above costs, whatever the width and the language pairs."""
-    others = [f"en-{language}" for language in ("cs", "fi", "tr")][: n_pairs - 2]
-    table = table2.compute([measure(cell(pair, "base")) for pair in ("en-de", *others)])
-    console = Console(width=width, record=True, file=io.StringIO())
-    console.print(table2.render_terminal(table, width))
-    text = console.export_text()
-    assert max(map(len, text.split("\n"))) <= width
-    assert "…" not in text
-    lines = text.split("What differs")[0].split("\n")
-    assert sum(line.startswith("Table 2") for line in lines) == n_parts
-    base = [line for line in lines if line.startswith("Transformer (base)")]
-    measured = [figure for line in base[1::2] for figure in line.removeprefix("Transformer (base)").split("  ")]
-    shown = [figure.strip() for figure in measured if figure.strip()]
-    (row,) = [row for row in table.rows if row.origin == "measured" and row.name == "Transformer (base)"]
-    assert shown == row.texts()
 
 
 def test_main_figures_are_those_of_the_measured_cells(cell: Cell) -> None:
     """One for each model that was run, models before the baseline; none for cells that were not run."""
     inputs = cell("en-de", "base")
     with_baseline = Translation(**{**inputs.__dict__, "word_by_word": inputs.scores})
-    figures = table2.compute([measure(with_baseline), measure(cell("en-fr", "big"))]).figures()
+    figures = table2.compute([with_baseline.measured(), cell("en-fr", "big").measured()]).figures()
     assert [*figures] == ["paper BLEU EN-DE base", "paper BLEU EN-FR big", "paper BLEU EN-DE word-by-word"]
-    assert figures["paper BLEU EN-DE base"] == measure(inputs).main_scores.paper_bleu
+    assert figures["paper BLEU EN-DE base"] == inputs.measured().main_scores.paper_bleu
 
 
 def test_differences_name_each_aspect_and_group_cells(cell: Cell) -> None:
     """Cells that differ in the same way share an entry; what equals the paper, such as the beam, has none."""
     by_aspect: dict[str, list[Difference]] = {}
-    for difference in table2.compute([measure(cell("en-de", "base")), measure(cell("en-de", "big"))]).differences:
+    for difference in table2.compute([cell("en-de", "base").measured(), cell("en-de", "big").measured()]).differences:
         by_aspect.setdefault(difference.what, []).append(difference)
     assert [difference.cells for difference in by_aspect["vocabulary"]] == [("all",)]
     assert by_aspect["vocabulary"][0].here == "800 pieces"
@@ -129,7 +67,7 @@ def test_differences_name_each_aspect_and_group_cells(cell: Cell) -> None:
 
 def test_paper_s_devices_need_no_measured_rate(cell: Cell) -> None:
     """On P100s the rate is the paper's, and no note says that it was measured."""
-    notes = " ".join(table2.compute([measure(cell("en-de", "base", device_name="Tesla P100-SXM2"))]).notes)
+    notes = " ".join(table2.compute([cell("en-de", "base", device_name="Tesla P100-SXM2").measured()]).notes)
     assert "TFLOPS" not in notes
 
 
@@ -139,25 +77,14 @@ def test_big_french_model_has_the_paper_s_other_dropout() -> None:
     assert paper.experiment("en-de", "big").model.dropout == 0.3
 
 
-def test_stage_writes_what_it_reads_back(cell: Cell, tmp_path: Path) -> None:
-    """The JSON gives the same table again; the Markdown has one line per row, each with all columns."""
-    (tmp_path / "table").mkdir()
-    made = tabulate(Context(tmp_path / "table"), [cell("en-fr", "base")])
-    markdown = (made.folder / "table2.md").read_text(encoding="utf-8")
-    rows = [line for line in markdown.split("## ")[0].split("\n") if line.startswith("| ")]
-    assert len(rows) == 1 + 10 + 2
-    assert {line.count("|") for line in rows} == {10}
-    assert table2.render_markdown(made.load()) == markdown
-
-
 def test_word_by_word_substitution_has_its_row(cell: Cell) -> None:
     """Its scores stand above the models, without a training cost."""
     inputs = cell("en-de", "base")
     with_baseline = Translation(**{**inputs.__dict__, "word_by_word": inputs.scores})
-    row = table2.rows([measure(with_baseline)])[-3]
+    row = table2.rows([with_baseline.measured()])[-3]
     assert row.name == "word-by-word substitution"
-    assert row.texts()[0] == table2.rows([measure(inputs)])[-2].texts()[0]
-    assert row.texts()[2:] == [""] * 6
+    assert row.texts()[1] == table2.rows([inputs.measured()])[-2].texts()[1]
+    assert row.texts()[3:] == [""] * 6
 
 
 def test_a_missing_file_or_figure_is_named(cell: Cell) -> None:

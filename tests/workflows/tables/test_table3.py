@@ -1,15 +1,13 @@
 """Table 3 from artifacts: figures over seeds, differences from base, and the paper's claims."""
 
-import json
 import math
 import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import pytest
 
 from model.config import TransformerConfig
-from workflows.tables import table3, table3_text
+from workflows.tables import table3
 from workflows.tables.table3 import Figure, RowInputs, Table3, Table3Row
 
 TrainedRow = Callable[..., RowInputs]
@@ -203,31 +201,17 @@ def test_how_learned_positions_begin_is_noted(trained_row: TrainedRow, row: str)
     assert any("learned positions are one table" in note for note in table.notes) is (row == "E")
 
 
-def test_json_gives_the_same_table_again(trained_row: TrainedRow, tmp_path: Path) -> None:
-    """The table survives a file, and has no value that JSON lacks."""
-    failed = RowInputs("A1", {"n_heads": 1}, (), "failed", "out of memory")
-    inputs = [trained_row("base", 7.0, 7.5, errors=(1, 2)), failed, trained_row("C1", 9.0), trained_row("E", 7.1)]
-    table, _ = table3.compute(inputs)
-    made = table3.Table3Artifact(tmp_path)
-    made.write(table)
-    assert table.noise is not None
-    assert made.load() == table
-    json.dumps(made.read_json("table3.json"), allow_nan=False)
-
-
-def test_json_of_earlier_versions_is_read(trained_row: TrainedRow, tmp_path: Path) -> None:
-    """Files without noise, verdicts and convergence give a table in which these are not known."""
-    table, _ = table3.compute([trained_row("base", 7.0), trained_row("A1", 9.0)])
-    made = table3.Table3Artifact(tmp_path)
-    made.write(table)
-    written = made.read_json("table3.json")
-    del written["noise"]
-    for outcome in written["orderings"]:
-        del outcome["verdict"], outcome["relation"], outcome["reversed"]
-    for row in written["rows"]:
-        del row["trained"]["is_beyond_noise"], row["trained"]["last_fall"], row["trained"]["has_converged"]
-    made.write_json("table3.json", written)
-    trained = made.load().rows[1].trained
-    assert trained is not None
-    assert (trained.is_beyond_noise, trained.last_fall, trained.has_converged) == (None, None, None)
-    assert "A1 → base | yes | yes? | yes | no? |" in table3_text.render_markdown(made.load())
+def test_a_row_s_texts(trained_row: TrainedRow) -> None:
+    """Both changes, figures as printed and as measured with a deviation of few digits, and costs of one training."""
+    rows = [
+        trained_row("base", 7.004, 7.4, errors=(0, 6)),
+        trained_row("E", 7.2, last_fall=0.2, train_s=700.0),
+        RowInputs("C3", {"n_layers": 6}, (), "failed", "out of memory"),
+    ]
+    base, learned, failed = (line.texts for line in table3.compute(rows)[0].shown()[0].lines)
+    assert base[3:7] == ["4.92", "", "7.20±0.28", ""]
+    assert re.fullmatch(r"\d\d\.\d\d±\d\d", base[9])
+    changes = ["positions\u00a0learned\nnot\u00a0converged", "positions\u00a0learned"]
+    assert learned[:7] == ["E", *changes, "4.92", "+0.00", "7.20", "+0.00"]  # without a minus sign
+    assert learned[12:] == ["", "1.4", "11 min 40 s", "3.1e12"]
+    assert failed[3:] == ["4.88", "-0.04", "failed", "", "25.5", "-0.3", "failed", "", "failed", "80", *["failed"] * 3]

@@ -1,109 +1,28 @@
 """Table 4 from the files of its stages: rows, the choice, what differs, and its renderings."""
 
-import io
 import math
-import re
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from nltk.tree import Tree
-from rich.console import Console
 
-from model.config import TransformerConfig
-from pipeline.evaluation.parses import Parses, read_gold, rebuild_parses, right_branching
-from pipeline.evaluation.tree_scores import ScoredTrees, score_parses
-from pipeline.parsing.linearisation import linearise
-from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import CHOICE_FILE, ChosenParser, Corpus, Hypotheses
-from pipeline.store.figures import DecodedTestSet, DecodingFigures
-from pipeline.text.lines import write_lines
 from tests.support.html_reader import Reader
-from tests.support.tiny_parser import make_trees
 from workflows.paper import TABLE_4
 from workflows.reports.publish import tabulate_parsers
 from workflows.reports.table4 import drawn
 from workflows.tables import table4
-from workflows.tables.measurements import Translation
-from workflows.tables.parser_measurements import CandidateParser, ParserInputs, SearchedTrees
-from workflows.tables.table4_text import render_markdown, render_terminal
+from workflows.tables.parser_measurements import ParserInputs
+from workflows.tables.render import render_markdown
 
 Row = Callable[..., ParserInputs]
-SEARCH = DecodingSettings(beam_size=4, length_penalty=0.3, max_extra_tokens=300)
 
 
-@pytest.fixture
-def row(cell: Callable[..., Translation], tmp_path: Path) -> Row:
-    """Makes a row of two candidates; of the outputs of the second, every third has its last two symbols cut off."""
-
-    def folder(*parts: str) -> Path:
-        path = tmp_path.joinpath(*parts)
-        path.mkdir(parents=True)
-        return path
-
-    def parsed(gold: Corpus, split: str, name: str, cut: int) -> tuple[Hypotheses, Parses, ScoredTrees]:
-        hypotheses = Hypotheses(folder(name, split, "hypotheses"))
-        symbols = [linearise(tree) for tree in read_gold(gold, split)]
-        lines = [" ".join(one[: -cut or None] if i % 3 == 0 else one) for i, one in enumerate(symbols)]
-        write_lines(hypotheses.folder / f"{split}.trees", lines)
-        decoded = {split: DecodedTestSet(sentences=len(lines), seconds=2.0, tokens=99)}
-        hypotheses.write(DecodingFigures(test_sets=decoded, settings=SEARCH, dtype="float32"))
-        parses = rebuild_parses(Context(folder(name, split, "parses")), hypotheses, gold, [split])
-        return hypotheses, parses, score_parses(Context(folder(name, split, "scores")), parses)
-
-    def build(
-        training: str = "WSJ only, discriminative",
-        data: str = "generated trees",
-        of_attention: tuple[float, float] = (0.0, 0.0),
-    ) -> ParserInputs:
-        gold = make_trees(tmp_path / training)
-        candidates = []
-        for (name, cut), attention_dropout in zip((("dropout 0", 2), ("dropout 0.1", 6)), of_attention, strict=True):
-            config = TransformerConfig(vocabulary_size=800, n_layers=2, attention_dropout=attention_dropout)
-            made = cell("en-trees", f"{training} {name}", config=config)
-            hypotheses, parses, scores = parsed(gold, "dev", f"{training} {name}", cut)
-            candidates.append(
-                CandidateParser(
-                    "en-trees",
-                    name,
-                    data,
-                    corpus=gold,
-                    training=made.training,
-                    checkpoint=made.checkpoint,
-                    hypotheses=hypotheses,
-                    perplexity=made.perplexity,
-                    cost=made.cost,
-                    parses=parses,
-                    scores=scores,
-                )
-            )
-        parser = ChosenParser(folder(training, "parser"))
-        f1 = {one.model: one.scores.load().splits["dev"].total.f1 for one in candidates}
-        choice = {"model": "dropout 0", "models": f1, "beams": {1: 50.0, 4: f1["dropout 0"]}}
-        parser.write_json(CHOICE_FILE, {**choice, "settings": SEARCH.model_dump()})
-        baseline = right_branching(Context(folder(training, "right")), gold, ["test"])
-        return ParserInputs(
-            training,  # type: ignore[arg-type]
-            data,
-            "test",
-            tuple(candidates),
-            (("dropout 0.3", "failed", "the loss is not finite"),),
-            score_parses(Context(folder(training, "right scores")), baseline),
-            parser,
-            SearchedTrees(*parsed(gold, "test", f"{training} test", 7)),
-        )
-
-    return build
-
-
-def test_printed_rows_stand_above_measured_ones(row: Row) -> None:
-    """The paper's twelve, the baseline, the chosen parser's F1, and a dash for the row that was not run."""
-    inputs = row()
+def test_printed_rows_stand_above_measured_ones(parser_row: Row) -> None:
+    """The paper's twelve, the baseline, the chosen parser's F1, and the row that was not run."""
+    inputs = parser_row()
     table, _ = table4.compute([inputs])
-    assert [(one.name, one.training, one.f1_text) for one in table.rows[:12]] == [
-        (one.name, one.training, one.f1) for one in TABLE_4
-    ]
+    assert [tuple(one.texts()[:3]) for one in table.rows[:12]] == [(one.name, one.training, one.f1) for one in TABLE_4]
     assert {one.origin for one in table.rows[:12]} == {"paper"}
     right, parser, silver = table.rows[12:]
     assert (right.name, right.training) == ("right-branching trees, generated trees", "none")
@@ -120,12 +39,12 @@ def test_printed_rows_stand_above_measured_ones(row: Row) -> None:
     assert right.f1 < parser.f1 < 100
     assert parser.f1_short == scores.short.f1
     assert table.searches[0].f1 == parser.f1
-    assert (silver.training, silver.f1, silver.f1_text, silver.state) == ("semi-supervised", None, "-", "not run")
+    assert (silver.training, silver.f1, silver.texts()[2]) == ("semi-supervised", None, "not run")
 
 
-def test_all_candidates_stand_beneath_with_their_f1(row: Row) -> None:
+def test_all_candidates_stand_beneath_with_their_f1(parser_row: Row) -> None:
     """Chosen and not chosen, and one that failed with its reason; the beams, the repairs, and F1 by length."""
-    table, _ = table4.compute([row()])
+    table, _ = table4.compute([parser_row()])
     assert [(one.name, one.state, one.is_chosen) for one in table.candidates] == [
         ("dropout 0", "measured", True),
         ("dropout 0.1", "measured", False),
@@ -147,9 +66,9 @@ def test_all_candidates_stand_beneath_with_their_f1(row: Row) -> None:
     assert any("--silver FILE adds" in note for note in table.notes)
 
 
-def test_the_paper_s_own_trees_make_the_paper_s_own_rows(row: Row) -> None:
+def test_the_paper_s_own_trees_make_the_paper_s_own_rows(parser_row: Row) -> None:
     """On WSJ the measured rows are named and trained as printed; data and test set do not differ then."""
-    table, _ = table4.compute([row(data="WSJ"), row("semi-supervised", "WSJ")])
+    table, _ = table4.compute([parser_row(data="WSJ"), parser_row("semi-supervised", "WSJ")])
     assert [(one.name, one.training) for one in table.rows[12:]] == [
         ("right-branching trees", "none"),
         ("Transformer (2 layers)", "WSJ only, discriminative"),
@@ -159,16 +78,16 @@ def test_the_paper_s_own_trees_make_the_paper_s_own_rows(row: Row) -> None:
     assert not any("cannot be compared" in note for note in table.notes)
 
 
-def test_rows_of_other_trees_are_named(row: Row) -> None:
+def test_rows_of_other_trees_are_named(parser_row: Row) -> None:
     """One row of them is enough to say that it cannot be compared with the printed ones."""
-    table, _ = table4.compute([row(data="WSJ"), row("semi-supervised")])
+    table, _ = table4.compute([parser_row(data="WSJ"), parser_row("semi-supervised")])
     assert any("rows are of WSJ and generated trees, not of the paper's treebank" in note for note in table.notes)
     assert not any("--silver FILE adds" in note for note in table.notes)
 
 
-def test_what_differs_is_told(row: Row) -> None:
+def test_what_differs_is_told(parser_row: Row) -> None:
     """Sizes, vocabulary and data of the tiny parser; not what the paper chose on its dev set and does not print."""
-    table, _ = table4.compute([row()])
+    table, _ = table4.compute([parser_row()])
     differing = {one.what: one for one in table.differences}
     assert "d_model 1024" in differing["model"].paper
     assert "P_drop" not in differing["model"].paper
@@ -179,66 +98,44 @@ def test_what_differs_is_told(row: Row) -> None:
     assert differing["dropout of attention weights"].here == "0, the only one tried"
 
 
-def test_dropout_of_attention_weights_is_chosen_and_printed(row: Row) -> None:
-    """Where several were tried, nothing differs from §6.3, and each candidate's is shown in every rendering."""
-    table, _ = table4.compute([row(of_attention=(0.2, 0.0))])
+def test_dropout_of_attention_weights_is_chosen_and_printed(parser_row: Row) -> None:
+    """Where several were tried, nothing differs from §6.3, and each candidate's is shown."""
+    table, _ = table4.compute([parser_row(of_attention=(0.2, 0.0))])
     assert "dropout of attention weights" not in {one.what for one in table.differences}
     assert "attention" not in {one.what: one for one in table.differences}["model"].here
     assert [one.attention_dropout for one in table.candidates] == [0.2, 0.0, None]
     markdown = render_markdown(table)
     assert "| candidate | dropout | of attention | learning rate |" in markdown
-    assert "| dropout 0 | 0.1 | 0.2 | × 1 |" in markdown
-    console = Console(width=100, record=True, file=io.StringIO())
-    console.print(render_terminal(table, console.width))
-    assert re.search(r"dropout 0 +0\.1 +0\.2 +× 1", console.export_text())
+    assert "| dropout 0, chosen | 0.1 | 0.2 | × 1 |" in markdown
 
 
-def test_a_row_whose_trainings_all_failed_says_so(row: Row) -> None:
+def test_a_row_whose_trainings_all_failed_says_so(parser_row: Row) -> None:
     """No figure, and the reason of each."""
-    made = row()
+    made = parser_row()
     failed = ParserInputs(made.training, made.data, "test", (), made.unfinished, made.baseline, None, None)
     table, _ = table4.compute([failed])
     (line,) = [one for one in table.rows if one.state == "failed"]
-    assert (line.f1, line.f1_text) == (None, "-")
+    assert (line.f1, line.texts()[2]) == (None, "failed")
     assert "the loss is not finite" in line.reason
 
 
-@pytest.mark.parametrize("width", [80, 120])
-def test_terminal_shows_everything_within_its_width(row: Row, width: int) -> None:
-    """No line is wider than the terminal or cut off."""
-    table, _ = table4.compute([row()])
-    console = Console(width=width, record=True, file=io.StringIO())
-    console.print(render_terminal(table, console.width))
-    text = console.export_text()
-    assert max(map(len, text.split("\n"))) <= width
-    assert "…" not in text
-    text = " ".join(text.split())
-    for shown in ("93.3", "measured here", "chosen on the dev set", "dropout 0.1", "what differs"):
-        assert shown in text
-
-
-def test_stage_writes_what_it_reads_back(row: Row, tmp_path: Path) -> None:
-    """The JSON gives the same table again, Markdown has a line for each row, and the report the drawn trees."""
+def test_stage_writes_what_it_reads_back(parser_row: Row, tmp_path: Path) -> None:
+    """The JSON gives the same table again, as does the Markdown, and the report has the drawn trees."""
     (tmp_path / "table").mkdir()
-    made = tabulate_parsers(Context(tmp_path / "table"), [row()])
+    made = tabulate_parsers(Context(tmp_path / "table"), [parser_row()])
     markdown = (made.folder / "table4.md").read_text(encoding="utf-8")
     assert render_markdown(made.load()) == markdown
-    rows = [line for line in markdown.split("## ")[0].split("\n") if line.startswith("| ")]
-    assert len(rows) == 1 + 12 + 3
-    search, lengths = markdown.split("## Search\n")[1].split("## F1 by length\n")
-    assert "| generated trees only | free |" in search
-    assert lengths.count("| generated trees only |") > 1
     report = (made.folder / "report.html").read_text(encoding="utf-8")
     assert report.count('class="tree"') == 2 * (3 + 2)  # gold and parse: three at even distances, the two worst
     reader = Reader(report)
     (transformer,) = [row for row in made.load().rows if row.state == "measured" and row.name.startswith("Transformer")]
     plain = {row[0]: row[1:] for row in reader.rows if len(row) == 3}
-    assert plain["Transformer, generated trees only"] == ["91.3", transformer.f1_text]
+    assert plain["Transformer, generated trees only"] == ["91.3", transformer.texts()[2]]
     assert plain["Transformer, semi-supervised"] == ["92.7", "not run"]
     said = f"The parser reaches F1 {transformer.f1:.1f} after training on generated trees only, right-branching trees "
     assert said in reader.text
     assert "the paper’s 91.3 is of another treebank." in reader.text
-    for shown in ("Outputs that were no tree", "F1 by the length", "Chosen on the dev set", "Learning curves"):
+    for shown in ("Outputs that were no tree", "F1 by length", "Chosen on the dev set", "Learning curves"):
         assert shown in report
     figures = made.load().figures()
     assert all(math.isfinite(value) for value in figures.values())

@@ -1,0 +1,82 @@
+"""The JSON of Tables 1 to 4 made from the small artifacts of these tests is that which is stored in `expected`.
+
+    AIAYN_EXPECTED=write python -m pytest tests/workflows/tables/test_stored_tables.py
+
+writes the stored files again where a change to them is meant.
+"""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.complexity.figures import CountsArtifact, MeasurementsArtifact
+from pipeline.store.artifact import Context, JsonArtifact
+from tests.support.tiny_complexity import counts, measurements, theory_s
+from workflows.reports.publish import tabulate, tabulate_layers, tabulate_parsers, tabulate_rows
+from workflows.tables.measurements import Translation
+from workflows.tables.parser_measurements import ParserInputs
+from workflows.tables.table3 import RowInputs
+
+EXPECTED = Path(__file__).parent / "expected"
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Context:
+    """A folder for the table."""
+    (tmp_path / "table").mkdir()
+    return Context(tmp_path / "table")
+
+
+def assert_as_stored(made: JsonArtifact[Any]) -> None:
+    """Compares keys, texts and figures; the last digits of a figure may depend on the machine."""
+    written, stored = json.loads((made.folder / made.figures_file).read_text()), EXPECTED / made.figures_file
+    if os.environ.get("AIAYN_EXPECTED") == "write":
+        stored.write_text(json.dumps(rounded(written), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    assert rounded(written) == json.loads(stored.read_text(encoding="utf-8"))
+
+
+def rounded(value: Any) -> Any:
+    """Rounds all floating-point numbers in a JSON value to eight digits."""
+    if isinstance(value, dict):
+        return {key: rounded(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [rounded(one) for one in value]
+    return float(f"{value:.8g}") if isinstance(value, float) else value
+
+
+def test_table1(context: Context, tmp_path: Path) -> None:
+    """Times as in theory, on a made-up machine."""
+    counted, measured = CountsArtifact(tmp_path), MeasurementsArtifact(tmp_path)
+    counted.write(counts())
+    measured.write(measurements(theory_s))
+    assert_as_stored(tabulate_layers(context, counted, measured))
+
+
+def test_table2(context: Context, cell: Callable[..., Translation]) -> None:
+    """A cell with word-by-word substitution, another without, and two that were not run."""
+    base = cell("en-de", "base")
+    with_words = Translation(**{**base.__dict__, "word_by_word": base.scores})
+    assert_as_stored(tabulate(context, [with_words, cell("en-fr", "big")]))
+
+
+def test_table3(context: Context, trained_row: Callable[..., RowInputs]) -> None:
+    """Rows of several seeds, one that has not converged, rows without figures, and a user's own."""
+    rows = [
+        trained_row("base", 7.0, 7.4, errors=(1, 2)),
+        trained_row("A1", 8.0, last_fall=0.2),
+        RowInputs("B1", {"d_k": 16}, (), "failed", "out of memory"),
+        RowInputs("B2", {"d_k": 32}, ()),
+        trained_row("C1", 6.0, errors=(0,), parameters=900_000),
+        trained_row("E", 7.1),
+        RowInputs("F1", {"n_layers": 1, "warmup_steps": 9}, trained_row("F1", 6.5).trainings),
+    ]
+    assert_as_stored(tabulate_rows(context, rows))
+
+
+def test_table4(context: Context, parser_row: Callable[..., ParserInputs]) -> None:
+    """One row of three candidates, of which one failed."""
+    assert_as_stored(tabulate_parsers(context, [parser_row(of_attention=(0.2, 0.0))]))

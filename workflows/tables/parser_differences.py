@@ -1,0 +1,87 @@
+"""Compares the experiment behind each parser with the paper's (§6.3)."""
+
+from collections.abc import Mapping, Sequence
+
+from workflows import paper
+from workflows.console.quantities import rounded
+from workflows.tables.differences import (
+    ASPECTS,
+    DECODING_NAMES,
+    MODEL_NAMES,
+    OPTIMIZER_NAMES,
+    Aspect,
+    Difference,
+    differences,
+    differing_fields,
+)
+from workflows.tables.measurements import Trained
+from workflows.tables.parser_measurements import Candidate, ParserRow
+
+WSJ = "WSJ"
+"""The data of a profile whose trees are those of the paper."""
+
+
+def _data(cell: Candidate, printed: paper.Experiment) -> tuple[str, str]:
+    recombined = cell.recombined_trees
+    here = f"{cell.data}, {rounded(cell.train_pairs - recombined)} trees"
+    if recombined:
+        here += f", and {rounded(recombined)} recombined of their constituents"
+    is_same = not recombined and cell.data == WSJ and abs(cell.train_pairs - printed.pairs) <= 0.1 * printed.pairs
+    return f"{printed.corpus}, about {rounded(printed.pairs)} trees", "" if is_same else here
+
+
+def _word_symbol(cell: Candidate, _printed: paper.Experiment) -> tuple[str, str]:
+    return "the same for all words", "names the word's tag" if cell.writes_tags else ""
+
+
+def _test_set(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
+    here = "" if cell.data == WSJ else f"{cell.data}, held out"
+    return printed.test_set, here
+
+
+def _model(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
+    return differing_fields(_without(MODEL_NAMES, "dropout", "attention_dropout"), printed.model, cell.config)
+
+
+def _optimizer(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
+    return differing_fields(_without(OPTIMIZER_NAMES, "learning_rate_scale"), printed, cell.settings.optimizer)
+
+
+def _decoding(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
+    return differing_fields(DECODING_NAMES, printed, cell.decoding.settings)
+
+
+def _without(names: Mapping[str, str], *chosen: str) -> dict[str, str]:
+    """Leaves out what the paper chose on its dev set and does not print."""
+    return {name: symbol for name, symbol in names.items() if name not in chosen}
+
+
+ASPECTS_OF_PARSERS: dict[str, Aspect[Candidate]] = {
+    "training data": _data,
+    "symbol of a word": _word_symbol,
+    "test set": _test_set,
+    "vocabulary": ASPECTS["vocabulary"],
+    "model": _model,
+    "updates": ASPECTS["updates"],
+    "tokens per update": ASPECTS["tokens per update"],
+    "optimizer": _optimizer,
+    "averaged checkpoints": ASPECTS["averaged checkpoints"],
+    "search on the dev set": _decoding,
+    "hardware": ASPECTS["hardware"],
+}
+
+
+def parser_differences(rows: Sequence[ParserRow]) -> list[Difference]:
+    """Compares the chosen candidates with the paper's parsers."""
+    training = {row.chosen.model: row.training for row in rows if row.chosen}
+    chosen = [row.chosen for row in rows if row.chosen]
+    entries = differences(chosen, lambda _pair, model: paper.parser_experiment(training[model]), ASPECTS_OF_PARSERS)
+    tried: dict[str, list[str]] = {}
+    for row in rows:
+        dropouts = {one.config.attention_dropout for one in row.candidates}
+        if row.chosen and len(dropouts) == 1:
+            tried.setdefault(f"{dropouts.pop():g}, the only one tried", []).append(row.chosen.label)
+    return entries + [
+        Difference("dropout of attention weights", "chosen on section 22, not printed", here, tuple(labels))
+        for here, labels in tried.items()
+    ]
