@@ -10,8 +10,8 @@ from pipeline.store.store import Store
 from workflows import stages
 from workflows.engine.dag import to_step
 from workflows.engine.events import Watcher
-from workflows.engine.grid import Asha, Trial, Unfinished, run_grid
-from workflows.engine.runner import run
+from workflows.engine.grid import Asha, Trial, Unfinished
+from workflows.engine.runner import run, run_grid
 from workflows.tables import table3
 from workflows.tables.measurements import Translation
 from workflows.tables.table3_rows import GridRow

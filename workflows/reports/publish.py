@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pipeline.complexity.figures import CountsArtifact, MeasurementsArtifact
 from pipeline.store.artifact import Content, Context, JsonArtifact
-from workflows.console.command import UNKNOWN, CommandLine
+from workflows.command_line import UNKNOWN, CommandLine
 from workflows.reports.corpus import CorpusReport
 from workflows.tables import table1, table1_text, table2, table3, table3_text, table4, table4_text
 from workflows.tables.measurements import Translation, worst_samples

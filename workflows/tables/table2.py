@@ -17,7 +17,7 @@ from rich.text import Text
 
 from pipeline.store.artifact import JsonArtifact
 from workflows import paper
-from workflows.console.quantities import flop_text
+from workflows.quantities import flop_text
 from workflows.tables import notes
 from workflows.tables.differences import Difference, differences, table2_notes
 from workflows.tables.measurements import Measured

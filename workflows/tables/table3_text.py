@@ -15,8 +15,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from workflows.console.quantities import duration, flop_text
 from workflows.paper import KINDS, VARIATIONS, Kind, group
+from workflows.quantities import duration, flop_text
 from workflows.tables import notes
 from workflows.tables.orderings import OrderingOutcome
 from workflows.tables.table3 import Correlation, Figure, Table3, Table3Row

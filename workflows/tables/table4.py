@@ -12,7 +12,7 @@ from typing import Literal
 from pipeline.evaluation.tree_scores import TreeScores
 from pipeline.store.artifact import JsonArtifact
 from workflows import paper
-from workflows.console.quantities import rounded
+from workflows.quantities import rounded
 from workflows.tables.differences import (
     ASPECTS,
     DECODING_NAMES,

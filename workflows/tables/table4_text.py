@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from workflows.console.quantities import duration
+from workflows.quantities import duration
 from workflows.tables import notes
 from workflows.tables.table4 import CandidateRow, Table4
 
