@@ -20,7 +20,7 @@ from typing import Any
 from rich.table import Table
 
 from pipeline.errors import UserError
-from workflows.console.command import console
+from workflows.cli.console import console
 
 OURS = "aiayn"
 _in_this_process: Any = None

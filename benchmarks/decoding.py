@@ -31,8 +31,8 @@ from benchmarks.translators import CTranslate2, MarianGenerate, OurTranslator, T
 from pipeline.errors import UserError
 from pipeline.settings import DecodingSettings
 from pipeline.text.lines import read_lines, read_pairs
-from workflows.console.command import help_text, run_app
-from workflows.runs.names import named_folder
+from workflows.cli.console import help_text, run_app
+from workflows.names import named_folder
 
 CTRANSLATE2, MARIAN = "CTranslate2", "MarianMT"
 TRANSLATORS: dict[str, type[Translator]] = {OURS: OurTranslator, CTRANSLATE2: CTranslate2, MARIAN: MarianGenerate}

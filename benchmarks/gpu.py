@@ -27,8 +27,8 @@ from rich.table import Table
 from benchmarks import training
 from pipeline.errors import UserError
 from pipeline.hardware import compiles, device_name, dtype_name, matmul_flop_s
-from workflows.console.command import console, help_text, run_app
-from workflows.console.options import one_of
+from workflows.cli.console import console, help_text, run_app
+from workflows.cli.options import one_of
 
 ROOT = Path(__file__).parents[1]
 TESTS = ("tests/model", "tests/pipeline/training/test_on_devices.py")

@@ -20,7 +20,7 @@ from rich.table import Table
 
 from pipeline.corpora.files import FilePair, FilesSettings
 from pipeline.store.artifacts import Shard
-from workflows.console.command import console, help_text, run_app
+from workflows.cli.console import console, help_text, run_app
 from workflows.profiles import WMT14
 
 PAIR = "en-de"

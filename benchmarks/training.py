@@ -29,8 +29,8 @@ import typer
 from benchmarks.contenders import OURS, Contender, is_installed, print_table, processes, ratio
 from model.config import BASE, BIG, TransformerConfig
 from pipeline.settings import Dtype, TrainingSettings
-from workflows.console.command import console, help_text, run_app
-from workflows.console.options import one_of
+from workflows.cli.console import console, help_text, run_app
+from workflows.cli.options import one_of
 
 TORCH, MARIAN = "torch.nn.Transformer", "MarianMT"
 GPU_UPDATES = 50

@@ -16,22 +16,28 @@ from rich.console import RenderableType
 from pipeline.errors import UserError
 from pipeline.store.object_store import store_at
 from pipeline.store.store import LocalStore
-from workflows.console.command import CommandLine, command_line, console
-from workflows.engine.dag import A, Step
+from workflows.cli.closing import closing_lines
+from workflows.cli.console import console
+from workflows.command_line import CommandLine, command_line
+from workflows.engine.dag import A, Imported, Step
 from workflows.engine.events import Watcher
 from workflows.engine.grid import Unfinished
 from workflows.engine.interrupts import sigterm_as_interrupt
 from workflows.engine.progress import View, print_plan
 from workflows.engine.runner import run
-from workflows.forecast.planned import Planned
+from workflows.forecast.planned import planned_of
+from workflows.names import begin_run, finish_run
 from workflows.profiles import Profile
 from workflows.profiles.complexity import ComplexityProfile
 from workflows.reports.corpus import CorpusReport
-from workflows.runs.closing import closing_lines
-from workflows.runs.names import begin_run, finish_run
 from workflows.tracking.addresses import default_uri, ui_command
 from workflows.tracking.tracker import Tracker
 from workflows.tracking.watcher import Model, Workflow, tracked
+
+cluster = Imported("workflows.engine.cluster:cluster")
+find_hardware = Imported("workflows.forecast.hardware:find")
+forecast = Imported("workflows.forecast.estimate:forecast")
+render_forecast = Imported("workflows.forecast.estimate:render")
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,8 @@ def requested(
     gpu: str | None = None,
 ) -> Request:
     """Returns the request of `workflows.reproduce_<name>` with these options. Raises UserError for no such store."""
+    if not plan and (gpus is not None or gpu is not None):
+        raise UserError("--gpus and --gpu name the hardware that --plan forecasts for; add --plan, or drop them")
     words = ["--config", str(config)] if config else []
     for override in overrides or []:
         words += ["--set", override]
@@ -88,8 +96,6 @@ class Reproduction(Generic[A]):
     params: Mapping[str, Any]
     """The parameters of the parent run."""
     models: Sequence[Model]
-    planned: Sequence[Planned]
-    """The trainings, for the forecast; without any, there is none."""
     reports: Mapping[str, Step[CorpusReport]]
     """The reports on the texts, each by the name of its text."""
     tabulate: Callable[[Mapping[str, Unfinished]], Step[A]]
@@ -124,16 +130,13 @@ def reproduce(experiment: Reproduction[A], request: Request) -> None:
 
 def _print_plan(experiment: Reproduction[A], request: Request, target: Step[A]) -> None:
     """Prints what is cached and what is to run, with a forecast where something is trained."""
-    from workflows.forecast.estimate import forecast  # torch is slow to import, and running does not need a forecast
-    from workflows.forecast.hardware import find
-    from workflows.forecast.render import render
-
+    planned = planned_of(model.evaluation for model in experiment.models)
     # First, so that a wrong --gpu is told before anything is printed.
-    hardware = experiment.planned and find(request.gpus, request.gpu, experiment.planned[0].training.device)
+    hardware = find_hardware(request.gpus, request.gpu, planned[0].training.device) if planned else None
     console.print(_in_force(experiment, request), highlight=False, soft_wrap=True, markup=False)
     print_plan(console, target, request.store)
     if hardware and isinstance(request.profile, Profile):
-        console.print(render(forecast(request.profile, experiment.planned, hardware, request.store.root)))
+        console.print(render_forecast(forecast(request.profile, planned, hardware, request.store.root)))
 
 
 def _made(experiment: Reproduction[A], request: Request, tracker: Tracker) -> A:
@@ -141,8 +144,6 @@ def _made(experiment: Reproduction[A], request: Request, tracker: Tracker) -> A:
     store, target = request.store, experiment.tabulate({})
     with ExitStack() as during:
         if not target.is_made(store) or target.damage(store):
-            from workflows.engine.cluster import cluster
-
             # One for all that follows, and before MLflow: while that is imported, Ray's processes start.
             dashboard = during.enter_context(cluster(request.address))
             watching = f"to watch: {f'{dashboard} (Ray), ' if dashboard else ''}{ui_command(tracker.uri)}"
@@ -174,7 +175,8 @@ def _in_force(experiment: Reproduction[A], request: Request) -> str:
     """Says whose settings are in force. An experiment without text has a profile of another kind."""
     if not isinstance(request.profile, Profile):
         return f"settings of profile {request.profile.name}"
-    return request.profile.in_force({planned.name: planned.training for planned in experiment.planned})
+    planned = planned_of(model.evaluation for model in experiment.models)
+    return request.profile.in_force({one.name: one.training for one in planned})
 
 
 def _module(experiment: Reproduction[A]) -> str:

@@ -13,8 +13,8 @@ from pipeline.store.store import Store
 from workflows import paper, stages
 from workflows.engine.dag import Step, to_step
 from workflows.engine.events import Watcher
-from workflows.engine.grid import Trial, Unfinished, run_grid
-from workflows.engine.runner import run
+from workflows.engine.grid import Trial, Unfinished
+from workflows.engine.runner import run, run_grid
 from workflows.profiles.parsing import SEMI_SUPERVISED, ParsingProfile
 from workflows.tables.parser_measurements import CandidateParser, ParserInputs, SearchedTrees
 

@@ -14,8 +14,8 @@ import typer
 
 from pipeline.complexity.figures import CountsArtifact, MeasurementsArtifact
 from pipeline.errors import UserError
-from workflows.console.command import help_text, run_app
-from workflows.console.options import AddressOption, ConfigOption, SetOption, StoreOption
+from workflows.cli.console import help_text, run_app
+from workflows.cli.options import AddressOption, ConfigOption, SetOption, StoreOption
 from workflows.engine.dag import Imported, Stage, Step
 from workflows.engine.grid import Unfinished
 from workflows.experiment import Reproduction, reproduce, requested
@@ -70,7 +70,6 @@ def main(
         name="table1",
         params={"profile": settings.pop("name"), **settings},
         models=[],
-        planned=[],
         reports={},
         tabulate=tabulate,
         show=lambda made, width: render_terminal(made.load(), width),

@@ -16,8 +16,8 @@ import typer
 
 from pipeline.store.artifacts import TrainingRun
 from workflows import stages
-from workflows.console.command import help_text, run_app
-from workflows.console.options import (
+from workflows.cli.console import help_text, run_app
+from workflows.cli.options import (
     AddressOption,
     ConfigOption,
     DataOption,
@@ -32,7 +32,6 @@ from workflows.console.options import (
 )
 from workflows.engine.dag import Imported, Stage, Step
 from workflows.experiment import Reproduction, chosen_names, reproduce, requested
-from workflows.forecast.planned import Planned, only_with_plan
 from workflows.profiles import Profile, Recipe, load_profile
 from workflows.reports.corpus import CorpusReport
 from workflows.tables import table2
@@ -108,7 +107,6 @@ def main(
     models: Annotated[str | None, typer.Option(help="Models, e.g. base.  [default: base,big]")] = None,
 ) -> None:
     """Builds the DAG, runs what is missing, prints the table."""
-    only_with_plan(plan, gpus, gpu)
     chosen = load_profile(profile, data=data, files=files or [], config=config, overrides=overrides or [])
     request = requested("table2", chosen, config, overrides, store, address, plan, gpus, gpu)
     chosen_pairs = chosen_names("pairs", pairs, chosen.corpora)
@@ -119,17 +117,6 @@ def main(
         name="table2",
         params={"profile": chosen.name},
         models=[_model(cell, chosen) for cell in cells],
-        # The averaged model is kept in the store and in MLflow.
-        planned=[
-            Planned(
-                f"{cell.pair} {cell.model}",
-                cell.pair,
-                cell.recipe.training,
-                models=2,
-                averaged=cell.recipe.averaging.last,
-            )
-            for cell in cells
-        ],
         reports=reports,
         tabulate=lambda _unfinished: table,
         show=lambda made, width: render_terminal(made.load(), width),

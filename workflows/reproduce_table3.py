@@ -14,8 +14,8 @@ import typer
 
 from pipeline.errors import UserError
 from workflows import stages
-from workflows.console.command import help_text, run_app
-from workflows.console.options import (
+from workflows.cli.console import help_text, run_app
+from workflows.cli.options import (
     AddressOption,
     ConfigOption,
     DataOption,
@@ -31,7 +31,6 @@ from workflows.console.options import (
 from workflows.engine.dag import Imported, Stage, Step
 from workflows.engine.grid import Asha, Unfinished
 from workflows.experiment import Reproduction, reproduce, requested
-from workflows.forecast.planned import Planned, only_with_plan
 from workflows.profiles import load_profile
 from workflows.tables import table3
 from workflows.tables.render import render_terminal
@@ -81,7 +80,6 @@ def main(
     ] = "fifo",
 ) -> None:
     """Trains the rows that are not in the store and prints the table."""
-    only_with_plan(plan, gpus, gpu)
     chosen = load_profile(profile, data=data, files=files or [], config=config, overrides=overrides or [])
     request = requested("table3", chosen, config, overrides, store, address, plan, gpus, gpu)
     if scheduler not in ("fifo", "asha"):
@@ -116,10 +114,6 @@ def main(
             "scheduler": scheduler,
         },
         models=[_model(one, pair, chosen.name) for one in trials],
-        # The last checkpoint is kept as a model in the store and in MLflow.
-        planned=[
-            Planned(f"{pair} {row.name}", pair, row.training, models=2, times=n_seeds[row.name]) for row in chosen_rows
-        ],
         reports={pair: text.report},
         tabulate=tabulate,
         show=lambda made, width: render_terminal(made.load(), width),

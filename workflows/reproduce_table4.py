@@ -13,8 +13,8 @@ from typing import Annotated
 
 import typer
 
-from workflows.console.command import help_text, run_app
-from workflows.console.options import (
+from workflows.cli.console import help_text, run_app
+from workflows.cli.options import (
     AddressOption,
     ConfigOption,
     GpuOption,
@@ -23,10 +23,9 @@ from workflows.console.options import (
     SetOption,
     StoreOption,
 )
-from workflows.engine.dag import Imported, Stage, Step, to_step
+from workflows.engine.dag import Imported, Stage, Step
 from workflows.engine.grid import Unfinished
 from workflows.experiment import Reproduction, reproduce, requested
-from workflows.forecast.planned import Planned, only_with_plan
 from workflows.parsers import ParserGrid, train_candidates
 from workflows.profiles.parsing import ParsingProfile, load_parsing_profile
 from workflows.tables import table4
@@ -81,7 +80,6 @@ def main(
     dev_f1: DevF1Option = False,
 ) -> None:
     """Builds the DAG, trains what is missing, chooses on the dev set, prints the table."""
-    only_with_plan(plan, gpus, gpu)
     chosen = load_parsing_profile(
         profile, treebank=treebank, silver=silver or [], config=config, overrides=overrides or []
     )
@@ -96,12 +94,6 @@ def main(
         name="table4",
         params={"profile": chosen.name, "rows": ", ".join(chosen.corpora)},
         models=[_model(one, chosen) for grid in grids for one in grid.candidates],
-        # The averaged model is kept in the store and in MLflow, and the chosen one once more.
-        planned=[
-            Planned(one.model, grid.name, to_step(one.training).arguments[1], models=3)
-            for grid in grids
-            for one in grid.candidates
-        ],
         reports=reports,
         tabulate=tabulate,
         show=lambda made, width: render_terminal(made.load(), width),

@@ -8,13 +8,15 @@ from pipeline.errors import UserError
 from pipeline.settings import AveragingSettings, DecodingSettings, TrainingSettings
 from pipeline.store.store import Store
 from workflows import stages
-from workflows.engine.dag import to_step
+from workflows.engine.dag import Imported, to_step
 from workflows.engine.events import Watcher
-from workflows.engine.grid import Asha, Trial, Unfinished, run_grid
-from workflows.engine.runner import run
+from workflows.engine.grid import Asha, Trial, Unfinished
+from workflows.engine.runner import run, run_grid
 from workflows.tables import table3
 from workflows.tables.measurements import Translation
 from workflows.tables.table3_rows import GridRow
+
+count_parameters = Imported("model.parameters:count")
 
 LAST_CHECKPOINT = AveragingSettings(last=1)
 """Table 3 does not average checkpoints (§6.2)."""
@@ -108,6 +110,5 @@ def train_rows(
 
 
 def _work(training: TrainingSettings) -> int:
-    from model.parameters import count  # torch is slow to import, and where nothing is trained, nothing is compared
-
-    return count(training.model) * training.updates
+    n_parameters: int = count_parameters(training.model)
+    return n_parameters * training.updates

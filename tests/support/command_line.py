@@ -9,7 +9,7 @@ import pytest
 
 from workflows import attention_figures, reproduce_table1, reproduce_table2, reproduce_table4
 from workflows.cli import main
-from workflows.console.command import run_app
+from workflows.cli.console import run_app
 
 APPS = {
     "workflows.cli": main.app,

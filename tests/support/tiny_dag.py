@@ -8,9 +8,9 @@ from typing import ClassVar
 from pipeline.settings import Settings
 from pipeline.store.artifact import Artifact, Context, publish
 from pipeline.store.store import LocalStore
-from workflows.console.command import CommandLine
+from workflows.command_line import CommandLine
 from workflows.engine.dag import Stage, Step, in_order, resolved
-from workflows.runs.names import begin_run, finish_run
+from workflows.names import begin_run, finish_run
 
 
 class SeedSettings(Settings):

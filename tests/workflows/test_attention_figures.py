@@ -82,9 +82,7 @@ def test_figures_are_drawn_once(runs: Path, command_line: CommandLine) -> None:
 def test_what_cannot_be_drawn_is_one_line(runs: Path, tmp_path: Path, command_line: CommandLine) -> None:
     """Options that contradict each other or name what is not there; before anything starts."""
     for options, told in [
-        (["--run", "a", "--model", str(tmp_path)], "give one of them"),
-        (["--run", "a"], "has models of en-de base"),
-        (["--model", str(tmp_path)], "holds no model.safetensors"),
+        ([str(tmp_path)], "holds no model.safetensors"),
         (["--heads", "1;2"], "write numbers with commas"),
     ]:
         refused = command_line.here("workflows.attention_figures", "--store", str(runs), *options)

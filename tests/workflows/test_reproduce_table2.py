@@ -13,9 +13,9 @@ from mlflow.tracking import MlflowClient
 from pipeline.store.store import LocalStore
 from tests.support.slow_libraries import SLOW
 from workflows import reproduce_table2
+from workflows.cli.runs import chosen, compare, runs_in
+from workflows.names import named_folder
 from workflows.profiles import load_profile
-from workflows.runs.listing import chosen, compare, runs_in
-from workflows.runs.names import named_folder
 from workflows.tracking.addresses import default_uri
 from workflows.tracking.models import MODEL_TAG
 

@@ -8,7 +8,7 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from workflows import reproduce_table3
-from workflows.console.command import run_app
+from workflows.cli.console import run_app
 from workflows.tracking.addresses import default_uri
 
 CONFIG = """

@@ -1,21 +1,149 @@
-"""`aiayn clean`: deletes from a store what the tables that have names were not made from."""
+"""`aiayn clean`: frees a store of what the manifests of named tables do not reach.
 
+    shown = plan(store)             # changes nothing
+    deleted = clean(store, shown)
+
+A run's folder names all that its workflow needs and makes from the beginning (`workflows.names`). Names are given, and
+locks taken, one process at a time; both wait for the moment in which folders are renamed. So a workflow that begins
+before keeps all it will find, and one that begins after makes what is gone anew.
+"""
+
+import json
+import re
 import time
-from typing import Annotated
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 from rich import filesize
 from rich.table import Table
 
 from pipeline.errors import UserError
+from pipeline.store.artifact import MANIFEST
+from pipeline.store.locks import Owner, guarded
 from pipeline.store.object_store import store_at
-from pipeline.store.removal import size_bytes
-from workflows.console.command import console
-from workflows.console.options import StoreOption
-from workflows.console.quantities import duration
-from workflows.runs.cleaning import Plan, clean, plan
+from pipeline.store.removal import (
+    ASIDE,
+    delete,
+    half_made,
+    leftovers,
+    lock_name,
+    locks_closed,
+    owners,
+    published,
+    set_aside,
+    silent_s,
+    size_bytes,
+)
+from pipeline.store.store import LocalStore
+from workflows.cli.console import console
+from workflows.cli.options import StoreOption
+from workflows.engine.dag import behind
+from workflows.names import links_into
+from workflows.quantities import duration
 
-DAY_S = 24 * 60 * 60
+SILENT_S = 60.0
+"""For how long nothing may have been written where nobody says that he is still writing."""
+
+
+@dataclass(frozen=True)
+class Unneeded:
+    """A folder of the store that can go."""
+
+    name: str
+    what: str
+    modified_s: float
+    """Seconds since 1970."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What can go."""
+
+    folders: tuple[Unneeded, ...]
+    in_the_way: str = ""
+    """Says who is making something that no run has a name for; then nothing can go."""
+
+
+def plan(store: LocalStore) -> Plan:
+    """Returns what no run has a name for, and nothing was made from that a run has a name for.
+
+    What is being made stays, and so does a half of what a run has a name for. Raises UserError if there is no store.
+    """
+    if not store.artifacts.is_dir():
+        raise UserError(f"--store {store.root}: there is no store here, since it has no folder {store.artifacts.name}")
+    making, needed = owners(store), _needed(store)
+    gone = [name for name in published(store) if name not in needed]
+    gone += [
+        name
+        for name in half_made(store)
+        if (lock_name(name) not in needed or store.find(lock_name(name))) and not _may_be_in_use(store, name)
+    ]
+    free = [*(name for name in gone if lock_name(name) not in making), *leftovers(store)]
+    return Plan(tuple(_described(store, name) for name in free), _in_the_way(making, needed))
+
+
+def clean(store: LocalStore, shown: Plan) -> Plan:
+    """Deletes what `shown` lists, as far as `plan` still returns it, and returns what that was.
+
+    Raises UserError if somebody is making something that no run has a name for.
+    """
+    listed = {folder.name for folder in shown.folders}
+    with guarded(store.root / ".locks"), locks_closed(store):
+        now = plan(store)
+        if now.in_the_way:
+            raise UserError(now.in_the_way)
+        folders = tuple(folder for folder in now.folders if folder.name in listed)
+        aside = set_aside(store, [folder.name for folder in folders])
+    delete(aside)
+    return Plan(folders)
+
+
+def _needed(store: LocalStore) -> set[str]:
+    """Returns the names of all that runs have names for, and of all that this was made from."""
+    linked = set(links_into(store))
+    return linked | {one.folder.name for one in behind(store, (name.rpartition("-")[2] for name in linked))}
+
+
+def _may_be_in_use(store: LocalStore, name: str) -> bool:
+    """Tells whether a single stage that takes no lock, such as `aiayn average`, may be making a half-made folder now.
+
+    Steps of workflows, whose names end in a fingerprint, and workspaces have locks.
+    """
+    artifact = lock_name(name)
+    has_lock = name == artifact or re.fullmatch(r"\w+-[0-9a-f]{16}", artifact)
+    return not has_lock and silent_s(store.folder(name)) < SILENT_S
+
+
+def _in_the_way(making: Mapping[str, Owner], needed: Collection[str]) -> str:
+    """Says who makes something that no run has a name for; empty if nobody does."""
+    for name, owner in making.items():
+        if name not in needed and not name.startswith("."):  # a workspace is a named workflow's
+            return f"{owner} is making {owner.task} here, and no run says from what; clean when it has ended"
+    return ""
+
+
+def _described(store: LocalStore, name: str) -> Unneeded:
+    folder, artifact = store.folder(name), lock_name(name)
+    label = _manifest(folder).get("label", "") or artifact.rpartition("-")[0].lstrip(".")
+    if name.startswith(ASIDE):
+        label = "left by a cleaning that was interrupted"
+    elif name != artifact:
+        label = f"half of {label}"
+    elif name.startswith("."):
+        label = f"files of {label.partition('-')[0]}, left by a killed command"
+    return Unneeded(name, label, folder.stat().st_mtime)
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    """Returns what an artifact's manifest says; nothing if it cannot be read."""
+    with suppress(OSError, ValueError):
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        return manifest if isinstance(manifest, dict) else {}
+    return {}
 
 
 def clean_store(
@@ -55,13 +183,9 @@ def _table(shown: Plan, sizes_bytes: dict[str, int]) -> Table:
         table.add_column(heading, header_style="bold", justify="right", no_wrap=True)
     now_s = time.time()
     for folder in shown.folders:
-        age = _age(now_s - folder.modified_s)
+        age = duration(max(now_s - folder.modified_s, 0))
         table.add_row(folder.name, folder.what, age, filesize.decimal(sizes_bytes[folder.name]))
     return table
-
-
-def _age(seconds: float) -> str:
-    return duration(max(seconds, 0)) if seconds < 2 * DAY_S else f"{seconds / DAY_S:.0f} days"
 
 
 def _total(listed: Plan, sizes_bytes: dict[str, int]) -> str:

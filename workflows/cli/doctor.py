@@ -1,59 +1,203 @@
 """`aiayn doctor`: what of this machine is as the workflows need it, and what to do about the rest."""
 
-import json
+import fcntl
+import os
+import platform
+import secrets
+import shutil
+import tempfile
 from collections.abc import Iterator
-from contextlib import nullcontext
-from dataclasses import asdict
-from typing import Annotated
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, metadata, requires, version
+from pathlib import Path
+from typing import Literal
 
 import typer
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from rich.filesize import decimal
 from rich.text import Text
 
-from pipeline.store.object_store import store_named
-from workflows.console.command import console
-from workflows.console.options import AddressOption, StoreOption
-from workflows.doctor import machine, services
-from workflows.doctor.finding import Finding
+from pipeline.errors import UserError
+from pipeline.store.locks import FileLock
+from pipeline.store.object_store import ObjectStore, store_named
+from workflows.cli.console import console
+from workflows.cli.options import AddressOption, StoreOption
+from workflows.engine.dag import Imported
 
+PROJECT = "aiayn"
 STYLES = {"ok": "green", "warning": "yellow", "fails": "red"}
 FAILED = 1
+MIN_DISK_BYTES, LITTLE_DISK_BYTES = 10**9, 10 * 10**9
+
+chosen_address = Imported("workflows.engine.cluster:chosen_address")
+accepted_address = Imported("workflows.engine.joining:accepted_address")
+device_name = Imported("pipeline.hardware:device_name")
+multiplies_bfloat16 = Imported("pipeline.hardware:multiplies_bfloat16")
+compute_dtype = Imported("pipeline.hardware:compute_dtype")
 
 
-def doctor(
-    store: StoreOption = "runs",
-    address: AddressOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was checked."""
+
+    name: str
+    verdict: Literal["ok", "warning", "fails"]
+    """warning: the project works, but more slowly, or not for long; fails: something does not work."""
+    text: str
+    remedy: str = ""
+    """What to do; empty where it is ok."""
+
+
+def doctor(store: StoreOption = "runs", address: AddressOption = None) -> None:
     """Check this machine, a line each: ok, warning or fails, with what to do. Exit status 1 if anything fails.
 
-    It takes some seconds, mostly to load torch and, on a GPU, to compile a layer. It changes nothing.
+    It takes some seconds, mostly to load torch. It changes nothing.
     """
-    found = []
-    with nullcontext() if as_json else console.status("checking; loading torch and compiling take some seconds"):
+    failed = False
+    with console.status("checking; loading torch takes some seconds"):
         for finding in _findings(store, address):
-            found.append(finding)
-            if not as_json:
-                _print(finding)
-    failed = any(finding.verdict == "fails" for finding in found)
-    if as_json:
-        typer.echo(json.dumps({"ok": not failed, "checks": [asdict(one) for one in found]}, ensure_ascii=False))
+            failed |= finding.verdict == "fails"
+            _print(finding)
     raise typer.Exit(FAILED if failed else 0)
 
 
 def _findings(store: str, address: str | None) -> Iterator[Finding]:
-    yield machine.python()
-    yield from machine.libraries()
-    yield from machine.devices()
-    yield machine.memory()
-    yield from machine.shared_memory()
-    yield machine.open_files()
-    yield from services.ray(address)
-    yield from services.store(store)
-    yield services.tracking(store_named(store).root)
+    yield python()
+    yield library("torch")
+    yield library("ray")
+    yield gpu()
+    yield dtype()
+    yield from ray_cluster(address)
+    yield from output(store)
 
 
 def _print(finding: Finding) -> None:
-    line = Text.assemble((f"{finding.verdict:9}", STYLES[finding.verdict]), f"{finding.name:15}{finding.found}")
+    line = Text.assemble((f"{finding.verdict:9}", STYLES[finding.verdict]), f"{finding.name:15}{finding.text}")
     if finding.remedy:
         line.append(f": {finding.remedy}")
     console.print(line, soft_wrap=True, highlight=False)
+
+
+def python() -> Finding:
+    """Checks the version of Python against the project's."""
+    wanted, running = metadata(PROJECT)["Requires-Python"], platform.python_version()
+    if SpecifierSet(wanted).contains(running, prereleases=True):
+        return Finding("python", "ok", f"{running} (the project takes {wanted})")
+    return Finding("python", "fails", running, f"install Python {wanted} and make the environment again")
+
+
+def library(name: str) -> Finding:
+    """Checks the version of a library against the project's bounds."""
+    specifier = next(one.specifier for one in map(Requirement, requires(PROJECT) or []) if one.name == name)
+    try:
+        installed = version(name)
+    except PackageNotFoundError:
+        installed = "none"
+    text = f"{installed} (the project takes {specifier or 'any'})"
+    if installed != "none" and specifier.contains(installed, prereleases=True):
+        return Finding(name, "ok", text)
+    return Finding(name, "fails", text, "run pip install --constraint constraints.txt --editable . again")
+
+
+def gpu() -> Finding:
+    """Checks that torch can use the GPUs that are there."""
+    import torch
+
+    built = f"torch is built for CUDA {torch.version.cuda}" if torch.version.cuda else "torch is built without CUDA"
+    if torch.cuda.is_available():
+        names = ", ".join(dict.fromkeys(device_name(f"cuda:{i}") for i in range(torch.cuda.device_count())))
+        memory = decimal(torch.cuda.get_device_properties(0).total_memory)
+        return Finding("gpu", "ok", f"{torch.cuda.device_count()} × {names}, {memory} each; {built}")
+    if sorted(Path("/dev").glob("nvidia[0-9]*")):
+        remedy = "install a torch that is built for CUDA, or a driver that this one takes (nvidia-smi shows it)"
+        return Finding("gpu", "fails", f"there is an NVIDIA GPU that torch cannot use; {built}", remedy)
+    return Finding("gpu", "ok", f"none; everything runs on {os.cpu_count()} CPU cores")
+
+
+def dtype() -> Finding:
+    """Says in which dtype trainings compute, and warns where the device has no bfloat16."""
+    import torch
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    if not multiplies_bfloat16(device):
+        remedy = "nothing to mend: trainings compute in float32, which takes longer"
+        return Finding("dtype", "warning", f"bfloat16 is not native on {device_name(device)}", remedy)
+    chosen = str(compute_dtype(device)).removeprefix("torch.")
+    return Finding("dtype", "ok", f"bfloat16 is native on {device_name(device)}; trainings compute in {chosen}")
+
+
+def ray_cluster(address: str | None) -> Iterator[Finding]:
+    """Checks that the cluster at an address, or in RAY_ADDRESS, takes this process; without one there is no line."""
+    chosen = chosen_address(address)
+    if chosen == "local":
+        return
+    try:
+        yield Finding("ray cluster", "ok", f"{accepted_address(chosen)} answers and accepts this machine")
+    except UserError as error:
+        yield Finding("ray cluster", "fails", str(error), "docs/cluster.md says how a cluster is started and joined")
+
+
+def output(where: str | Path) -> Iterator[Finding]:
+    """Checks the folder of the output: that it can be written, that locks hold in it, and how much is free.
+
+    Of a bucket, it also checks that it answers and that its locks hold.
+    """
+    named = store_named(where)
+    if isinstance(named, ObjectStore):
+        yield _bucket(named)
+    root = named.root
+    there = next(folder for folder in (root, *root.parents) if folder.exists())
+    try:
+        with tempfile.TemporaryDirectory(prefix=".aiayn-doctor-", dir=there) as scratch:
+            held = _locks_hold(Path(scratch))
+    except (OSError, UserError) as error:
+        reason = getattr(error, "strerror", None) or error
+        yield Finding("store", "fails", f"{there} cannot be written ({reason})", "choose another folder with --store")
+        return
+    yield Finding("store", "ok", f"{root} can be written" if there == root else f"{root} can be made")
+    if held:
+        yield Finding("file locks", "ok", "one process at a time")
+    else:
+        remedy = "choose a file system with flock for --store, or mount this one with it"
+        yield Finding("file locks", "fails", f"two processes can hold one in {there}", remedy)
+    yield _disk(there)
+
+
+def _bucket(store: ObjectStore) -> Finding:
+    """Takes a lock as stages do, and tries to take it once more."""
+    uri, name = store.uri, f"doctor-{secrets.token_hex(4)}"
+    try:
+        with store.lock(name, "doctor") as lock, store.lock(name, "") as other:
+            held = lock.take() is None and other.take() is not None
+        store.bucket.remove([f"store/.locks/{name}.json"])
+    except UserError as error:
+        return Finding("bucket", "fails", str(error).partition("; ")[0], "check --store and the credentials")
+    if not held:
+        remedy = "choose a service with conditional writes (If-None-Match, If-Match)"
+        return Finding("bucket", "fails", f"two processes can hold one lock in {uri}", remedy)
+    return Finding("bucket", "ok", f"{uri} can be written, one process at a time")
+
+
+def _locks_hold(folder: Path) -> bool:
+    """Takes a lock as stages do, and tries to get hold of its guard twice."""
+    with FileLock(folder / "artifact", "doctor") as lock:
+        if lock.take() is not None or not lock.is_ours():
+            return False
+        guard = lock.path.parent / "guard"
+        with guard.open("a") as one, guard.open("a") as other:
+            fcntl.flock(one, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+    return False
+
+
+def _disk(folder: Path) -> Finding:
+    free = shutil.disk_usage(folder).free
+    text = f"{decimal(free)} free in {folder}"
+    if free >= LITTLE_DISK_BYTES:
+        return Finding("disk", "ok", text)
+    remedy = "aiayn clean frees some; --plan of a workflow forecasts what it takes"
+    return Finding("disk", "fails" if free < MIN_DISK_BYTES else "warning", text, remedy)

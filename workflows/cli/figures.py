@@ -1,48 +1,55 @@
-"""`aiayn figures`: the paper's attention figures of a model, as files and a page."""
+"""`aiayn figures`, and `python -m workflows.attention_figures`: the paper's attention figures, as files and a page."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from workflows.console.command import console
-from workflows.console.options import (
-    AddressOption,
-    DatasetOption,
-    HeadsOption,
-    LayerOption,
-    RunOption,
-    SentenceOption,
-    StoreOption,
-    WordOption,
-)
+from workflows.cli.console import console
+from workflows.cli.options import AddressOption, StoreOption
+from workflows.engine.dag import Imported
+from workflows.engine.progress import View
+
+draw = Imported("workflows.figures.steps:draw")
 
 
 def figures(
-    model: Annotated[Path | None, typer.Argument(help="Folder of a model.  [default: the newest in the store]")] = None,
+    model: Annotated[
+        Path | None, typer.Argument(help="Folder or name of a model.  [default: the newest in the store]")
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder to create.  [default: one in the store]")] = None,
-    run: RunOption = None,
-    sentence: SentenceOption = None,
-    layer: LayerOption = None,
-    heads: HeadsOption = None,
-    word: WordOption = None,
-    dataset: DatasetOption = None,
+    sentence: Annotated[
+        list[str] | None,
+        typer.Option(help="Sentence to translate; may be repeated.  [default: the paper's, or the model's text]"),
+    ] = None,
+    layer: Annotated[int | None, typer.Option(help="Layer to draw, from 1.  [default: computed]")] = None,
+    heads: Annotated[
+        str | None, typer.Option(metavar="NUMBERS", help="Heads to draw, e.g. 1,3.  [default: computed]")
+    ] = None,
+    word: Annotated[
+        str | None, typer.Option(help="Word whose attention is drawn in Figures 3 and 4.  [default: computed]")
+    ] = None,
+    dataset: Annotated[
+        Path | None,
+        typer.Option(help="Token ids whose dev split heads are examined on.  [default: the model's, in the store]"),
+    ] = None,
     store: StoreOption = "runs",
     address: AddressOption = None,
 ) -> None:
     """Draw what a model's heads attend to (Figures 3 to 5 of the paper): SVG, PNG and a page to explore."""
-    from workflows.figures.steps import make, request
-
-    wanted = request(
+    drawn = draw(
         store,
+        [View(console)],
         folder=model,
-        name=run,
         sentences=sentence,
         layer=layer,
         heads=heads,
         word=word,
         dataset=dataset,
+        out=out,
         address=address,
     )
-    made = make(wanted, out)
-    console.print(f"figures: {out or made.folder}", highlight=False, soft_wrap=True)
+    for one in drawn.load().figures:
+        console.print(one.caption, highlight=False, markup=False)
+    console.print(f"\npage: {drawn.folder / 'attention.html'}", highlight=False, soft_wrap=True)
+    console.print(f"figures: {out or drawn.folder}", highlight=False, soft_wrap=True)

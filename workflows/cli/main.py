@@ -17,7 +17,6 @@ aiayn export ctranslate2 model --out fast               one model -> a model for
 
 import json
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -26,32 +25,38 @@ from typing import Annotated
 import typer
 
 from pipeline.errors import UserError
+from pipeline.parsing.evalb import score_trees as tree_scores
+from pipeline.parsing.evalb_parameters import COLLINS, read_parameters
+from pipeline.parsing.evalb_text import json_values, sentence_table, summary
 from pipeline.settings import AveragingSettings, DecodingSettings
-from pipeline.store.artifact import Context, publish
+from pipeline.store.artifact import Artifact, Context, publish
 from pipeline.store.artifacts import EncodedDataset, TrainingRun
 from pipeline.store.store import LocalStore
-from workflows.cli import export
+from pipeline.text.lines import read_lines
+from workflows import stages
 from workflows.cli.clean import clean_store
+from workflows.cli.console import console, help_text, run_app
 from workflows.cli.doctor import doctor
 from workflows.cli.figures import figures
-from workflows.cli.parse import parse
-from workflows.cli.prepared import remember, remembered
-from workflows.cli.runs import compare_runs, runs
-from workflows.cli.score_trees import score_trees
-from workflows.cli.translate import N_BEST_LINE, TranslationWriter, translate_stream, translate_typed
-from workflows.console.command import console, help_text, run_app
-from workflows.console.options import (
+from workflows.cli.options import (
     AddressOption,
     BatchTokensOption,
     ConfigOption,
     DataOption,
     DtypeOption,
+    ModelArgument,
+    OutOption,
     ProfileOption,
     SetOption,
     ThreadsOption,
 )
+from workflows.cli.prepared import remember, remembered
+from workflows.cli.runs import compare_runs, runs
+from workflows.engine.dag import Imported, Step
+from workflows.engine.progress import View
+from workflows.engine.runner import run
+from workflows.names import named_folder
 from workflows.profiles import Profile, Recipe, checked, load_profile, read_config
-from workflows.runs.names import named_folder
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -60,11 +65,25 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-app.add_typer(export.app, name="export")
+export = typer.Typer(
+    no_args_is_help=True, help="Exports a trained model for other programs, with one command per format."
+)
+app.add_typer(export, name="export")
+
+translate_input = Imported("workflows.cli.writers:translate")
+parse_input = Imported("workflows.cli.writers:parse")
+score_texts = Imported("pipeline.evaluation.scoring:score_texts")
+export_ctranslate2 = Imported("pipeline.export.ctranslate2:export_ctranslate2")
 
 AVERAGING, DECODING = AveragingSettings(), DecodingSettings()
 """The paper's, as the defaults of options."""
-OutOption = Annotated[Path, typer.Option("--out", help="Folder to create.")]
+N_BEST_LINE = "`sentence number from 0 ||| translation ||| LogP= log P ||| log P / penalty`"
+"""A line of Moses' n-best list format, which rescoring tools read."""
+OWN_DEFAULT = "[default: the model's own, or the paper's]"
+EXAMPLE = """\
+import ctranslate2, sentencepiece
+model, pieces = ctranslate2.Translator({folder!r}), sentencepiece.SentencePieceProcessor(model_file={vocabulary!r})
+print(pieces.decode(model.translate_batch([pieces.encode("Two dogs run .", out_type=str)])[0].hypotheses[0]))"""
 
 
 def _recipe(profile: Profile, model: str) -> Recipe:
@@ -92,10 +111,6 @@ def prepare(
     address: AddressOption = None,
 ) -> None:
     """Convert text to token ids; write OUT/text, OUT/corpus (cleaned), OUT/vocabulary, OUT/dataset and OUT/report."""
-    from workflows import stages
-    from workflows.engine.progress import View
-    from workflows.engine.runner import run
-
     chosen = load_profile(profile, data=data, files=[files] if files else [], config=config, overrides=overrides or [])
     pair = pair or next(iter(chosen.corpora))
     if pair not in chosen.corpora:
@@ -136,11 +151,6 @@ def train(
     address: AddressOption = None,
 ) -> None:
     """Train on token ids (paper §5). After an interruption, the same command continues from the newest checkpoint."""
-    from workflows import stages
-    from workflows.engine.dag import Step
-    from workflows.engine.progress import View
-    from workflows.engine.runner import run
-
     folder = named_folder("prepare", dataset, "dataset.json")
     encoded = EncodedDataset(folder)
     described = encoded.read_json("dataset.json")
@@ -160,26 +170,25 @@ def train(
 
 @app.command()
 def average(
-    run: Annotated[Path, typer.Argument(help="Folder or name of a training, e.g. table2/embedded/en-de-base.")],
+    training: Annotated[
+        Path, typer.Argument(metavar="RUN", help="Folder or name of a training, e.g. table2/embedded/en-de-base.")
+    ],
     out: OutOption,
     last: Annotated[
         int, typer.Option(min=1, help="Number of most recent checkpoints to average (paper: 5; big: 20).")
     ] = AVERAGING.last,
 ) -> None:
     """Average the last checkpoints (paper §6.1) into a model that can translate."""
-    from pipeline.evaluation import averaging
-    from workflows import stages
-
-    training = TrainingRun(named_folder("train", run, "run.json"))
+    made_by = TrainingRun(named_folder("train", training, "run.json"))
     settings = AveragingSettings(last=last)
-    manifest = {"stage": stages.AVERAGE.name, "settings": [settings.model_dump(mode="json")], "run": str(run)}
-    publish(out.absolute(), lambda folder: averaging.average(Context(folder), training, settings), manifest)
+    manifest = {"stage": stages.AVERAGE.name, "settings": [settings.model_dump(mode="json")], "run": str(training)}
+    publish(out.absolute(), lambda folder: stages.AVERAGE.function(Context(folder), made_by, settings), manifest)
     console.print(f"model: {out}", highlight=False, soft_wrap=True)
 
 
 @app.command()
 def translate(
-    model: Annotated[Path, typer.Argument(help="Folder or name of a model, e.g. table2/embedded/en-de-base.")],
+    model: ModelArgument,
     beam_size: Annotated[
         int, typer.Option(min=1, help="Hypotheses kept at each step; 1 is greedy.")
     ] = DECODING.beam_size,
@@ -201,10 +210,6 @@ def translate(
     """Translate standard input to standard output, one sentence per line (paper §6.1); on a terminal, as you type."""
     if n_best > beam_size:
         raise UserError(f"--n-best {n_best}: the beam finds {beam_size}; ask for fewer or set --beam-size {n_best}")
-    import torch
-
-    from pipeline.evaluation.translation import Translator
-
     settings = checked(
         DecodingSettings,
         beam_size=beam_size,
@@ -214,17 +219,37 @@ def translate(
         dtype=dtype,
         threads=threads or os.cpu_count() or 1,
     )
-    torch.set_num_threads(settings.threads)
-    translator = Translator(
-        named_folder("average", model, "model.safetensors"),
-        settings,
-        "cuda" if torch.cuda.is_available() else "cpu",
-    )
-    writer = TranslationWriter(translator, n_best, scores)
-    if sys.stdin.isatty():
-        translate_typed(writer, str(model))
-    else:
-        translate_stream(writer)
+    translate_input(named_folder("average", model, "model.safetensors"), settings, n_best, scores)
+
+
+@app.command()
+def parse(
+    model: Annotated[Path, typer.Argument(help="Folder or name of a parser, e.g. table4/embedded/supervised.")],
+    beam_size: Annotated[
+        int | None, typer.Option(min=1, help=f"Hypotheses kept at each step; 1 is greedy.  {OWN_DEFAULT}")
+    ] = None,
+    length_penalty: Annotated[float | None, typer.Option(min=0, help=f"α of ((5 + |y|) / 6)^α.  {OWN_DEFAULT}")] = None,
+    max_extra_tokens: Annotated[
+        int | None, typer.Option(min=1, help=f"Maximum output tokens beyond the input's.  {OWN_DEFAULT}")
+    ] = None,
+    constrained: Annotated[
+        bool, typer.Option("--constrained", help="Search among well-formed trees alone, so that nothing is repaired.")
+    ] = False,
+    batch_tokens: BatchTokensOption = DECODING.batch_tokens,
+    dtype: DtypeOption = DECODING.dtype,
+    threads: ThreadsOption = 0,
+) -> None:
+    """Parse standard input, one sentence per line, words separated by spaces ("The dog sleeps ."); write one bracketed
+    tree per line, or, typed at a terminal, draw it (paper §6.3)."""
+    search = {"beam_size": beam_size, "length_penalty": length_penalty, "max_extra_tokens": max_extra_tokens}
+    changes = {
+        **{name: value for name, value in search.items() if value is not None},
+        "well_formed": constrained,
+        "batch_tokens": batch_tokens,
+        "dtype": dtype,
+        "threads": threads or os.cpu_count() or 1,
+    }
+    parse_input(named_folder("average", model, "model.safetensors"), changes)
 
 
 @app.command()
@@ -235,9 +260,6 @@ def score(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Print both BLEU scores: the paper's (tokenized) and sacreBLEU (detokenized, 13a)."""
-    from pipeline.evaluation.scoring import score_texts
-    from pipeline.text.lines import read_lines
-
     hypotheses, references = list(read_lines(hyp)), list(read_lines(ref))
     if len(hypotheses) != len(references):
         raise UserError(f"{hyp} has {len(hypotheses)} lines, {ref} has {len(references)}; they must be aligned")
@@ -248,12 +270,51 @@ def score(
         typer.echo(f"paper BLEU {scores.paper_bleu:.2f}\nsacreBLEU {scores.sacrebleu:.2f}  {scores.signature}")
 
 
+@app.command()
+def score_trees(
+    gold: Annotated[Path, typer.Option(help="Trees of a treebank, one per line.")],
+    test: Annotated[Path, typer.Option(help="Trees of the same sentences, one per line.")],
+    params: Annotated[
+        Path | None, typer.Option(help="EVALB's parameter file.  [default: the content of COLLINS.prm]")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    sentences: Annotated[bool, typer.Option("--sentences", help="Print the figures of each sentence too.")] = False,
+) -> None:
+    """Print labelled bracketing recall, precision and F1 as the program EVALB computes them (paper §6.3)."""
+    scores = tree_scores(gold, test, read_parameters(params) if params else COLLINS)
+    for message in scores.messages:
+        typer.echo(message, err=True)
+    if as_json:
+        typer.echo(json.dumps(json_values(scores, with_sentences=sentences)))
+        return
+    for line in (*(sentence_table(scores) if sentences else ()), *summary(scores)):
+        typer.echo(line)
+
+
+@export.callback()
+def _export() -> None:
+    """Keeps `ctranslate2` a subcommand; typer would merge a single command into `aiayn export`."""
+
+
+@export.command()
+def ctranslate2(model: ModelArgument, out: OutOption) -> None:
+    """Write a folder that ctranslate2.Translator loads, with the vocabulary; print Python code that uses it."""
+    checkpoint = named_folder("average", model, "model.safetensors")
+
+    def make(folder: Path) -> Artifact:
+        export_ctranslate2(checkpoint, folder)
+        return Artifact(folder)
+
+    publish(out.absolute(), make, {"stage": "exporting.export_ctranslate2", "settings": [], "model": str(model)})
+    console.print(f"model: {out}; to use it in Python:", highlight=False, soft_wrap=True)
+    example = EXAMPLE.format(folder=str(out), vocabulary=str(out / "joint.model"))
+    console.print(example, highlight=False, soft_wrap=True, markup=False)
+
+
 app.command()(runs)
 app.command("compare")(compare_runs)
 app.command("clean")(clean_store)
 app.command()(doctor)
-app.command()(parse)
-app.command()(score_trees)
 app.command()(figures)
 
 

@@ -18,8 +18,8 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from pipeline.errors import UserError
 from pipeline.settings import Settings
-from pipeline.store.artifact import Artifact
-from pipeline.store.store import Store
+from pipeline.store.artifact import MANIFEST, Artifact
+from pipeline.store.store import LocalStore, Store
 from workflows.engine.source import source_sha256
 
 A = TypeVar("A", bound=Artifact)
@@ -28,14 +28,14 @@ A_co = TypeVar("A_co", bound=Artifact, covariant=True)
 
 @dataclass(frozen=True)
 class Imported:
-    """A function that is imported when it is called: declaring a stage does not load the libraries that it runs on."""
+    """A function that is imported when it is called: naming it does not load the libraries that it runs on."""
 
     name: str
     """Its module and itself, as entry points are written, e.g. `pipeline.training.on_ray:train`."""
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Returns what the function returns."""
-        return resolve_name(self.name)(*arguments)
+        return resolve_name(self.name)(*arguments, **named)
 
 
 @dataclass(frozen=True)
@@ -197,12 +197,17 @@ def _describe(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-def in_order(targets: Iterable[Step[Artifact]]) -> list[Step[Artifact]]:
-    """Returns `targets` and all steps they need, inputs first. Steps with the same fingerprint appear once."""
+def in_order(
+    targets: Iterable[Step[Artifact]], follow: Callable[[Step[Artifact]], bool] = lambda _step: True
+) -> list[Step[Artifact]]:
+    """Returns `targets` and all steps they need, inputs first. Steps with the same fingerprint appear once.
+
+    A step for which `follow` returns False is left out, and so is what only such steps need.
+    """
     ordered: dict[str, Step[Artifact]] = {}
 
     def visit(step: Step[Artifact]) -> None:
-        if step.fingerprint not in ordered:
+        if step.fingerprint not in ordered and follow(step):
             for needed in step.inputs:
                 visit(needed)
             ordered[step.fingerprint] = step
@@ -221,22 +226,28 @@ def to_run(
     already in it are not read again. Raises UserError if a folder passed directly to a single stage is damaged.
     """
     found = {} if found is None else found
-    needed: dict[str, None] = {}
 
-    def is_intact(step: Step[Artifact]) -> bool:
+    def must_run(step: Step[Artifact]) -> bool:
+        step.check_given()
         if step.fingerprint not in found:
             if store.find(step.name) is None:
-                return False
+                return True
             found[step.fingerprint] = step.damage(store)
-        return found[step.fingerprint] is None
+        return found[step.fingerprint] is not None
 
-    def visit(step: Step[Artifact]) -> None:
-        step.check_given()
-        if step.fingerprint not in needed and not is_intact(step):
-            needed[step.fingerprint] = None
-            for input_step in step.inputs:
-                visit(input_step)
+    return in_order(targets, must_run)
 
-    for target in targets:
-        visit(target)
-    return [step for step in in_order(targets) if step.fingerprint in needed]
+
+def behind(store: LocalStore, fingerprints: Iterable[str]) -> Iterator[Artifact]:
+    """Yields the artifacts of these fingerprints and all that they were made from, as their manifests tell.
+
+    Each comes once, the nearest first, as far as this machine has it.
+    """
+    manifests = store.artifacts.glob(f"[!.]*/{MANIFEST}")
+    folders = {manifest.parent.name.rpartition("-")[2]: manifest.parent for manifest in manifests}
+    waiting = list(fingerprints)
+    for fingerprint in waiting:
+        if folder := folders.pop(fingerprint, None):
+            artifact = Artifact(folder)
+            waiting += artifact.manifest.get("inputs", {}).values()
+            yield artifact

@@ -10,9 +10,9 @@ from rich.table import Table
 
 from pipeline.store.artifact import Artifact
 from pipeline.store.store import LocalStore
-from workflows.console.quantities import duration
 from workflows.engine.dag import Step, in_order, to_run
 from workflows.engine.events import Watcher
+from workflows.quantities import duration
 
 PLAIN_PROGRESS_S = 15.0
 """Seconds between a stage's progress lines when the output is not a terminal."""

@@ -1,13 +1,24 @@
-"""Makes the artifacts of a DAG that are missing (`workflows.engine.execution`), and keeps watchers informed."""
+"""Makes the artifacts of a DAG that are missing, and keeps watchers informed. Ray is loaded if there are any.
+
+    (table,) = run([table_step], store, watchers)
+    unfinished = run_grid(trials, store, layout=profile.grid.training)
+
+A grid's results go to the store as usual: trials share the prepared data, and a trial that failed or was interrupted
+continues from its newest checkpoint, in this command or the next.
+"""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Artifact
 from pipeline.store.store import Store
-from workflows.engine.dag import A, Step, to_run
+from workflows.engine.dag import A, Imported, Step, to_run
 from workflows.engine.events import Watcher
+from workflows.engine.grid import Asha, Trial, Unfinished, stopped_record
 
+execute = Imported("workflows.engine.execution:execute")
+tune_trials = Imported("workflows.engine.tuning:tune_trials")
 logger = logging.getLogger(__name__)
 
 
@@ -22,14 +33,52 @@ def run(
     """
     missing = missing_steps(targets, store)
     if missing:
-        from workflows.engine.execution import execute  # Ray is slow to import, and often nothing is missing
-
         execute(missing, store, watchers, address)
     else:
         for watcher in watchers:
             watcher.begin([], [*targets])
             watcher.end(None)
     return [step.published(store) for step in targets]
+
+
+def run_grid(
+    trials: Sequence[Trial],
+    store: Store,
+    watchers: Sequence[Watcher] = (),
+    address: str | None = None,
+    *,
+    layout: TrainingSettings,
+    scheduler: Asha | None = None,
+    work_of: Callable[[Trial], float] | None = None,
+) -> dict[str, Unfinished]:
+    """Runs `trials`; returns those that have no results, by name.
+
+    They start in their order, or those with the most work (`work_of`, in any unit) first, so that no long training is
+    still running after all others are done.
+
+    As many trials run at once as the cluster has room for, given the training workers in `layout`. The inputs of the
+    trainings must be in the store. A trial stopped by the scheduler stays stopped in later calls with a scheduler, and
+    continues in calls without one.
+    """
+    remembered = {trial.name: _stopped_before(store, trial) for trial in trials} if scheduler else {}
+    unfinished = {name: stopped for name, stopped in remembered.items() if stopped}
+    wanted = [trial for trial in trials if trial.name not in unfinished]
+    missing = missing_steps([step for trial in wanted for step in trial.results], store)
+    if missing:
+        to_make = {step.fingerprint for step in missing}
+        open_trials = [trial for trial in wanted if any(step.fingerprint in to_make for step in trial.results)]
+        if work_of:
+            open_trials.sort(key=work_of, reverse=True)
+        unfinished |= tune_trials(open_trials, missing, store, watchers, address, layout, scheduler)
+    return unfinished
+
+
+def _stopped_before(store: Store, trial: Trial) -> Unfinished | None:
+    """Returns the reason recorded when a scheduler stopped a trial; None if there is none or it is unreadable."""
+    try:
+        return Unfinished(**store.read_record(stopped_record(trial)))
+    except TypeError:
+        return None
 
 
 def missing_steps(targets: Sequence[Step[Artifact]], store: Store) -> list[Step[Artifact]]:

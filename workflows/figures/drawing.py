@@ -17,6 +17,8 @@ from pipeline.settings import DecodingSettings, Settings
 from pipeline.store.artifact import Context, JsonArtifact
 from pipeline.store.artifacts import Checkpoint
 from pipeline.store.figures import Figures
+from workflows.figures.bundles import Panel, draw
+from workflows.figures.page import Figure, Start, render
 
 FigureNumber = Literal[3, 4, 5]
 CHOOSERS: dict[FigureNumber, Callable[[Attended, Wanted], Choice]] = {
@@ -94,9 +96,6 @@ def draw_figures(
 
     Raises UserError where a sentence is empty or too long, or what the user has chosen does not exist.
     """
-    from workflows.figures.bundles import Panel, draw  # matplotlib is slow to import, and --help does not need it
-    from workflows.figures.page import Figure, Start, render
-
     translator = AttentionTranslator(checkpoint.folder, settings.decoding, context.device)
     attended = [translator.translate(sentence) for sentence in settings.sentences]
     artifact = AttentionFigures(context.folder)

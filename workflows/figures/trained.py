@@ -1,9 +1,8 @@
 """Finds a trained model and what the store knows of it: its dev split, its text and its training.
 
-newest(store), named(store, "en-de base"), at(Path("model"), store)
+newest(store), at(Path("model"), store)
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,11 @@ from typing import Any
 from pipeline.corpora.embedded import EmbeddedSettings, held_out
 from pipeline.corpora.grammar.references import anaphora
 from pipeline.errors import UserError
-from pipeline.store.artifact import MANIFEST, Artifact
+from pipeline.store.artifact import MANIFEST
 from pipeline.store.artifacts import Checkpoint, Corpus, EncodedDataset
 from pipeline.store.store import LocalStore
-from workflows.runs.names import named_folder
+from workflows.engine.dag import behind
+from workflows.names import named_folder
 
 MODELS = ("averaging", "parser_choice")
 """How the folders of trained models begin in a store."""
@@ -27,11 +27,9 @@ PAPERS = (
 N_GENERATED, N_DEV = 3, 2
 """How many sentences are drawn of generated text, and of other text that is not English."""
 
-__all__ = ["PAPERS", "TrainedModel", "at", "named", "newest"]
-
 
 @dataclass(frozen=True)
-class TrainedModel:
+class ExaminedModel:
     """A model, and what it was made from as far as the store has it."""
 
     name: str
@@ -46,7 +44,7 @@ class TrainedModel:
 
         A model of generated text gets unseen sentences with a pronoun far from its antecedent.
         """
-        if self.generated and self.generated.target != "trees":
+        if self.generated:
             return _with_pronouns(self.generated)
         if self.corpus and self.corpus.languages[0] != "en":
             first = self.corpus.shards("dev")[0].source.read_text(encoding="utf-8").split("\n")
@@ -54,73 +52,36 @@ class TrainedModel:
         return PAPERS
 
 
-def newest(store: LocalStore) -> TrainedModel:
+def newest(store: LocalStore) -> ExaminedModel:
     """Returns the model of a store that was made last. Raises UserError if there is none."""
-    return _of_folder(max(_models(store), key=lambda one: str(one.manifest["started"])).folder, store)
+    manifests = [manifest for kind in MODELS for manifest in store.artifacts.glob(f"{kind}-*/{MANIFEST}")]
+    if not manifests:
+        raise UserError(f"{store.root} has no trained model; train one, or name its folder")
+    checkpoints = [Checkpoint(manifest.parent) for manifest in manifests]
+    return _of_folder(max(checkpoints, key=lambda one: str(one.manifest["started"])).folder, store)
 
 
-def named(store: LocalStore, name: str) -> TrainedModel:
-    """Returns the model with a name as in the tables, or in a folder of that name; the last made if there are several.
-
-    Raises UserError if there is none.
-    """
-    found = [one for one in _models(store) if name in (one.folder.name, _name_of(one.manifest, one.folder))]
-    if not found:
-        names = dict.fromkeys(_name_of(one.manifest, one.folder) for one in _models(store))
-        raise UserError(f"--run {name}: {store.root} has models of {', '.join(names)}")
-    return _of_folder(max(found, key=lambda one: str(one.manifest["started"])).folder, store)
-
-
-def at(folder: Path, store: LocalStore) -> TrainedModel:
+def at(folder: Path, store: LocalStore) -> ExaminedModel:
     """Returns the model in a folder. Raises UserError if it holds none, or a damaged one."""
     folder = named_folder("average", folder, "model.safetensors")
     beside = LocalStore(folder.parent.parent) if folder.parent.name == "store" else store
     return _of_folder(folder, beside)
 
 
-def _models(store: LocalStore) -> list[Checkpoint]:
-    folders = [
-        folder for kind in MODELS for folder in store.artifacts.glob(f"{kind}-*") if (folder / MANIFEST).exists()
-    ]
-    if not folders:
-        raise UserError(f"{store.root} has no trained model; train one, or name its folder by --model")
-    return [Checkpoint(folder) for folder in folders]
-
-
-def _of_folder(folder: Path, store: LocalStore) -> TrainedModel:
+def _of_folder(folder: Path, store: LocalStore) -> ExaminedModel:
     checkpoint = Checkpoint(folder)
-    found: dict[str, Any] = {}
-    for one in _ancestors(checkpoint.manifest, store):
+    manifest, found = checkpoint.manifest, dict[str, Any]()
+    for one in behind(store, manifest.get("inputs", {}).values()):
         stage = one.manifest["stage"]
         if stage == "encoding.encode":
             found.setdefault("dataset", EncodedDataset(one.folder))
         elif stage == "cleaning.clean":
             found.setdefault("corpus", Corpus(one.folder))
         elif stage == "embedded.generate":
-            found.setdefault("generated", EmbeddedSettings(**one.manifest["settings"][0]))
-    if "generated" in found and found["generated"].target == "trees":
-        del found["generated"]
-    return TrainedModel(_name_of(checkpoint.manifest, folder), checkpoint, **found)
-
-
-def _ancestors(manifest: dict[str, Any], store: LocalStore) -> Iterator[Artifact]:
-    """Yields what an artifact was made from, nearest first, as far as the store has it."""
-    waiting, seen = list(manifest.get("inputs", {}).values()), set[str]()
-    while waiting:
-        fingerprint = waiting.pop(0)
-        if fingerprint in seen:
-            continue
-        seen.add(fingerprint)
-        for folder in store.artifacts.glob(f"*-{fingerprint}"):
-            artifact = Artifact(folder)
-            waiting += artifact.manifest.get("inputs", {}).values()
-            yield artifact
-
-
-def _name_of(manifest: dict[str, Any], folder: Path) -> str:
-    """Returns what a model is called: `en-de base`, or its folder's name."""
-    label = str(manifest.get("label", ""))
-    return label.partition(" ")[2] or folder.name
+            settings = EmbeddedSettings(**one.manifest["settings"][0])
+            found.setdefault("generated", None if settings.target == "trees" else settings)
+    # A model is called as in the tables, `en-de base`, or like its folder.
+    return ExaminedModel(str(manifest.get("label", "")).partition(" ")[2] or folder.name, checkpoint, **found)
 
 
 def _with_pronouns(generated: EmbeddedSettings) -> tuple[str, ...]:

@@ -1,7 +1,6 @@
 """Estimates what a table will take before it is run: disk, floating-point operations, hours. Part of `--plan`.
 
-    planned = [Planned("en-de base", "en-de", recipe.training, models=2)]
-    estimate = forecast(profile, planned, find(8, "h100"), store)
+    console.print(render(forecast(profile, planned_of(translations), find(8, "h100"), store)))
 
 Operations are counted as in a training, over sentence pairs whose lengths are drawn from distributions measured on real
 text and which are cut into micro-batches as in a training. Nothing is read or downloaded.
@@ -9,13 +8,16 @@ text and which are cut into micro-batches as in a training. Nothing is read or d
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 
 from model.flops import training_flop
 from model.parameters import count
@@ -27,16 +29,19 @@ from pipeline.parsing import treebank
 from pipeline.settings import Settings, TrainingSettings
 from pipeline.text.batching import by_length, cut
 from pipeline.text.segmentation import id_type
-from workflows import paper
-from workflows.forecast.hardware import Hardware
+from workflows.forecast.hardware import CPU_WIDEST, Hardware
 from workflows.forecast.planned import Planned
 from workflows.profiles import Profile
+from workflows.quantities import duration, flop_text
 
 FLOAT32_BYTES = 4
 OFFSETS_BYTES = 8
 """Arrow's offsets for the two token lists of a pair."""
 ADAM_MOMENTS = 2
 """Arrays of the size of the weights beside those in the last checkpoint for recovery."""
+MODELS = 2
+"""Copies of the averaged model: one in the store, one in MLflow."""
+TEXT_OF_LENGTHS = {"multi30k": "Multi30k's captions", "wmt14": "WMT14's text"}
 
 
 @dataclass(frozen=True)
@@ -48,26 +53,22 @@ class TextForecast:
     """Text whose measured lengths stand in for this one's: a key of `pipeline.corpora.synthetic.lengths.LENGTHS`."""
     train_pairs: int | None
     downloads_bytes: int | None
-    """Size of the downloads, without those that an earlier pair needs too."""
-    is_download_estimated: bool
-    text_bytes: float | None
-    """Size of the plain text, of which two copies are kept: as read and cleaned."""
-    ids_bytes: float | None
+    """Size of the downloads, in part estimated, without those that an earlier pair needs too."""
+    kept_bytes: float | None
+    """Size of the plain text, as read and cleaned, and of the token ids."""
 
     @property
     def disk_bytes(self) -> float:
         """Total of the sizes that are known."""
-        return (self.downloads_bytes or 0) + 2 * (self.text_bytes or 0) + (self.ids_bytes or 0)
+        return (self.downloads_bytes or 0) + (self.kept_bytes or 0)
 
 
 @dataclass(frozen=True)
 class TrainingForecast:
     """What each of some trainings takes."""
 
-    name: str
-    times: int
+    planned: Planned
     parameters: int
-    n_layers: int
     devices: int
     """Devices that the training can use."""
     dtype: str
@@ -79,26 +80,10 @@ class TrainingForecast:
     """Tokens on either side of an update that one device gets, at most."""
     counted_flop: float
     seconds: float
-    """Duration if the rate of the devices is the limit."""
-    host_bound_s: float
-    """Duration if the host, which launches the kernels of a GPU, is the limit; `seconds` where it is not."""
     paper_way_flop: float
     """Cost as the paper computes it, of `seconds`."""
-    checkpoints_bytes: int
-    """Size of all checkpoints that are kept."""
-    kept_updates: tuple[int, ...]
-    """The updates after which they were written."""
-    averaged_updates: tuple[int, ...]
-    """Those of them that are averaged."""
-    models_bytes: int
-    printed_cost_flop: float | None
-    """The paper's figure, or None if the paper has no such training."""
-    printed_duration: str
-
-    @property
-    def disk_bytes(self) -> int:
-        """Disk space that the finished training occupies."""
-        return self.checkpoints_bytes + self.models_bytes
+    disk_bytes: int
+    """What the finished training occupies: the checkpoints that are kept, one for recovery, and the averaged model."""
 
 
 @dataclass(frozen=True)
@@ -112,31 +97,14 @@ class Forecast:
     free_bytes: int
     """Free space on the disk of the store."""
 
-    @property
-    def counted_flop(self) -> float:
-        """Counted operations of all trainings."""
-        return sum(one.times * one.counted_flop for one in self.trainings)
-
-    @property
-    def paper_way_flop(self) -> float:
-        """Cost of all trainings as the paper computes it."""
-        return sum(one.times * one.paper_way_flop for one in self.trainings)
-
-    @property
-    def seconds(self) -> float:
-        """Duration of all trainings, run one after the other, if the rate of the devices is the limit."""
-        return sum(one.times * one.seconds for one in self.trainings)
-
-    @property
-    def host_bound_s(self) -> float:
-        """Duration of all trainings if the host is the limit wherever it can be."""
-        return sum(one.times * one.host_bound_s for one in self.trainings)
+    def total(self, figure: str) -> float:
+        """Returns the sum of a figure of all trainings, each as often as it is run: one after the other, for a time."""
+        return sum(one.planned.times * float(getattr(one, figure)) for one in self.trainings)
 
     @property
     def disk_bytes(self) -> float:
         """Total of the sizes that are known."""
-        trainings_bytes = sum(one.times * one.disk_bytes for one in self.trainings)
-        return trainings_bytes + sum(text.disk_bytes for text in self.texts)
+        return self.total("disk_bytes") + sum(text.disk_bytes for text in self.texts)
 
 
 def forecast(profile: Profile, planned: Sequence[Planned], hardware: Hardware, store: Path) -> Forecast:
@@ -153,7 +121,7 @@ def forecast(profile: Profile, planned: Sequence[Planned], hardware: Hardware, s
 
 
 def update_flop(training: TrainingSettings, lengths: str) -> float:
-    """Returns the mean number of operations in one update; `lengths` is as in TextForecast."""
+    """Returns the mean number of operations in one update of text of such lengths (a key of LENGTHS)."""
     n_micro_batches = _micro_batches(lengths, training.plan.micro_batch_tokens)
     return training_flop(training.model, *_drawn(lengths)) * training.micro_batches / n_micro_batches
 
@@ -165,47 +133,23 @@ def _training(planned: Planned, lengths: str, hardware: Hardware) -> TrainingFor
     devices = min(hardware.devices, training.micro_batches, most or hardware.devices)
     counted_flop = training.updates * update_flop(training, lengths)
     # The other devices wait for the one with the most micro-batches of an update.
-    most_micro_batches = -(-training.micro_batches // devices)
-    longest_share = most_micro_batches / training.micro_batches
-    device_tokens = round(training.budget_tokens * longest_share)
+    longest_share = -(-training.micro_batches // devices) / training.micro_batches
     fraction = hardware.fraction(training.model.d_model)
     seconds = counted_flop * longest_share / (flop_s * fraction)
-    launching_s = training.updates * most_micro_batches * hardware.host_s(training.model.n_layers)
     weights_bytes = FLOAT32_BYTES * count(training.model)
-    printed = _printed(planned)
     return TrainingForecast(
-        name=planned.name,
-        times=planned.times,
+        planned=planned,
         parameters=count(training.model),
-        n_layers=training.model.n_layers,
         devices=devices,
         dtype=dtype,
         flop_s=flop_s,
         fraction=fraction,
-        device_tokens=device_tokens,
+        device_tokens=round(training.budget_tokens * longest_share),
         counted_flop=counted_flop,
         seconds=seconds,
-        host_bound_s=max(seconds, launching_s),
         paper_way_flop=seconds * devices * sustained_flop_s(hardware.name, flop_s)[0],
-        checkpoints_bytes=(len(training.kept_updates) + 1 + ADAM_MOMENTS) * weights_bytes,
-        kept_updates=training.kept_updates,
-        averaged_updates=training.kept_updates[-planned.averaged :],
-        models_bytes=planned.models * weights_bytes,
-        printed_cost_flop=printed[0] if printed else None,
-        printed_duration=printed[1] if printed else "",
+        disk_bytes=(len(training.kept_updates) + 1 + ADAM_MOMENTS + MODELS) * weights_bytes,
     )
-
-
-def _printed(planned: Planned) -> tuple[float | None, str] | None:
-    """Returns the paper's cost and duration of the same training, or None if it has none (§5.2, §6.1)."""
-    training = planned.training
-    for model in paper.MODELS if planned.pair in paper.PAIRS else ():
-        printed = paper.experiment(planned.pair, model)
-        sized = replace(training.model, vocabulary_size=printed.model.vocabulary_size)
-        ours = sized, training.updates, training.budget_tokens, training.optimizer.label_smoothing
-        if ours == (printed.model, printed.updates, printed.budget_tokens, printed.label_smoothing):
-            return paper.cost_flop(planned.pair, model), printed.duration
-    return None
 
 
 def _texts(profile: Profile, pairs: Sequence[str]) -> list[TextForecast]:
@@ -218,19 +162,13 @@ def _texts(profile: Profile, pairs: Sequence[str]) -> list[TextForecast]:
         new = {place: size for place, size in amount.downloads.items() if place not in known}
         known |= new.keys()
         sizes = [size for size in new.values() if size is not None]
-        itemsize = id_type(of_pair.vocabulary.size).itemsize
-        ids_bytes = OFFSETS_BYTES + itemsize * sum(float(side.mean()) for side in _drawn(lengths))
-        texts.append(
-            TextForecast(
-                pair=pair,
-                lengths=lengths,
-                train_pairs=amount.train_pairs,
-                downloads_bytes=sum(sizes) if len(sizes) == len(new) else None,
-                is_download_estimated=bool(amount.estimated & new.keys()),
-                text_bytes=amount.text_bytes,
-                ids_bytes=amount.train_pairs and amount.train_pairs * ids_bytes,
-            )
-        )
+        kept_bytes = None
+        if amount.train_pairs and amount.text_bytes:
+            tokens = sum(float(side.mean()) for side in _drawn(lengths))
+            pair_bytes = OFFSETS_BYTES + id_type(of_pair.vocabulary.size).itemsize * tokens
+            kept_bytes = 2 * amount.text_bytes + amount.train_pairs * pair_bytes
+        downloads_bytes = sum(sizes) if len(sizes) == len(new) else None
+        texts.append(TextForecast(pair, lengths, amount.train_pairs, downloads_bytes, kept_bytes))
     return texts
 
 
@@ -268,3 +206,119 @@ def _micro_batches(lengths: str, limit_tokens: int) -> int:
     source, target = _drawn(lengths)
     rows = by_length(source, target, limit_tokens)
     return len(cut(source[rows], target[rows], limit_tokens)) - 1
+
+
+def render(forecast: Forecast) -> RenderableType:
+    """Renders the whole forecast, for a terminal of at least 100 columns."""
+    hardware = forecast.hardware
+    number = f"{hardware.devices} × " if hardware.kind == "gpu" else ""
+    rates = {f"{_rate(one.flop_s)} in {one.dtype}": None for one in forecast.trainings}
+    origin = "published" if hardware.gpu else "measured now"
+    each = " each" if hardware.devices > 1 else ""
+    heading = f"Forecast for {number}{hardware.name}: {' or '.join(rates)}{each}, {origin}"
+    bullets = Table.grid(padding=(0, 1))
+    for note in notes(forecast):
+        bullets.add_row("·", Text(note, style="dim"))
+    disk = f"disk: about {_size(forecast.disk_bytes)}; {forecast.store} has {_size(forecast.free_bytes)} free"
+    return Group("", Text(heading, style="bold"), "", _table(forecast), "", Text(disk), bullets)
+
+
+def _table(forecast: Forecast) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    time = "time, not\nmeasured" if forecast.hardware.kind == "gpu" else "time"
+    table.add_column("training", header_style="bold")
+    for heading in ("parameters", "FLOP,\ncounted", "FLOP,\npaper's way", time, "disk"):
+        table.add_column(heading, header_style="bold", justify="right")
+    for one in forecast.trainings:
+        seeds = f", {one.planned.times} seeds, each" if one.planned.times > 1 else ""
+        table.add_row(
+            one.planned.name + seeds,
+            f"{one.parameters / 1e6:.1f} M",
+            flop_text(one.counted_flop),
+            flop_text(one.paper_way_flop),
+            duration(one.seconds),
+            _size(one.disk_bytes),
+        )
+    flop = flop_text(forecast.total("counted_flop")), flop_text(forecast.total("paper_way_flop"))
+    time, disk = duration(forecast.total("seconds")), _size(forecast.total("disk_bytes"))
+    table.add_row("total", "", *flop, time, disk, style="bold")
+    return table
+
+
+def notes(forecast: Forecast) -> list[str]:
+    """Explains what the figures mean and which of them are assumptions."""
+    hardware, trainings = forecast.hardware, forecast.trainings
+    lengths = " and ".join(dict.fromkeys(TEXT_OF_LENGTHS[text.lengths] for text in forecast.texts))
+    fractions = " and ".join(f"{fraction:.0%}" for fraction in sorted({one.fraction for one in trainings}))
+    rates = sorted({_rate(sustained_flop_s(hardware.name, one.flop_s)[0]) for one in trainings})
+    if hardware.kind == "gpu":
+        tokens = " or ".join(f"{tokens:,}" for tokens in sorted({one.device_tokens for one in trainings}))
+        assumed = (
+            f"Times are assumptions, not measurements: that trainings reach {fractions} of the rate with the {tokens} "
+            "tokens a side that one GPU gets of an update (this project's targets for the paper's base and big on one "
+            "GPU with 25,000 tokens; with fewer a GPU reaches less, and narrower models do too), and that launching "
+            "kernels and adding gradients between GPUs take no time."
+        )
+    else:
+        assumed = (
+            f"Times assume that trainings reach {fractions} of the rate, as models of such widths did when measured "
+            f"on two cores; no model wider than {CPU_WIDEST} was measured."
+        )
+    lines = [
+        "FLOP counts the matrix products that real tokens need, in updates filled with pairs as long as those of "
+        f"{lengths}. The paper's way: time × devices × {' and '.join(rates)}.",
+        f"{assumed} Trainings are assumed to run one after the other. Preparing text, validation, decoding and scoring "
+        "are left out; whatever is in the store already is included.",
+        *map(_text_note, forecast.texts),
+        *checkpoint_notes(trainings),
+    ]
+    if used := {one.devices for one in trainings if one.devices < hardware.devices}:
+        lines.append(
+            f"Of the {hardware.devices} devices a training uses {' or '.join(map(str, sorted(used)))}: it cannot use "
+            "more than its micro_batches and workers."
+        )
+    return lines
+
+
+def _text_note(text: TextForecast) -> str:
+    if text.kept_bytes is None:
+        return f"Text {text.pair}: its size is not known before it is read, and left out."
+    download = "" if text.downloads_bytes == 0 else f"; download: {_about(text.downloads_bytes)}"
+    return f"Text {text.pair}: {text.train_pairs:,} pairs, {_about(text.kept_bytes)} with token ids{download}."
+
+
+def checkpoint_notes(trainings: Sequence[TrainingForecast]) -> list[str]:
+    """Says which checkpoints each training keeps and which of them are averaged, once for those that do the same."""
+    alike: dict[tuple[tuple[int, ...], int], list[str]] = {}
+    for one in trainings:
+        alike.setdefault((one.planned.training.kept_updates, one.planned.averaged), []).append(one.planned.name)
+    lines = []
+    for (kept, averaged), names in alike.items():
+        used = "all are" if averaged == len(kept) else "none is" if averaged == 1 else f"the last {averaged} are"
+        number = f"{len(kept)} checkpoints stay" if len(kept) > 1 else "one checkpoint stays"
+        updates = f"update{'s' * (len(kept) > 1)} {_listed(kept)}"
+        lines.append(f"{', '.join(names)}: {number}, of {updates}; {used} averaged.")
+    return lines
+
+
+def _listed(updates: Sequence[int]) -> str:
+    """Lists updates; of more than six, the first two and the last."""
+    shown = [f"{update:,}" for update in updates]
+    return ", ".join(shown) if len(shown) <= 6 else f"{', '.join(shown[:2])} ... {shown[-1]}"
+
+
+def _rate(flop_s: float) -> str:
+    """Formats a rate, e.g. 989 TFLOP/s or 190 GFLOP/s."""
+    return f"{flop_s / 1e12:,.4g} TFLOP/s" if flop_s >= 1e12 else f"{flop_s / 1e9:.0f} GFLOP/s"
+
+
+def _size(count_bytes: float) -> str:
+    """Formats a size, e.g. 1.7 GB, 24 MB or 1.8 MB."""
+    if count_bytes >= 1e9:
+        return f"{count_bytes / 1e9:,.1f} GB"
+    return f"{count_bytes / 1e6:.0f} MB" if count_bytes >= 1e7 else f"{count_bytes / 1e6:.1f} MB"
+
+
+def _about(count_bytes: float | None) -> str:
+    """Formats an estimated size, or "not known"."""
+    return "not known" if count_bytes is None else f"about {_size(count_bytes)}"

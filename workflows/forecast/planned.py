@@ -1,9 +1,11 @@
-"""What a forecast is asked for: the trainings of an experiment, with `--plan`."""
+"""What a forecast is of: the trainings behind an experiment's models."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
-from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
+from workflows.engine.dag import to_step
+from workflows.tables.measurements import TrainedModel
 
 
 @dataclass(frozen=True)
@@ -13,15 +15,20 @@ class Planned:
     name: str
     pair: str
     training: TrainingSettings
-    models: int = 1
-    """Copies of the averaged model that each leaves."""
-    times: int = 1
-    """Number of trainings (seeds)."""
     averaged: int = 1
     """Number of checkpoints of each that are averaged."""
+    times: int = 1
+    """Number of trainings (seeds)."""
 
 
-def only_with_plan(plan: bool, gpus: int | None, gpu: str | None) -> None:
-    """Raises UserError if `--gpus` or `--gpu` is given without `--plan`."""
-    if not plan and (gpus is not None or gpu is not None):
-        raise UserError("--gpus and --gpu name the hardware that --plan forecasts for; add --plan, or drop them")
+def planned_of(models: Iterable[TrainedModel]) -> list[Planned]:
+    """Returns the trainings of some models, whose settings are read from the steps that train and average them."""
+    by_name: dict[str, Planned] = {}
+    for model in models:
+        name = model.model if model.model.startswith(model.pair) else f"{model.pair} {model.model}"
+        if name in by_name:
+            by_name[name] = replace(by_name[name], times=by_name[name].times + 1)
+        else:
+            training, averaging = (to_step(ref).arguments[1] for ref in (model.training, model.checkpoint))
+            by_name[name] = Planned(name, model.pair, training, averaging.last)
+    return list(by_name.values())

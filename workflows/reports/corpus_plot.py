@@ -6,7 +6,7 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 
 from pipeline.text.corpus_statistics import CorpusStatistics
-from workflows.console.quantities import rounded
+from workflows.quantities import rounded
 from workflows.reports.corpus_text import REASONS, kept, rows, title
 from workflows.reports.svg import COLORS, Plot, figure, image
 

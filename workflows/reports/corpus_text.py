@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from pipeline.text.cleaning import REASONS as CLEANING_REASONS
 from pipeline.text.corpus_statistics import TOO_MANY_TOKENS, Collection, CorpusStatistics, Lengths, Split
-from workflows.console.quantities import percent, rounded
+from workflows.quantities import percent, rounded
 from workflows.tables.text_table import Column, Line, TextTable, numbers
 
 REASONS = dict(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from markupsafe import Markup
 from matplotlib.axes import Axes
 
-from workflows.console.quantities import duration, rounded
+from workflows.quantities import duration, rounded
 from workflows.reports.svg import COLORS, Plot, figure, image
 from workflows.tables.measurements import Trained
 from workflows.tables.provenance import hardware

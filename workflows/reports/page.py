@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 
 from pipeline.text.corpus_statistics import CorpusStatistics
 from workflows import paper
-from workflows.console.quantities import duration, flop_text, percent, rounded
+from workflows.quantities import duration, flop_text, percent, rounded
 from workflows.reports.corpus_plot import figures
 from workflows.reports.corpus_text import collections, facts, title
 from workflows.reports.overview import Overview

@@ -10,7 +10,7 @@ from typing import Any
 
 from pipeline.complexity.figures import CountsArtifact, MeasurementsArtifact
 from pipeline.store.artifact import Context, JsonArtifact
-from workflows.console.command import UNKNOWN, CommandLine
+from workflows.command_line import UNKNOWN, CommandLine
 from workflows.reports.corpus import CorpusReport
 from workflows.tables import table1, table2, table3, table4
 from workflows.tables.measurements import Translation, worst_samples

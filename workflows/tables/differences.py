@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from pipeline.evaluation.costs import paper_device
 from workflows import paper
-from workflows.console.quantities import duration, rounded
+from workflows.quantities import duration, rounded
 from workflows.tables.measurements import Measured, Trained
 from workflows.tables.provenance import hardware, provenance_notes, rate_notes
 

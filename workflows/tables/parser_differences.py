@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from workflows import paper
-from workflows.console.quantities import rounded
+from workflows.quantities import rounded
 from workflows.tables.differences import (
     ASPECTS,
     DECODING_NAMES,

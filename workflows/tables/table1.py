@@ -19,7 +19,7 @@ from pipeline.complexity.figures import (
 from pipeline.complexity.settings import SweepSettings
 from pipeline.store.artifact import JsonArtifact
 from workflows import paper
-from workflows.console.quantities import duration
+from workflows.quantities import duration
 from workflows.tables.differences import Difference
 from workflows.tables.text_table import Column, Line, TextTable, numbers, words
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 from pipeline.store.artifact import JsonArtifact
 from workflows import paper
-from workflows.console.quantities import flop_text
+from workflows.quantities import flop_text
 from workflows.tables.differences import Difference, differences, table2_notes
 from workflows.tables.measurements import Measured
 from workflows.tables.text_table import NOT_RUN, Column, TextTable, by_origin, numbers

@@ -14,8 +14,8 @@ from typing import Any, Literal
 from model.config import BASE
 from pipeline.store.artifact import JsonArtifact
 from workflows import paper
-from workflows.console.quantities import duration, flop_text
 from workflows.paper import KINDS, Kind, group
+from workflows.quantities import duration, flop_text
 from workflows.tables import orderings
 from workflows.tables.convergence import MOST_FALL, last_fall
 from workflows.tables.differences import Difference, differences, reading_notes

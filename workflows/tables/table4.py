@@ -12,7 +12,7 @@ from typing import Literal
 from pipeline.evaluation.tree_scores import TreeScores
 from pipeline.store.artifact import JsonArtifact
 from workflows import paper
-from workflows.console.quantities import duration
+from workflows.quantities import duration
 from workflows.tables.differences import Difference
 from workflows.tables.parser_differences import WSJ, parser_differences
 from workflows.tables.parser_measurements import ParserInputs, ParserRow, Search

@@ -1,27 +1,25 @@
-"""`aiayn doctor` as its users see it."""
+"""`aiayn doctor`: what it says of this machine, of a cluster, of folders and of locks, sound ones and broken ones."""
 
-import json
+import fcntl
+import os
+import socket
 from pathlib import Path
 
 import pytest
 
 from tests.support.command_line import CommandLine
+from workflows.cli import doctor
 
 
 def test_a_line_for_each_check(tmp_path: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing fails here, and nothing is made; --json has the same."""
-    for name in ("MLFLOW_TRACKING_URI", "RAY_ADDRESS"):
-        monkeypatch.delenv(name, raising=False)
-    store = ["--store", str(tmp_path / "runs")]
-    done = command_line.here("workflows.cli", "doctor", *store)
+    """Nothing fails here, and nothing is made."""
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    done = command_line.here("workflows.cli", "doctor", "--store", str(tmp_path / "runs"))
     assert done.returncode == 0
-    told = json.loads(command_line.here("workflows.cli", "doctor", "--json", *store).stdout)
-    assert told["ok"] is True
     lines = done.stdout.splitlines()
-    assert [line[9:24].strip() for line in lines] == [check["name"] for check in told["checks"]]
-    assert [line.split()[0] for line in lines] == [check["verdict"] for check in told["checks"]]
-    assert {"python", "torch", "gpu", "memory", "ports", "file locks", "mlflow"} <= {x["name"] for x in told["checks"]}
-    assert all(bool(check["remedy"]) == (check["verdict"] != "ok") for check in told["checks"])
+    names = ["python", "torch", "ray", "gpu", "dtype", "store", "file locks", "disk"]
+    assert [line[9:24].strip() for line in lines] == names
+    assert {line.split()[0] for line in lines} <= {"ok", "warning"}
     assert not list(tmp_path.iterdir())
 
 
@@ -35,3 +33,66 @@ def test_what_fails_is_the_exit_status(tmp_path: Path, command_line: CommandLine
     assert line.endswith("choose another folder with --store")
     wrong = command_line.here("workflows.cli", "doctor", "--stoer", "x")
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
+
+
+def test_a_wrong_version_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of Python and of torch; Ray's is the one that is installed here."""
+    for name, more in (
+        ("aiayn-9", "Requires-Python: >=99\nRequires-Dist: torch>=2.11\nRequires-Dist: ray"),
+        ("torch-1.0", ""),
+    ):
+        info = tmp_path / f"{name}.dist-info"
+        info.mkdir()
+        library, _, version = name.partition("-")
+        (info / "METADATA").write_text(f"Metadata-Version: 2.4\nName: {library}\nVersion: {version}\n{more}")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert [one.verdict for one in (doctor.python(), doctor.library("torch"), doctor.library("ray"))] == [
+        "fails",
+        "fails",
+        "ok",
+    ]
+    assert doctor.library("torch").text == "1.0 (the project takes >=2.11)"
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_cluster_that_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the address given, or in RAY_ADDRESS."""
+    import ray
+
+    address = ray.get_runtime_context().gcs_address
+    (finding,) = doctor.ray_cluster(address)
+    assert (finding.verdict, finding.text) == ("ok", f"{address} answers and accepts this machine")
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    assert list(doctor.ray_cluster(None)) == [finding]
+
+
+def test_a_cluster_that_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It fails with the address; without any there is nothing to check."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+    (finding,) = doctor.ray_cluster(f"127.0.0.1:{port}")
+    assert finding.verdict == "fails"
+    assert f"no Ray cluster answers at --address 127.0.0.1:{port}" in finding.text
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    assert list(doctor.ray_cluster(None)) == []
+
+
+def test_a_folder_of_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is there, one that can be made, one that cannot; nothing is left in any."""
+    (tmp_path / "file").write_text("")
+    for root, text in ((tmp_path, "can be written"), (tmp_path / "a" / "b", "can be made")):
+        store, locks, _disk = doctor.output(root)
+        assert (store.verdict, store.text, locks.verdict) == ("ok", f"{root} {text}", "ok")
+    (refused,) = doctor.output(tmp_path / "file" / "runs")
+    assert refused.verdict == "fails"
+    assert "Not a directory" in refused.text
+    for limit, verdict in (("LITTLE_DISK_BYTES", "warning"), ("MIN_DISK_BYTES", "fails")):
+        monkeypatch.setattr(doctor, limit, 10**18)
+        assert [one.verdict for one in doctor.output(tmp_path)] == ["ok", "ok", verdict]
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_locks_that_do_not_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some file systems grant every lock; none of that kind can be mounted by a test."""
+    monkeypatch.setattr(fcntl, "flock", lambda *_: None)
+    assert [one.verdict for one in doctor.output(tmp_path)][:2] == ["ok", "fails"]

@@ -15,7 +15,7 @@ from pipeline.store.artifacts import Checkpoint
 from tests.support.command_line import CommandLine
 from tests.support.tiny_checkpoint import make_checkpoint, make_corpus
 from tests.support.tiny_parser import SENTENCES, make_parser, make_trees
-from workflows.cli.parse import TreeWriter
+from workflows.cli.writers import TreeWriter
 
 OPTIONS = ["--beam-size", "2", "--max-extra-tokens", "4", "--threads", "1"]
 FAST = PARSING.model_copy(update={"beam_size": 2, "max_extra_tokens": 4})

@@ -1,6 +1,5 @@
 """`aiayn runs` and `aiayn compare` as their users see them."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ def store(tmp_path: Path) -> LocalStore:
 
 
 def test_runs_are_listed(store: LocalStore, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By name, with the options of their commands and their folders in the store; --json has the same."""
+    """By name, with the options of their commands and their folders in the store."""
     monkeypatch.setenv("COLUMNS", "120")
     done = command_line.in_process("workflows.cli", "runs", "--store", str(store.root))
     assert done.returncode == 0
@@ -28,8 +27,6 @@ def test_runs_are_listed(store: LocalStore, command_line: CommandLine, monkeypat
     assert {tuple(row[-3:-1]) for row in rows} == {("--seed", "1"), ("--seed", "2")}
     listed = {(row[0], row[-1]) for row in rows}
     assert listed == {(f"table2/embedded/{seed}", table_of(seed).name) for seed in (1, 2)}
-    told = json.loads(command_line.here("workflows.cli", "runs", "--store", str(store.root), "--json").stdout)
-    assert {(run["name"], Path(run["folder"]).name) for run in told["runs"]} == listed
 
 
 def test_two_runs_are_compared(store: LocalStore, command_line: CommandLine) -> None:
@@ -39,9 +36,8 @@ def test_two_runs_are_compared(store: LocalStore, command_line: CommandLine) -> 
     rows = [line.split() for line in done.stdout.splitlines()]
     assert ["training.seed", "1", "2"] in rows
     assert ["score", "en-de", "base", "test.bleu", "81.50", "82.50", "+1"] in rows
-    last = command_line.here("workflows.cli", "compare", "--store", str(store.root), "--json")
-    told = json.loads(last.stdout)
-    assert {told["one"], told["other"]} == {"table2/embedded/1", "table2/embedded/2"}
+    last = command_line.here("workflows.cli", "compare", "--store", str(store.root))
+    assert {"table2/embedded/1", "table2/embedded/2"} <= {*last.stdout.split("\n")[0].split()}
     same = command_line.here("workflows.cli", "compare", "embedded/1", "embedded/1", "--store", str(store.root))
     assert same.stdout.startswith("no setting differs between table2/embedded/1 and table2/embedded/1\n")
 
@@ -52,10 +48,9 @@ def test_mistakes_are_one_line(store: LocalStore, tmp_path: Path, command_line: 
     for arguments, message in (
         (["compare", "embedded/9", "--store", root], "there is no run embedded/9 here; there are table2/embedded/"),
         (["compare", "--store", str(tmp_path / "none")], "there are 0 runs here"),
-        (["translate", f"{root}/table2/embedded/en-de-bas"], f"or one of {root}/table2/embedded/en-de-base"),
-        (["parse", f"{root}/table2/embedded/x"], f"or one of {root}/table2/embedded/en-de-base"),
-        (["average", f"{root}/table2/embedded/x", "--out", str(tmp_path / "out")], "table2/embedded/en-de-base"),
-        (["export", "ctranslate2", f"{root}/table2/x", "--out", str(tmp_path / "out")], "table2/embedded/en-de-base"),
+        (["translate", f"{root}/table2/embedded/en-de-bas"], "en-de-bas is not a folder; name a folder that `aiayn"),
+        (["average", f"{root}/table2/embedded/x", "--out", str(tmp_path / "out")], "in a run's folder trainings"),
+        (["export", "ctranslate2", f"{root}/table2/x", "--out", str(tmp_path / "out")], "in a run's folder models"),
     ):
         done = command_line.here("workflows.cli", *arguments)
         assert done.returncode == 2, arguments

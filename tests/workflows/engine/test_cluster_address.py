@@ -21,7 +21,7 @@ import pytest
 import ray
 import typer
 
-from workflows.console.command import run_app
+from workflows.cli.console import run_app
 from workflows.engine.cluster import cluster
 
 START_S, STOP_S = 90, 30

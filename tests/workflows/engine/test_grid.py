@@ -13,8 +13,8 @@ from tests.support.ray_workers import workers_alive
 from workflows import stages
 from workflows.engine.dag import Step
 from workflows.engine.events import Watcher
-from workflows.engine.grid import Asha, Trial, run_grid
-from workflows.engine.runner import run
+from workflows.engine.grid import Asha, Trial
+from workflows.engine.runner import run, run_grid
 from workflows.profiles import load_profile
 from workflows.tables.table3_rows import GridRow, varied
 from workflows.trials import trials_of

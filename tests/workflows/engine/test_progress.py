@@ -9,10 +9,10 @@ from rich.console import Console
 
 from pipeline.store.artifacts import Corpus
 from tests.support.tiny_stages import Words, WriteSettings, write
-from workflows.console.quantities import duration
 from workflows.engine import progress
 from workflows.engine.dag import Stage
 from workflows.engine.progress import View
+from workflows.quantities import duration
 
 STEP = Stage("tiny_stages.write", write, Words)("train en-de base", WriteSettings(text="a"))
 PROGRESS = {"done": 50, "total": 200, "unit": "updates", "tokens_s": 5120.4, "loss": 2.314}

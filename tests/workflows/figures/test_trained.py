@@ -10,15 +10,13 @@ from pipeline.store.artifacts import Checkpoint, Corpus
 from pipeline.store.store import LocalStore
 from tests.support.tiny_checkpoint import make_checkpoint, make_corpus
 from tests.support.tiny_model_store import CORPUS
-from workflows.figures.trained import PAPERS, TrainedModel, at, named, newest
+from workflows.figures.trained import PAPERS, ExaminedModel, at, newest
 
 
 def test_a_model_is_found_with_its_lineage(store: LocalStore, checkpoint: Checkpoint) -> None:
-    """By its name, its folder's name, its folder, or as the newest: each time with dev split, text and training."""
+    """By its folder, or as the newest: each time with dev split, text and training."""
     found = [
         newest(store),
-        named(store, "en-de base"),
-        named(store, checkpoint.folder.name),
         at(checkpoint.folder, LocalStore(Path("elsewhere"))),
     ]
     for one in found:
@@ -36,13 +34,13 @@ def test_what_a_model_translates_where_nothing_is_given(store: LocalStore, tmp_p
     sentences = newest(store).sentences()
     assert len(sentences) == 3
     assert {split_of(sentence) for sentence in sentences} == {"test"}
-    assert TrainedModel("m", Checkpoint(tmp_path)).sentences() == PAPERS
+    assert ExaminedModel("m", Checkpoint(tmp_path)).sentences() == PAPERS
     corpus = Corpus(tmp_path / "corpus")
     (corpus.folder / "dev").mkdir(parents=True)
     line = "Der alte Mann geht langsam durch den großen Wald."
     corpus.shard_path("dev", 0, "de").write_text(f"Kurz.\n{line}\n", encoding="utf-8")
     corpus.describe(("de", "en"), {"dev": [2]}, {})
-    assert TrainedModel("m", Checkpoint(tmp_path), corpus=corpus).sentences() == (line,)
+    assert ExaminedModel("m", Checkpoint(tmp_path), corpus=corpus).sentences() == (line,)
 
 
 def test_a_model_outside_any_store_needs_its_manifest(tmp_path: Path) -> None:
@@ -53,10 +51,8 @@ def test_a_model_outside_any_store_needs_its_manifest(tmp_path: Path) -> None:
 
 
 def test_what_is_not_there_is_told_in_one_line(store: LocalStore, tmp_path: Path) -> None:
-    """No model in the store, none of that name, none in the folder."""
+    """No model in the store, none in the folder."""
     with pytest.raises(UserError, match="has no trained model; train one"):
         newest(LocalStore(tmp_path))
-    with pytest.raises(UserError, match=r"--run big: .* has models of en-de base"):
-        named(store, "big")
     with pytest.raises(UserError, match="holds no model"):
         at(tmp_path, store)

@@ -11,16 +11,15 @@ import torch
 import typer
 from rich.console import Console
 
-from model.config import BASE, BIG, TransformerConfig
+from model.config import TransformerConfig
 from pipeline.corpora.synthetic.lengths import LENGTHS, draw_lengths
 from pipeline.settings import TrainingSettings
 from pipeline.text.batching import plan_epoch
 from workflows import reproduce_table2, reproduce_table3
-from workflows.console.command import run_app
-from workflows.forecast.estimate import Forecast, forecast, update_flop
+from workflows.cli.console import run_app
+from workflows.forecast.estimate import Forecast, forecast, render, update_flop
 from workflows.forecast.hardware import GPUS, Hardware, find
 from workflows.forecast.planned import Planned
-from workflows.forecast.render import UNKNOWN, render
 from workflows.profiles import EMBEDDED, MULTI30K, WMT14, load_profile
 
 SMALL = TransformerConfig(vocabulary_size=100, n_layers=1, d_model=8, d_ff=16, n_heads=2, d_k=4, d_v=4)
@@ -59,7 +58,6 @@ def test_the_papers_base_model_two_other_ways() -> None:
     by_weights = 6 * base.parameters * 25_000 * 100_000
     assert 0.88 < base.counted_flop / by_weights < 1.02
     assert 0.88 < base.counted_flop / 9.5e17 < 1.02
-    assert (base.printed_cost_flop, base.printed_duration) == (3.3e18, "12 hours")
 
 
 def test_multi30k_is_forecast_as_it_was_measured() -> None:
@@ -67,7 +65,6 @@ def test_multi30k_is_forecast_as_it_was_measured() -> None:
     planned = Planned("base", "en-de", MULTI30K.recipes["base"].training)
     (base,) = forecast(MULTI30K, [planned], H100_8, Path()).trainings
     assert base.counted_flop == pytest.approx(1.657e14, rel=0.03)
-    assert base.printed_cost_flop is None
 
 
 @pytest.mark.parametrize(("devices", "used", "share"), [(1, 1, 1.0), (3, 3, 3 / 8), (8, 8, 1 / 8), (64, 8, 1 / 8)])
@@ -78,16 +75,6 @@ def test_time_is_that_of_the_device_with_most_micro_batches(devices: int, used: 
     assert big.devices == used
     assert big.seconds == pytest.approx(big.counted_flop * share / (0.5 * 989e12))
     assert big.paper_way_flop == pytest.approx(big.seconds * used * 989e12)
-
-
-@pytest.mark.parametrize(("gpu", "devices", "at_once"), [("h100", 8, 1), ("h100", 3, 3), ("p100", 8, 1)])
-def test_the_host_may_be_the_limit(gpu: str, devices: int, at_once: int) -> None:
-    """Three GPUs take 3 of 8 micro-batches, and a host needs time to launch each; a P100 computes for longer."""
-    hardware = Hardware("gpu", gpu, devices, GPUS[gpu])
-    (base,) = _one(Planned("base", "en-de", WMT14.recipes["base"].training, times=2), hardware).trainings
-    launching_s = 100_000 * at_once * hardware.host_s(6)
-    assert base.host_bound_s == (base.seconds if gpu == "p100" else pytest.approx(launching_s))
-    assert base.host_bound_s >= base.seconds
 
 
 def test_a_fixed_number_of_workers_bounds_the_devices() -> None:
@@ -115,40 +102,18 @@ def test_float32_has_its_own_rate() -> None:
 def test_disk_by_hand(tmp_path: Path) -> None:
     """Shared archives count once, text twice, ids take two bytes; 4 checkpoints, a recovery and two models stay."""
     training = TrainingSettings(model=SMALL, updates=40, checkpoint_updates=10)
-    planned = [Planned(pair, pair, training, models=2, times=3) for pair in ("en-de", "en-fr")]
+    planned = [Planned(pair, pair, training, times=3) for pair in ("en-de", "en-fr")]
     result = forecast(WMT14, planned, H100_8, tmp_path / "not" / "there")
     german, french = result.texts
-    assert (german.downloads_bytes, german.is_download_estimated) == (657632379 + 918311367 + 80418416, False)
-    assert (french.downloads_bytes, french.is_download_estimated) == (2595102720 + int(2.3 * 2**30), True)
-    assert german.text_bytes == 4_520_620 * 316
-    assert german.ids_bytes == pytest.approx(4_520_620 * (2 * (29.5 + 29.3) + 8), rel=0.02)
+    assert german.downloads_bytes == 657632379 + 918311367 + 80418416
+    assert french.downloads_bytes == 2595102720 + int(2.3 * 2**30)
+    assert german.kept_bytes == pytest.approx(4_520_620 * (2 * 316 + 2 * (29.5 + 29.3) + 8), rel=0.01)
     parameters = result.trainings[0].parameters
     assert result.trainings[0].disk_bytes == 4 * (4 + 3 + 2) * parameters  # 4 checkpoints in 40 updates
     text_bytes = german.disk_bytes + french.disk_bytes
     assert result.disk_bytes == pytest.approx(text_bytes + 6 * result.trainings[0].disk_bytes)
     assert result.free_bytes > 0
-    assert result.counted_flop == pytest.approx(3 * sum(one.counted_flop for one in result.trainings))
-
-
-@pytest.mark.parametrize(
-    ("pair", "difference", "printed"),
-    [
-        ("en-de", {"model": BIG, "updates": 300_000}, (2.3e19, "3.5 days")),
-        ("en-fr", {"model": replace(BIG, dropout=0.1), "updates": 300_000}, (2.3e19, "3.5 days")),
-        ("en-fr", {"model": BIG, "updates": 300_000}, (None, "")),
-        ("en-de", {"model": BASE, "updates": 50_000}, (None, "")),
-        ("en-de", {"model": replace(BASE, d_ff=1024)}, (None, "")),
-        ("en-cs", {}, (None, "")),
-    ],
-)
-def test_the_papers_figures_stand_beside_its_own_trainings_alone(
-    pair: str, difference: dict[str, object], printed: tuple[float | None, str]
-) -> None:
-    """They need the model, updates, budget and label smoothing of §5, on one of the paper's pairs."""
-    profile = WMT14.model_copy(update={"corpora": {**WMT14.corpora, "en-cs": WMT14.corpora["en-de"]}})
-    planned = Planned("a model", pair, TrainingSettings(**difference))  # type: ignore[arg-type]
-    (one,) = forecast(profile, [planned], H100_8, Path()).trainings
-    assert (one.printed_cost_flop, one.printed_duration) == printed
+    assert result.total("counted_flop") == pytest.approx(3 * sum(one.counted_flop for one in result.trainings))
 
 
 def test_the_size_of_a_users_text_is_not_known_but_its_training_is(tmp_path: Path) -> None:
@@ -165,8 +130,7 @@ def test_the_size_of_a_users_text_is_not_known_but_its_training_is(tmp_path: Pat
     assert (result.texts[0].train_pairs, result.texts[0].disk_bytes) == (None, 0)
     assert result.trainings[0].seconds > 0
     shown = _shown(result)
-    assert UNKNOWN in shown
-    assert "in total without the text" in shown
+    assert "Text en-cs: its size is not known before it is read, and left out." in shown
 
 
 def test_what_is_shown_says_what_is_assumed(tmp_path: Path) -> None:
@@ -177,7 +141,7 @@ def test_what_is_shown_says_what_is_assumed(tmp_path: Path) -> None:
     ]
     shown = _shown(forecast(WMT14, planned, replace(H100_8, devices=16), tmp_path))
     assert "16 × H100 SXM: 989 TFLOP/s in bfloat16 each, published" in shown
-    assert "about 1.4 GB" in shown
+    assert "about 3.4 GB with token ids; download: about 1.7 GB." in " ".join(shown.split())
     assert "40% and 50% of the rate" in shown
     words = " ".join(shown.split())
     assert "Times are assumptions, not measurements" in words
@@ -211,7 +175,6 @@ def test_the_plan_of_both_tables_ends_in_the_forecast(tmp_path: Path, capsys: py
     beneath = shown.split("Forecast for")[1]
     for training in ("en-de base", "en-de big", "en-fr base", "en-fr big"):
         assert training in beneath
-    assert [beneath.count(printed) for printed in ("3.3e18", "2.3e19", "12 hours", "3.5 days")] == [2, 2, 2, 2]
     reproduce_table3.main(asked="base,A", seeds=2, **named)
     beneath = capsys.readouterr().out.split("Forecast for")[1]
     for row in ("base", "A1", "A2", "A3", "A4"):
@@ -268,9 +231,8 @@ def test_the_tokens_that_a_gpu_gets_are_told() -> None:
 def test_checkpoints_on_the_disk_are_those_kept(settings: dict[str, int], kept: int) -> None:
     """Each takes the weights in float32, and so does each model; the one for recovery has two moments beside."""
     training = TrainingSettings(**{"model": SMALL, **settings})  # type: ignore[arg-type]
-    (one,) = _one(Planned("small", "en-de", training, models=2)).trainings
-    assert one.checkpoints_bytes == (kept + 3) * 4 * one.parameters
-    assert one.models_bytes == 2 * 4 * one.parameters
+    (one,) = _one(Planned("small", "en-de", training)).trainings
+    assert one.disk_bytes == (kept + 3 + 2) * 4 * one.parameters
 
 
 def test_totals_count_every_seed_and_every_text() -> None:
@@ -282,14 +244,11 @@ def test_totals_count_every_seed_and_every_text() -> None:
     ]
     result = forecast(WMT14, planned, H100_8, Path())
     base, big = result.trainings
-    assert result.counted_flop == 3 * base.counted_flop + big.counted_flop
-    assert result.paper_way_flop == 3 * base.paper_way_flop + big.paper_way_flop
-    assert result.seconds == 3 * base.seconds + big.seconds
-    assert result.host_bound_s == 3 * base.host_bound_s + big.host_bound_s
-    texts = [2 * (text.text_bytes or 0) + (text.ids_bytes or 0) + (text.downloads_bytes or 0) for text in result.texts]
+    for figure in ("counted_flop", "paper_way_flop", "seconds"):
+        assert result.total(figure) == 3 * getattr(base, figure) + getattr(big, figure)
+    texts = [(text.kept_bytes or 0) + (text.downloads_bytes or 0) for text in result.texts]
     assert result.disk_bytes == pytest.approx(3 * base.disk_bytes + big.disk_bytes + sum(texts))
     assert [text.disk_bytes for text in result.texts] == pytest.approx(texts)
-    assert _one(Planned("base", "en-de", recipes["base"].training)).trainings[0].times == 1
 
 
 def test_token_ids_take_two_bytes_and_a_pair_two_offsets() -> None:
@@ -298,4 +257,4 @@ def test_token_ids_take_two_bytes_and_a_pair_two_offsets() -> None:
     tokens = sum(float(side.mean()) for side in drawn)
     (text,) = _one(Planned("base", "en-de", WMT14.recipes["base"].training)).texts
     assert (text.lengths, text.train_pairs) == ("wmt14", 4_520_620)
-    assert text.ids_bytes == pytest.approx(4_520_620 * (2 * tokens + 8))
+    assert text.kept_bytes == pytest.approx(4_520_620 * (2 * 316 + 2 * tokens + 8))

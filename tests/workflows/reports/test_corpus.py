@@ -17,7 +17,7 @@ from tests.support.html_reader import (
 )
 from tests.support.tiny_statistics import STATISTICS, collection
 from tests.support.tiny_text import prepare_text
-from workflows.console.quantities import percent
+from workflows.quantities import percent
 from workflows.reports import table2 as table2_report
 from workflows.reports.corpus import CorpusReport, report_corpus
 from workflows.reports.corpus_plot import plots

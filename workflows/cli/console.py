@@ -3,9 +3,7 @@
 import errno
 import logging
 import os
-import shlex
 import sys
-from pathlib import Path
 from types import MappingProxyType
 from typing import NoReturn
 
@@ -14,7 +12,6 @@ from rich.console import Console
 from typer.exceptions import TyperException
 
 from pipeline.errors import UserError
-from pipeline.settings import Settings, not_in_fingerprint
 from pipeline.store.artifact import DISK_FULL
 
 USER_ERROR, INTERRUPTED = 2, 130
@@ -43,25 +40,6 @@ console = Console(width=None if sys.stdout.isatty() or os.environ.get("COLUMNS")
 def help_text(docstring: str | None) -> str:
     """Formats a module's docstring for --help, keeping the line breaks of the examples after its first paragraph."""
     return (docstring or "").replace("\n\n", "\n\n\b\n")
-
-
-class CommandLine(Settings):
-    """A command as it was typed, which is no part of what it makes."""
-
-    typed: str = not_in_fingerprint("")
-
-
-UNKNOWN = CommandLine()
-
-
-def command_line(module: str, changes: str) -> CommandLine:
-    """Returns the command line of this process, which runs `module`.
-
-    In a process that runs something else, `module` is called as a function: then its only options are `changes`.
-    """
-    is_running = Path(sys.argv[0]).stem == module.rpartition(".")[2] or sys.argv[0] == module
-    options = shlex.join(sys.argv[1:]) if is_running else changes
-    return CommandLine(typed=f"python -m {module} {options}".strip())
 
 
 def run_app(app: typer.Typer, name: str) -> NoReturn:

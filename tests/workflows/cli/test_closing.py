@@ -1,4 +1,4 @@
-"""workflows.runs.closing: the last lines of a workflow can be pasted, in the working directory and outside of it."""
+"""workflows.cli.closing: the last lines of a workflow can be pasted, in the working directory and outside of it."""
 
 import shlex
 import subprocess
@@ -8,8 +8,8 @@ import pytest
 
 from pipeline.store.store import LocalStore
 from tests.support.tiny_dag import make_artifact, run_table
-from workflows.runs.closing import aiayn, closing_lines
-from workflows.runs.names import named_folder
+from workflows.cli.closing import aiayn, closing_lines
+from workflows.names import named_folder
 
 
 def test_lines_for_the_default_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,28 +54,8 @@ GpusOption = Annotated[
 GpuOption = Annotated[
     str | None, typer.Option("--gpu", metavar="NAME", help="With --plan: kind of GPU in the forecast, e.g. h100.")
 ]
-RunOption = Annotated[
-    str | None, typer.Option("--run", metavar="NAME", help='A model of the store by its name, e.g. "en-de base".')
-]
-SentenceOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--sentence", help="Sentence to translate; may be repeated.  [default: the paper's, or the model's text]"
-    ),
-]
-LayerOption = Annotated[int | None, typer.Option("--layer", help="Layer to draw, from 1.  [default: computed]")]
-HeadsOption = Annotated[
-    str | None, typer.Option("--heads", metavar="NUMBERS", help="Heads to draw, e.g. 1,3.  [default: computed]")
-]
-WordOption = Annotated[
-    str | None, typer.Option("--word", help="Word whose attention is drawn in Figures 3 and 4.  [default: computed]")
-]
-DatasetOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--dataset", help="Token ids whose dev split heads are examined on.  [default: the model's, in the store]"
-    ),
-]
+ModelArgument = Annotated[Path, typer.Argument(help="Folder or name of a model, e.g. table2/embedded/en-de-base.")]
+OutOption = Annotated[Path, typer.Option("--out", help="Folder to create.")]
 
 
 def one_of(option: str, value: str, choices: Sequence[str]) -> str:

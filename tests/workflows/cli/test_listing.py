@@ -1,4 +1,4 @@
-"""workflows.runs.listing: tables are found by manifests; what differs is named once, figures stand side by side."""
+"""workflows.cli.runs: tables are found by manifests; what differs is named once, figures stand side by side."""
 
 from pathlib import Path
 
@@ -7,10 +7,10 @@ import pytest
 from pipeline.errors import UserError
 from pipeline.store.store import LocalStore
 from tests.support.tiny_dag import TABULATE, make, run_table, table_of
-from workflows.console.command import CommandLine
+from workflows.cli.runs import Pair, Run, chosen, compare, runs_in
+from workflows.command_line import CommandLine
 from workflows.engine.dag import in_order
-from workflows.runs.listing import Pair, Run, chosen, compare, runs_in
-from workflows.runs.names import begin_run, finish_run
+from workflows.names import begin_run, finish_run
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_stages_that_only_one_run_has(tmp_path: Path) -> None:
     finish_run(store, run, brief, brief.published(store))
     first, second = (run for run in sorted(runs_in(store), key=lambda run: run.name))
     assert compare(first, second).lonely == (("average en-de base", "score en-de base", "train en-de base"), ())
-    newer = Run(first.name, first.folder, {**first.manifest, "libraries": {"torch": "2.12"}})
+    newer = Run(first.name, first.store, first.folder, {**first.manifest, "libraries": {"torch": "2.12"}})
     assert compare(first, newer).settings == (Pair("torch", "2.11", "2.12"),)
 
 
@@ -61,7 +61,7 @@ def test_which_runs_are_compared(runs: list[Run]) -> None:
     times = {"table2/embedded/1": 10, "table2/embedded/2": 12, "table2/multi30k/1": 11}
     made = {run.name: {"started": f"2026-11-24T{times[run.name]}:00:00+00:00", "seconds": 1.5} for run in runs}
     first, other, second = (
-        Run(name, runs[0].folder, made[name]) for name in sorted(times, key=lambda name: times[name])
+        Run(name, runs[0].store, runs[0].folder, made[name]) for name in sorted(times, key=lambda name: times[name])
     )
     listed = [second, other, first]
     assert chosen(listed, None, None) == (other, second)

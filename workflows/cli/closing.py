@@ -1,12 +1,11 @@
 """The last lines that a workflow prints: where its report and models are, and the commands to go on with."""
 
-import os
 import shlex
 import shutil
 import sys
 from pathlib import Path
 
-from workflows.runs.names import DEFAULT_ROOT, model_names
+from workflows.names import DEFAULT_ROOT, model_names
 
 MOST_MODELS = 4
 
@@ -33,11 +32,8 @@ def shown(path: Path) -> Path:
 def aiayn() -> str:
     """Returns how the command `aiayn` of this installation is called here."""
     beside = Path(sys.executable).with_name("aiayn")
-    if (found := shutil.which("aiayn")) and os.path.realpath(found) == os.path.realpath(beside):
-        return "aiayn"
-    if beside.is_file():
-        return shlex.quote(str(shown(beside)))
-    return f"{shlex.quote(str(shown(Path(sys.executable))))} -m workflows.cli"
+    on_path = shutil.which("aiayn")
+    return "aiayn" if on_path and Path(on_path).samefile(beside) else shlex.quote(str(shown(beside)))
 
 
 def _name(path: Path) -> Path:

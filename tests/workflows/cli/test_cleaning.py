@@ -1,4 +1,4 @@
-"""workflows.runs.cleaning: what may go from a store and what may not, beside processes that use it or are killed."""
+"""workflows.cli.clean: what may go from a store and what may not, beside processes that use it or are killed."""
 
 import os
 import shutil
@@ -15,15 +15,15 @@ from pipeline.errors import UserError
 from pipeline.store.store import LocalStore
 from tests.support.lock_holder import lock_holder
 from tests.support.tiny_dag import TEXT, dangling, half_make, listing, make, run_table, table_of
+from workflows.cli.clean import SILENT_S, clean, plan
 from workflows.engine.dag import in_order, to_run
-from workflows.runs.cleaning import SILENT_S, clean, plan
-from workflows.runs.names import begin_run
+from workflows.names import begin_run
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
 from pipeline.store.store import LocalStore
-from workflows.runs import cleaning
+from workflows.cli import clean as cleaning
 def die(*given):
     os.kill(os.getpid(), signal.SIGKILL)
 setattr(cleaning, sys.argv[2], die)
@@ -34,7 +34,7 @@ PAUSED = """
 import sys
 from pathlib import Path
 from pipeline.store.store import LocalStore
-from workflows.runs import cleaning
+from workflows.cli import clean as cleaning
 really = cleaning.set_aside
 def pause(*given):
     print("closed", flush=True)

@@ -10,7 +10,6 @@ number of the run that was finished last, and `report.html`, `models` and so on 
 link is put in place by one rename.
 """
 
-import difflib
 import errno
 import logging
 import os
@@ -46,7 +45,6 @@ OTHERS = "others"
 """That of all other stages."""
 MADE_BY = {"model.safetensors": "models", "run.json": "trainings", "dataset.json": "datasets"}
 """The same by the file that tells what a folder holds."""
-NEAR, MOST_NEAR = 0.4, 5
 
 logger = logging.getLogger(__name__)
 
@@ -121,8 +119,8 @@ def named_folder(maker: str, path: Path, marker: str) -> Path:
     """Returns the absolute path of the folder that `path` is or names, made by the command `aiayn maker`.
 
     Such a folder holds the file `marker`. A name is `<workflow>/<profile>/<model>` or `<workflow>/<profile>/<number>/
-    <model>`, in `runs` or behind the folder given by `--store`. Raises UserError if there is no such folder, with names
-    that are near, or if it is damaged.
+    <model>`, in `runs` or behind the folder given by `--store`. Raises UserError if there is no such folder or it is
+    damaged.
     """
     kind = MADE_BY[marker]
     for folder in (path.absolute(), *_candidates(path, kind)):
@@ -130,7 +128,7 @@ def named_folder(maker: str, path: Path, marker: str) -> Path:
             Artifact(folder).check()
             return folder
     reason = f"holds no {marker}" if path.is_dir() else "is not a folder"
-    raise UserError(f"{path} {reason}; name a folder that `aiayn {maker}` made{_others(path, kind)}")
+    raise UserError(f"{path} {reason}; name a folder that `aiayn {maker}` made, or a name in a run's folder {kind}")
 
 
 def _candidates(path: Path, kind: str) -> Iterator[Path]:
@@ -150,30 +148,6 @@ def _in_stores(path: Path) -> Iterator[tuple[Path, Path]]:
     for root in path.parents:
         if (root / STORE).is_dir():
             yield root, path.relative_to(root)
-
-
-def _others(path: Path, kind: str) -> str:
-    """Lists names of the same kind, those like `path` first."""
-    for root, rest in _in_stores(path):
-        if names := _names(root, kind):
-            near = difflib.get_close_matches(rest.as_posix(), names, MOST_NEAR, NEAR) or names[:MOST_NEAR]
-            prefix = "" if root == DEFAULT_ROOT else f"{root}/"
-            return f", or one of {', '.join(f'{prefix}{name}' for name in near)}"
-    return ""
-
-
-def _names(root: Path, kind: str) -> list[str]:
-    """Returns the names of a kind, those of the newest runs first; the folder of the kind is left out of them."""
-    if not root.is_dir():
-        return []
-    profiles = [profile for workflow in sorted(root.iterdir()) if workflow.is_dir() for profile in _folders(workflow)]
-    newest, others = [], []
-    for profile in (profile for profile in profiles if profile.parent.name != STORE):
-        place = profile.relative_to(root)
-        newest += [(place / name).as_posix() for name in _entries(root / place / NEWEST / kind)]
-        for run in sorted((run for run in _folders(profile) if run.name.isdigit()), key=lambda run: -int(run.name)):
-            others += [(place / run.name / name).as_posix() for name in _entries(run / kind)]
-    return newest + others
 
 
 def _folders(folder: Path) -> list[Path]:

@@ -12,8 +12,9 @@ import pytest
 import typer
 
 from tests.support.command_line import CommandLine, Done
-from workflows.console import command
-from workflows.console.command import run_app
+from workflows.cli import console as command
+from workflows.cli.console import run_app
+from workflows.command_line import command_line
 
 
 def _assert_one_line(done: Done, message: str) -> None:
@@ -169,7 +170,7 @@ def test_a_command_is_known_as_it_was_typed(monkeypatch: pytest.MonkeyPatch) -> 
     """With quotation marks where a shell needs them; a function that another process calls has its changes alone."""
     module, typed = "workflows.reproduce_table3", ["--rows", "base,my row", "--store", "/tmp/a"]
     monkeypatch.setattr(sys, "argv", ["/home/me/workflows/reproduce_table3.py", *typed])
-    assert command.command_line(module, "").typed == f"python -m {module} --rows 'base,my row' --store /tmp/a"
+    assert command_line(module, "").typed == f"python -m {module} --rows 'base,my row' --store /tmp/a"
     monkeypatch.setattr(sys, "argv", ["/usr/bin/pytest", "-q"])
-    assert command.command_line(module, "--set seed=2").typed == f"python -m {module} --set seed=2"
+    assert command_line(module, "--set seed=2").typed == f"python -m {module} --set seed=2"
     assert command.CommandLine(typed="one").identity() == command.CommandLine(typed="other").identity()

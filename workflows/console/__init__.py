@@ -1,1 +1,0 @@
-"""Options, exit statuses and number formats that all commands share."""

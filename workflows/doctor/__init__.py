@@ -1,1 +1,0 @@
-"""`aiayn doctor`: checks of the machine, one finding each."""
