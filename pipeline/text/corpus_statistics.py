@@ -50,10 +50,10 @@ class Split:
     target_tokens_a_pair: float
     unknown_fraction: float
     """Share of unknown tokens on both sides together."""
-    character_fraction: float | None = None
-    """Share of tokens that are a single character, with or without a space before it; None before version 2."""
-    byte_fraction: float | None = None
-    """Share of tokens that are a byte of a character without a piece; None before version 2."""
+    character_fraction: float
+    """Share of tokens that are a single character, with or without a space before it."""
+    byte_fraction: float
+    """Share of tokens that are a byte of a character without a piece."""
 
 
 @dataclass(frozen=True)
@@ -79,12 +79,12 @@ class VocabularySample:
     """Training pairs in the corpus."""
     words: int
     """Distinct words in the sample."""
-    characters: int | None = None
-    """Pieces that are a single character, the sign for a space included; None before version 2."""
-    first_characters: int | None = None
-    """Pieces that are a single character after a space; None before version 2."""
-    bytes: int | None = None
-    """Pieces that are a byte: 256 or 0; None before version 2."""
+    characters: int
+    """Pieces that are a single character, the sign for a space included."""
+    first_characters: int
+    """Pieces that are a single character after a space."""
+    bytes: int
+    """Pieces that are a byte: 256 or 0."""
 
 
 @dataclass(frozen=True)

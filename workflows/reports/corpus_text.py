@@ -30,8 +30,7 @@ def summary(statistics: CorpusStatistics) -> str:
     padding = "" if plan.padding_fraction is None else f", {percent(plan.padding_fraction)} padding"
     sample = statistics.sample
     of_bytes = f", {sample.bytes} bytes" if sample.bytes else ""
-    counted = sample.characters is not None
-    of_pieces = f"; {rounded(sample.size)} pieces, {sample.characters:,} characters{of_bytes}" if counted else ""
+    of_pieces = f"; {rounded(sample.size)} pieces, {sample.characters:,} characters{of_bytes}"
     return (
         f"{rounded(total.kept)} of {rounded(total.read)} training pairs kept, {train.source_tokens_a_pair:.1f} source "
         f"and {train.target_tokens_a_pair:.1f} target tokens per pair, {percent(train.unknown_fraction)} unknown"
@@ -74,9 +73,8 @@ def facts(statistics: CorpusStatistics) -> dict[str, str]:
     def of_sides(figure: Callable[[Lengths], float]) -> str:
         return ", ".join(f"{side.language} {figure(side):.3g}" for side in statistics.lengths)
 
-    def of_splits(figure: Callable[[Split], float | None]) -> str:
-        shares = {split.name: figure(split) for split in statistics.splits}
-        return ", ".join(f"{name} {percent(share)}" for name, share in shares.items() if share is not None)
+    def of_splits(figure: Callable[[Split], float]) -> str:
+        return ", ".join(f"{split.name} {percent(figure(split))}" for split in statistics.splits)
 
     of_text = {
         "tokens per sentence": f"mean: {of_sides(lambda side: side.mean)}; "
@@ -84,13 +82,10 @@ def facts(statistics: CorpusStatistics) -> dict[str, str]:
         "unknown tokens": of_splits(lambda split: split.unknown_fraction),
         "vocabulary": f"{rounded(sample.size)} pieces, learned from {rounded(sample.sampled_pairs)} of "
         f"{rounded(sample.train_pairs)} pairs with {rounded(sample.words)} distinct words",
+        "pieces": f"{sample.characters:,} single characters, {sample.first_characters:,} more with a space before "
+        f"them, {sample.bytes} bytes",
+        "tokens of one character": of_splits(lambda split: split.character_fraction),
     }
-    if sample.characters is not None and sample.first_characters is not None:
-        of_text["pieces"] = (
-            f"{sample.characters:,} single characters, {sample.first_characters:,} more with a space before them, "
-            f"{sample.bytes} bytes"
-        )
-        of_text["tokens of one character"] = of_splits(lambda split: split.character_fraction)
     if sample.bytes:
         of_text["tokens of one byte"] = of_splits(lambda split: split.byte_fraction)
     if plan.updates is None or plan.padding_fraction is None:

@@ -81,21 +81,6 @@ def test_words() -> None:
     assert metrics(STATISTICS, "en-de")["pairs_dropped.ratio.en-de"] == 30
 
 
-def test_a_report_of_an_earlier_version_is_read(tmp_path: Path) -> None:
-    """It says nothing about kinds of pieces, and so do its summary, facts and metrics."""
-    CorpusReport(tmp_path).write(STATISTICS)
-    written = json.loads((tmp_path / "corpus_report.json").read_text())
-    for split in written["splits"]:
-        del split["character_fraction"], split["byte_fraction"]
-    for name in ("characters", "first_characters", "bytes"):
-        del written["sample"][name]
-    (tmp_path / "corpus_report.json").write_text(json.dumps(written))
-    earlier = CorpusReport(tmp_path).load()
-    assert summary(earlier).endswith("4.2 % padding")
-    assert not {"pieces", "tokens of one character", "tokens of one byte"} & facts(earlier).keys()
-    assert not {"pieces_characters.en-de", "byte_fraction.en-de"} & metrics(earlier, "en-de").keys()
-
-
 def test_without_a_plan_the_problem_is_shown() -> None:
     """It takes the place of the plan's figures."""
     without = replace(STATISTICS, plan=Plan(400, 2, 1, None, None, "an update would hold 3 tokens"))
