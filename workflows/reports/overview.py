@@ -1,6 +1,7 @@
 """The first screen of a report: one sentence, what was run, and the paper's numbers beside those measured here.
 
-Overview(said, ran, [Compared("EN-DE base", "27.3", "83.10")], picture=bars("BLEU", lines), ...)
+table = compared("BLEU, test set", [["EN-DE base", "27.3", "83.10"]])
+Overview(said, ran(cells), table, bars(table, "table2"))
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,21 +14,11 @@ from workflows.quantities import duration, rounded
 from workflows.reports.svg import COLORS, Plot, figure, image
 from workflows.tables.measurements import Trained
 from workflows.tables.provenance import hardware
+from workflows.tables.text_table import Column, Line, TextTable, numbers
 
 PAPER, HERE = "paper", "here"
 PAPER_COLOR, HERE_COLOR = "#8b9098", COLORS[0]
 BAR_IN, MARGINS_IN, BAR_PT = 0.42, 0.75, 8.0
-
-
-@dataclass(frozen=True)
-class Compared:
-    """A line of the plain table: a figure as printed and as measured; an empty text where there is none."""
-
-    label: str
-    paper: str
-    here: str
-    more: tuple[str, ...] = ()
-    """Further cells, under `Overview.columns`."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +29,17 @@ class Overview:
     """The result in one sentence."""
     ran: Mapping[str, str]
     """What was run, on what, with what and in how long: a few words each."""
-    figure: str
-    """What is compared, e.g. `BLEU, test set`."""
-    lines: Sequence[Compared]
+    compared: TextTable
+    """The figures as printed and as measured; its title is what they are of, e.g. `BLEU, test set`."""
     picture: Markup = field(default_factory=Markup)
-    columns: tuple[str, ...] = (PAPER, HERE)
-    """The headings of the plain table's figures: the printed, the measured, and any further ones."""
+
+
+def compared(title: str, rows: Sequence[Sequence[str]], *blocks: str) -> TextTable:
+    """Returns rows of a name, and a printed and a measured figure for each block, as a table."""
+    columns = [Column("")]
+    for block in blocks or [""]:
+        columns += [*numbers(PAPER, block=block), *numbers(HERE, block=block, is_measured=True)]
+    return TextTable(title, columns, [Line([text or "–" for text in row]) for row in rows])
 
 
 def ran(cells: Sequence[Trained]) -> dict[str, str]:
@@ -68,33 +64,34 @@ def _range(texts: Sequence[str]) -> str:
     return texts[0] if texts[0] == texts[-1] else f"{texts[0]} to {texts[-1]}"
 
 
-def bars(title: str, lines: Sequence[Compared], name: str) -> Markup:
+def bars(table: TextTable, name: str) -> Markup:
     """Draws two bars for each line, the printed figure and the measured one; one where the other is not known."""
-    numbers = [{PAPER: _number(line.paper), HERE: _number(line.here)} for line in lines]
-    most = max((value for pair in numbers for value in pair.values() if value is not None), default=1.0)
+    lines = [line.texts for line in table.lines]
+    figures = [{PAPER: _number(paper), HERE: _number(here)} for _, paper, here in lines]
+    most = max((value for pair in figures for value in pair.values() if value is not None), default=1.0)
 
     def draw(axes: Axes) -> None:
-        for i, (line, pair) in enumerate(zip(lines, numbers, strict=True)):
+        for i, (line, pair) in enumerate(zip(lines, figures, strict=True)):
             known = [(origin, value) for origin, value in pair.items() if value is not None]
             for j, (origin, value) in enumerate(known):
                 place = i + (0.2 * (2 * j - 1) if len(known) > 1 else 0)
                 color = PAPER_COLOR if origin == PAPER else HERE_COLOR
                 axes.barh(place, value, 0.36, color=color, label="_" if i else origin)
-                text = line.paper if origin == PAPER else line.here
+                text = line[1] if origin == PAPER else line[2]
                 axes.text(value + 0.012 * most, place, text, fontsize=BAR_PT, verticalalignment="center")
-        axes.set_yticks(range(len(lines)), [line.label for line in lines])
+        axes.set_yticks(range(len(lines)), [line[0] for line in lines])
         axes.set_ylim(len(lines) - 0.4, -0.6)
         axes.set_xlim(0, 1.12 * most)
         axes.tick_params(axis="y", length=0)
         axes.grid(visible=False, axis="y")
 
-    told = "; ".join(f"{line.label}: paper {line.paper or 'none'}, here {line.here or 'none'}" for line in lines)
-    picture = image(Plot(title, "percent", draw, MARGINS_IN + BAR_IN * len(lines), told))
+    described = "; ".join(f"{label}: paper {paper}, here {here}" for label, paper, here in lines)
+    picture = image(Plot(table.title, "percent", draw, MARGINS_IN + BAR_IN * len(lines), described))
     key = Markup(
         '<span class="key"><i style="background:{}"></i>paper</span> <span class="key"><i style="background:{}"></i>'
         "here</span>"
     ).format(PAPER_COLOR, HERE_COLOR)
-    rows = [(line.label, pair[PAPER], pair[HERE]) for line, pair in zip(lines, numbers, strict=True)]
+    rows = [(line[0], pair[PAPER], pair[HERE]) for line, pair in zip(lines, figures, strict=True)]
     return figure(picture, name, ("", PAPER, HERE), rows, key)
 
 

@@ -7,7 +7,7 @@ from markupsafe import Markup
 from pipeline.text.corpus_statistics import CorpusStatistics
 from workflows.reports import page
 from workflows.reports.learning import learning_figures
-from workflows.reports.overview import Compared, Overview, bars, ran
+from workflows.reports.overview import Overview, bars, compared, ran
 from workflows.reports.svg import styles
 from workflows.tables.measurements import Measured, Sample
 from workflows.tables.table2 import MEASURED_NAMES, Table2
@@ -19,28 +19,25 @@ OTHER_TEXT = ("training data", "test set")
 
 def overview(table: Table2, cells: Sequence[Measured]) -> Overview:
     """Returns the first screen: paper BLEU of each model beside the paper's, and of word-by-word substitution."""
-    lines, told, printed, scored = [], [], [], "paper BLEU, test set"
+    lines, told, printed = [], [], []
     for pair in dict.fromkeys(cell.pair for cell in cells):
         own = [cell for cell in cells if cell.pair == pair]
         words = next((cell.word_by_word[cell.test_set] for cell in own if cell.word_by_word), None)
         reached = [f"{cell.model} reaches {cell.main_scores.paper_bleu:.1f}" for cell in own[:1]]
         reached += [f"{cell.model} {cell.main_scores.paper_bleu:.1f}" for cell in own[1:]]
         if words:
-            lines.append(Compared(f"{pair.upper()} {SUBSTITUTION}", "", f"{words.paper_bleu:.2f}"))
+            lines.append([f"{pair.upper()} {SUBSTITUTION}", "", f"{words.paper_bleu:.2f}"])
             reached.append(f"{SUBSTITUTION} {words.paper_bleu:.1f}")
         told.append(f"{pair.upper()}: {', '.join(reached)}")
         for cell in own:
             in_paper = _printed(table, cell)
             printed += [in_paper] * bool(in_paper)
-            lines.append(Compared(cell.label, in_paper, f"{cell.main_scores.paper_bleu:.2f}"))
+            lines.append([cell.label, in_paper, f"{cell.main_scores.paper_bleu:.2f}"])
     said = "; ".join(told) + (f" BLEU; {_of_paper(table, printed)}." if printed else " BLEU.")
-    return Overview(
-        said if cells else "Nothing was run: the table has the paper’s figures alone.",
-        ran(cells),
-        scored,
-        lines,
-        bars(scored, lines, "table2") if cells else Markup(""),
-    )
+    if not cells:
+        said = "Nothing was run: the table has the paper’s figures alone."
+    scores = compared("paper BLEU, test set", lines)
+    return Overview(said, ran(cells), scores, bars(scores, "table2") if cells else Markup(""))
 
 
 def _printed(table: Table2, cell: Measured) -> str:

@@ -9,7 +9,7 @@ from pipeline.text.corpus_statistics import CorpusStatistics
 from workflows.paper import KINDS, group
 from workflows.reports import page
 from workflows.reports.learning import MEASURES, learning_curve, with_data
-from workflows.reports.overview import Compared, Overview, ran
+from workflows.reports.overview import Overview, compared, ran
 from workflows.reports.svg import COLORS, INK, STYLES, Curve, curves
 from workflows.reports.table3_plot import OTHER, SAME, agrees, deltas, figures, within_noise
 from workflows.tables.measurements import Measured, Sample
@@ -32,25 +32,15 @@ def overview(table: Table3, cells: Mapping[str, Sequence[Measured]]) -> Overview
     """Returns the first screen: each row's difference from base, in the paper and here."""
     lines = []
     for row in table.rows:
-        texts = {kind: row.texts_of(kind) for kind in KINDS}
-        here = [texts[kind][3] or ("" if row.trained else row.state) for kind in KINDS]
         if row.name != "base":
-            printed = {kind: _signed(texts[kind][1]) for kind in KINDS}
-            perplexity, bleu = map(_signed, here)
-            lines.append(Compared(row.name, printed["perplexity"], perplexity, (printed["bleu"], bleu)))
-    trained = [cell for row in cells.values() for cell in row]
+            deltas = [(texts[1], texts[3] or texts[2] * (not row.trained)) for texts in map(row.texts_of, KINDS)]
+            lines.append([row.name, *chain.from_iterable(deltas)])
     return Overview(
         _said(table, cells),
-        ran(trained),
-        "difference from base, dev set",
-        lines,
+        ran([cell for row in cells.values() for cell in row]),
+        compared("difference from base, dev set", lines, *KIND_NAMES.values()),
         Markup("").join(figures(table)),
-        ("perplexity, paper", "here", "BLEU, paper", "here"),
     )
-
-
-def _signed(figure: str) -> str:
-    return figure.replace("-", "−")
 
 
 def _said(table: Table3, cells: Mapping[str, Sequence[Measured]]) -> str:

@@ -11,7 +11,7 @@ from pipeline.text.corpus_statistics import CorpusStatistics
 from workflows import paper
 from workflows.reports import page
 from workflows.reports.learning import learning_figures
-from workflows.reports.overview import Compared, Overview, bars, ran
+from workflows.reports.overview import Overview, bars, compared, ran
 from workflows.reports.svg import styles
 from workflows.tables.parser_differences import WSJ
 from workflows.tables.parser_measurements import ParserRow
@@ -22,24 +22,24 @@ def overview(table: Table4, rows: Sequence[ParserRow]) -> Overview:
     """Returns the first screen: F1 of the parsers beside the paper's, and of right-branching trees."""
     printed = {row.training: row.f1 for row in paper.TABLE_4 if row.name.startswith("Transformer")}
     baseline = next((row.f1 for row in table.rows if row.name.startswith(RIGHT_BRANCHING)), None)
-    lines = [Compared(RIGHT_BRANCHING, "", f"{baseline:.2f}")] if baseline is not None else []
+    lines = [[RIGHT_BRANCHING, "", f"{baseline:.2f}"]] if baseline is not None else []
     reached, others = [], []
     for row in rows:
         in_paper = printed.get(row.training, "")
         f1 = f"{row.free.scores.total.f1:.2f}" if row.free else ""
-        lines.append(Compared(f"Transformer, {training_of(row)}", in_paper, f1 or "failed"))
+        lines.append([f"Transformer, {training_of(row)}", in_paper, f1 or "failed"])
         reached += [f"{float(f1):.1f} after training on {training_of(row)}"] if f1 else []
         others += [in_paper] if f1 and in_paper and row.data != WSJ else []
     run = {row.training for row in rows}
-    lines += [Compared(f"Transformer, {name}", f1, "not run") for name, f1 in printed.items() if name not in run]
+    lines += [[f"Transformer, {name}", f1, "not run"] for name, f1 in printed.items() if name not in run]
     said = "Nothing was parsed: the table has the paper’s figures alone."
     if reached:
         words = f", right-branching trees {baseline:.1f}" if baseline is not None else ""
         of_paper = f"; the paper’s {' and '.join(others)} {'are' if others[1:] else 'is'} of another treebank"
         said = f"The parser reaches F1 {' and '.join(reached)}{words}{of_paper if others else ''}."
     candidates = [one for row in rows for one in row.candidates]
-    picture = bars("F1, test set", lines, "table4") if reached else Markup("")
-    return Overview(said, ran(candidates), "F1, test set", lines, picture)
+    scores = compared("F1, test set", lines)
+    return Overview(said, ran(candidates), scores, bars(scores, "table4") if reached else Markup(""))
 
 
 def render(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from pipeline.evaluation.dev_f1 import DevF1
 from pipeline.evaluation.parses import ParsedSplit, Parses
@@ -15,7 +15,6 @@ from pipeline.parsing.evalb import Status, score_trees
 from pipeline.parsing.symbols import tagged
 from pipeline.parsing.treebank import RECOMBINED_COLLECTION
 from pipeline.parsing.trees import bracketed
-from pipeline.store.artifact import MANIFEST, Artifact
 from pipeline.store.artifacts import ChosenParser, Hypotheses
 from pipeline.store.figures import ChoiceFigures, DecodingFigures
 from workflows.engine.dag import Ref, to_artifact
@@ -174,7 +173,6 @@ class ParserRow:
 
     training: ParserTraining
     data: str
-    split: str
     candidates: tuple[Candidate, ...]
     unfinished: tuple[tuple[str, str, str], ...]
     """Name, state and reason of the candidates without results."""
@@ -184,7 +182,6 @@ class ParserRow:
     free: Search | None
     drawn: tuple[tuple[Tree, Tree], ...]
     """Gold trees of the test set and the parser's, at even distances among those short enough to be drawn."""
-    manifests: Mapping[str, Mapping[str, Any]]
     constrained: Search | None = None
     worst: tuple[tuple[Tree, Tree, float], ...] = ()
     """Gold trees and the parser's with the lowest F1, in percent, of those short enough to be drawn."""
@@ -198,21 +195,16 @@ class ParserRow:
     def from_artifacts(cls, inputs: ParserInputs) -> Self:
         """Reads the files behind a row. Raises UserError where a file is missing, broken or lacks a figure."""
         parser, free = to_artifact(inputs.parser) if inputs.parser else None, inputs.free
-        artifacts: dict[str, Artifact | None] = {"choice": parser}
         parses = to_artifact(free.parses) if free else None
-        if free:
-            artifacts |= {"test parses": parses, "test scores": to_artifact(free.scores)}
         return cls(
             inputs.training,
             inputs.data,
-            inputs.split,
             tuple(candidate.measured() for candidate in inputs.candidates),
             inputs.unfinished,
             to_artifact(inputs.baseline).load().splits[inputs.split],
             parser.choice if parser else None,
             Search.from_artifacts(free, inputs.split) if free else None,
             _drawn(parses, inputs.split) if parses else (),
-            {name: one.manifest for name, one in artifacts.items() if one and (one.folder / MANIFEST).exists()},
             Search.from_artifacts(inputs.constrained, inputs.split) if inputs.constrained else None,
             _worst(parses, inputs.split) if parses else (),
         )

@@ -97,18 +97,6 @@ def test_a_row_has_the_paper_s_columns_and_ours(table: Table1) -> None:
     assert table.sizes().lines[0].texts[:3] == ["self-attention", "64", "32"]
 
 
-def test_what_was_measured_is_said(table: Table1) -> None:
-    """How convolutions are dilated, how many sequences are computed at once, and at which sizes."""
-    measured = measurements(theory_s)
-    told = " ".join(difference.here for difference in table.differences)
-    assert f"dilated by {(counts().settings.kernel + 1) // 2} from layer to layer" in told
-    assert measured.timing.batch == 1
-    assert any("pass over one sequence:" in note for note in table.notes)
-    assert any(
-        "over n = 64, 128, 256, 512 at d = 32, of d over d = 16, 32, 64 at n = 64;" in note for note in table.notes
-    )
-
-
 def test_figures_have_names_of_their_own(table: Table1) -> None:
     """Every layer's exponents, counts and times."""
     figures = table.figures()

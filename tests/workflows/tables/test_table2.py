@@ -7,7 +7,6 @@ import pytest
 from pipeline.errors import UserError
 from workflows import paper
 from workflows.tables import table2
-from workflows.tables.differences import Difference
 from workflows.tables.measurements import Translation
 
 Cell = Callable[..., Translation]
@@ -44,37 +43,6 @@ def test_main_figures_are_those_of_the_measured_cells(cell: Cell) -> None:
     figures = table2.compute([with_baseline.measured(), cell("en-fr", "big").measured()]).figures()
     assert [*figures] == ["paper BLEU EN-DE base", "paper BLEU EN-FR big", "paper BLEU EN-DE word-by-word"]
     assert figures["paper BLEU EN-DE base"] == inputs.measured().main_scores.paper_bleu
-
-
-def test_differences_name_each_aspect_and_group_cells(cell: Cell) -> None:
-    """Cells that differ in the same way share an entry; what equals the paper, such as the beam, has none."""
-    by_aspect: dict[str, list[Difference]] = {}
-    for difference in table2.compute([cell("en-de", "base").measured(), cell("en-de", "big").measured()]).differences:
-        by_aspect.setdefault(difference.what, []).append(difference)
-    assert [difference.cells for difference in by_aspect["vocabulary"]] == [("all",)]
-    assert by_aspect["vocabulary"][0].here == "800 pieces"
-    assert [(difference.paper, difference.cells) for difference in by_aspect["updates"]] == [
-        ("100,000", ("EN-DE base",)),
-        ("300,000", ("EN-DE big",)),
-    ]
-    assert by_aspect["tokens per update"][0].here == "1,950 source and 2,000 target on average"
-    assert by_aspect["averaged checkpoints"][0].here == "last 2 (updates 300, 400)"
-    assert "P_drop" not in by_aspect["model"][0].here
-    assert "P_drop 0.1" in by_aspect["model"][1].here
-    assert "decoding" not in by_aspect
-    assert "optimizer" not in by_aspect
-
-
-def test_paper_s_devices_need_no_measured_rate(cell: Cell) -> None:
-    """On P100s the rate is the paper's, and no note says that it was measured."""
-    notes = " ".join(table2.compute([cell("en-de", "base", device_name="Tesla P100-SXM2").measured()]).notes)
-    assert "TFLOPS" not in notes
-
-
-def test_big_french_model_has_the_paper_s_other_dropout() -> None:
-    """§6.1 has P_drop 0.1 for EN-FR big, and 0.3 for EN-DE big."""
-    assert paper.experiment("en-fr", "big").model.dropout == 0.1
-    assert paper.experiment("en-de", "big").model.dropout == 0.3
 
 
 def test_word_by_word_substitution_has_its_row(cell: Cell) -> None:

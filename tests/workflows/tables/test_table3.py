@@ -131,17 +131,6 @@ def test_two_rows_have_no_rank_correlation(trained_row: TrainedRow) -> None:
     assert table3.compute([trained_row("base", 7.0), trained_row("A1", 8.0)])[0].correlations == []
 
 
-def test_differences_from_the_paper_are_base_s(trained_row: TrainedRow) -> None:
-    """The base here is compared with the paper's on newstest2013; neither averages, so averaging is left out."""
-    table, _ = table3.compute([trained_row("A1", 8.0), trained_row("base", 7.0)])
-    by_aspect = {difference.what: difference for difference in table.differences}
-    assert by_aspect["model"].here == "N 2, d_model 128, d_ff 512"
-    assert by_aspect["test set"].paper == "newstest2013, 3,000 sentences"
-    assert by_aspect["test set"].here == "dev, 3 sentences"
-    assert by_aspect["updates"].paper == "100,000"
-    assert "averaged checkpoints" not in by_aspect
-
-
 def test_differences_without_base_are_those_of_the_first_row(trained_row: TrainedRow) -> None:
     """The paper's big row has 300,000 updates and another dropout."""
     config = TransformerConfig(vocabulary_size=800, n_layers=2, n_heads=16, dropout=0.3)
@@ -160,12 +149,6 @@ def test_notes_tell_the_ratios_of_base_s_sizes(trained_row: TrainedRow) -> None:
     notes = " ".join(table3.compute([trained_row("base", 7.0, config=small)])[0].notes)
     sizes = "N 3 (× 0.5), d_model 128 (× 0.25), d_ff 512 (× 0.25), h 8 (× 1), d_k 16 (× 0.25), d_v 16 (× 0.25)"
     assert f"{sizes}, P_drop 0.05 (× 0.5)" in notes
-
-
-def test_notes_of_a_base_of_the_paper_s_sizes_name_no_ratio(trained_row: TrainedRow) -> None:
-    """The vocabulary is not among what rows scale; dropout is."""
-    table, _ = table3.compute([trained_row("base", 7.0, config=TransformerConfig(vocabulary_size=9))])
-    assert not any("(× " in note for note in table.notes)
 
 
 def test_notes_tell_how_many_seeds(trained_row: TrainedRow) -> None:
@@ -192,13 +175,6 @@ def test_the_time_ray_takes_around_a_training_is_noted(trained_row: TrainedRow) 
     assert table.rows[0].trained is not None
     assert table.rows[0].trained.overhead_s == pytest.approx(26.0)
     assert any(re.search(r"took 16\.0 s on average, .* 19\.0 s at most", note) for note in table.notes)
-
-
-@pytest.mark.parametrize("row", ["E", "C1"])
-def test_how_learned_positions_begin_is_noted(trained_row: TrainedRow, row: str) -> None:
-    """Where row E was measured: the paper says neither how they begin nor whether both stacks share them."""
-    table, _ = table3.compute([trained_row("base", 7.0), trained_row(row, 7.1)])
-    assert any("learned positions are one table" in note for note in table.notes) is (row == "E")
 
 
 def test_a_row_s_texts(trained_row: TrainedRow) -> None:

@@ -42,30 +42,6 @@ def test_printed_rows_stand_above_measured_ones(parser_row: Row) -> None:
     assert (silver.training, silver.f1, silver.texts()[2]) == ("semi-supervised", None, "not run")
 
 
-def test_all_candidates_stand_beneath_with_their_f1(parser_row: Row) -> None:
-    """Chosen and not chosen, and one that failed with its reason; the beams, the repairs, and F1 by length."""
-    table, _ = table4.compute([parser_row()])
-    assert [(one.name, one.state, one.is_chosen) for one in table.candidates] == [
-        ("dropout 0", "measured", True),
-        ("dropout 0.1", "measured", False),
-        ("dropout 0.3", "failed", False),
-    ]
-    first, second, failed = table.candidates
-    assert first.dev_f1 is not None
-    assert second.dev_f1 is not None
-    assert first.dev_f1 > second.dev_f1
-    assert failed.dev_f1 is None
-    assert first.dev_perplexity == second.dev_perplexity == 7.389
-    assert [(one.beam_size, one.is_chosen) for one in table.beams] == [(1, False), (4, True)]
-    (search,) = table.searches
-    assert (search.search, search.repaired, search.sentences, search.sentences_s) == ("free", 4, 12, 6.0)
-    assert search.repairs["unclosed"] >= 4
-    assert sum(one.sentences for one in table.lengths) == 12
-    assert any("the loss is not finite" in note for note in table.notes)
-    assert any("tagging accuracy is not reported" in note for note in table.notes)
-    assert any("--silver FILE adds" in note for note in table.notes)
-
-
 def test_the_paper_s_own_trees_make_the_paper_s_own_rows(parser_row: Row) -> None:
     """On WSJ the measured rows are named and trained as printed; data and test set do not differ then."""
     table, _ = table4.compute([parser_row(data="WSJ"), parser_row("semi-supervised", "WSJ")])
