@@ -27,7 +27,7 @@ COUNT = Stage("complexity_counts.count", Imported("pipeline.complexity.count:cou
 MEASURE = Stage("complexity.measure", Imported("pipeline.complexity.measure:measure"), MeasurementsArtifact, gpus=1)
 TABULATE = Stage(
     "tabulating.tabulate_layers",
-    Imported("workflows.reports.publish:tabulate_layers"),
+    Imported("workflows.reports.table1:tabulate"),
     Table1Artifact,
     follows_source=True,
 )

@@ -42,7 +42,7 @@ from workflows.tracking.watcher import Model
 
 TABULATE = Stage(
     "tabulating.tabulate",
-    Imported("workflows.reports.publish:tabulate"),
+    Imported("workflows.reports.table2:tabulate"),
     table2.Table2Artifact,
     computes=True,  # it builds the models that it draws
     follows_source=True,

@@ -41,7 +41,7 @@ from workflows.trials import RowTrial, rows_of, train_rows, trials_of
 
 TABULATE = Stage(
     "tabulating.tabulate_rows",
-    Imported("workflows.reports.publish:tabulate_rows"),
+    Imported("workflows.reports.table3:tabulate"),
     table3.Table3Artifact,
     follows_source=True,
 )

@@ -36,7 +36,7 @@ from workflows.tracking.watcher import Model
 
 TABULATE = Stage(
     "tabulating.tabulate_parsers",
-    Imported("workflows.reports.publish:tabulate_parsers"),
+    Imported("workflows.reports.table4:tabulate"),
     table4.Table4Artifact,
     follows_source=True,
 )

@@ -10,10 +10,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from difflib import SequenceMatcher
+from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from pipeline.store.artifact import JsonArtifact
 from pipeline.text.corpus_statistics import CorpusStatistics
 from workflows import paper
 from workflows.quantities import duration, flop_text, percent, rounded
@@ -23,7 +26,7 @@ from workflows.reports.overview import Overview
 from workflows.tables.differences import DECODING_NAMES, OPTIMIZER_NAMES
 from workflows.tables.measurements import Trained
 from workflows.tables.provenance import hardware
-from workflows.tables.render import FOOTNOTES, Shown, differences_table
+from workflows.tables.render import FOOTNOTES, Shown, differences_table, render_markdown
 from workflows.tables.text_table import ABSENT, Column, Line, TextTable, numbers
 
 SUBSCRIPTED = re.compile("|".join(symbol for symbol in paper.SYMBOLS.values() if "_" in symbol))
@@ -77,6 +80,14 @@ def render(
         "sampled": [],
     }
     return environment.get_template(template).render(**{**shared, **values})
+
+
+def write(artifact: JsonArtifact[Any], table: Shown, report: str) -> None:
+    """Writes the three files of a table: JSON, Markdown under the same name, and `report.html`."""
+    artifact.write(table)
+    markdown_file = artifact.folder / Path(artifact.figures_file).with_suffix(".md")
+    markdown_file.write_text(render_markdown(table), encoding="utf-8")
+    (artifact.folder / "report.html").write_text(report, encoding="utf-8")
 
 
 def typeset(text: str, is_number: bool) -> Markup:

@@ -1,4 +1,4 @@
-"""Renders the report of Table 1, which is one HTML file."""
+"""Renders the report of Table 1, one HTML file, and writes it with the table: the last stage of the workflow."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,10 +7,12 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullLocator
 
 from pipeline.complexity.exponents import Exponent
-from pipeline.complexity.figures import Crossover, Measurements
+from pipeline.complexity.figures import CountsArtifact, Crossover, Measurements, MeasurementsArtifact
+from pipeline.store.artifact import Context
+from workflows.command_line import UNKNOWN, CommandLine
 from workflows.reports import page
 from workflows.reports.svg import COLORS, Plot, Point, image
-from workflows.tables.table1 import QUANTITIES, VARIABLES, Quantity, Table1, Variable
+from workflows.tables.table1 import QUANTITIES, VARIABLES, Quantity, Table1, Table1Artifact, Variable, compute
 
 PLOTTED: dict[Quantity, tuple[str, float]] = {
     "time": ("time, ms", 1e3),
@@ -95,3 +97,17 @@ def _logarithmic(axes: Axes) -> None:
     low, high = axes.get_xlim()
     axes.set_xticks([2.0**i for i in range(24) if low <= 2**i <= high])
     axes.yaxis.set_major_locator(LogLocator(numticks=6))
+
+
+def tabulate(
+    context: Context,
+    counted: CountsArtifact,
+    measured: MeasurementsArtifact,
+    command: CommandLine = UNKNOWN,
+) -> Table1Artifact:
+    """Writes Table 1 from what was counted and what was measured of the layer types."""
+    measurements = measured.load()
+    table = compute(counted.load(), measurements)
+    artifact = Table1Artifact(context.folder)
+    page.write(artifact, table, render(table, measurements, command.typed))
+    return artifact

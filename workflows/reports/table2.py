@@ -1,16 +1,19 @@
-"""Renders the report of Table 2, which is one HTML file."""
+"""Renders the report of Table 2, one HTML file, and writes it with the table: the last stage of the workflow."""
 
 from collections.abc import Sequence
 
 from markupsafe import Markup
 
+from pipeline.store.artifact import Context
 from pipeline.text.corpus_statistics import CorpusStatistics
+from workflows.command_line import UNKNOWN, CommandLine
 from workflows.reports import page
+from workflows.reports.corpus import CorpusReport
 from workflows.reports.learning import learning_figures
 from workflows.reports.overview import Overview, bars, compared, ran
 from workflows.reports.svg import styles
-from workflows.tables.measurements import Measured, Sample
-from workflows.tables.table2 import MEASURED_NAMES, Table2
+from workflows.tables.measurements import Measured, Sample, Translation, worst_samples
+from workflows.tables.table2 import MEASURED_NAMES, Table2, Table2Artifact, compute
 
 SUBSTITUTION = "word-by-word"
 OTHER_TEXT = ("training data", "test set")
@@ -77,3 +80,22 @@ def render(
         drawings=learning_figures(cells, styles(cell.label for cell in cells)),
         settings={cell.label: page.settings(cell) for cell in cells},
     )
+
+
+def tabulate(
+    context: Context,
+    cells: list[Translation],
+    reports: Sequence[CorpusReport] = (),
+    command: CommandLine = UNKNOWN,
+) -> Table2Artifact:
+    """Writes Table 2 with the `cells` that were run; the table says of the others that they were not.
+
+    `reports` are the reports of the cells' texts, one for each language pair.
+    """
+    measured = [cell.measured() for cell in cells]
+    table = compute(measured)
+    worst = [worst_samples(cell) for cell in cells]
+    report = render(table, measured, [one.load() for one in reports], command.typed, worst)
+    artifact = Table2Artifact(context.folder)
+    page.write(artifact, table, report)
+    return artifact

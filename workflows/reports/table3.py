@@ -1,20 +1,23 @@
-"""Renders the report of Table 3, which is one HTML file."""
+"""Renders the report of Table 3, one HTML file, and writes it with the table: the last stage of the workflow."""
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from markupsafe import Markup
 
+from pipeline.store.artifact import Context
 from pipeline.text.corpus_statistics import CorpusStatistics
+from workflows.command_line import UNKNOWN, CommandLine
 from workflows.paper import KINDS, group
 from workflows.reports import page
+from workflows.reports.corpus import CorpusReport
 from workflows.reports.learning import MEASURES, learning_curve, with_data
 from workflows.reports.overview import Overview, compared, ran
 from workflows.reports.svg import COLORS, INK, STYLES, Curve, curves
 from workflows.reports.table3_plot import OTHER, SAME, agrees, deltas, figures, within_noise
-from workflows.tables.measurements import Measured, Sample
+from workflows.tables.measurements import Measured, Sample, worst_samples
 from workflows.tables.orderings import KIND_NAMES
-from workflows.tables.table3 import Table3
+from workflows.tables.table3 import RowInputs, Table3, Table3Artifact, compute
 
 GROUPS = {
     "A": "A: number of heads",
@@ -132,3 +135,19 @@ def _drawings(cells: Mapping[str, Sequence[Measured]]) -> list[Markup]:
                 with_data(picture, [cell for name in own for cell in cells.get(name, [])], measure, "updates")
             )
     return drawings
+
+
+def tabulate(
+    context: Context,
+    rows: list[RowInputs],
+    reports: Sequence[CorpusReport] = (),
+    command: CommandLine = UNKNOWN,
+) -> Table3Artifact:
+    """Writes Table 3 with all of its rows, including those without figures; `reports` has the report of their text."""
+    table, measured = compute(rows)
+    shown = next((row.trainings[0] for row in rows if row.name in measured), None)
+    worst = worst_samples(shown) if shown else ()
+    report = render(table, measured, [one.load() for one in reports], command.typed, worst)
+    artifact = Table3Artifact(context.folder)
+    page.write(artifact, table, report)
+    return artifact

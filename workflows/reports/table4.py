@@ -1,4 +1,4 @@
-"""Renders the report of Table 4, which is one HTML file."""
+"""Renders the report of Table 4, one HTML file, and writes it with the table: the last stage of the workflow."""
 
 from collections.abc import Sequence
 
@@ -7,15 +7,18 @@ from nltk.tree import Tree
 from nltk.tree.prettyprinter import TreePrettyPrinter
 
 from pipeline.parsing.trees import bracketed
+from pipeline.store.artifact import Context
 from pipeline.text.corpus_statistics import CorpusStatistics
 from workflows import paper
+from workflows.command_line import UNKNOWN, CommandLine
 from workflows.reports import page
+from workflows.reports.corpus import CorpusReport
 from workflows.reports.learning import learning_figures
 from workflows.reports.overview import Overview, bars, compared, ran
 from workflows.reports.svg import styles
 from workflows.tables.parser_differences import WSJ
-from workflows.tables.parser_measurements import ParserRow
-from workflows.tables.table4 import RIGHT_BRANCHING, Table4, name_of, training_of
+from workflows.tables.parser_measurements import ParserInputs, ParserRow
+from workflows.tables.table4 import RIGHT_BRANCHING, Table4, Table4Artifact, compute, name_of, training_of
 
 
 def overview(table: Table4, rows: Sequence[ParserRow]) -> Overview:
@@ -74,3 +77,17 @@ def drawn(tree: Tree) -> str:
     except RecursionError:
         text = bracketed(tree)
     return text
+
+
+def tabulate(
+    context: Context,
+    rows: list[ParserInputs],
+    reports: Sequence[CorpusReport] = (),
+    command: CommandLine = UNKNOWN,
+) -> Table4Artifact:
+    """Writes Table 4 with the `rows` that were run; `reports` are those of their trees."""
+    table, measured = compute(rows)
+    report = render(table, measured, [one.load() for one in reports], command.typed)
+    artifact = Table4Artifact(context.folder)
+    page.write(artifact, table, report)
+    return artifact

@@ -14,7 +14,6 @@ from tests.support.html_reader import (
     drawings,
 )
 from workflows.reports import table2 as table2_report
-from workflows.reports.publish import tabulate
 from workflows.tables import table2
 from workflows.tables.measurements import Translation
 
@@ -23,7 +22,7 @@ from workflows.tables.measurements import Translation
 def report(cell: Callable[..., Translation], tmp_path: Path) -> str:
     """The report of two cells."""
     (tmp_path / "table").mkdir()
-    table = tabulate(Context(tmp_path / "table"), [cell("en-de", "base"), cell("en-fr", "big")])
+    table = table2_report.tabulate(Context(tmp_path / "table"), [cell("en-de", "base"), cell("en-fr", "big")])
     return (table.folder / "report.html").read_text(encoding="utf-8")
 
 

@@ -16,7 +16,7 @@ import pytest
 from pipeline.complexity.figures import CountsArtifact, MeasurementsArtifact
 from pipeline.store.artifact import Context, JsonArtifact
 from tests.support.tiny_complexity import counts, measurements, theory_s
-from workflows.reports.publish import tabulate, tabulate_layers, tabulate_parsers, tabulate_rows
+from workflows.reports import table1, table2, table3, table4
 from workflows.tables.measurements import Translation
 from workflows.tables.parser_measurements import ParserInputs
 from workflows.tables.table3 import RowInputs
@@ -53,14 +53,14 @@ def test_table1(context: Context, tmp_path: Path) -> None:
     counted, measured = CountsArtifact(tmp_path), MeasurementsArtifact(tmp_path)
     counted.write(counts())
     measured.write(measurements(theory_s))
-    assert_as_stored(tabulate_layers(context, counted, measured))
+    assert_as_stored(table1.tabulate(context, counted, measured))
 
 
 def test_table2(context: Context, cell: Callable[..., Translation]) -> None:
     """A cell with word-by-word substitution, another without, and two that were not run."""
     base = cell("en-de", "base")
     with_words = Translation(**{**base.__dict__, "word_by_word": base.scores})
-    assert_as_stored(tabulate(context, [with_words, cell("en-fr", "big")]))
+    assert_as_stored(table2.tabulate(context, [with_words, cell("en-fr", "big")]))
 
 
 def test_table3(context: Context, trained_row: Callable[..., RowInputs]) -> None:
@@ -74,9 +74,9 @@ def test_table3(context: Context, trained_row: Callable[..., RowInputs]) -> None
         trained_row("E", 7.1),
         RowInputs("F1", {"n_layers": 1, "warmup_steps": 9}, trained_row("F1", 6.5).trainings),
     ]
-    assert_as_stored(tabulate_rows(context, rows))
+    assert_as_stored(table3.tabulate(context, rows))
 
 
 def test_table4(context: Context, parser_row: Callable[..., ParserInputs]) -> None:
     """One row of three candidates, of which one failed."""
-    assert_as_stored(tabulate_parsers(context, [parser_row(of_attention=(0.2, 0.0))]))
+    assert_as_stored(table4.tabulate(context, [parser_row(of_attention=(0.2, 0.0))]))

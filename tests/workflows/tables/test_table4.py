@@ -9,8 +9,7 @@ from nltk.tree import Tree
 from pipeline.store.artifact import Context
 from tests.support.html_reader import Reader
 from workflows.paper import TABLE_4
-from workflows.reports.publish import tabulate_parsers
-from workflows.reports.table4 import drawn
+from workflows.reports.table4 import drawn, tabulate
 from workflows.tables import table4
 from workflows.tables.parser_measurements import ParserInputs
 from workflows.tables.render import render_markdown
@@ -98,7 +97,7 @@ def test_a_row_whose_trainings_all_failed_says_so(parser_row: Row) -> None:
 def test_stage_writes_what_it_reads_back(parser_row: Row, tmp_path: Path) -> None:
     """The JSON gives the same table again, as does the Markdown, and the report has the drawn trees."""
     (tmp_path / "table").mkdir()
-    made = tabulate_parsers(Context(tmp_path / "table"), [parser_row()])
+    made = tabulate(Context(tmp_path / "table"), [parser_row()])
     markdown = (made.folder / "table4.md").read_text(encoding="utf-8")
     assert render_markdown(made.load()) == markdown
     report = (made.folder / "report.html").read_text(encoding="utf-8")
