@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 
-from pipeline.errors import UserError
 from pipeline.evaluation import parser_choice
 from pipeline.settings import DecodingSettings, TrainingSettings
 from pipeline.store.artifacts import ChosenParser
@@ -14,7 +13,7 @@ from workflows import paper, stages
 from workflows.engine.dag import Step, to_step
 from workflows.engine.events import Watcher
 from workflows.engine.grid import Trial, Unfinished
-from workflows.engine.runner import run, run_grid
+from workflows.engine.runner import run_grid
 from workflows.profiles.parsing import SEMI_SUPERVISED, ParsingProfile
 from workflows.tables.parser_measurements import CandidateParser, ParserInputs, SearchedTrees
 
@@ -130,20 +129,15 @@ def train_candidates(
     grids: Sequence[ParserGrid], store: Store, address: str | None, watchers: Sequence[Watcher]
 ) -> Mapping[str, Unfinished]:
     """Prepares the trees, then trains and measures all candidates with Ray Tune. Raises UserError if none succeeds."""
-    run([step for grid in grids for step in (grid.text.corpus, grid.text.dataset)], store, watchers, address)
     candidates = [one for grid in grids for one in grid.candidates]
-    layout = grids[0].profile.recipes["parser"].training
-    unfinished = run_grid(
+    return run_grid(
         [Trial(one.model, to_step(one.training), one.results) for one in candidates],
         store,
         watchers,
         address,
-        layout=layout,
+        inputs=[step for grid in grids for step in (grid.text.corpus, grid.text.dataset)],
+        layout=grids[0].profile.recipes["parser"].training,
     )
-    if len(unfinished) == len(candidates):
-        first = candidates[0].model
-        raise UserError(f"no parser was trained; {first} {unfinished[first].state}: {unfinished[first].reason}")
-    return unfinished
 
 
 def _fewest(training: TrainingSettings) -> int:

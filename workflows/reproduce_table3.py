@@ -27,6 +27,7 @@ from workflows.cli.options import (
     ProfileOption,
     SetOption,
     StoreOption,
+    one_of,
 )
 from workflows.engine.dag import Imported, Stage, Step
 from workflows.engine.grid import Asha, Unfinished
@@ -82,8 +83,7 @@ def main(
     """Trains the rows that are not in the store and prints the table."""
     chosen = load_profile(profile, data=data, files=files or [], config=config, overrides=overrides or [])
     request = requested("table3", chosen, config, overrides, store, address, plan, gpus, gpu)
-    if scheduler not in ("fifo", "asha"):
-        raise UserError(f"--scheduler {scheduler}: choose fifo or asha")
+    one_of("--scheduler", scheduler, ("fifo", "asha"))
     pair = pair or next(iter(chosen.corpora))
     if pair not in chosen.corpora:
         raise UserError(f"--pair {pair}: the profile has {', '.join(chosen.corpora)}")

@@ -4,14 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pipeline.errors import UserError
 from pipeline.settings import AveragingSettings, DecodingSettings, TrainingSettings
 from pipeline.store.store import Store
 from workflows import stages
 from workflows.engine.dag import Imported, to_step
 from workflows.engine.events import Watcher
 from workflows.engine.grid import Asha, Trial, Unfinished
-from workflows.engine.runner import run, run_grid
+from workflows.engine.runner import run_grid
 from workflows.tables import table3
 from workflows.tables.measurements import Translation
 from workflows.tables.table3_rows import GridRow
@@ -92,21 +91,17 @@ def train_rows(
     watchers: Sequence[Watcher],
 ) -> Mapping[str, Unfinished]:
     """Prepares the text, then trains and measures the rows with Ray Tune. Raises UserError if none succeeds."""
-    run([text.corpus, text.dataset], store, watchers, address)
     settings = {one.name: one.row.training for one in trials}
-    unfinished = run_grid(
+    return run_grid(
         [one.trial for one in trials],
         store,
         watchers,
         address,
+        inputs=[text.corpus, text.dataset],
         layout=base,
         scheduler=scheduler,
         work_of=lambda trial: _work(settings[trial.name]),
     )
-    if len(unfinished) == len(trials):
-        first = trials[0].name
-        raise UserError(f"no row was trained; {first} {unfinished[first].state}: {unfinished[first].reason}")
-    return unfinished
 
 
 def _work(training: TrainingSettings) -> int:

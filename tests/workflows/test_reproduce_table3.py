@@ -104,7 +104,7 @@ def test_the_plan_names_every_row_and_runs_none(tmp_path: Path, capsys: pytest.C
     ("arguments", "message"),
     [
         (["--plan", "--rows", "F"], "--rows F: there is no such row in Table 3"),
-        (["--plan", "--scheduler", "best"], "--scheduler best: choose fifo or asha"),
+        (["--plan", "--scheduler", "best"], "--scheduler best: choose one of fifo, asha"),
         (["--plan", "--pair", "en-cs"], "--pair en-cs: the profile has en-de, en-fr"),
     ],
 )

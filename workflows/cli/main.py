@@ -58,6 +58,10 @@ from workflows.engine.runner import run
 from workflows.names import named_folder
 from workflows.profiles import Profile, Recipe, checked, load_profile, read_config
 
+EXPORT = """Exports a trained model for other programs, with one command per format.
+
+aiayn export ctranslate2 model --out fast     for CTranslate2: C++, no torch, 8-bit weights on request
+"""
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
@@ -65,9 +69,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-export = typer.Typer(
-    no_args_is_help=True, help="Exports a trained model for other programs, with one command per format."
-)
+export = typer.Typer(no_args_is_help=True, help=help_text(EXPORT), rich_markup_mode=None)
 app.add_typer(export, name="export")
 
 translate_input = Imported("workflows.cli.writers:translate")
@@ -171,7 +173,7 @@ def train(
 @app.command()
 def average(
     training: Annotated[
-        Path, typer.Argument(metavar="RUN", help="Folder or name of a training, e.g. table2/embedded/en-de-base.")
+        Path, typer.Argument(metavar="run", help="Folder or name of a training, e.g. table2/embedded/en-de-base.")
     ],
     out: OutOption,
     last: Annotated[

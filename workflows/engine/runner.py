@@ -10,6 +10,7 @@ continues from its newest checkpoint, in this command or the next.
 import logging
 from collections.abc import Callable, Sequence
 
+from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Artifact
 from pipeline.store.store import Store
@@ -47,19 +48,20 @@ def run_grid(
     watchers: Sequence[Watcher] = (),
     address: str | None = None,
     *,
+    inputs: Sequence[Step[Artifact]] = (),
     layout: TrainingSettings,
     scheduler: Asha | None = None,
     work_of: Callable[[Trial], float] | None = None,
 ) -> dict[str, Unfinished]:
-    """Runs `trials`; returns those that have no results, by name.
+    """Makes `inputs`, which the trainings share, then runs `trials`; returns those that have no results, by name.
 
     They start in their order, or those with the most work (`work_of`, in any unit) first, so that no long training is
-    still running after all others are done.
-
-    As many trials run at once as the cluster has room for, given the training workers in `layout`. The inputs of the
-    trainings must be in the store. A trial stopped by the scheduler stays stopped in later calls with a scheduler, and
-    continues in calls without one.
+    still running after all others are done. As many run at once as the cluster has room for, given the training workers
+    in `layout`. A trial stopped by the scheduler stays stopped in later calls with a scheduler, and continues in calls
+    without one. Raises UserError if none has results.
     """
+    if inputs:
+        run(inputs, store, watchers, address)
     remembered = {trial.name: _stopped_before(store, trial) for trial in trials} if scheduler else {}
     unfinished = {name: stopped for name, stopped in remembered.items() if stopped}
     wanted = [trial for trial in trials if trial.name not in unfinished]
@@ -70,6 +72,9 @@ def run_grid(
         if work_of:
             open_trials.sort(key=work_of, reverse=True)
         unfinished |= tune_trials(open_trials, missing, store, watchers, address, layout, scheduler)
+    if len(unfinished) == len(trials):
+        first = unfinished[trials[0].name]
+        raise UserError(f"nothing was trained; {trials[0].name} {first.state}: {first.reason}")
     return unfinished
 
 

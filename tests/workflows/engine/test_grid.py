@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact
 from pipeline.store.store import LocalStore
 from tests.support.ray_workers import workers_alive
@@ -95,9 +96,11 @@ def test_a_killed_trial_continues_from_its_checkpoint(store: LocalStore) -> None
 def test_a_trial_that_fails_is_reported_at_once_and_only_it(store: LocalStore) -> None:
     """Watchers hear of a diverged training before the grid has ended, and nothing of a measured one."""
     ends = Ends()
-    unfinished = run_grid(_trials(F6={"learning_rate_scale": 1e30}, F7={"d_ff": 40}), store, [ends], layout=BASE)
-    assert unfinished.keys() == {"F6"}
+    diverging, sound = _trials(F6={"learning_rate_scale": 1e30}, F7={"d_ff": 40})
+    assert run_grid([diverging, sound], store, [ends], layout=BASE).keys() == {"F6"}
     assert ends.given == [("train en-de F6", "failed")]
+    with pytest.raises(UserError, match="nothing was trained; F6 failed: "):
+        run_grid([diverging], store, layout=BASE)
 
 
 def test_asha_stops_the_worse_of_two(store: LocalStore) -> None:
