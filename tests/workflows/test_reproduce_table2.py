@@ -57,7 +57,7 @@ def test_one_cell_then_again_then_another_beam(
     model = named_folder("average", Path(translate[-1]), "model.safetensors")
     assert model.parent == tmp_path / "store"
     assert "mlflow ui --backend-store-uri sqlite:///" in told
-    assert "<svg" in report.read_text()
+    assert "data:image/" in report.read_text()
     table = json.loads((report.parent / "table2.json").read_text())
     (base,) = [row for row in table["rows"] if row["name"] == "Transformer (base)" and row["origin"] == "measured"]
     (scored,) = [
@@ -103,8 +103,9 @@ def test_one_cell_then_again_then_another_beam(
     assert child.data.params["cleaning.max_words"] == parent.data.params["cleaning.max_words"] == "250"
     assert child.data.params["overrides"] == parent.data.params["overrides"] == " ".join(f"--set {one}" for one in TINY)
     figures = json.loads(next((tmp_path / "store").glob("training-*/run.json")).read_text())
-    assert child.data.tags["used.dtype"] == figures["dtype"]
-    assert child.data.tags["used.device_name"] == figures["device_name"]
+    (stretch,) = figures["stretches"]
+    assert child.data.tags["used.dtype"] == stretch["dtype"]
+    assert child.data.tags["used.device_name"] == stretch["devices"][0]["name"]
     digests = {one.dataset.name: one.dataset.digest for one in child.inputs.dataset_inputs}
     assert (tmp_path / "store" / f"cleaning-{digests['embedded en-de']}").is_dir()
     assert (tmp_path / "store" / f"vocabulary-{digests['embedded en-de vocabulary']}").is_dir()

@@ -80,6 +80,9 @@ class TrainingForecast:
     """Tokens on either side of an update that one device gets, at most."""
     counted_flop: float
     seconds: float
+    """Duration if the rate of the devices is the limit."""
+    host_bound_s: float
+    """Duration if the host, which launches the kernels of a GPU, is the limit; `seconds` where it is not."""
     paper_way_flop: float
     """Cost as the paper computes it, of `seconds`."""
     disk_bytes: int
@@ -133,9 +136,11 @@ def _training(planned: Planned, lengths: str, hardware: Hardware) -> TrainingFor
     devices = min(hardware.devices, training.micro_batches, most or hardware.devices)
     counted_flop = training.updates * update_flop(training, lengths)
     # The other devices wait for the one with the most micro-batches of an update.
-    longest_share = -(-training.micro_batches // devices) / training.micro_batches
+    most_micro_batches = -(-training.micro_batches // devices)
+    longest_share = most_micro_batches / training.micro_batches
     fraction = hardware.fraction(training.model.d_model)
     seconds = counted_flop * longest_share / (flop_s * fraction)
+    launching_s = training.updates * most_micro_batches * hardware.host_s(training.model.n_layers)
     weights_bytes = FLOAT32_BYTES * count(training.model)
     return TrainingForecast(
         planned=planned,
@@ -147,6 +152,7 @@ def _training(planned: Planned, lengths: str, hardware: Hardware) -> TrainingFor
         device_tokens=round(training.budget_tokens * longest_share),
         counted_flop=counted_flop,
         seconds=seconds,
+        host_bound_s=max(seconds, launching_s),
         paper_way_flop=seconds * devices * sustained_flop_s(hardware.name, flop_s)[0],
         disk_bytes=(len(training.kept_updates) + 1 + ADAM_MOMENTS + MODELS) * weights_bytes,
     )
@@ -236,11 +242,11 @@ def _table(forecast: Forecast) -> Table:
             f"{one.parameters / 1e6:.1f} M",
             flop_text(one.counted_flop),
             flop_text(one.paper_way_flop),
-            duration(one.seconds),
+            _range(one.seconds, one.host_bound_s),
             _size(one.disk_bytes),
         )
     flop = flop_text(forecast.total("counted_flop")), flop_text(forecast.total("paper_way_flop"))
-    time, disk = duration(forecast.total("seconds")), _size(forecast.total("disk_bytes"))
+    time, disk = _range(forecast.total("seconds"), forecast.total("host_bound_s")), _size(forecast.total("disk_bytes"))
     table.add_row("total", "", *flop, time, disk, style="bold")
     return table
 
@@ -253,11 +259,15 @@ def notes(forecast: Forecast) -> list[str]:
     rates = sorted({_rate(sustained_flop_s(hardware.name, one.flop_s)[0]) for one in trainings})
     if hardware.kind == "gpu":
         tokens = " or ".join(f"{tokens:,}" for tokens in sorted({one.device_tokens for one in trainings}))
+        layers = {one.planned.training.model.n_layers for one in trainings}
+        launching = " or ".join(f"{1e3 * hardware.host_s(n):.0f}" for n in sorted(layers))
         assumed = (
             f"Times are assumptions, not measurements: that trainings reach {fractions} of the rate with the {tokens} "
             "tokens a side that one GPU gets of an update (this project's targets for the paper's base and big on one "
-            "GPU with 25,000 tokens; with fewer a GPU reaches less, and narrower models do too), and that launching "
-            "kernels and adding gradients between GPUs take no time."
+            "GPU with 25,000 tokens; with fewer a GPU reaches less, and narrower models do too), and that adding "
+            f"gradients between GPUs takes no time. Where two times stand, the second is what the host alone needs: "
+            f"launching the kernels of a micro-batch is taken to need {launching} ms, not measured either; compiled "
+            "layers launch fewer. The paper's way is computed from the first."
         )
     else:
         assumed = (
@@ -305,6 +315,12 @@ def _listed(updates: Sequence[int]) -> str:
     """Lists updates; of more than six, the first two and the last."""
     shown = [f"{update:,}" for update in updates]
     return ", ".join(shown) if len(shown) <= 6 else f"{', '.join(shown[:2])} ... {shown[-1]}"
+
+
+def _range(fastest_s: float, slowest_s: float) -> str:
+    """Formats a duration, or the range from the devices' rate as the limit to the host."""
+    fastest, slowest = duration(fastest_s), duration(slowest_s)
+    return fastest if fastest == slowest else f"{fastest}\nto {slowest}"
 
 
 def _rate(flop_s: float) -> str:

@@ -18,7 +18,6 @@ from pipeline.text import vocabulary
 from pipeline.text.aligned import write_shards
 from pipeline.text.lines import read_lines, read_pairs
 from pipeline.text.vocabulary import learn, load, piece_kinds
-from tests.support.tiny_text import every_character
 
 IDS = (PAD_ID, UNKNOWN_ID, BEGIN_ID, END_ID)
 
@@ -220,18 +219,6 @@ def test_kinds_of_pieces_exclude_each_other(tmp_path: Path, corpus: Corpus) -> N
     assert set().union(*words_of(corpus)) | {"▁"} == {
         processor.id_to_piece(i) for i in np.flatnonzero(is_character).tolist()
     }
-
-
-def test_what_earlier_versions_learned_keeps_its_identity() -> None:
-    """Their vocabularies had each character and no bytes: only settings that differ from that are in the identity."""
-    earlier = every_character(1500).identity()
-    assert earlier == {"size": 1500, "sample_pairs": 2_000_000}
-    assert VocabularySettings(size=1500).identity() == {
-        **earlier,
-        "character_coverage": VocabularySettings().character_coverage,
-        "byte_fallback": True,
-    }
-    assert VocabularySettings(size=1500, character_coverage=1).identity() == {**earlier, "byte_fallback": True}
 
 
 def test_a_broken_shard_is_reported_with_its_line(tmp_path: Path) -> None:

@@ -77,6 +77,16 @@ def test_time_is_that_of_the_device_with_most_micro_batches(devices: int, used: 
     assert big.paper_way_flop == pytest.approx(big.seconds * used * 989e12)
 
 
+@pytest.mark.parametrize(("gpu", "devices", "at_once"), [("h100", 8, 1), ("h100", 3, 3), ("p100", 8, 1)])
+def test_the_host_may_be_the_limit(gpu: str, devices: int, at_once: int) -> None:
+    """Three GPUs take 3 of 8 micro-batches, and a host needs time to launch each; a P100 computes for longer."""
+    hardware = Hardware("gpu", gpu, devices, GPUS[gpu])
+    (base,) = _one(Planned("base", "en-de", WMT14.recipes["base"].training, times=2), hardware).trainings
+    launching_s = 100_000 * at_once * hardware.host_s(6)
+    assert base.host_bound_s == (base.seconds if gpu == "p100" else pytest.approx(launching_s))
+    assert base.host_bound_s >= base.seconds
+
+
 def test_a_fixed_number_of_workers_bounds_the_devices() -> None:
     """Devices are bounded by a number of workers, or by the upper end of a range."""
     for workers, used in ((2, 2), ((1, 4), 4), (0, 8)):
@@ -244,7 +254,7 @@ def test_totals_count_every_seed_and_every_text() -> None:
     ]
     result = forecast(WMT14, planned, H100_8, Path())
     base, big = result.trainings
-    for figure in ("counted_flop", "paper_way_flop", "seconds"):
+    for figure in ("counted_flop", "paper_way_flop", "seconds", "host_bound_s"):
         assert result.total(figure) == 3 * getattr(base, figure) + getattr(big, figure)
     texts = [(text.kept_bytes or 0) + (text.downloads_bytes or 0) for text in result.texts]
     assert result.disk_bytes == pytest.approx(3 * base.disk_bytes + big.disk_bytes + sum(texts))

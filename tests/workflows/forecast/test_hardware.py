@@ -1,13 +1,17 @@
 """The hardware of a forecast: published rates as literal text, the share of them, and what is chosen."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from model.config import BASE, BIG
+from model.config import BASE, BIG, OptimizerConfig
+from model.training_step import TrainingStep
+from model.transformer import Transformer
 from pipeline.hardware import compute_dtype
-from workflows.forecast.hardware import CPU_FRACTIONS, GPU_FRACTIONS, GPUS, Hardware, find
+from workflows.forecast.hardware import CPU_FRACTIONS, GPU_FRACTIONS, GPUS, LAUNCH_S, Hardware, find
 
 PUBLISHED = """
 p100    P100     10.6
@@ -36,6 +40,45 @@ def test_rates_are_as_published() -> None:
         assert gpu.float32_flop_s == pytest.approx(float(float32) * 1e12)
         assert (gpu.bfloat16_flop_s is None) is (not bfloat16)
         assert not bfloat16 or gpu.bfloat16_flop_s == pytest.approx(float(bfloat16[0]) * 1e12)
+
+
+NO_KERNEL = {
+    "t",
+    "view",
+    "expand",
+    "slice",
+    "select",
+    "detach",
+    "transpose",
+    "permute",
+    "unsqueeze",
+    "squeeze",
+    "split",
+}
+NO_KERNEL |= {"_unsafe_view", "as_strided", "split_with_sizes", "empty", "empty_like", "alias", "unbind", "new_empty"}
+
+
+class Launches(TorchDispatchMode):
+    """Counts operations that compute something; on the meta device the model runs as on a GPU."""
+
+    n = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Counts one operation and runs it."""
+        self.n += str(function).split(".")[1] not in NO_KERNEL
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("n_layers", [2, 6])
+def test_the_host_launches_the_kernels_that_a_micro_batch_has(n_layers: int) -> None:
+    """Within a tenth of those counted, which for base is 10 ms; a CPU waits for no launch."""
+    step = TrainingStep(Transformer(replace(BASE, n_layers=n_layers)).to("meta"), OptimizerConfig(), torch.bfloat16)
+    tokens = torch.ones(100, 31, dtype=torch.long, device="meta")
+    with Launches() as launches:
+        step.accumulate(tokens, tokens, seed=1)
+    assert Hardware("gpu", "a GPU").host_s(n_layers) == pytest.approx(launches.n * LAUNCH_S, rel=0.1)
+    assert Hardware("gpu", "a GPU").host_s(6) == pytest.approx(0.010, rel=0.05)
+    assert Hardware("cpu", "a CPU").host_s(n_layers) == 0
 
 
 def test_a_width_has_the_share_of_the_widest_known_one_below() -> None:

@@ -67,13 +67,16 @@ def test_the_training_and_its_total_are_shown() -> None:
     assert "bfloat16 each, published" in shown(2)
 
 
-def test_a_gpu_s_time_is_marked_as_not_measured() -> None:
-    """In the heading of the column and in the notes."""
+def test_a_gpu_s_time_is_a_range_marked_as_not_measured() -> None:
+    """From the rate as the limit to the host; in the heading of the column and in the notes."""
     text = shown(8)
     (one,) = forecast(WMT14, [BASE], Hardware("gpu", "H100 SXM", 8, GPUS["h100"]), Path()).trainings
     assert "time, not" in text
     assert duration(one.seconds) in text
     assert duration(2 * one.seconds) in text
+    assert f"to {duration(one.host_bound_s)}" in text
+    assert f"to {duration(2 * one.host_bound_s)}" in text
+    assert "taken to need 10 ms, not measured either" in text
     assert "Times are assumptions, not measurements" in text
 
 
