@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from tests.support.infra_files import INFRA, PROJECT, ROOT, load, ray_options
-from tests.support.named_commands import COMMANDS, parsed
+from tests.support.infra_files import INFRA, ROOT, load, ray_options
+from tests.support.named_commands import parsed
 from workflows.profiles import load_profile
 
 TEXT = (INFRA / "README.md").read_text(encoding="utf-8")
@@ -42,16 +42,6 @@ def test_rays_commands_have_these_options_and_files(line: str) -> None:
         load_profile(profile, data=None, files=[], config=None, overrides=[])
 
 
-def test_every_command_of_the_project_is_whole() -> None:
-    """Values of options included; those within quotes are checked above."""
-    found = [words for line in LINES if (words := shlex.split(line)) and set(words) & COMMANDS.keys()]
-    assert len(found) == 2
-    for words in found:
-        start = next(index for index, word in enumerate(words) if word in COMMANDS)
-        assert words[start - 2 : start] == ["python", "-m"]
-        assert str(parsed(words[start:])["store"]) == "/shared/aiayn"
-
-
 def test_kubectl_names_what_the_manifests_make() -> None:
     """Files, the secret with its key, the job, the cluster."""
     files = [words[-1] for verb in ("apply", "delete") for words in starting("kubectl", verb, "-f")]
@@ -66,18 +56,3 @@ def test_kubectl_names_what_the_manifests_make() -> None:
     assert logs[-1] == f"job/{load('kubernetes/rayjob.yaml')['metadata']['name']}"
     (execute,) = starting("kubectl", "exec")
     assert f"ray.io/cluster={cluster['metadata']['name']},ray.io/node-type=head" in execute[3]
-
-
-def test_docker_and_pip_name_what_exists() -> None:
-    """The image by its version, the Dockerfile, the service, the extra, and both variables that Compose demands."""
-    (build,) = starting("docker", "build")
-    assert (ROOT / build[build.index("-f") + 1]).is_file()
-    assert build[build.index("-t") + 1] == f"aiayn:{PROJECT['version']}"
-    (run,) = starting("docker", "compose", "run")
-    assert run[4] in load("compose.yaml")["services"]
-    (install,) = starting("pip", "install")
-    assert (ROOT / install[install.index("-c") + 1]).is_file()
-    assert install[-1].removeprefix(".").strip("[]") in PROJECT["optional-dependencies"]
-    (secrets,) = [line for line in LINES if line.startswith("(umask")]
-    demanded = set(re.findall(r"\$\{(\w+):\?", (INFRA / "compose.yaml").read_text(encoding="utf-8")))
-    assert demanded == set(re.findall(r"([A-Z_]+)=%s", secrets.replace("\\n", " ")))

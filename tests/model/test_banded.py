@@ -10,11 +10,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from model.attention import MultiHeadAttention, attention
 from model.banded import NeighbourhoodAttention, neighbourhood_attention, outside, pairs, reach
 from model.config import BEGIN_ID, END_ID, PAD_ID, TransformerConfig
-from model.dropout import Dropout
-from model.incremental import IncrementalDecoder
 from model.parameters import count
 from model.rows import Layout, Memory
-from model.search import beam_search
 from model.transformer import Transformer
 
 TINY = TransformerConfig(23, n_layers=2, d_model=12, d_ff=20, n_heads=3, d_k=4, d_v=4, dropout=0.0)
@@ -96,23 +93,6 @@ def test_rows_of_padding_alone_do_not_spoil_the_gradient() -> None:
         assert all(weight.grad is not None and weight.grad.isfinite().all() for weight in layer.parameters())
 
 
-@pytest.mark.parametrize("window", [3, 8])
-def test_dropout_of_weights_acts_in_blocks_and_in_the_full_product(window: int) -> None:
-    """Each weight is dropped with probability p and kept ones are scaled: seen through values that are unit vectors."""
-    length = 11
-    q, k, _ = inputs(length, "cpu")
-    v = torch.eye(length, dtype=torch.float64).expand(3, 2, length, length)
-    exact_BHLM = neighbourhood_attention(q, k, v, window)
-    torch.manual_seed(2)
-    dropped_BHLM = neighbourhood_attention(q, k, v, window, dropout=Dropout(0.25).train())
-    seen = exact_BHLM > 0
-    ratio = dropped_BHLM[seen] / exact_BHLM[seen]
-    kept = ratio > 0
-    torch.testing.assert_close(ratio[kept], torch.full_like(ratio[kept], 1 / 0.75))
-    assert abs(kept.double().mean() - 0.75) < 5 * (0.25 * 0.75 / len(ratio)) ** 0.5
-    assert not dropped_BHLM[~seen].any()
-
-
 def test_the_encoder_alone_is_restricted() -> None:
     """Every position of one encoder layer sees r positions; with r twice the length, all; weights are the same."""
     torch.manual_seed(0)
@@ -134,19 +114,3 @@ def test_the_encoder_alone_is_restricted() -> None:
     )
     differs_S = (before_BSD[0] != after_BSD[0]).any(dim=-1)
     assert differs_S.tolist() == [False] * 5 + [True] * 3  # two layers, one position to the left in each
-
-
-def test_search_and_incremental_decoding_run_with_a_restricted_encoder() -> None:
-    """Decoding step by step gives the logits of the whole pass, and beam search ends."""
-    torch.manual_seed(1)
-    model = Transformer(replace(TINY, attention_window=3)).double().eval()
-    source_BS = torch.tensor([[5, 9, 7, 4, 6, END_ID], [11, 6, END_ID, PAD_ID, PAD_ID, PAD_ID]])
-    inputs_BT = torch.tensor([[BEGIN_ID, 6, 7, 8], [BEGIN_ID, 9, 9, 5]])
-    expected_BTV = model.logits(model(source_BS, inputs_BT))
-    decoder = IncrementalDecoder(model)
-    with torch.no_grad():
-        cache = decoder.start(source_BS)
-        for i in range(inputs_BT.shape[1]):
-            logits = decoder.logits(decoder.step(inputs_BT[:, i : i + 1], cache).flatten(0, 1))
-            torch.testing.assert_close(logits[:2, :23], expected_BTV[:, i], rtol=1e-9, atol=1e-9)
-        assert len(beam_search(IncrementalDecoder(model), source_BS, beam_size=2)) == 2

@@ -33,12 +33,6 @@ def test_dropout_is_a_probability_below_one() -> None:
     assert [TransformerConfig(dropout=dropout).dropout for dropout in (0.0, 0.99)] == [0.0, 0.99]
 
 
-def test_other_positions_are_refused() -> None:
-    """There are the two kinds of §3.5."""
-    with pytest.raises(ValueError, match="positions is 'rotary'"):
-        TransformerConfig(positions="rotary")  # type: ignore[arg-type]
-
-
 def test_special_tokens_keep_their_ids() -> None:
     """Every vocabulary, encoded dataset and checkpoint that was ever made has them."""
     assert (config.PAD_ID, config.UNKNOWN_ID, config.BEGIN_ID, config.END_ID) == (0, 1, 2, 3)

@@ -55,23 +55,6 @@ def test_lower_precision_stays_close_to_float64(dtype: torch.dtype, tolerance: f
         assert (ours.detach().cpu().double() - expected.detach()).norm() < tolerance * expected.detach().norm()
 
 
-def test_sums_of_parts_are_the_sum_of_the_whole() -> None:
-    """Loss, nll, tokens and gradients of two parts of unequal size add up, with no mean of means."""
-    torch.manual_seed(1)
-    hidden_ND, weight_VD = torch.randn(7, 4, dtype=torch.float64), torch.randn(6, 4, dtype=torch.float64)
-    targets_N = torch.tensor([3, 4, 5, PAD_ID, 1, 2, 3])
-    weight_VD.requires_grad_()
-    whole = smoothed_cross_entropy(hidden_ND, weight_VD, targets_N, 0.1)
-    parts = [
-        smoothed_cross_entropy(hidden_ND[rows], weight_VD, targets_N[rows], 0.1) for rows in (slice(2), slice(2, 7))
-    ]
-    for name in ("loss", "nll", "n_tokens"):
-        torch.testing.assert_close(getattr(whole, name), sum(getattr(part, name) for part in parts))
-    (grad,) = torch.autograd.grad(whole.loss, weight_VD)
-    halves = [torch.autograd.grad(part.loss, weight_VD)[0] for part in parts]
-    torch.testing.assert_close(grad, halves[0] + halves[1])
-
-
 class MatrixProducts(TorchDispatchMode):
     """Counts the matrix products computed in its body."""
 
@@ -96,11 +79,3 @@ def test_without_gradients_the_logits_are_the_only_product() -> None:
     assert [one.item() for one in sums] == [one.item() for one in expected]
     assert expected.loss.requires_grad
     assert not sums.loss.requires_grad
-
-
-def test_perplexity_is_of_the_nll_not_of_the_smoothed_loss() -> None:
-    """A model that is certain of the target has nll 0 but still pays for smoothing."""
-    hidden_ND, weight_VD = 50 * torch.eye(6), torch.eye(6)
-    sums = smoothed_cross_entropy(hidden_ND[1:], weight_VD, torch.arange(1, 6), 0.1)
-    assert sums.nll.item() == pytest.approx(0, abs=1e-6)
-    assert sums.loss.item() == pytest.approx(5 * 0.1 / 6 * 5 * 50, rel=1e-4)

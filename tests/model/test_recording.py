@@ -1,16 +1,13 @@
 """Recorded attention weights are those the model used, and recording changes nothing; a head switched off is gone."""
 
 import sys
-from dataclasses import replace
 
 import pytest
 import torch
 
 from model import incremental
-from model.banded import outside
 from model.config import BEGIN_ID, END_ID, PAD_ID, TransformerConfig
 from model.recording import KINDS, AttentionWeights, RecordingDecoder, attentions, heads_off, recording
-from model.rows import Layout, Memory
 from model.search import beam_search
 from model.training_step import shift_right
 from model.transformer import Transformer
@@ -54,47 +51,6 @@ def test_rows_sum_to_one_and_masks_are_kept() -> None:
         assert (layer.tril() > 0).sum() == 2 * 3 * 6
 
 
-@pytest.mark.parametrize("window", [2, 3, 6])
-def test_a_neighbourhood_s_weights_are_recorded_by_position(window: int) -> None:
-    """In blocks (2, 3) or one product (6): 0 out of reach and at padding, those of the output, and no bit changes."""
-    torch.manual_seed(1)
-    model = Transformer(replace(CONFIG, attention_window=window)).eval()
-    source_BS = torch.randint(4, 23, (2, 9))
-    source_BS[1, 7:] = PAD_ID
-    attention = attentions(model, "encoder")[0]
-    with torch.no_grad():
-        plain = model.encode(source_BS).x_ND
-        with recording(model) as weights:
-            assert torch.equal(model.encode(source_BS).x_ND, plain)
-        weights_BHSS = weights.encoder[0]
-        assert weights_BHSS.shape == (2, 3, 9, 9)
-        assert (weights_BHSS[0][:, outside(9, window, weights_BHSS.device)] == 0).all()
-        torch.testing.assert_close(weights_BHSS[0].sum(-1), torch.ones(3, 9))
-        assert (weights_BHSS[1, :, :7, 7:] == 0).all()
-        x_ND, layout = model.embed(source_BS), Layout(2, 9)
-        _, v_BHSV = attention.keys_values(x_ND, layout)
-        expected_ND = attention.w_o((weights_BHSS @ v_BHSV).transpose(1, 2).reshape(18, -1))
-        padding = model.encode(source_BS).bias
-        real = (source_BS != PAD_ID).flatten()
-        torch.testing.assert_close(attention(x_ND, layout, Memory(x_ND, layout, padding))[real], expected_ND[real])
-        with heads_off(attention, range(3)):
-            assert not attention(x_ND, layout, Memory(x_ND, layout, padding)).any()
-
-
-def test_recorded_weights_are_those_of_the_output() -> None:
-    """The values weighted by them, joined and projected, are what the attention gave."""
-    model, outputs = peaked_model(), []
-    attention = attentions(model, "cross")[1]
-    hook = attention.register_forward_hook(lambda module, given, x_ND: outputs.append((given, x_ND)))
-    weights_BHTS = recorded(model).cross[1]
-    hook.remove()
-    ((_, layout, memory), x_ND) = outputs[0]
-    _, v_BHSV = attention.keys_values(memory.x_ND, memory.layout)
-    expected = attention.w_o((weights_BHTS @ v_BHSV).transpose(1, 2).reshape(6, -1))
-    assert layout == (2, 3)
-    torch.testing.assert_close(x_ND, expected, rtol=1e-12, atol=1e-12)
-
-
 def test_recording_changes_no_bit_and_leaves_nothing_behind() -> None:
     """With recording, without it and after it the output is the same to the last bit, of model and search."""
     model = peaked_model().float()
@@ -107,14 +63,6 @@ def test_recording_changes_no_bit_and_leaves_nothing_behind() -> None:
     for source in ([5, 9, 7, END_ID], [13, END_ID]):
         source_1S = torch.tensor([source])
         assert beam_search(RecordingDecoder(model), source_1S, n_best=3) == beam_search(model, source_1S, n_best=3)
-
-
-def test_an_error_in_the_body_ends_the_recording() -> None:
-    """The attentions forget what they were told."""
-    model = peaked_model()
-    with pytest.raises(KeyError), recording(model), heads_off(attentions(model, "decoder")[0], [1]):
-        raise KeyError
-    assert all(one.on_weights is None for kind in KINDS for one in attentions(model, kind))
 
 
 @pytest.mark.parametrize("pruned", [False, True], ids=["kept", "pruned"])
@@ -141,16 +89,6 @@ def test_the_search_s_weights_are_those_of_forward(pruned: bool, monkeypatch: py
                 for mine, theirs in zip(getattr(found, kind), getattr(expected, kind), strict=True):
                     torch.testing.assert_close(mine, theirs[0], rtol=1e-9, atol=1e-12)
     assert branched
-
-
-def test_weights_of_what_was_not_followed_are_refused() -> None:
-    """An output that the search never held has none; nor are several sentences recorded at once."""
-    decoder = RecordingDecoder(peaked_model())
-    best = beam_search(decoder, SOURCE_BS[:1], beam_size=2)[0][0]
-    with pytest.raises(KeyError):
-        decoder.weights([*best.tokens[:-1], (best.tokens[-1] + 1) % 23, 4, 4])
-    with pytest.raises(ValueError, match="2 sentences"):
-        decoder.start(SOURCE_BS)
 
 
 @torch.no_grad()

@@ -4,13 +4,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch import nn
 
 from model import rows
 from model.config import END_ID, PAD_ID, TransformerConfig
 from model.incremental import IncrementalDecoder
 from model.loss import smoothed_cross_entropy
-from model.rows import Layout, filled, rows_for
+from model.rows import filled, rows_for
 from model.training_step import shift_right
 from model.transformer import Transformer
 
@@ -26,16 +25,6 @@ def test_rows_are_filled_only_where_products_are_compiled() -> None:
     assert filled(x_NX) is x_NX
     assert filled(x_NX.bfloat16()).tolist() == [[1] * 3] * 2 + [[0] * 3] * 62
     assert filled(torch.tensor([7, 8]), torch.bfloat16).tolist() == [7, 8] + [PAD_ID] * 62
-
-
-def test_layout_finds_sentences_and_heads_again() -> None:
-    """Rows 0 to 5 are two sentences of three positions, the rest is dropped, and heads divide the columns."""
-    x_NX = torch.arange(8 * 4).view(8, 4)
-    x_BLX = Layout(2, 3).by_sentence(x_NX)
-    assert torch.equal(x_BLX, x_NX[:6].view(2, 3, 4))
-    x_BHLK = Layout(2, 3).by_head(x_NX, 2)
-    assert x_BHLK.shape == (2, 2, 3, 2)
-    assert x_BHLK[1, 1, 2].tolist() == x_BLX[1, 2, 2:].tolist() == [22, 23]
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
@@ -62,15 +51,3 @@ def test_filling_changes_neither_loss_nor_gradient(monkeypatch: pytest.MonkeyPat
     assert len(found[0]) == 4 + len(list(model.parameters()))
     for plain, with_rows in zip(*found, strict=True):
         torch.testing.assert_close(with_rows, plain, rtol=1e-5, atol=1e-5)
-
-
-def test_bfloat16_fills_rows() -> None:
-    """Every linear layer of a bfloat16 model on a CPU receives a multiple of 64 rows."""
-    seen = []
-    model = Transformer(TINY).bfloat16()
-    for module in model.modules():
-        if isinstance(module, nn.Linear):
-            module.register_forward_hook(lambda _module, inputs, _output: seen.append(inputs[0].shape[0]))
-    model(torch.full((5, 7), 9), torch.full((5, 6), 9))
-    assert len(seen) == 2 * 5 + 2 * 8
-    assert set(seen) == {64}

@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from model import incremental
 from model.config import BEGIN_ID, END_ID, PAD_ID, TransformerConfig
-from model.incremental import DecoderCache, IncrementalDecoder, compacted
+from model.incremental import IncrementalDecoder
 from model.search import CHUNK_ROWS, NEVER_PRODUCED, Hypothesis, _best, beam_search
 from model.transformer import Transformer
 
@@ -135,20 +135,6 @@ def test_neighbours_order_and_padding_change_nothing(device: str) -> None:
     for i, source in enumerate(sentences):
         for other in (beam_search(model, batch([source]).to(device), n_best=2)[0], backwards[i], padded[i]):
             assert_same(together[i], other)
-
-
-def test_score_is_the_models_own_and_mode_is_kept() -> None:
-    """The log-probability is that of teacher forcing without dropout, and a model in training mode stays in it."""
-    model, sentences = tiny(7), sources(8)
-    model.train()
-    found = beam_search(model, batch(sentences), n_best=4)
-    assert model.training
-    for source, hypotheses in zip(sentences, found, strict=True):
-        assert len(hypotheses) == 4
-        for tokens, score, log_p in hypotheses:
-            assert not {*NEVER_PRODUCED, END_ID} & set(tokens)
-            assert log_p == pytest.approx(log_probability(model, source, tokens), abs=1e-10)
-            assert score == pytest.approx(log_p / ((6 + len(tokens)) / 6) ** 0.6, abs=1e-10)
 
 
 def test_length_ends_with_the_input_plus_extra_and_with_learned_positions() -> None:
@@ -280,56 +266,8 @@ def test_pruning_changes_nothing(
             assert [h.score for h in pruned] == pytest.approx([h.score for h in whole], rel=tolerance)
 
 
-@pytest.mark.gpu
-@pytest.mark.parametrize("beam", [1, 4, 21])
-def test_pruned_search_is_plain_search(beam: int, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pruning at every position finds what searching one sentence at a time does, which has no tree."""
-    prune(monkeypatch, always=True)
-    model, sentences = tiny(4), sources(6)
-    source_BS = batch(sentences).to(device)
-    found = beam_search(deepcopy(model).to(device), source_BS, beam_size=beam, max_extra_tokens=12, n_best=2)
-    for source, ours in zip(sentences, found, strict=True):
-        assert_same(ours, plain_search(model, source, beam, 0.6, 12, 2))
-
-
-def test_pruning_bounds_the_tree(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tree holds at most 1.5 times the tokens needed when it was pruned last, and far fewer than were decoded."""
-    monkeypatch.setattr(incremental, "FIRST_PRUNED_TOKENS", 16)
-    needed, held = [0], []
-    drop, open_position = DecoderCache.prune, DecoderCache.open_position
-
-    def watched_prune(cache: DecoderCache) -> None:
-        needed.append(int((cache.bias_BWM == 0).any(dim=1).sum(dim=1).max()))
-        drop(cache)
-        assert cache.bias_BWM.shape[2] == needed[-1]
-
-    def watched_position(cache: DecoderCache, width: int) -> None:
-        open_position(cache, width)
-        held.append(cache.bias_BWM.shape[2])
-        assert held[-1] <= max(16, incremental.PRUNING_GROWTH * needed[-1]) + width
-
-    monkeypatch.setattr(DecoderCache, "prune", watched_prune)
-    monkeypatch.setattr(DecoderCache, "open_position", watched_position)
-    beam_search(tiny(3, scale=1.5), batch(sources(6)), beam_size=8, max_extra_tokens=90)
-    assert len(held) > 60
-    assert held[-1] < 8 * len(held) / 2
-
-
-@pytest.mark.parametrize("open_", [[1, 1, 1], [0, 1, 1, 0, 1], [0, 0, 1], [1, 0, 0], [0, 0]])
-def test_the_last_sentences_take_free_places(open_: list[int]) -> None:
-    """All open sentences stay, each exactly once, and those that need not move do not."""
-    kept = compacted(torch.tensor(open_, dtype=torch.bool)).tolist()
-    assert sorted(kept) == [i for i, is_open in enumerate(open_) if is_open]
-    assert all(kept[i] == i for i in range(len(kept)) if open_[i])
-
-
-def test_bad_beam_is_refused() -> None:
-    """An empty beam is an error, not an empty result."""
-    with pytest.raises(ValueError, match="beam_size is 0"):
-        beam_search(tiny(1), batch([[END_ID]]), beam_size=0)
-
-
-def test_no_output_is_refused() -> None:
-    """The best 0 outputs are an error, too."""
-    with pytest.raises(ValueError, match="n_best is 0"):
-        beam_search(tiny(1), batch([[END_ID]]), n_best=0)
+def test_nothing_to_find_is_refused() -> None:
+    """An empty beam, or the best 0 outputs, is an error, not an empty result."""
+    for name in ("beam_size", "n_best"):
+        with pytest.raises(ValueError, match=f"{name} is 0"):
+            beam_search(tiny(1), batch([[END_ID]]), **{name: 0})

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch._dynamo.utils import counters
 from torch.nn import functional as F
 
 from model import incremental
@@ -200,22 +199,6 @@ def test_cached_decoding_is_uncached_decoding(
     assert (cache.bias_BWM.shape[2] < 1 + 1 + 4 + 3 + 3 + 5) == pruned
 
 
-def test_layers_compile_once_for_all_shapes() -> None:
-    """torch.compile needs one graph for encoder layers and one for decoder layers, whatever the shape of the batch."""
-    torch._dynamo.reset()
-    counters.clear()
-    plain = random_model(TINY)
-    traced = deepcopy(plain)
-    for layer in (*traced.encoder, *traced.decoder):
-        layer.compile(dynamic=True, backend="eager")
-    for batch, source_length, target_length in ((20, 19, 17), (30, 21, 21), (7, 17, 30), (12, 40, 18)):
-        source_BS = torch.randint(4, 23, (batch, source_length))
-        source_BS[: batch // 2, -1] = PAD_ID
-        sides = source_BS, torch.randint(4, 23, (batch, target_length))
-        assert torch.equal(traced(*sides), plain(*sides))
-    assert counters["stats"]["unique_graphs"] == 2
-
-
 def test_learned_positions_end_where_the_table_ends() -> None:
     """A sentence longer than the table is refused with both lengths; sinusoids have no such limit."""
     long_BS = torch.full((1, 300), 7)
@@ -292,9 +275,3 @@ def test_dropout_of_attention_weights_reaches_every_attention_and_training_alone
         for i in range(inputs_BT.shape[1]):
             ours, theirs = (d.step(inputs_BT[:, i : i + 1], c) for d, c in zip(decoders, caches, strict=True))
             assert torch.equal(ours, theirs)
-
-
-def test_a_checkpoint_holds_the_parameters_and_nothing_else() -> None:
-    """The sinusoids, which any model can compute, are not among the weights that are saved."""
-    model = Transformer(replace(TINY, attention_dropout=0.1))
-    assert model.state_dict().keys() == dict(model.named_parameters()).keys()

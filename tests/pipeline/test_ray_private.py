@@ -1,6 +1,5 @@
 """pipeline.ray_private: what it relies on in Ray is still there, and does what it relies on."""
 
-import importlib
 import re
 import time
 from pathlib import Path
@@ -9,53 +8,10 @@ from typing import Any
 import pytest
 import ray
 from ray.train.torch import TorchTrainer
-from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
+from ray.util.placement_group import placement_group, remove_placement_group
 
 PATIENCE_S = 30
 CHANGED = f"Ray {ray.__version__} has changed a private part that pipeline/ray_private.py relies on: "
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "ray.train.v2._internal.callbacks.datasets.DatasetsCallback",
-        "ray.train.v2._internal.callbacks.placement_group_callback.PlacementGroupCleanerCallback",
-        "ray._private.ray_constants.ENABLE_RAY_CLUSTER",
-        "ray.train._internal.utils.get_address_and_port",
-        "ray.train.torch.config._TorchBackend.on_start",
-        "ray.train.torch.config._TorchBackend.on_shutdown",
-        "ray.train.torch.config._set_torch_distributed_env_vars",
-        "ray._private.state.state._connect_and_get_accessor",
-        "ray._private.authentication.authentication_token_setup._enable_token_auth",
-        "ray._private.authentication.authentication_utils.is_token_auth_enabled",
-        "ray._private.services.canonicalize_bootstrap_address",
-        "ray._raylet.AuthenticationTokenLoader.instance",
-        "ray._raylet.AuthenticationTokenLoader.has_token",
-        "ray._raylet.InnerGcsClient.standalone",
-        "ray._raylet.GlobalStateAccessor.get_placement_group_table",
-        "ray.core.generated.gcs_pb2.PlacementGroupTableData.FromString",
-        "ray.core.generated.gcs_pb2.PlacementGroupTableData.REMOVED",
-        "ray.core.generated.gcs_pb2.PlacementGroupTableData.STATE_FIELD_NUMBER",
-        "ray.core.generated.gcs_pb2.PlacementGroupTableData.IS_DETACHED_FIELD_NUMBER",
-        "ray.core.generated.gcs_pb2.PlacementGroupTableData.PLACEMENT_GROUP_ID_FIELD_NUMBER",
-        "ray.core.generated.gcs_pb2.PlacementGroupTableData.CREATOR_JOB_ID_FIELD_NUMBER",
-        "ray.core.generated.gcs_pb2.PlacementGroupTableData.CREATOR_ACTOR_ID_FIELD_NUMBER",
-        "ray.core.generated.gcs_pb2.PlacementGroupTableData.CREATOR_ACTOR_DEAD_FIELD_NUMBER",
-    ],
-)
-def test_private_part_exists(path: str) -> None:
-    """Every module, class, method and field that pipeline.ray_private names is where it was."""
-    names = path.split(".")
-    for n_modules in range(len(names) - 1, 0, -1):
-        try:
-            found: Any = importlib.import_module(".".join(names[:n_modules]))
-        except ModuleNotFoundError:
-            continue
-        for name in names[n_modules:]:
-            assert hasattr(found, name), f"{CHANGED}{path} is gone"
-            found = getattr(found, name)
-        return
-    pytest.fail(f"{CHANGED}{path} is gone")
 
 
 def kinds(trainer: TorchTrainer) -> list[str]:
@@ -94,16 +50,6 @@ def test_workers_about_to_be_killed_are_asked_nothing() -> None:
         TorchConfig().backend_cls().on_shutdown(Group(), TorchConfig())
     config = bound_torch_config("gloo", print)
     config.backend_cls().on_shutdown(Group(), config)
-
-
-def test_public_table_does_not_name_the_creator(ray_cluster: None) -> None:
-    """As soon as Ray's public table does, abandoned_placement_groups can use it instead of the private one."""
-    group = placement_group([{"CPU": 1}])
-    try:
-        ray.get(group.ready(), timeout=PATIENCE_S)  # removed while it is prepared, it would leak its CPU
-        assert not [name for name in placement_group_table(group) if "creator" in name or "actor" in name]
-    finally:
-        remove_placement_group(group)
 
 
 @ray.remote(num_cpus=0)

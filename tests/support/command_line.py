@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from workflows import attention_figures, reproduce_table1, reproduce_table2, reproduce_table4
+from workflows import attention_figures, reproduce_table1, reproduce_table2, reproduce_table3, reproduce_table4
 from workflows.cli import main
 from workflows.cli.console import run_app
 
@@ -16,6 +16,7 @@ APPS = {
     "workflows.attention_figures": attention_figures.app,
     "workflows.reproduce_table1": reproduce_table1.app,
     "workflows.reproduce_table2": reproduce_table2.app,
+    "workflows.reproduce_table3": reproduce_table3.app,
     "workflows.reproduce_table4": reproduce_table4.app,
 }
 

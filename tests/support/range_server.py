@@ -20,10 +20,8 @@ class RangeServer(ThreadingHTTPServer):
         self.folder = folder
         self.cut_bytes: int | None = None
         """Number of bytes after which a response is cut off."""
-        self.ranges: bool | int = True
-        """False: ignore the Range header; a status code: respond to it with that status."""
-        self.lengths = True
-        """Whether to send the Content-Length."""
+        self.ranges = True
+        """Whether to heed the Range header."""
         self.status = 200
         self.pause_s = 0.0
         """Pause before each block."""
@@ -68,18 +66,16 @@ class _Handler(BaseHTTPRequestHandler):
             server.damaged -= 1
             content[len(content) // 2] ^= 1
         begin = 0
-        if requested and status == 200 and server.ranges is not False:
+        if requested and status == 200 and server.ranges:
             begin = int(requested.removeprefix("bytes=").rstrip("-"))
             status = 206 if begin < len(content) else 416
-            status = status if server.ranges is True else server.ranges
         self.send_response(status)
         if status == 206:
             self.send_header("Content-Range", f"bytes {begin}-{len(content) - 1}/{len(content)}")
         elif status == 416:
             self.send_header("Content-Range", f"bytes */{len(content)}")
         body = content[begin:] if status in (200, 206) else bytearray()
-        if server.lengths:
-            self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         body = body[: server.cut_bytes]
         for start in range(0, len(body), BLOCK_BYTES):

@@ -58,16 +58,6 @@ def test_the_same_again_continues_its_run(runs: Path) -> None:
     assert (profile / "newest").resolve().name == "1"
 
 
-def test_what_only_an_earlier_run_had_is_not_the_newest_s(runs: Path) -> None:
-    """A file of its table goes from beside the numbers."""
-    profile, store = runs / "table2" / "embedded", LocalStore(runs)
-    (profile / "2" / "extra.csv").symlink_to("../../../store")
-    (profile / "extra.csv").symlink_to("newest/extra.csv")
-    run_table(store, 1)
-    assert not (profile / "extra.csv").is_symlink()
-    assert (profile / "2" / "extra.csv").exists()
-
-
 def test_names_for_folders(runs: Path) -> None:
     """With and without the kind, the number or `newest`; paths still work, and so do names behind another folder."""
     first, second = (runs / "store" / AVERAGED[seed] for seed in (1, 2))
@@ -97,13 +87,6 @@ def test_a_wrong_name_is_one_line(runs: Path, name: str, message: str) -> None:
         _model(name)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_a_damaged_folder_is_told_by_name(runs: Path) -> None:
-    """A name does not get round the check of hashes."""
-    (runs / "store" / AVERAGED[2] / "model.safetensors").write_text("OTHER weights")
-    with pytest.raises(UserError, match=r"is damaged: model\.safetensors "):
-        _model("table2/embedded/en-de-base")
 
 
 def test_what_a_user_has_put_there_stays(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -92,14 +92,6 @@ def test_a_named_profile_decides_as_before(tmp_path: Path) -> None:
         load_profile(files=[toml], data=tmp_path)
 
 
-def test_a_file_that_is_no_gzip_is_one_line(tmp_path: Path) -> None:
-    """Counting reads the files first."""
-    toml = _describe(tmp_path, 5)
-    (tmp_path / "train0.en.gz").write_bytes(gzip.compress(b"a\n" * 9000)[:40])
-    with pytest.raises(UserError, match=r"train0\.en\.gz: damaged gzip file"):
-        load_profile(files=[toml])
-
-
 def test_training_uses_what_the_text_was_prepared_with(tmp_path: Path) -> None:
     """The profile is written beside the dataset; a broken note is one line, and none means none."""
     assert remembered(tmp_path / "dataset") == {}

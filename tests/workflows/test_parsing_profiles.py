@@ -51,17 +51,6 @@ def test_a_treebank_gets_the_profile_of_its_size(tmp_path: Path) -> None:
     assert isinstance(EMBEDDED_TREES.corpora["supervised"], EmbeddedSettings)
 
 
-def test_a_config_names_a_profile_and_what_differs(tmp_path: Path) -> None:
-    """As for the other tables: a TOML file, then --set."""
-    config = tmp_path / "mine.toml"
-    config.write_text('profile = "treebank"\nchoice.beam_sizes = [1]\nrecipes.parser.training.updates = 7000\n')
-    wsj = make_wsj(tmp_path / "wsj", 1)
-    profile = load_parsing_profile(treebank=wsj, config=config, overrides=["recipes.parser.training.seed=3"])
-    assert profile.name == "treebank"
-    assert profile.choice.beam_sizes == (1,)
-    assert (profile.recipes["parser"].training.updates, profile.recipes["parser"].training.seed) == (7000, 3)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -1,14 +1,12 @@
 """Table 3 end to end, on little generated text: the real stages, Ray Tune and MLflow."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 from mlflow.tracking import MlflowClient
 
 from workflows import reproduce_table3
-from workflows.cli.console import run_app
 from workflows.tracking.addresses import default_uri
 
 CONFIG = """
@@ -98,23 +96,3 @@ def test_the_plan_names_every_row_and_runs_none(tmp_path: Path, capsys: pytest.C
     assert "en-de base, 3 seeds, each" in told
     assert "en-de A1, 2 seeds, each" in told
     assert not (tmp_path / "new").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--plan", "--rows", "F"], "--rows F: there is no such row in Table 3"),
-        (["--plan", "--scheduler", "best"], "--scheduler best: choose one of fifo, asha"),
-        (["--plan", "--pair", "en-cs"], "--pair en-cs: the profile has en-de, en-fr"),
-    ],
-)
-def test_a_mistake_is_one_line_and_status_2(
-    arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The mistake is on standard error, and nothing is on standard output."""
-    monkeypatch.setattr(sys, "argv", ["reproduce_table3", *arguments])
-    with pytest.raises(SystemExit) as stopped:
-        run_app(reproduce_table3.app, "reproduce_table3")
-    printed = capsys.readouterr()
-    assert (stopped.value.code, printed.out, printed.err.count("\n")) == (2, "", 1)
-    assert message in printed.err

@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from model.attention import attention
 from model.banded import outside
 from model.layer_types.flop import forward_flop, projected_flop
-from model.layer_types.modules import Convolutional, Recurrent, SeparableConvolution, make, make_projected
+from model.layer_types.modules import Convolutional, SeparableConvolution, make, make_projected
 from model.layer_types.sizes import LAYER_TYPES, LayerSizes, LayerType, Projected
 
 SIZES = LayerSizes(width=6, kernel=3, window=4, n_heads=2)
@@ -79,17 +79,6 @@ def test_projected_attention_takes_any_number_of_rows_in_bfloat16(
     y_BLD.sum().backward()
     assert x_BLD.grad is not None
     assert x_BLD.grad.isfinite().all()
-
-
-def test_recurrence_is_its_steps() -> None:
-    """`after` as many steps as positions is the layer itself, and after fewer it is not, where they are missing."""
-    layer = make("recurrent", SIZES).double()
-    assert isinstance(layer, Recurrent)
-    x_BLD = random_input(9)
-    torch.testing.assert_close(layer.after(x_BLD, 9), layer(x_BLD))
-    fewer_BLD = layer.after(x_BLD, 4)
-    torch.testing.assert_close(fewer_BLD[:, :4], layer(x_BLD)[:, :4])
-    assert not torch.isclose(fewer_BLD[:, 4], layer(x_BLD)[:, 4]).all()
 
 
 def test_a_separable_convolution_is_the_product_of_its_two() -> None:

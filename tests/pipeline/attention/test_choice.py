@@ -61,7 +61,6 @@ def test_the_user_s_choice_comes_first(attended: Attended) -> None:
     [
         (Wanted(layer=3), "--layer 3: the model has layers 1 to 2"),
         (Wanted(heads=(1, 4)), "--heads 4: the model has heads 1 to 3"),
-        (Wanted(heads=(0,)), "--heads 0: the model has heads 1 to 3"),
         (Wanted(word="lamp"), "--word lamp: the sentence has The, Law, is"),
     ],
 )

@@ -7,11 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.config import TransformerConfig
 from model.recording import KINDS, attentions
-from model.transformer import Transformer
 from pipeline.attention.heads import HeadSettings, HeadsFigures, _figures, examine
-from pipeline.errors import UserError
 from pipeline.evaluation import perplexity
 from pipeline.evaluation.translation import load_model
 from pipeline.settings import EncodingSettings
@@ -61,16 +58,6 @@ def test_figures_of_known_attention() -> None:
     assert end == pytest.approx([0, 0, 0, 1 / 5, 1 / 5, 1])
 
 
-@pytest.mark.parametrize(("n_queries", "n_keys"), [(2, 5), (5, 2)])
-def test_figures_of_attention_between_the_languages(n_queries: int, n_keys: int) -> None:
-    """Source and target need not have the same number of tokens."""
-    weights_BHLM = torch.zeros(1, 1, n_queries, n_keys, dtype=torch.float64)
-    weights_BHLM[..., 1] = 1
-    real_BL, separators_BM = torch.ones(1, n_queries, dtype=torch.bool), torch.zeros(1, n_keys, dtype=torch.bool)
-    ((entropy, distance, *_),) = (_figures(weights_BHLM, separators_BM, real_BL) / n_queries).tolist()
-    assert (entropy, distance) == (0, pytest.approx(sum(abs(1 - i) for i in range(n_queries)) / n_queries))
-
-
 def test_the_table_has_every_head_and_its_figures_are_possible(
     made: tuple[Checkpoint, EncodedDataset], tmp_path: Path
 ) -> None:
@@ -111,19 +98,3 @@ def test_without_a_head_is_without_its_output(made: tuple[Checkpoint, EncodedDat
         measured = perplexity.measure(Context(tmp_path / f"{kind}-perplexity"), Checkpoint(folder), dataset)
         without = figures.heads[2 * number + 1].perplexity_without
         assert without == pytest.approx(measured.load().dev_perplexity, rel=1e-5)
-
-
-def test_a_sample_is_spread_over_the_split(made: tuple[Checkpoint, EncodedDataset], tmp_path: Path) -> None:
-    """As many pairs as asked for, and another number of them gives other figures."""
-    few = examined(made, tmp_path / "few", sample_pairs=4)
-    assert few.pairs == 4
-    assert few.perplexity != examined(made, tmp_path / "all").perplexity
-
-
-def test_another_vocabulary_is_refused(made: tuple[Checkpoint, EncodedDataset], tmp_path: Path) -> None:
-    """A dataset of other pieces means nothing to the model."""
-    config = TransformerConfig(70, 1, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8)
-    fields = {name: getattr(config, name) for name in config.__dataclass_fields__}
-    write_weights(tmp_path, Transformer(config).state_dict(), fields)
-    with pytest.raises(UserError, match="vocabulary_size"):
-        examine(Context(tmp_path), Checkpoint(tmp_path), made[1], HeadSettings())

@@ -66,12 +66,6 @@ def test_pieces_are_grouped_into_words_and_punctuation(checkpoint: Checkpoint) -
     assert found.separators == (len(ids) - 1,)
 
 
-def test_signs_without_a_piece_are_shown_as_they_are(checkpoint: Checkpoint) -> None:
-    """The model reads them as unknown, and the reader sees what was written."""
-    attended = AttentionTranslator(checkpoint.folder, SETTINGS).translate("A dog ☃ <b>")
-    assert "".join(attended.source.texts) == f"Adog☃<b>{END}"
-
-
 def test_weights_between_words_add_keys_and_average_queries() -> None:
     """Rows still sum to 1."""
     queries = Pieces(("a", "b", "c"), ((0, 2), (2, 3)), ())

@@ -5,14 +5,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
 
-from model.layer_types.flop import forward_flop
 from model.layer_types.modules import make
 from model.layer_types.sizes import LAYER_TYPES, LayerType
 from pipeline.complexity.count import count
-from pipeline.complexity.counting import counted_flop, products_in_sequence
-from pipeline.complexity.dependencies import Kernels, dependencies, longest_path, network
+from pipeline.complexity.counting import products_in_sequence
+from pipeline.complexity.dependencies import Kernels, longest_path
 from pipeline.complexity.settings import LayerSettings, PathSettings, SweepSettings
 from pipeline.errors import UserError
 from pipeline.store.artifact import Context
@@ -29,29 +27,10 @@ IN_SEQUENCE: dict[LayerType, tuple[int, int]] = {
 
 
 @pytest.mark.parametrize("layer_type", LAYER_TYPES)
-def test_flop_without_computing_are_those_of_computing(layer_type: LayerType) -> None:
-    """The device `meta` gives the same count."""
-    for device in ("meta", "cpu"):
-        layer = make(layer_type, SETTINGS.sizes(8))
-        assert counted_flop(layer, 20, 8, device) == forward_flop(layer_type, SETTINGS.sizes(8), 20)
-
-
-@pytest.mark.parametrize("layer_type", LAYER_TYPES)
 def test_only_recurrence_has_more_products_in_sequence_for_more_positions(layer_type: LayerType) -> None:
     """n in a recurrent layer, and as many as one position needs in every other."""
     layer = make(layer_type, SETTINGS.sizes(8))
     assert tuple(products_in_sequence(layer, n, 8) for n in (7, 12)) == IN_SEQUENCE[layer_type]
-
-
-def test_products_side_by_side_do_not_count_as_a_sequence() -> None:
-    """Two branches of two and one products are two in sequence, and what reads their sum is the third."""
-
-    class Branches(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            square = x @ x.transpose(1, 2)
-            return (square @ x + (x * 2) @ torch.ones(3, 3)) @ torch.ones(3, 3)
-
-    assert products_in_sequence(Branches(), 5, 3) == 3
 
 
 def expected(layer_type: LayerType, kernels: Kernels, n: int) -> int:
@@ -77,15 +56,6 @@ def test_paths_are_as_long_as_worked_out_by_hand(layer_type: LayerType, kernels:
     torch.manual_seed(3)
     found = [longest_path(layer_type, SETTINGS, n, 4, kernels) for n in (5, 9, 12)]
     assert found == [expected(layer_type, kernels, n) for n in (5, 9, 12)]
-
-
-def test_an_output_depends_on_what_it_can_see() -> None:
-    """One convolution sees its kernel, and two steps of a recurrence see two positions back to their own."""
-    torch.manual_seed(4)
-    seen_LL = dependencies(network("convolutional", SETTINGS, 4, "contiguous"), 1, 9, 4)
-    assert seen_LL[4].nonzero().flatten().tolist() == [2, 3, 4, 5, 6]
-    seen_LL = dependencies(network("recurrent", SETTINGS, 4), 2, 9, 4)
-    assert seen_LL[4].nonzero().flatten().tolist() == [3, 4]
 
 
 def test_the_stage_counts_every_type_at_every_size(tmp_path: Path) -> None:

@@ -26,12 +26,6 @@ def test_the_interval_holds_the_exponent_19_times_in_20() -> None:
     assert 0.92 < held / 600 < 0.98
 
 
-def test_two_points_tell_no_confidence() -> None:
-    """They lie on one line whatever they are."""
-    with pytest.raises(ValueError, match="2 points do not tell how certain"):
-        fit([(1, 1), (2, 4)])
-
-
 def test_a_crossing_is_found_between_points() -> None:
     """x²/100 passes 2·x at x = 200, between 128 and 256."""
     points = [(x, x**2 / 100, 2.0 * x) for x in SIZES]

@@ -12,7 +12,7 @@ from model.layer_types.modules import make
 from model.layer_types.sizes import LAYER_TYPES, LayerSizes
 from pipeline.complexity.count import count
 from pipeline.complexity.figures import CountsArtifact
-from pipeline.complexity.measure import lengths, measure
+from pipeline.complexity.measure import measure
 from pipeline.complexity.memory import peak_bytes
 from pipeline.complexity.settings import LayerSettings, PathSettings, SweepSettings, TimingSettings
 from pipeline.complexity.timing import Timer
@@ -47,19 +47,6 @@ def test_forward_and_backward_are_timed_apart() -> None:
     timer = Timer(Sleeper(0.02, 0.06), torch.zeros(1, 2, 3), least_s=0.001)
     times = timer.time()
     assert 0.02 <= times.forward_s < 0.06 <= times.backward_s
-
-
-def test_short_passes_are_repeated() -> None:
-    """As many passes as take `least_s`; their mean is told."""
-    layer = Sleeper(0.001, 0.001)
-    timer = Timer(layer, torch.zeros(1, 2, 3), least_s=0.2)
-    layer.passes = 0
-    started_s = time.perf_counter()
-    times = timer.time()
-    elapsed_s = time.perf_counter() - started_s
-    assert layer.passes > 1
-    assert times.forward_s >= 0.001
-    assert layer.passes * sum(times) <= elapsed_s
 
 
 @pytest.mark.gpu
@@ -113,9 +100,3 @@ def test_a_gpu_that_is_not_there_is_told(tmp_path: Path, counted: CountsArtifact
     """Figures of a CPU never stand where those of a GPU were asked for."""
     with pytest.raises(UserError, match="no GPU to measure on; choose --profile cpu"):
         measure(Context(tmp_path), counted, SETTINGS, SWEEP, TIMING.model_copy(update={"device": "gpu"}))
-
-
-def test_lengths_are_two_to_the_octave() -> None:
-    """Up to the last, which counts."""
-    assert lengths(16, 64) == [16, 24, 32, 48, 64]
-    assert lengths(16, 50) == [16, 24, 32, 48]

@@ -1,33 +1,14 @@
 """The sizes that corpora report before they are read, against the sizes after reading."""
 
-import gzip
 from pathlib import Path
 
 import pytest
 
-from pipeline.corpora import embedded, multi30k, wmt14
+from pipeline.corpora import embedded, wmt14
 from pipeline.corpora.embedded import EmbeddedSettings
-from pipeline.corpora.multi30k import Multi30kSettings
 from pipeline.corpora.wmt14 import Wmt14Settings, official_archives
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus
-
-
-def _text(*files: Path) -> tuple[float, int]:
-    """Returns the unpacked bytes of all files, and the pairs in files that alternate between the two sides."""
-    texts = [gzip.decompress(file.read_bytes()) for file in files]
-    return sum(map(len, texts)), sum(text.count(b"\n") for text in texts) // 2
-
-
-def test_bytes_per_pair_of_real_text(data: Path) -> None:
-    """WMT14's figure is that of the sample named in its docstring, Multi30k's that of its training files."""
-    sample = [data / "europarl_sample" / f"train.{language}.gz" for language in ("en", "de")]
-    news = [data / "newstest2013" / f"newstest2013.{language}.gz" for language in ("en", "de")]
-    text_bytes, pairs = _text(*sample, *news)
-    assert (pairs, round(text_bytes / pairs)) == (23_000, wmt14.PAIR_BYTES)
-    for target in ("de", "fr"):
-        text_bytes, pairs = _text(*(data / "multi30k" / f"train.{language}.gz" for language in ("en", target)))
-        assert (pairs, round(text_bytes / pairs)) == (multi30k.TRAIN_PAIRS, multi30k.PAIR_BYTES)
 
 
 @pytest.mark.parametrize("target", ["de", "fr"])
@@ -56,11 +37,3 @@ def test_wmt14_is_known_as_far_as_its_archives_are_official() -> None:
     changed = archives["europarl-v7"].model_copy(update={"path": "own/text.tgz", "size_bytes": None})
     own = wmt14.amount(Wmt14Settings(archives={"europarl-v7": changed}))
     assert (own.train_pairs, own.text_bytes, own.downloads) == (None, None, {"own/text.tgz": None})
-
-
-def test_multi30k_downloads_the_files_of_its_languages() -> None:
-    """It downloads train, dev and three test sets in two languages."""
-    downloads = multi30k.amount(Multi30kSettings(target="fr")).downloads
-    assert len(downloads) == 10
-    assert not [name for name in downloads if ".de." in name]
-    assert multi30k.amount(Multi30kSettings(data=Path())).downloads == {}

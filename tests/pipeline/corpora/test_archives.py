@@ -1,6 +1,5 @@
 """pipeline.corpora.archives: what is extracted from an archive on disk, and what is refused."""
 
-import gzip
 import hashlib
 import tarfile
 from pathlib import Path
@@ -9,7 +8,6 @@ import pytest
 
 from pipeline.corpora.archives import Archive, DamagedError, Members, Origin, extract
 from pipeline.errors import UserError
-from pipeline.text.lines import read_lines
 from tests.support.official_archives import checksum, text, write_archive
 
 SIDES = {"in/a.en": b"one\n", "in/a.de": b"eins\n"}
@@ -43,14 +41,6 @@ def test_both_sides_are_extracted_whatever_their_order(data: Path, order: int, p
     assert sorted(path.name for path in out.source.parent.iterdir()) == ["a.de", "a.en"]
     assert out.archive_bytes == (data / "x.tgz").stat().st_size
     assert out.archive_sha256 == hashlib.sha256((data / "x.tgz").read_bytes()).hexdigest()
-
-
-def test_packed_members_stay_packed_until_read(data: Path) -> None:
-    """On disk they take a fraction of the size of their text."""
-    write_archive(data / "x.tar", {"a.gz": gzip.compress(b"a\n" * 9999), "b.gz": gzip.compress(b"b\n")})
-    out = taken(data, "x.tar", ("a.gz", "b.gz"))
-    assert out.source.stat().st_size < 1000
-    assert next(read_lines(out.source)) == "a"
 
 
 def test_reading_stops_after_the_second_member(data: Path) -> None:

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nltk import Tree
 
-from pipeline.corpora.grammar import Derivation, derive, french, german, word_by_word
-from pipeline.corpora.grammar.inflection import english_verb, german_verb
+from pipeline.corpora.grammar import Derivation, derive, word_by_word
 from pipeline.corpora.grammar.lexicon import lexicon
 from pipeline.corpora.grammar.syntax import (
     Clause,
@@ -112,41 +111,17 @@ EXPECTED = {
         "Ich kaufe alte Bücher.",
         "J'achète de vieux livres.",
     ),
-    "number words, strong": (
-        Sentence(Clause(many("man", "", "old", number=23), SLEEP)),
-        "Twenty-three old men sleep.",
-        "Dreiundzwanzig alte Männer schlafen.",
-        "Vingt-trois vieux hommes dorment.",
-    ),
     "number words, weak, une agrees": (
         Sentence(Clause(WE, verb("have"), object=many("lamp", "your", "red", number=21))),
         "We have your twenty-one red lamps.",
         "Wir haben deine einundzwanzig roten Lampen.",
         "Nous avons tes vingt et une lampes rouges.",
     ),
-    "weak masculine noun": (
-        Sentence(Clause(np("woman"), SEE, object=np("student", "the", "young"))),
-        "The woman sees the young student.",
-        "Die Frau sieht den jungen Studenten.",
-        "La femme voit le jeune étudiant.",
-    ),
-    "German dative object, French à with contraction": (
-        Sentence(Clause(YOU, verb("answer"), "past", object=many("teacher"))),
-        "You answered the teachers.",
-        "Du antwortetest den Lehrern.",
-        "Tu as répondu aux professeurs.",
-    ),
     "German dative pronoun, French direct": (
         Sentence(Clause(ME, verb("help"), object=it("woman"))),
         "I help her.",
         "Ich helfe ihr.",
         "Je l'aide.",
-    ),
-    "separable prefix at the end": (
-        Sentence(Clause(np("boy"), verb("call"), object=np("friend", "his"))),
-        "The boy calls his friend.",
-        "Der Junge ruft seinen Freund an.",
-        "Le garçon appelle son ami.",
     ),
     "separable prefix joined in a subordinate clause; verb second after it": (
         Sentence(
@@ -177,12 +152,6 @@ EXPECTED = {
         "Die Königin stand auf.",
         "La reine s'est levée.",
     ),
-    "simple past": (
-        Sentence(Clause(np("mother"), READ, "past", object=np("newspaper"))),
-        "The mother read the newspaper.",
-        "Die Mutter las die Zeitung.",
-        "La mère a lu le journal.",
-    ),
     "stative past, modal with an infinitive at the end": (
         Sentence(
             Clause(np("doctor"), verb("repair"), "past", MODALS["must"], object=np("car")),
@@ -198,12 +167,6 @@ EXPECTED = {
         "I want to buy it.",
         "Ich will sie kaufen.",
         "Je veux l'acheter.",
-    ),
-    "future": (
-        Sentence(Clause(name("Anna"), SEE, "future", object=np("king", "this"))),
-        "Anna will see this king.",
-        "Anna wird diesen König sehen.",
-        "Anna verra ce roi.",
     ),
     "progressive": (
         Sentence(Clause(many("child"), verb("eat"), "progressive", object=np("bread", "", "fresh"))),
@@ -259,12 +222,6 @@ EXPECTED = {
         "Annas alter Hund war müde.",
         "Le vieux chien d'Anna était fatigué.",
     ),
-    "relative clause, subject": (
-        Sentence(Clause(who(OLD_MAN, "subject", verb=SEE, object=np("dog")), SLEEP)),
-        "The old man who sees the dog sleeps.",
-        "Der alte Mann, der den Hund sieht, schläft.",
-        "Le vieil homme qui voit le chien dort.",
-    ),
     "relative clause, object, agreeing participle, extraposed": (
         Sentence(
             Clause(
@@ -312,12 +269,6 @@ EXPECTED = {
         "Der Mann, der den Hund sieht, der der Katze folgt, lacht.",
         "L'homme qui voit le chien qui suit le chat rit.",
     ),
-    "relative clause of a prepositional object, extraposed": (
-        Sentence(Clause(WE, verb("dream"), "future", prepositional=who(np("car"), "object", subject=ME, verb=LIKE))),
-        "We will dream of the car that I like.",
-        "Wir werden von dem Auto träumen, das ich mag.",
-        "Nous rêverons de la voiture que j'aime.",
-    ),
     "pronoun by the gender of a noun far away": (
         Sentence(
             Clause(np("lamp"), BE, predicate=ADJECTIVES["old"]),
@@ -338,16 +289,6 @@ EXPECTED = {
         "Ich kaufe den Hut, weil Paul ihn findet.",
         "J'achète le chapeau parce que Paul le trouve.",
     ),
-    "plural pronoun": (
-        Sentence(
-            Clause(many("chair"), BE, "past", predicate=ADJECTIVES["blue"]),
-            Clause(they("chair"), BE, "past", predicate=ADJECTIVES["heavy"]),
-            "and",
-        ),
-        "The chairs were blue, and they were heavy.",
-        "Die Stühle waren blau, und sie waren schwer.",
-        "Les chaises étaient bleues, et elles étaient lourdes.",
-    ),
     "coordination is plural and masculine unless all are feminine": (
         Sentence(Clause(Coordination(np("mother"), np("father")), BE, predicate=ADJECTIVES["proud"])),
         "The mother and the father are proud.",
@@ -365,12 +306,6 @@ EXPECTED = {
         "I cried when you came back.",
         "Ich weinte, als du zurückkamst.",
         "J'ai pleuré quand tu es revenu.",
-    ),
-    "s'il": (
-        Sentence(Clause(ME, verb("dance")), Clause(it("man"), verb("sing")), CONJUNCTIONS["if"], second_first=True),
-        "If he sings, I dance.",
-        "Wenn er singt, tanze ich.",
-        "S'il chante, je danse.",
     ),
     "that-clause": (
         Sentence(Clause(np("uncle"), verb("know", "c"), complement=Clause(np("aunt"), verb("wake"), "past"))),
@@ -464,32 +399,3 @@ def test_word_by_word_substitution_is_no_translation(language, attribute):
     assert 10 < sacrebleu.corpus_bleu(hypotheses, [references]).score <= 35
     unknown = {word for text in hypotheses for word in re.findall(r"\w+", text.lower())}
     assert not unknown & {"the", "sees", "houses", "with", "when"}
-
-
-def test_numbers():
-    """Number words have their irregular tens and joints."""
-    assert [german.number(value) for value in (2, 16, 17, 30, 71)] == [
-        "zwei",
-        "sechzehn",
-        "siebzehn",
-        "dreißig",
-        "einundsiebzig",
-    ]
-    spelt = {21: "vingt et un", 70: "soixante-dix", 71: "soixante et onze", 80: "quatre-vingts", 81: "quatre-vingt-un"}
-    spelt |= {22: "vingt-deux", 77: "soixante-dix-sept", 91: "quatre-vingt-onze", 99: "quatre-vingt-dix-neuf"}
-    assert {value: " ".join(french.number(value)) for value in spelt} == spelt
-
-
-def test_irregular_verbs():
-    """The rules derive all persons from the principal parts."""
-    assert german_verb("ein+laden", "lädt", "lud", "geladen").present[:3] == ("lade", "lädst", "lädt")
-    assert german_verb("antworten").past[1] == "antwortetest"
-    assert german_verb("reparieren").participle == "repariert"
-    assert WORDS.be.german.present == ("bin", "bist", "ist", "sind", "sind")
-    assert verb("open").german.present[2] == "öffnet"
-    assert [english_verb(base).gerund for base in ("run", "dance", "see", "cry")] == [
-        "running",
-        "dancing",
-        "seeing",
-        "crying",
-    ]

@@ -14,7 +14,6 @@ from pipeline.settings import AveragingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import EncodedDataset, TrainingRun
 from tests.support.tiny_figures import TRAINING
-from tests.support.tiny_training import weights
 
 
 @pytest.fixture
@@ -36,12 +35,6 @@ def test_mean_of_the_last_two(run: TrainingRun, tmp_path: Path) -> None:
         torch.testing.assert_close(weight, (sixth[name] + ninth[name]) / 2)
         assert not torch.equal(weight, ninth[name])
     assert (checkpoint.folder / "joint.model").read_bytes() == (run.folder / "joint.model").read_bytes()
-
-
-def test_last_one_is_that_checkpoint(run: TrainingRun, tmp_path: Path) -> None:
-    """Averaging one checkpoint changes no bit of it."""
-    checkpoint = average(Context(tmp_path / "averaged"), run, AveragingSettings(last=1))
-    assert (checkpoint.folder / "model.safetensors").read_bytes() == weights(run.folder)
 
 
 def test_more_than_were_kept_is_refused(run: TrainingRun, tmp_path: Path) -> None:

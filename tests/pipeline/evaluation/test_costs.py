@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import UserError
 from pipeline.evaluation.costs import count, sustained_flop_s
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import EncodedDataset, TrainingRun
@@ -105,11 +104,3 @@ def test_training_begun_by_two_workers_and_finished_by_one(dataset: EncodedDatas
     by_hand = 2 * together.train_s * together.matmul_flop_s / 2 + alone.train_s * alone.matmul_flop_s
     assert cost.paper_way_flop == pytest.approx(by_hand, rel=0.01)
     assert cost.paper_way_flop > cost.counted_flop > 0
-
-
-def test_missing_figure_is_named(tmp_path: Path) -> None:
-    """A run.json that lacks a figure gives one line that names it."""
-    run = TrainingRun(tmp_path)
-    run.write_json("run.json", TRAINING.model_dump(mode="json", exclude={"updates"}))
-    with pytest.raises(UserError, match=r"run.json has no 'updates'"):
-        count(Context(tmp_path), run)

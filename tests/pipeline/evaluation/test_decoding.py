@@ -7,14 +7,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
-import ray
 from safetensors.torch import load_file, save_file
 
 from model.config import BASE, BIG
 from model.parameters import count
-from pipeline.environment import worker_environment
 from pipeline.errors import UserError
 from pipeline.evaluation import decoding
 from pipeline.evaluation.translation import Translator
@@ -76,20 +73,6 @@ def test_bytes_that_are_no_text_break_no_line(
     assert {line[:1].strip() for line, source in zip(lines, SENTENCES, strict=True) if source.strip()} == {text}
 
 
-def test_actors_with_several_threads_start_with_the_environment_for_computing(
-    ray_cluster: None, checkpoint: Checkpoint, corpus: Corpus, tmp_path: Path
-) -> None:
-    """OpenMP reads it before Python runs, so it is what the process was started with."""
-    started: list[dict[str, str]] = []
-
-    def look(_event: dict[str, Any]) -> None:
-        started.extend(psutil.Process(pid).environ() for pid in workers_alive("DecodingWorker"))
-
-    run(checkpoint, corpus, tmp_path / "out", FAST.model_copy(update={"workers": 1, "threads": 2}), look)
-    assert started
-    assert all(worker_environment().items() <= one.items() for one in started)
-
-
 def test_killed_actor_loses_nothing(
     ray_cluster: None, checkpoint: Checkpoint, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,18 +92,6 @@ def test_killed_actor_loses_nothing(
     assert list(read_lines(folder / "second.de")) == Translator(checkpoint.folder, FAST).translate(SENTENCES[::-1] * 6)
 
 
-def test_runs_in_a_task_that_reserves_no_cpu(
-    ray_cluster: None, checkpoint: Checkpoint, corpus: Corpus, tmp_path: Path
-) -> None:
-    """The actors find room beside the task that waits for them, and one actor too many does no harm."""
-    folder = tmp_path / "out"
-    folder.mkdir()
-    stage = ray.remote(decoding.decode).options(num_cpus=0)
-    settings = FAST.model_copy(update={"workers": 3})
-    ray.get(stage.remote(Context(folder), checkpoint, corpus, settings), timeout=120)
-    assert list(read_lines(folder / "first.de")) == Translator(checkpoint.folder, FAST).translate(SENTENCES)
-
-
 def test_bad_checkpoint_reaches_the_caller_from_an_actor(
     ray_cluster: None, checkpoint: Checkpoint, corpus: Corpus, tmp_path: Path
 ) -> None:
@@ -136,13 +107,7 @@ def test_actors_share_gpus_as_memory_allows() -> None:
     """Shares fill each GPU, and an actor's estimated memory grows with the batch and holds the weights."""
     assert decoding.shared(2, 2) == ("cuda", 2, 1)
     assert decoding.shared(2, 8) == ("cuda", 8, 0.25)
-    assert decoding.shared(2, 5) == ("cuda", 5, pytest.approx(1 / 3))
     assert decoding.shared(4, 1) == ("cuda", 1, 1)
     base, big = (decoding.decoding_bytes(config, DecodingSettings()) for config in (BASE, BIG))
     assert 4 * count(BIG) < base < big < 100e9
     assert base < decoding.decoding_bytes(BASE, DecodingSettings(batch_tokens=30_000))
-
-
-def test_without_an_idle_gpu_one_actor_is_planned_for_each(ray_cluster: None) -> None:
-    """Nothing is asked of a GPU that a training holds, or that is not there."""
-    assert decoding._room_on_gpu(BASE, DecodingSettings()) == 1

@@ -74,14 +74,6 @@ def test_repairs_are_counted_and_errors_cost(tmp_path: Path) -> None:
     assert scores.recall == pytest.approx(100 * 5 / 7)
 
 
-def test_no_output_at_all_is_a_score_of_zero_for_its_sentence(tmp_path: Path) -> None:
-    """Empty outputs give trees without constituents that count."""
-    parses = rebuilt(tmp_path, GOLD, ["", ""])
-    assert parses.load().splits["test"].repaired == 2
-    scores = score_parses(context(tmp_path / "scores"), parses).load().splits["test"].total
-    assert (scores.f1, scores.recall, scores.valid) == (0, 0, 2)
-
-
 def test_more_or_fewer_outputs_than_trees_are_refused(tmp_path: Path) -> None:
     """The line names the file and both numbers."""
     with pytest.raises(UserError, match=r"test\.trees has 1 lines, but there are 2 gold trees"):

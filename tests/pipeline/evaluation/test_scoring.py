@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from sacrebleu.metrics import BLEU
 
 from pipeline.errors import UserError
 from pipeline.evaluation import scoring
@@ -28,11 +27,8 @@ from pipeline.text.lines import read_lines, write_lines
     ("text", "wanted"),
     [
         ("„Ja“, sagte “er” und ‚sie‘ – 10…", '"Ja", sagte "er" und \'sie\' – 10...'),
-        ("«Oui», dit-il : l’été ‹là›", "\"Oui\", dit-il : l'été 'là'"),
         ("„‟«»〝〞＂“”", '"' * 9),
         ("‚‘‛‹›´＇’", "'" * 8),
-        ("（１％），", "(1%),"),
-        ("Ende。Neu", "Ende. Neu"),
     ],
 )
 def test_quotes_and_punctuation_become_ascii(text: str, wanted: str) -> None:
@@ -50,7 +46,6 @@ def test_moses_tokens_are_not_escaped() -> None:
     [
         ("a-b-c", "a ##AT##-##AT## b-c"),
         ("rich-text-format", "rich ##AT##-##AT## text ##AT##-##AT## format"),
-        ("a - b -c d-", "a - b -c d-"),
         ("a-b-c-d", "a ##AT##-##AT## b-c ##AT##-##AT## d"),
     ],
 )
@@ -82,12 +77,6 @@ def test_paper_bleu_is_unsmoothed_cased_and_blind_to_quotes() -> None:
     assert sacre_bleu(['"Ja", sagte der alte Mann'], ["„Ja“, sagte der alte Mann"])[0] < 100
 
 
-def test_compound_split_is_for_german_alone() -> None:
-    """The same lines score higher as German, where the parts of a compound count, than as French."""
-    lines = ["a b ab-cd e f"], ["a b ab-xx e f"]
-    assert paper_bleu(*lines, "de") > paper_bleu(*lines, "fr") == 0
-
-
 def test_sacre_bleu_is_sacrebleu_s_own(parallel_text: Path, tmp_path: Path) -> None:
     """On German, score and signature equal those of the sacrebleu command."""
     references = list(read_lines(parallel_text / "multi30k" / "test_2016_flickr.de.gz"))[:300]
@@ -101,24 +90,6 @@ def test_sacre_bleu_is_sacrebleu_s_own(parallel_text: Path, tmp_path: Path) -> N
     assert 0 < score < 100
     assert signature == printed["signature"]
     assert "tok:13a" in signature
-
-
-def test_paper_bleu_on_real_text(data: Path) -> None:
-    """A line scores 100 against itself; on real text, paper BLEU counts the tokens of all three steps, not of fewer."""
-    references = list(read_lines(data / "newstest2013" / "newstest2013.de.gz"))[:400]
-    hypotheses = [line.replace("der", "die") for line in references]
-    assert paper_bleu(references, references, "de") == pytest.approx(100)
-    score = paper_bleu(hypotheses, references, "de")
-    plain = BLEU(tokenize="none", smooth_method="none", force=True)
-    unsplit = [[moses_tokens(line, "de") for line in side] for side in (hypotheses, references)]
-    assert 0 < score < 100
-    assert score != pytest.approx(plain.corpus_score(unsplit[0], [unsplit[1]]).score, abs=1e-3)
-
-
-def test_language_without_rules_is_scored_as_english(caplog: pytest.LogCaptureFixture) -> None:
-    """An unknown language gives a warning and a score."""
-    assert paper_bleu(["a don't b c d"], ["a don't b c d"], "x1") == pytest.approx(100)
-    assert "'x1'" in caplog.text
 
 
 @pytest.mark.parametrize("scorer", [sacre_bleu, lambda *sides: paper_bleu(*sides, "de")])

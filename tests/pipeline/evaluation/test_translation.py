@@ -15,12 +15,10 @@ from model.incremental import IncrementalDecoder
 from model.search import beam_search, penalty
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import (
-    DECODED_PER_SOURCE_TOKEN,
     LONGEST_TOKENS,
     Translation,
     Translator,
     batches,
-    with_batch_tokens,
 )
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Context
@@ -67,16 +65,6 @@ def test_n_best_are_the_searchs_own(checkpoint: Checkpoint) -> None:
         translator.n_best(SENTENCES, 0)
 
 
-def test_other_settings_share_the_model(checkpoint: Checkpoint) -> None:
-    """A translator given a narrower beam translates like one that was made with that beam."""
-    translator = Translator(checkpoint.folder, FAST)
-    greedy = FAST.model_copy(update={"beam_size": 1})
-    assert translator.with_settings(greedy).translate(SENTENCES) == Translator(checkpoint.folder, greedy).translate(
-        SENTENCES
-    )
-    assert translator.settings == FAST
-
-
 def test_batches_hold_each_row_once_within_the_budget() -> None:
     """Every row is in one batch, the longest first; only a single long row exceeds the budget, padding counted."""
     lengths = [3, 900, 7, 7, 1, 20, 12, 3, 150, 2]
@@ -88,33 +76,6 @@ def test_batches_hold_each_row_once_within_the_budget() -> None:
     firsts = [lengths[batch[0]] for batch in planned]
     assert firsts == sorted(firsts, reverse=True)
     assert list(batches([], FAST)) == []
-
-
-@pytest.mark.parametrize("length", [2, 10, 40, LONGEST_TOKENS])
-@pytest.mark.parametrize("beam_size", [1, 4, 20])
-def test_batches_bound_what_is_decoded(length: int, beam_size: int) -> None:
-    """Rows × beam × longest output, which decides the memory, stays below a multiple of the budget for any length."""
-    settings = with_batch_tokens(DecodingSettings(beam_size=beam_size), "cpu")
-    full, *_ = batches([length] * 5000, settings)
-    bound = DECODED_PER_SOURCE_TOKEN * settings.batch_tokens
-    assert len(full) == 1 or len(full) * beam_size * (length + settings.max_extra_tokens) <= bound
-    assert len(full) * length <= settings.batch_tokens
-    unbounded = settings.batch_tokens // length * beam_size * (length + settings.max_extra_tokens)
-    assert len(full) == settings.batch_tokens // length or unbounded > bound  # no smaller than it must be
-
-
-def test_overlong_line_is_translated_in_parts(tmp_path: Path, corpus: Corpus) -> None:
-    """A line beyond the learned positions is cut before words, and its parts are translated as lines and joined."""
-    checkpoint = make_checkpoint(tmp_path / "learned", corpus, positions="learned", max_positions=40)
-    translator = Translator(checkpoint.folder, FAST, "cpu")
-    line = " ".join(sentence for sentence in SENTENCES * 2 if sentence.strip())
-    processor = vocabulary.load(checkpoint.folder / "joint.model")
-    parts = translator._cut([*processor.encode(line), END_ID])
-    assert len(parts) > 3
-    assert max(len(part) for part in parts) <= 40
-    texts = [processor.decode(part[:-1]) for part in parts]
-    assert " ".join(texts) == line
-    assert translator.translate([line, "A dog ."])[0] == " ".join(translator.translate(texts))
 
 
 def test_n_best_of_an_overlong_line_join_those_of_its_parts(

@@ -1,17 +1,10 @@
-"""The model that MLflow keeps with a run, loaded in this process and served over HTTP by another."""
+"""The model that MLflow keeps with a run, loaded in this process and by another."""
 
 import json
 import os
 import shutil
-import signal
-import socket
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,8 +17,6 @@ from pipeline.store.artifacts import Checkpoint
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
 from workflows.tracking import models
 from workflows.tracking.tracker import Tracker
-
-STARTS_S = 60.0
 
 
 class Kept(NamedTuple):
@@ -129,60 +120,20 @@ def test_a_failure_leaves_no_ready_model(kept: Kept, tmp_path: Path) -> None:
     assert tracker.client.get_logged_model(output.model_id).status == "READY"
 
 
-@pytest.fixture
-def address(kept: Kept, tmp_path: Path) -> Iterator[str]:
-    """`mlflow models serve` on a free local port, without access to the project; stopped afterwards."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    moved = tmp_path / "model"
-    shutil.copytree(kept.folder, moved)
+ALONE = """
+import json, sys
+from mlflow import pyfunc
+answers = pyfunc.load_model(sys.argv[1]).predict(json.loads(sys.argv[2]))
+print(json.dumps([answers, sys.modules["pipeline.evaluation.translation"].__file__]))
+"""
+
+
+def test_the_model_needs_no_project(kept: Kept, tmp_path: Path) -> None:
+    """A copy elsewhere answers in a process of its own, with the code that is in its folder."""
+    moved, lines = shutil.copytree(kept.folder, tmp_path / "model"), ["Two dogs run .", "", "A dog ."]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])  # uvicorn's
-    command = [sys.executable, "-P", "-m", "mlflow", "models", "serve", "-m", str(moved), "--env-manager", "local"]
-    with (tmp_path / "log").open("wb") as log:
-        server = subprocess.Popen(
-            [*command, "--host", "127.0.0.1", "--port", str(port)],
-            cwd=tmp_path,
-            env=environment,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    try:
-        deadline_s = time.monotonic() + STARTS_S
-        while True:
-            assert server.poll() is None, (tmp_path / "log").read_text()
-            assert time.monotonic() < deadline_s, (tmp_path / "log").read_text()
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/ping", timeout=5).close()
-                break
-            except OSError:
-                time.sleep(0.2)
-        yield f"http://127.0.0.1:{port}/invocations"
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(server.pid, signal.SIGKILL)
-        server.wait()
-
-
-def ask(address: str, question: dict[str, Any]) -> Any:
-    """Sends a JSON request and returns the server's answer."""
-    request = urllib.request.Request(address, json.dumps(question).encode(), {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        return json.load(answer)
-
-
-def test_served_model_answers(kept: Kept, address: str) -> None:
-    """A list, one with parameters and a data frame get the Translator's translations; a bad request gets 400."""
-    lines = ["Two dogs run .", "", "A dog ."]
-    assert ask(address, {"inputs": lines}) == {"predictions": kept.translate(lines)}
-    assert ask(address, {"inputs": lines, "params": {"beam_size": 2}}) == {
-        "predictions": kept.translate(lines, beam_size=2)
-    }
-    frame = {"columns": ["sentence"], "data": [[line] for line in lines]}
-    assert ask(address, {"dataframe_split": frame}) == {"predictions": kept.translate(lines)}
-    with pytest.raises(urllib.error.HTTPError) as refused:
-        ask(address, {"inputs": lines, "params": {"beam_size": 0}})
-    assert refused.value.code == 400
-    assert "beam_size" in json.load(refused.value)["message"]
+    command = [sys.executable, "-P", "-c", ALONE, str(moved), json.dumps(lines)]
+    answered = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    answers, module = json.loads(answered.stdout)
+    assert answers == kept.translate(lines)
+    assert Path(module).is_relative_to(moved)

@@ -1,6 +1,5 @@
 """Constrained searches with random models end with trees, and the constraint refuses no tree that it should not."""
 
-import gzip
 import itertools
 import random
 import re
@@ -15,6 +14,8 @@ from model.config import END_ID, PAD_ID, TransformerConfig
 from model.search import beam_search
 from model.transformer import Transformer
 from pipeline.parsing.constraint import MAX_OPEN, MAX_OPENED_IN_A_ROW, TreeTokens, WellFormed
+from pipeline.parsing.linearisation import linearise
+from pipeline.parsing.trees import cleaned, read_trees
 
 WORD, OPENING, CLOSING = 5, (4, 8, 9), (6, 7, 10)
 TOKENS = TreeTokens(13, OPENING, CLOSING, [WORD])
@@ -118,20 +119,6 @@ def test_exactly_the_trees_are_allowed(n_words: int, limit: int) -> None:
     assert len(trees) > 1
 
 
-def test_a_word_has_any_of_its_symbols() -> None:
-    """Where tags are written, each of them is allowed where a word is, and counts as one."""
-    trees = WellFormed(TreeTokens(13, (4,), (6,), [WORD, 11]), [3]).start(torch.tensor([20]))
-    for token, following in (
-        (4, {4, WORD, 11}),
-        (11, {4, 6, WORD, 11} - {6}),
-        (WORD, {4, WORD, 11}),
-        (11, {6}),
-        (6, {END_ID}),
-    ):
-        trees.advance(torch.tensor([[0]]), torch.tensor([[token]]))
-        assert set(trees.allowed()[0, 0].nonzero().flatten().tolist()) == following
-
-
 def test_unlabelled_closing_brackets_may_share_a_token() -> None:
     """Where one token closes every bracket, it closes any innermost bracket that has a word."""
     trees = WellFormed(TreeTokens(13, (4, 8), (6, 6), [WORD]), [2]).start(torch.tensor([20]))
@@ -148,27 +135,13 @@ def test_unlabelled_closing_brackets_may_share_a_token() -> None:
     assert trees.allowed()[0, 0].nonzero().flatten().tolist() == [END_ID]
 
 
-def without_traces(tree: str) -> list[str]:
-    """Linearises a tree of the Penn Treebank without empty constituents, functions, parts of speech and top bracket."""
-    tree = re.sub(r"\(-NONE- [^()]+\)", "", tree)
-    while (shorter := re.sub(r"\([^\s()]+\s*\)", "", tree)) != tree:
-        tree = shorter
-    tree = re.sub(r"\([^\s()]+ [^\s()]+\)", " XX ", tree)
-    labels, written = [], []
-    for token in re.findall(r"\([^\s()]*|\)|XX", tree):
-        if token.startswith("("):
-            labels.append(re.split(r"[-=|]", token[1:])[0])
-        written.append(f"({labels[-1]}" if token.startswith("(") else f"){labels.pop()}" if token == ")" else token)
-    return written[1:-1] if written[0] == "(" else written
-
-
 def test_real_trees_are_allowed(data: Path) -> None:
     """Token by token, the constraint allows every tree of the sample; how deep they are is as its module says.
 
     One tree of 249 words has 324 brackets, so it takes more than input + 300.
     """
-    with gzip.open(data / "treebank/wsj_0001-0199.mrg.gz", "rt", encoding="utf-8") as lines:
-        trees = [without_traces(line) for line in lines]
+    placed = read_trees(data / "treebank/wsj_0001-0199.mrg.gz")
+    trees = [linearise(tree) for one in placed if (tree := cleaned(one.tree))]
     assert len(trees) > 3000
     labels = sorted({token[1:] for tree in trees for token in tree if token.startswith("(")})
     names = [f"({label}" for label in labels] + [f"){label}" for label in labels] + ["XX"]
@@ -198,9 +171,3 @@ def test_impossible_numbers_of_words_are_refused(n_words: list[int], match: str)
     """A sentence without words, or one whose smallest tree is too long, would have no output."""
     with pytest.raises(ValueError, match=match):
         WellFormed(TOKENS, n_words).start(torch.tensor([20, 20]))
-
-
-def test_brackets_come_in_pairs() -> None:
-    """A label without a closing bracket is refused."""
-    with pytest.raises(ValueError, match="2 opening brackets and 1 closing"):
-        TreeTokens(13, (4, 8), (6,), [WORD])

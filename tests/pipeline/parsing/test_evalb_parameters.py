@@ -1,11 +1,7 @@
 """pipeline.parsing.evalb_parameters: COLLINS.prm is the default, and files are read as EVALB reads them."""
 
-import logging
 from pathlib import Path
 
-import pytest
-
-from pipeline.errors import UserError
 from pipeline.parsing.evalb_parameters import COLLINS, EvalbParameters, read_parameters
 
 
@@ -34,19 +30,3 @@ def test_every_parameter_is_read(tmp_path: Path) -> None:
     assert read_parameters(tmp_path / "none.prm") == EvalbParameters(
         delete_labels=(), delete_labels_for_length=(), equal_labels=()
     )
-
-
-def test_what_is_not_understood_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """One warning a line, and the other lines count; a file that cannot be read is an error."""
-    (tmp_path / "odd.prm").write_text("DELETE_LABELS TOP\nEQ_LABEL a b c\nEQ_WORD a\nLABELED\nDELETE_LABEL X\n")
-    with caplog.at_level(logging.WARNING):
-        parameters = read_parameters(tmp_path / "odd.prm")
-    assert [record.getMessage().partition(", ")[2] for record in caplog.records] == [
-        "line 1: unknown keyword 'DELETE_LABELS'; ignored",
-        "line 2: EQ_LABEL needs two values; ignored",
-        "line 3: EQ_WORD needs two values; ignored",
-        "line 4: LABELED has no value; ignored",
-    ]
-    assert (parameters.delete_labels, parameters.equal_labels, parameters.labeled) == (("X",), (), True)
-    with pytest.raises(UserError, match=r"cannot read .*none.prm"):
-        read_parameters(tmp_path / "none.prm")

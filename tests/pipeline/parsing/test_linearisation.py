@@ -1,8 +1,6 @@
 """pipeline.parsing.linearisation: exact round trips, and a tree over the input's words from any output."""
 
-import random
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -16,13 +14,12 @@ from pipeline.parsing.linearisation import (
     rebuild,
 )
 from pipeline.parsing.symbols import tag_of
-from pipeline.parsing.trees import bracketed, cleaned, preterminals, read_trees, with_tags_of, words_of
-from tests.support.random_trees import LABELS, WORDS, trees
+from pipeline.parsing.trees import bracketed, preterminals, with_tags_of, words_of
+from tests.support.random_trees import LABELS, trees
 
 SENTENCE = "(S (NP (NNP Ms.) (NNP Haag)) (VP (VBZ plays) (NP (NNP Elianti))) (. .))"
 SYMBOLS = "(S (NP XX XX )NP (VP XX (NP XX )NP )VP XX )S"
 OUTPUTS = [*(bracket + label for label in LABELS for bracket in "()"), "XX", "XX", "XX"]
-BROKEN = ["", "(", ")", "()", "(()", "(S NP", "xx", "XXX", "S", "(NP)", "((NP", " ", "\u2047", "(\n"]
 
 
 def test_the_symbols_of_a_sentence() -> None:
@@ -70,24 +67,17 @@ def test_the_symbols_of_a_sentence_with_tags() -> None:
     ("symbols", "words", "tree", "repairs"),
     [
         ("(S XX XX )S", "a b", "(S a b)", {}),
-        ("(S (NP (NP XX )NP )NP )S", "a", "(S (NP (NP a)))", {}),
         ("(S xx XX (S) )S", "a", "(S a)", {Repair.UNKNOWN_SYMBOL: 2}),
         (")S (S XX )S )NP", "a", "(S a)", {Repair.STRAY_CLOSING: 2}),
         ("(S (NP XX )VP XX )NP XX )S", "a b c", "(S (NP a b) c)", {Repair.STRAY_CLOSING: 1}),
         ("(S (NP (QP XX )NP XX )S", "a b", "(S (NP (QP a)) b)", {Repair.MISMATCHED_CLOSING: 1}),
-        ("(S (A (B (A (C XX )A XX )S", "a b", "(S (A (B (A (C a)) b)))", {Repair.MISMATCHED_CLOSING: 2}),
         ("(S (NP XX (PP XX", "a b", "(S (NP a (PP b)))", {Repair.UNCLOSED: 3}),
-        ("(S (NP )NP XX )S", "a", "(S a)", {Repair.EMPTY_CONSTITUENT: 1}),
         ("(S (NP (QP )QP )NP", "a", "(TOP a)", {"empty constituent": 3, "unclosed": 1, "missing word": 1}),
         ("(S (NP XX )NP )S", "a b c", "(S (NP a) b c)", {Repair.MISSING_WORD: 2}),
-        ("(S (NP XX )NP (VP XX", "a b c", "(S (NP a) (VP b) c)", {Repair.UNCLOSED: 2, Repair.MISSING_WORD: 1}),
         ("(S XX XX (NP XX )NP )S", "a", "(S a)", {Repair.SURPLUS_WORD: 2, Repair.EMPTY_CONSTITUENT: 1}),
         ("(S XX )S XX (S XX )S", "a b c", "(TOP (S a) b (S c))", {Repair.SEVERAL_ROOTS: 1}),
-        ("XX", "a", "a", {}),
         ("XX", "a b", "(TOP a b)", {Repair.MISSING_WORD: 1}),
         ("", "a b", "(TOP a b)", {Repair.MISSING_WORD: 2}),
-        ("", "", "(TOP)", {}),
-        ("(S XX )S", "", "(TOP)", {Repair.SURPLUS_WORD: 1, Repair.EMPTY_CONSTITUENT: 1}),
     ],
 )
 def test_each_repair(symbols: str, words: str, tree: str, repairs: dict[Repair | str, int]) -> None:
@@ -95,25 +85,6 @@ def test_each_repair(symbols: str, words: str, tree: str, repairs: dict[Repair |
     rebuilt = rebuild(symbols.split(), words.split())
     assert bracketed(rebuilt.tree).replace("(XX a)", "a").replace("(XX b)", "b").replace("(XX c)", "c") == tree
     assert rebuilt.repairs == Counter({Repair(kind): number for kind, number in repairs.items()})
-
-
-def mutated(symbols: list[str], draw: random.Random) -> list[str]:
-    """The output of a model that errs: symbols left out, doubled, replaced, moved, or cut off."""
-    symbols = list(symbols)
-    for _ in range(draw.randint(1, 4)):
-        at = draw.randrange(len(symbols) + 1)
-        match draw.randrange(5):
-            case 0:
-                del symbols[at : at + draw.randint(1, 3)]
-            case 1:
-                symbols[at:at] = symbols[at : at + draw.randint(1, 3)]
-            case 2:
-                symbols[at : at + 1] = [draw.choice(OUTPUTS)]
-            case 3:
-                symbols.insert(at, draw.choice(BROKEN))
-            case _:
-                symbols = symbols[:at] if draw.random() < 0.3 else symbols[at:] + symbols[:at]
-    return symbols
 
 
 def check(symbols: list[str], words: list[str]) -> Counter[Repair]:
@@ -128,20 +99,6 @@ def check(symbols: list[str], words: list[str]) -> Counter[Repair]:
     if linearise(rebuilt.tree) != symbols:
         assert rebuilt.repairs or not words
     return rebuilt.repairs
-
-
-def test_ten_thousand_random_and_mutated_outputs() -> None:
-    """None is refused, every kind of repair occurs, and none goes uncounted where the tree is not what was written."""
-    draw = random.Random(1)
-    repairs: Counter[Repair] = Counter()
-    for number in range(10_000):
-        words = draw.choices(WORDS, k=draw.randint(0, 12))
-        if number % 2:
-            symbols = mutated(SYMBOLS.split(), draw)
-        else:
-            symbols = draw.choices(OUTPUTS if number % 4 else OUTPUTS + BROKEN, k=draw.randint(0, 30))
-        repairs += check(symbols, words)
-    assert min(repairs[kind] for kind in Repair) > 300
 
 
 @given(st.lists(st.one_of(st.sampled_from(OUTPUTS), st.text("()XS \n", max_size=4), st.text(max_size=3)), max_size=12))
@@ -162,26 +119,3 @@ def test_a_thousand_open_brackets() -> None:
         assert rebuilt.repairs[kind] == (1 if kind is Repair.MISMATCHED_CLOSING else 10_000)
         assert words_of(rebuilt.tree) == ["a"]
         assert bracketed(rebuilt.tree).count("(NP") in (0, 10_000)
-
-
-def test_punctuation_has_the_tags_of_the_treebank(data: Path) -> None:
-    """What `rebuild` tags is tagged so in the treebank too, and so is all that COLLINS.prm deletes, but for one."""
-    tagged: dict[str, Counter[str]] = {}
-    for placed in read_trees(data / "treebank" / "wsj_0001-0199.mrg.gz"):
-        for node in preterminals(placed.tree):
-            tagged.setdefault(node[0], Counter())[node.label()] += 1
-    for word, tag in PUNCTUATION_TAGS.items():
-        assert set(tagged[word]) == {tag or word}, word
-    deleted = {word for word, tags in tagged.items() if set(tags) & {",", ":", "``", "''", "."}}
-    assert {word for word in deleted - PUNCTUATION_TAGS.keys() if not word.isalpha()} == {"'"}
-    assert tagged["'"]["POS"] > 6 * tagged["'"]["''"]
-
-
-def test_the_treebank(data: Path) -> None:
-    """Each of 3 914 trees is rebuilt from its symbols."""
-    for placed in read_trees(data / "treebank" / "wsj_0001-0199.mrg.gz"):
-        tree = cleaned(placed.tree)
-        assert tree
-        rebuilt = rebuild(linearise(tree), words_of(tree))
-        assert not rebuilt.repairs
-        assert with_tags_of(rebuilt.tree, tree) == tree

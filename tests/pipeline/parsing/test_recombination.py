@@ -76,18 +76,3 @@ def test_each_part_is_drawn_by_its_own_seed(sample: list[Selection]) -> None:
     assert made(sample, trees=20) == first
     assert made(sample, 1, trees=20) != first
     assert made(sample, trees=20, seed=2) != first
-
-
-def test_half_of_the_examples_are_short(sample: list[Selection]) -> None:
-    """As the setting says, within chance; only words are replaced where only they are to be."""
-    roots = Counter(tree.label() for tree in made(sample, constituents=0.5))
-    assert 90 < roots["S"] < 240
-    swapped = made(sample, constituents=0, replaced_constituents=0, replaced_words=1)
-    assert not any(is_preterminal(tree) for tree in swapped)
-
-
-def test_a_treebank_without_words_makes_none(tmp_path: Path) -> None:
-    """It ends, and the treebank's own reading tells what is wrong."""
-    path = tmp_path / "empty.mrg"
-    path.write_text("( (S (-NONE- *)) )\n")
-    assert made([Selection(path)]) == []

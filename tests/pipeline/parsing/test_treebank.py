@@ -1,18 +1,14 @@
 """pipeline.parsing.treebank: three layouts, gold and silver trees, and errors with file and line."""
 
 import gzip
-import logging
-import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from pipeline.errors import UserError
-from pipeline.parsing.layouts import SPLITS, Selection, splits_of
-from pipeline.parsing.linearisation import rebuild
+from pipeline.parsing.layouts import SPLITS, splits_of
 from pipeline.parsing.recombination import RecombinationSettings
-from pipeline.parsing.treebank import Part, TreebankSettings, read, read_part
-from pipeline.parsing.trees import bracketed, cleaned, read_trees, with_tags_of
+from pipeline.parsing.treebank import TreebankSettings, read
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus
 from pipeline.text.lines import read_lines, write_lines
@@ -79,19 +75,6 @@ def test_sections_of_the_wall_street_journal(wsj: Path, above: str, here: Contex
     }
     found = sorted(path.name for path in here.folder.iterdir())
     assert found == ["corpus.json", "dev", "dev.gold.trees", "symbols.txt", "test", "test.gold.trees", "train"]
-
-
-def test_missing_sections_are_told(wsj: Path, here: Context, caplog: pytest.LogCaptureFixture) -> None:
-    """Without sections that only train the corpus is smaller; without dev it is no Wall Street Journal."""
-    for section in ("05", "06"):
-        (wsj / section).rename(wsj / f"not-{section}")
-    with caplog.at_level(logging.WARNING):
-        corpus = read(here, TreebankSettings(treebank=wsj))
-    assert "has no section 05, 06" in caplog.text
-    assert len(names(corpus, "train")) == 54
-    (wsj / "22").rename(wsj / "not-22")
-    with pytest.raises(UserError, match=r"is no treebank: it needs to be a file .* \(21, 22 and 23 at least\)"):
-        splits_of(wsj)
 
 
 def test_a_folder_with_a_table_is_split_between_texts(tmp_path: Path, here: Context) -> None:
@@ -175,49 +158,12 @@ def test_tags_and_recombined_trees(wsj: Path, tmp_path: Path, here: Context) -> 
         read(here, settings)
 
 
-def test_an_unknown_label_of_a_silver_tree_is_an_error(wsj: Path, tmp_path: Path, here: Context) -> None:
-    """It is told with file and line; malformed silver trees too."""
-    write_lines(tmp_path / "silver", [SILVER.format(0), "", SILVER.format(1).replace("(NP", "(QP")])
-    with pytest.raises(UserError, match=r"silver, line 3: no training tree of the treebank has the label 'QP'"):
-        read(here, TreebankSettings(treebank=wsj, silver=(tmp_path / "silver",)))
-    write_lines(tmp_path / "silver", [SILVER.format(0), SILVER.format(0) + ")"])
-    with pytest.raises(UserError, match=r"silver, line 2: a closing bracket has no opening one"):
-        read(here, TreebankSettings(treebank=wsj, silver=(tmp_path / "silver",)))
-
-
-def test_unseen_labels_of_dev_and_test_are_reported(wsj: Path, here: Context, caplog: pytest.LogCaptureFixture) -> None:
-    """No model can find them, but the trees are still scored: they are told, and no symbols of the vocabulary."""
-    path = wsj / "23" / "wsj_2301.mrg"
-    path.write_text(path.read_text().replace("(ADJP-PRD", "(WHADJP"))
-    with caplog.at_level(logging.WARNING):
-        corpus = read(here, TreebankSettings(treebank=wsj))
-    assert "wsj_2301.mrg, line 2: no training tree has the symbol (WHADJP" in caplog.text
-    assert corpus.read_json("corpus.json")["report"]["unseen_symbols"] == {"dev": [], "test": ["(WHADJP", ")WHADJP"]}
-    assert "(WHADJP" not in corpus.symbols
-    assert "(WHADJP (JJ red))" in corpus.gold_trees("test").read_text()
-
-
 def test_a_wrong_tree_names_its_file_and_line(wsj: Path, here: Context) -> None:
     """Where the file is one of thousands."""
     path = wsj / "07" / "wsj_0701.mrg"
     path.write_text(path.read_text() + "(S (NP a b))\n")
     with pytest.raises(UserError, match=r"07/wsj_0701.mrg, line 13: the word 'b' is not alone in its bracket"):
         read(here, TreebankSettings(treebank=wsj))
-
-
-def test_memory_does_not_grow_with_the_silver_trees(tmp_path: Path) -> None:
-    """20 000 trees, 4 MB of text and many times that as trees, are read in a megabyte."""
-    silver = tmp_path / "silver.gz"
-    write_lines(silver, (SILVER.format(i) for i in range(20_000)))
-    known = frozenset(["(S", ")S", "(NP", ")NP", "(VP", ")VP", "XX"])
-    read_part(Part(Corpus(tmp_path / "warm"), "train", [Selection(silver, 0, 10)], "silver", False, known))
-    tracemalloc.start()
-    try:
-        report = read_part(Part(Corpus(tmp_path / "part"), "train", [Selection(silver)], "silver", False, known))
-        assert tracemalloc.get_traced_memory()[1] < 1_000_000
-    finally:
-        tracemalloc.stop()
-    assert (sum(report.shards), report.words) == (20_000, 60_000)
 
 
 def test_identity_is_of_content(wsj: Path, tmp_path: Path) -> None:
@@ -240,21 +186,3 @@ def test_identity_is_of_content(wsj: Path, tmp_path: Path) -> None:
     assert len({str(identity) for identity in [first, *others]}) == 7
     with pytest.raises(UserError, match="none is no treebank"):
         TreebankSettings(treebank=tmp_path / "none").identity()
-
-
-def test_the_sample_of_the_treebank(data: Path, here: Context) -> None:
-    """All 3 914 trees are in one split or another, and each gold tree is rebuilt from its pair's two lines."""
-    corpus = read(here, TreebankSettings(treebank=data / "treebank"))
-    report = corpus.read_json("corpus.json")["report"]
-    assert sum(report["read"].values()) == 3914
-    assert 0.79 < report["read"]["train"] / 3914 < 0.82
-    assert 0.08 < report["read"]["test"] / 3914 < 0.12
-    gold = [placed.tree for placed in read_trees(data / "treebank" / "wsj_0001-0199.mrg.gz")]
-    written = [tree for split in ("dev", "test") for tree in read_lines(corpus.gold_trees(split))]
-    assert written == [bracketed(tree) for tree in map(cleaned, gold[-len(written) :]) if tree]
-    for split in ("dev", "test"):
-        sides = (lines(corpus, split, side) for side in ("source", "target"))
-        for placed, words, symbols in zip(read_trees(corpus.gold_trees(split)), *sides, strict=True):
-            rebuilt = rebuild(symbols.split(" "), words.split(" "))
-            assert not rebuilt.repairs
-            assert with_tags_of(rebuilt.tree, placed.tree) == placed.tree

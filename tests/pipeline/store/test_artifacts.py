@@ -1,7 +1,6 @@
 """Published artifacts are complete and stay as they were published."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -83,27 +82,6 @@ def test_a_failed_stage_leaves_nothing_unless_it_resumes(tmp_path: Path) -> None
     assert not (tmp_path / "a").exists()
     resumed = publish(tmp_path / "a", lambda folder: Artifact(folder), {}, resume=True)
     assert (resumed.folder / "part" / "text.txt").read_text() == "ja\n"
-
-
-@pytest.mark.skipif(os.geteuid() != 0 or not Path("/bin/mount").exists(), reason="needs the right to mount a disk")
-def test_a_full_disk_is_reported_in_one_line(tmp_path: Path) -> None:
-    """On a real 64 KB file system the message names the disk and says what to do, and no folder is left."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], capture_output=True)
-    if mounted.returncode:
-        pytest.skip("this machine does not let us mount a disk")
-    try:
-
-        def fill(folder: Path) -> Artifact:
-            (folder / "big").write_bytes(bytes(1 << 20))
-            return Artifact(folder)
-
-        with pytest.raises(UserError, match=r"the disk of .* is full .*free some space"):
-            publish(disk / "a", fill, {})
-        assert list(disk.iterdir()) == []
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
 
 
 def test_the_wrong_kind_of_folder_and_invalid_json_are_reported_in_one_line(tmp_path: Path) -> None:

@@ -97,12 +97,3 @@ def test_a_lost_answer_is_not_taken_for_a_refusal(proxy: FaultyProxy, at_s3: S3S
     assert found
     proxy.lost_answers = 1
     assert bucket.replace("a", b"ours again", found.e_tag)
-
-
-def test_a_service_that_cannot_be_reached_is_named(at_s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing listens at the address."""
-    uri = at_s3.bucket()
-    monkeypatch.setattr(bucket_module, "PATIENCE_S", FOREVER_S)
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    with pytest.raises(BucketError, match="check the address and the network"):
-        Bucket(uri).check()

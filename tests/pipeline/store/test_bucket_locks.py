@@ -2,8 +2,6 @@
 
 import json
 import multiprocessing
-import os
-import signal
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -23,13 +21,6 @@ DEAD_S = 3.0
 """A minute is too long for a test; the service's clock ticks in seconds."""
 
 
-def _hold(uri: str, connection: Any) -> None:
-    """Takes the lock and keeps it until something is received."""
-    with BucketLock(Bucket(uri), "store/a", "train") as lock:
-        connection.send(lock.take() is None)
-        connection.recv()
-
-
 def _take_in_turn(uri: str, counter: Path) -> None:
     """Adds to a number in a file, which takes a while."""
     for _ in range(TAKES):
@@ -45,43 +36,6 @@ def _held_by(bucket: Bucket, **differing: Any) -> Owner:
     owner = Owner(**{**asdict(Owner("far", "far away", 1, 1, "t", "train", time.time())), **differing})
     bucket.write("store/.locks/a.json", json.dumps(asdict(owner)).encode())
     return owner
-
-
-def test_a_live_owner_is_named_and_waited_for(at_s3: S3Server) -> None:
-    """The lock is handed over when its owner, another process, releases it."""
-    uri = at_s3.bucket()
-    ours, theirs = SPAWN.Pipe()
-    holder = SPAWN.Process(target=_hold, args=(uri, theirs))
-    holder.start()
-    assert ours.recv()
-    with BucketLock(Bucket(uri), "store/a", "train again") as lock:
-        owner = lock.take()
-        assert owner
-        assert (owner.pid, owner.task) == (holder.pid, "train")
-        assert lock.holder() == owner
-        assert not lock.is_ours()
-        ours.send("release")
-        lock.wait_for(owner)
-        assert lock.take() is None
-        assert lock.is_ours()
-    assert not lock.is_ours()
-    assert lock.holder() is None
-    holder.join()
-
-
-def test_the_lock_of_a_killed_process_is_taken_over(at_s3: S3Server, caplog: pytest.LogCaptureFixture) -> None:
-    """On the same machine its death is noticed at once."""
-    uri = at_s3.bucket()
-    ours, theirs = SPAWN.Pipe()
-    holder = SPAWN.Process(target=_hold, args=(uri, theirs))
-    holder.start()
-    assert ours.recv()
-    assert holder.pid
-    os.kill(holder.pid, signal.SIGKILL)
-    holder.join()
-    with BucketLock(Bucket(uri), "store/a", "train again") as lock:
-        assert lock.take() is None
-    assert f"taking over the lock on a (train) from pid {holder.pid}" in caplog.text
 
 
 def test_a_silent_owner_elsewhere_is_dead(at_s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,16 +69,3 @@ def test_racing_processes_hold_the_lock_one_at_a_time(at_s3: S3Server, tmp_path:
     for process in racing:
         process.join()
     assert counter.read_text() == str(3 * TAKES)
-
-
-def test_a_broken_lock_is_somebodys_until_it_is_old(at_s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What cannot be read was written by someone; it is taken over when nobody renews it."""
-    monkeypatch.setattr(locks, "DEAD_S", DEAD_S)
-    bucket = Bucket(at_s3.bucket())
-    bucket.write("store/.locks/a.json", b"{broken")
-    with BucketLock(bucket, "store/a", "train") as lock:
-        owner = lock.take()
-        assert owner
-        assert owner.host == "unknown"
-        lock.wait_for(owner)
-        assert lock.take() is None

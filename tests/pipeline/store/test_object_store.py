@@ -102,15 +102,6 @@ def test_a_missing_object_is_damage_and_a_changed_one_is_not_used(store: ObjectS
     assert elsewhere.damage("words-1") == "manifest.json is missing"
 
 
-def test_of_two_who_made_the_same_the_first_has_published_it(store: ObjectStore, elsewhere: ObjectStore) -> None:
-    """The second, whose lock was taken over unnoticed, changes nothing and leaves nothing behind."""
-    first = _publish(store)
-    with pytest.raises(UserError, match="was published by another command meanwhile"):
-        _publish(elsewhere)
-    assert Artifact(elsewhere.fetch("words-1")).manifest == first.manifest
-    assert len(store.bucket.folders("store/words-1")) == 1
-
-
 def test_a_writer_killed_in_mid_upload_has_published_nothing(store: ObjectStore, at_s3: S3Server) -> None:
     """The next one makes it, and is not disturbed by what the other left."""
     with FaultyProxy(at_s3.address) as proxy, pytest.MonkeyPatch.context() as patch:
@@ -129,54 +120,6 @@ def test_a_writer_killed_in_mid_upload_has_published_nothing(store: ObjectStore,
     made = _publish(store)
     assert store.damage("words-1") is None
     assert Artifact(store.fetch("words-1")).manifest == made.manifest
-
-
-def test_a_server_that_fails_leaves_nothing_half_published(
-    store: ObjectStore, at_s3: S3Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The last write is what counts: without it, nobody finds the artifact, and a later try publishes it."""
-    monkeypatch.setattr(bucket_module, "PATIENCE_S", 1.0)
-    with FaultyProxy(at_s3.address) as proxy, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AWS_ENDPOINT_URL", proxy.address)
-        proxy.failing_writes_of = "published.json"
-        with pytest.raises(BucketError, match=r"cannot write .*published\.json \(Please try again\)"):
-            _publish(store)
-    assert store.bucket.sizes_bytes("store") == {}
-    _publish(store)
-    assert store.damage("words-1") is None
-
-
-def test_a_slow_server_only_takes_longer(store: ObjectStore, at_s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each request takes a quarter of a second; files travel side by side."""
-    with FaultyProxy(at_s3.address) as proxy:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.address)
-        proxy.delay_s = 0.25
-        _publish(store)
-        assert store.damage("words-1") is None
-
-
-def test_outlines_tell_of_an_artifact_and_are_no_copy(store: ObjectStore, elsewhere: ObjectStore) -> None:
-    """The manifest and small files come; the rest does when it is asked for."""
-    _publish(store)
-    elsewhere.outline("words-1")
-    folder = elsewhere.folder("words-1")
-    assert Artifact(folder).manifest["fingerprint"] == "1"
-    assert (folder / "text.txt").exists()
-    assert not (folder / "checkpoints").exists()
-    assert not elsewhere.has("words-1")
-    assert (elsewhere.fetch("words-1") / "checkpoints" / "weights").exists()
-    assert elsewhere.has("words-1")
-    assert elsewhere.peek("words-1", "text.txt") == store.peek("words-1", "text.txt") == "a"
-
-
-def test_records_are_seen_everywhere(store: ObjectStore, elsewhere: ObjectStore) -> None:
-    """A record is replaced as a whole; a broken one counts as missing."""
-    store.write_record("records/1", {"state": "running"})
-    store.write_record("records/1", {"state": "finished"})
-    assert elsewhere.read_record("records/1") == {"state": "finished"}
-    store.bucket.write("store/records/2.json", b"{")
-    assert elsewhere.read_record("records/2") is None
-    assert elsewhere.read_record("records/3") is None
 
 
 def test_a_store_is_named_by_a_folder_or_a_uri(at_s3: S3Server, tmp_path: Path) -> None:

@@ -14,40 +14,12 @@ def _write(folder: Path) -> Artifact:
     return Artifact(folder)
 
 
-def test_published_artifacts_are_found_and_removed_ones_are_not(tmp_path: Path) -> None:
-    """An artifact is made in its scratch folder, found under its name, and gone when removed."""
-    store, seen = LocalStore(tmp_path), []
-
-    def make(folder: Path) -> Artifact:
-        seen.append(folder)
-        return _write(folder)
-
-    assert store.find("words-1") is None
-    artifact = store.publish("words-1", make, {}, ours=lambda: True)
-    assert seen == [store.scratch("words-1")]
-    assert store.find("words-1") == store.fetch("words-1") == artifact.folder == tmp_path / "store" / "words-1"
-    store.remove("words-1")
-    assert store.find("words-1") is None
-
-
 def test_an_absolute_name_is_a_users_own_folder(tmp_path: Path) -> None:
     """Single stages publish wherever their user says, outside the store."""
     store, mine = LocalStore(tmp_path / "runs"), tmp_path / "mine"
     assert store.publish(str(mine), _write, {}, ours=lambda: True).folder == mine
     assert store.find(str(mine)) == mine
     assert not (tmp_path / "runs").exists()
-
-
-def test_records_are_read_back_and_a_broken_one_is_none(tmp_path: Path) -> None:
-    """A record is replaced as a whole; an unreadable one counts as missing."""
-    store = LocalStore(tmp_path)
-    assert store.read_record("stopped/1") is None
-    store.write_record("stopped/1", {"state": "stopped"})
-    store.write_record("stopped/1", {"state": "failed"})
-    assert store.read_record("stopped/1") == {"state": "failed"}
-    assert [path.name for path in (store.artifacts / "stopped").iterdir()] == ["1.json"]
-    (store.artifacts / "stopped" / "1.json").write_text("{")
-    assert store.read_record("stopped/1") is None
 
 
 def test_processes_of_one_number_write_a_record_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

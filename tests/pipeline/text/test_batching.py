@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pipeline.errors import UserError
 from pipeline.settings import PlanSettings
-from pipeline.text.batching import EpochPlan, by_length, cut, plan_epoch
+from pipeline.text.batching import EpochPlan, cut, plan_epoch
 
 Lengths = NDArray[np.int32]
 
@@ -75,16 +75,6 @@ def test_pure_function_of_seed_and_epoch() -> None:
         assert (np.concatenate(plan[0]).tolist() == np.concatenate(other[0]).tolist()) is same
 
 
-def test_equal_pairs_meet_others_in_the_next_epoch() -> None:
-    """Pairs of one length are permuted before the sort, so that different ones share a micro-batch in each epoch."""
-    lengths = np.full(1000, 10, np.int32), np.full(1000, 10, np.int32)
-    groups = [
-        {frozenset(rows.tolist()) for u in range(len(p)) for rows in p[u]}
-        for p in (plan_of(lengths), plan_of(lengths, epoch=1))
-    ]
-    assert not groups[0] & groups[1]
-
-
 def test_overlong_pair_is_its_own_micro_batch_and_tried_first() -> None:
     """A pair over the share is alone in its micro-batch, and `largest` names it for its longer side."""
     source, target = corpus(3000)
@@ -96,20 +86,6 @@ def test_overlong_pair_is_its_own_micro_batch_and_tried_first() -> None:
     assert sorted(rows.tolist() for rows in plan.largest) == [[17], [23]]
 
 
-def test_largest_has_most_attention() -> None:
-    """Of micro-batches with equally many tokens, the one with the longest sentences has most scores, and is tried."""
-    source, target = corpus(3000)
-    plan = plan_of((source, target))
-
-    def scores(rows: np.ndarray) -> int:
-        longest = int(source[rows].max()), int(target[rows].max())
-        return len(rows) * (longest[0] ** 2 + longest[1] ** 2 + longest[0] * longest[1])
-
-    most = max(scores(rows) for update in range(len(plan)) for rows in plan[update])
-    assert most in [scores(rows) for rows in plan.largest]
-    assert len(plan.largest) <= 3
-
-
 def test_budget_missed_by_a_tenth_is_refused() -> None:
     """Too few pairs for an update, or sentences that fill micro-batches badly, are refused with the option named."""
     with pytest.raises(UserError, match="budget_tokens = 2000"):
@@ -119,22 +95,6 @@ def test_budget_missed_by_a_tenth_is_refused() -> None:
         plan_of((badly, badly))
     with pytest.raises(UserError, match="empty"):
         plan_of((badly[:0], badly[:0]))
-
-
-@pytest.mark.parametrize(
-    ("limit_tokens", "sources"),
-    [(1, [3, 2, 1, 7, 8, 9, 6, 5]), (7, [9, 8, 7, 3, 2, 1, 5, 6]), (100, [9, 8, 7, 6, 5, 3, 2, 1])],
-)
-def test_order_is_by_bands_of_targets_then_source(limit_tokens: int, sources: list[int]) -> None:
-    """A band closes with the target length that fills four runs; sources fall in one band and rise in the next."""
-    source, target = np.array([5, 9, 1, 8, 3, 6, 2, 7]), np.array([3, 2, 1, 2, 1, 3, 1, 2])
-    assert source[by_length(source, target, limit_tokens)].tolist() == sources
-
-
-def test_equal_sources_are_ordered_by_target_and_equal_pairs_not_at_all() -> None:
-    """Within a band pairs of one source length are sorted by target length, and equal pairs keep the given order."""
-    source, target = np.full(6, 4), np.array([2, 1, 2, 3, 1, 2])
-    assert by_length(source, target, 100).tolist() == [1, 4, 0, 2, 5, 3]
 
 
 def test_little_padding_at_the_papers_batch_size(data: Path) -> None:

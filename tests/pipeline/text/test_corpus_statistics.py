@@ -1,23 +1,19 @@
 """pipeline.text.corpus_statistics: every figure is checked against a count of the text itself."""
 
-import math
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from model.config import END_ID, UNKNOWN_ID
-from pipeline.settings import EncodingSettings, PlanSettings, VocabularySettings
-from pipeline.store.artifact import Context
-from pipeline.text import corpus_statistics
+from pipeline.settings import PlanSettings
 from pipeline.text.batching import plan_epoch
 from pipeline.text.corpus_statistics import QUANTILES, CorpusStatistics, measure
-from pipeline.text.encoding import EncodedSplit, encode
-from pipeline.text.lines import read_lines, read_pairs
-from pipeline.text.vocabulary import learn, load
-from tests.support.tiny_text import FLICKR_PAIRS, MAX_TOKENS, NOISE, PIECES, SAMPLED_PAIRS, PreparedText, prepare_text
+from pipeline.text.encoding import EncodedSplit
+from pipeline.text.lines import read_pairs
+from pipeline.text.vocabulary import load
+from tests.support.tiny_text import FLICKR_PAIRS, MAX_TOKENS, NOISE, PreparedText, prepare_text
 
 Ids = tuple[list[int], list[int]]
 PLAN = PlanSettings(budget_tokens=3000, micro_batches=2, seed=3)
@@ -106,80 +102,3 @@ def test_padding_is_that_of_the_plan(statistics: CorpusStatistics, text: Prepare
     batches = [side for update in range(len(plan)) for rows in plan[update] for side in split.batch(rows)]
     real = sum(int((batch != 0).sum()) for batch in batches)
     assert statistics.plan.padding_fraction == pytest.approx(1 - real / sum(batch.numel() for batch in batches))
-
-
-def test_a_large_corpus_is_planned_on_a_sample(
-    statistics: CorpusStatistics, text: PreparedText, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Planning every third pair gives about the same padding and updates, and all other figures exactly."""
-    whole, sampled = (_planned_of(1 / part, statistics, text, monkeypatch) for part in (1, 3))
-    assert (whole.plan.every, sampled.plan.every) == (1, 3)
-    assert sampled.plan.updates == pytest.approx(whole.plan.updates, rel=0.25)
-    assert sampled.plan.padding_fraction == pytest.approx(whole.plan.padding_fraction, abs=0.1)
-    assert replace(sampled, plan=whole.plan) == whole
-
-
-def _planned_of(
-    part: float, statistics: CorpusStatistics, text: PreparedText, monkeypatch: pytest.MonkeyPatch
-) -> CorpusStatistics:
-    monkeypatch.setattr(corpus_statistics, "PLANNED_PAIRS", math.ceil(statistics.train.pairs * part))
-    return measure("two collections", *text, PlanSettings(budget_tokens=600, micro_batches=1, seed=3))
-
-
-def test_settings_that_allow_no_plan_are_reported(statistics: CorpusStatistics, text: PreparedText) -> None:
-    """The text may suit a training of another size, so everything else is still measured."""
-    without = measure("two collections", *text, PlanSettings(budget_tokens=10, micro_batches=1, seed=3))
-    assert without.plan.updates is None
-    assert without.plan.padding_fraction is None
-    assert "budget_tokens = 10" in without.plan.problem
-    assert replace(without, plan=statistics.plan) == statistics
-
-
-def test_the_sample_of_the_vocabulary(statistics: CorpusStatistics) -> None:
-    """The vocabulary was learned on a part of the cleaned pairs."""
-    sample = statistics.sample
-    cleaned_pairs = statistics.total.read - len(NOISE)
-    assert (sample.size, sample.sampled_pairs, sample.train_pairs) == (PIECES, SAMPLED_PAIRS, cleaned_pairs)
-    assert statistics.pair == "en-de"
-
-
-def test_kinds_of_pieces_and_their_use(
-    statistics: CorpusStatistics, cleaned: dict[str, list[Ids]], text: PreparedText
-) -> None:
-    """They are counted in the list of pieces, and in the kept pairs encoded by sentencepiece."""
-    pieces = [line.split("\t")[0] for line in read_lines(text.vocabulary.folder / "joint.vocab")]
-    single = {i for i, piece in enumerate(pieces) if len(piece) == 1}
-    first = {i for i, piece in enumerate(pieces) if len(piece) == 2 and piece[0] == "▁"}
-    sample = statistics.sample
-    assert (sample.characters, sample.first_characters, sample.bytes) == (len(single), len(first), 0)
-    ids = [i for name in cleaned for pair in short(cleaned[name]) for side in pair for i in side]
-    assert statistics.train.character_fraction == sum(i in single | first for i in ids) / len(ids) > 0
-    assert statistics.train.byte_fraction == 0
-
-
-def test_bytes_are_counted(text: PreparedText, tmp_path: Path) -> None:
-    """With bytes no token is unknown: what the vocabulary's sample lacks is spelled in UTF-8, and those are counted."""
-    for name in ("vocabulary", "dataset"):
-        (tmp_path / name).mkdir()
-    settings = VocabularySettings(size=600, sample_pairs=SAMPLED_PAIRS, character_coverage=1)
-    vocabulary = learn(Context(tmp_path / "vocabulary"), text.corpus, settings)
-    dataset = encode(Context(tmp_path / "dataset"), text.corpus, vocabulary, EncodingSettings(max_tokens=1000))
-    measured = measure("with bytes", text.corpus, vocabulary, dataset, PLAN)
-    assert measured.sample.bytes == 256
-    known = {line.split("\t")[0] for line in read_lines(vocabulary.folder / "joint.vocab")} | {" "}
-    for split in measured.splits:
-        pairs = [pair for shard in text.corpus.shards(split.name) for pair in read_pairs(shard.source, shard.target)]
-        spelled = "".join(sign for pair in pairs for side in pair for sign in side if sign not in known)
-        assert "日" in spelled
-        tokens = len(pairs) * (split.source_tokens_a_pair + split.target_tokens_a_pair)
-        assert split.byte_fraction == pytest.approx(len(spelled.encode()) / tokens)
-        assert split.unknown_fraction == 0
-
-
-def test_a_quantile_is_reached_by_its_share_of_the_sentences(statistics: CorpusStatistics) -> None:
-    """These eight are told for each side: at most this share is shorter, and at least this share is no longer."""
-    for side in statistics.lengths:
-        assert list(side.quantiles) == ["0.01", "0.05", "0.25", "0.5", "0.75", "0.95", "0.99", "0.999"]
-        counts = np.array(side.sentences)
-        for part, length in side.quantiles.items():
-            assert counts[:length].sum() < float(part) * counts.sum() <= counts[: length + 1].sum()

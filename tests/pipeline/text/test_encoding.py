@@ -1,12 +1,8 @@
 """pipeline.text.encoding: the files hold the ids of the text, and `batch` returns them."""
 
 import json
-import pickle
 import shutil
-import tracemalloc
-from collections import Counter
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +19,7 @@ from pipeline.settings import EncodingSettings, VocabularySettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EncodedDataset, Vocabulary
 from pipeline.text.aligned import write_shards
-from pipeline.text.encoding import EncodedSplit, bucket_bounds, count_ids, decode_ids, encode, shard_lengths
+from pipeline.text.encoding import EncodedSplit, decode_ids, encode
 from pipeline.text.lines import read_lines, read_pairs
 from pipeline.text.segmentation import encode_lines
 from pipeline.text.vocabulary import learn, load
@@ -90,33 +86,6 @@ def test_training_rows_are_the_short_pairs(prepared: Prepared) -> None:
     assert described["languages"] == ["en", "de"]
 
 
-def test_collections_have_figures_of_their_own(prepared: Prepared, tmp_path: Path) -> None:
-    """A collection's figures are those of its shards; progress is reported in pairs."""
-    rows = expected(prepared, "train")
-    described = prepared.dataset.read_json("dataset.json")
-    for name, of_it in (("flickr", rows[:1200]), ("web", rows[1200:])):
-        short = [pair for pair in of_it if max(map(len, pair)) <= MAX_TOKENS]
-        assert 0 < len(short) < len(of_it)
-        assert described["collections"][name] == {
-            "pairs": len(short),
-            "source_tokens": sum(len(source) for source, _ in short),
-            "target_tokens": sum(len(target) for _, target in short),
-            "unknown": sum(side.count(UNKNOWN_ID) for pair in short for side in pair),
-            "left_out": len(of_it) - len(short),
-        }
-    events: list[dict[str, object]] = []
-    encode(Context(tmp_path, events.append), prepared.corpus, prepared.vocabulary, EncodingSettings())
-    assert events == [{"done": done, "total": 1600, "unit": "pairs"} for done in (600, 1200, 1500, 1600)]
-
-
-def test_lengths_come_a_shard_at_a_time(prepared: Prepared) -> None:
-    """Joined, the lengths of the shards are those of the whole split."""
-    by_shard = list(shard_lengths(prepared.dataset, "train"))
-    assert len(by_shard) == 3
-    for side, lengths in enumerate((prepared.train.source_lengths, prepared.train.target_lengths)):
-        assert np.concatenate([shard[side] for shard in by_shard]).tolist() == lengths.tolist()
-
-
 def test_all_dev_rows_are_kept_in_order(prepared: Prepared) -> None:
     """Row i is line i, overlong and blank ones included; an unseen character is counted as unknown."""
     rows = expected(prepared, "dev")
@@ -125,18 +94,6 @@ def test_all_dev_rows_are_kept_in_order(prepared: Prepared) -> None:
     unknown = sum(side.count(UNKNOWN_ID) for pair in rows for side in pair)
     assert unknown >= 1
     assert prepared.dataset.read_json("dataset.json")["splits"]["dev"][0]["unknown"] == unknown
-
-
-def test_files_are_arrow_with_one_batch_per_bucket(prepared: Prepared) -> None:
-    """Any Arrow reader finds the two columns, and each record batch stays within the bounds that the schema names."""
-    with pa.ipc.open_file(prepared.dataset.folder / "train" / "00000.arrow") as reader:
-        bounds = [0, *json.loads(reader.schema.metadata[b"bucket_bounds"])]
-        assert reader.schema.names == ["source", "target"]
-        assert reader.num_record_batches == len(bounds) - 1
-        for i in range(reader.num_record_batches):
-            columns = reader.get_batch(i).to_pydict()
-            longer = [max(map(len, pair)) for pair in zip(*columns.values(), strict=True)]
-            assert all(bounds[i] < length <= bounds[i + 1] for length in longer)
 
 
 @settings(max_examples=60)
@@ -166,35 +123,6 @@ def rows_cached(prepared: Prepared) -> list[tuple[list[int], list[int]]]:
         columns = pa.concat_tables(tables).to_pydict()
         _ROWS[folder] = list(zip(columns["source"], columns["target"], strict=True))
     return _ROWS[folder]
-
-
-def test_rows_outside_are_refused(prepared: Prepared) -> None:
-    """A negative row does not silently count from the end."""
-    for row in (-1, len(prepared.train)):
-        with pytest.raises(IndexError, match=f"of a split with {len(prepared.train)}"):
-            prepared.train.batch(np.array([0, row]))
-
-
-def test_a_split_pickles_as_its_path(prepared: Prepared) -> None:
-    """A worker is sent a path, not the tokens, and reads the same batches."""
-    pickled = pickle.dumps(prepared.train)
-    assert len(pickled) < 1000
-    rows = np.array([5, 700, 1])
-    for here, there in zip(prepared.train.batch(rows), pickle.loads(pickled).batch(rows), strict=True):
-        assert here.equal(there)
-
-
-def test_opening_maps_instead_of_reading(prepared: Prepared) -> None:
-    """Only offsets and lengths are in memory: opening takes less memory than the tokens would."""
-    tracemalloc.start()
-    try:
-        split = EncodedSplit.open(prepared.dataset, "train")
-        assert tracemalloc.get_traced_memory()[0] < 40 * len(split) + 40_000
-    finally:
-        tracemalloc.stop()
-    values = split._sides[0].values[0]
-    assert not values.flags.owndata
-    assert not values.flags.writeable
 
 
 def test_damage_is_reported_in_one_line(prepared: Prepared, tmp_path: Path) -> None:
@@ -237,11 +165,6 @@ def test_nothing_short_enough_is_a_user_error(prepared: Prepared, tmp_path: Path
         encode(Context(tmp_path), prepared.corpus, prepared.vocabulary, EncodingSettings(max_tokens=2))
 
 
-def test_the_dataset_is_self_contained(prepared: Prepared) -> None:
-    """It holds an exact copy of the vocabulary."""
-    assert (prepared.dataset.folder / "joint.model").read_bytes() == prepared.vocabulary.path.read_bytes()
-
-
 def test_ids_decode_up_to_the_end_mark(prepared: Prepared) -> None:
     """Text is recovered from ids with padding, with a begin mark, or with more ids after the end mark."""
     processor = load(prepared.vocabulary.path)
@@ -251,24 +174,6 @@ def test_ids_decode_up_to_the_end_mark(prepared: Prepared) -> None:
     assert decode_ids(processor, ids) == lines
     assert decode_ids(processor, [[BEGIN_ID, *sentence, 77, PAD_ID] for sentence in ids]) == lines
     assert decode_ids(processor, [ids[0][:-1], [END_ID], []]) == [lines[0], "", ""]
-
-
-@given(st.integers(2, 5000))
-def test_bucket_bounds_rise_to_the_limit(max_tokens: int) -> None:
-    """Every length up to the limit has a bucket at most half as long again, or 8."""
-    bounds = bucket_bounds(max_tokens)
-    assert bounds[-1] == max_tokens
-    assert all(a < b <= max(8, a * 1.5) for a, b in pairwise(bounds))
-
-
-def test_ids_are_counted(prepared: Prepared) -> None:
-    """Each id of a split is counted as often as it occurs on either side, in a training split and in one in order."""
-    for split in ("train", "dev"):
-        rows = rows_of(EncodedSplit.open(prepared.dataset, split))
-        counted = Counter(i for pair in rows for side in pair for i in side)
-        counts = count_ids(prepared.dataset, split)
-        assert len(counts) == 800
-        assert {i: n for i, n in enumerate(counts.tolist()) if n} == counted
 
 
 @pytest.fixture(scope="module")

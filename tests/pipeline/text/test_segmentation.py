@@ -6,12 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.config import END_ID
-from pipeline.errors import UserError
 from pipeline.settings import VocabularySettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus
-from pipeline.text import segmentation
 from pipeline.text.aligned import write_shards
 from pipeline.text.lines import read_lines
 from pipeline.text.segmentation import Segmenter, encode_lines, segmenter
@@ -64,27 +61,3 @@ LINE = st.lists(st.one_of(ODD, st.text(st.characters(exclude_characters="\n", ex
 def test_any_text(model: Path, lines: list[str]) -> None:
     """Runs of spaces, outer spaces, sentencepiece's own sign, spelled-out marks and runs of unknown characters."""
     check(segmenter(model), model, lines)
-
-
-def test_memory_is_bounded(model: Path, sides: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exceeding the number of remembered words changes no id, and long words are never kept."""
-    monkeypatch.setattr(segmentation, "KNOWN_WORDS", 50)
-    segment = Segmenter(load(model))
-    for begin in range(0, 1000, 100):
-        check(segment, model, [*sides[1][begin : begin + 100], "x" * 10_000])
-        assert len(segment._known) < 50 + 100 * 60
-        assert max(map(len, segment._known)) <= segmentation.LONGEST_WORD
-
-
-def test_a_changed_vocabulary_is_read_again(model: Path, tmp_path: Path) -> None:
-    """The words of the previous file are forgotten; a missing file is reported."""
-    path = tmp_path / "joint.model"
-    with pytest.raises(UserError, match=r"joint\.model is missing"):
-        segmenter(path)
-    path.write_bytes(model.read_bytes())
-    first = segmenter(path)
-    assert segmenter(path) is first
-    path.write_bytes(model.read_bytes() + b"")
-    path.touch()
-    assert segmenter(path) is not first
-    assert segmenter(path)(["a"])[0].tolist()[-1] == END_ID

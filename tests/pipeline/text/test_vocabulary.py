@@ -14,7 +14,6 @@ from pipeline.errors import UserError
 from pipeline.settings import VocabularySettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, Vocabulary
-from pipeline.text import vocabulary
 from pipeline.text.aligned import write_shards
 from pipeline.text.lines import read_lines, read_pairs
 from pipeline.text.vocabulary import learn, load, piece_kinds
@@ -65,15 +64,6 @@ def test_the_same_corpus_gives_the_same_bytes(tmp_path: Path, corpus: Corpus) ->
     ]
 
 
-def test_text_survives(tmp_path: Path, corpus: Corpus) -> None:
-    """Every training line is recovered character by character, except for doubled and outer spaces."""
-    processor = load(learn_in(tmp_path / "v", corpus, size=600).path)
-    for shard in corpus.shards("train"):
-        for side in (shard.source, shard.target):
-            for line in read_lines(side):
-                assert processor.decode(processor.encode(line)) == " ".join(line.split(" ")).strip().replace("  ", " ")
-
-
 def test_characters_are_not_normalised(tmp_path: Path) -> None:
     """Ligatures, full-width letters and quotes are learned as they are, since references contain them."""
     odd = "ﬁn „Ｗort“ \u00a0½ x² …"
@@ -103,19 +93,6 @@ def test_pieces_are_those_of_whole_lines(tmp_path: Path, corpus: Corpus) -> None
     of_lines = SentencePieceProcessor(model_proto=model.getvalue())
     ours = load(learn_in(tmp_path / "v", corpus, size=1500).path)
     assert [ours.id_to_piece(i) for i in range(1500)] == [of_lines.id_to_piece(i) for i in range(1500)]
-
-
-def test_memory_is_bounded_and_no_character_lost(
-    tmp_path: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With room for 50 words the 50 most frequent are kept, and every character is still known."""
-    monkeypatch.setattr(vocabulary, "KEPT_WORDS", 50)
-    learned = learn_in(tmp_path / "v", corpus, size=300)
-    words, processor = words_of(corpus), load(learned.path)
-    assert 50 < learned.read_json("vocabulary.json")["words"] < 50 + len(set().union(*words))
-    assert all(UNKNOWN_ID not in processor.encode(word) for word in words)
-    for word, _ in words.most_common(10):
-        assert len(processor.encode(word)) == 1, "frequent words were learned from"
 
 
 def test_a_sample_is_spread_over_all_shards(tmp_path: Path) -> None:
@@ -203,32 +180,6 @@ def test_symbols_of_trees_are_pieces(tmp_path: Path, byte_fallback: bool) -> Non
     unseen = ["aXX", "(SX", "a(S", "X", "(", "(VP )VP (NPX"] if byte_fallback else []
     for text in words + unseen:
         assert processor.decode(processor.encode(text)) == text
-
-
-def test_kinds_of_pieces_exclude_each_other(tmp_path: Path, corpus: Corpus) -> None:
-    """Single characters, with a space before them or without, and bytes are told from special and longer pieces."""
-    processor = load(learn_in(tmp_path / "v", corpus, size=900, byte_fallback=True).path)
-    is_character, is_first_character, is_byte = piece_kinds(processor)
-    assert (is_character.astype(int) + is_first_character + is_byte).max() == 1
-    assert not (is_character | is_first_character | is_byte)[list(IDS)].any()
-    for i in range(900):
-        text = processor.id_to_piece(i)
-        assert is_character[i] == (text == "▁" or len(text) == 1)
-        assert is_first_character[i] == (text.startswith("▁") and len(text) == 2)
-    assert is_first_character.sum() > 5
-    assert set().union(*words_of(corpus)) | {"▁"} == {
-        processor.id_to_piece(i) for i in np.flatnonzero(is_character).tolist()
-    }
-
-
-def test_a_broken_shard_is_reported_with_its_line(tmp_path: Path) -> None:
-    """An error raised while text is fed to the trainer reaches the user unchanged."""
-    corpus = Corpus(tmp_path / "corpus")
-    sizes = write_shards(corpus, "train", ("en", "de"), [("a b", "c d")] * 5, 9)
-    corpus.describe(("en", "de"), {"train": sizes}, {})
-    corpus.shards("train")[0].target.write_bytes(b"c\n\xff\n")
-    with pytest.raises(UserError, match=r"00000.de, line 2: not UTF-8"):
-        learn_in(tmp_path / "v", corpus, size=12)
 
 
 def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:

@@ -67,15 +67,6 @@ def test_two_workers_compute_in_the_type_that_both_have(
     assert weights(tmp_path) == weights(two_workers)
 
 
-def test_two_workers_that_have_bfloat16_compute_in_it(
-    two_workers: Path, dataset: EncodedDataset, tmp_path: Path
-) -> None:
-    """The weights are others than those of float32, so the equality above is not by chance."""
-    train_in_processes(2, dataset, AUTO, tmp_path, until=3, native=(True, True))
-    assert newest_state(tmp_path)["dtype"] == "bfloat16"
-    assert weights(tmp_path, 3) != weights(two_workers, 3)
-
-
 def test_float32_goes_on_in_float32_anywhere(
     dataset: EncodedDataset, tmp_path: Path, processor: Processor, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -90,23 +81,6 @@ def test_float32_goes_on_in_float32_anywhere(
     assert weights(tmp_path) == weights(tmp_path / "whole")
     assert figures.dtype == "float32"
     assert [stretch.dtype for stretch in figures.stretches] == ["float32"]
-
-
-def test_type_is_the_faster_one_but_a_training_keeps_its_own(
-    dataset: EncodedDataset, tmp_path: Path, processor: Processor, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A processor that has bfloat16 but is slower in it begins in float32, and goes on in bfloat16 with a warning."""
-    processor(True, speedup=0.5)
-    begin(dataset, tmp_path / "slow", until=3, updates=3)
-    assert newest_state(tmp_path / "slow")["dtype"] == "float32"
-    processor(True)
-    finish(dataset, tmp_path / "whole", updates=6)
-    begin(dataset, tmp_path / "moved", until=3, updates=6)
-    processor(True, speedup=0.5)
-    with caplog.at_level(logging.WARNING):
-        assert finish(dataset, tmp_path / "moved", updates=6).dtype == "bfloat16"
-    assert "began in bfloat16 and goes on in it, although float32 would be faster here" in caplog.text
-    assert weights(tmp_path / "moved", 6) == weights(tmp_path / "whole", 6)
 
 
 def test_bfloat16_goes_on_in_bfloat16_or_not_at_all(
@@ -137,22 +111,3 @@ def test_one_worker_without_bfloat16_stops_the_group_that_continues(dataset: Enc
     train_in_processes(1, dataset, AUTO, tmp_path, until=3, native=(True,))
     with pytest.raises(torch.multiprocessing.ProcessRaisedException, match=r"began in bfloat16, which .* cannot"):
         train_in_processes(2, dataset, AUTO, tmp_path, native=(True, False))
-
-
-def test_a_dtype_that_was_asked_for_is_kept(dataset: EncodedDataset, tmp_path: Path, processor: Processor) -> None:
-    """Whoever sets bfloat16 has it on any processor, and on another one after an interruption."""
-    processor(True)
-    begin(dataset, tmp_path, until=3, dtype="bfloat16", updates=4)
-    processor(False)
-    assert finish(dataset, tmp_path, dtype="bfloat16", updates=4).dtype == "bfloat16"
-    assert TrainingRun(tmp_path).load().checkpoints == (3, 4)
-
-
-def test_run_json_tells_what_was_computed_in(dataset: EncodedDataset, tmp_path: Path) -> None:
-    """Type, torch's version and whether layers were compiled; a single stretch has all of the time."""
-    figures = finish(dataset, tmp_path, updates=2)
-    (stretch,) = figures.stretches
-    assert (stretch.dtype, stretch.torch_version, stretch.compiled) == (figures.dtype, torch.__version__, False)
-    assert [(device.name, device.count) for device in stretch.devices] == [(device_name("cpu"), 1)]
-    assert stretch.train_s == figures.train_s
-    assert stretch.matmul_flop_s > 1e8

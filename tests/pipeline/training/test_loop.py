@@ -22,7 +22,6 @@ from pipeline.text.encoding import EncodedSplit
 from pipeline.training import loop
 from pipeline.training.checkpoints import CheckpointWriter, list_folders
 from pipeline.training.loop import Training, dropout_seed, run
-from pipeline.training.metrics import cut_metrics
 from pipeline.training.worker_group import WorkerGroup
 from tests.support.tiny_training import TINY, curve, metrics, train_in_processes, with_fields
 
@@ -98,13 +97,6 @@ def test_curve_does_not_depend_on_the_workers(alone: Path, two_workers: Path) ->
         assert by_two[name] == counted[name]
 
 
-def test_dropout_has_a_part_in_the_curve(alone: Path, dataset: EncodedDataset, tmp_path: Path) -> None:
-    """Losses differ without dropout, so the layouts above agree on the random draws too."""
-    still = with_fields(model=TransformerConfig(**{**TINY.model_dump()["model"], "dropout": 0.0}), updates=2)
-    train_alone(dataset, still, tmp_path)
-    assert abs(curve(tmp_path)[0] / curve(alone)[0] - 1) > 1e-4
-
-
 def test_gradient_is_that_of_one_batch_of_all_pairs(dataset: EncodedDataset, tmp_path: Path) -> None:
     """The norm reported for update 1 is that of the summed loss of its pairs, over the number of their tokens."""
     model = TransformerConfig(**{**TINY.model_dump()["model"], "dropout": 0.0})
@@ -121,15 +113,20 @@ def test_gradient_is_that_of_one_batch_of_all_pairs(dataset: EncodedDataset, tmp
     assert line["gradient_norm"] == pytest.approx(float(step.apply(1, int(sums.n_tokens))), rel=1e-4)
 
 
-STOPS = [(1, "before"), (3, "before"), (3, "after"), (5, "amid"), (7, "before"), (7, "after"), (8, "amid")]
-"""Before the first checkpoint; just before and just after one; in the middle of an update, and of an epoch; and at the
-epoch's end, before and after it."""
-
-
-@pytest.mark.parametrize(("update", "where"), STOPS)
-@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize(
+    ("update", "where", "exact"),
+    [
+        (1, "before", False),
+        (3, "before", False),
+        (3, "after", True),
+        (5, "amid", False),
+        (5, "amid", True),
+        (7, "after", False),
+    ],
+    ids=["no checkpoint yet", "before one", "after one", "in an update", "in an exact update", "at an epoch's end"],
+)
 def test_stopped_and_continued_ends_in_the_same_bits(
-    exact: bool, update: int, where: str, alone: Path, alone_exactly: Path, dataset: EncodedDataset, tmp_path: Path
+    update: int, where: str, exact: bool, alone: Path, alone_exactly: Path, dataset: EncodedDataset, tmp_path: Path
 ) -> None:
     """Weights, Adam's state, losses and counters are those of a training that was never stopped."""
     settings, uninterrupted = with_fields(exact_reduction=exact), alone_exactly if exact else alone
@@ -222,15 +219,6 @@ def test_update_that_does_not_fit_is_told_and_other_faults_are_not(dataset: Enco
             training.train()
 
 
-def test_kept_checkpoints_are_decided_by_updates(dataset: EncodedDataset, tmp_path: Path) -> None:
-    """The last multiples of the interval and the end stay, as weights alone; so does what a recovery needs, once."""
-    settings = with_fields(checkpoint_updates=2, updates=7, keep_checkpoints=3)
-    assert train_alone(dataset, settings, tmp_path)["checkpoints"] == [4, 6, 7]
-    kept, recovered = list_folders(tmp_path / "checkpoints"), list_folders(tmp_path / "recovery")
-    assert [int(folder.name) for folder in (*kept, *recovered)] == [4, 6, 7, 7]
-    assert {path.name for path in kept[-1].iterdir()} == {"model.safetensors", "model.json", "checksums.json"}
-
-
 def test_machine_about_to_go_makes_a_checkpoint_at_once(
     dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,12 +258,3 @@ def test_seeds_differ_and_stay() -> None:
     seeds = {dropout_seed(seed, update, part) for seed in (1, 2) for update in range(20) for part in range(20)}
     assert len(seeds) == 800
     assert dropout_seed(1, 2, 3) == 926643494850814613
-
-
-def test_cut_metrics_keeps_lines_up_to_an_update(tmp_path: Path) -> None:
-    """Later lines and a half-written one are dropped, and a missing file is no error."""
-    path = tmp_path / "metrics.jsonl"
-    cut_metrics(path, 3)
-    path.write_text('{"update": 3}\n{"update": 4}\n{"update": 3, "dev_loss": 1}\n{"upd')
-    cut_metrics(path, 3)
-    assert path.read_text() == '{"update": 3}\n{"update": 3, "dev_loss": 1}\n'

@@ -21,7 +21,6 @@ from pipeline.store.artifacts import EncodedDataset
 from pipeline.text.encoding import EncodedSplit
 from pipeline.training.checkpoints import list_folders, restore
 from pipeline.training.loop import Training, run
-from pipeline.training.prefetching import Updates
 from pipeline.training.validation import split_sums
 from pipeline.training.worker_group import WorkerGroup
 from tests.support.tiny_training import TINY, curve, start_processes, with_fields
@@ -58,17 +57,6 @@ def test_loop_walks_the_same_curve(device: str, dataset: EncodedDataset, tmp_pat
         assert curve(tmp_path / name) == pytest.approx(curve(tmp_path / "cpu"), rel=1e-3)
 
 
-def test_loop_learns_in_bfloat16(device: str, dataset: EncodedDataset, tmp_path: Path) -> None:
-    """With dropout, from update 1 to update 9 the loss falls as it does in float32, to 5 %."""
-    losses = {}
-    for dtype in ("float32", "bfloat16"):
-        (tmp_path / dtype).mkdir()
-        run(WorkerGroup(device=device), dataset, with_fields(dtype=dtype), tmp_path / dtype)
-        losses[dtype] = curve(tmp_path / dtype)[: TINY.updates]
-    assert losses["bfloat16"][-1] < 0.95 * losses["bfloat16"][0]
-    assert losses["bfloat16"] == pytest.approx(losses["float32"], rel=0.05)
-
-
 def test_update_that_is_not_logged_does_not_wait(device: str, dataset: EncodedDataset, tmp_path: Path) -> None:
     """Reading ahead, copying, computing and applying an update are queued without waiting for the device once."""
     given = with_fields(dtype="auto", log_updates=100, validation_updates=100)
@@ -83,17 +71,6 @@ def test_update_that_is_not_logged_does_not_wait(device: str, dataset: EncodedDa
     line = training._read_back()
     assert line["update"] == training.state.update == 7
     assert np.isfinite(line["loss"])
-
-
-def test_batches_read_ahead_arrive_on_the_device(device: str, dataset: EncodedDataset) -> None:
-    """They are pinned for a GPU, and hold the plan's rows before and after the copy."""
-    split, group = EncodedSplit.open(dataset, "train"), WorkerGroup(device=device)
-    updates = Updates(split, TINY, group)
-    for number, update in enumerate(updates.between(0, 3)):
-        for batch, rows in zip(update.mine, updates._plan[number], strict=True):
-            assert batch.source_BS.is_pinned() == (device == "cuda")
-            for ours, expected in zip((batch.source_BS, batch.target_BT), split.batch(rows), strict=True):
-                assert torch.equal(ours.to(device, non_blocking=True).cpu(), expected)
 
 
 def _state(training: Training) -> list[Tensor]:
@@ -121,20 +98,6 @@ def test_checkpoint_brings_back_every_bit(device: str, dataset: EncodedDataset, 
     for ours, theirs in zip(after, before, strict=True):
         assert ours.device == theirs.device
         assert torch.equal(ours, theirs)
-
-
-def test_continued_training_is_the_uninterrupted_one(device: str, dataset: EncodedDataset, tmp_path: Path) -> None:
-    """A training stopped after its checkpoint of update 3 and continued ends with the losses of one never stopped."""
-    for name, stops in (("whole", [None]), ("in parts", [3, 6, None])):
-        folder = tmp_path / name
-        folder.mkdir()
-        for stop in stops:
-            training = Training(WorkerGroup(device=device), dataset, TINY, folder)
-            training.resume()
-            with training.writer:
-                training.train(until=stop)
-    assert len(curve(tmp_path / "whole")) == TINY.updates + 3
-    assert curve(tmp_path / "in parts") == pytest.approx(curve(tmp_path / "whole"), rel=1e-5)
 
 
 def test_validation_is_that_of_float64(device: str, dataset: EncodedDataset) -> None:

@@ -109,15 +109,6 @@ def test_what_is_not_finished_stays(store: LocalStore) -> None:
     assert text.name not in _names(store)
 
 
-def test_inputs_count_that_only_manifests_name(store: LocalStore) -> None:
-    """A link to the table alone keeps all behind it."""
-    _give_up(store, 1)
-    mine = store.root / "kept" / "here" / "mine"
-    mine.parent.mkdir(parents=True)
-    mine.symlink_to(f"../../store/{table_of(1).name}")
-    assert _names(store) == []
-
-
 def test_what_nobody_names_goes(store: LocalStore) -> None:
     """Artifacts without a run, halves that nobody continues, and what killed commands have left."""
     make(store, table_of(9))
@@ -149,14 +140,6 @@ def test_nothing_goes_while_a_command_without_names_makes_something(store: Local
         assert not store.folder(_only(9)[0]).exists()
         assert not half.exists()
         assert (store.artifacts / ".tune-host-1-0").is_dir()
-
-
-def test_what_a_named_workflow_makes_is_not_in_the_way(store: LocalStore) -> None:
-    """The rest can go meanwhile."""
-    make(store, table_of(9))
-    with lock_holder(store.folder(_only(1)[0])):
-        clean(store, plan(store))
-    assert not store.folder(_only(9)[0]).exists()
 
 
 def test_a_single_stage_without_a_lock_is_given_time(store: LocalStore) -> None:

@@ -1,14 +1,13 @@
 """workflows.cli.closing: the last lines of a workflow can be pasted, in the working directory and outside of it."""
 
 import shlex
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from pipeline.store.store import LocalStore
 from tests.support.tiny_dag import make_artifact, run_table
-from workflows.cli.closing import aiayn, closing_lines
+from workflows.cli.closing import closing_lines
 from workflows.names import named_folder
 
 
@@ -43,10 +42,3 @@ def test_lines_for_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert shlex.split(parse)[-2:] == ["parse", name]
     assert named_folder("average", Path(name), "model.safetensors").name == "parser_choice-1"
     assert [line.split(":")[0] for line in closing_lines(run, "", "")] == ["report", "curves"]
-
-
-def test_the_command_is_that_of_this_installation() -> None:
-    """What is printed answers."""
-    done = subprocess.run([*shlex.split(aiayn()), "--help"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0
-    assert "one command per stage" in done.stdout or "runs the stages" in done.stdout

@@ -25,19 +25,10 @@ def _assert_one_line(done: Done, message: str) -> None:
     assert re.fullmatch(r"(settings of profile .*\n)?(to watch: .*\n)?(\d+ stages to run\n)?", done.stdout)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["workflows.reproduce_table2", "--address", "127.0.0.1:9", "--store", "STORE"], "no Ray cluster answers"),
-        (["workflows.cli", "average", "nowhere", "--out", "x"], "nowhere is not a folder"),
-    ],
-)
-def test_a_process_ends_with_one_line_and_status_2(
-    arguments: list[str], message: str, tmp_path: Path, command_line: CommandLine
-) -> None:
+def test_a_process_ends_with_one_line_and_status_2(tmp_path: Path, command_line: CommandLine) -> None:
     """None of the libraries that are imported adds to it."""
-    arguments = [str(tmp_path) if argument == "STORE" else argument for argument in arguments]
-    _assert_one_line(command_line.in_process(*arguments), message)
+    arguments = ["workflows.reproduce_table2", "--address", "127.0.0.1:9", "--store", str(tmp_path)]
+    _assert_one_line(command_line.in_process(*arguments), "no Ray cluster answers")
 
 
 @pytest.mark.parametrize(
@@ -46,6 +37,12 @@ def test_a_process_ends_with_one_line_and_status_2(
         (["workflows.reproduce_table2", "--profile", "huge"], "no profile 'huge'; choose one of embedded, multi30k"),
         (["workflows.reproduce_table2", "--beam", "4"], "No such option"),
         (["workflows.reproduce_table2", "--pairs", "en-cs"], "--pairs en-cs: the profile has en-de, en-fr"),
+        (["workflows.reproduce_table2", "--gpus", "8"], "--gpus and --gpu name the hardware that --plan forecasts for"),
+        (["workflows.reproduce_table2", "--plan", "--gpu", "k80"], "--gpu k80: choose one of p100, v100, t4, a10"),
+        (["workflows.reproduce_table2", "--plan", "--gpus", "0", "--gpu", "h100"], "'--gpus'"),
+        (["workflows.reproduce_table3", "--plan", "--rows", "F"], "--rows F: there is no such row in Table 3"),
+        (["workflows.reproduce_table3", "--plan", "--scheduler", "best"], "--scheduler best: choose fifo or asha"),
+        (["workflows.reproduce_table3", "--plan", "--pair", "en-cs"], "--pair en-cs: the profile has en-de, en-fr"),
         (["workflows.cli", "score", "--hyp", "no.txt", "--ref", "no.txt", "--lang", "de"], "no.txt"),
         (["workflows.cli", "translate", "no-such-model"], "no-such-model"),
         (
@@ -67,20 +64,14 @@ AVERAGE = ["workflows.cli", "average", "RUN", "--last", "1", "--out"]
     ("arguments", "message"),
     [
         (["workflows.reproduce_table1", "--profile", "cpu", "--store", "/proc/nope"], "/proc/nope: No such file"),
-        (["workflows.reproduce_table2", "--store", "/proc/nope"], "/proc/nope: No such file or directory; check the"),
         (["workflows.reproduce_table2", "--store", "FILE"], "file is a file; name a folder"),
         (["workflows.reproduce_table2", "--store", "FILE/x"], "Not a directory; a file stands where a folder should"),
-        (["workflows.reproduce_table4", "--store", "FILE/x"], "Not a directory; a file stands where a folder should"),
         (["workflows.reproduce_table2", "--plan", "--config", "FOLDER"], "Is a directory; name a file"),
-        (["workflows.reproduce_table2", "--plan", "--config", "FILE/x"], "Not a directory"),
         (["workflows.reproduce_table2", "--plan", "--files", "FOLDER"], "Is a directory; check the path"),
-        (["workflows.cli", "runs", "--store", "FILE"], "file is a file; name a folder"),
-        (["workflows.cli", "compare", "--store", "FILE"], "file is a file; name a folder"),
         (["workflows.cli", "clean", "--store", "FILE"], "file is a file; name a folder"),
         ([*AVERAGE, "/proc/nope"], "/proc/.making-nope: No such file or directory; check the path"),
         ([*AVERAGE, "FILE/x"], "Not a directory; a file stands where a folder should be"),
         ([*AVERAGE, "FOLDER/" + "x" * 300], "File name too long; choose a shorter path"),
-        ([*TEXT, "FILE/x"], "Not a directory"),
         ([*TEXT, "FOLDER"], "Is a directory"),
         (["workflows.cli", "score-trees", "--gold", "FOLDER", "--test", "FILE"], "Is a directory"),
         (["workflows.cli", "score-trees", "--gold", "FILE", "--test", "FILE", "--params", "FOLDER"], "Is a directory"),
@@ -157,13 +148,6 @@ def _run(folder: Path) -> Path:
     (folder / "checkpoints" / "00000001").mkdir(parents=True)
     (folder / "run.json").write_text("{}")
     return folder
-
-
-def test_every_command_has_a_help_text_with_defaults(command_line: CommandLine) -> None:
-    """--help works without starting anything and tells the paper's values."""
-    assert "prepare" in command_line.in_process("workflows.cli", "--help").stdout
-    assert "default: 4" in command_line.here("workflows.cli", "translate", "--help").stdout
-    assert "--plan" in command_line.here("workflows.reproduce_table2", "--help").stdout
 
 
 def test_a_command_is_known_as_it_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,12 +57,3 @@ def test_mistakes_are_reported_in_one_line_and_leave_nothing(checkpoint: Checkpo
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
         assert message in done.stderr
     assert {path.name for path in tmp_path.iterdir()} == {"checkpoint", "corpus"}
-
-
-def test_help_imports_no_torch(tmp_path: Path) -> None:
-    """--help works where neither torch nor CTranslate2 can be imported."""
-    blocked = "sys.modules |= {'torch': None, 'ctranslate2': None}"
-    assert "ctranslate2" in run(tmp_path, "--help", first=blocked).stdout
-    done = run(tmp_path, "ctranslate2", "--help", first=blocked)
-    assert done.returncode == 0
-    assert "--out" in done.stdout

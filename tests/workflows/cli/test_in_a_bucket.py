@@ -55,10 +55,3 @@ def test_what_is_wrong_is_one_line(command: str, at_s3: S3Server, command_line: 
         assert done.returncode == 2
         assert reason in done.stderr
         assert done.stderr.count("\n") == 1
-
-
-def test_a_bucket_is_not_cleaned(uri: str, command_line: CommandLine) -> None:
-    """The command says where this machine's copies are."""
-    done = command_line.here("workflows.cli", "clean", "--store", uri)
-    assert done.returncode == 2
-    assert str(ObjectStore.at(uri).root) in done.stderr

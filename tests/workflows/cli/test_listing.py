@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import UserError
 from pipeline.store.store import LocalStore
 from tests.support.tiny_dag import TABULATE, make, run_table, table_of
 from workflows.cli.runs import Pair, Run, chosen, compare, runs_in
@@ -69,11 +68,3 @@ def test_which_runs_are_compared(runs: list[Run]) -> None:
     assert chosen(listed, "multi30k", "embedded/1") == (other, first)
     assert chosen(listed, "embedded/1", "table2") == (first, second)
     assert chosen(listed, "table2/embedded/newest", "table2/embedded/1/") == (second, first)
-
-
-def test_too_few_or_unknown_runs_are_one_line(runs: list[Run]) -> None:
-    """The line lists what there is."""
-    with pytest.raises(UserError, match="there are 1 runs here; comparing takes two"):
-        chosen(runs[:1], None, None)
-    with pytest.raises(UserError, match="there is no run table2/embedded/9 here; there are table2/"):
-        chosen(runs, "table2/embedded/9", None)

@@ -2,20 +2,17 @@
 
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 
 import pytest
-from nltk.tree import Tree
 
-from pipeline.evaluation.parser import Parser, settings_of
+from pipeline.evaluation.parser import Parser
 from pipeline.parsing.trees import bracketed, trees_in
 from pipeline.settings import PARSING
 from pipeline.store.artifacts import Checkpoint
 from tests.support.command_line import CommandLine
 from tests.support.tiny_checkpoint import make_checkpoint, make_corpus
 from tests.support.tiny_parser import SENTENCES, make_parser, make_trees
-from workflows.cli.writers import TreeWriter
 
 OPTIONS = ["--beam-size", "2", "--max-extra-tokens", "4", "--threads", "1"]
 FAST = PARSING.model_copy(update={"beam_size": 2, "max_extra_tokens": 4})
@@ -42,16 +39,6 @@ def test_each_line_gives_a_tree_over_its_words(checkpoint: Checkpoint, command_l
     assert [first, last] == [bracketed(one.tree) for one in expected if one]
 
 
-def test_a_constrained_search_needs_no_repair(checkpoint: Checkpoint, command_line: CommandLine) -> None:
-    """The option finds what a parser with that setting finds, which is a tree at once."""
-    settings = FAST.model_copy(update={"well_formed": True})
-    parsed = Parser(checkpoint.folder, settings).parse(SENTENCES)
-    assert [one.repairs for one in parsed if one] == [Counter(), Counter()]
-    text = "".join(line + "\n" for line in SENTENCES)
-    done = command_line.here("workflows.cli", "parse", str(checkpoint.folder), *OPTIONS, "--constrained", text=text)
-    assert done.stdout.split("\n")[0] == bracketed(parsed[0].tree if parsed[0] else Tree("", []))
-
-
 @pytest.mark.parametrize(
     "line", ["x" * 2500, "x" * 2500 + " sleeps .", "The dog " + "x" * 2500, "\u200b", "The \u200b dog"]
 )
@@ -73,33 +60,6 @@ def test_a_tree_fits_into_learned_positions(tmp_path: Path) -> None:
         (parsed,) = Parser(parser.folder, settings).parse(["the " * n_words])
         assert parsed is not None
         assert parsed.tree.leaves() == ["the"] * n_words
-
-
-def test_any_white_space_separates_words(checkpoint: Checkpoint) -> None:
-    """A no-break space or a tab gives the trees, without repairs, that plain spaces give."""
-    parser = Parser(checkpoint.folder, FAST.model_copy(update={"well_formed": True}))
-    plain, unusual = parser.parse(["The black dog .", "\u00a0The black\u00a0\u00a0dog\t."])
-    assert plain == unusual
-    assert plain is not None
-    assert not plain.repairs
-
-
-def test_a_terminal_shows_a_drawing(checkpoint: Checkpoint, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    """The words stand in the last line, and labels above them."""
-    TreeWriter(Parser(checkpoint.folder, FAST), draws=True).write(["The dog sleeps ."])
-    lines = capfdbinary.readouterr().out.decode().rstrip("\n").split("\n")
-    assert lines[-1].split() == ["The", "dog", "sleeps", "."]
-    assert len(lines) > 2
-
-
-def test_without_options_the_search_is_the_parser_s_own(checkpoint: Checkpoint, tmp_path: Path) -> None:
-    """What was chosen on the dev set, or the paper's beam of 21, α of 0.3 and 300 more tokens."""
-    found = settings_of(checkpoint.folder)
-    assert (found.beam_size, found.length_penalty, found.max_extra_tokens) == (21, 0.3, 300)
-    settings = FAST.model_dump()
-    choice = {"model": "supervised", "models": {"supervised": 90.0}, "beams": {"2": 90.0}, "settings": settings}
-    Checkpoint(tmp_path).write_json("parsing.json", choice)
-    assert settings_of(tmp_path) == FAST
 
 
 def test_a_translator_is_no_parser(tmp_path: Path, command_line: CommandLine) -> None:

@@ -29,19 +29,6 @@ def test_runs_are_listed(store: LocalStore, command_line: CommandLine, monkeypat
     assert listed == {(f"table2/embedded/{seed}", table_of(seed).name) for seed in (1, 2)}
 
 
-def test_two_runs_are_compared(store: LocalStore, command_line: CommandLine) -> None:
-    """The settings that differ, and the figures side by side with their difference."""
-    done = command_line.here("workflows.cli", "compare", "embedded/1", "embedded/2", "--store", str(store.root))
-    assert done.returncode == 0
-    rows = [line.split() for line in done.stdout.splitlines()]
-    assert ["training.seed", "1", "2"] in rows
-    assert ["score", "en-de", "base", "test.bleu", "81.50", "82.50", "+1"] in rows
-    last = command_line.here("workflows.cli", "compare", "--store", str(store.root))
-    assert {"table2/embedded/1", "table2/embedded/2"} <= {*last.stdout.split("\n")[0].split()}
-    same = command_line.here("workflows.cli", "compare", "embedded/1", "embedded/1", "--store", str(store.root))
-    assert same.stdout.startswith("no setting differs between table2/embedded/1 and table2/embedded/1\n")
-
-
 def test_mistakes_are_one_line(store: LocalStore, tmp_path: Path, command_line: CommandLine) -> None:
     """A run that is not there, a folder without runs, a model of a wrong name; listing nothing is no mistake."""
     root = str(store.root)

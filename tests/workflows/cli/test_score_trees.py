@@ -1,7 +1,6 @@
 """`aiayn score-trees`: EVALB's page, JSON, messages on the error stream, and mistakes in one line."""
 
 import gzip
-import json
 from pathlib import Path
 
 import pytest
@@ -41,39 +40,6 @@ def test_the_summary(folder: Path, command_line: CommandLine) -> None:
     with_table = run(command_line, folder, "--sentences").stdout
     assert with_table.endswith(done.stdout)
     assert "\n   1    6    0   75.00  60.00     3      4    5      0      5     5   100.00\n" in with_table
-
-
-def test_json(folder: Path, command_line: CommandLine) -> None:
-    """One object with the digits of the summary, and the same of the sentences of at most 40 words."""
-    values = json.loads(run(command_line, folder, "--json").stdout)
-    short = values.pop("length_40")
-    assert values == {
-        "recall": 80.0,
-        "precision": 66.67,
-        "f1": 72.73,
-        "complete_match": 50.0,
-        "average_crossing": 0.0,
-        "no_crossing": 100.0,
-        "two_or_less_crossing": 100.0,
-        "tagging_accuracy": 100.0,
-        "sentences": 2,
-        "errors": 0,
-        "skipped": 0,
-        "valid": 2,
-        "cutoff_length": 40,
-    }
-    assert (short["sentences"], short["recall"], short["precision"], short["f1"]) == (1, 75.0, 60.0, 66.67)
-    with_sentences = json.loads(run(command_line, folder, "--json", "--sentences").stdout)
-    assert [line.split()[0] for line in with_sentences["sentence_lines"]] == ["1", "2"]
-
-
-def test_a_parameter_file(folder: Path, command_line: CommandLine) -> None:
-    """Unlabelled, and with the full stop among the words: what the file says holds, not what COLLINS.prm says."""
-    (folder / "my.prm").write_text("LABELED 0\nCUTOFF_LEN 50\n")
-    values = json.loads(run(command_line, folder, "--json", "--params", str(folder / "my.prm"), "--sentences").stdout)
-    assert values["cutoff_length"] == 50
-    assert values["length_40"]["sentences"] == 2
-    assert values["sentence_lines"][0].split()[-3:] == ["6", "6", "100.00"]
 
 
 def test_errors(folder: Path, command_line: CommandLine) -> None:

@@ -3,13 +3,10 @@
 import fcntl
 import os
 import pty
-import select
-import signal
 import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -76,6 +73,7 @@ def test_n_best_list_has_the_moses_format(checkpoint: Checkpoint, translator: Tr
         ("--length-penalty", "1000", "length_penalty"),
         ("--beam-size", "1000000", "beam_size"),
         ("--dtype", "float8", "dtype"),
+        ("--n-best", "4", "--n-best 4"),
     ],
 )
 def test_bad_settings_are_one_line(
@@ -90,115 +88,32 @@ def test_bad_settings_are_one_line(
     assert refused.stdout == ""
 
 
-def test_asking_for_more_than_the_beam_is_a_one_line_error(checkpoint: Checkpoint) -> None:
-    """--n-best above --beam-size gives status 2, one line and nothing on standard output."""
-    refused = piped(checkpoint, "A dog .\n", "--n-best", "4")
-    assert refused.returncode == 2
-    assert refused.stdout == b""
-    assert refused.stderr.decode().count("\n") == 1
-    assert "--n-best 4" in refused.stderr.decode()
-
-
-class Terminal:
-    """A process with a controlling pseudo-terminal as its standard input, and on request as its standard output."""
-
-    def __init__(self, command: list[str], output_too: bool) -> None:
-        self._keyboard, terminal = pty.openpty()
-        self.process = subprocess.Popen(
-            command,
-            stdin=terminal,
-            stdout=terminal if output_too else subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # so that ctrl-C reaches it
-        )
-        os.close(terminal)
-        assert self.process.stderr is not None
-        streams = {"screen": self._keyboard, "stderr": self.process.stderr.fileno()}
-        if self.process.stdout is not None:
-            streams["stdout"] = self.process.stdout.fileno()
-        self._streams = streams
-        self.seen = dict.fromkeys(streams, "")
-        self._waited = dict.fromkeys(streams, 0)
-
-    def type(self, keys: str | bytes) -> None:
-        """Types keys as a user would."""
-        os.write(self._keyboard, keys.encode() if isinstance(keys, str) else keys)
-
-    def wait_for(self, stream: str, text: str) -> None:
-        """Reads until `stream` shows `text` after the text last waited for."""
-        deadline_s = time.monotonic() + ENDS_S
-        while text not in self.seen[stream][self._waited[stream] :]:
-            assert self._read(0.1) or self.process.poll() is None, f"ended, with no {text!r} in {self.seen}"
-            assert time.monotonic() < deadline_s, f"no {text!r} in {self.seen}"
-        self._waited[stream] = self.seen[stream].index(text, self._waited[stream]) + len(text)
-
-    def end(self) -> int:
-        """Waits for the end, reads the remaining output and returns the exit status."""
-        status = self.process.wait(ENDS_S)
-        while self._read(0.1):
-            pass
-        return status
-
-    def close(self) -> None:
-        """Kills the process if it is still running."""
-        if self.process.poll() is None:
-            os.kill(self.process.pid, signal.SIGKILL)
-            self.process.wait()
-        os.close(self._keyboard)
-        for file in (self.process.stdout, self.process.stderr):
-            if file is not None:
-                file.close()
-
-    def _read(self, wait_s: float) -> bool:
-        ready, _, _ = select.select(list(self._streams.values()), [], [], wait_s)
-        for stream, descriptor in list(self._streams.items()):
-            if descriptor in ready:
-                try:
-                    data = os.read(descriptor, 65536)
-                except OSError:  # Linux raises this at the end of a terminal's output
-                    data = b""
-                if not data:
-                    del self._streams[stream]
-                self.seen[stream] += data.decode(errors="replace")
-        return bool(ready)
-
-
-@pytest.fixture
-def terminal(checkpoint: Checkpoint) -> Iterator[Callable[..., Terminal]]:
-    """`terminal("--scores", output_too=True)` runs the command at a terminal and kills it after the test."""
-    opened: list[Terminal] = []
-
-    def open_terminal(*more: str, output_too: bool = True) -> Terminal:
-        opened.append(Terminal([*COMMAND, str(checkpoint.folder), *OPTIONS, *more], output_too))
-        return opened[-1]
-
-    yield open_terminal
-    for one in opened:
-        one.close()
-
-
-def test_each_sentence_is_answered_at_once(terminal: Callable[..., Terminal], translator: Translator) -> None:
-    """Each answer comes before the next sentence is typed; an empty line gives an empty one; ctrl-D exits with 0."""
-    at = terminal(output_too=False)
-    at.wait_for("stderr", "ctrl-D quits")
-    lines = ["Two dogs run .", "", "A dog ."]
-    answers = [text + "\n" for text in translator.translate(lines)]
-    for line, answer in zip(lines, answers, strict=True):
-        at.type(line + "\n")
-        at.wait_for("stdout", answer)
-    at.type("\x04")
-    assert at.end() == 0
-    assert at.seen["stdout"] == "".join(answers)
-
-
-def test_ctrl_c_exits_cleanly(terminal: Callable[..., Terminal]) -> None:
-    """The exit status is 130 and there is no traceback."""
-    at = terminal()
-    at.wait_for("stderr", "ctrl-D quits")
-    at.type("A do")
-    at.wait_for("screen", "A do")
-    time.sleep(0.2)  # the echo appears before Python handles signals again
-    at.type("\x03")
-    assert at.end() == 130
-    assert "Traceback" not in at.seen["stderr"]
+@pytest.mark.parametrize(("key", "status"), [(b"\x04", 0), (b"\x03", 130)], ids=["ctrl-D", "ctrl-C"])
+def test_each_sentence_typed_is_answered_at_once(
+    checkpoint: Checkpoint, translator: Translator, key: bytes, status: int
+) -> None:
+    """Before the next one is typed; a key ends it without a traceback."""
+    keyboard, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, str(checkpoint.folder), *OPTIONS],
+        stdin=terminal,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # so that ctrl-C reaches it
+    )
+    os.close(terminal)
+    assert process.stdout is not None
+    try:
+        for line in ("Two dogs run .", "", "A dog ."):
+            os.write(keyboard, line.encode() + b"\n")
+            assert process.stdout.readline().decode() == translator.translate([line])[0] + "\n"
+        time.sleep(0.2)  # until Python waits for the next line
+        os.write(keyboard, key)
+        rest, told = process.communicate(timeout=ENDS_S)
+    finally:
+        process.kill()
+        os.close(keyboard)
+    assert (process.returncode, rest) == (status, b"")
+    assert b"ctrl-D quits" in told
+    assert b"Traceback" not in told

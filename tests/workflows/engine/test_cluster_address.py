@@ -109,41 +109,23 @@ def _assert_one_line(done: subprocess.CompletedProcess[str], message: str) -> No
     assert done.returncode == 2
 
 
-@pytest.mark.parametrize("demanded", ["token", "nothing"])
-@pytest.mark.parametrize("by", ["--address", "RAY_ADDRESS"])
-def test_a_machine_that_has_the_token_joins(
-    by: str, demanded: str, clusters: dict[str, str], token: str, tmp_path: Path
-) -> None:
-    """It joins by HOST:PORT, whether or not the cluster demands the token, and prints nothing on standard error."""
-    variables = {"RAY_ADDRESS": clusters[demanded]} if by == "RAY_ADDRESS" else {}
-    arguments = ["--address", clusters[demanded]] if by == "--address" else []
-    done = _driver(_environment(_home(tmp_path, token), **variables), *arguments)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "42\n", "")
-
-
-def test_the_token_may_be_in_the_environment(clusters: dict[str, str], token: str, tmp_path: Path) -> None:
-    """RAY_AUTH_TOKEN works without a file; RAY_AUTH_TOKEN_PATH names another file, which must exist."""
-    address = clusters["token"]
-    done = _driver(_environment(tmp_path, RAY_AUTH_TOKEN=token), "--address", address)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "42\n", "")
-    file = tmp_path / "token"
-    missing = _driver(_environment(tmp_path, RAY_AUTH_TOKEN_PATH=str(file)), "--address", address)
-    _assert_one_line(missing, str(file))
-    file.write_text(token)
-    done = _driver(_environment(tmp_path, RAY_AUTH_TOKEN_PATH=str(file)), "--address", address)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "42\n", "")
-
-
-def test_a_machine_without_a_token_joins_a_cluster_that_demands_none(clusters: dict[str, str], tmp_path: Path) -> None:
-    done = _driver(_environment(tmp_path), "--address", clusters["nothing"])
-    assert (done.returncode, done.stdout, done.stderr) == (0, "42\n", "")
+def test_a_machine_that_has_the_token_joins(clusters: dict[str, str], token: str, tmp_path: Path) -> None:
+    """By HOST:PORT, with the token in its file or in the environment; it prints nothing on standard error."""
+    home = _home(tmp_path / "home", token)
+    for environment, arguments in (
+        (_environment(home), ["--address", clusters["token"]]),
+        (_environment(tmp_path, RAY_AUTH_TOKEN=token, RAY_ADDRESS=clusters["token"]), []),
+        (_environment(home), ["--address", clusters["nothing"]]),
+    ):
+        done = _driver(environment, *arguments)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "42\n", "")
 
 
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
         ({}, "no token for the Ray cluster"),
-        ({"RAY_AUTH_MODE": "token"}, "no token for the Ray cluster"),
+        ({"RAY_AUTH_TOKEN_PATH": "/no/such/token"}, "/no/such/token"),
         ({"RAY_AUTH_TOKEN": "wrong"}, "does not accept this machine's token"),
         ({"RAY_AUTH_TOKEN": "wrong", "RAY_AUTH_MODE": "disabled"}, "unset RAY_AUTH_MODE"),
     ],

@@ -9,7 +9,7 @@ from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact, publish
 from pipeline.store.store import LocalStore
 from tests.support.tiny_stages import Pair, Words, WriteSettings, join, write
-from workflows.engine.dag import Stage, Step, in_order, to_run
+from workflows.engine.dag import Stage, Step, to_run
 
 WRITE, JOIN = Stage("tiny_stages.write", write, Words), Stage("tiny_stages.join", join, Words)
 
@@ -29,11 +29,6 @@ def test_the_fingerprint_depends_on_settings_inputs_and_version(tmp_path: Path) 
         step.fingerprint != Step("join", Stage("tiny_stages.join", join, Words, version=2), step.arguments).fingerprint
     )
     assert step.fingerprint == Step("another label", JOIN, step.arguments).fingerprint
-
-
-def test_steps_are_ordered_inputs_first_without_duplicates(tmp_path: Path) -> None:
-    """A step used twice is one step."""
-    assert [step.label for step in in_order([_joined(tmp_path)])] == ["l", "r", "join"]
 
 
 def _publish(step: Step[Artifact], store: LocalStore) -> Artifact:

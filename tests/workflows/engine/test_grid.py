@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact
 from pipeline.store.store import LocalStore
 from tests.support.ray_workers import workers_alive
@@ -91,16 +90,6 @@ def test_a_killed_trial_continues_from_its_checkpoint(store: LocalStore) -> None
     run = trial.training.published(store)
     lines = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().split("\n")[:-1]]
     assert [line["update"] for line in lines if "dev_perplexity" in line] == [2, 4, 6, 8]
-
-
-def test_a_trial_that_fails_is_reported_at_once_and_only_it(store: LocalStore) -> None:
-    """Watchers hear of a diverged training before the grid has ended, and nothing of a measured one."""
-    ends = Ends()
-    diverging, sound = _trials(F6={"learning_rate_scale": 1e30}, F7={"d_ff": 40})
-    assert run_grid([diverging, sound], store, [ends], layout=BASE).keys() == {"F6"}
-    assert ends.given == [("train en-de F6", "failed")]
-    with pytest.raises(UserError, match="nothing was trained; F6 failed: "):
-        run_grid([diverging], store, layout=BASE)
 
 
 def test_asha_stops_the_worse_of_two(store: LocalStore) -> None:

@@ -12,7 +12,6 @@ from tests.support.tiny_stages import Words, WriteSettings, write
 from workflows.engine import progress
 from workflows.engine.dag import Stage
 from workflows.engine.progress import View
-from workflows.quantities import duration
 
 STEP = Stage("tiny_stages.write", write, Words)("train en-de base", WriteSettings(text="a"))
 PROGRESS = {"done": 50, "total": 200, "unit": "updates", "tokens_s": 5120.4, "loss": 2.314}
@@ -63,21 +62,3 @@ def test_on_a_terminal_a_bar_is_redrawn(corpus: Corpus) -> None:
     assert "5 120 tokens/s" in text
     assert "started" not in text
     assert re.search(r"1/1  train en-de base +done in 0 s  9 training pairs", text.split("50/200")[-1])
-
-
-@pytest.mark.parametrize("is_terminal", [False, True])
-def test_a_step_made_by_another_workflow_names_its_maker(is_terminal: bool) -> None:
-    """The maker is shown until the step makes progress in this workflow."""
-    file = io.StringIO()
-    shown = View(Console(file=file, width=120, force_terminal=is_terminal, legacy_windows=False))
-    shown.begin([STEP], [])
-    shown.started(STEP)
-    shown.event(STEP, {"waiting": "being made by pid 12 on host far since 12:03"})
-    shown.end(None)
-    assert "being made by pid 12 on host far since 12:03" in file.getvalue()
-
-
-@pytest.mark.parametrize(("seconds", "text"), [(12.4, "12 s"), (185, "3 min 05 s"), (7384, "2 h 03 min")])
-def test_durations_are_short(seconds: float, text: str) -> None:
-    """Durations are given in seconds, minutes or hours, depending on their size."""
-    assert duration(seconds) == text

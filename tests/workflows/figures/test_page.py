@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from pipeline.attention.heads import HeadFigures, HeadsFigures
 from pipeline.attention.translated import Attended
@@ -106,11 +105,3 @@ def test_figures_and_tables_are_on_the_page(attended: tuple[Attended, ...], tmp_
     row = next(row for row in reader.rows if row and row[0] == "cross 1.2")
     assert row == ["cross 1.2", "1.50", "2.50", "10 %", "30 %", "20 %", "40 %", "9.250", "+1.250"]
     assert "1,234 target tokens" in reader.text
-
-
-@pytest.mark.parametrize("name", ["attention.js", "attention.css"])
-def test_script_and_style_cannot_end_their_elements(name: str) -> None:
-    """They stand inside the page as they are."""
-    text = (Path(render.__code__.co_filename).parent / "templates" / name).read_text(encoding="utf-8")
-    assert "</" not in text
-    assert "http" not in text.replace("http://www.w3.org/2000/svg", "")

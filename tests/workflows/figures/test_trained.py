@@ -8,7 +8,6 @@ from pipeline.corpora.embedded import split_of
 from pipeline.errors import UserError
 from pipeline.store.artifacts import Checkpoint, Corpus
 from pipeline.store.store import LocalStore
-from tests.support.tiny_checkpoint import make_checkpoint, make_corpus
 from tests.support.tiny_model_store import CORPUS
 from workflows.figures.trained import PAPERS, ExaminedModel, at, newest
 
@@ -41,13 +40,6 @@ def test_what_a_model_translates_where_nothing_is_given(store: LocalStore, tmp_p
     corpus.shard_path("dev", 0, "de").write_text(f"Kurz.\n{line}\n", encoding="utf-8")
     corpus.describe(("de", "en"), {"dev": [2]}, {})
     assert ExaminedModel("m", Checkpoint(tmp_path), corpus=corpus).sentences() == (line,)
-
-
-def test_a_model_outside_any_store_needs_its_manifest(tmp_path: Path) -> None:
-    """Nothing else says whether its files are whole, or tells one version of it from the next."""
-    made = make_checkpoint(tmp_path / "mine", make_corpus(tmp_path / "corpus"))
-    with pytest.raises(UserError, match="is missing"):
-        at(made.folder, LocalStore(tmp_path / "runs"))
 
 
 def test_what_is_not_there_is_told_in_one_line(store: LocalStore, tmp_path: Path) -> None:

@@ -1,14 +1,11 @@
 """What --plan forecasts: operations, hours and disk against figures computed by hand, and wrong options."""
 
 import io
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-import typer
 from rich.console import Console
 
 from model.config import TransformerConfig
@@ -16,11 +13,10 @@ from pipeline.corpora.synthetic.lengths import LENGTHS, draw_lengths
 from pipeline.settings import TrainingSettings
 from pipeline.text.batching import plan_epoch
 from workflows import reproduce_table2, reproduce_table3
-from workflows.cli.console import run_app
 from workflows.forecast.estimate import Forecast, forecast, render, update_flop
 from workflows.forecast.hardware import GPUS, Hardware, find
 from workflows.forecast.planned import Planned
-from workflows.profiles import EMBEDDED, MULTI30K, WMT14, load_profile
+from workflows.profiles import MULTI30K, WMT14
 
 SMALL = TransformerConfig(vocabulary_size=100, n_layers=1, d_model=8, d_ff=16, n_heads=2, d_k=4, d_v=4)
 WEIGHTS_PER_SOURCE_TOKEN = 4 * 8 * 8 + 2 * 8 * 16 + 2 * 8 * 8
@@ -87,13 +83,6 @@ def test_the_host_may_be_the_limit(gpu: str, devices: int, at_once: int) -> None
     assert base.host_bound_s >= base.seconds
 
 
-def test_a_fixed_number_of_workers_bounds_the_devices() -> None:
-    """Devices are bounded by a number of workers, or by the upper end of a range."""
-    for workers, used in ((2, 2), ((1, 4), 4), (0, 8)):
-        training = WMT14.recipes["base"].training.model_copy(update={"workers": workers})
-        assert _one(Planned("base", "en-de", training)).trainings[0].devices == used
-
-
 def test_the_papers_gpus_have_the_papers_rate() -> None:
     """Time follows the published rate of a P100, which has no bfloat16; cost follows footnote 5's 9.5 TFLOP/s."""
     hardware = find(8, "P100")
@@ -101,12 +90,6 @@ def test_the_papers_gpus_have_the_papers_rate() -> None:
     assert (base.dtype, base.flop_s) == ("float32", 10.6e12)
     assert base.seconds == pytest.approx(base.counted_flop / (8 * 10.6e12 * 0.4))
     assert base.paper_way_flop == pytest.approx(base.seconds * 8 * 9.5e12)
-
-
-def test_float32_has_its_own_rate() -> None:
-    """A training in float32 does not use the tensor cores."""
-    training = WMT14.recipes["base"].training.model_copy(update={"dtype": "float32"})
-    assert _one(Planned("base", "en-de", training)).trainings[0].flop_s == 67e12
 
 
 def test_disk_by_hand(tmp_path: Path) -> None:
@@ -124,23 +107,6 @@ def test_disk_by_hand(tmp_path: Path) -> None:
     assert result.disk_bytes == pytest.approx(text_bytes + 6 * result.trainings[0].disk_bytes)
     assert result.free_bytes > 0
     assert result.total("counted_flop") == pytest.approx(3 * sum(one.counted_flop for one in result.trainings))
-
-
-def test_the_size_of_a_users_text_is_not_known_but_its_training_is(tmp_path: Path) -> None:
-    """Text sizes are reported as not known; operations and time are forecast all the same."""
-    for name in ("train", "dev", "test"):
-        for language in ("en", "cs"):
-            (tmp_path / f"{name}.{language}").write_text("a\n")
-    toml = tmp_path / "corpus.toml"
-    sides = '{{source = "{0}.en", target = "{0}.cs"}}'
-    lines = [f"{key} = {sides.format(name)}" for key, name in (("train", "train"), ("dev", "dev"), ("test.a", "test"))]
-    toml.write_text("\n".join(['source = "en"', 'target = "cs"', *lines]))
-    profile = load_profile(files=[toml])
-    result = forecast(profile, [Planned("base", "en-cs", profile.recipes["base"].training)], H100_8, tmp_path)
-    assert (result.texts[0].train_pairs, result.texts[0].disk_bytes) == (None, 0)
-    assert result.trainings[0].seconds > 0
-    shown = _shown(result)
-    assert "Text en-cs: its size is not known before it is read, and left out." in shown
 
 
 def test_what_is_shown_says_what_is_assumed(tmp_path: Path) -> None:
@@ -163,19 +129,6 @@ def test_what_is_shown_says_what_is_assumed(tmp_path: Path) -> None:
     assert max(map(len, shown.split("\n"))) <= 120
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
-def test_without_a_name_the_processor_is_measured(tmp_path: Path) -> None:
-    """The CPU is one device whose rate is measured; the share reached is shown as an assumption."""
-    hardware = find(None, None)
-    assert (hardware.kind, hardware.devices) == ("cpu", 1)
-    result = forecast(EMBEDDED, [Planned("base", "en-de", EMBEDDED.recipes["base"].training)], hardware, tmp_path)
-    assert 1e8 < result.trainings[0].flop_s < 1e15
-    assert result.trainings[0].fraction == 0.23
-    shown = _shown(result)
-    assert "measured now" in shown
-    assert "Times assume that trainings reach 23% of the rate" in shown
-
-
 def test_the_plan_of_both_tables_ends_in_the_forecast(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The real commands forecast every training for the named hardware and write nothing."""
     named = {"plan": True, "profile": "wmt14", "gpus": 8, "gpu": "h100", "store": tmp_path / "new"}
@@ -190,44 +143,6 @@ def test_the_plan_of_both_tables_ends_in_the_forecast(tmp_path: Path, capsys: py
     for row in ("base", "A1", "A2", "A3", "A4"):
         assert f"en-de {row}, 2 seeds, each" in beneath
     assert not (tmp_path / "new").exists()
-
-
-@pytest.mark.parametrize("module", [reproduce_table2, reproduce_table3])
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--gpus", "8"], "--gpus and --gpu name the hardware that --plan forecasts for; add --plan"),
-        (["--gpu", "h100"], "--gpus and --gpu name the hardware that --plan forecasts for; add --plan"),
-        (["--plan", "--gpu", "k80"], "--gpu k80: choose one of p100, v100, t4, a10, a100, l4, l40s, rtx3090"),
-        (["--plan", "--gpus", "0", "--gpu", "h100"], "'--gpus'"),
-        pytest.param(
-            ["--plan", "--gpus", "8"],
-            "--gpus 8: torch finds no GPU here; name one with --gpu: p100",
-            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here"),
-        ),
-    ],
-)
-def test_a_mistake_is_one_line_and_status_2(
-    module: object,
-    arguments: list[str],
-    message: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """The message goes to standard error, and nothing to standard output."""
-    app: typer.Typer = module.app  # type: ignore[attr-defined]
-    monkeypatch.setattr(sys, "argv", ["reproduce", *arguments])
-    with pytest.raises(SystemExit) as stopped:
-        run_app(app, "reproduce")
-    printed = capsys.readouterr()
-    assert (stopped.value.code, printed.out, printed.err.count("\n")) == (2, "", 1)
-    assert message in printed.err
-
-
-def test_the_tokens_that_a_gpu_gets_are_told() -> None:
-    """An update of 25 000 tokens is shared by eight GPUs."""
-    shown = " ".join(_shown(_one(Planned("base", "en-de", WMT14.recipes["base"].training))).split())
-    assert "40% of the rate with the 3,125 tokens a side that one GPU gets" in shown
 
 
 @pytest.mark.parametrize(
@@ -259,12 +174,3 @@ def test_totals_count_every_seed_and_every_text() -> None:
     texts = [(text.kept_bytes or 0) + (text.downloads_bytes or 0) for text in result.texts]
     assert result.disk_bytes == pytest.approx(3 * base.disk_bytes + big.disk_bytes + sum(texts))
     assert [text.disk_bytes for text in result.texts] == pytest.approx(texts)
-
-
-def test_token_ids_take_two_bytes_and_a_pair_two_offsets() -> None:
-    """The mean lengths are those of the drawn pairs; a vocabulary above 65 536 pieces needs four bytes."""
-    drawn = draw_lengths(LENGTHS["wmt14"], LENGTHS["wmt14"].pairs, np.random.default_rng(1))
-    tokens = sum(float(side.mean()) for side in drawn)
-    (text,) = _one(Planned("base", "en-de", WMT14.recipes["base"].training)).texts
-    assert (text.lengths, text.train_pairs) == ("wmt14", 4_520_620)
-    assert text.kept_bytes == pytest.approx(4_520_620 * (2 * 316 + 2 * tokens + 8))

@@ -10,37 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from model.config import BASE, BIG, OptimizerConfig
 from model.training_step import TrainingStep
 from model.transformer import Transformer
-from pipeline.hardware import compute_dtype
 from workflows.forecast.hardware import CPU_FRACTIONS, GPU_FRACTIONS, GPUS, LAUNCH_S, Hardware, find
-
-PUBLISHED = """
-p100    P100     10.6
-v100    V100     15.7
-t4      T4        8.1
-a10     A10      31.2  125
-a100    A100     19.5  312
-l4      L4       30.3  121
-l40s    L40S     91.6  362
-rtx3090 RTX_3090 35.6   71
-rtx4090 RTX_4090 82.6  165.2
-h100    H100_SXM 67    989
-h200    H200_SXM 67    989
-b200    B200     75   2250
-"""
-"""Name on the command line, name, and TFLOP/s in float32 and, with tensor cores and without sparsity, bfloat16."""
-
-
-def test_rates_are_as_published() -> None:
-    """Every GPU has the rates of its maker's data sheet or white paper."""
-    lines = [line.split() for line in PUBLISHED.strip().split("\n")]
-    assert list(GPUS) == [line[0] for line in lines]
-    for key, name, float32, *bfloat16 in lines:
-        gpu = GPUS[key]
-        assert gpu.name == name.replace("_", " ")
-        assert gpu.float32_flop_s == pytest.approx(float(float32) * 1e12)
-        assert (gpu.bfloat16_flop_s is None) is (not bfloat16)
-        assert not bfloat16 or gpu.bfloat16_flop_s == pytest.approx(float(bfloat16[0]) * 1e12)
-
 
 NO_KERNEL = {
     "t",
@@ -111,13 +81,6 @@ def test_dtype_follows_precision_and_gpu() -> None:
     assert h100.flop_s("auto") == h100.flop_s("bfloat16") == ("bfloat16", 989e12)
     assert h100.flop_s("float32") == ("float32", 67e12)
     assert replace(h100, gpu=GPUS["v100"]).flop_s("auto") == ("float32", 15.7e12)
-
-
-def test_a_cpu_is_measured_in_the_dtype_of_its_trainings() -> None:
-    """The rate of this machine's CPU is measured in what the dtype means on it."""
-    dtype, flop_s = find(None, None, "cpu").flop_s("auto")
-    assert dtype == str(compute_dtype("cpu")).removeprefix("torch.")
-    assert 1e8 < flop_s < 1e15
 
 
 def test_what_is_named_is_forecast_for() -> None:

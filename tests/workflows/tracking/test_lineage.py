@@ -6,7 +6,7 @@ from pipeline.store.store import LocalStore
 from workflows.profiles import load_profile
 from workflows.reproduce_table2 import cells_of
 from workflows.tables.measurements import Translation
-from workflows.tracking.lineage import inputs_of, settings_of, shared
+from workflows.tracking.lineage import inputs_of, settings_of
 from workflows.tracking.tracker import flatten
 
 
@@ -30,14 +30,6 @@ def test_settings_of_every_stage_are_told() -> None:
         "decoding.beam_size": 4,
     }
     assert {name: told.get(name) for name in expected} == expected
-
-
-def test_models_that_differ_in_the_beam_are_told_apart() -> None:
-    """One parameter differs, and the two share all others."""
-    four, one = (flatten(settings_of(_evaluation(f"decoding.beam_size={size}"))) for size in (4, 1))
-    assert four.keys() == one.keys()
-    assert {name for name in four if four[name] != one[name]} == {"decoding.beam_size"}
-    assert shared([four, one]) == {name: value for name, value in four.items() if name != "decoding.beam_size"}
 
 
 def test_inputs_are_named_by_the_fingerprints_in_the_store(tmp_path: Path) -> None:

@@ -10,23 +10,10 @@ from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import MANIFEST
 from pipeline.store.artifacts import Checkpoint
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
-from workflows.tracking.models import MODEL_TAG, keep, register, registered_name
+from workflows.tracking.models import MODEL_TAG, keep, register
 from workflows.tracking.tracker import Tracker
 
 SERVED_BY = "pipeline.export.mlflow_model"
-
-
-@pytest.mark.parametrize(
-    ("experiment", "model", "pair", "name"),
-    [
-        ("table2", "en-de base", "en-de", "aiayn-en-de-base"),
-        ("table3", "A1 seed 2", "en-de", "aiayn-table3-en-de-A1-seed-2"),
-        ("table4", "supervised rate 0.5", "supervised", "aiayn-table4-supervised-rate-0-5"),
-    ],
-)
-def test_names(experiment: str, model: str, pair: str, name: str) -> None:
-    """Each table's models have names of their own."""
-    assert registered_name(experiment, model, {"pair": pair}) == name
 
 
 def test_aliases_follow_what_was_measured_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

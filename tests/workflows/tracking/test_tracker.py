@@ -8,11 +8,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-import mlflow.data
 import pytest
 
 from workflows.tracking.addresses import default_uri
-from workflows.tracking.tracker import WORKFLOW_TAG, Input, Tracker, flatten
+from workflows.tracking.tracker import WORKFLOW_TAG, Tracker
 
 
 @pytest.fixture(scope="module")
@@ -69,15 +68,6 @@ def test_a_second_command_continues_and_sends_nothing_twice(runs: Path, uri: str
     assert len(second.runs({WORKFLOW_TAG: "w"})) == 1
 
 
-def test_a_curve_has_the_times_of_its_training(runs: Path, uri: str) -> None:
-    """The last line is as old as it is said to be, the others as the training's clock has them."""
-    tracker, run = _opened(uri, runs, "times")
-    tracker.curves(run, LINES, last_at_s=1_000_000.0)
-    points = tracker.client.get_metric_history(run, "loss")
-    assert max(point.timestamp for point in points) == 1_000_000_000
-    assert points[0].timestamp == 1_000_000_000 - 29_900
-
-
 def test_long_curves_are_sent_in_several_requests(runs: Path, uri: str) -> None:
     """All figures arrive even if there are more than MLflow accepts at once."""
     tracker, run = _opened(uri, runs, "long", {f"p{n}": n for n in range(250)})
@@ -86,25 +76,6 @@ def test_long_curves_are_sent_in_several_requests(runs: Path, uri: str) -> None:
         sent = database.execute("select count(*) from metrics where run_uuid = ? and key = 'loss'", (run,)).fetchone()
     assert sent == (2500,)
     assert len(tracker.client.get_run(run).data.params) == 250
-
-
-def test_inputs_are_shown_as_datasets_once(runs: Path, uri: str, tmp_path: Path) -> None:
-    """MLflow's Dataset column has the text and the vocabulary, each once, and leads to their folders."""
-    inputs = [
-        Input("multi30k en-de", "0123456789abcdef", tmp_path, "training"),
-        Input("multi30k en-de vocabulary", "fedcba9876543210", tmp_path, "vocabulary"),
-    ]
-    for _ in range(2):
-        tracker = Tracker(uri, "inputs", runs)
-        run = tracker.open({WORKFLOW_TAG: "w"}, "inputs", {}, inputs=inputs).info.run_id
-    logged = tracker.client.get_run(run).inputs.dataset_inputs
-    shown = {
-        (one.dataset.name, one.dataset.digest, {tag.key: tag.value for tag in one.tags}["mlflow.data.context"])
-        for one in logged
-    }
-    assert len(logged) == 2
-    assert shown == {(each.name, each.fingerprint, each.context) for each in inputs}
-    assert Path(mlflow.data.get_source(logged[0]).load()) == tmp_path
 
 
 def test_a_run_found_again_gets_what_it_lacks(runs: Path, uri: str) -> None:
@@ -120,11 +91,6 @@ def test_a_run_found_again_gets_what_it_lacks(runs: Path, uri: str) -> None:
         "corpus.train_pairs": "600",
     }
     assert run.data.tags["commit"] == "b"
-
-
-def test_flatten() -> None:
-    """Nested settings become dotted names."""
-    assert flatten({"a": {"b": {"c": 1}}, "d": [2]}) == {"a.b.c": 1, "d": [2]}
 
 
 @pytest.mark.slow
