@@ -130,7 +130,7 @@ def figures(contenders: Sequence[Contender], described: Sequence[dict[str, Any]]
             for one, entry in zip(contenders, described, strict=True)
             if one.name == name and (one.dtype == "int8") == int8 and not one.failed
         ]
-        return max(known, key=lambda found: median(found[0]), default=([], None))
+        return max(known, key=lambda measured: median(measured[0]), default=([], None))
 
     ours, by_ours = described[0], contenders[0].rates("sentences")
     peer, peer_bleu = fastest(CTRANSLATE2)

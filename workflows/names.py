@@ -75,12 +75,12 @@ def begin_run(store: LocalStore, workflow: str, profile: str, table: Step[Artifa
     return run
 
 
-def finish_run(store: LocalStore, run: Path, table: Step[Artifact], made: Artifact) -> None:
+def finish_run(store: LocalStore, run: Path, table: Step[Artifact], artifact: Artifact) -> None:
     """Names the files of a run's table, which is `made`; the run is the newest of its profile now."""
     profile = run.parent
     with guarded(store.root / ".locks"):
         _name_steps(store, run, table)
-        for file in sorted(made.folder.iterdir()):
+        for file in sorted(artifact.folder.iterdir()):
             _link(run / file.name, file)
         _link(profile / NEWEST, run)
         for entry in sorted(run.iterdir()):
@@ -101,8 +101,8 @@ def _name_steps(store: LocalStore, run: Path, table: Step[Artifact]) -> None:
 
 def model_names(run: Path) -> list[str]:
     """Returns the names of the models that a run has made, those that were chosen from others first."""
-    made = [entry for entry in sorted((run / "models").glob("*")) if entry.exists()]
-    return [entry.name for entry in sorted(made, key=lambda entry: entry.resolve().name.startswith("averaging"))]
+    links = [entry for entry in sorted((run / "models").glob("*")) if entry.exists()]
+    return [entry.name for entry in sorted(links, key=lambda entry: entry.resolve().name.startswith("averaging"))]
 
 
 def links_into(store: LocalStore) -> Iterator[str]:

@@ -50,7 +50,7 @@ class ParserGrid:
         """One training for each pair of dropouts and each learning rate, scored on the dev set."""
         choice, recipe = self.profile.choice, self.profile.recipes["parser"]
         grid = list(product(choice.dropouts, choice.attention_dropouts, choice.learning_rate_scales))
-        found = []
+        candidates = []
         for dropout, attention_dropout, scale in grid:
             of_attention = f" attention {attention_dropout:g}" if len(choice.attention_dropouts) > 1 else ""
             chosen = f" dropout {dropout:g}{of_attention} rate {scale:g}" if len(grid) > 1 else ""
@@ -62,7 +62,7 @@ class ParserGrid:
             decoding = self.profile.decoding.model_copy(update={"workers": _fewest(settings)})
             hypotheses = stages.DECODE(f"decode {name}", checkpoint, self.text.corpus, decoding, [DEV])
             parses = stages.REBUILD_PARSES(f"rebuild {name}", hypotheses, self.text.corpus, [DEV])
-            found.append(
+            candidates.append(
                 CandidateParser(
                     self.name,
                     name,
@@ -78,7 +78,7 @@ class ParserGrid:
                     stages.DEV_F1(f"dev F1 {name}", training, self.text.corpus, decoding) if self.with_dev_f1 else None,
                 )
             )
-        return found
+        return candidates
 
     def row(self, unfinished: Mapping[str, Unfinished]) -> ParserInputs:
         """Returns the row that is chosen from the candidates with results."""

@@ -72,8 +72,8 @@ def main(
         models=[],
         reports={},
         tabulate=tabulate,
-        show=lambda made, width: render_terminal(made.load(), width),
-        figures=lambda made: made.load().figures(),
+        show=lambda artifact, width: render_terminal(artifact.load(), width),
+        figures=lambda artifact: artifact.load().figures(),
     )
     reproduce(experiment, request)
 

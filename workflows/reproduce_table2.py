@@ -68,18 +68,18 @@ def cells_of(
     """The DAG from text to scores, for each cell of `pairs` and `models`: §5.1, §5.2-5.4, §6.1."""
     cells = []
     for pair in pairs:
-        own = profile.for_pair(pair)
+        of_pair = profile.for_pair(pair)
         text = stages.prepared(profile, pair)
-        substituted = stages.word_by_word(pair, own.corpora[pair], text.corpus)
+        substituted = stages.word_by_word(pair, of_pair.corpora[pair], text.corpus)
         for model in models:
-            recipe = own.recipes[model]
+            recipe = of_pair.recipes[model]
             training = stages.TRAIN(f"train {pair} {model}", text.dataset, recipe.training)
             evaluation = stages.evaluated(
                 text,
                 model,
                 training,
                 recipe.averaging,
-                own.decoding,
+                of_pair.decoding,
                 word_by_word=substituted,
                 with_dev_bleu=dev_bleu,
             )
@@ -119,8 +119,8 @@ def main(
         models=[_model(cell, chosen) for cell in cells],
         reports=reports,
         tabulate=lambda _unfinished: table,
-        show=lambda made, width: render_terminal(made.load(), width),
-        figures=lambda made: made.load().figures(),
+        show=lambda artifact, width: render_terminal(artifact.load(), width),
+        figures=lambda artifact: artifact.load().figures(),
     )
     reproduce(experiment, request)
 

@@ -116,8 +116,8 @@ def main(
         models=[_model(one, pair, chosen.name) for one in trials],
         reports={pair: text.report},
         tabulate=tabulate,
-        show=lambda made, width: render_terminal(made.load(), width),
-        figures=lambda made: made.load().figures(),
+        show=lambda artifact, width: render_terminal(artifact.load(), width),
+        figures=lambda artifact: artifact.load().figures(),
         train=partial(train_rows, text, trials, chosen.grid.training, stopping, request.store, request.address),
     )
     reproduce(experiment, request)

@@ -96,9 +96,9 @@ def main(
         models=[_model(one, chosen) for grid in grids for one in grid.candidates],
         reports=reports,
         tabulate=tabulate,
-        show=lambda made, width: render_terminal(made.load(), width),
+        show=lambda artifact, width: render_terminal(artifact.load(), width),
         train=partial(train_candidates, grids, request.store, request.address),
-        figures=lambda made: made.load().figures(),
+        figures=lambda artifact: artifact.load().figures(),
     )
     reproduce(experiment, request)
 

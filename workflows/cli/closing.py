@@ -7,7 +7,7 @@ from pathlib import Path
 
 from workflows.names import DEFAULT_ROOT, model_names
 
-MOST_MODELS = 4
+MAX_MODELS = 4
 
 
 def closing_lines(run: Path, model_command: str, curves: str) -> list[str]:
@@ -18,8 +18,8 @@ def closing_lines(run: Path, model_command: str, curves: str) -> list[str]:
     lines = [f"report: {shown(run.parent / 'report.html')}"]
     if model_command and (names := model_names(run)):
         models = [str(_name(run.parent / name)) for name in names]
-        more = f" and {len(models) - MOST_MODELS} more" if len(models) > MOST_MODELS else ""
-        lines.append(f"models: {', '.join(models[:MOST_MODELS])}{more}")
+        more = f" and {len(models) - MAX_MODELS} more" if len(models) > MAX_MODELS else ""
+        lines.append(f"models: {', '.join(models[:MAX_MODELS])}{more}")
         lines.append(f"{model_command}: {aiayn()} {model_command} {shlex.quote(models[0])}")
     return [*lines, f"curves: {curves}"]
 

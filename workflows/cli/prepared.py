@@ -28,8 +28,8 @@ def remembered(dataset: Path) -> dict[str, Any]:
     """
     path = dataset.parent / PROFILE
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        name, own_pairs = found["name"], found["own_pairs"]
+        remembered = json.loads(path.read_text(encoding="utf-8"))
+        name, own_pairs = remembered["name"], remembered["own_pairs"]
     except FileNotFoundError:
         return {}
     except (ValueError, KeyError, TypeError):

@@ -185,14 +185,14 @@ def _pairs(prefix: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> Ite
 
 def runs(store: StoreOption = "runs") -> None:
     """List the tables that were made in a folder, newest first, with what was measured."""
-    made = runs_in(store_at(store))
-    if not made:
+    runs = runs_in(store_at(store))
+    if not runs:
         console.print(f"no tables in {store} yet; python -m workflows.reproduce_table2 makes one", highlight=False)
         return
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("run", "made", "measured", "options", "folder"):
         table.add_column(heading, header_style="bold", overflow="fold")
-    for run in made:
+    for run in runs:
         made_at = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.ended_s))
         table.add_row(*map(Text, (run.name, made_at, _headline(run), _options(run), run.folder.name)))
     console.print(table)

@@ -48,8 +48,8 @@ def map_on_ray(
     try:
         for reference in references:
             while reference not in results:
-                (found,), unfinished = ray.wait(unfinished)
-                results[found] = ray.get(found)
+                (finished,), unfinished = ray.wait(unfinished)
+                results[finished] = ray.get(finished)
             result, peak_bytes = results.pop(reference)
             if peaks_bytes is not None:
                 peaks_bytes.append(peak_bytes)

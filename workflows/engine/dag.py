@@ -218,22 +218,22 @@ def in_order(
 
 
 def to_run(
-    targets: Iterable[Step[Artifact]], store: Store, found: dict[str, str | None] | None = None
+    targets: Iterable[Step[Artifact]], store: Store, damage_by_fingerprint: dict[str, str | None] | None = None
 ) -> list[Step[Artifact]]:
     """Returns the steps that must run to make `targets`, inputs first: needed ones that are missing or damaged.
 
-    `found` maps fingerprints to the damage of each published folder that was read (None if it is intact); folders
-    already in it are not read again. Raises UserError if a folder passed directly to a single stage is damaged.
+    `damage_by_fingerprint` has the damage of each published folder that was read (None if it is intact); folders in it
+    are not read again. Raises UserError if a folder passed directly to a single stage is damaged.
     """
-    found = {} if found is None else found
+    damage_by_fingerprint = {} if damage_by_fingerprint is None else damage_by_fingerprint
 
     def must_run(step: Step[Artifact]) -> bool:
         step.check_given()
-        if step.fingerprint not in found:
+        if step.fingerprint not in damage_by_fingerprint:
             if store.find(step.name) is None:
                 return True
-            found[step.fingerprint] = step.damage(store)
-        return found[step.fingerprint] is not None
+            damage_by_fingerprint[step.fingerprint] = step.damage(store)
+        return damage_by_fingerprint[step.fingerprint] is not None
 
     return in_order(targets, must_run)
 

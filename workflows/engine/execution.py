@@ -79,12 +79,12 @@ def _is_published(step: Step[Artifact], store: Store) -> bool:
 
 def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artifact:
     step.check_given()
-    made: dict[str, Any] = {needed.fingerprint: needed.published(store) for needed in step.inputs}
+    artifacts: dict[str, Any] = {needed.fingerprint: needed.published(store) for needed in step.inputs}
     if step.stage.follows_source:  # a table tells how everything behind it was made
         for behind in in_order(step.inputs):
             store.outline(behind.name)
     for needed in step.inputs:
-        artifact = made[needed.fingerprint]
+        artifact = artifacts[needed.fingerprint]
         if damage := artifact.damage():
             remedy = "remove it and run the same command again" if needed.out else "run the same command again"
             raise UserError(
@@ -92,7 +92,7 @@ def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artif
             )
 
     def artifact_of(needed: Step[A], /) -> A:
-        artifact: A = made[needed.fingerprint]
+        artifact: A = artifacts[needed.fingerprint]
         return artifact
 
     arguments = resolved(step.arguments, artifact_of)

@@ -25,16 +25,16 @@ def accepted_address(address: str) -> str:
     """
     try:
         if "://" in address:
-            found = address
-            _call(found)
+            resolved_address = address
+            _call(resolved_address)
         else:
-            found = _head_address(address)
-            _authenticate(found)
+            resolved_address = _head_address(address)
+            _authenticate(resolved_address)
     except (OSError, ValueError, ray.exceptions.RayError) as error:
         raise UserError(
             f"no Ray cluster answers at --address {address} ({error}); check that it runs and the port is open"
         ) from None
-    return found
+    return resolved_address
 
 
 def is_loopback(address: str) -> bool:
@@ -47,17 +47,17 @@ def _head_address(address: str) -> str:
 
     Ray takes localhost for this machine's address in the network; clusters that workflows start are not there.
     """
-    found = ray_private.head_address(address)
+    resolved_address = ray_private.head_address(address)
     try:
-        _call(found)
+        _call(resolved_address)
     except ConnectionRefusedError:
         with ray_private.loopback_only():
             local = ray_private.head_address(address)
-        if local == found:
+        if local == resolved_address:
             raise
         _call(local)
         return local
-    return found
+    return resolved_address
 
 
 def _call(address: str) -> None:

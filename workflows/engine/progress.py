@@ -122,14 +122,14 @@ class View(Watcher):
 
 def print_plan(console: Console, target: Step[Artifact], store: LocalStore) -> None:
     """Prints every stage, whether it is cached or has to run, and its folder."""
-    found: dict[str, str | None] = {}
-    missing = {step.fingerprint for step in to_run([target], store, found)}
+    damage_by_fingerprint: dict[str, str | None] = {}
+    missing = {step.fingerprint for step in to_run([target], store, damage_by_fingerprint)}
     table = Table(box=None, pad_edge=False)
     for title in ("stage", "", "folder"):
         table.add_column(title, no_wrap=True)
     for step in in_order([target]):
         if step.fingerprint in missing:
-            state = "damaged, to run" if found.get(step.fingerprint) else "to run"
+            state = "damaged, to run" if damage_by_fingerprint.get(step.fingerprint) else "to run"
         else:
             state = "cached" if step.is_made(store) else "not needed"
         table.add_row(step.label, state, store.folder(step.name).name)

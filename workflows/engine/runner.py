@@ -88,9 +88,9 @@ def _stopped_before(store: Store, trial: Trial) -> Unfinished | None:
 
 def missing_steps(targets: Sequence[Step[Artifact]], store: Store) -> list[Step[Artifact]]:
     """Returns the steps that must run (`to_run`), and logs a warning for each damaged folder."""
-    found: dict[str, str | None] = {}
-    missing = to_run(targets, store, found)
+    damage_by_fingerprint: dict[str, str | None] = {}
+    missing = to_run(targets, store, damage_by_fingerprint)
     for step in missing:
-        if damage := found.get(step.fingerprint):
+        if damage := damage_by_fingerprint.get(step.fingerprint):
             logger.warning("%s is damaged (%s): running %s again", store.find(step.name), damage, step.label)
     return missing

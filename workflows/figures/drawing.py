@@ -132,10 +132,10 @@ def draw_figures(
         start=Start(choice.KIND, drawn[0].layer - 1, tuple(head - 1 for head in drawn[0].heads)),
     )
     (context.folder / "attention.html").write_text(page, encoding="utf-8")
-    for given, names in ((heads, ("heads.json", "heads.csv")), (relations, ("relations.json",))):
-        for name in names if given else ():
-            assert given
-            shutil.copyfile(given.folder / name, context.folder / name)
+    for measured, names in ((heads, ("heads.json", "heads.csv")), (relations, ("relations.json",))):
+        for name in names if measured else ():
+            assert measured
+            shutil.copyfile(measured.folder / name, context.folder / name)
     translations = {one.sentence: one.translation for one in attended}
     artifact.write(DrawnFigures(model=settings.name, figures=tuple(drawn), translations=translations))
     return artifact

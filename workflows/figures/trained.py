@@ -70,28 +70,28 @@ def at(folder: Path, store: LocalStore) -> ExaminedModel:
 
 def _of_folder(folder: Path, store: LocalStore) -> ExaminedModel:
     checkpoint = Checkpoint(folder)
-    manifest, found = checkpoint.manifest, dict[str, Any]()
+    manifest, known = checkpoint.manifest, dict[str, Any]()
     for one in behind(store, manifest.get("inputs", {}).values()):
         stage = one.manifest["stage"]
         if stage == "encoding.encode":
-            found.setdefault("dataset", EncodedDataset(one.folder))
+            known.setdefault("dataset", EncodedDataset(one.folder))
         elif stage == "cleaning.clean":
-            found.setdefault("corpus", Corpus(one.folder))
+            known.setdefault("corpus", Corpus(one.folder))
         elif stage == "embedded.generate":
             settings = EmbeddedSettings(**one.manifest["settings"][0])
-            found.setdefault("generated", None if settings.target == "trees" else settings)
+            known.setdefault("generated", None if settings.target == "trees" else settings)
     # A model is called as in the tables, `en-de base`, or like its folder.
-    return ExaminedModel(str(manifest.get("label", "")).partition(" ")[2] or folder.name, checkpoint, **found)
+    return ExaminedModel(str(manifest.get("label", "")).partition(" ")[2] or folder.name, checkpoint, **known)
 
 
 def _with_pronouns(generated: EmbeddedSettings) -> tuple[str, ...]:
     """Returns unseen sentences with a pronoun at least six words after its antecedent."""
-    found: list[str] = []
+    texts: list[str] = []
     target = "fr" if generated.target == "fr" else "de"
     for derivation in held_out(generated.seed, "test"):
         one = anaphora(derivation, target)  # type: ignore[arg-type]
         if one and derivation.english.count(" ", one.source_antecedent.end, one.source_pronoun.begin) >= 6:
-            found.append(derivation.english)
-        if len(found) == N_GENERATED:
+            texts.append(derivation.english)
+        if len(texts) == N_GENERATED:
             break
-    return tuple(found)
+    return tuple(texts)

@@ -105,10 +105,10 @@ def find(gpus: int | None, gpu: str | None, device: Device = "auto") -> Hardware
         if known is None:
             raise UserError(f"--gpu {gpu}: choose one of {', '.join(GPUS)}")
         return Hardware("gpu", known.name, gpus or 1, known)
-    found = torch.cuda.is_available()
-    if gpus is not None and not found:
+    has_gpu = torch.cuda.is_available()
+    if gpus is not None and not has_gpu:
         raise UserError(f"--gpus {gpus}: torch finds no GPU here; name one with --gpu: {', '.join(GPUS)}")
-    if found and (gpus is not None or device != "cpu"):
+    if has_gpu and (gpus is not None or device != "cpu"):
         return Hardware("gpu", device_name("cuda"), gpus or torch.cuda.device_count())
     return Hardware("cpu", device_name("cpu"))
 

@@ -33,8 +33,8 @@ def load_profile(
     texts = [FilesSettings.load(path) for path in files]
     default, profiles = EMBEDDED.name, dict(PROFILES)
     if not (name or read_config(config).get("profile")) and (texts or own_pairs is not None):
-        own = own_profile(count_pairs(texts) if texts else own_pairs or 0)
-        default, profiles[own.name] = own.name, own
+        sized = own_profile(count_pairs(texts) if texts else own_pairs or 0)
+        default, profiles[sized.name] = sized.name, sized
     draft = Draft(profiles, default, name, config)
     described = draft.described
     if data is not None:

@@ -169,7 +169,9 @@ def load_parsing_profile(
         return Draft({EMBEDDED_NAME: EMBEDDED_TREES}, EMBEDDED_NAME, name, config).finished(overrides)
     if asked == EMBEDDED_NAME:
         raise UserError("--treebank has no meaning for profile embedded, whose trees are generated; leave one out")
-    profiles = {made.name: made for made in (treebank_profile(treebank, silver), wsj_profile(treebank, silver))}
+    profiles = {
+        profile.name: profile for profile in (treebank_profile(treebank, silver), wsj_profile(treebank, silver))
+    }
     default = WSJ_NAME if is_wsj(treebank) else TREEBANK_NAME
     return Draft(profiles, default, name, config).finished(overrides)
 

@@ -26,7 +26,7 @@ from pipeline.settings import (
 SettingsT = TypeVar("SettingsT", bound=Settings)
 OPEN = ("grid.rows.", "grid.text.", "pairs.")
 """The prefixes below which users may add new keys."""
-MOST_TOLD = 2
+MAX_SHOWN = 2
 """Models whose sizes the line about the settings tells."""
 
 
@@ -104,13 +104,13 @@ class Profile(Settings):
             f"{spaced(training.updates)} updates of {spaced(training.budget_tokens)} tokens": name
             for name, training in reversed([*trainings.items()])
         }
-        told = [f"{name}: {size}" for size, name in reversed([*sizes.items()])]
-        more = f" and {len(told) - MOST_TOLD} others" if len(told) > MOST_TOLD else ""
+        shown = [f"{name}: {size}" for size, name in reversed([*sizes.items()])]
+        more = f" and {len(shown) - MAX_SHOWN} others" if len(shown) > MAX_SHOWN else ""
         measured = f"measured on {self.measured_on}" if self.measured_on else "not measured at this size"
         pieces = {training.model.vocabulary_size for training in trainings.values()} or {self.vocabulary.size}
         return (
             f"settings for {spaced(self.own_pairs)} training pairs of your own text ({measured}): "
-            f"{' or '.join(map(spaced, sorted(pieces)))} pieces; {'; '.join(told[:MOST_TOLD])}{more}; "
+            f"{' or '.join(map(spaced, sorted(pieces)))} pieces; {'; '.join(shown[:MAX_SHOWN])}{more}; "
             "--profile and --set change them"
         )
 

@@ -22,21 +22,21 @@ OTHER_TEXT = ("training data", "test set")
 
 def overview(table: Table2, cells: Sequence[Measured]) -> Overview:
     """Returns the first screen: paper BLEU of each model beside the paper's, and of word-by-word substitution."""
-    lines, told, printed = [], [], []
+    lines, by_pair, printed = [], [], []
     for pair in dict.fromkeys(cell.pair for cell in cells):
-        own = [cell for cell in cells if cell.pair == pair]
-        words = next((cell.word_by_word[cell.test_set] for cell in own if cell.word_by_word), None)
-        reached = [f"{cell.model} reaches {cell.main_scores.paper_bleu:.1f}" for cell in own[:1]]
-        reached += [f"{cell.model} {cell.main_scores.paper_bleu:.1f}" for cell in own[1:]]
+        of_pair = [cell for cell in cells if cell.pair == pair]
+        words = next((cell.word_by_word[cell.test_set] for cell in of_pair if cell.word_by_word), None)
+        reached = [f"{cell.model} reaches {cell.main_scores.paper_bleu:.1f}" for cell in of_pair[:1]]
+        reached += [f"{cell.model} {cell.main_scores.paper_bleu:.1f}" for cell in of_pair[1:]]
         if words:
             lines.append([f"{pair.upper()} {SUBSTITUTION}", "", f"{words.paper_bleu:.2f}"])
             reached.append(f"{SUBSTITUTION} {words.paper_bleu:.1f}")
-        told.append(f"{pair.upper()}: {', '.join(reached)}")
-        for cell in own:
+        by_pair.append(f"{pair.upper()}: {', '.join(reached)}")
+        for cell in of_pair:
             in_paper = _printed(table, cell)
             printed += [in_paper] * bool(in_paper)
             lines.append([cell.label, in_paper, f"{cell.main_scores.paper_bleu:.2f}"])
-    said = "; ".join(told) + (f" BLEU; {_of_paper(table, printed)}." if printed else " BLEU.")
+    said = "; ".join(by_pair) + (f" BLEU; {_of_paper(table, printed)}." if printed else " BLEU.")
     if not cells:
         said = "Nothing was run: the table has the paper’s figures alone."
     scores = compared("paper BLEU, test set", lines)

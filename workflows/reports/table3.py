@@ -120,10 +120,10 @@ def _drawings(cells: Mapping[str, Sequence[Measured]]) -> list[Markup]:
     for letter, names in groups.items():
         looks = {name: (COLORS[i % len(COLORS)], STYLES[i % len(STYLES)]) for i, name in enumerate(names)}
         looks["base"] = (INK, "-")
-        own = list(dict.fromkeys([*names, "base"]))
+        drawn = list(dict.fromkeys([*names, "base"]))
         lines = [
             Curve(points, name, *looks[name])
-            for name in own
+            for name in drawn
             for cell in cells.get(name, [])
             if (points := learning_curve(cell, "updates", "dev_perplexity"))
         ]
@@ -132,7 +132,7 @@ def _drawings(cells: Mapping[str, Sequence[Measured]]) -> list[Markup]:
             limits = 0.97 * lowest, HEADROOM * max(line.points[-1][1] for line in lines)
             picture = curves(GROUPS.get(letter, letter), "updates", lines, y_limits=limits)
             drawings.append(
-                with_data(picture, [cell for name in own for cell in cells.get(name, [])], measure, "updates")
+                with_data(picture, [cell for name in drawn for cell in cells.get(name, [])], measure, "updates")
             )
     return drawings
 

@@ -56,12 +56,12 @@ def plots(table: Table3) -> list[Plot]:
 
 def figures(table: Table3) -> list[Markup]:
     """Returns the same panels as figures with their data."""
-    found = {kind: points for kind in KINDS if (points := deltas(table, kind))}
+    points_by_kind = {kind: points for kind in KINDS if (points := deltas(table, kind))}
     return [
         figure(
             image(plot), f"differences-{kind}", ("row", "paper", "here"), [(name, *at) for name, at in points.items()]
         )
-        for plot, (kind, points) in zip(plots(table), found.items(), strict=True)
+        for plot, (kind, points) in zip(plots(table), points_by_kind.items(), strict=True)
     ]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 LAST_PART = 0.1
 """The part of the updates, at the end of a training, over which the fall of dev perplexity is taken."""
-MOST_FALL = 0.05
+MAX_FALL = 0.05
 """A training whose dev perplexity falls by more than this fraction over the last part has not converged."""
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 DEV = "dev"
 N_DRAWN, N_WORST = 3, 2
 """The number of parses that are drawn, and of the worst."""
-MOST_DRAWN_WORDS = 18
+MAX_DRAWN_WORDS = 18
 """The longest sentence that is drawn."""
 N_SAMPLES = 10
 
@@ -215,7 +215,7 @@ def _drawn(parses: Parses, split: str) -> tuple[tuple[Tree, Tree], ...]:
     pairs = [
         (gold, tree)
         for gold, tree in zip(parses.gold(split), parses.trees(split), strict=True)
-        if 6 <= len(gold.leaves()) <= MOST_DRAWN_WORDS
+        if 6 <= len(gold.leaves()) <= MAX_DRAWN_WORDS
     ]
     wrong = [pair for pair in pairs if bracketed(pair[0]) != bracketed(pair[1])]
     right = [pair for pair in pairs if bracketed(pair[0]) == bracketed(pair[1])]
@@ -230,7 +230,7 @@ def _worst(parses: Parses, split: str) -> tuple[tuple[Tree, Tree, float], ...]:
     short = [
         (gold, tree, 200 * score.matched / max(score.gold_brackets + score.test_brackets, 1))
         for gold, tree, score in pairs
-        if score.status is Status.VALID and len(gold.leaves()) <= MOST_DRAWN_WORDS
+        if score.status is Status.VALID and len(gold.leaves()) <= MAX_DRAWN_WORDS
     ]
     return tuple(nsmallest(N_WORST, (one for one in short if one[2] < 100), key=lambda one: one[2]))
 

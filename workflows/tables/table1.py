@@ -137,15 +137,19 @@ class Table1:
 
     def figures(self) -> dict[str, float]:
         """Returns the exponents, crossovers and times of the table, by their names in MLflow."""
-        told: dict[str, float] = {}
+        figures: dict[str, float] = {}
         for layer in self.layers:
             for quantity, exponents in layer.fits.items():
-                told |= {f"exponent_{name}.{quantity}.{layer.name}": fitted.value for name, fitted in exponents.items()}
-            told[f"sequential_operations.{layer.name}"] = layer.sequential_operations
-            told[f"longest_path.{layer.name}"] = layer.longest_path
-            told |= {f"time_s.{layer.name}.n_{one.n}.d_{one.d}": one.time_s for one in [*layer.over_n, *layer.over_d]}
-        told |= {f"crossover_n.d_{one.d}.batch_{one.batch}": one.n for one in self.crossovers if one.n is not None}
-        return told
+                figures |= {
+                    f"exponent_{name}.{quantity}.{layer.name}": fitted.value for name, fitted in exponents.items()
+                }
+            figures[f"sequential_operations.{layer.name}"] = layer.sequential_operations
+            figures[f"longest_path.{layer.name}"] = layer.longest_path
+            figures |= {
+                f"time_s.{layer.name}.n_{one.n}.d_{one.d}": one.time_s for one in [*layer.over_n, *layer.over_d]
+            }
+        figures |= {f"crossover_n.d_{one.d}.batch_{one.batch}": one.n for one in self.crossovers if one.n is not None}
+        return figures
 
     def shown(self) -> list[TextTable]:
         """Returns the exponents and counts of each layer type; then crossovers, all counts and all exponents."""

@@ -17,7 +17,7 @@ from workflows import paper
 from workflows.paper import KINDS, Kind, group
 from workflows.quantities import duration, flop_text
 from workflows.tables import orderings
-from workflows.tables.convergence import MOST_FALL, last_fall
+from workflows.tables.convergence import MAX_FALL, last_fall
 from workflows.tables.differences import Difference, differences, reading_notes
 from workflows.tables.measurements import Measured, Translation
 from workflows.tables.orderings import KIND_NAMES, Noise, OrderingOutcome, Standing
@@ -177,11 +177,11 @@ class Table3:
     def figures(self) -> dict[str, float]:
         """Returns the main figures: those of base, the rows that were measured, and how their order agrees."""
         measured = {row.name: row.trained for row in self.rows if row.trained}
-        found: dict[str, float] = {}
+        figures: dict[str, float] = {}
         if base := measured.get("base"):
-            found |= {"dev perplexity base": base.perplexity.mean, "paper BLEU dev base": base.bleu.mean}
-        found["rows measured"] = len(measured)
-        return found | {f"rank correlation by {one.kind}": one.spearman for one in self.correlations}
+            figures |= {"dev perplexity base": base.perplexity.mean, "paper BLEU dev base": base.bleu.mean}
+        figures["rows measured"] = len(measured)
+        return figures | {f"rank correlation by {one.kind}": one.spearman for one in self.correlations}
 
     def shown(self) -> list[TextTable]:
         """Returns every row, as printed beside as measured, and the claims where there are any."""
@@ -290,7 +290,7 @@ def _trained(cells: Sequence[Measured], base: Sequence[Measured], noise: Noise |
         {kind: here.figures[kind] - of_base.figures[kind] for kind in KINDS} if of_base else None,
         {kind: noise.is_exceeded(kind, here, of_base) for kind in KINDS} if of_base and noise else None,
         fall,
-        None if fall is None else fall <= MOST_FALL,
+        None if fall is None else fall <= MAX_FALL,
     )
 
 
@@ -350,7 +350,7 @@ def _notes(rows: Sequence[Table3Row], cells: Mapping[str, list[Measured]], noise
     if falling := [row.name for row in rows if row.trained and row.trained.has_converged is False]:
         notes.append(
             f"Not converged ({', '.join(falling)}): over the last tenth of its updates, the row's dev perplexity still "
-            f"fell by more than {100 * MOST_FALL:g} %, so its place among the rows may be another after more of them."
+            f"fell by more than {100 * MAX_FALL:g} %, so its place among the rows may be another after more of them."
         )
     if "base" in cells:
         config = cells["base"][0].config

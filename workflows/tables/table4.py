@@ -284,7 +284,7 @@ def _beams(row: ParserRow) -> list[BeamRow]:
 
 
 def _searches(row: ParserRow) -> list[SearchRow]:
-    made: dict[Literal["free", "constrained"], Search | None] = {"free": row.free, "constrained": row.constrained}
+    searches: dict[Literal["free", "constrained"], Search | None] = {"free": row.free, "constrained": row.constrained}
     return [
         SearchRow(
             training_of(row),
@@ -295,7 +295,7 @@ def _searches(row: ParserRow) -> list[SearchRow]:
             search.parsed.sentences,
             search.sentences_s,
         )
-        for kind, search in made.items()
+        for kind, search in searches.items()
         if search
     ]
 

@@ -58,6 +58,6 @@ def reason_of(error: BaseException, uri: str) -> str:
 
 def _cause(error: BaseException) -> BaseException | None:
     """Returns the error behind another one: its cause or, as urllib3 has it, one among its arguments."""
-    told = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     held = (getattr(error, "reason", None), *error.args)
-    return told or next((one for one in held if isinstance(one, BaseException)), None)
+    return cause or next((one for one in held if isinstance(one, BaseException)), None)

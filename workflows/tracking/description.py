@@ -5,7 +5,7 @@ from pathlib import Path
 
 NOTE_TAG = "mlflow.note.content"
 """The tag that MLflow shows as a run's description."""
-MOST_CHARACTERS = 7500
+MAX_CHARACTERS = 7500
 """MLflow keeps 8000 characters of a tag."""
 REST = "\n… the rest is in the report."
 
@@ -27,9 +27,9 @@ def description(folder: Path, run_address: str, command: str, models: Iterable[s
 
 def shortened(text: str) -> str:
     """Cuts a text behind a line so that MLflow keeps it, and says so."""
-    if len(text) <= MOST_CHARACTERS:
+    if len(text) <= MAX_CHARACTERS:
         return text
-    return text[: text.rindex("\n", 0, MOST_CHARACTERS - len(REST))] + REST
+    return text[: text.rindex("\n", 0, MAX_CHARACTERS - len(REST))] + REST
 
 
 def _result(markdown: str) -> str:

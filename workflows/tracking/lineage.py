@@ -18,14 +18,14 @@ def settings_of(evaluation: TrainedModel) -> dict[str, Any]:
     They are those that the steps run with, so that no other settings can be told. `corpus` are those of the step that
     provides the text, with its name.
     """
-    told: dict[str, Any] = {}
+    settings_by_kind: dict[str, Any] = {}
     for step in in_order(evaluation.results):
         kind = _kind(step)
         for argument in step.arguments:
             if isinstance(argument, Settings):
                 settings = argument.model_dump(mode="json")
-                told |= {kind: settings} if step.inputs else {"corpus": {"name": kind, **settings}}
-    return told
+                settings_by_kind |= {kind: settings} if step.inputs else {"corpus": {"name": kind, **settings}}
+    return settings_by_kind
 
 
 def inputs_of(evaluation: TrainedModel, store: LocalStore) -> list[Input]:
