@@ -12,8 +12,8 @@ import pytest
 import typer
 
 from tests.support.command_line import CommandLine, Done
-from workflows.cli import console as command
 from workflows.cli.console import run_app
+from workflows.command_line import CommandLine as TypedCommand
 from workflows.command_line import command_line
 
 
@@ -41,7 +41,7 @@ def test_a_process_ends_with_one_line_and_status_2(tmp_path: Path, command_line:
         (["workflows.reproduce_table2", "--plan", "--gpu", "k80"], "--gpu k80: choose one of p100, v100, t4, a10"),
         (["workflows.reproduce_table2", "--plan", "--gpus", "0", "--gpu", "h100"], "'--gpus'"),
         (["workflows.reproduce_table3", "--plan", "--rows", "F"], "--rows F: there is no such row in Table 3"),
-        (["workflows.reproduce_table3", "--plan", "--scheduler", "best"], "--scheduler best: choose fifo or asha"),
+        (["workflows.reproduce_table3", "--plan", "--scheduler", "best"], "--scheduler best: choose one of fifo, asha"),
         (["workflows.reproduce_table3", "--plan", "--pair", "en-cs"], "--pair en-cs: the profile has en-de, en-fr"),
         (["workflows.cli", "score", "--hyp", "no.txt", "--ref", "no.txt", "--lang", "de"], "no.txt"),
         (["workflows.cli", "translate", "no-such-model"], "no-such-model"),
@@ -157,4 +157,4 @@ def test_a_command_is_known_as_it_was_typed(monkeypatch: pytest.MonkeyPatch) -> 
     assert command_line(module, "").typed == f"python -m {module} --rows 'base,my row' --store /tmp/a"
     monkeypatch.setattr(sys, "argv", ["/usr/bin/pytest", "-q"])
     assert command_line(module, "--set seed=2").typed == f"python -m {module} --set seed=2"
-    assert command.CommandLine(typed="one").identity() == command.CommandLine(typed="other").identity()
+    assert TypedCommand(typed="one").identity() == TypedCommand(typed="other").identity()

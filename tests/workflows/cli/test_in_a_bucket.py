@@ -1,6 +1,6 @@
 """The commands `runs`, `compare`, `doctor` and `clean` on a bucket."""
 
-import json
+import re
 
 import pytest
 
@@ -27,24 +27,19 @@ def test_runs_are_listed_and_compared(uri: str, command_line: CommandLine) -> No
     listed = command_line.here("workflows.cli", "runs", "--store", uri)
     assert listed.returncode == 0, listed.stderr
     assert "table2/embedded/2" in listed.stdout
-    names = ("embedded/1", "embedded/2")
-    compared = json.loads(command_line.here("workflows.cli", "compare", *names, "--store", uri, "--json").stdout)
-    assert [(pair["one"], pair["other"]) for pair in compared["figures"]] == [(81.5, 82.5)]
+    compared = command_line.here("workflows.cli", "compare", "embedded/1", "embedded/2", "--store", uri)
+    assert compared.returncode == 0, compared.stderr
+    assert re.search(r"81\.5\S*\s+82\.5", compared.stdout)
 
 
 def test_the_doctor_looks_at_the_bucket(uri: str, command_line: CommandLine) -> None:
     """Its locks hold; of a bucket that does not exist, one line says so, without a secret."""
-    told = json.loads(command_line.here("workflows.cli", "doctor", "--store", uri, "--json").stdout)
-    found = {check["name"]: check for check in told["checks"]}
-    assert (found["bucket"]["verdict"], found["bucket"]["found"]) == (
-        "ok",
-        f"{uri} can be written, one process at a time",
-    )
-    missing = command_line.here("workflows.cli", "doctor", "--store", "s3://no-such-bucket", "--json").stdout
-    (bucket,) = [check for check in json.loads(missing)["checks"] if check["name"] == "bucket"]
-    assert bucket["verdict"] == "fails"
-    assert "does not exist" in bucket["found"]
-    assert CREDENTIALS["AWS_SECRET_ACCESS_KEY"] not in missing
+    examined = command_line.here("workflows.cli", "doctor", "--store", uri).stdout
+    assert f"{uri} can be written, one process at a time" in " ".join(examined.split())
+    missing = command_line.here("workflows.cli", "doctor", "--store", "s3://no-such-bucket")
+    assert missing.returncode == 1
+    assert "does not exist" in " ".join(missing.stdout.split())
+    assert CREDENTIALS["AWS_SECRET_ACCESS_KEY"] not in missing.stdout
 
 
 @pytest.mark.parametrize("command", ["runs", "compare", "clean"])
