@@ -115,17 +115,16 @@ class CheckpointWriter:
         copies_P = {name: self._copy(name, vector_P) for name, vector_P in vectors_P.items()}
         weights = _by_parameter(copies_P.pop("weights"), step)
         optimizer = _optimizer_tensors(copies_P, step.adam.n_steps.cpu(), step) if recovery else {}
-        config, described = asdict(step.master.config), asdict(state)
+        config, described, update = asdict(step.master.config), asdict(state), state.update
 
         def write() -> None:
             if kept:  # first: what is recovered relies on it
-                self._publish(KEPT, state_update, weights, config)
+                self._publish(KEPT, update, weights, config)
             if recovery:
-                self._publish(RECOVERY, state_update, weights, config, optimizer, described)
+                self._publish(RECOVERY, update, weights, config, optimizer, described)
                 self.prune(1 if end else MAX_RECOVERIES)
                 self._recovery_began_s, self._recovery_took_s = began_s, time.monotonic() - began_s
 
-        state_update = state.update
         self._writing = self._thread.submit(write)
 
     def keep_beside(self, file: str) -> None:
