@@ -75,7 +75,8 @@ def test_one_cell_then_again_then_another_beam(
     assert sorted(run.info.run_name for run in runs) == ["en-de base", "table2 embedded"]
     assert {run.info.status for run in runs} == {"FINISHED"}
     (child,) = [run for run in runs if "mlflow.parentRunId" in run.data.tags]
-    assert [point.step for point in client.get_metric_history(child.info.run_id, "dev_perplexity")] == [5, 10]
+    # Sorted: MLflow orders points by time, and what is sent while the training runs is dated by when it was read.
+    assert sorted(point.step for point in client.get_metric_history(child.info.run_id, "dev_perplexity")) == [5, 10]
     assert {"tokens_s", "learning_rate", "gradient_norm", "sacrebleu.test"} <= child.data.metrics.keys()
     (parent,) = [run for run in runs if run is not child]
     (prepared,) = (tmp_path / "store").glob("corpus_report-*/corpus_report.json")
@@ -144,7 +145,7 @@ def test_one_cell_then_again_then_another_beam(
         int(update): scores["sacrebleu"] for update, scores in json.loads(measured.read_text())["checkpoints"].items()
     }
     assert {point.step: point.value for point in points} == scored
-    assert [point.step for point in points] == [2, 4, 6, 8, 10]
+    assert sorted(scored) == [2, 4, 6, 8, 10]
     assert {run.info.status for run in children} == {"FINISHED"}
 
 
