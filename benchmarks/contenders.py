@@ -7,6 +7,7 @@
 Methods are called one contender at a time, while the others wait.
 """
 
+import json
 import multiprocessing
 import os
 import signal
@@ -17,10 +18,9 @@ from importlib.util import find_spec
 from statistics import median
 from typing import Any
 
-from rich.table import Table
+import typer
 
 from pipeline.errors import UserError
-from workflows.cli.console import console
 
 OURS = "aiayn"
 _in_this_process: Any = None
@@ -131,17 +131,6 @@ def ratio(name: str, ours_by_round: Sequence[float], peers_by_round: Sequence[fl
     return {name: median(ours_by_round) / median(peers_by_round), f"{name}_spread": [min(by_round), max(by_round)]}
 
 
-def print_table(title: str, entries: Sequence[Mapping[str, Any]], key: str, **columns: str) -> None:
-    """Prints a line for each contender: the rate under `key`, its spread, how much faster ours is, `columns`."""
-    table = Table(title=title)
-    table.add_column("contender")
-    for heading in (key, "spread", "ours is faster by", *columns.values()):
-        table.add_column(heading, justify="right")
-    for entry in entries:
-        cells = [str(entry["failed"])]
-        if not entry["failed"]:
-            cells = [f"{entry[key]:.5g}", " to ".join(f"{rate:.5g}" for rate in entry[f"{key}_spread"])]
-            cells += [f"{entries[0][key] / entry[key]:.2f}"]
-            cells += [f"{entry[name]:.4g}" if entry.get(name) is not None else "" for name in columns]
-        table.add_row(f"{entry['name']} {entry['dtype']}", *cells)
-    console.print(table)
+def print_result(result: Mapping[str, Any], as_json: bool) -> None:
+    """Prints what was measured: on one line for --json, else indented."""
+    typer.echo(json.dumps(result, indent=None if as_json else 2))

@@ -15,7 +15,6 @@ penalty, but the peers define the penalty differently, so BLEU scores are printe
 It needs neither Ray nor MLflow. Peers take part if they are installed: pip install -e '.[bench]'.
 """
 
-import json
 import os
 import tempfile
 import time
@@ -26,7 +25,7 @@ from typing import Annotated, Any
 
 import typer
 
-from benchmarks.contenders import OURS, Contender, is_installed, print_table, processes, ratio
+from benchmarks.contenders import OURS, Contender, is_installed, print_result, processes, ratio
 from benchmarks.translators import CTranslate2, MarianGenerate, OurTranslator, Translator, Workload
 from pipeline.errors import UserError
 from pipeline.settings import DecodingSettings
@@ -73,11 +72,11 @@ def measure(
             translate(contender, sample, make.BATCH_SIZES[0])
             trials = [(translate(contender, sample, size), size) for size in make.BATCH_SIZES if not contender.failed]
             sizes = [(done["seconds"], size) for done, size in trials if done]
-            batch_sizes[contender] = min(sizes, key=lambda one: one[0])[1] if sizes else None
+            batch_sizes[contender] = min(sizes, key=lambda timed: timed[0])[1] if sizes else None
         for _ in range(rounds):
             for contender, size in batch_sizes.items():
                 contender.rounds += filter(None, [translate(contender, lines, size)])
-        described = [_described(one, size, references, language) for one, size in batch_sizes.items()]
+        described = [_described(contender, size, references, language) for contender, size in batch_sizes.items()]
     return {
         "device": "gpu" if on_gpu else "cpu",
         "device_name": device_name(device),
@@ -105,17 +104,19 @@ def translate(contender: Contender, lines: Sequence[str], batch_size: int | None
     return {"sentences": len(lines), "tokens": sum(counts), "seconds": seconds, "texts": list(texts)}
 
 
-def _described(one: Contender, batch_size: int | None, references: Sequence[str], language: str) -> dict[str, Any]:
-    described = one.described("sentences", "sentences_s")
-    if one.failed:
+def _described(
+    contender: Contender, batch_size: int | None, references: Sequence[str], language: str
+) -> dict[str, Any]:
+    described = contender.described("sentences", "sentences_s")
+    if contender.failed:
         return described
-    peaks = one.call_each("peak_memory_gb", [()] * one.workers) or []
-    described |= {"workers": one.workers, "threads": 1, "batch_size": batch_size}
-    described |= {"tokens_s": median(one.rates("tokens")), "peak_memory_gb": sum(peaks)}
+    peaks = contender.call_each("peak_memory_gb", [()] * contender.workers) or []
+    described |= {"workers": contender.workers, "threads": 1, "batch_size": batch_size}
+    described |= {"tokens_s": median(contender.rates("tokens")), "peak_memory_gb": sum(peaks)}
     if references:
         from pipeline.evaluation.scoring import score_texts
 
-        scores = score_texts(one.rounds[-1]["texts"], references, language)
+        scores = score_texts(contender.rounds[-1]["texts"], references, language)
         described |= {"sacrebleu": scores.sacrebleu, "paper_bleu": scores.paper_bleu}
     return described
 
@@ -126,9 +127,9 @@ def figures(contenders: Sequence[Contender], described: Sequence[dict[str, Any]]
     def fastest(name: str, *, int8: bool = False) -> tuple[list[float], float | None]:
         """Returns the rates by round and the BLEU of the fastest with this name, in floating point or in int8."""
         known = [
-            (one.rates("sentences"), entry.get("sacrebleu"))
-            for one, entry in zip(contenders, described, strict=True)
-            if one.name == name and (one.dtype == "int8") == int8 and not one.failed
+            (contender.rates("sentences"), entry.get("sacrebleu"))
+            for contender, entry in zip(contenders, described, strict=True)
+            if contender.name == name and (contender.dtype == "int8") == int8 and not contender.failed
         ]
         return max(known, key=lambda measured: median(measured[0]), default=([], None))
 
@@ -158,7 +159,7 @@ def main(
     ref: Annotated[Path | None, typer.Option(help="References, one per line, to score the translations with.")] = None,
     lang: Annotated[str, typer.Option(help="Language of the references, e.g. de.")] = "",
     rounds: Annotated[int, typer.Option(min=1, help="Timed rounds per translator.")] = 3,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the JSON object on one line.")] = False,
 ) -> None:
     """Compares translation with CTranslate2 and MarianMT's generate, same weights, in sentences per second."""
     if bool(ref) != bool(lang):
@@ -168,13 +169,7 @@ def main(
     if not pairs:
         raise UserError(f"{src} holds no sentence; name a file with one sentence per line")
     folder = named_folder("average", model, "model.safetensors")
-    result = measure(folder, pairs, lang, DecodingSettings(), rounds)
-    if as_json:
-        typer.echo(json.dumps(result))
-        return
-    title = f"{len(pairs)} sentences, beam {result['beam_size']}, {result['device_name']}"
-    columns = {"batch_size": "batch", "sacrebleu": "sacreBLEU", "peak_memory_gb": "peak memory, GB"}
-    print_table(title, result["contenders"], "sentences_s", **columns)
+    print_result(measure(folder, pairs, lang, DecodingSettings(), rounds), as_json)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Checks and measures this project on a GPU, step by step, and prints one table: `make gpu`.
+"""Checks and measures this project on a GPU, step by step, and prints a line for each: `make gpu`.
 
 python -m benchmarks.gpu --out build/gpu
-python -m benchmarks.gpu --steps tests,train-base-8-compiled    # these alone
+python -m benchmarks.gpu --steps tests,train-base-8-compiled    # only these
 python -m benchmarks.gpu --device cpu --quick                   # tries the steps themselves, tiny
 
 Steps are its rate of matrix products, the tests marked `gpu`, and our training step with the paper's base and big in 1
@@ -18,17 +18,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import torch
 import typer
-from rich.table import Table
 
 from benchmarks import training
 from pipeline.errors import UserError
 from pipeline.hardware import compiles, device_name, dtype_name, matmul_flop_s
 from workflows.cli.console import console, help_text, run_app
-from workflows.cli.options import one_of
 
 ROOT = Path(__file__).parents[1]
 TESTS = ("tests/model", "tests/pipeline/training/test_on_devices.py")
@@ -79,7 +77,7 @@ STEPS: dict[str, Callable[[Path, str, bool], dict[str, Any]]] = {
     },
 }
 SHOWN = ("device_name", "matmul_flop_s", "summary", "dtype", "tokens_s", "roofline_fraction", "peak_memory_gb")
-"""Figures that the table has; the files have all."""
+"""Figures that are printed; the files have all."""
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -88,17 +86,18 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 def main(
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("build/gpu"),
     steps: Annotated[str, typer.Option(help=f"Steps to run: {', '.join(STEPS)}.  [all]")] = "",
-    device: Annotated[str, typer.Option(help="cuda or cpu.")] = "cuda",
+    device: Annotated[Literal["cuda", "cpu"], typer.Option(help="What to measure.")] = "cuda",
     quick: Annotated[bool, typer.Option("--quick", help="Use tiny sizes, to try the steps themselves.")] = False,
 ) -> None:
     """Checks and measures this project on a GPU. Exits with 1 if a step fails."""
-    chosen = [one_of("--steps", name, list(STEPS)) for name in steps.split(",") if name] or list(STEPS)
-    if one_of("--device", device, ("cuda", "cpu")) == "cuda" and not torch.cuda.is_available():
+    chosen = [name for name in steps.split(",") if name] or [*STEPS]
+    if wrong := [name for name in chosen if name not in STEPS]:
+        raise UserError(f"--steps {wrong[0]}: choose some of {', '.join(STEPS)}")
+    if device == "cuda" and not torch.cuda.is_available():
         raise UserError("--device cuda: torch finds no GPU here; --device cpu --quick tries the steps")
     out.mkdir(parents=True, exist_ok=True)
-    table, failed = Table("step", "s", "result", title="make gpu"), False
+    failed = False
     for name in chosen:
-        console.print(name, highlight=False)
         began_s = time.monotonic()
         try:
             figures = STEPS[name](out.absolute(), device, quick)
@@ -108,8 +107,7 @@ def main(
         (out / f"{name}.json").write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
         shown = (f"{key} {_text(figures[key])}" for key in SHOWN if key in figures)
         text = figures.get("failed") or ", ".join(shown)
-        table.add_row(name, f"{time.monotonic() - began_s:.0f}", text)
-    console.print(table)
+        console.print(f"{name:24} {time.monotonic() - began_s:5.0f} s  {text}", highlight=False, soft_wrap=True)
     if failed:
         raise typer.Exit(1)
 

@@ -8,7 +8,6 @@ stages of profile `wmt14` as a workflow runs them: read, clean, vocabulary, enco
 Temporary files take some 1.2 kB a pair; TMPDIR says where.
 """
 
-import json
 import os
 import tempfile
 import time
@@ -16,12 +15,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
+from benchmarks.contenders import print_result
 from pipeline.corpora.files import FilePair, FilesSettings
 from pipeline.store.artifacts import Shard
-from workflows.cli.console import console, help_text, run_app
-from workflows.profiles import WMT14
+from workflows.cli.console import help_text, run_app
+from workflows.profiles.translation import WMT14
 
 PAIR = "en-de"
 PAIRS_PER_FILE = 250_000
@@ -109,24 +108,10 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 def main(
     pairs: Annotated[int, typer.Option(min=1000, help="Sentence pairs to generate and prepare.")] = 200_000,
     vocabulary_size: Annotated[int, typer.Option(min=8, help="Pieces in the vocabulary.")] = WMT14.vocabulary.size,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the JSON object on one line.")] = False,
 ) -> None:
     """Measures preparation of WMT14-like text (pairs per second, memory, disk) against sentencepiece alone."""
-    result = measure(pairs, vocabulary_size)
-    if as_json:
-        typer.echo(json.dumps(result))
-        return
-    table = Table(title=f"{pairs} pairs, {result['cores']} cores, {result['device_name']}")
-    for heading in ("stage", "seconds", "pairs/s", "peak memory of a task, GB"):
-        table.add_column(heading)
-    for name, rates in {**result["stages"], "all": result}.items():
-        table.add_row(name, f"{rates['seconds']:.1f}", f"{rates['pairs_s']:.0f}", f"{rates['peak_task_memory_gb']:.2f}")
-    console.print(table)
-    console.print(
-        f"{result['ratio_sentencepiece']:.2f} times the rate of sentencepiece alone with one process per core, "
-        f"{result['sentencepiece_pairs_s']:.0f} pairs/s; disk: {result['disk_gb']:.2f} GB, text included",
-        highlight=False,
-    )
+    print_result(measure(pairs, vocabulary_size), as_json)
 
 
 if __name__ == "__main__":

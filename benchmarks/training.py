@@ -15,22 +15,20 @@ measured before each round. Lengths are as measured on real text, ids are random
 It needs neither Ray nor MLflow. MarianMT takes part if `transformers` is installed: pip install -e '.[bench]'.
 """
 
-import json
 import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Literal
 
 import typer
 
-from benchmarks.contenders import OURS, Contender, is_installed, print_table, processes, ratio
+from benchmarks.contenders import OURS, Contender, is_installed, print_result, processes, ratio
 from model.config import BASE, BIG, TransformerConfig
 from pipeline.settings import Dtype, TrainingSettings
-from workflows.cli.console import console, help_text, run_app
-from workflows.cli.options import one_of
+from workflows.cli.console import help_text, run_app
 
 TORCH, MARIAN = "torch.nn.Transformer", "MarianMT"
 GPU_UPDATES = 50
@@ -43,7 +41,6 @@ NEVER = 10**9
 class Size:
     """The model that a benchmark trains, and on what batches."""
 
-    name: str
     model: TransformerConfig
     lengths: str
     """A key of `pipeline.corpora.synthetic.lengths.LENGTHS`."""
@@ -55,7 +52,7 @@ class Size:
     """Tokens on either side of an update."""
     cpu_batch_tokens: int = 4_096
 
-    def settings(self, dtype: str = "auto", device: str | None = None, compiled: bool = True) -> TrainingSettings:
+    def settings(self, dtype: Dtype = "auto", device: str | None = None, compiled: bool = True) -> TrainingSettings:
         """Returns the settings of a training that does nothing but updates and one line of metrics per round."""
         import torch
 
@@ -81,10 +78,10 @@ class Size:
 SMALL = TransformerConfig(vocabulary_size=8_000, n_layers=3, d_model=256, d_ff=1024, n_heads=4)
 TINY = TransformerConfig(vocabulary_size=300, n_layers=1, d_model=32, d_ff=64, n_heads=2, d_k=16, d_v=16)
 SIZES = {
-    "tiny": Size("tiny", TINY, "multi30k", 1, 1, gpu_batch_tokens=400, cpu_batch_tokens=400),
-    "small": Size("small", SMALL, "multi30k", cpu_updates=8, micro_batches=1, gpu_batch_tokens=4_096),
-    "base": Size("base", BASE, "wmt14", cpu_updates=3, micro_batches=TrainingSettings().micro_batches),
-    "big": Size("big", BIG, "wmt14", cpu_updates=1, micro_batches=TrainingSettings().micro_batches),
+    "tiny": Size(TINY, "multi30k", 1, 1, gpu_batch_tokens=400, cpu_batch_tokens=400),
+    "small": Size(SMALL, "multi30k", cpu_updates=8, micro_batches=1, gpu_batch_tokens=4_096),
+    "base": Size(BASE, "wmt14", cpu_updates=3, micro_batches=TrainingSettings().micro_batches),
+    "big": Size(BIG, "wmt14", cpu_updates=1, micro_batches=TrainingSettings().micro_batches),
 }
 
 
@@ -121,7 +118,6 @@ def measure(
             for contender in contenders:
                 contender.rounds += filter(None, [contender.call("round", n_updates)])
     return {
-        "size": size.name,
         "device": settings.device,
         **machine,
         "dtype": ours.dtype,
@@ -178,39 +174,22 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 @app.command(help=help_text(__doc__))
 def main(
     size: Annotated[
-        str, typer.Option(help="small (3+3 layers, width 256), base or big (the paper's), or tiny.")
+        Literal["tiny", "small", "base", "big"],
+        typer.Option(help="small has 3+3 layers of width 256; base and big are the paper's."),
     ] = "small",
     vocabulary_size: Annotated[int | None, typer.Option(min=8, help="Pieces.  [default: 8000 or 37000]")] = None,
-    dtype: Annotated[str, typer.Option(help="Of our step: float32, bfloat16, or auto.")] = "auto",
+    dtype: Annotated[Dtype, typer.Option(help="Of our step.")] = "auto",
     peers: Annotated[bool, typer.Option(help="Time the plain loops around other models.")] = True,
     rounds: Annotated[int, typer.Option(min=1, help="Timed rounds per loop.")] = 3,
     updates: Annotated[int | None, typer.Option(min=1, help="Updates per round.  [default: some ten seconds]")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the JSON object on one line.")] = False,
 ) -> None:
     """Compares the training step with torch.nn.Transformer and MarianMT, in real target tokens per second."""
-    chosen = SIZES[one_of("--size", size, list(SIZES))]
+    chosen = SIZES[size]
     if vocabulary_size:
         chosen = replace(chosen, model=replace(chosen.model, vocabulary_size=vocabulary_size))
-    one_of("--dtype", dtype, get_args(Dtype))
-    result = measure(chosen, chosen.settings(dtype), rounds, updates, peers)
-    if as_json:
-        typer.echo(json.dumps(result))
-        return
-    print_table(
-        f"{size}, {result['lengths']} lengths, {result['batch_tokens']} tokens per update in {result['micro_batches']} "
-        f"micro-batches, vocabulary {result['vocabulary_size']}, {result['device_name']}, {result['threads']} threads",
-        result["contenders"],
-        "tokens_s",
-        update_s="s/update",
-        peak_memory_gb="peak memory, GB",
-    )
-    console.print(
-        f"{result['roofline_fraction']:.0%} of the roofline: {result['counted_flop_s'] / 1e9:.1f} GFLOP/s in matrix "
-        f"products that real tokens need, against {result['matmul_flop_s'] / 1e9:.1f} in a large {result['dtype']} "
-        f"product; {result['padding_fraction']:.1%} of the computed tokens are padding",
-        highlight=False,
-        soft_wrap=True,
-    )
+    result = {"size": size, **measure(chosen, chosen.settings(dtype), rounds, updates, peers)}
+    print_result(result, as_json)
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ def test_peers_are_the_same_model(tmp_path: Path, name: str) -> None:
             if parameter.dim() == 1:
                 parameter += 0.2 * torch.randn_like(parameter)
     dataset = write_dataset(tmp_path / "dataset", replace(LENGTHS["multi30k"], pairs=500), config.vocabulary_size)
-    settings = Size("tiny", config, "multi30k", 1, 1, cpu_batch_tokens=600).settings(device="cpu")
+    settings = Size(config, "multi30k", 1, 1, cpu_batch_tokens=600).settings(device="cpu")
     peer = (TorchLoop if name == "torch" else MarianLoop)(settings, dataset, "float32")
     with torch.no_grad():
         (_as_torch if name == "torch" else copy_weights)(ours, peer.model)  # type: ignore[arg-type]
