@@ -7,7 +7,7 @@ reproduce(Reproduction("table3", ...), request)
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic
 
@@ -20,31 +20,25 @@ from workflows.cli.closing import closing_lines
 from workflows.cli.console import console
 from workflows.command_line import CommandLine, command_line
 from workflows.engine.dag import A, Imported, Step
-from workflows.engine.events import Watcher
-from workflows.engine.grid import Unfinished
-from workflows.engine.interrupts import sigterm_as_interrupt
 from workflows.engine.progress import View, print_plan
-from workflows.engine.runner import run
-from workflows.forecast.planned import planned_of
+from workflows.engine.runner import Watcher, run
 from workflows.names import begin_run, finish_run
-from workflows.profiles import Profile
-from workflows.profiles.complexity import ComplexityProfile
+from workflows.profiles.changes import BaseProfile
 from workflows.reports.corpus import CorpusReport
+from workflows.tables.measurements import TrainedModel
 from workflows.tracking.addresses import default_uri, ui_command
 from workflows.tracking.tracker import Tracker
-from workflows.tracking.watcher import Model, Workflow, tracked
+from workflows.tracking.watcher import Workflow, tracked
 
 cluster = Imported("workflows.engine.cluster:cluster")
-find_hardware = Imported("workflows.forecast.hardware:find")
-forecast = Imported("workflows.forecast.estimate:forecast")
-render_forecast = Imported("workflows.forecast.estimate:render")
+forecast_text = Imported("workflows.forecast.estimate:forecast_text")
 
 
 @dataclass(frozen=True)
 class Request:
     """What the options ask for that all experiments share."""
 
-    profile: Profile | ComplexityProfile
+    profile: BaseProfile
     store: LocalStore
     address: str | None
     plan: bool
@@ -57,7 +51,7 @@ class Request:
 
 def requested(
     name: str,
-    profile: Profile | ComplexityProfile,
+    profile: BaseProfile,
     config: Path | None,
     overrides: Sequence[str] | None,
     store: str,
@@ -95,15 +89,16 @@ class Reproduction(Generic[A]):
     """The name of the experiment in MLflow, e.g. `table2`; the command is `workflows.reproduce_<name>`."""
     params: Mapping[str, Any]
     """The parameters of the parent run."""
-    models: Sequence[Model]
+    models: Mapping[str, TrainedModel]
+    """The models by name; each has a run of its own in MLflow."""
     reports: Mapping[str, Step[CorpusReport]]
     """The reports on the texts, each by the name of its text."""
-    tabulate: Callable[[Mapping[str, Unfinished]], Step[A]]
-    """Returns the step that makes the table, given the models that have no results and the reasons."""
+    tabulate: Callable[[Mapping[str, str]], Step[A]]
+    """Returns the step that makes the table, given the models that failed and the reasons."""
     show: Callable[[A, int], RenderableType]
     """Renders the table for a terminal with the given number of columns."""
-    train: Callable[[Sequence[Watcher]], Mapping[str, Unfinished]] | None = None
-    """Trains the models, if the table's step does not do so itself, and returns those that have no results."""
+    train: Callable[[Sequence[Watcher]], Mapping[str, str]] | None = None
+    """Trains the models, if the table's step does not do so itself, and returns why some failed."""
     figures: Callable[[A], Mapping[str, float]] | None = None
     """Returns the main figures of the table, for the workflow's run in MLflow."""
 
@@ -114,29 +109,27 @@ def reproduce(experiment: Reproduction[A], request: Request) -> None:
     if request.plan:
         _print_plan(experiment, request, target)
         return
-    console.print(_in_force(experiment, request), highlight=False, soft_wrap=True, markup=False)
+    console.print(request.profile.in_force(), highlight=False, soft_wrap=True, markup=False)
     place = begin_run(store, experiment.name, request.profile.name, target)
     tracker = Tracker(default_uri(store.root), experiment.name, store.root)
-    with sigterm_as_interrupt():
-        table = _made(experiment, request, tracker)
+    table = _made(experiment, request, tracker)
     finish_run(store, place, target, table)
     console.print()
     console.print(experiment.show(table, console.width))
     console.print()
-    model_command = experiment.models[0].evaluation.command if experiment.models else ""
+    model_command = next((model.command for model in experiment.models.values()), "")
     for line in closing_lines(place, model_command, ui_command(tracker.uri)):
         console.print(line, highlight=False, soft_wrap=True, markup=False)
 
 
 def _print_plan(experiment: Reproduction[A], request: Request, target: Step[A]) -> None:
     """Prints what is cached and what is to run, with a forecast where something is trained."""
-    planned = planned_of(model.evaluation for model in experiment.models)
-    # First, so that a wrong --gpu is told before anything is printed.
-    hardware = find_hardware(request.gpus, request.gpu, planned[0].training.device) if planned else None
-    console.print(_in_force(experiment, request), highlight=False, soft_wrap=True, markup=False)
+    # First, so that a wrong --gpu is reported before anything is printed.
+    models = [*experiment.models.values()]
+    forecast = forecast_text(request.profile, models, request.gpus, request.gpu, request.store.root) if models else ""
+    console.print(request.profile.in_force(), highlight=False, soft_wrap=True, markup=False)
     print_plan(console, target, request.store)
-    if hardware and isinstance(request.profile, Profile):
-        console.print(render_forecast(forecast(request.profile, planned, hardware, request.store.root)))
+    console.print(forecast)
 
 
 def _made(experiment: Reproduction[A], request: Request, tracker: Tracker) -> A:
@@ -148,36 +141,14 @@ def _made(experiment: Reproduction[A], request: Request, tracker: Tracker) -> A:
             dashboard = during.enter_context(cluster(request.address))
             watching = f"to watch: {f'{dashboard} (Ray), ' if dashboard else ''}{ui_command(tracker.uri)}"
             console.print(watching, highlight=False, soft_wrap=True, markup=False)
-        runs = during.enter_context(tracked(tracker, _workflow(experiment, request, target), store))
+        params = {**experiment.params, **({"overrides": request.overrides} if request.overrides else {})}
+        command, models = request.command.typed, experiment.models
+        workflow = Workflow(target.fingerprint, request.profile.name, command, params, models)
+        runs = during.enter_context(tracked(tracker, workflow, store))
         watchers = [View(console), runs]
-        unfinished = experiment.train(watchers) if experiment.train else {}
-        (table,) = run([experiment.tabulate(unfinished)], store, watchers, request.address)
+        failures = experiment.train(watchers) if experiment.train else {}
+        (table,) = run([experiment.tabulate(failures)], store, watchers, request.address)
         figures = experiment.figures(table) if experiment.figures else {}
         reports = {name: report.published(store) for name, report in experiment.reports.items()}
-        runs.finish(table, figures, reports, {name: why.state for name, why in unfinished.items()})
+        runs.finish(table, figures, reports, failures)
     return table
-
-
-def _workflow(experiment: Reproduction[A], request: Request, target: Step[A]) -> Workflow:
-    """Describes the run in MLflow before it begins."""
-    module, overrides = _module(experiment), {"overrides": request.overrides} if request.overrides else {}
-    return Workflow(
-        target.fingerprint,
-        title=f"{experiment.name} {request.profile.name}",
-        command=request.command.typed,
-        module=module,
-        params={**experiment.params, **overrides},
-        models=[replace(model, params={**model.params, **overrides}) for model in experiment.models],
-    )
-
-
-def _in_force(experiment: Reproduction[A], request: Request) -> str:
-    """Says whose settings are in force. An experiment without text has a profile of another kind."""
-    if not isinstance(request.profile, Profile):
-        return f"settings of profile {request.profile.name}"
-    planned = planned_of(model.evaluation for model in experiment.models)
-    return request.profile.in_force({one.name: one.training for one in planned})
-
-
-def _module(experiment: Reproduction[A]) -> str:
-    return f"workflows.reproduce_{experiment.name}"

@@ -10,10 +10,8 @@ from pipeline.settings import DecodingSettings, TrainingSettings
 from pipeline.store.artifacts import ChosenParser
 from pipeline.store.store import Store
 from workflows import paper, stages
-from workflows.engine.dag import Step, to_step
-from workflows.engine.events import Watcher
-from workflows.engine.grid import Trial, Unfinished
-from workflows.engine.runner import run_grid
+from workflows.engine.dag import Step
+from workflows.engine.runner import Watcher, run_grid
 from workflows.profiles.parsing import SEMI_SUPERVISED, ParsingProfile
 from workflows.tables.parser_measurements import CandidateParser, ParserInputs, SearchedTrees
 
@@ -80,15 +78,15 @@ class ParserGrid:
             )
         return candidates
 
-    def row(self, unfinished: Mapping[str, Unfinished]) -> ParserInputs:
+    def row(self, failures: Mapping[str, str]) -> ParserInputs:
         """Returns the row that is chosen from the candidates with results."""
-        candidates = tuple(one for one in self.candidates if one.model not in unfinished)
-        without = [(one.model, unfinished[one.model]) for one in self.candidates if one.model in unfinished]
+        names = [candidate.model for candidate in self.candidates]
+        candidates = tuple(candidate for candidate in self.candidates if candidate.model not in failures)
         baseline = stages.RIGHT_BRANCHING(f"right-branching {self.name}", self.text.corpus, [self.split])
         parser = free = constrained = None
         decoding = self.profile.decoding
         if candidates:
-            entries = [(one.model, one.checkpoint, one.scores) for one in candidates]
+            entries = [(candidate.model, candidate.checkpoint, candidate.scores) for candidate in candidates]
             beams = list(self.profile.choice.beam_sizes)
             parser = stages.CHOOSE_PARSER(f"choose {self.name}", entries, self.text.corpus, decoding, beams)
             free = self._searched(parser, decoding.model_copy(update={"well_formed": False}), "free")
@@ -99,7 +97,7 @@ class ParserGrid:
             self.data,
             self.split,
             candidates,
-            tuple((name, why.state, why.reason) for name, why in without),
+            tuple((name, "failed", failures[name]) for name in names if name in failures),
             stages.SCORE_PARSES(f"score right-branching {self.name}", baseline),
             parser,
             free,
@@ -127,11 +125,13 @@ def varied(
 
 def train_candidates(
     grids: Sequence[ParserGrid], store: Store, address: str | None, watchers: Sequence[Watcher]
-) -> Mapping[str, Unfinished]:
-    """Prepares the trees, then trains and measures all candidates with Ray Tune. Raises UserError if none succeeds."""
-    candidates = [one for grid in grids for one in grid.candidates]
+) -> Mapping[str, str]:
+    """Prepares the trees, then trains and measures all candidates with Ray Tune; returns why some failed, by name.
+
+    Raises UserError if none succeeds.
+    """
     return run_grid(
-        [Trial(one.model, to_step(one.training), one.results) for one in candidates],
+        {candidate.model: candidate.results for grid in grids for candidate in grid.candidates},
         store,
         watchers,
         address,

@@ -17,7 +17,6 @@ from pipeline.errors import UserError
 from workflows.cli.console import help_text, run_app
 from workflows.cli.options import AddressOption, ConfigOption, SetOption, StoreOption
 from workflows.engine.dag import Imported, Stage, Step
-from workflows.engine.grid import Unfinished
 from workflows.experiment import Reproduction, reproduce, requested
 from workflows.profiles.complexity import load_complexity_profile
 from workflows.tables.render import render_terminal
@@ -62,14 +61,14 @@ def main(
     alone = replace(MEASURE, cpus=max(1, threads), gpus=0 if chosen.timing.device == "cpu" else MEASURE.gpus)
     measured = alone("measure times", counted, chosen.layers, chosen.sweep, chosen.timing)
 
-    def tabulate(_unfinished: Mapping[str, Unfinished]) -> Step[Table1Artifact]:
+    def tabulate(_failures: Mapping[str, str]) -> Step[Table1Artifact]:
         return TABULATE("table 1", counted, measured, request.command)
 
     settings = chosen.model_dump(mode="json")
     experiment = Reproduction(
         name="table1",
         params={"profile": settings.pop("name"), **settings},
-        models=[],
+        models={},
         reports={},
         tabulate=tabulate,
         show=lambda artifact, width: render_terminal(artifact.load(), width),

@@ -32,13 +32,12 @@ from workflows.cli.options import (
 )
 from workflows.engine.dag import Imported, Stage, Step
 from workflows.experiment import Reproduction, chosen_names, reproduce, requested
-from workflows.profiles import Profile, Recipe, load_profile
+from workflows.profiles.loading import load_profile
+from workflows.profiles.profile import Profile, Recipe
 from workflows.reports.corpus import CorpusReport
 from workflows.tables import table2
 from workflows.tables.measurements import Translation
 from workflows.tables.render import render_terminal
-from workflows.tracking.lineage import settings_of
-from workflows.tracking.watcher import Model
 
 TABULATE = Stage(
     "tabulating.tabulate",
@@ -116,18 +115,13 @@ def main(
     experiment = Reproduction(
         name="table2",
         params={"profile": chosen.name},
-        models=[_model(cell, chosen) for cell in cells],
+        models={f"{cell.pair} {cell.model}": cell.evaluation for cell in cells},
         reports=reports,
-        tabulate=lambda _unfinished: table,
+        tabulate=lambda _failures: table,
         show=lambda artifact, width: render_terminal(artifact.load(), width),
         figures=lambda artifact: artifact.load().figures(),
     )
     reproduce(experiment, request)
-
-
-def _model(cell: Cell, profile: Profile) -> Model:
-    tags = {"pair": cell.pair, "model": cell.model, "profile": profile.name}
-    return Model(f"{cell.pair} {cell.model}", cell.evaluation, settings_of(cell.evaluation), tags)
 
 
 if __name__ == "__main__":

@@ -27,18 +27,14 @@ from workflows.cli.options import (
     ProfileOption,
     SetOption,
     StoreOption,
-    one_of,
 )
 from workflows.engine.dag import Imported, Stage, Step
-from workflows.engine.grid import Asha, Unfinished
 from workflows.experiment import Reproduction, reproduce, requested
-from workflows.profiles import load_profile
+from workflows.profiles.loading import load_profile
 from workflows.tables import table3
 from workflows.tables.render import render_terminal
 from workflows.tables.table3_rows import rows
-from workflows.tracking.lineage import settings_of
-from workflows.tracking.watcher import Model
-from workflows.trials import RowTrial, rows_of, train_rows, trials_of
+from workflows.trials import rows_of, train_rows, trials_of
 
 TABULATE = Stage(
     "tabulating.tabulate_rows",
@@ -46,8 +42,6 @@ TABULATE = Stage(
     table3.Table3Artifact,
     follows_source=True,
 )
-RUNGS = 9
-"""ASHA asks first after this part of base's updates."""
 
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -76,14 +70,10 @@ def main(
             min=1, max=100, help="Trainings of each row, with seeds from 1; of base, grid.base_seeds or more."
         ),
     ] = 1,
-    scheduler: Annotated[
-        str, typer.Option(help="fifo: every row to its end; asha: rows of worse dev perplexity are stopped early.")
-    ] = "fifo",
 ) -> None:
     """Trains the rows that are not in the store and prints the table."""
     chosen = load_profile(profile, data=data, files=files or [], config=config, overrides=overrides or [])
     request = requested("table3", chosen, config, overrides, store, address, plan, gpus, gpu)
-    one_of("--scheduler", scheduler, ("fifo", "asha"))
     pair = pair or next(iter(chosen.corpora))
     if pair not in chosen.corpora:
         raise UserError(f"--pair {pair}: the profile has {', '.join(chosen.corpora)}")
@@ -97,12 +87,10 @@ def main(
         base_seeds=chosen.grid.base_seeds,
         dev_bleu=dev_bleu,
     )
-    n_seeds = Counter(one.row.name for one in trials)
-    longest, rung = max(row.training.updates for row in chosen_rows), -(-chosen.grid.training.updates // RUNGS)
-    stopping = Asha(longest, rung) if scheduler == "asha" else None
+    n_seeds = Counter(trial.row.name for trial in trials)
 
-    def tabulate(unfinished: Mapping[str, Unfinished]) -> Step[table3.Table3Artifact]:
-        return TABULATE("table 3", rows_of(trials, unfinished), [text.report], request.command)
+    def tabulate(failures: Mapping[str, str]) -> Step[table3.Table3Artifact]:
+        return TABULATE("table 3", rows_of(trials, failures), [text.report], request.command)
 
     experiment = Reproduction(
         name="table3",
@@ -111,22 +99,15 @@ def main(
             "pair": pair,
             "seeds": seeds,
             "base_seeds": n_seeds["base"],
-            "scheduler": scheduler,
         },
-        models=[_model(one, pair, chosen.name) for one in trials],
+        models={trial.name: trial.evaluation for trial in trials},
         reports={pair: text.report},
         tabulate=tabulate,
         show=lambda artifact, width: render_terminal(artifact.load(), width),
         figures=lambda artifact: artifact.load().figures(),
-        train=partial(train_rows, text, trials, chosen.grid.training, stopping, request.store, request.address),
+        train=partial(train_rows, text, trials, chosen.grid.training, request.store, request.address),
     )
     reproduce(experiment, request)
-
-
-def _model(one: RowTrial, pair: str, profile: str) -> Model:
-    settings = settings_of(one.evaluation)
-    params = {"row": one.row.name, **settings.pop("training"), **settings}
-    return Model(one.name, one.evaluation, params, {"pair": pair, "row": one.row.name, "profile": profile})
 
 
 if __name__ == "__main__":

@@ -24,15 +24,11 @@ from workflows.cli.options import (
     StoreOption,
 )
 from workflows.engine.dag import Imported, Stage, Step
-from workflows.engine.grid import Unfinished
 from workflows.experiment import Reproduction, reproduce, requested
 from workflows.parsers import ParserGrid, train_candidates
-from workflows.profiles.parsing import ParsingProfile, load_parsing_profile
+from workflows.profiles.parsing import load_parsing_profile
 from workflows.tables import table4
-from workflows.tables.parser_measurements import CandidateParser
 from workflows.tables.render import render_terminal
-from workflows.tracking.lineage import settings_of
-from workflows.tracking.watcher import Model
 
 TABULATE = Stage(
     "tabulating.tabulate_parsers",
@@ -87,13 +83,13 @@ def main(
     grids = [ParserGrid(chosen.for_pair(name), name, chosen.data, SPLIT, dev_f1) for name in chosen.corpora]
     reports = {grid.name: grid.text.report for grid in grids}
 
-    def tabulate(unfinished: Mapping[str, Unfinished]) -> Step[table4.Table4Artifact]:
-        return TABULATE("table 4", [grid.row(unfinished) for grid in grids], [*reports.values()], request.command)
+    def tabulate(failures: Mapping[str, str]) -> Step[table4.Table4Artifact]:
+        return TABULATE("table 4", [grid.row(failures) for grid in grids], [*reports.values()], request.command)
 
     experiment = Reproduction(
         name="table4",
         params={"profile": chosen.name, "rows": ", ".join(chosen.corpora)},
-        models=[_model(one, chosen) for grid in grids for one in grid.candidates],
+        models={candidate.model: candidate for grid in grids for candidate in grid.candidates},
         reports=reports,
         tabulate=tabulate,
         show=lambda artifact, width: render_terminal(artifact.load(), width),
@@ -101,12 +97,6 @@ def main(
         figures=lambda artifact: artifact.load().figures(),
     )
     reproduce(experiment, request)
-
-
-def _model(one: CandidateParser, profile: ParsingProfile) -> Model:
-    settings = settings_of(one)
-    params = {**settings.pop("training"), **settings}
-    return Model(one.model, one, params, {"row": one.pair, "profile": profile.name})
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from pipeline.store.artifacts import (
 )
 from pipeline.text import cleaning
 from workflows.engine.dag import Imported, Stage, Step
-from workflows.profiles import Profile
+from workflows.profiles.profile import Profile
 from workflows.reports.corpus import CorpusReport, report_corpus
 from workflows.tables.measurements import Translation
 

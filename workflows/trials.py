@@ -2,15 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from pipeline.settings import AveragingSettings, DecodingSettings, TrainingSettings
 from pipeline.store.store import Store
 from workflows import stages
-from workflows.engine.dag import Imported, to_step
-from workflows.engine.events import Watcher
-from workflows.engine.grid import Asha, Trial, Unfinished
-from workflows.engine.runner import run_grid
+from workflows.engine.dag import Imported
+from workflows.engine.runner import Watcher, run_grid
 from workflows.tables import table3
 from workflows.tables.measurements import Translation
 from workflows.tables.table3_rows import GridRow
@@ -28,11 +25,6 @@ class RowTrial:
     name: str
     row: GridRow
     evaluation: Translation
-
-    @property
-    def trial(self) -> Trial:
-        """The trial that Ray Tune runs."""
-        return Trial(self.name, to_step(self.evaluation.training), self.evaluation.results)
 
 
 def trials_of(
@@ -64,20 +56,21 @@ def trials_of(
     return trials
 
 
-def rows_of(trials: Sequence[RowTrial], unfinished: Mapping[str, Unfinished]) -> list[table3.RowInputs]:
-    """Returns the table's rows, made of the trials that have results; a row without any states the reason."""
+def rows_of(trials: Sequence[RowTrial], failures: Mapping[str, str]) -> list[table3.RowInputs]:
+    """Returns the table's rows, made of the trials that have results; a row without any states why they failed."""
     by_row: dict[str, list[RowTrial]] = {}
     for trial in trials:
         by_row.setdefault(trial.row.name, []).append(trial)
     rows = []
     for name, row_trials in by_row.items():
-        without = {trial.name: unfinished[trial.name] for trial in row_trials if trial.name in unfinished}
-        reason = "; ".join(
-            why.reason if len(row_trials) == 1 else f"{trial_name}: {why.reason}" for trial_name, why in without.items()
-        )
-        measured = tuple(trial.evaluation for trial in row_trials if trial.name not in unfinished)
-        state: Literal["measured", "failed", "stopped"] = "measured" if measured else next(iter(without.values())).state
-        rows.append(table3.RowInputs(name, row_trials[0].row.difference, measured, state, reason))
+        measured = tuple(trial.evaluation for trial in row_trials if trial.name not in failures)
+        reasons = [
+            failures[trial.name] if len(row_trials) == 1 else f"{trial.name}: {failures[trial.name]}"
+            for trial in row_trials
+            if trial.name in failures
+        ]
+        state: table3.State = "measured" if measured else "failed"
+        rows.append(table3.RowInputs(name, row_trials[0].row.difference, measured, state, "; ".join(reasons)))
     return rows
 
 
@@ -85,23 +78,18 @@ def train_rows(
     text: stages.Prepared,
     trials: Sequence[RowTrial],
     base: TrainingSettings,
-    scheduler: Asha | None,
     store: Store,
     address: str | None,
     watchers: Sequence[Watcher],
-) -> Mapping[str, Unfinished]:
-    """Prepares the text, then trains and measures the rows with Ray Tune. Raises UserError if none succeeds."""
-    settings = {one.name: one.row.training for one in trials}
-    return run_grid(
-        [one.trial for one in trials],
-        store,
-        watchers,
-        address,
-        inputs=[text.corpus, text.dataset],
-        layout=base,
-        scheduler=scheduler,
-        work_of=lambda trial: _work(settings[trial.name]),
-    )
+) -> Mapping[str, str]:
+    """Prepares the text, then trains and measures the rows with Ray Tune; returns why some failed, by trial.
+
+    Those with the most work begin first, so that no long training is still running after all others are done. Raises
+    UserError if none succeeds.
+    """
+    ordered = sorted(trials, key=lambda trial: _work(trial.row.training), reverse=True)
+    results = {trial.name: trial.evaluation.results for trial in ordered}
+    return run_grid(results, store, watchers, address, inputs=[text.corpus, text.dataset], layout=base)
 
 
 def _work(training: TrainingSettings) -> int:

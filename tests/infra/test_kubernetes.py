@@ -11,7 +11,7 @@ import yaml
 
 from tests.support.infra_files import INFRA, PINNED, PROJECT, load, ray_options
 from tests.support.named_commands import module_command, parsed
-from workflows.profiles import load_profile
+from workflows.profiles.loading import load_profile
 
 FILES = sorted(path.relative_to(INFRA).as_posix() for path in (INFRA / "kubernetes").glob("*"))
 SCHEMA = json.loads((Path(__file__).parent / "kuberay_schema.json").read_text(encoding="utf-8"))

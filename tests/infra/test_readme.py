@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.infra_files import INFRA, ROOT, load, ray_options
 from tests.support.named_commands import parsed
-from workflows.profiles import load_profile
+from workflows.profiles.loading import load_profile
 
 TEXT = (INFRA / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)

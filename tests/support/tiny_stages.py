@@ -20,8 +20,7 @@ from pipeline.store.artifact import Artifact, Context
 from pipeline.store.store import LocalStore
 from workflows.engine.cluster import cluster
 from workflows.engine.dag import Ref, Stage, Step, to_artifact
-from workflows.engine.events import Watcher
-from workflows.engine.runner import run
+from workflows.engine.runner import Watcher, run
 
 
 class Words(Artifact):

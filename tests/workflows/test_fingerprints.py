@@ -8,8 +8,8 @@ import json
 from pathlib import Path
 
 from workflows import stages
-from workflows.engine.dag import in_order
-from workflows.profiles import PROFILES
+from workflows.engine.dag import in_order, to_step
+from workflows.profiles.translation import PROFILES
 from workflows.reproduce_table2 import TABULATE, cells_of
 from workflows.tables.table3_rows import rows
 from workflows.trials import trials_of
@@ -25,10 +25,11 @@ def fingerprints() -> dict[str, dict[str, str]]:
         table = TABULATE("table 2", [cell.evaluation for cell in cells], [cell.report for cell in cells])
         pair = next(iter(profile.corpora))
         chosen = profile.for_pair(pair).for_grid()
-        trials = [one.trial for one in trials_of(stages.prepared(chosen, pair), rows(chosen.grid), 1, chosen.decoding)]
+        trials = trials_of(stages.prepared(chosen, pair), rows(chosen.grid), 1, chosen.decoding)
+        trainings = [to_step(trial.evaluation.training) for trial in trials]
         found[name] = {
             **{step.label: step.name for step in in_order(table.inputs)},
-            **{f"{trial.training.label} (Table 3)": trial.training.fingerprint for trial in trials},
+            **{f"{training.label} (Table 3)": training.fingerprint for training in trainings},
         }
     return found
 

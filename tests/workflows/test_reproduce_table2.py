@@ -15,7 +15,7 @@ from tests.support.slow_libraries import SLOW
 from workflows import reproduce_table2
 from workflows.cli.runs import chosen, compare, runs_in
 from workflows.names import named_folder
-from workflows.profiles import load_profile
+from workflows.profiles.loading import load_profile
 from workflows.tracking.addresses import default_uri
 from workflows.tracking.models import MODEL_TAG
 
@@ -102,7 +102,7 @@ def test_one_cell_then_again_then_another_beam(
 
     assert child.data.params["training.model.d_model"] == "32"
     assert child.data.params["cleaning.max_words"] == parent.data.params["cleaning.max_words"] == "250"
-    assert child.data.params["overrides"] == parent.data.params["overrides"] == " ".join(f"--set {one}" for one in TINY)
+    assert parent.data.params["overrides"] == " ".join(f"--set {setting}" for setting in TINY)
     figures = json.loads(next((tmp_path / "store").glob("training-*/run.json")).read_text())
     (stretch,) = figures["stretches"]
     assert child.data.tags["used.dtype"] == stretch["dtype"]

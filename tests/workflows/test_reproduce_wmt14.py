@@ -14,8 +14,7 @@ from tests.support.official_archives import settings_of, write_official
 from tests.support.range_server import serving
 from workflows import reproduce_table2, stages
 from workflows.engine.dag import Step
-from workflows.engine.events import Watcher
-from workflows.engine.runner import run
+from workflows.engine.runner import Watcher, run
 
 DEV_PAIRS, TEST_PAIRS = 30, 12
 TINY = [

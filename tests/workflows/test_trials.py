@@ -1,7 +1,7 @@
 """Which trainings the rows of Table 3 get: their seeds, their names, and their fingerprints."""
 
 from workflows import stages
-from workflows.profiles import EMBEDDED
+from workflows.profiles.translation import EMBEDDED
 from workflows.tables.table3_rows import rows
 from workflows.trials import RowTrial, trials_of
 

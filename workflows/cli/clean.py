@@ -105,7 +105,7 @@ def clean(store: LocalStore, shown: Plan) -> Plan:
 def _needed(store: LocalStore) -> set[str]:
     """Returns the names of all that runs have names for, and of all that this was made from."""
     linked = set(links_into(store))
-    return linked | {one.folder.name for one in behind(store, (name.rpartition("-")[2] for name in linked))}
+    return linked | {artifact.folder.name for artifact in behind(store, (name.rpartition("-")[2] for name in linked))}
 
 
 def _may_be_in_use(store: LocalStore, name: str) -> bool:

@@ -3,6 +3,7 @@
 import errno
 import logging
 import os
+import signal
 import sys
 from types import MappingProxyType
 from typing import NoReturn
@@ -46,7 +47,9 @@ def run_app(app: typer.Typer, name: str) -> NoReturn:
     """Runs a typer application and exits with 0, with 2 after a mistake (one line on stderr), or with 130 after ctrl-C.
 
     A mistake is whatever the user can mend: bad input, a place where nothing can be read or written, a full disk.
+    SIGTERM ends a command as ctrl-C does.
     """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     try:
         status = app(prog_name=name, standalone_mode=False)

@@ -2,19 +2,17 @@
 
 import fcntl
 import os
-import platform
 import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, metadata, requires, version
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Literal
 
 import typer
 from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
 from rich.filesize import decimal
 from rich.text import Text
 
@@ -63,7 +61,6 @@ def doctor(store: StoreOption = "runs", address: AddressOption = None) -> None:
 
 
 def _findings(store: str, address: str | None) -> Iterator[Finding]:
-    yield python()
     yield library("torch")
     yield library("ray")
     yield gpu()
@@ -79,17 +76,9 @@ def _print(finding: Finding) -> None:
     console.print(line, soft_wrap=True, highlight=False)
 
 
-def python() -> Finding:
-    """Checks the version of Python against the project's."""
-    wanted, running = metadata(PROJECT)["Requires-Python"], platform.python_version()
-    if SpecifierSet(wanted).contains(running, prereleases=True):
-        return Finding("python", "ok", f"{running} (the project takes {wanted})")
-    return Finding("python", "fails", running, f"install Python {wanted} and make the environment again")
-
-
 def library(name: str) -> Finding:
     """Checks the version of a library against the project's bounds."""
-    specifier = next(one.specifier for one in map(Requirement, requires(PROJECT) or []) if one.name == name)
+    specifier = next(wanted.specifier for wanted in map(Requirement, requires(PROJECT) or []) if wanted.name == name)
     try:
         installed = version(name)
     except PackageNotFoundError:
@@ -168,8 +157,8 @@ def _bucket(store: ObjectStore) -> Finding:
     """Takes a lock as stages do, and tries to take it once more."""
     uri, name = store.uri, f"doctor-{secrets.token_hex(4)}"
     try:
-        with store.lock(name, "doctor") as lock, store.lock(name, "") as other:
-            held = lock.take() is None and other.take() is not None
+        with store.lock(name, "doctor") as lock, store.lock(name, "") as second:
+            held = lock.take() is None and second.take() is not None
         store.bucket.remove([f"store/.locks/{name}.json"])
     except UserError as error:
         return Finding("bucket", "fails", str(error).partition("; ")[0], "check --store and the credentials")
@@ -185,10 +174,10 @@ def _locks_hold(folder: Path) -> bool:
         if lock.take() is not None or not lock.is_ours():
             return False
         guard = lock.path.parent / "guard"
-        with guard.open("a") as one, guard.open("a") as other:
-            fcntl.flock(one, fcntl.LOCK_EX)
+        with guard.open("a") as first, guard.open("a") as second:
+            fcntl.flock(first, fcntl.LOCK_EX)
             try:
-                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return True
     return False

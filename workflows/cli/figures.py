@@ -49,7 +49,7 @@ def figures(
         out=out,
         address=address,
     )
-    for one in drawn.load().figures:
-        console.print(one.caption, highlight=False, markup=False)
+    for figure in drawn.load().figures:
+        console.print(figure.caption, highlight=False, markup=False)
     console.print(f"\npage: {drawn.folder / 'attention.html'}", highlight=False, soft_wrap=True)
     console.print(f"figures: {out or drawn.folder}", highlight=False, soft_wrap=True)

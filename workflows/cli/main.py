@@ -17,7 +17,6 @@ aiayn export ctranslate2 model --out fast               one model -> a model for
 
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -56,7 +55,9 @@ from workflows.engine.dag import Imported, Step
 from workflows.engine.progress import View
 from workflows.engine.runner import run
 from workflows.names import named_folder
-from workflows.profiles import Profile, Recipe, checked, load_profile, read_config
+from workflows.profiles.changes import checked, read_config
+from workflows.profiles.loading import load_profile
+from workflows.profiles.profile import Profile, Recipe
 
 EXPORT = """Exports a trained model for other programs, with one command per format.
 
@@ -94,11 +95,6 @@ def _recipe(profile: Profile, model: str) -> Recipe:
     return profile.recipes[model]
 
 
-def _print_settings(profile: Profile, recipes: Mapping[str, Recipe]) -> None:
-    trainings = {name: recipe.training for name, recipe in recipes.items()}
-    console.print(profile.in_force(trainings), highlight=False, soft_wrap=True, markup=False)
-
-
 @app.command()
 def prepare(
     out: OutOption,
@@ -118,7 +114,7 @@ def prepare(
     if pair not in chosen.corpora:
         raise UserError(f"--pair {pair}: the profile has {', '.join(chosen.corpora)}")
     chosen = chosen.for_pair(pair)
-    _print_settings(chosen, chosen.recipes)
+    console.print(chosen.in_force(), highlight=False, soft_wrap=True, markup=False)
     folder = out.absolute()
 
     text = replace(stages.corpus(pair, chosen.corpora[pair]), out=folder / "text")
@@ -164,7 +160,7 @@ def train(
     known = {"name": profile} if profile or read_config(config).get("profile") else remembered(folder)
     chosen = load_profile(**known, config=config, overrides=changes).for_pair("-".join(described["languages"]))
     training = _recipe(chosen, model).training
-    _print_settings(chosen, {model: chosen.recipes[model]})
+    console.print(chosen.in_force(), highlight=False, soft_wrap=True, markup=False)
     step = Step("train", stages.TRAIN, (encoded, training), out=out.absolute())
     run([step], LocalStore(out.absolute().parent), [View(console)], address)
     console.print(f"checkpoints: {out}", highlight=False, soft_wrap=True)

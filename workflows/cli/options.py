@@ -1,12 +1,9 @@
 """The options that several commands share."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
-
-from pipeline.errors import UserError
 
 ProfileOption = Annotated[
     str | None,
@@ -56,10 +53,3 @@ GpuOption = Annotated[
 ]
 ModelArgument = Annotated[Path, typer.Argument(help="Folder or name of a model, e.g. table2/embedded/en-de-base.")]
 OutOption = Annotated[Path, typer.Option("--out", help="Folder to create.")]
-
-
-def one_of(option: str, value: str, choices: Sequence[str]) -> str:
-    """Returns `value`. Raises UserError if it is not one of the choices of `option`."""
-    if value not in choices:
-        raise UserError(f"{option} {value}: choose one of {', '.join(choices)}")
-    return value

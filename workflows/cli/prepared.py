@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import UserError
-from workflows.profiles import Profile
+from workflows.profiles.profile import Profile
 
 PROFILE = "profile.json"
 

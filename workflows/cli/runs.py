@@ -84,8 +84,13 @@ class Pair:
     """A setting or figure of both runs; None where a run has none."""
 
     name: str
-    one: Any
-    other: Any
+    first: Any
+    second: Any
+
+    @property
+    def differs(self) -> bool:
+        """Whether the runs differ in it."""
+        return bool(self.first != self.second)
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,14 @@ class Comparison:
     """The main figures of the tables, then those of the stages that both have."""
 
 
+def runs_at(uri: str) -> list[Run]:
+    """Returns the runs in the store that `--store` names (`runs_in`). Raises UserError if there is no such folder."""
+    store = store_at(uri)
+    if store.is_shared and not store.root.is_dir():
+        raise UserError(f"--store {uri}: there is no such folder; python -m workflows.reproduce_table2 makes a table")
+    return runs_in(store)
+
+
 def runs_in(store: LocalStore) -> list[Run]:
     """Returns the runs in a folder whose tables are made, newest first."""
     runs = []
@@ -111,12 +124,12 @@ def runs_in(store: LocalStore) -> list[Run]:
     return sorted(runs, key=lambda run: run.ended_s, reverse=True)
 
 
-def chosen(runs: Sequence[Run], one: str | None, other: str | None) -> tuple[Run, Run]:
+def chosen(runs: Sequence[Run], first: str | None, second: str | None) -> tuple[Run, Run]:
     """Returns the two runs to compare: those named, or else the last two, the older one first.
 
     With one name it is that run beside the last other one. Raises UserError if there are too few, or none of that name.
     """
-    named = [run_named(runs, name) for name in (one, other) if name]
+    named = [run_named(runs, name) for name in (first, second) if name]
     if len(named) == 2:
         return named[0], named[1]
     both = [*[run for run in runs if run not in named][: 2 - len(named)], *named]
@@ -139,38 +152,42 @@ def run_named(runs: Sequence[Run], name: str) -> Run:
     raise UserError(f"there is no run {name} here; there are {', '.join(run.name for run in runs) or 'none'}")
 
 
-def compare(one: Run, other: Run) -> Comparison:
+def compare(first: Run, second: Run) -> Comparison:
     """Compares two runs."""
-    figures = list(_pairs("", one.figures, other.figures))
-    common = [label for label in one.stages if label in other.stages]
+    figures = _pairs("", first.figures, second.figures)
+    common = [label for label in first.stages if label in second.stages]
     for label in common:
-        if one.stages[label]["stage"].partition(".")[0] in MEASURED:
-            figures += _pairs(f"{label} ", _numbers(one.stages[label]), _numbers(other.stages[label]))
-    versions = _pairs("", one.manifest["libraries"], other.manifest["libraries"])
-    differing = [pair for pair in versions if pair.one != pair.other]
+        if _kind(first.stages[label]) in MEASURED:
+            figures += _pairs(f"{label} ", _numbers(first.stages[label]), _numbers(second.stages[label]))
+    versions = [pair for pair in _pairs("", first.manifest["libraries"], second.manifest["libraries"]) if pair.differs]
     lonely = (
-        tuple(sorted(one.stages.keys() - other.stages.keys())),
-        tuple(sorted(other.stages.keys() - one.stages.keys())),
+        tuple(sorted(first.stages.keys() - second.stages.keys())),
+        tuple(sorted(second.stages.keys() - first.stages.keys())),
     )
-    return Comparison((*_settings(one, other, common), *differing), lonely, tuple(figures))
+    return Comparison((*_settings(first, second, common), *versions), lonely, tuple(figures))
 
 
-def _settings(one: Run, other: Run, common: Iterable[str]) -> Iterator[Pair]:
+def _settings(first: Run, second: Run, common: Iterable[str]) -> Iterator[Pair]:
     """Yields the settings that differ; what differs alike in every stage of a kind is named once."""
     by_name: dict[str, dict[str, Pair]] = {}
     for label in common:
-        kind = one.stages[label]["stage"].partition(".")[0]
-        for pair in _pairs(f"{kind}.", _given(one.stages[label]), _given(other.stages[label])):
+        stages = first.stages[label], second.stages[label]
+        for pair in _pairs(f"{_kind(stages[0])}.", *map(_settings_of, stages)):
             by_name.setdefault(pair.name, {})[label] = pair
     for name, pairs in by_name.items():
-        first = next(iter(pairs.values()))
-        alike = all(pair == first for pair in pairs.values())
-        for label, pair in [("", first)] if alike else pairs.items():
-            if pair.one != pair.other:
-                yield Pair(f"{label} {name}".strip(), pair.one, pair.other)
+        pair, *others = pairs.values()
+        if all(other == pair for other in others):
+            pairs = {"": pair}
+        for label, pair in pairs.items():
+            if pair.differs:
+                yield Pair(f"{label} {name}".strip(), pair.first, pair.second)
 
 
-def _given(manifest: Mapping[str, Any]) -> dict[str, Any]:
+def _kind(manifest: Mapping[str, Any]) -> str:
+    return str(manifest["stage"]).partition(".")[0]
+
+
+def _settings_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
     return flatten({name: value for settings in manifest["settings"] for name, value in settings.items()})
 
 
@@ -179,13 +196,13 @@ def _numbers(manifest: Mapping[str, Any]) -> dict[str, float]:
     return {name: value for name, value in flat.items() if isinstance(value, int | float)}
 
 
-def _pairs(prefix: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[Pair]:
-    return (Pair(f"{prefix}{name}", one.get(name), other.get(name)) for name in {**one, **other})
+def _pairs(prefix: str, first: Mapping[str, Any], second: Mapping[str, Any]) -> list[Pair]:
+    return [Pair(f"{prefix}{name}", first.get(name), second.get(name)) for name in {**first, **second}]
 
 
 def runs(store: StoreOption = "runs") -> None:
     """List the tables that were made in a folder, newest first, with what was measured."""
-    runs = runs_in(store_at(store))
+    runs = runs_at(store)
     if not runs:
         console.print(f"no tables in {store} yet; python -m workflows.reproduce_table2 makes one", highlight=False)
         return
@@ -199,26 +216,28 @@ def runs(store: StoreOption = "runs") -> None:
 
 
 def compare_runs(
-    one: Annotated[
+    first: Annotated[
         str | None, typer.Argument(help="A run, e.g. table2/embedded/1.  [default: the last but one]")
     ] = None,
-    other: Annotated[str | None, typer.Argument(help="Another one.  [default: the last]")] = None,
+    second: Annotated[str | None, typer.Argument(help="Another one.  [default: the last]")] = None,
     store: StoreOption = "runs",
 ) -> None:
     """Show the settings in which two runs differ, and their figures side by side."""
-    first, second = chosen(runs_in(store_at(store)), one, other)
-    compared = compare(first, second)
-    names = (first.name, second.name)
+    both = chosen(runs_at(store), first, second)
+    compared = compare(*both)
+    names = (both[0].name, both[1].name)
     if compared.settings:
-        rows = [(pair.name, _value(pair.one), _value(pair.other)) for pair in compared.settings]
+        rows = [(pair.name, _value(pair.first), _value(pair.second)) for pair in compared.settings]
         console.print(_table("settings that differ", names, rows))
     else:
-        console.print(f"no setting differs between {first.name} and {second.name}", highlight=False)
+        console.print(f"no setting differs between {names[0]} and {names[1]}", highlight=False)
     for name, labels in zip(names, compared.lonely, strict=True):
         if labels:
             console.print(f"\nonly in {name}: {', '.join(labels)}", highlight=False, markup=False)
     if compared.figures:
-        measured = [(pair.name, _figure(pair.one), _figure(pair.other), _difference(pair)) for pair in compared.figures]
+        measured = [
+            (pair.name, _figure(pair.first), _figure(pair.second), _difference(pair)) for pair in compared.figures
+        ]
         console.print()
         console.print(_table("measured", (*names, "difference"), measured, justify="right"))
 
@@ -257,7 +276,7 @@ def _figure(figure: float | None) -> str:
 
 
 def _difference(pair: Pair) -> str:
-    if pair.one is None or pair.other is None or pair.one == pair.other:
+    if pair.first is None or pair.second is None or not pair.differs:
         return ""
-    difference = _figure(pair.other - pair.one)
+    difference = _figure(pair.second - pair.first)
     return difference if difference.startswith("-") else f"+{difference}"

@@ -19,12 +19,11 @@ from pipeline.errors import UserError
 from pipeline.memory import forget_peak_memory, peak_memory_bytes
 from pipeline.ray_private import abandoned_placement_groups, loopback_only
 from pipeline.store.artifact import Context
+from workflows.engine.dag import PACKAGES
 from workflows.engine.joining import accepted_address, is_loopback
 
 LOCAL = "local"
 """The address for a cluster of its own on this machine."""
-PACKAGES = ("model", "pipeline", "workflows")
-"""What the workers of a cluster run; other libraries must be installed on its nodes."""
 ABANDONED_S = 2.0
 """Seconds between checks for resources that killed actors had reserved."""
 
@@ -116,7 +115,8 @@ def chosen_address(address: str | None) -> str:
 def shipped_packages() -> dict[str, Any] | None:
     """Returns the runtime environment in which workers have the packages as they are here; None in a submitted job.
 
-    Ray copies them to each node once. A job of `ray job submit` has what its submission said.
+    Ray copies them to each node once; other libraries must be installed there. A job of `ray job submit` has what its
+    submission said.
     """
     if "RAY_JOB_CONFIG_JSON_ENV_VAR" in os.environ:
         return None
@@ -133,7 +133,7 @@ def cluster(address: str | None) -> Iterator[str]:
     Without an `address`, RAY_ADDRESS is used, as everywhere in Ray. The workers of a cluster that was there before get
     this project as it is here. A new cluster listens on the loopback interface alone.
 
-    Raises UserError if no cluster answers at `address`, or if it demands a token that this machine does not have.
+    Raises UserError if none starts or none answers at `address`, or if it demands a token that this machine lacks.
     """
     if ray.is_initialized():
         yield ""
@@ -162,10 +162,13 @@ def cluster(address: str | None) -> Iterator[str]:
                 runtime_env=None if local else shipped_packages(),
                 num_cpus=len(os.sched_getaffinity(0)) if local and hasattr(os, "sched_getaffinity") else None,
             )
-    except ConnectionError as error:
-        raise UserError(
-            f"no Ray cluster answers at --address {address} ({error}); start one with `ray start`"
-        ) from None
+    except Exception as error:  # Ray raises plain ones where a process does not start in time
+        reason, *_ = str(error).strip().split("\n")
+        if local:
+            raise UserError(
+                f"Ray did not start here ({reason}); run the same command again, with less beside it"
+            ) from error
+        raise UserError(f"Ray did not join the cluster at --address {address} ({reason}); see `ray status`") from error
     try:
         url = context.dashboard_url
         yield f"http://{url}" if url else ""

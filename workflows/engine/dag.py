@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
@@ -20,7 +20,10 @@ from pipeline.errors import UserError
 from pipeline.settings import Settings
 from pipeline.store.artifact import MANIFEST, Artifact
 from pipeline.store.store import LocalStore, Store
-from workflows.engine.source import source_sha256
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("model", "pipeline", "workflows")
+SUFFIXES = {".py", ".j2", ".js", ".css"}
 
 A = TypeVar("A", bound=Artifact)
 A_co = TypeVar("A_co", bound=Artifact, covariant=True)
@@ -98,11 +101,11 @@ class Step(Generic[A_co]):
     @property
     def inputs(self) -> "list[Step[Artifact]]":
         """The steps among the arguments, in order and without duplicates."""
-        return list(dict.fromkeys(_given(self.arguments, Step)))
+        return list(dict.fromkeys(_instances(self.arguments, Step)))
 
-    def check_given(self) -> None:
+    def check_artifacts(self) -> None:
         """Raises UserError if an artifact passed directly as an argument, as to single stages, is damaged."""
-        for artifact in _given(self.arguments, Artifact):
+        for artifact in _instances(self.arguments, Artifact):
             artifact.check()
 
     def is_made(self, store: Store) -> bool:
@@ -159,25 +162,25 @@ def resolved(value: Any, artifact_of: ArtifactOf) -> Any:
         return artifact_of(value)
     if isinstance(value, tuple | list):
         return type(value)(resolved(item, artifact_of) for item in value)
-    if any(True for _ in _given(value, Step)):
+    if any(True for _ in _instances(value, Step)):
         return replace(
             value, **{field.name: resolved(getattr(value, field.name), artifact_of) for field in fields(value)}
         )
     return value
 
 
-def _given(value: Any, kind: type) -> Iterator[Any]:
+def _instances(value: Any, kind: type) -> Iterator[Any]:
     """Yields the instances of `kind` in `value`, at any depth of tuples, lists, dictionaries and dataclasses."""
     if isinstance(value, kind):
         yield value
     elif isinstance(value, tuple | list):
         for item in value:
-            yield from _given(item, kind)
+            yield from _instances(item, kind)
     elif isinstance(value, dict):
-        yield from _given(list(value.values()), kind)
+        yield from _instances(list(value.values()), kind)
     elif is_dataclass(value) and not isinstance(value, type | Step):
         for field in fields(value):
-            yield from _given(getattr(value, field.name), kind)
+            yield from _instances(getattr(value, field.name), kind)
 
 
 def _describe(value: Any) -> Any:
@@ -217,25 +220,21 @@ def in_order(
     return list(ordered.values())
 
 
-def to_run(
-    targets: Iterable[Step[Artifact]], store: Store, damage_by_fingerprint: dict[str, str | None] | None = None
-) -> list[Step[Artifact]]:
-    """Returns the steps that must run to make `targets`, inputs first: needed ones that are missing or damaged.
+def to_run(targets: Iterable[Step[Artifact]], store: Store) -> dict[Step[Artifact], str]:
+    """Returns the steps that must run to make `targets`, inputs first, and what is wrong with those that are damaged.
 
-    `damage_by_fingerprint` has the damage of each published folder that was read (None if it is intact); folders in it
-    are not read again. Raises UserError if a folder passed directly to a single stage is damaged.
+    They are those that are needed and missing, whose text is empty, or damaged; each folder is read once. Raises
+    UserError if a folder passed directly to a single stage is damaged.
     """
-    damage_by_fingerprint = {} if damage_by_fingerprint is None else damage_by_fingerprint
+    damages: dict[str, str | None] = {}
 
     def must_run(step: Step[Artifact]) -> bool:
-        step.check_given()
-        if step.fingerprint not in damage_by_fingerprint:
-            if store.find(step.name) is None:
-                return True
-            damage_by_fingerprint[step.fingerprint] = step.damage(store)
-        return damage_by_fingerprint[step.fingerprint] is not None
+        if step.fingerprint not in damages:
+            step.check_artifacts()
+            damages[step.fingerprint] = "" if store.find(step.name) is None else step.damage(store)
+        return damages[step.fingerprint] is not None
 
-    return in_order(targets, must_run)
+    return {step: damages[step.fingerprint] or "" for step in in_order(targets, must_run)}
 
 
 def behind(store: LocalStore, fingerprints: Iterable[str]) -> Iterator[Artifact]:
@@ -251,3 +250,13 @@ def behind(store: LocalStore, fingerprints: Iterable[str]) -> Iterator[Artifact]
             artifact = Artifact(folder)
             waiting += artifact.manifest.get("inputs", {}).values()
             yield artifact
+
+
+@cache
+def source_sha256(root: Path = ROOT) -> str:
+    """Returns the hexadecimal sha256 of the modules' and templates' names and contents, computed once per process."""
+    digest = hashlib.sha256()
+    for path in sorted(path for package in PACKAGES for path in (root / package).rglob("*") if path.suffix in SUFFIXES):
+        digest.update(f"{path.relative_to(root).as_posix()}\0".encode())
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()

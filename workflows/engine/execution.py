@@ -4,8 +4,9 @@ Ray does the scheduling: all steps are submitted at once, with references to the
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -30,14 +31,87 @@ from workflows.engine.cluster import (
     with_peak_memory,
 )
 from workflows.engine.dag import A, Step, in_order, resolved
-from workflows.engine.events import Watcher
-from workflows.engine.interrupts import sigterm_as_interrupt
-from workflows.engine.relay import Poster, Relay
-from workflows.engine.source import LIBRARIES
+from workflows.engine.runner import Watcher
 
+LIBRARIES = ("torch", "ray", "pyarrow", "sentencepiece", "sacrebleu", "sacremoses")
+"""The libraries that results may depend on, whose versions are in each manifest."""
 LOST = (ray.exceptions.RayActorError, ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError)
 """Errors that Ray raises when a process is lost and could not be replaced."""
 POLL_S = 0.25
+
+
+class Board:
+    """The Ray actor to which steps post their events, wherever they run, and from which the driver fetches them."""
+
+    def __init__(self) -> None:
+        self._posted: list[tuple[str, dict[str, Any]]] = []
+
+    def post(self, fingerprint: str, event: dict[str, Any]) -> None:
+        """Adds an event of a step."""
+        self._posted.append((fingerprint, event))
+
+    def fetch(self) -> list[tuple[str, dict[str, Any]]]:
+        """Returns all events since the last call."""
+        posted, self._posted = self._posted, []
+        return posted
+
+
+@dataclass(frozen=True)
+class Poster:
+    """Implements `Context.emit` for one step; it is picklable, so training workers and actors can post too."""
+
+    board: ActorHandle
+    fingerprint: str
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        self.board.post.remote(self.fingerprint, event)
+
+
+class Relay:
+    """Passes the events that steps post on its board on to the watchers."""
+
+    def __init__(self, steps: Iterable[Step[Artifact]], watchers: Sequence[Watcher]) -> None:
+        # On the driver's node, so that losing another node does not affect it. If lost itself, it restarts empty.
+        driver_node = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+        board = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(Board)
+        self.board: Any = board.options(scheduling_strategy=driver_node).remote()
+        self._steps = {step.fingerprint: step for step in steps}
+        self._unstarted, self._unfinished = dict(self._steps), dict(self._steps)
+        self._watchers = watchers
+
+    def fetch(self) -> None:
+        """Passes on what has been posted since the last call."""
+        for fingerprint, event in ray.get(self.board.fetch.remote()):
+            step = self._steps[fingerprint]
+            if "started" in event:
+                self._started(step)
+            elif "finished" in event:
+                self.finished(step, event["finished"])
+            else:
+                for watcher in self._watchers:
+                    watcher.event(step, event)
+
+    def finished(self, step: Step[Artifact], summary: str) -> None:
+        """Reports a published artifact once, since the step's own event may arrive later than its result."""
+        self._started(step)
+        if self._unfinished.pop(step.fingerprint, None):
+            for watcher in self._watchers:
+                watcher.finished(step, summary)
+
+    def failed(self, model: str) -> None:
+        """Reports that a model of a grid will not have all its results."""
+        for watcher in self._watchers:
+            watcher.failed(model)
+
+    def idle(self) -> None:
+        """Lets the watchers redraw."""
+        for watcher in self._watchers:
+            watcher.idle()
+
+    def _started(self, step: Step[Artifact]) -> None:
+        if self._unstarted.pop(step.fingerprint, None):
+            for watcher in self._watchers:
+                watcher.started(step)
 
 
 def _execute(step: Step[Artifact], store: Store, board: ActorHandle, *inputs: str) -> str:
@@ -78,7 +152,7 @@ def _is_published(step: Step[Artifact], store: Store) -> bool:
 
 
 def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artifact:
-    step.check_given()
+    step.check_artifacts()
     artifacts: dict[str, Any] = {needed.fingerprint: needed.published(store) for needed in step.inputs}
     if step.stage.follows_source:  # a table tells how everything behind it was made
         for behind in in_order(step.inputs):
@@ -141,26 +215,22 @@ def execute(missing: Sequence[Step[Artifact]], store: Store, watchers: Sequence[
 
 @contextmanager
 def working(missing: Sequence[Step[Artifact]], watchers: Sequence[Watcher], address: str | None) -> Iterator[Relay]:
-    """Sets up a Ray cluster to make the steps `missing`, and tells the watchers which steps are to come.
-
-    SIGTERM raises KeyboardInterrupt in the body.
-    """
+    """Sets up a Ray cluster to make the steps `missing`, and tells the watchers which steps are to come."""
     to_make = {step.fingerprint for step in missing}
     needed = {step.fingerprint: step for dependent in missing for step in dependent.inputs}
     cached = [step for fingerprint, step in needed.items() if fingerprint not in to_make]
-    with sigterm_as_interrupt():
+    for watcher in watchers:
+        watcher.begin(missing, cached)
+    failure: BaseException | None = None
+    try:
+        with cluster(address), abandoned_removed():
+            yield Relay(missing, watchers)
+    except BaseException as error:
+        failure = error
+        raise
+    finally:
         for watcher in watchers:
-            watcher.begin(missing, cached)
-        failure: BaseException | None = None
-        try:
-            with cluster(address), abandoned_removed():
-                yield Relay(missing, watchers)
-        except BaseException as error:
-            failure = error
-            raise
-        finally:
-            for watcher in watchers:
-                watcher.end(failure)
+            watcher.end(failure)
 
 
 def _placement(step: Step[Artifact], store: Store) -> dict[str, Any]:

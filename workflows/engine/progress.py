@@ -11,7 +11,7 @@ from rich.table import Table
 from pipeline.store.artifact import Artifact
 from pipeline.store.store import LocalStore
 from workflows.engine.dag import Step, in_order, to_run
-from workflows.engine.events import Watcher
+from workflows.engine.runner import Watcher
 from workflows.quantities import duration
 
 PLAIN_PROGRESS_S = 15.0
@@ -122,14 +122,13 @@ class View(Watcher):
 
 def print_plan(console: Console, target: Step[Artifact], store: LocalStore) -> None:
     """Prints every stage, whether it is cached or has to run, and its folder."""
-    damage_by_fingerprint: dict[str, str | None] = {}
-    missing = {step.fingerprint for step in to_run([target], store, damage_by_fingerprint)}
+    missing = {step.fingerprint: damage for step, damage in to_run([target], store).items()}
     table = Table(box=None, pad_edge=False)
     for title in ("stage", "", "folder"):
         table.add_column(title, no_wrap=True)
     for step in in_order([target]):
         if step.fingerprint in missing:
-            state = "damaged, to run" if damage_by_fingerprint.get(step.fingerprint) else "to run"
+            state = "damaged, to run" if missing[step.fingerprint] else "to run"
         else:
             state = "cached" if step.is_made(store) else "not needed"
         table.add_row(step.label, state, store.folder(step.name).name)

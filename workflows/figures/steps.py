@@ -13,8 +13,7 @@ from pipeline.errors import UserError
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.store.object_store import store_at
 from workflows.engine.dag import Stage, Step
-from workflows.engine.events import Watcher
-from workflows.engine.runner import run
+from workflows.engine.runner import Watcher, run
 from workflows.figures import trained
 from workflows.figures.drawing import AttentionFigures, FigureSettings, draw_figures
 from workflows.figures.trained import ExaminedModel

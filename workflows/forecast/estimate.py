@@ -1,14 +1,14 @@
 """Estimates what a table will take before it is run: disk, floating-point operations, hours. Part of `--plan`.
 
-    console.print(render(forecast(profile, planned_of(translations), find(8, "h100"), store)))
+    console.print(forecast_text(profile, translations, None, "h100", store))
 
 Operations are counted as in a training, over sentence pairs whose lengths are drawn from distributions measured on real
 text and which are cut into micro-batches as in a training. Nothing is read or downloaded.
 """
 
 import shutil
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Group, RenderableType
+from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
@@ -24,15 +25,15 @@ from model.parameters import count
 from pipeline.corpora import embedded, files, multi30k, wmt14
 from pipeline.corpora.amount import Amount
 from pipeline.corpora.synthetic.lengths import LENGTHS, draw_lengths
-from pipeline.evaluation.costs import sustained_flop_s
 from pipeline.parsing import treebank
 from pipeline.settings import Settings, TrainingSettings
 from pipeline.text.batching import by_length, cut
 from pipeline.text.segmentation import id_type
-from workflows.forecast.hardware import CPU_WIDEST, Hardware
-from workflows.forecast.planned import Planned
-from workflows.profiles import Profile
+from workflows.engine.dag import to_step
+from workflows.forecast.hardware import CPU_WIDEST, Hardware, find
+from workflows.profiles.profile import Profile
 from workflows.quantities import duration, flop_text
+from workflows.tables.measurements import TrainedModel
 
 FLOAT32_BYTES = 4
 OFFSETS_BYTES = 8
@@ -42,6 +43,17 @@ ADAM_MOMENTS = 2
 MODELS = 2
 """Copies of the averaged model: one in the store, one in MLflow."""
 TEXT_OF_LENGTHS = {"multi30k": "Multi30k's captions", "wmt14": "WMT14's text"}
+
+
+@dataclass(frozen=True)
+class Planned:
+    """Trainings that differ only in their seed."""
+
+    name: str
+    pair: str
+    training: TrainingSettings
+    times: int = 1
+    """Number of trainings (seeds)."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +69,6 @@ class TextForecast:
     kept_bytes: float | None
     """Size of the plain text, as read and cleaned, and of the token ids."""
 
-    @property
-    def disk_bytes(self) -> float:
-        """Total of the sizes that are known."""
-        return (self.downloads_bytes or 0) + (self.kept_bytes or 0)
-
 
 @dataclass(frozen=True)
 class TrainingForecast:
@@ -74,17 +81,11 @@ class TrainingForecast:
     dtype: str
     flop_s: float
     """Rate of one device."""
-    fraction: float
-    """Share of that rate that the training is assumed to reach."""
-    device_tokens: int
-    """Tokens on either side of an update that one device gets, at most."""
     counted_flop: float
     seconds: float
     """Duration if the rate of the devices is the limit."""
     host_bound_s: float
     """Duration if the host, which launches the kernels of a GPU, is the limit; `seconds` where it is not."""
-    paper_way_flop: float
-    """Cost as the paper computes it, of `seconds`."""
     disk_bytes: int
     """What the finished training occupies: the checkpoints that are kept, one for recovery, and the averaged model."""
 
@@ -102,22 +103,49 @@ class Forecast:
 
     def total(self, figure: str) -> float:
         """Returns the sum of a figure of all trainings, each as often as it is run: one after the other, for a time."""
-        return sum(one.planned.times * float(getattr(one, figure)) for one in self.trainings)
+        return sum(training.planned.times * float(getattr(training, figure)) for training in self.trainings)
 
     @property
     def disk_bytes(self) -> float:
         """Total of the sizes that are known."""
-        return self.total("disk_bytes") + sum(text.disk_bytes for text in self.texts)
+        texts = sum((text.downloads_bytes or 0) + (text.kept_bytes or 0) for text in self.texts)
+        return self.total("disk_bytes") + texts
+
+
+def forecast_text(
+    profile: Profile, models: Iterable[TrainedModel], gpus: int | None, gpu: str | None, store: Path
+) -> RenderableType:
+    """Forecasts the trainings of some models on the hardware that is named or here (`find`), for a terminal.
+
+    Raises UserError for unknown hardware.
+    """
+    planned = planned_of(models)
+    return render(forecast(profile, planned, find(gpus, gpu, planned[0].training.device), store))
+
+
+def planned_of(models: Iterable[TrainedModel]) -> list[Planned]:
+    """Returns the trainings of some models, whose settings are read from the steps that train them."""
+    by_name: dict[str, Planned] = {}
+    for model in models:
+        name = model.model if model.model.startswith(model.pair) else f"{model.pair} {model.model}"
+        if name in by_name:
+            by_name[name] = replace(by_name[name], times=by_name[name].times + 1)
+        else:
+            by_name[name] = Planned(name, model.pair, to_step(model.training).arguments[1])
+    return list(by_name.values())
 
 
 def forecast(profile: Profile, planned: Sequence[Planned], hardware: Hardware, store: Path) -> Forecast:
     """Forecasts trainings on language pairs of `profile`, including any that are in the store already."""
     folder = store.absolute()
-    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    existing = next(parent for parent in (folder, *folder.parents) if parent.is_dir())
     return Forecast(
         hardware,
-        _texts(profile, list(dict.fromkeys(one.pair for one in planned))),
-        [_training(one, _lengths_of(profile.for_pair(one.pair).corpora[one.pair]), hardware) for one in planned],
+        _texts(profile, list(dict.fromkeys(training.pair for training in planned))),
+        [
+            _training(training, _lengths_of(profile.for_pair(training.pair).corpora[training.pair]), hardware)
+            for training in planned
+        ],
         folder,
         shutil.disk_usage(existing).free,
     )
@@ -137,24 +165,21 @@ def _training(planned: Planned, lengths: str, hardware: Hardware) -> TrainingFor
     counted_flop = training.updates * update_flop(training, lengths)
     # The other devices wait for the one with the most micro-batches of an update.
     most_micro_batches = -(-training.micro_batches // devices)
-    longest_share = most_micro_batches / training.micro_batches
-    fraction = hardware.fraction(training.model.d_model)
-    seconds = counted_flop * longest_share / (flop_s * fraction)
+    share = most_micro_batches / training.micro_batches
+    seconds = counted_flop * share / (flop_s * hardware.fraction(training.model.d_model))
     launching_s = training.updates * most_micro_batches * hardware.host_s(training.model.n_layers)
-    weights_bytes = FLOAT32_BYTES * count(training.model)
+    parameters = count(training.model)
+    n_copies = len(training.kept_updates) + 1 + ADAM_MOMENTS + MODELS
     return TrainingForecast(
         planned=planned,
-        parameters=count(training.model),
+        parameters=parameters,
         devices=devices,
         dtype=dtype,
         flop_s=flop_s,
-        fraction=fraction,
-        device_tokens=round(training.budget_tokens * longest_share),
         counted_flop=counted_flop,
         seconds=seconds,
         host_bound_s=max(seconds, launching_s),
-        paper_way_flop=seconds * devices * sustained_flop_s(hardware.name, flop_s)[0],
-        disk_bytes=(len(training.kept_updates) + 1 + ADAM_MOMENTS + MODELS) * weights_bytes,
+        disk_bytes=n_copies * FLOAT32_BYTES * parameters,
     )
 
 
@@ -218,7 +243,7 @@ def render(forecast: Forecast) -> RenderableType:
     """Renders the whole forecast, for a terminal of at least 100 columns."""
     hardware = forecast.hardware
     number = f"{hardware.devices} × " if hardware.kind == "gpu" else ""
-    rates = {f"{_rate(one.flop_s)} in {one.dtype}": None for one in forecast.trainings}
+    rates = {f"{_rate(training.flop_s)} in {training.dtype}": None for training in forecast.trainings}
     origin = "published" if hardware.gpu else "measured now"
     each = " each" if hardware.devices > 1 else ""
     heading = f"Forecast for {number}{hardware.name}: {' or '.join(rates)}{each}, {origin}"
@@ -233,41 +258,35 @@ def _table(forecast: Forecast) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     time = "time, not\nmeasured" if forecast.hardware.kind == "gpu" else "time"
     table.add_column("training", header_style="bold")
-    for heading in ("parameters", "FLOP,\ncounted", "FLOP,\npaper's way", time, "disk"):
+    for heading in ("parameters", "FLOP", time, "disk"):
         table.add_column(heading, header_style="bold", justify="right")
-    for one in forecast.trainings:
-        seeds = f", {one.planned.times} seeds, each" if one.planned.times > 1 else ""
+    for training in forecast.trainings:
+        seeds = f", {training.planned.times} seeds, each" if training.planned.times > 1 else ""
         table.add_row(
-            one.planned.name + seeds,
-            f"{one.parameters / 1e6:.1f} M",
-            flop_text(one.counted_flop),
-            flop_text(one.paper_way_flop),
-            _range(one.seconds, one.host_bound_s),
-            _size(one.disk_bytes),
+            training.planned.name + seeds,
+            f"{training.parameters / 1e6:.1f} M",
+            flop_text(training.counted_flop),
+            _range(training.seconds, training.host_bound_s),
+            _size(training.disk_bytes),
         )
-    flop = flop_text(forecast.total("counted_flop")), flop_text(forecast.total("paper_way_flop"))
     time, disk = _range(forecast.total("seconds"), forecast.total("host_bound_s")), _size(forecast.total("disk_bytes"))
-    table.add_row("total", "", *flop, time, disk, style="bold")
+    table.add_row("total", "", flop_text(forecast.total("counted_flop")), time, disk, style="bold")
     return table
 
 
 def notes(forecast: Forecast) -> list[str]:
     """Explains what the figures mean and which of them are assumptions."""
-    hardware, trainings = forecast.hardware, forecast.trainings
+    hardware, models = forecast.hardware, [training.planned.training.model for training in forecast.trainings]
     lengths = " and ".join(dict.fromkeys(TEXT_OF_LENGTHS[text.lengths] for text in forecast.texts))
-    fractions = " and ".join(f"{fraction:.0%}" for fraction in sorted({one.fraction for one in trainings}))
-    rates = sorted({_rate(sustained_flop_s(hardware.name, one.flop_s)[0]) for one in trainings})
+    fractions = " and ".join(f"{share:.0%}" for share in sorted({hardware.fraction(model.d_model) for model in models}))
     if hardware.kind == "gpu":
-        tokens = " or ".join(f"{tokens:,}" for tokens in sorted({one.device_tokens for one in trainings}))
-        layers = {one.planned.training.model.n_layers for one in trainings}
-        launching = " or ".join(f"{1e3 * hardware.host_s(n):.0f}" for n in sorted(layers))
+        launching = " or ".join(f"{1e3 * hardware.host_s(n):.0f}" for n in sorted({model.n_layers for model in models}))
         assumed = (
-            f"Times are assumptions, not measurements: that trainings reach {fractions} of the rate with the {tokens} "
-            "tokens a side that one GPU gets of an update (this project's targets for the paper's base and big on one "
-            "GPU with 25,000 tokens; with fewer a GPU reaches less, and narrower models do too), and that adding "
-            f"gradients between GPUs takes no time. Where two times stand, the second is what the host alone needs: "
-            f"launching the kernels of a micro-batch is taken to need {launching} ms, not measured either; compiled "
-            "layers launch fewer. The paper's way is computed from the first."
+            f"Times are assumptions, not measurements: trainings are taken to reach {fractions} of the rate (this "
+            "project's targets for the paper's base and big with 25,000 tokens on one GPU; narrower models and smaller "
+            "shares of an update reach less), and adding gradients between GPUs to take no time. Where two times "
+            "stand, the second is what the host needs to launch the kernels of layers that are not compiled, "
+            f"taken to be {launching} ms a micro-batch."
         )
     else:
         assumed = (
@@ -275,14 +294,12 @@ def notes(forecast: Forecast) -> list[str]:
             f"on two cores; no model wider than {CPU_WIDEST} was measured."
         )
     lines = [
-        "FLOP counts the matrix products that real tokens need, in updates filled with pairs as long as those of "
-        f"{lengths}. The paper's way: time × devices × {' and '.join(rates)}.",
+        f"FLOP counts the matrix products that real tokens need, in updates filled with pairs as long as {lengths}.",
         f"{assumed} Trainings are assumed to run one after the other. Preparing text, validation, decoding and scoring "
         "are left out; whatever is in the store already is included.",
         *map(_text_note, forecast.texts),
-        *checkpoint_notes(trainings),
     ]
-    if used := {one.devices for one in trainings if one.devices < hardware.devices}:
+    if used := {training.devices for training in forecast.trainings if training.devices < hardware.devices}:
         lines.append(
             f"Of the {hardware.devices} devices a training uses {' or '.join(map(str, sorted(used)))}: it cannot use "
             "more than its micro_batches and workers."
@@ -293,28 +310,9 @@ def notes(forecast: Forecast) -> list[str]:
 def _text_note(text: TextForecast) -> str:
     if text.kept_bytes is None:
         return f"Text {text.pair}: its size is not known before it is read, and left out."
-    download = "" if text.downloads_bytes == 0 else f"; download: {_about(text.downloads_bytes)}"
-    return f"Text {text.pair}: {text.train_pairs:,} pairs, {_about(text.kept_bytes)} with token ids{download}."
-
-
-def checkpoint_notes(trainings: Sequence[TrainingForecast]) -> list[str]:
-    """Says which checkpoints each training keeps and which of them are averaged, once for those that do the same."""
-    alike: dict[tuple[tuple[int, ...], int], list[str]] = {}
-    for one in trainings:
-        alike.setdefault((one.planned.training.kept_updates, one.planned.averaged), []).append(one.planned.name)
-    lines = []
-    for (kept, averaged), names in alike.items():
-        used = "all are" if averaged == len(kept) else "none is" if averaged == 1 else f"the last {averaged} are"
-        number = f"{len(kept)} checkpoints stay" if len(kept) > 1 else "one checkpoint stays"
-        updates = f"update{'s' * (len(kept) > 1)} {_listed(kept)}"
-        lines.append(f"{', '.join(names)}: {number}, of {updates}; {used} averaged.")
-    return lines
-
-
-def _listed(updates: Sequence[int]) -> str:
-    """Lists updates; of more than six, the first two and the last."""
-    shown = [f"{update:,}" for update in updates]
-    return ", ".join(shown) if len(shown) <= 6 else f"{', '.join(shown[:2])} ... {shown[-1]}"
+    download = "not known" if text.downloads_bytes is None else f"about {_size(text.downloads_bytes)}"
+    downloaded = f"; download: {download}" if text.downloads_bytes != 0 else ""
+    return f"Text {text.pair}: {text.train_pairs:,} pairs, about {_size(text.kept_bytes)} with token ids{downloaded}."
 
 
 def _range(fastest_s: float, slowest_s: float) -> str:
@@ -328,13 +326,5 @@ def _rate(flop_s: float) -> str:
     return f"{flop_s / 1e12:,.4g} TFLOP/s" if flop_s >= 1e12 else f"{flop_s / 1e9:.0f} GFLOP/s"
 
 
-def _size(count_bytes: float) -> str:
-    """Formats a size, e.g. 1.7 GB, 24 MB or 1.8 MB."""
-    if count_bytes >= 1e9:
-        return f"{count_bytes / 1e9:,.1f} GB"
-    return f"{count_bytes / 1e6:.0f} MB" if count_bytes >= 1e7 else f"{count_bytes / 1e6:.1f} MB"
-
-
-def _about(count_bytes: float | None) -> str:
-    """Formats an estimated size, or "not known"."""
-    return "not known" if count_bytes is None else f"about {_size(count_bytes)}"
+def _size(n_bytes: float) -> str:
+    return decimal(round(n_bytes))

@@ -7,16 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pipeline.complexity.settings import LayerSettings, PathSettings, SweepSettings, TimingSettings
-from pipeline.errors import UserError
-from pipeline.settings import Settings
-from workflows.profiles.loading import read_config, read_override
-from workflows.profiles.profile import checked, merge
+from workflows.profiles.changes import BaseProfile, checked, merge, named_profile, read_config, read_override
 
 
-class ComplexityProfile(Settings):
+class ComplexityProfile(BaseProfile):
     """All settings that Table 1 is made from."""
 
-    name: str
     layers: LayerSettings = LayerSettings()
     sweep: SweepSettings = SweepSettings()
     paths: PathSettings = PathSettings()
@@ -49,15 +45,13 @@ def load_complexity_profile(
     for an unknown profile or key, or an invalid value.
     """
     changes = read_config(config)
-    chosen = changes.pop("profile", None)
-    chosen = name or chosen
-    if chosen is None:
+    name = name or changes.get("profile")
+    changes.pop("profile", None)
+    if name is None:
         import torch  # slow
 
-        chosen = GPU.name if torch.cuda.is_available() else CPU.name
-    if chosen not in COMPLEXITY_PROFILES:
-        raise UserError(f"there is no profile {chosen!r}; choose one of {', '.join(COMPLEXITY_PROFILES)}")
-    described = COMPLEXITY_PROFILES[chosen].model_dump()
+        name = GPU.name if torch.cuda.is_available() else CPU.name
+    described = named_profile(COMPLEXITY_PROFILES, name).model_dump()
     merge(described, changes, where=str(config))
     for override in overrides:
         merge(described, read_override(override), where=f"--set {override}")

@@ -1,15 +1,14 @@
 """Loads a profile with a user's changes."""
 
-import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from pipeline.corpora.files import FilesSettings
 from pipeline.errors import UserError
-from pipeline.settings import Settings
+from workflows.profiles.changes import named_profile, read_config, read_override
 from workflows.profiles.own_text import DATA, count_pairs, own_profile
-from workflows.profiles.profile import Profile, change, checked, describe, size_models
+from workflows.profiles.profile import Profile, change, describe
 from workflows.profiles.translation import EMBEDDED, PROFILES
 
 ProfileT = TypeVar("ProfileT", bound=Profile)
@@ -31,87 +30,38 @@ def load_profile(
     UserError for an unknown profile or key, or an invalid value.
     """
     texts = [FilesSettings.load(path) for path in files]
-    default, profiles = EMBEDDED.name, dict(PROFILES)
-    if not (name or read_config(config).get("profile")) and (texts or own_pairs is not None):
-        sized = own_profile(count_pairs(texts) if texts else own_pairs or 0)
-        default, profiles[sized.name] = sized.name, sized
-    draft = Draft(profiles, default, name, config)
-    described = draft.described
+    named = name or read_config(config).get("profile")
+    if not named and (texts or own_pairs is not None):
+        profile = own_profile(count_pairs(texts) if texts else own_pairs or 0)
+    else:
+        profile = named_profile(PROFILES, named or EMBEDDED.name)
+    described = described_with(profile, config)
     if data is not None:
-        readable = {pair: corpus for pair, corpus in described["corpora"].items() if "data" in corpus}
+        if not data.is_dir():
+            raise UserError(f"--data {data}: there is no such folder")
+        readable = [corpus for corpus in described["corpora"].values() if "data" in corpus]
         if not readable:
-            why = (
-                "which --files names" if draft.profile.own_pairs is not None else "whose text is generated; see --files"
-            )
-            raise UserError(f"--data has no meaning for profile {draft.profile.name}, {why}")
-        for corpus in readable.values():
+            why = "which --files names" if profile.own_pairs is not None else "whose text is generated; see --files"
+            raise UserError(f"--data has no meaning for profile {profile.name}, {why}")
+        for corpus in readable:
             corpus["data"] = data
     if texts:
         described["data"] = DATA
         described["corpora"] = {f"{corpus.source}-{corpus.target}": corpus for corpus in texts}
         described["grid"]["text"].pop("corpora", None)
-    return draft.finished(overrides)
+    return finished(profile, described, overrides)
 
 
-class Draft(Generic[ProfileT]):
-    """A profile that is being changed: one of `profiles`, with the changes in the TOML file `config`.
-
-    Its name is `name`, or else that in `config`, or else `default`. Raises UserError for an unknown profile or key.
-    """
-
-    def __init__(self, profiles: Mapping[str, ProfileT], default: str, name: str | None, config: Path | None) -> None:
-        changes = read_config(config)
-        chosen = name or changes.pop("profile", None) or default
-        changes.pop("profile", None)
-        if chosen not in profiles:
-            raise UserError(f"there is no profile {chosen!r}; choose one of {', '.join(profiles)}")
-        self.profile = profiles[chosen]
-        self.described = describe(self.profile)
-        """Its settings as nested dictionaries, which may be changed in place."""
-        change(self.described, changes, where=str(config))
-
-    def finished(self, overrides: Sequence[str]) -> ProfileT:
-        """Applies `overrides` ("key=value") and returns the profile. Raises UserError for a wrong key or value."""
-        described = self.described
-        for override in overrides:
-            change(described, read_override(override), where=f"--set {override}")
-        for pair, corpus in described["corpora"].items():
-            if not isinstance(corpus, Settings):  # validate as the profile's own kind of corpus, for a clear message
-                kind = type(self.profile.corpora[pair])
-                described["corpora"][pair] = checked(kind, within=f"corpora.{pair}.", **corpus)
-        size_models(described, where="this experiment")
-        return checked(type(self.profile), **described)
+def described_with(profile: Profile, config: Path | None) -> dict[str, Any]:
+    """Describes a profile with the changes in a TOML file. Raises UserError if a setting does not exist."""
+    described, changes = describe(profile), read_config(config)
+    changes.pop("profile", None)
+    change(described, changes, where=str(config))
+    return described
 
 
-def read_config(path: Path | None) -> dict[str, Any]:
-    """Returns what a user's TOML file holds; nothing if there is no file. Raises UserError if it cannot be read."""
-    if path is None:
-        return {}
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"--config {path}: there is no such file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"--config {path}: not valid TOML ({error})") from None
-
-
-def read_override(override: str) -> dict[str, Any]:
-    """Returns `key=value` as nested settings: {"decoding": {"beam_size": 1}}. Raises UserError if it is not that."""
-    key, equals, value = override.partition("=")
-    if not equals:
-        raise UserError(f"--set {override}: write it as key=value, e.g. --set decoding.beam_size=1")
-    nested: dict[str, Any] = {}
-    inner = nested
-    *parents, last = key.strip().split(".")
-    for parent in parents:
-        inner = inner.setdefault(parent, {})
-    inner[last] = _value(value.strip())
-    return nested
-
-
-def _value(text: str) -> Any:
-    """Parses a TOML value, else returns the text itself: `--set seed=3`, `--set training.dtype=float32`."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
+def finished(profile: ProfileT, described: dict[str, Any], overrides: Sequence[str]) -> ProfileT:
+    """Applies `overrides` ("key=value") and returns the profile. Raises UserError for a wrong key or value."""
+    for override in overrides:
+        change(described, read_override(override), where=f"--set {override}")
+    return profile.remade(described)

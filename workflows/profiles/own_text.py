@@ -115,8 +115,6 @@ SIZES = (
 def own_profile(pairs: int) -> Profile:
     """Returns the profile for text of so many training pairs; Table 3's settings are those of Multi30k."""
     size = next(size for size in SIZES if pairs <= size.most_pairs)
-    training = MULTI30K.grid.training
-    unsized = training.model_copy(update={"model": replace(training.model, vocabulary_size=BASE.vocabulary_size)})
     return Profile(
         name=OWN,
         data=DATA,
@@ -125,7 +123,7 @@ def own_profile(pairs: int) -> Profile:
         corpora={},
         vocabulary=size.vocabulary,
         recipes=size.recipes,
-        grid=MULTI30K.grid.model_copy(update={"training": unsized}),
+        grid=MULTI30K.grid,
     )
 
 

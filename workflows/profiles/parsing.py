@@ -28,7 +28,8 @@ from pipeline.settings import (
     VocabularySettings,
 )
 from workflows.paper import PARSER_MODEL
-from workflows.profiles.loading import Draft, read_config
+from workflows.profiles.changes import named_profile, read_config
+from workflows.profiles.loading import described_with, finished
 from workflows.profiles.profile import Profile, Recipe
 
 SUPERVISED, SEMI_SUPERVISED = "supervised", "semi-supervised"
@@ -160,20 +161,20 @@ def load_parsing_profile(
     Without a name it is wsj for a treebank with sections 02 to 21, treebank for another one, and embedded without any.
     Raises UserError for an unknown profile or key, an invalid value, or a profile that does not fit the treebank.
     """
-    asked = name or read_config(config).get("profile")
+    name = name or read_config(config).get("profile")
     if treebank is None:
         if silver:
             raise UserError("--silver adds trees to a treebank; name its folder with --treebank")
-        if asked in (TREEBANK_NAME, WSJ_NAME):
-            raise UserError(f"profile {asked} needs trees; name their folder with --treebank")
-        return Draft({EMBEDDED_NAME: EMBEDDED_TREES}, EMBEDDED_NAME, name, config).finished(overrides)
-    if asked == EMBEDDED_NAME:
-        raise UserError("--treebank has no meaning for profile embedded, whose trees are generated; leave one out")
-    profiles = {
-        profile.name: profile for profile in (treebank_profile(treebank, silver), wsj_profile(treebank, silver))
-    }
-    default = WSJ_NAME if is_wsj(treebank) else TREEBANK_NAME
-    return Draft(profiles, default, name, config).finished(overrides)
+        if name in (TREEBANK_NAME, WSJ_NAME):
+            raise UserError(f"profile {name} needs trees; name their folder with --treebank")
+        profile = named_profile({EMBEDDED_NAME: EMBEDDED_TREES}, name or EMBEDDED_NAME)
+    else:
+        if name == EMBEDDED_NAME:
+            raise UserError("--treebank has no meaning for profile embedded, whose trees are generated; leave one out")
+        name = name or (WSJ_NAME if is_wsj(treebank) else TREEBANK_NAME)
+        profiles = {TREEBANK_NAME: treebank_profile(treebank, silver), WSJ_NAME: wsj_profile(treebank, silver)}
+        profile = named_profile(profiles, name)
+    return finished(profile, described_with(profile, config), overrides)
 
 
 def is_wsj(treebank: Path) -> bool:

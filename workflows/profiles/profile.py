@@ -1,17 +1,15 @@
-"""The settings of an experiment as classes, and changes to them."""
+"""The profiles of Tables 2 to 4: settings of text, training and evaluation as classes, and changes to them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from model.config import BASE
 from pipeline.corpora.embedded import EmbeddedSettings
 from pipeline.corpora.files import FilesSettings
 from pipeline.corpora.multi30k import Multi30kSettings
 from pipeline.corpora.wmt14 import Wmt14Settings
-from pipeline.errors import UserError
 from pipeline.settings import (
     AveragingSettings,
     CleaningSettings,
@@ -22,17 +20,7 @@ from pipeline.settings import (
     VocabularySettings,
     not_in_fingerprint,
 )
-
-SettingsT = TypeVar("SettingsT", bound=Settings)
-OPEN = ("grid.rows.", "grid.text.", "pairs.")
-"""The prefixes below which users may add new keys."""
-MAX_SHOWN = 2
-"""Models whose sizes the line about the settings tells."""
-
-
-def spaced(number: int) -> str:
-    """Writes a number with spaces between its thousands: `163 000`."""
-    return f"{number:,}".replace(",", " ")
+from workflows.profiles.changes import BaseProfile, checked, merge
 
 
 class Recipe(Settings):
@@ -69,10 +57,9 @@ class Grid(Settings):
     """The least number of seeds that base is trained with; from two on, they measure the noise between seeds."""
 
 
-class Profile(Settings):
-    """All settings that Table 2 and Table 3 are made from."""
+class Profile(BaseProfile):
+    """All settings that Tables 2 and 3 are made from."""
 
-    name: str
     data: str = not_in_fingerprint("text of the user's own")
     """A few words that describe the text in the table."""
     own_pairs: int | None = not_in_fingerprint(None)
@@ -85,41 +72,28 @@ class Profile(Settings):
     vocabulary: VocabularySettings = VocabularySettings()
     encoding: EncodingSettings = EncodingSettings()
     recipes: dict[str, Recipe]
-    """Maps models ("base", "big") to their recipes. `vocabulary.size` determines the models' vocabulary_size."""
+    """Maps models ("base", "big") to their recipes; the models' vocabulary_size is `vocabulary.size`."""
     grid: Grid = Grid()
     """Settings of Table 3; `vocabulary.size` applies to it too."""
     decoding: DecodingSettings = DecodingSettings()
     pairs: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Maps language pairs to their own settings, e.g. {"en-fr": {"vocabulary": {"size": 32_000}}}."""
 
-    def in_force(self, trainings: Mapping[str, TrainingSettings]) -> str:
-        """Says in a line whose settings these are; where they were chosen for the text, also what they come to.
-
-        `trainings` are those that will run, by the names of their models.
-        """
+    def in_force(self) -> str:
+        """Says in a line whose settings these are, or for how much text they were chosen."""
         if self.own_pairs is None:
-            return f"settings of profile {self.name}: {self.data}"
-        sizes = {
-            f"{training.model.n_layers} layer{'s' * (training.model.n_layers > 1)} of {training.model.d_model}, "
-            f"{spaced(training.updates)} updates of {spaced(training.budget_tokens)} tokens": name
-            for name, training in reversed([*trainings.items()])
-        }
-        shown = [f"{name}: {size}" for size, name in reversed([*sizes.items()])]
-        more = f" and {len(shown) - MAX_SHOWN} others" if len(shown) > MAX_SHOWN else ""
+            return f"{super().in_force()}: {self.data}"
         measured = f"measured on {self.measured_on}" if self.measured_on else "not measured at this size"
-        pieces = {training.model.vocabulary_size for training in trainings.values()} or {self.vocabulary.size}
-        return (
-            f"settings for {spaced(self.own_pairs)} training pairs of your own text ({measured}): "
-            f"{' or '.join(map(spaced, sorted(pieces)))} pieces; {'; '.join(shown[:MAX_SHOWN])}{more}; "
-            "--profile and --set change them"
-        )
+        pairs = f"{self.own_pairs:,}".replace(",", " ")
+        return f"settings for {pairs} training pairs of your own text ({measured}); --profile and --set change them"
 
     def for_pair(self, pair: str) -> Self:
         """Returns the profile with a language pair's own settings applied. Raises UserError if one does not exist."""
         if not self.pairs.get(pair):
             return self
         described = describe(self) | {"pairs": {}}
-        return self._changed(described, self.pairs[pair], where=f"pairs.{pair}")
+        merge(described, self.pairs[pair], f"pairs.{pair}")
+        return self.remade(described, f"pairs.{pair}.")
 
     def for_grid(self) -> Self:
         """Returns the profile with the text of Table 3. Raises UserError if one of its settings does not exist."""
@@ -127,74 +101,37 @@ class Profile(Settings):
             return self
         described = describe(self)
         described["grid"]["text"] = {}
-        return self._changed(described, self.grid.text, where="grid.text")
+        merge(described, self.grid.text, "grid.text")
+        return self.remade(described, "grid.text.")
 
-    def _changed(self, described: dict[str, Any], differences: Mapping[str, Any], where: str) -> Self:
-        """Makes the profile of its description with `differences` applied; a corpus remains of its kind."""
-        merge(described, differences, where)
+    def remade(self, described: dict[str, Any], within: str = "") -> Self:
+        """Makes a profile of a changed description. Raises UserError, with names after `within`, for a wrong value."""
         for pair, corpus in described["corpora"].items():
-            described["corpora"][pair] = checked(type(self.corpora[pair]), f"{where}.corpora.{pair}.", **corpus)
-        size_models(described, where)
+            if not isinstance(corpus, Settings):  # validated as the profile's own kind of corpus, for a clear message
+                described["corpora"][pair] = checked(type(self.corpora[pair]), f"{within}corpora.{pair}.", **corpus)
         return checked(type(self), **described)
 
     @model_validator(mode="after")
     def _one_vocabulary_size(self) -> Self:
-        def sized(trained: SettingsT) -> SettingsT:
-            """Returns a recipe or grid whose model has the profile's vocabulary size."""
-            training: TrainingSettings = trained.training  # type: ignore[attr-defined]
-            size, model = self.vocabulary.size, training.model
-            if model.vocabulary_size not in (size, BASE.vocabulary_size):
-                raise ValueError(f"a model's vocabulary_size is {model.vocabulary_size}; set vocabulary.size instead")
-            model = replace(model, vocabulary_size=size)
-            return trained.model_copy(update={"training": training.model_copy(update={"model": model})})
+        def sized(training: TrainingSettings) -> dict[str, TrainingSettings]:
+            model = replace(training.model, vocabulary_size=self.vocabulary.size)
+            return {"training": training.model_copy(update={"model": model})}
 
-        object.__setattr__(self, "recipes", {name: sized(recipe) for name, recipe in self.recipes.items()})
-        object.__setattr__(self, "grid", sized(self.grid))
+        recipes = {name: recipe.model_copy(update=sized(recipe.training)) for name, recipe in self.recipes.items()}
+        object.__setattr__(self, "recipes", recipes)
+        object.__setattr__(self, "grid", self.grid.model_copy(update=sized(self.grid.training)))
         return self
 
 
-def checked(settings: type[SettingsT], within: str = "", **values: Any) -> SettingsT:
-    """Makes settings of the given values. If they are invalid, raises UserError with their names after `within`."""
-    try:
-        return settings(**values)
-    except ValidationError as error:
-        raise UserError(one_line(error, within)) from None
-
-
-def one_line(error: ValidationError, within: str = "") -> str:
-    """Formats what pydantic found wrong as one line."""
-    mistakes = []
-    for mistake in error.errors():
-        where = within + ".".join(str(part) for part in mistake["loc"]) or "settings"
-        mistakes.append(f"{where}: {mistake['msg'].removeprefix('Value error, ')}")
-    return "; ".join(mistakes)
-
-
 def describe(profile: Profile) -> dict[str, Any]:
-    """Returns a profile as nested dictionaries that can be changed; no model's vocabulary_size is set."""
+    """Returns a profile as nested dictionaries that can be changed, without the models' vocabulary_size.
+
+    That follows from `vocabulary.size`.
+    """
     described = profile.model_dump()
-    for _, model in _models(described):
-        model["vocabulary_size"] = None
+    for trained in (*described["recipes"].values(), described["grid"]):
+        del trained["training"]["model"]["vocabulary_size"]
     return described
-
-
-def _models(described: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields the models of a described profile with the keys that lead to them."""
-    trained = {f"recipes.{name}": recipe for name, recipe in described["recipes"].items()}
-    for key, value in (trained | {"grid": described["grid"]}).items():
-        yield f"{key}.training.model", value["training"]["model"]
-
-
-def size_models(described: dict[str, Any], where: str) -> None:
-    """Gives the models the profile's vocabulary size. Raises UserError if another size is requested explicitly."""
-    size = described["vocabulary"]["size"]
-    for key, model in _models(described):
-        if model["vocabulary_size"] not in (None, size):
-            raise UserError(
-                f"{where}: {key}.vocabulary_size is {model['vocabulary_size']}, but vocabulary.size is {size}; "
-                "set vocabulary.size alone; the models follow it"
-            )
-        model["vocabulary_size"] = size
 
 
 def change(described: dict[str, Any], changes: Mapping[str, Any], where: str) -> None:
@@ -211,18 +148,3 @@ def _forget(difference: dict[str, Any], changes: Mapping[str, Any]) -> None:
             _forget(difference[key], value)
         else:
             difference.pop(key, None)
-
-
-def merge(settings: dict[str, Any], changes: Mapping[str, Any], where: str, path: str = "") -> None:
-    """Merges `changes` into `settings`, in place. Raises UserError if a key does not exist or names a group."""
-    for key, value in changes.items():
-        full_key = f"{path}{key}"
-        if key not in settings and not path.startswith(OPEN):
-            raise UserError(f"{where}: there is no setting {full_key!r}; here are {', '.join(settings)}")
-        group = settings.get(key)
-        if not isinstance(group, dict):
-            settings[key] = value
-        elif isinstance(value, Mapping):
-            merge(group, value, where, f"{full_key}.")
-        else:
-            raise UserError(f"{where}: {full_key} is a group of settings, not one; in it are {', '.join(group)}")

@@ -13,7 +13,8 @@ from model.config import BASE
 from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
 from workflows.paper import SYMBOLS, VARIATIONS, Variation, group
-from workflows.profiles import Grid, checked
+from workflows.profiles.changes import checked
+from workflows.profiles.profile import Grid
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,8 @@ NEWEST = "newest"
 RESERVED_ALIAS = re.compile(r"newest|latest|v\d+", re.IGNORECASE)
 
 
-def registered_name(experiment: str, model: str, tags: Mapping[str, str]) -> str:
-    """Returns the name in MLflow's registry of the model `model`, whose `tags` may name its `pair`."""
-    pair = tags.get("pair", "")
+def registered_name(experiment: str, model: str, pair: str) -> str:
+    """Returns the name in MLflow's registry of a model."""
     words = [experiment] * (experiment != "table2") + [pair] * (not model.startswith(pair)) + [model]
     return "aiayn-" + re.sub(r"[^\w-]+", "-", " ".join(words)).strip("-")
 
@@ -61,7 +60,7 @@ def register(client: Any, name: str, model_id: str, run_id: str, tags: Mapping[s
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
     versions = client.search_model_versions(f"name = '{name}'")
-    version = next((one for one in versions if one.tags.get(MODEL_TAG) == model_id), None)
+    version = next((known for known in versions if known.tags.get(MODEL_TAG) == model_id), None)
     if version is None:
         # Not models:/ID, which MLflow looks up in the process's tracking store, whatever the client's is.
         source = client.get_logged_model(model_id).artifact_location

@@ -6,27 +6,26 @@ the workflow ends, or by the same command later.
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from itertools import chain
-from typing import Any, Literal
+from typing import Any
 
 from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact
 from pipeline.store.artifacts import TrainingRun
 from pipeline.store.store import LocalStore
 from pipeline.training.metrics import METRICS
-from workflows.engine.dag import Step, to_step
-from workflows.engine.events import Watcher
-from workflows.engine.source import source_commit
+from workflows.engine.dag import Step, to_artifact, to_step
+from workflows.engine.runner import Watcher
 from workflows.reports.corpus import CorpusReport
 from workflows.reports.corpus_text import metrics
-from workflows.tables.measurements import Trained, TrainedModel, read_metrics
+from workflows.tables.measurements import TrainedModel
 from workflows.tracking.description import NOTE_TAG, description
-from workflows.tracking.lineage import inputs_of, shared
+from workflows.tracking.lineage import inputs_of, settings_of, shared
 from workflows.tracking.models import NEWEST, keep, register, registered_name
 from workflows.tracking.tracker import PARENT_TAG, SENT_TAG, TRAINING_TAG, WORKFLOW_TAG, Status, Tracker
 
@@ -37,48 +36,17 @@ LIVE_S = 5.0
 
 
 @dataclass(frozen=True)
-class Model:
-    """One model of an experiment, which has a child run in MLflow and is kept there in a form that can be served."""
-
-    name: str
-    evaluation: TrainedModel
-    params: Mapping[str, Any]
-    tags: Mapping[str, str]
-
-    @property
-    def training(self) -> Step[TrainingRun]:
-        """The step that trains it."""
-        return to_step(self.evaluation.training)
-
-    def registered_as(self, experiment: str) -> str:
-        """Returns its name in MLflow's registry."""
-        return registered_name(experiment, self.name, self.tags)
-
-    def measured(self, store: LocalStore) -> Trained:
-        """Returns what was measured. Raises UserError where a file is missing or broken."""
-        return self.evaluation.published(store).measured()
-
-
-@dataclass(frozen=True)
 class Workflow:
-    """What the parent run says of a workflow before it has run."""
+    """What MLflow shows of a workflow: a parent run, and a child run a model, which is kept in a form to be served."""
 
     fingerprint: str
     """That of the step that makes the table of all models."""
-    title: str
+    profile: str
     command: str
-    module: str
     params: Mapping[str, Any]
     """Those that its children do not share anyway."""
-    models: Sequence[Model]
-
-    @property
-    def source(self) -> dict[str, str]:
-        """The tags behind the UI's Source column: the module, and the commit of its source if that is known."""
-        tags = {"mlflow.source.name": self.module, "mlflow.source.type": "LOCAL"}
-        if commit := source_commit():
-            tags |= {"mlflow.source.git.commit": commit.sha1, "mlflow.source.git.dirty": str(commit.is_dirty).lower()}
-        return tags
+    models: Mapping[str, TrainedModel]
+    """By name."""
 
 
 class MlflowWatcher(Watcher):
@@ -95,7 +63,7 @@ class MlflowWatcher(Watcher):
         self._news: set[str] = set()
         """Names of the models whose trainings have written metrics since the last look."""
         self._looked_s = 0.0
-        n_runs = 1 + len({model.training.fingerprint for model in workflow.models})
+        n_runs = 1 + len({_training(model).fingerprint for model in workflow.models.values()})
         self._is_parent_sent = tracker.has_all(workflow.fingerprint, n_runs)
         if not self._is_parent_sent:
             tracker.attempt(self._open)
@@ -109,7 +77,8 @@ class MlflowWatcher(Watcher):
     def event(self, step: Step[Artifact], event: dict[str, Any]) -> None:
         """Notes that a training has written metrics."""
         if "metrics" in event:
-            self._news |= {model.name for model in self._of(step)}
+            models = self._workflow.models.items()
+            self._news |= {name for name, model in models if _training(model).fingerprint == step.fingerprint}
 
     def idle(self) -> None:
         """Sends what trainings have written, every so often."""
@@ -124,17 +93,18 @@ class MlflowWatcher(Watcher):
         self._to_come.discard(step.fingerprint)
         self._send_measured()
 
-    def given_up(self, step: Step[Artifact], state: Literal["failed", "stopped"]) -> None:
-        """Sends the curve of a training without all its results, and closes its run."""
-        for model in self._of(step):
-            self._give_up(model, state)
+    def failed(self, model: str) -> None:
+        """Sends the curve of a model without all its results, and closes its run."""
+        if model in self._runs:
+            self._tracker.attempt(partial(self._send_written, model))
+            self._tracker.attempt(partial(self._tracker.end, self._runs[model], "FAILED"))
 
     def finish(
         self,
         table: Artifact,
         figures: Mapping[str, float],
         reports: Mapping[str, CorpusReport],
-        unfinished: Mapping[str, Literal["failed", "stopped"]],
+        failures: Collection[str],
     ) -> None:
         """Sends all that MLflow does not have yet: of each model, of the reports on the texts, of the table.
 
@@ -146,13 +116,31 @@ class MlflowWatcher(Watcher):
             if not self._tracker.attempt(self._open):
                 return
         all_sent = True
-        for model in [model for model in self._workflow.models if model.name in self._runs]:
-            if state := unfinished.get(model.name):
-                self._give_up(model, state)
+        for name in [*self._runs]:
+            if name in failures:
+                self.failed(name)
             else:
-                all_sent &= self._send(model)
-        if all_sent and not self._is_parent_sent:
-            self._tracker.attempt(partial(self._send_table, table, figures, reports, unfinished))
+                all_sent &= self._send(name)
+        if not all_sent or self._is_parent_sent:
+            return
+        tracker, workflow, parent = self._tracker, self._workflow, self._parent
+
+        def send() -> None:
+            for name, report in reports.items():
+                tracker.results(parent, metrics(report.load(), name))
+                tracker.client.log_artifacts(parent, str(report.folder), f"corpus-{name}")
+            tracker.results(parent, figures)
+            tracker.client.log_artifacts(parent, str(table.folder))
+            address = f"#/experiments/{tracker.experiment_id}/runs/{parent}"
+            served = [
+                f"models:/{registered_name(tracker.experiment, name, model.pair)}@{NEWEST}"
+                for name, model in workflow.models.items()
+                if name not in failures
+            ]
+            tracker.tags(parent, {NOTE_TAG: description(table.folder, address, workflow.command, served)})
+            tracker.end(parent, "FINISHED", has_all_of="" if failures else workflow.fingerprint)
+
+        tracker.attempt(send)
 
     def close(self, status: Status) -> None:
         """Closes all runs that are open, after an error."""
@@ -161,88 +149,70 @@ class MlflowWatcher(Watcher):
 
     def _open(self) -> None:
         """Opens the run of the workflow and that of each model, but for those that have got everything."""
-        tracker, workflow, source = self._tracker, self._workflow, self._workflow.source
-        inputs = {model.name: inputs_of(model.evaluation, self._store) for model in workflow.models}
-        params = {**shared([model.params for model in workflow.models]), **workflow.params}
+        from mlflow.utils.git_utils import get_git_commit
+
+        tracker, workflow = self._tracker, self._workflow
+        source = {"mlflow.source.name": f"workflows.reproduce_{tracker.experiment}", "mlflow.source.type": "LOCAL"}
+        if commit := get_git_commit(__file__):
+            source["mlflow.source.git.commit"] = commit
+        settings = {name: settings_of(model) for name, model in workflow.models.items()}
+        inputs = {name: inputs_of(model, self._store) for name, model in workflow.models.items()}
+        params = {**shared([*settings.values()]), **workflow.params}
         of_all = list(dict.fromkeys(chain.from_iterable(inputs.values())))
-        parent = tracker.open({WORKFLOW_TAG: workflow.fingerprint}, workflow.title, params, source, of_all)
+        title = f"{tracker.experiment} {workflow.profile}"
+        parent = tracker.open({WORKFLOW_TAG: workflow.fingerprint}, title, params, source, of_all)
         self._parent, self._is_parent_sent = parent.info.run_id, SENT_TAG in parent.data.tags
         known = {run.data.tags.get(TRAINING_TAG): run for run in tracker.runs({PARENT_TAG: self._parent})}
-        for model in workflow.models:
-            fingerprint = model.training.fingerprint
+        for name, model in workflow.models.items():
+            fingerprint = _training(model).fingerprint
             if fingerprint not in known or SENT_TAG not in known[fingerprint].data.tags:
                 identity = {TRAINING_TAG: fingerprint, PARENT_TAG: self._parent}
-                tags = {**source, **model.tags}
-                run = tracker.open(identity, model.name, model.params, tags, inputs[model.name])
-                self._runs[model.name] = run.info.run_id
+                run = tracker.open(identity, name, settings[name], {**source, **self._tags(model)}, inputs[name])
+                self._runs[name] = run.info.run_id
 
-    def _of(self, step: Step[Artifact]) -> list[Model]:
-        return [model for model in self._workflow.models if model.training.fingerprint == step.fingerprint]
+    def _tags(self, model: TrainedModel) -> dict[str, str]:
+        return {"pair": model.pair, "model": model.model, "profile": self._workflow.profile}
 
     def _send_measured(self) -> None:
-        for model in [model for model in self._workflow.models if model.name in self._runs]:
-            if not any(step.fingerprint in self._to_come for step in model.evaluation.steps) and all(
-                self._store.find(step.name) for step in model.evaluation.steps
-            ):
+        for name in [*self._runs]:
+            steps = self._workflow.models[name].steps
+            if all(step.fingerprint not in self._to_come and self._store.find(step.name) for step in steps):
                 with suppress(UserError):  # what is damaged is made again for the table, after which the run is closed
-                    self._send(model)
+                    self._send(name)
 
-    def _send(self, model: Model) -> bool:
+    def _send(self, name: str) -> bool:
         """Sends what MLflow lacks of a model's results and ends its run; returns whether it took all.
 
         Raises UserError where a file is missing or broken.
         """
-        measured, run, tracker = model.measured(self._store), self._runs[model.name], self._tracker
+        run, tracker, tags = self._runs[name], self._tracker, self._tags(self._workflow.models[name])
+        model = self._workflow.models[name].published(self._store)
+        measured, training = model.measured(), to_artifact(model.training)
 
         def send() -> None:
-            training = model.training.published(self._store)
             ended_s = datetime.fromisoformat(training.manifest["started"]).timestamp() + training.manifest["seconds"]
-            tracker.curves(run, read_metrics(training), ended_s)
+            tracker.curves(run, measured.metrics, ended_s)
             tracker.results(run, measured.final_figures(), measured.series())
-            used = {f"used.{name}": str(getattr(measured.run, name)) for name in USED}
+            used = {f"used.{figure}": str(getattr(measured.run, figure)) for figure in USED}
             tracker.tags(run, {**used, "used.decoding_dtype": measured.decoding.dtype})
             tracker.client.log_text(run, measured.samples_text() + "\n", "samples.txt")
-            client, checkpoint = tracker.client, to_step(model.evaluation.checkpoint).published(self._store)
-            model_id = keep(client, tracker.experiment_id, run, checkpoint, model.evaluation.serves)
-            register(client, model.registered_as(tracker.experiment), model_id, run, model.tags)
+            model_id = keep(tracker.client, tracker.experiment_id, run, to_artifact(model.checkpoint), model.serves)
+            register(tracker.client, registered_name(tracker.experiment, name, model.pair), model_id, run, tags)
             tracker.end(run, "FINISHED", has_all_of=self._workflow.fingerprint)
 
         if is_sent := tracker.attempt(send):
-            del self._runs[model.name]
+            del self._runs[name]
         return is_sent
-
-    def _give_up(self, model: Model, state: Literal["failed", "stopped"]) -> None:
-        if model.name not in self._runs:
-            return
-        status: Status = "FAILED" if state == "failed" else "KILLED"
-        self._tracker.attempt(partial(self._send_written, model.name))
-        self._tracker.attempt(partial(self._tracker.end, self._runs[model.name], status))
 
     def _send_written(self, name: str) -> None:
         """Sends the metrics that a training has written so far."""
-        (model,) = [model for model in self._workflow.models if model.name == name]
-        text = self._store.peek(model.training.name, METRICS) or ""
+        text = self._store.peek(_training(self._workflow.models[name]).name, METRICS) or ""
         lines = [json.loads(line) for line in text.split("\n")[:-1]]  # the last one may be written in this moment
         self._tracker.curves(self._runs[name], lines, time.time())
 
-    def _send_table(
-        self,
-        table: Artifact,
-        figures: Mapping[str, float],
-        reports: Mapping[str, CorpusReport],
-        unfinished: Mapping[str, Literal["failed", "stopped"]],
-    ) -> None:
-        tracker, workflow, parent = self._tracker, self._workflow, self._parent
-        for name, report in reports.items():
-            tracker.results(parent, metrics(report.load(), name))
-            tracker.client.log_artifacts(parent, str(report.folder), f"corpus-{name}")
-        tracker.results(parent, figures)
-        tracker.client.log_artifacts(parent, str(table.folder))
-        measured = [model for model in workflow.models if model.name not in unfinished]
-        address = f"#/experiments/{tracker.experiment_id}/runs/{parent}"
-        served = [f"models:/{model.registered_as(tracker.experiment)}@{NEWEST}" for model in measured]
-        tracker.tags(parent, {NOTE_TAG: description(table.folder, address, workflow.command, served)})
-        tracker.end(parent, "FINISHED", has_all_of="" if unfinished else workflow.fingerprint)
+
+def _training(model: TrainedModel) -> Step[TrainingRun]:
+    return to_step(model.training)
 
 
 @contextmanager

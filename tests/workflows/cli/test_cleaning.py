@@ -91,7 +91,7 @@ def test_a_run_whose_folder_is_removed_goes(store: LocalStore) -> None:
     assert not [path for path in listing(store.root) if any(name in path for name in _only(1))]
     assert not dangling(store.root)
     for seed in (2, 3):
-        assert to_run([table_of(seed)], store) == []
+        assert to_run([table_of(seed)], store) == {}
     assert _names(store) == []
     assert set(make(store, table_of(1))) == labels
 
@@ -159,7 +159,7 @@ def test_a_kill_leaves_a_store_that_works(store: LocalStore, before: str) -> Non
     _give_up(store, 1)
     killed = subprocess.run([sys.executable, "-c", KILLED, str(store.root), before], check=False)
     assert killed.returncode == -signal.SIGKILL
-    assert to_run([table_of(2)], store) == []
+    assert to_run([table_of(2)], store) == {}
     assert len(list(store.artifacts.glob(".deleted-*"))) == (0 if before == "set_aside" else 4)
     clean(store, plan(store))
     assert not [name for name in listing(store.root) if name.startswith("store/.deleted") or _only(1)[0] in name]

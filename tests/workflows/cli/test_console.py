@@ -41,7 +41,6 @@ def test_a_process_ends_with_one_line_and_status_2(tmp_path: Path, command_line:
         (["workflows.reproduce_table2", "--plan", "--gpu", "k80"], "--gpu k80: choose one of p100, v100, t4, a10"),
         (["workflows.reproduce_table2", "--plan", "--gpus", "0", "--gpu", "h100"], "'--gpus'"),
         (["workflows.reproduce_table3", "--plan", "--rows", "F"], "--rows F: there is no such row in Table 3"),
-        (["workflows.reproduce_table3", "--plan", "--scheduler", "best"], "--scheduler best: choose one of fifo, asha"),
         (["workflows.reproduce_table3", "--plan", "--pair", "en-cs"], "--pair en-cs: the profile has en-de, en-fr"),
         (["workflows.cli", "score", "--hyp", "no.txt", "--ref", "no.txt", "--lang", "de"], "no.txt"),
         (["workflows.cli", "translate", "no-such-model"], "no-such-model"),

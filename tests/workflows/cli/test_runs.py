@@ -30,11 +30,12 @@ def test_runs_are_listed(store: LocalStore, command_line: CommandLine, monkeypat
 
 
 def test_mistakes_are_one_line(store: LocalStore, tmp_path: Path, command_line: CommandLine) -> None:
-    """A run that is not there, a folder without runs, a model of a wrong name; listing nothing is no mistake."""
+    """A run or a folder that is not there, a model of a wrong name; a folder without runs is no mistake."""
     root = str(store.root)
     for arguments, message in (
         (["compare", "embedded/9", "--store", root], "there is no run embedded/9 here; there are table2/embedded/"),
-        (["compare", "--store", str(tmp_path / "none")], "there are 0 runs here"),
+        (["runs", "--store", str(tmp_path / "none")], "none: there is no such folder; python -m"),
+        (["compare", "--store", str(tmp_path / "none")], "none: there is no such folder; python -m"),
         (["translate", f"{root}/table2/embedded/en-de-bas"], "en-de-bas is not a folder; name a folder that `aiayn"),
         (["average", f"{root}/table2/embedded/x", "--out", str(tmp_path / "out")], "in a run's folder trainings"),
         (["export", "ctranslate2", f"{root}/table2/x", "--out", str(tmp_path / "out")], "in a run's folder models"),
@@ -43,5 +44,6 @@ def test_mistakes_are_one_line(store: LocalStore, tmp_path: Path, command_line: 
         assert done.returncode == 2, arguments
         assert message in done.stderr
         assert done.stderr.count("\n") == 1
-    assert "no tables in" in command_line.here("workflows.cli", "runs", "--store", str(tmp_path / "none")).stdout
     assert not (tmp_path / "none").exists()
+    (tmp_path / "none").mkdir()
+    assert "no tables in" in command_line.here("workflows.cli", "runs", "--store", str(tmp_path / "none")).stdout

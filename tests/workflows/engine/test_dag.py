@@ -48,26 +48,21 @@ def test_only_needed_steps_run(tmp_path: Path) -> None:
     _publish(right, LocalStore(tmp_path))
     _publish(step, LocalStore(tmp_path))
     shutil.rmtree(LocalStore(tmp_path).folder(left.name))
-    assert to_run([step], LocalStore(tmp_path)) == []
+    assert to_run([step], LocalStore(tmp_path)) == {}
 
 
-def test_damaged_artifacts_count_as_missing_and_are_read_once(tmp_path: Path) -> None:
-    """A damaged output is made again from its intact inputs; damage once found is reported and not looked for again."""
+def test_damaged_artifacts_count_as_missing(tmp_path: Path) -> None:
+    """A damaged output is made again from its intact inputs; the damage is reported, and of what is missing none."""
     step = _joined(tmp_path)
     left, right = step.inputs
     for made in (left, right, step):
         _publish(made, LocalStore(tmp_path))
     (LocalStore(tmp_path).folder(step.name) / "words.txt").write_text("joim")
     (LocalStore(tmp_path).folder(left.name) / "words.txt").unlink()
-    found: dict[str, str | None] = {}
-    assert [needed.label for needed in to_run([step], LocalStore(tmp_path), found)] == ["l", "join"]
-    assert found == {
-        step.fingerprint: "words.txt does not match its sha256 in manifest.json",
-        left.fingerprint: "words.txt is missing",
-        right.fingerprint: None,
-    }
+    damages = {left: "words.txt is missing", step: "words.txt does not match its sha256 in manifest.json"}
+    assert to_run([step], LocalStore(tmp_path)) == damages
     shutil.rmtree(LocalStore(tmp_path).folder(right.name))
-    assert [needed.label for needed in to_run([step], LocalStore(tmp_path), found)] == ["l", "join"]
+    assert to_run([step], LocalStore(tmp_path)) == {left: damages[left], right: "", step: damages[step]}
     assert LocalStore(tmp_path).folder(step.name).exists()
 
 
@@ -75,9 +70,9 @@ def test_damage_in_a_users_own_folder_is_reported_in_one_line(tmp_path: Path) ->
     """A damaged `out` or input of a single stage is neither used nor removed; the message says what to do."""
     given = _publish(WRITE("given", WriteSettings(text="a")), LocalStore(tmp_path))
     step = Step("join", JOIN, ([Pair(Words(given.folder))], tmp_path / "log"), out=tmp_path / "out")
-    assert to_run([step], LocalStore(tmp_path)) == [step]
+    assert to_run([step], LocalStore(tmp_path)) == {step: ""}
     _publish(step, LocalStore(tmp_path))
-    assert to_run([step], LocalStore(tmp_path)) == []
+    assert to_run([step], LocalStore(tmp_path)) == {}
     words = LocalStore(tmp_path).folder(step.name) / "words.txt"
     words.write_text("")
     with pytest.raises(UserError, match=r"/out is damaged: words.txt has 0 bytes, not the 4 .*; remove it or choose"):

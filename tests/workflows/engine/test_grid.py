@@ -7,17 +7,16 @@ from typing import Any
 
 import pytest
 
+from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact
 from pipeline.store.store import LocalStore
 from tests.support.ray_workers import workers_alive
 from workflows import stages
-from workflows.engine.dag import Step
-from workflows.engine.events import Watcher
-from workflows.engine.grid import Asha, Trial
-from workflows.engine.runner import run, run_grid
-from workflows.profiles import load_profile
+from workflows.engine.dag import Step, to_step
+from workflows.engine.runner import Watcher, run, run_grid
+from workflows.profiles.loading import load_profile
 from workflows.tables.table3_rows import GridRow, varied
-from workflows.trials import trials_of
+from workflows.trials import RowTrial, trials_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
 
@@ -51,25 +50,29 @@ class Killer(Watcher):
                 os.kill(pid, signal.SIGKILL)
 
 
-class Ends(Watcher):
-    """Notes the trainings given up while Tune is at work."""
+class Failures(Watcher):
+    """Notes the models that failed while Tune is at work."""
 
     def __init__(self) -> None:
-        self.given: list[tuple[str, str]] = []
+        self.names: list[str] = []
         self._is_over = False
 
-    def given_up(self, step: Step[Artifact], state: str) -> None:
+    def failed(self, model: str) -> None:
         assert not self._is_over
-        self.given.append((step.label, state))
+        self.names.append(model)
 
     def end(self, error: BaseException | None) -> None:
         self._is_over = True
 
 
-def _trials(**rows: dict[str, Any]) -> list[Trial]:
+def _trials(**rows: dict[str, Any]) -> list[RowTrial]:
     text = stages.prepared(PROFILE, "en-de")
     chosen = [GridRow(name, difference, varied(BASE, name, difference), None) for name, difference in rows.items()]
-    return [one.trial for one in trials_of(text, chosen, 1, PROFILE.decoding)]
+    return trials_of(text, chosen, 1, PROFILE.decoding)
+
+
+def _models(trials: list[RowTrial]) -> dict[str, tuple[Step[Any], ...]]:
+    return {trial.name: trial.evaluation.results for trial in trials}
 
 
 @pytest.fixture(scope="module")
@@ -83,27 +86,27 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> LocalStore:
 
 def test_a_killed_trial_continues_from_its_checkpoint(store: LocalStore) -> None:
     """After Tune's process gets a SIGKILL at update 4, the trial is retried and its curve has each update once."""
-    (trial,) = _trials(F3={"d_ff": 48})
+    trials = _trials(F3={"d_ff": 48})
     killer = Killer("train en-de F3", 4)
-    assert run_grid([trial], store, [killer], layout=BASE) == {}
+    assert run_grid(_models(trials), store, [killer], layout=BASE) == {}
     assert killer.killed
-    run = trial.training.published(store)
+    run = to_step(trials[0].evaluation.training).published(store)
     lines = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().split("\n")[:-1]]
     assert [line["update"] for line in lines if "dev_perplexity" in line] == [2, 4, 6, 8]
 
 
-def test_asha_stops_the_worse_of_two(store: LocalStore) -> None:
-    """A row that hardly learns is stopped, stays stopped with the scheduler, and is trained to the end without it.
+def test_a_failure_leaves_the_other_models_alone(store: LocalStore) -> None:
+    """A row that diverges is reported while Tune is at work, with its reason; the other row has its results.
 
-    Its updates take longer, so the better row reaches each rung first and can be compared with.
+    A grid of which nothing is left is an error.
     """
-    longer = {"updates": 40, "validation_updates": 4}
-    trials = _trials(F4={**longer, "warmup_steps": 20}, F5={**longer, "learning_rate_scale": 1e-9, "d_ff": 4096})
-    ends = Ends()
-    unfinished = run_grid(trials, store, [ends], layout=BASE, scheduler=Asha(40, 4))
-    assert unfinished["F5"].state == "stopped"
-    assert ends.given == [("train en-de F5", "stopped")]
-    assert "by the scheduler after update" in unfinished["F5"].reason
-    assert "F4" not in unfinished
-    assert run_grid(trials, store, layout=BASE, scheduler=Asha(40, 4)) == unfinished
-    assert run_grid(trials, store, layout=BASE) == {}
+    diverging = {"learning_rate_scale": 1e30}
+    failures = Failures()
+    models = _models(_trials(F4={}, F5=diverging))
+    reasons = run_grid(models, store, [failures], layout=BASE)
+    assert reasons.keys() == {"F5"}
+    assert "loss" in reasons["F5"]
+    assert failures.names == ["F5"]
+    assert all(step.is_made(store) for step in models["F4"])
+    with pytest.raises(UserError, match=r"nothing was trained; F5 failed: .*loss"):
+        run_grid({"F5": models["F5"]}, store, layout=BASE)

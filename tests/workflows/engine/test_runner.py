@@ -32,7 +32,7 @@ from tests.support.tiny_stages import (
 )
 from workflows.engine import runner
 from workflows.engine.dag import Stage, Step
-from workflows.engine.events import Watcher
+from workflows.engine.runner import Watcher
 
 WRITE, JOIN = Stage("tiny_stages.write", write, Words), Stage("tiny_stages.join", join, Words)
 
@@ -130,7 +130,7 @@ def test_what_is_damaged_is_named_and_made_again(tmp_path: Path, caplog: pytest.
         told = [warning for warning in warnings if warning.startswith(f"{folder} is damaged ({file} ")]
         assert [warning.endswith(f": running {label} again") for warning in told] == [True]
     assert [label for event, label in watcher.calls if event == "finished"] == ["left", "join"]
-    assert runner.to_run([step], store) == []
+    assert runner.to_run([step], store) == {}
 
 
 class Vandal(Log):

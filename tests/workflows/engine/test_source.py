@@ -1,7 +1,6 @@
 """Artifacts of stages that follow the project's source are made again whenever the source changes."""
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,8 +8,7 @@ import pytest
 from tests.support.tiny_stages import Words, WriteSettings, write
 from workflows import reproduce_table2, reproduce_table3
 from workflows.engine import dag
-from workflows.engine.dag import Stage
-from workflows.engine.source import PACKAGES, source_commit, source_sha256
+from workflows.engine.dag import PACKAGES, Stage, source_sha256
 
 ROOT = Path(__file__).parents[3]
 
@@ -54,25 +52,3 @@ def test_tables_follow_the_source_and_trainings_do_not(monkeypatch: pytest.Monke
     after = [stage("a", settings).fingerprint for stage in (follows, stays)]
     assert before[0] != after[0]
     assert before[1] == after[1]
-
-
-def test_the_commit_is_that_of_a_working_tree_of_its_own(tmp_path: Path) -> None:
-    """The commit is known at the root of a working tree, and whether a file differs; elsewhere there is none."""
-
-    def git(*arguments: str) -> str:
-        command = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b", *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-
-    assert source_commit(tmp_path) is None
-    git("init")
-    assert source_commit(tmp_path) is None  # no commit yet
-    (tmp_path / "file").write_text("first")
-    git("add", "file")
-    git("commit", "-m", "first")
-    commit = git("rev-parse", "HEAD")
-    assert source_commit(tmp_path) == (commit, False)
-    (tmp_path / "file").write_text("second")
-    assert source_commit(tmp_path) == (commit, True)
-    installed = tmp_path / "site-packages"
-    installed.mkdir()
-    assert source_commit(installed) is None

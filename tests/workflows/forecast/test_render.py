@@ -6,10 +6,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from workflows.forecast.estimate import forecast, render
+from workflows.forecast.estimate import Planned, forecast, render
 from workflows.forecast.hardware import GPUS, Hardware
-from workflows.forecast.planned import Planned
-from workflows.profiles import WMT14
+from workflows.profiles.translation import WMT14
 from workflows.quantities import duration
 
 BASE = Planned("base", "en-de", WMT14.recipes["base"].training)
@@ -42,5 +41,5 @@ def test_a_gpu_s_time_is_a_range_marked_as_not_measured() -> None:
     assert duration(2 * one.seconds) in text
     assert f"to {duration(one.host_bound_s)}" in text
     assert f"to {duration(2 * one.host_bound_s)}" in text
-    assert "taken to need 10 ms, not measured either" in text
+    assert "taken to be 10 ms a micro-batch" in text
     assert "Times are assumptions, not measurements" in text

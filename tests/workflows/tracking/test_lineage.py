@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from pipeline.store.store import LocalStore
-from workflows.profiles import load_profile
+from workflows.profiles.loading import load_profile
 from workflows.reproduce_table2 import cells_of
 from workflows.tables.measurements import Translation
 from workflows.tracking.lineage import inputs_of, settings_of
