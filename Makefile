@@ -37,6 +37,7 @@ chaos: .venv/installed-dev ## kill processes at random and compare the results; 
 
 gpu: ## check and measure a GPU, without Ray, MLflow and .venv too; results in build/gpu
 	$(or $(wildcard $(BIN)/python),$(PYTHON)) -m benchmarks.gpu --out build/gpu
+	$(or $(wildcard $(BIN)/python),$(PYTHON)) -m pytest -q -m gpu -k cuda tests/model tests/pipeline/training/test_on_devices.py
 
 lint: .venv/installed-dev ## check formatting, lint and types
 	$(BIN)/ruff format --check .

@@ -53,7 +53,7 @@ class Contender:
 
         `make` and the arguments must be picklable. `environment` is added to this process's environment.
         """
-        self.name, self.dtype, self.failed = name, dtype, ""
+        self.name, self.dtype, self.workers, self.failed = name, dtype, workers, ""
         self.rounds: list[dict[str, Any]] = []
         self._make, self._arguments = make, arguments
         spawn, before = multiprocessing.get_context("spawn"), dict(os.environ)
@@ -67,11 +67,6 @@ class Contender:
         finally:
             os.environ.clear()
             os.environ.update(before)
-
-    @property
-    def workers(self) -> int:
-        """The number of processes."""
-        return len(self._pools)
 
     def call(self, method: str, *arguments: Any) -> Any:
         """Calls a method in the first process and returns its result, or None for a peer that has failed.

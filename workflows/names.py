@@ -44,7 +44,7 @@ KINDS = {
 OTHERS = "others"
 """That of all other stages."""
 MADE_BY = {"model.safetensors": "models", "run.json": "trainings", "dataset.json": "datasets"}
-"""The same by the file that tells what a folder holds."""
+"""The same by the file that marks what a folder holds."""
 
 logger = logging.getLogger(__name__)
 

@@ -63,8 +63,6 @@ TABLE_1: tuple[LayerComplexity, ...] = (
 """The rows of Table 1 (§4), top to bottom; the paper writes "Self-Attention (restricted)"."""
 SEPARABLE = LayerComplexity("separable convolution", "O(k·n·d + n·d²)", "", "", 1, 2)
 """The fifth layer type: the text of §4 gives its complexity, and Table 1 has no row of it."""
-CONTIGUOUS_PATH = "O(n/k)"
-"""The path through convolutions whose kernels are contiguous (§4); Table 1 has that through dilated ones."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +178,7 @@ class Variation:
     bleu: str
     parameters_millions: int | None = None
     updates: int | None = None
-    """The number of steps, which is printed for base and big alone."""
+    """The number of steps, which is printed only for base and big."""
 
     def model(self, vocabulary_size: int) -> TransformerConfig:
         """Returns the row's Transformer with a vocabulary of a given size, which Table 3 does not print."""

@@ -73,11 +73,11 @@ def main(
 ) -> None:
     """Trains the rows that are not in the store and prints the table."""
     chosen = load_profile(profile, data=data, files=files or [], config=config, overrides=overrides or [])
-    request = requested("table3", chosen, config, overrides, store, address, plan, gpus, gpu)
     pair = pair or next(iter(chosen.corpora))
     if pair not in chosen.corpora:
         raise UserError(f"--pair {pair}: the profile has {', '.join(chosen.corpora)}")
     chosen = chosen.for_pair(pair).for_grid()
+    request = requested("table3", chosen, config, overrides, store, address, plan, gpus, gpu)
     text, chosen_rows = stages.prepared(chosen, pair), rows(chosen.grid, asked)
     trials = trials_of(
         text,

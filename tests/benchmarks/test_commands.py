@@ -121,12 +121,11 @@ def test_preparation(tmp_path: Path) -> None:
 
 def test_gpu_in_tiny_form(tmp_path: Path) -> None:
     """On the CPU each kind of step is done; its file has the figures, and a line is printed."""
-    steps = ["rate", "tests", "train-base-8-plain"]
+    steps = ["rate", "train-base-8-plain"]
     shown = run(tmp_path, "gpu", "--device=cpu", "--quick", "--out=out", f"--steps={','.join(steps)}")
-    rate, tests, train = (json.loads((tmp_path / "out" / f"{step}.json").read_text()) for step in steps)
+    rate, train = (json.loads((tmp_path / "out" / f"{step}.json").read_text()) for step in steps)
     assert [line.split()[0] for line in shown.splitlines()] == steps
     assert min(rate["matmul_flop_s"].values()) > 1e8
-    assert "passed" in tests["summary"]
     assert (train["micro_batches"], train["compiled"]) == (8, False)
     assert train["tokens_s"] > 0
 

@@ -11,11 +11,10 @@ before keeps all it will find, and one that begins after makes what is gone anew
 import json
 import re
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich import filesize
@@ -23,7 +22,7 @@ from rich.table import Table
 
 from pipeline.errors import UserError
 from pipeline.store.artifact import MANIFEST
-from pipeline.store.locks import Owner, guarded
+from pipeline.store.locks import guarded
 from pipeline.store.object_store import store_at
 from pipeline.store.removal import (
     ASIDE,
@@ -46,7 +45,7 @@ from workflows.names import links_into
 from workflows.quantities import duration
 
 SILENT_S = 60.0
-"""For how long nothing may have been written where nobody says that he is still writing."""
+"""What was written to this recently may still be in use, where no lock says so."""
 
 
 @dataclass(frozen=True)
@@ -59,47 +58,36 @@ class Unneeded:
     """Seconds since 1970."""
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What can go."""
-
-    folders: tuple[Unneeded, ...]
-    in_the_way: str = ""
-    """Says who is making something that no run has a name for; then nothing can go."""
-
-
-def plan(store: LocalStore) -> Plan:
+def plan(store: LocalStore) -> list[Unneeded]:
     """Returns what no run has a name for, and nothing was made from that a run has a name for.
 
-    What is being made stays, and so does a half of what a run has a name for. Raises UserError if there is no store.
+    What is being made stays, and so does a half of what a run has a name for. Raises UserError if there is no store, or
+    if somebody is making something that no run has a name for.
     """
     if not store.artifacts.is_dir():
         raise UserError(f"--store {store.root}: there is no store here, since it has no folder {store.artifacts.name}")
     making, needed = owners(store), _needed(store)
-    gone = [name for name in published(store) if name not in needed]
-    gone += [
+    for name, owner in making.items():
+        if name not in needed and not name.startswith("."):  # a workspace is a named workflow's
+            raise UserError(f"{owner} is making {owner.task} here, and no run says from what; clean when it has ended")
+    unneeded = [name for name in published(store) if name not in needed]
+    unneeded += [
         name
         for name in half_made(store)
         if (lock_name(name) not in needed or store.find(lock_name(name))) and not _may_be_in_use(store, name)
     ]
-    free = [*(name for name in gone if lock_name(name) not in making), *leftovers(store)]
-    return Plan(tuple(_described(store, name) for name in free), _in_the_way(making, needed))
+    free = [*(name for name in unneeded if lock_name(name) not in making), *leftovers(store)]
+    return [_described(store, name) for name in free]
 
 
-def clean(store: LocalStore, shown: Plan) -> Plan:
-    """Deletes what `shown` lists, as far as `plan` still returns it, and returns what that was.
-
-    Raises UserError if somebody is making something that no run has a name for.
-    """
-    listed = {folder.name for folder in shown.folders}
+def clean(store: LocalStore, shown: Sequence[Unneeded]) -> list[Unneeded]:
+    """Deletes what `shown` lists, as far as `plan` still returns it, and returns what that was."""
+    listed = {folder.name for folder in shown}
     with guarded(store.root / ".locks"), locks_closed(store):
-        now = plan(store)
-        if now.in_the_way:
-            raise UserError(now.in_the_way)
-        folders = tuple(folder for folder in now.folders if folder.name in listed)
+        folders = [folder for folder in plan(store) if folder.name in listed]
         aside = set_aside(store, [folder.name for folder in folders])
     delete(aside)
-    return Plan(folders)
+    return folders
 
 
 def _needed(store: LocalStore) -> set[str]:
@@ -109,7 +97,7 @@ def _needed(store: LocalStore) -> set[str]:
 
 
 def _may_be_in_use(store: LocalStore, name: str) -> bool:
-    """Tells whether a single stage that takes no lock, such as `aiayn average`, may be making a half-made folder now.
+    """Returns whether a single stage that takes no lock, such as `aiayn average`, may be making a half-made folder now.
 
     Steps of workflows, whose names end in a fingerprint, and workspaces have locks.
     """
@@ -118,17 +106,11 @@ def _may_be_in_use(store: LocalStore, name: str) -> bool:
     return not has_lock and silent_s(store.folder(name)) < SILENT_S
 
 
-def _in_the_way(making: Mapping[str, Owner], needed: Collection[str]) -> str:
-    """Says who makes something that no run has a name for; empty if nobody does."""
-    for name, owner in making.items():
-        if name not in needed and not name.startswith("."):  # a workspace is a named workflow's
-            return f"{owner} is making {owner.task} here, and no run says from what; clean when it has ended"
-    return ""
-
-
 def _described(store: LocalStore, name: str) -> Unneeded:
     folder, artifact = store.folder(name), lock_name(name)
-    label = _manifest(folder).get("label", "") or artifact.rpartition("-")[0].lstrip(".")
+    label = artifact.rpartition("-")[0].lstrip(".")
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        label = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["label"]
     if name.startswith(ASIDE):
         label = "left by a cleaning that was interrupted"
     elif name != artifact:
@@ -136,14 +118,6 @@ def _described(store: LocalStore, name: str) -> Unneeded:
     elif name.startswith("."):
         label = f"files of {label.partition('-')[0]}, left by a killed command"
     return Unneeded(name, label, folder.stat().st_mtime)
-
-
-def _manifest(folder: Path) -> dict[str, Any]:
-    """Returns what an artifact's manifest says; nothing if it cannot be read."""
-    with suppress(OSError, ValueError):
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        return manifest if isinstance(manifest, dict) else {}
-    return {}
 
 
 def clean_store(
@@ -159,35 +133,24 @@ def clean_store(
     if not where.is_shared:
         raise UserError(f"--store {store}: only folders can be cleaned; this machine's copies are in {where.root}")
     shown = plan(where)
-    sizes_bytes = {folder.name: size_bytes(where.folder(folder.name)) for folder in shown.folders}
-    if shown.in_the_way and yes:
-        raise UserError(shown.in_the_way)
-    if not shown.folders:
+    sizes_bytes = {folder.name: size_bytes(where.folder(folder.name)) for folder in shown}
+    if not shown:
         console.print(f"nothing to delete in {store}", highlight=False, soft_wrap=True)
         return
     console.print(_table(shown, sizes_bytes))
-    if not yes:
-        console.print(f"\nwould free {_total(shown, sizes_bytes)}; --yes deletes them", highlight=False, soft_wrap=True)
-        if shown.in_the_way:
-            console.print(f"not now: {shown.in_the_way}", highlight=False, soft_wrap=True, markup=False)
-        return
-    deleted = clean(where, shown)
-    console.print(f"\nfreed {_total(deleted, sizes_bytes)}", highlight=False, soft_wrap=True)
+    deleted = clean(where, shown) if yes else shown
+    total = f"{filesize.decimal(sum(sizes_bytes[folder.name] for folder in deleted))} in {len(deleted)} folders"
+    console.print(f"\nfreed {total}" if yes else f"\nwould free {total}; --yes deletes them", highlight=False)
 
 
-def _table(shown: Plan, sizes_bytes: dict[str, int]) -> Table:
+def _table(shown: Sequence[Unneeded], sizes_bytes: dict[str, int]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("folder", "what it is"):
         table.add_column(heading, header_style="bold", overflow="fold")
     for heading in ("age", "size"):
         table.add_column(heading, header_style="bold", justify="right", no_wrap=True)
     now_s = time.time()
-    for folder in shown.folders:
+    for folder in shown:
         age = duration(max(now_s - folder.modified_s, 0))
         table.add_row(folder.name, folder.what, age, filesize.decimal(sizes_bytes[folder.name]))
     return table
-
-
-def _total(listed: Plan, sizes_bytes: dict[str, int]) -> str:
-    total_bytes = sum(sizes_bytes[folder.name] for folder in listed.folders)
-    return f"{filesize.decimal(total_bytes)} in {len(listed.folders)} folders"

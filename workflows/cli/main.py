@@ -231,7 +231,7 @@ def parse(
         int | None, typer.Option(min=1, help=f"Maximum output tokens beyond the input's.  {OWN_DEFAULT}")
     ] = None,
     constrained: Annotated[
-        bool, typer.Option("--constrained", help="Search among well-formed trees alone, so that nothing is repaired.")
+        bool, typer.Option("--constrained", help="Search only well-formed trees, so that nothing is repaired.")
     ] = False,
     batch_tokens: BatchTokensOption = DECODING.batch_tokens,
     dtype: DtypeOption = DECODING.dtype,

@@ -1,6 +1,6 @@
 """What `aiayn prepare` leaves for `aiayn train`: the profile the text was prepared with, as `OUT/profile.json`.
 
-Without it `aiayn train` would have to guess; with it both use the same settings unless told otherwise.
+Without it `aiayn train` would have to guess; with it both use the same settings unless an option says otherwise.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""`aiayn runs` and `aiayn compare`: the tables that were made in a folder, as their manifests tell, and how two differ.
+"""`aiayn runs` and `aiayn compare`: the tables made in a folder, from their manifests, and how two of them differ.
 
 older, newer = chosen(runs_in(store), None, None)
 compare(older, newer).settings

@@ -85,12 +85,12 @@ def with_gpu(function: Callable[..., Any], context: Context, *arguments: Any) ->
     """Calls a stage's function as `with_peak_memory` does, on the GPU that Ray has given to this process."""
     import torch
 
-    device = "cuda" if torch.cuda.is_available() else "cpu"  # Ray may have been told of a GPU that torch cannot use
+    device = "cuda" if torch.cuda.is_available() else "cpu"  # Ray may know of a GPU that torch cannot use
     return with_peak_memory(function, replace(context, device=device), *arguments)
 
 
 def set_local_variables() -> None:
-    """Sets environment variables for a Ray cluster on this machine alone, unless they are set already."""
+    """Sets environment variables for a Ray cluster on this machine, unless they are set already."""
     processes = str(max(8, os.cpu_count() or 1))
     for name, value in {
         # Nobody preempts this machine; the watcher would cost each training run a process and two seconds of a core.
@@ -131,7 +131,7 @@ def cluster(address: str | None) -> Iterator[str]:
     Yields the URL of its dashboard; empty where it has none, and where the cluster was already joined.
 
     Without an `address`, RAY_ADDRESS is used, as everywhere in Ray. The workers of a cluster that was there before get
-    this project as it is here. A new cluster listens on the loopback interface alone.
+    this project as it is here. A new cluster listens only on the loopback interface.
 
     Raises UserError if none starts or none answers at `address`, or if it demands a token that this machine lacks.
     """

@@ -238,7 +238,7 @@ def to_run(targets: Iterable[Step[Artifact]], store: Store) -> dict[Step[Artifac
 
 
 def behind(store: LocalStore, fingerprints: Iterable[str]) -> Iterator[Artifact]:
-    """Yields the artifacts of these fingerprints and all that they were made from, as their manifests tell.
+    """Yields the artifacts of these fingerprints and all that they were made from, as their manifests say.
 
     Each comes once, the nearest first, as far as this machine has it.
     """

@@ -154,7 +154,7 @@ def _is_published(step: Step[Artifact], store: Store) -> bool:
 def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artifact:
     step.check_artifacts()
     artifacts: dict[str, Any] = {needed.fingerprint: needed.published(store) for needed in step.inputs}
-    if step.stage.follows_source:  # a table tells how everything behind it was made
+    if step.stage.follows_source:  # a table says how everything behind it was made
         for behind in in_order(step.inputs):
             store.outline(behind.name)
     for needed in step.inputs:
@@ -185,14 +185,14 @@ def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artif
         on_ray = partial(map_on_ray, peaks_bytes=peaks_bytes, here=not store.is_shared)
         context = Context(folder, post, on_ray, shared=store.shared_scratch(step.name))
         if ray.get_gpu_ids():  # reserved for the whole step
-            artifact, own_bytes = with_gpu(step.stage.function, context, *arguments)
+            artifact, stage_bytes = with_gpu(step.stage.function, context, *arguments)
         elif 0 < step.stage.gpus <= ray.cluster_resources().get("GPU", 0):
             if step.stage.gpus > ray.available_resources().get("GPU", 0):
                 post({"waiting": "no GPU is free"})
-            artifact, own_bytes = on_gpu(step.stage.gpus, step.stage.function, context, *arguments)
+            artifact, stage_bytes = on_gpu(step.stage.gpus, step.stage.function, context, *arguments)
         else:
-            artifact, own_bytes = with_peak_memory(step.stage.function, context, *arguments)
-        manifest["peak_task_memory_bytes"] = max([own_bytes, *peaks_bytes])  # the stage itself or one of its tasks
+            artifact, stage_bytes = with_peak_memory(step.stage.function, context, *arguments)
+        manifest["peak_task_memory_bytes"] = max([stage_bytes, *peaks_bytes])  # the stage itself or one of its tasks
         return artifact
 
     return store.publish(step.name, make, manifest, resume=step.stage.resumes, ours=lock.is_ours)

@@ -38,7 +38,7 @@ def accepted_address(address: str) -> str:
 
 
 def is_loopback(address: str) -> bool:
-    """Says whether the head node at this HOST:PORT can be reached from its own machine alone."""
+    """Says whether the head node at this HOST:PORT can be reached only from its own machine."""
     return address.rpartition(":")[0].strip("[]") in ("127.0.0.1", "::1")
 
 
@@ -68,7 +68,7 @@ def _call(address: str) -> None:
 
 
 def _authenticate(address: str) -> None:
-    """Makes this process send its token if the head node demands one; by default Ray does so for `auto` alone.
+    """Makes this process send its token if the head node demands one; by default Ray does so only for `auto`.
 
     Raises UserError where there is no token or a wrong one, RayError where no head node answers.
     """

@@ -50,7 +50,7 @@ class Choice(Settings):
     beam_sizes: tuple[Annotated[int, Field(ge=1, le=1024)], ...] = Field((1, 4, 21), min_length=1)
     """Tried on the best training; trainings are compared with the beam of `decoding`."""
     also_constrained: bool = True
-    """Parse the test set a second time, with a search that writes well-formed trees alone; the table's F1 is that of
+    """Parse the test set a second time, with a search that writes only well-formed trees; the table's F1 is that of
     the free search, as in the paper."""
 
 
@@ -93,7 +93,7 @@ EMBEDDED_TREES = ParsingProfile(
 def treebank_profile(treebank: Path, silver: Sequence[Path]) -> ParsingProfile:
     """Returns the profile for a small treebank, such as the sample of the Wall Street Journal that NLTK has.
 
-    From a few thousand trees alone no parser learned at which word of the sentence it is: hence tags and recombined
+    From only a few thousand trees, no parser learned which word of the sentence it was at: hence tags and recombined
     trees (docs/log.md, "Table 4 on a small treebank").
     """
     data = f"trees of {treebank.resolve().name}"

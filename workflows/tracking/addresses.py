@@ -50,7 +50,7 @@ def reason_of(error: BaseException, uri: str) -> str:
         behind = _cause(behind)
     text = (str(error) or type(error).__name__).strip().split("\n")[0]
     secret, sign, _ = uri.partition("://")[2].rpartition("@")
-    # An address with signs that it ought to escape is told in ways that no pattern recognises.
+    # An address with signs that it ought to escape is quoted in ways that no pattern recognises.
     for part in (f"{secret}@", secret, secret.partition(":")[2]) if sign else ():
         text = text.replace(part, "") if part else text
     return without_password(text)
@@ -60,4 +60,4 @@ def _cause(error: BaseException) -> BaseException | None:
     """Returns the error behind another one: its cause or, as urllib3 has it, one among its arguments."""
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     held = (getattr(error, "reason", None), *error.args)
-    return cause or next((one for one in held if isinstance(one, BaseException)), None)
+    return cause or next((value for value in held if isinstance(value, BaseException)), None)

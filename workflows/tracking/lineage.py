@@ -15,7 +15,7 @@ from workflows.tracking.tracker import Input, flatten
 def settings_of(evaluation: TrainedModel) -> dict[str, Any]:
     """Returns the settings of each step behind a model, e.g. {"corpus": {...}, "cleaning": {"max_words": 250, ...}}.
 
-    They are those that the steps run with, so that no other settings can be told. `corpus` are those of the step that
+    They are those that the steps run with, so that no others can be reported. `corpus` are those of the step that
     provides the text, with its name.
     """
     settings_by_kind: dict[str, Any] = {}
