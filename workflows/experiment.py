@@ -126,10 +126,11 @@ def _print_plan(experiment: Reproduction[A], request: Request, target: Step[A]) 
     """Prints what is cached and what is to run, with a forecast where something is trained."""
     # First, so that a wrong --gpu is reported before anything is printed.
     models = [*experiment.models.values()]
-    forecast = forecast_text(request.profile, models, request.gpus, request.gpu, request.store.root) if models else ""
+    forecast = forecast_text(request.profile, models, request.gpus, request.gpu, request.store.root) if models else None
     console.print(request.profile.in_force(), highlight=False, soft_wrap=True, markup=False)
     print_plan(console, target, request.store)
-    console.print(forecast)
+    if forecast:
+        console.print(forecast)
 
 
 def _made(experiment: Reproduction[A], request: Request, tracker: Tracker) -> A:

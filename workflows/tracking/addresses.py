@@ -43,17 +43,16 @@ def is_malformed(uri: str) -> bool:
 
 
 def reason_of(error: BaseException, uri: str) -> str:
-    """Returns the first line of an error of MLflow at `uri`, or of what the system says, without user and password."""
+    """Returns the first line of an error of MLflow at `uri`, or of what the system says.
+
+    Of an address with a password it is only the kind of error, since the text may quote any part of the address.
+    """
     behind: BaseException | None = error
     while behind:
         error = behind if isinstance(behind, OSError) and (behind.errno or type(behind) is TimeoutError) else error
         behind = _cause(behind)
-    text = (str(error) or type(error).__name__).strip().split("\n")[0]
-    secret, sign, _ = uri.partition("://")[2].rpartition("@")
-    # An address with signs that it ought to escape is quoted in ways that no pattern recognises.
-    for part in (f"{secret}@", secret, secret.partition(":")[2]) if sign else ():
-        text = text.replace(part, "") if part else text
-    return without_password(text)
+    kind = type(error).__name__
+    return kind if "@" in uri else without_password((str(error) or kind).strip().split("\n")[0])
 
 
 def _cause(error: BaseException) -> BaseException | None:

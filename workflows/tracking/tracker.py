@@ -30,9 +30,10 @@ SETTINGS = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "GIT_PYTHON_REFRESH": "quiet",
 }
-"""MLflow's settings, where the user has no others. By default it waits for minutes, and prints a run's address, with a
-password."""
+"""MLflow's settings, where the user has no others. By default it waits for minutes, prints a run's address, with a
+password, and warns where there is no git."""
 METRICS_A_REQUEST, PARAMS_A_REQUEST, RUNS_A_REQUEST = 1000, 100, 50_000
 """MLflow's limits on a single request."""
 WORKFLOW_TAG, TRAINING_TAG, PARENT_TAG = "aiayn.workflow", "aiayn.training", "mlflow.parentRunId"
