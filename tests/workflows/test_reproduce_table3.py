@@ -60,12 +60,12 @@ def test_rows_of_the_paper_and_of_ones_own_then_again(
     (experiment,) = [found for found in client.search_experiments() if found.name == "table3"]
     runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
     assert runs.keys() == {"base seed 1", "base seed 2", "B1", "F1", "table3 embedded"}
-    assert runs["B1"].data.params["model.d_k"] == "4"
+    assert runs["B1"].data.params["training.model.d_k"] == "4"
     assert runs["B1"].data.metrics["paper_bleu.dev"] == b1["bleu"]["mean"]
     assert runs["B1"].data.metrics["parameters"] == b1["parameters"]
     assert runs["table3 embedded"].data.metrics["pairs_kept.en-de"] == 600
     assert runs["B1"].data.params["decoding.beam_size"] == runs["table3 embedded"].data.params["decoding.beam_size"]
-    assert runs["B1"].data.params["overrides"] == f"--config {config}"
+    assert runs["table3 embedded"].data.params["overrides"] == f"--config {config}"
     assert {name: runs[name].info.status for name in runs if name != "table3 embedded"} == {
         "base seed 1": "FINISHED",
         "base seed 2": "FINISHED",

@@ -106,7 +106,7 @@ def test_both_rows_then_again_then_another_beam(
     child = runs["supervised dropout 0.1 rate 1"]
     dev_f1 = next(row["dev_f1"] for row in table["candidates"] if row["name"] == child.info.run_name)
     assert child.data.metrics["f1.dev"] == dev_f1
-    assert child.data.params["model.dropout"] == "0.1"
+    assert child.data.params["training.model.dropout"] == "0.1"
     sent = runs["table4 treebank"].data.metrics
     assert sent["f1.Transformer 1 layer trees of wsj trees of wsj only"] == measured[1]["f1"]
     assert sent["f1.Transformer 1 layer trees of wsj semi-supervised"] == measured[2]["f1"]

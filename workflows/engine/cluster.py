@@ -165,9 +165,7 @@ def cluster(address: str | None) -> Iterator[str]:
     except Exception as error:  # Ray raises plain ones where a process does not start in time
         reason, *_ = str(error).strip().split("\n")
         if local:
-            raise UserError(
-                f"Ray did not start here ({reason}); run the same command again, with less beside it"
-            ) from error
+            raise UserError(f"Ray did not start ({reason}); if the machine is busy, try again later") from error
         raise UserError(f"Ray did not join the cluster at --address {address} ({reason}); see `ray status`") from error
     try:
         url = context.dashboard_url
