@@ -48,9 +48,9 @@ def trials_of(
             name = f"{row.name} seed {seed}" if n_seeds > 1 else row.name
             settings = row.training.model_copy(update={"seed": seed})
             training = stages.TRAIN(f"train {text.pair} {name}", text.dataset, settings)
-            alongside = decoding.model_copy(update={"workers": settings.workers})
+            trial_decoding = decoding.model_copy(update={"workers": settings.workers})
             evaluation = stages.evaluated(
-                text, name, training, LAST_CHECKPOINT, alongside, split=table3.SPLIT, with_dev_bleu=dev_bleu
+                text, name, training, LAST_CHECKPOINT, trial_decoding, split=table3.SPLIT, with_dev_bleu=dev_bleu
             )
             trials.append(RowTrial(name, row, replace(evaluation, model=row.name)))  # the table gives the seed itself
     return trials
