@@ -163,6 +163,8 @@ def cluster(address: str | None) -> Iterator[str]:
                 num_cpus=len(os.sched_getaffinity(0)) if local and hasattr(os, "sched_getaffinity") else None,
             )
     except Exception as error:  # Ray raises plain ones where a process does not start in time
+        if isinstance(error, OSError) and error.errno:
+            raise
         reason, *_ = str(error).strip().split("\n")
         if local:
             raise UserError(f"Ray did not start ({reason}); if the machine is busy, try again later") from error
