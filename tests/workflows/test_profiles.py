@@ -126,3 +126,5 @@ def test_a_wrong_profile_config_or_data_is_reported_in_one_line(tmp_path: Path) 
         load_profile(config=tmp_path / "bad.toml")
     with pytest.raises(UserError, match="--data has no meaning"):
         load_profile("embedded", data=tmp_path)
+    with pytest.raises(UserError, match=r"--data .*none: there is no such folder"):
+        load_profile("wmt14", data=tmp_path / "none")
