@@ -18,7 +18,7 @@ import logging
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -46,6 +46,8 @@ MAX_FAILURES = 3
 """Worker failures tolerated before the run is aborted; preempted machines and UserErrors do not count."""
 REGROW_S = 30.0
 """Time between checks for room for more workers, if their number may change."""
+NODE_GROUP = "ray.io/node-group"
+"""The label with the group of a node that Ray's cluster launcher or KubeRay has started; groups may grow."""
 
 
 def train(context: Context, dataset: EncodedDataset, settings: TrainingSettings) -> TrainingRun:
@@ -56,6 +58,8 @@ def train(context: Context, dataset: EncodedDataset, settings: TrainingSettings)
     """
     training_run, dataset = TrainingRun(context.folder.resolve()), EncodedDataset(dataset.folder.resolve())
     layout = layout_of(settings)
+    for warning in layout.warnings:
+        context.emit({"warning": warning})
     work = _Work(dataset, settings, context.scratch, layout.on_gpus, context.emit)
     if layout.most == 1 and _nobody_preempts():
         figures = _in_a_task(work)
@@ -225,33 +229,65 @@ class ClusterLayout(NamedTuple):
     """Greatest number of workers, equal to `fewest` unless the number may change during the training."""
     at_once: int
     """Number of such trainings that fit on the cluster at the same time."""
+    warnings: tuple[str, ...] = ()
 
 
 def layout_of(settings: TrainingSettings) -> ClusterLayout:
+    """Lays a training out on the cluster that is joined, as `layout_on` says, and logs its warnings."""
+    layout = layout_on(ray.nodes(), settings)
+    for warning in layout.warnings:
+        log.warning("%s", warning)
+    return layout
+
+
+def layout_on(nodes: Sequence[Mapping[str, Any]], settings: TrainingSettings) -> ClusterLayout:
     """Decides whether the workers use GPUs and how many there are: as the settings say, or as many as fit if idle.
 
-    There is never more than one per micro-batch. Raises UserError if the nodes cannot hold even the fewest workers,
-    for which Ray would wait forever.
+    `nodes` are as `ray.nodes` lists them. There is never more than one worker per micro-batch. Where an autoscaler may
+    add nodes, a number left open is from one to that, and workers that fit nowhere yet are waited for, with a warning;
+    for GPUs that are still to come, `device` must be gpu. Elsewhere Ray would wait forever, so this raises UserError.
     """
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    has_gpus = any(node.get("GPU", 0) >= 1 for node in nodes)
-    if settings.device == "gpu" and not has_gpus:
+    nodes = [node for node in nodes if node["Alive"]]
+    n_gpus = sum(int(node["Resources"].get("GPU", 0)) for node in nodes)
+    growing = may_grow(nodes)
+    if settings.device == "gpu" and not n_gpus and not growing:
         raise UserError("device is gpu, but the Ray cluster has no GPU; set device to cpu or add a node with one")
-    on_gpus = has_gpus and settings.device != "cpu"
+    on_gpus = settings.device == "gpu" or (settings.device == "auto" and n_gpus > 0)
     per_worker = _resources(settings, on_gpus)
-    room = sum(min(int(node.get(name, 0) // wanted) for name, wanted in per_worker.items()) for node in nodes)
-    asked = settings.workers or max(room, 1)
+    wanted = " and ".join(f"{number} {name}" for name, number in per_worker.items())
+    room = sum(min(int(node["Resources"].get(name, 0) // per_worker[name]) for name in per_worker) for node in nodes)
+    asked = settings.workers or ((1, settings.micro_batches) if growing else max(room, 1))
     bounds = asked if isinstance(asked, tuple) else (asked, asked)
     fewest, most = (min(bound, settings.micro_batches) for bound in bounds)
-    if settings.workers and most < bounds[1]:
-        log.warning("workers is %d, but an update has only %d micro-batches; using %d workers", bounds[1], most, most)
-    if room < fewest:
-        wanted = " and ".join(f"{number} {name}" for name, number in per_worker.items())
-        raise UserError(
-            f"{fewest} training workers with {wanted} each do not fit on the Ray cluster: its {len(nodes)} nodes have "
-            f"room for {room}; lower workers or threads, or add nodes"
+    warnings = []
+    if growing and not n_gpus and settings.device == "auto":
+        warnings.append(
+            "no node of the Ray cluster has a GPU, so CPUs are trained on; set device to gpu to wait for one"
         )
-    return ClusterLayout(on_gpus, fewest, most, room // fewest)
+    if settings.workers and most < bounds[1]:
+        warnings.append(f"workers is {bounds[1]}, but an update has only {most} micro-batches; using {most} workers")
+    if on_gpus and not settings.workers and room < min(n_gpus, settings.micro_batches):
+        warnings.append(
+            f"{n_gpus - room} of the Ray cluster's {n_gpus} GPUs would idle: a training worker needs {wanted}, and the "
+            "nodes have too few CPUs; lower threads or give Ray more CPUs (ray start --num-cpus)"
+        )
+    if room < fewest:
+        shortage = (
+            f"{fewest} training workers with {wanted} each do not fit on the Ray cluster: its {len(nodes)} nodes have "
+            f"room for {room}"
+        )
+        if not growing:
+            raise UserError(f"{shortage}; lower workers or threads, or add nodes")
+        warnings.append(f"{shortage}; waiting for nodes that an autoscaler may add")
+    return ClusterLayout(on_gpus, fewest, most, max(room // fewest, 1), tuple(warnings))
+
+
+def may_grow(nodes: Sequence[Mapping[str, Any]]) -> bool:
+    """Tells whether an autoscaler may add nodes to those that `ray.nodes` lists: a launcher or KubeRay started them.
+
+    What it may add, and how many, no public part of Ray says.
+    """
+    return any(NODE_GROUP in node["Labels"] for node in nodes if node["Alive"])
 
 
 def _resources(settings: TrainingSettings, on_gpus: bool) -> dict[str, float]:

@@ -24,6 +24,7 @@ from pipeline.store.artifact import Artifact
 from pipeline.store.store import Store
 from pipeline.training.metrics import METRICS
 from pipeline.training.on_ray import layout_of
+from workflows.engine.cluster import ON_HEAD
 from workflows.engine.dag import Step, to_run
 from workflows.engine.events import Watcher
 from workflows.engine.execution import submitted, working
@@ -33,8 +34,6 @@ from workflows.engine.relay import Relay
 RETRIES = 2
 """Retries of a trial after Ray Train has given up on its workers; an error the user must fix is never retried."""
 POLL_S = 1.0
-NOTHING: dict[str, float] = {"memory": 1}
-"""Resources a trial itself reserves: one byte, because Tune rejects an empty request; its steps reserve their own."""
 QUIET = {
     "TUNE_DISABLE_SIGINT_HANDLER": "1",  # the workflow handles ctrl-C
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
@@ -65,7 +64,7 @@ def tune_trials(
     ):
         trainable = partial(_run_trial, trials=open_trials, store=store, board=relay.board)
         results = tune.Tuner(
-            tune.with_resources(trainable, NOTHING),
+            tune.with_resources(trainable, ON_HEAD),
             param_space={"trial": tune.grid_search(list(open_trials))},
             tune_config=tune.TuneConfig(
                 max_concurrent_trials=layout_of(layout).at_once,
