@@ -2,9 +2,6 @@
 
 Ray may change them in any release. tests/pipeline/test_ray_private.py says which one has changed and who relies on it.
 
-- `lean_torch_trainer` drops two of Ray Train's default callbacks; RunConfig(callbacks=...) can only add some.
-- `bound_torch_config` connects torch's workers in its own way, and lets go of them in its own. Ray's listens on all
-  interfaces, and waits up to 30 s for workers that wait for a failed one.
 - `loopback_only` makes a new cluster's processes listen on the loopback interface, as Ray itself does on macOS and
   Windows. `ray.init(_node_ip_address="127.0.0.1")` takes that for any address of this machine.
 - `abandoned_placement_groups` reads who created a placement group, and whether that actor is dead.
@@ -15,9 +12,8 @@ Ray may change them in any release. tests/pipeline/test_ray_private.py says whic
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
 
 import ray
 from ray._private import ray_constants
@@ -29,9 +25,6 @@ from ray._raylet import AuthenticationTokenLoader, InnerGcsClient  # type: ignor
 from ray.core.generated.gcs_pb2 import PlacementGroupTableData  # type: ignore[attr-defined]  # generated
 from ray.util.placement_group import PlacementGroup
 
-if TYPE_CHECKING:
-    from ray.train.torch import TorchConfig, TorchTrainer
-
 
 @contextmanager
 def loopback_only() -> Iterator[None]:
@@ -41,63 +34,6 @@ def loopback_only() -> Iterator[None]:
         yield
     finally:
         ray_constants.ENABLE_RAY_CLUSTER = before
-
-
-def bound_torch_config(backend: str, join: Callable[[str, int, int, int, str, float], None]) -> "TorchConfig":
-    """Makes a TorchConfig whose workers meet by `join(host, port, rank, n_workers, backend, timeout_s)`.
-
-    Ray Train's own has rank 0 listen on all interfaces of its node. Before it kills the workers it has each leave the
-    process group, for which it waits up to 30 s: NCCL may wait for a sum that lacks a failed worker's part.
-    """
-    from ray.train._internal.utils import get_address_and_port
-    from ray.train.torch import TorchConfig
-    from ray.train.torch.config import _set_torch_distributed_env_vars, _TorchBackend
-
-    class BoundBackend(_TorchBackend):
-        def on_start(self, worker_group: Any, backend_config: Any) -> None:
-            host, port = worker_group.execute_single(0, get_address_and_port)
-            worker_group.execute(_set_torch_distributed_env_vars)
-            n_workers, timeout_s = len(worker_group), backend_config.timeout_s
-            ray.get(
-                [
-                    worker_group.execute_single_async(rank, join, host, port, rank, n_workers, backend, timeout_s)
-                    for rank in range(n_workers)
-                ]
-            )
-
-        def on_shutdown(self, worker_group: Any, backend_config: Any) -> None:
-            """Asks nothing of the workers, which are killed next."""
-
-    class BoundTorchConfig(TorchConfig):
-        @property
-        def backend_cls(self) -> type[BoundBackend]:
-            return BoundBackend
-
-    return BoundTorchConfig(backend=backend)
-
-
-def lean_torch_trainer(*arguments: Any, **options: Any) -> "TorchTrainer":
-    """Makes a TorchTrainer that runs without two of Ray Train's processes, each of which takes 3 s of a core to start.
-
-    One hands out Ray datasets, which this project does not use. The other frees what a killed controller had reserved,
-    but asks the dashboard about the controller, and a cluster on one machine has no dashboard; the workflow engine
-    frees it instead, by `abandoned_placement_groups`.
-    """
-    # Every worker process of a workflow imports this module, and ray.train takes 1.5 s of a core.
-    from ray.train.torch import TorchTrainer
-    from ray.train.v2._internal.callbacks.datasets import DatasetsCallback
-    from ray.train.v2._internal.callbacks.placement_group_callback import PlacementGroupCleanerCallback
-
-    class LeanTorchTrainer(TorchTrainer):
-        def _create_default_callbacks(self) -> list[Any]:
-            callbacks = super()._create_default_callbacks()  # type: ignore[misc]  # mypy reads Train V1
-            return [
-                callback
-                for callback in callbacks
-                if not isinstance(callback, DatasetsCallback | PlacementGroupCleanerCallback)
-            ]
-
-    return LeanTorchTrainer(*arguments, **options)
 
 
 def abandoned_placement_groups() -> list[PlacementGroup]:

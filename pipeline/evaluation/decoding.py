@@ -27,6 +27,7 @@ from pipeline.store.artifacts import Checkpoint, Corpus, Hypotheses
 from pipeline.store.figures import DecodedTestSet, DecodingFigures
 from pipeline.store.scratch import Scratch
 from pipeline.text.lines import read_lines, write_lines
+from pipeline.training.on_ray import may_grow
 
 if TYPE_CHECKING:
     from pipeline.evaluation.translation import Translator
@@ -177,15 +178,25 @@ def _room_on_gpu(config: TransformerConfig, settings: DecodingSettings) -> int:
     """Returns how many actors an idle GPU of the cluster holds, 1 to MAX_ACTORS_PER_GPU; 1 if none is idle."""
     if ray.available_resources().get("GPU", 0) < 1:
         return 1
-    room: int = ray.get(ray.remote(num_cpus=0, num_gpus=1)(_room_here).remote(config, settings))
-    return room
+    room = ray.remote(num_cpus=0, num_gpus=1)(_room_here).remote(config, settings)
+    measured, _ = ray.wait([room], timeout=PATIENCE_S)
+    if not measured:  # a training has taken it meanwhile
+        ray.cancel(room)
+        return 1
+    n_actors: int = ray.get(room)
+    return n_actors
 
 
 def _layout(settings: DecodingSettings, checkpoint: Checkpoint) -> Layout:
-    """Returns the settings' own number of actors, or as many as the cluster has room for."""
+    """Returns the settings' own number of actors, or as many as the cluster has room for.
+
+    Where an autoscaler may bring a GPU that is asked for, the actors wait for it.
+    """
     resources = ray.cluster_resources()
     n_gpus, n_cpus = int(resources.get("GPU", 0)), int(resources.get("CPU", 0))
     if settings.device == "gpu" and not n_gpus:
+        if may_grow(ray.nodes()):
+            return Layout("cuda", settings.workers or 1, 1)
         raise UserError("device is gpu, but the Ray cluster has none; set device to cpu or join a node that has one")
     if settings.device != "cpu" and n_gpus:
         return shared(n_gpus, settings.workers or n_gpus * _room_on_gpu(checkpoint.config, settings))

@@ -55,7 +55,8 @@ class Context:
     folder: Path
     """The folder to write to. It starts out empty, except that training finds what an interrupted run left in it."""
     emit: Callable[[dict[str, Any]], None] = ignore
-    """Receives events: {"done": 3, "total": 9, "unit": "shards"} is progress, {"metrics": {...}, "step": n} figures."""
+    """Receives events: {"done": 3, "total": 9, "unit": "shards"} is progress, {"metrics": {...}, "step": n} figures,
+    {"waiting": "no GPU is free"} and {"warning": ...} are for the screen."""
     map: Callable[..., Iterable[Any]] = map_here
     """`map(function, argument_lists)` yields results in order. Another process must be able to import `function`."""
     shared: Scratch | None = None

@@ -2,9 +2,9 @@
 
     run = train(Context(folder), dataset, TrainingSettings(workers=2))
 
-Ray Train V2 starts a group of workers, connects them, and replaces those that are lost or about to be. A single worker
-on a machine that nobody takes away needs none of that: it is a Ray task, which takes a process instead of three, and
-that process may have torch imported from the training before.
+Every training is one of Ray Train's. It starts a group of workers, connects them, and replaces those that are lost or
+about to be. A single worker on a machine that nobody takes away needs none of that: Ray Train's local mode runs it in a
+Ray task, a process instead of three, which may have torch imported from the training before.
 
 All recovery goes through the checkpoints in the stage's folder: after a worker dies, after the driver is killed, and
 when the same command is started again, training continues from the newest intact one. Nodes that share no disk find it
@@ -18,7 +18,7 @@ import logging
 import os
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -35,13 +35,10 @@ from pipeline.store.scratch import Scratch
 
 if TYPE_CHECKING:
     from ray.train import UserCallback
-    from ray.train.torch import TorchTrainer
+    from ray.train.torch import TorchConfig, TorchTrainer
 
     from pipeline.store.figures import TrainingFigures
     from pipeline.training.loop import Listener
-    from pipeline.training.worker_group import WorkerGroup
-
-    Outcome = TrainingFigures | UserError
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +46,8 @@ MAX_FAILURES = 3
 """Worker failures tolerated before the run is aborted; preempted machines and UserErrors do not count."""
 REGROW_S = 30.0
 """Time between checks for room for more workers, if their number may change."""
+NODE_GROUP = "ray.io/node-group"
+"""The label with the group of a node that Ray's cluster launcher or KubeRay has started; groups may grow."""
 
 
 def train(context: Context, dataset: EncodedDataset, settings: TrainingSettings) -> TrainingRun:
@@ -59,16 +58,15 @@ def train(context: Context, dataset: EncodedDataset, settings: TrainingSettings)
     """
     training_run, dataset = TrainingRun(context.folder.resolve()), EncodedDataset(dataset.folder.resolve())
     layout = layout_of(settings)
+    for warning in layout.warnings:
+        context.emit({"warning": warning})
     work = _Work(dataset, settings, context.scratch, layout.on_gpus, context.emit)
-    outcome = (
-        _alone(work)
-        if layout.most == 1 and _nobody_preempts()
-        else _in_a_group(work, layout, training_run.folder / "ray")
-    )
-    if isinstance(outcome, UserError):
-        raise outcome
+    if layout.most == 1 and _nobody_preempts():
+        figures = _in_a_task(work)
+    else:
+        figures = _in_a_group(work, layout, training_run.folder / "ray")
     context.scratch.collect()
-    training_run.write(outcome)
+    training_run.write(figures)
     shutil.copyfile(dataset.folder / "joint.model", training_run.folder / "joint.model")
     return training_run
 
@@ -82,17 +80,37 @@ class _Work(NamedTuple):
     on_gpus: bool
     emit: "Listener"
 
-    def run(self, group: "WorkerGroup", is_preempted: Callable[[], bool] = lambda: False) -> "TrainingFigures":
-        """Trains as one worker of the group."""
-        from pipeline.training.loop import run
 
-        dataset = self.scratch.on_this_node(self.dataset)
-        with self.scratch.opened() if group.rank == 0 else nullcontext(self.scratch.folder) as folder:
-            return run(group, dataset, self.settings, folder, self.emit, is_preempted, self.scratch)
+def _run_worker(work: _Work) -> "TrainingFigures":
+    """Trains as one of Ray Train's workers, which this connects if there are several."""
+    import ray.train.torch
+    from ray.train.collective import broadcast_from_rank_zero
+
+    from pipeline.training.loop import run
+    from pipeline.training.rendezvous import join
+    from pipeline.training.worker_group import BACKENDS, WorkerGroup
+
+    worker = ray.train.get_context()
+    rank, n_workers = worker.get_world_rank(), worker.get_world_size()
+    device = str(ray.train.torch.get_device()) if work.on_gpus else "cpu"
+    if n_workers > 1:
+        backend = BACKENDS[device.partition(":")[0]]
+        join(ray.util.get_node_ip_address(), broadcast_from_rank_zero, rank, n_workers, backend)
+    dataset = work.scratch.on_this_node(work.dataset)
+    with work.scratch.opened() if rank == 0 else nullcontext(work.scratch.folder) as folder:
+        return run(
+            WorkerGroup(rank, n_workers, device),
+            dataset,
+            work.settings,
+            folder,
+            work.emit,
+            is_preempted=lambda: ray.train.get_preemption_info() is not None,
+            scratch=work.scratch,
+        )
 
 
-def _alone(work: _Work) -> "Outcome":
-    """Trains with a single worker, which Ray starts again if it is lost."""
+def _in_a_task(work: _Work) -> "TrainingFigures":
+    """Trains with a single worker in Ray Train's local mode, in a task that Ray starts again if it is lost."""
     task = ray.remote(
         num_cpus=work.settings.threads,
         num_gpus=int(work.on_gpus),
@@ -100,36 +118,34 @@ def _alone(work: _Work) -> "Outcome":
         runtime_env={"env_vars": worker_environment()},
         scheduling_strategy="DEFAULT",  # else the tasks of a caller in a placement group would run in that group, too
     )(single_worker)
-    outcome: Outcome = ray.get(task.remote(work))
-    return outcome
-
-
-def single_worker(work: _Work) -> "Outcome":
-    """Trains as the only worker. The name is the title of its process.
-
-    It returns a UserError: raised, it would reach the caller as an error of Ray's, with the traceback in its message.
-    """
-    from pipeline.training.worker_group import WorkerGroup
-
     try:
-        return work.run(WorkerGroup(device="cuda:0" if work.on_gpus else "cpu"))
-    except UserError as error:
-        return error
+        figures: TrainingFigures = ray.get(task.remote(work))
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, UserError):
+            raise error.cause from None
+        raise
+    return figures
 
 
-def _in_a_group(work: _Work, layout: "ClusterLayout", ray_folder: Path) -> "Outcome":
+def single_worker(work: _Work) -> Any:
+    """Trains as the only worker, within this process. The name is the title of the process."""
+    from ray.train import ScalingConfig
+    from ray.train.torch import TorchTrainer
+
+    loop: Any = partial(_run_worker, work)
+    return TorchTrainer(loop, scaling_config=ScalingConfig(num_workers=0)).fit().return_value  # type: ignore[attr-defined]
+
+
+def _in_a_group(work: _Work, layout: "ClusterLayout", ray_folder: Path) -> "TrainingFigures":
     """Trains with as many workers as Ray Train finds room for; it writes to `ray_folder`, which is then removed."""
     # What a process that only waits for a single worker need not import.
     from ray.train import ControllerError, FailureConfig, LoggingConfig, RunConfig, ScalingConfig
+    from ray.train.torch import TorchTrainer
 
-    from pipeline.ray_private import bound_torch_config, lean_torch_trainer
-    from pipeline.training.rendezvous import join
-    from pipeline.training.worker_group import BACKENDS
-
-    loop: Any = partial(_group_worker, work)
-    trainer = lean_torch_trainer(
+    loop: Any = partial(_run_worker, work)
+    trainer = TorchTrainer(
         loop,
-        torch_config=bound_torch_config(BACKENDS["cuda" if layout.on_gpus else "cpu"], join),
+        torch_config=_workers_join_by_themselves(),
         scaling_config=ScalingConfig(  # type: ignore[call-arg]  # mypy reads the signatures of Train V1
             num_workers=(layout.fewest, layout.most) if layout.fewest < layout.most else layout.most,  # type: ignore[arg-type]
             use_gpu=layout.on_gpus,
@@ -145,15 +161,36 @@ def _in_a_group(work: _Work, layout: "ClusterLayout", ray_folder: Path) -> "Outc
             worker_runtime_env={"env_vars": worker_environment()},
         ),
     )
-    with _sigint_restored():
-        try:
-            outcome: Outcome = _fit(trainer).return_value
-        except ControllerError as error:
-            if not isinstance(error.controller_failure, UserError):
-                raise
-            outcome = error.controller_failure
-    shutil.rmtree(ray_folder, ignore_errors=True)
-    return outcome
+    try:
+        with _sigint_restored():
+            figures: TrainingFigures = _fit(trainer).return_value
+    except ControllerError as error:
+        if isinstance(error.controller_failure, UserError):
+            raise error.controller_failure from None
+        raise
+    finally:
+        shutil.rmtree(ray_folder, ignore_errors=True)
+    return figures
+
+
+def _workers_join_by_themselves() -> "TorchConfig":
+    """Makes a TorchConfig by which Ray Train neither connects the workers (`_run_worker` does) nor disconnects them.
+
+    Ray Train has rank 0 listen on all interfaces of its node. Before it kills the workers it has each leave the process
+    group, for which it waits up to 30 s: they may wait for a sum that lacks a failed worker's part.
+    """
+    from ray.train.backend import Backend
+    from ray.train.torch import TorchConfig
+
+    class Unconnected(Backend):
+        share_cuda_visible_devices = True  # as in Ray Train's own, so that NCCL can copy from GPU to GPU
+
+    class UnconnectedTorchConfig(TorchConfig):
+        @property
+        def backend_cls(self) -> type[Backend]:
+            return Unconnected
+
+    return UnconnectedTorchConfig()
 
 
 def _user_errors_end_training() -> "UserCallback":
@@ -192,50 +229,69 @@ class ClusterLayout(NamedTuple):
     """Greatest number of workers, equal to `fewest` unless the number may change during the training."""
     at_once: int
     """Number of such trainings that fit on the cluster at the same time."""
+    warnings: tuple[str, ...] = ()
 
 
 def layout_of(settings: TrainingSettings) -> ClusterLayout:
+    """Lays a training out on the cluster that is joined, as `layout_on` says, and logs its warnings."""
+    layout = layout_on(ray.nodes(), settings)
+    for warning in layout.warnings:
+        log.warning("%s", warning)
+    return layout
+
+
+def layout_on(nodes: Sequence[Mapping[str, Any]], settings: TrainingSettings) -> ClusterLayout:
     """Decides whether the workers use GPUs and how many there are: as the settings say, or as many as fit if idle.
 
-    There is never more than one per micro-batch. Raises UserError if the nodes cannot hold even the fewest workers,
-    for which Ray would wait forever.
+    `nodes` are as `ray.nodes` lists them. There is never more than one worker per micro-batch. Where an autoscaler may
+    add nodes, a number left open is from one to that, and workers that fit nowhere yet are waited for, with a warning;
+    for GPUs that are still to come, `device` must be gpu. Elsewhere Ray would wait forever, so this raises UserError.
     """
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    has_gpus = any(node.get("GPU", 0) >= 1 for node in nodes)
-    if settings.device == "gpu" and not has_gpus:
+    nodes = [node for node in nodes if node["Alive"]]
+    n_gpus = sum(int(node["Resources"].get("GPU", 0)) for node in nodes)
+    growing = may_grow(nodes)
+    if settings.device == "gpu" and not n_gpus and not growing:
         raise UserError("device is gpu, but the Ray cluster has no GPU; set device to cpu or add a node with one")
-    on_gpus = has_gpus and settings.device != "cpu"
+    on_gpus = settings.device == "gpu" or (settings.device == "auto" and n_gpus > 0)
     per_worker = _resources(settings, on_gpus)
-    room = sum(min(int(node.get(name, 0) // wanted) for name, wanted in per_worker.items()) for node in nodes)
-    asked = settings.workers or max(room, 1)
+    wanted = " and ".join(f"{number} {name}" for name, number in per_worker.items())
+    room = sum(min(int(node["Resources"].get(name, 0) // per_worker[name]) for name in per_worker) for node in nodes)
+    asked = settings.workers or ((1, settings.micro_batches) if growing else max(room, 1))
     bounds = asked if isinstance(asked, tuple) else (asked, asked)
     fewest, most = (min(bound, settings.micro_batches) for bound in bounds)
-    if settings.workers and most < bounds[1]:
-        log.warning("workers is %d, but an update has only %d micro-batches; using %d workers", bounds[1], most, most)
-    if room < fewest:
-        wanted = " and ".join(f"{number} {name}" for name, number in per_worker.items())
-        raise UserError(
-            f"{fewest} training workers with {wanted} each do not fit on the Ray cluster: its {len(nodes)} nodes have "
-            f"room for {room}; lower workers or threads, or add nodes"
+    warnings = []
+    if growing and not n_gpus and settings.device == "auto":
+        warnings.append(
+            "no node of the Ray cluster has a GPU, so CPUs are trained on; set device to gpu to wait for one"
         )
-    return ClusterLayout(on_gpus, fewest, most, room // fewest)
+    if settings.workers and most < bounds[1]:
+        warnings.append(f"workers is {bounds[1]}, but an update has only {most} micro-batches; using {most} workers")
+    if on_gpus and not settings.workers and room < min(n_gpus, settings.micro_batches):
+        warnings.append(
+            f"{n_gpus - room} of the Ray cluster's {n_gpus} GPUs would idle: a training worker needs {wanted}, and the "
+            "nodes have too few CPUs; lower threads or give Ray more CPUs (ray start --num-cpus)"
+        )
+    if room < fewest:
+        shortage = (
+            f"{fewest} training workers with {wanted} each do not fit on the Ray cluster: its {len(nodes)} nodes have "
+            f"room for {room}"
+        )
+        if not growing:
+            raise UserError(f"{shortage}; lower workers or threads, or add nodes")
+        warnings.append(f"{shortage}; waiting for nodes that an autoscaler may add")
+    return ClusterLayout(on_gpus, fewest, most, max(room // fewest, 1), tuple(warnings))
+
+
+def may_grow(nodes: Sequence[Mapping[str, Any]]) -> bool:
+    """Tells whether an autoscaler may add nodes to those that `ray.nodes` lists: a launcher or KubeRay started them.
+
+    What it may add, and how many, no public part of Ray says.
+    """
+    return any(NODE_GROUP in node["Labels"] for node in nodes if node["Alive"])
 
 
 def _resources(settings: TrainingSettings, on_gpus: bool) -> dict[str, float]:
     return {"CPU": settings.threads, **({"GPU": 1} if on_gpus else {})}
-
-
-def _group_worker(work: _Work) -> "TrainingFigures":
-    """Runs one worker of Ray Train's."""
-    import ray.train.torch
-
-    from pipeline.training.worker_group import WorkerGroup
-
-    worker = ray.train.get_context()
-    device = str(ray.train.torch.get_device()) if work.on_gpus else "cpu"
-    # All workers must make the check together.
-    is_preempted = (lambda: False) if _nobody_preempts() else (lambda: ray.train.get_preemption_info() is not None)
-    return work.run(WorkerGroup(worker.get_world_rank(), worker.get_world_size(), device), is_preempted)
 
 
 def _nobody_preempts() -> bool:

@@ -1,6 +1,6 @@
 """Connects a training's workers through a TCPStore that listens at one address (torch.distributed, without Ray).
 
-    join("10.0.0.5", 29500, rank=0, n_workers=2, backend="gloo", timeout_s=1800)
+    join("10.0.0.5", from_first, rank=0, n_workers=2, backend="gloo")
 
 By itself torch's store listens on all interfaces of rank 0's machine, and it knows no token. Given a socket that is
 bound already, it takes calls at that address alone: at the loopback address nobody else reaches it. Gloo by itself
@@ -12,6 +12,7 @@ import os
 import socket
 import struct
 import sys
+from collections.abc import Callable
 from datetime import timedelta
 
 import torch.distributed as dist
@@ -20,25 +21,39 @@ INTERFACE = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 """The variables that name the interface on which a worker talks with the others; the user's own values are kept."""
 SIOCGIFADDR = 0x8915
 """Linux's request for an interface's address (netdevice(7))."""
+TIMEOUT = timedelta(minutes=30)
+"""How long the workers wait for each other, to meet and in each collective."""
+Address = tuple[str, int]
 
 
-def join(host: str, port: int, rank: int, n_workers: int, backend: str, timeout_s: float) -> None:
-    """Makes this process one of `n_workers` of torch's default group; rank 0 hosts the store at `host`.
+def join(
+    host: str, from_first: Callable[[Address | None], Address | None], rank: int, n_workers: int, backend: str
+) -> None:
+    """Makes this process one of `n_workers` of torch's default group; rank 0 hosts the store at its `host`.
 
-    All ranks call it, and talk on the interfaces by which they reach `host`. Raises OSError on rank 0 if the port is
-    taken, and torch.distributed's errors if the others do not come within `timeout_s`.
+    All ranks call it, each with an address of its own machine. `from_first` returns rank 0's argument at every rank;
+    they talk on the interfaces by which they reach rank 0. Raises torch.distributed's errors if the others do not come
+    within TIMEOUT.
     """
-    timeout, listening_fd = timedelta(seconds=timeout_s), None
+    listening = None
     if rank == 0:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listening_fd = socket.create_server((host, port), family=family).detach()  # torch closes it
+        listening = socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    address = from_first(listening.getsockname()[:2] if listening else None)
+    assert address, "rank 0 gives its address"
+    host, port = address
     if interface := interface_towards(host):
         for name in INTERFACE:
             os.environ.setdefault(name, interface)
     store = dist.TCPStore(
-        host, port, n_workers, is_master=rank == 0, timeout=timeout, master_listen_fd=listening_fd, multi_tenant=True
+        host,
+        port,
+        n_workers,
+        is_master=rank == 0,
+        timeout=TIMEOUT,
+        master_listen_fd=listening.detach() if listening else None,  # torch closes it
+        multi_tenant=True,
     )
-    dist.init_process_group(backend, store=store, rank=rank, world_size=n_workers, timeout=timeout)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=n_workers, timeout=TIMEOUT)
 
 
 def interface_towards(host: str) -> str | None:

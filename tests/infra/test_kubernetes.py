@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 import yaml
 
+from pipeline.settings import TrainingSettings
 from tests.support.infra_files import INFRA, PINNED, PROJECT, load, ray_options
 from tests.support.named_commands import module_command, parsed
 from workflows.profiles.loading import load_profile
@@ -64,10 +65,10 @@ def test_the_job_runs_a_command_of_the_project() -> None:
 
 
 def test_every_container_demands_and_knows_the_token() -> None:
-    """From the Secret that the operator uses, never written down."""
+    """From the Secret that the operator uses, never written down. The autoscaler's container is the operator's."""
     for cluster in CLUSTERS.values():
         assert cluster["authOptions"]["secretName"] == "aiayn-ray-token"
-    for container in containers():
+    for container in [*containers(), CLUSTERS["RayCluster"]["autoscalerOptions"]]:
         variables = {variable["name"]: variable for variable in container["env"]}
         assert variables["RAY_AUTH_MODE"]["value"] == "token"
         secret = variables["RAY_AUTH_TOKEN"]["valueFrom"]["secretKeyRef"]
@@ -75,17 +76,34 @@ def test_every_container_demands_and_knows_the_token() -> None:
 
 
 @pytest.mark.parametrize("kind", CLUSTERS)
-def test_workers_have_gpus_and_their_number_is_fixed(kind: str) -> None:
+def test_workers_have_gpus(kind: str) -> None:
     """A GPU's request is its limit, as Kubernetes demands. The head needs none."""
     head, *_ = ray_pods(CLUSTERS[kind])
     assert "nvidia.com/gpu" not in head["containers"][0]["resources"]["limits"]
     for group in CLUSTERS[kind]["workerGroupSpecs"]:
-        assert group["minReplicas"] == group["replicas"] == group["maxReplicas"] >= 1
         pod = group["template"]["spec"]
         resources = pod["containers"][0]["resources"]
         assert int(resources["limits"]["nvidia.com/gpu"]) >= 1
         assert resources["limits"]["nvidia.com/gpu"] == resources["requests"]["nvidia.com/gpu"]
         assert {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"} in pod["tolerations"]
+
+
+def test_the_cluster_that_stays_scales_from_none_to_what_a_training_asks_for() -> None:
+    """One GPU per micro-batch at most. The job's own cluster has that many from the start."""
+    assert CLUSTERS["RayCluster"]["enableInTreeAutoscaling"]
+    assert "enableInTreeAutoscaling" not in CLUSTERS["RayJob"]
+    for kind, fewest in (("RayCluster", 0), ("RayJob", 2)):
+        (group,) = CLUSTERS[kind]["workerGroupSpecs"]
+        (container,) = group["template"]["spec"]["containers"]
+        gpus = int(container["resources"]["limits"]["nvidia.com/gpu"])
+        assert group["minReplicas"] == group["replicas"] == fewest
+        assert group["maxReplicas"] * gpus == TrainingSettings().micro_batches
+
+
+def test_only_the_autoscaler_s_pod_may_ask_kubernetes() -> None:
+    """Every other pod has no token for Kubernetes' own interface."""
+    asking = [pod for pod in all_pods() if pod["automountServiceAccountToken"]]
+    assert asking == [CLUSTERS["RayCluster"]["headGroupSpec"]["template"]["spec"]]
 
 
 @pytest.mark.parametrize("kind", CLUSTERS)

@@ -8,6 +8,7 @@ import jsonschema
 import pytest
 from ray.autoscaler._private.util import prepare_config, validate_config
 
+from pipeline.settings import TrainingSettings
 from tests.support.infra_files import PROJECT, copied_into_the_image, load, ray_options
 
 FILES = ["onpremise.yaml", "aws.yaml"]
@@ -71,7 +72,7 @@ def test_the_project_is_installed_with_its_pinned_versions(name: str) -> None:
 
 
 def test_aws_machines_are_in_groups_of_the_users_own() -> None:
-    """Otherwise Ray makes a security group that opens SSH to the world. Workers are spot machines with GPUs."""
+    """Otherwise Ray makes a security group that opens SSH to the world."""
     config = load("aws.yaml")
     kinds = config["available_node_types"]
     for kind in kinds.values():
@@ -81,9 +82,17 @@ def test_aws_machines_are_in_groups_of_the_users_own() -> None:
     assert "security_group" not in config["provider"]
     assert config["head_node_type"] == "head"
     assert "InstanceMarketOptions" not in kinds["head"]["node_config"], "the head holds the driver"
-    spot = kinds["gpu_spot"]
-    assert spot["node_config"]["InstanceMarketOptions"] == {"MarketType": "spot"}
-    assert spot["resources"]["GPU"] >= 1
     assert config["provider"]["availability_zone"].startswith(config["provider"]["region"])
     (mount,) = [command for command in config["setup_commands"] if "nfs4" in command]
     assert f".efs.{config['provider']['region']}.amazonaws.com:/ /shared" in mount
+
+
+def test_aws_spot_machines_scale_from_none_to_what_a_training_asks_for() -> None:
+    """One GPU per micro-batch at most; what watches over the training is on the head, which is no spot machine."""
+    config = load("aws.yaml")
+    spot = config["available_node_types"]["gpu_spot"]
+    assert spot["node_config"]["InstanceMarketOptions"] == {"MarketType": "spot"}
+    assert spot["min_workers"] == 0
+    assert spot["max_workers"] == config["max_workers"]
+    assert spot["max_workers"] * spot["resources"]["GPU"] == TrainingSettings().micro_batches
+    assert config["available_node_types"]["head"]["max_workers"] == 0

@@ -5,51 +5,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pytest
 import ray
-from ray.train.torch import TorchTrainer
 from ray.util.placement_group import placement_group, remove_placement_group
 
 PATIENCE_S = 30
 CHANGED = f"Ray {ray.__version__} has changed a private part that pipeline/ray_private.py relies on: "
-
-
-def kinds(trainer: TorchTrainer) -> list[str]:
-    """Names the classes of the callbacks that a trainer starts with."""
-    made = getattr(trainer, "_create_default_callbacks", None)
-    assert made, f"{CHANGED}TorchTrainer._create_default_callbacks, which lean_torch_trainer overrides, is gone"
-    return [type(callback).__name__ for callback in made()]
-
-
-@pytest.mark.usefixtures("ray_cluster")
-def test_lean_trainer_starts_without_the_two_processes() -> None:
-    """Ray's own trainer has both callbacks, ours all the others in the same order."""
-    from pipeline.ray_private import lean_torch_trainer
-
-    dropped = ["PlacementGroupCleanerCallback", "DatasetsCallback"]
-    default = kinds(TorchTrainer(print))
-    for name in dropped:
-        assert name in default, f"{CHANGED}{name} is no longer a default callback; stop dropping it"
-    assert kinds(lean_torch_trainer(print)) == [name for name in default if name not in dropped]
-
-
-def test_workers_about_to_be_killed_are_asked_nothing() -> None:
-    """Ray's own backend asks each to leave the process group, and waits for those that are stuck in a sum."""
-    from ray.train.torch import TorchConfig
-
-    from pipeline.ray_private import bound_torch_config
-
-    class AskedError(Exception):
-        pass
-
-    class Group(list[Any]):
-        def execute_async(self, *_: Any, **__: Any) -> list[Any]:
-            raise AskedError
-
-    with pytest.raises(AskedError):  # otherwise there is no need for a way of our own
-        TorchConfig().backend_cls().on_shutdown(Group(), TorchConfig())
-    config = bound_torch_config("gloo", print)
-    config.backend_cls().on_shutdown(Group(), config)
 
 
 @ray.remote(num_cpus=0)

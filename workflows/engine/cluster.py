@@ -24,6 +24,9 @@ from workflows.engine.joining import accepted_address, is_loopback
 
 LOCAL = "local"
 """The address for a cluster of its own on this machine."""
+ON_HEAD = {"node:__internal_head__": 0.001}
+"""Resources that only the head node has: what watches over trainings runs there, so that no other node's loss ends it.
+Ray gives its head 1 of this, so that it has room for 1000."""
 ABANDONED_S = 2.0
 """Seconds between checks for resources that killed actors had reserved."""
 

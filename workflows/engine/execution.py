@@ -22,6 +22,7 @@ from pipeline.store.artifact import Artifact, Context
 from pipeline.store.locks import Lock, Owner
 from pipeline.store.store import Store
 from workflows.engine.cluster import (
+    ON_HEAD,
     abandoned_removed,
     cause_of,
     cluster,
@@ -242,6 +243,8 @@ def _placement(step: Step[Artifact], store: Store) -> dict[str, Any]:
     options: dict[str, Any] = {"scheduling_strategy": "DEFAULT"}
     if step.stage.computes:
         options["runtime_env"] = {"env_vars": worker_environment()}
+    if step.stage.resumes:  # a training, whose controller (Ray Train's) runs where this task does
+        options["resources"] = ON_HEAD
     if not store.is_shared:
         if step.stage.gpus <= ray.cluster_resources().get("GPU", 0):
             options["num_gpus"] = step.stage.gpus

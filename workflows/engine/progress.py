@@ -68,13 +68,15 @@ class View(Watcher):
         self._plain_line(step, "started")
 
     def event(self, step: Step[Artifact], event: dict[str, Any]) -> None:
-        """Shows progress, and who else makes the step; off a terminal also each measurement on the dev set."""
+        """Shows progress, warnings and what is waited for; off a terminal also each measurement on the dev set."""
         task = self._tasks.get(step.fingerprint)
         if task is None:  # it came after the step's result
             return
         if "waiting" in event:
-            self._bars.update(task.id, figures=f"being made by {event['waiting']}")
-            self._plain_line(step, f"waiting: being made by {event['waiting']}")
+            self._bars.update(task.id, figures=event["waiting"])
+            self._plain_line(step, f"waiting: {event['waiting']}")
+        if "warning" in event:
+            self._line(step, f"warning: {event['warning']}")
         metrics = event.get("metrics", {})
         if "dev_perplexity" in metrics:
             self._plain_line(step, f"update {event['step']}  dev perplexity {metrics['dev_perplexity']:.2f}")

@@ -20,14 +20,13 @@ from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Artifact
 from pipeline.store.store import Store
 from pipeline.training.on_ray import layout_of
+from workflows.engine.cluster import ON_HEAD
 from workflows.engine.dag import Step, to_run
 from workflows.engine.execution import POLL_S, Relay, submitted, working
 from workflows.engine.runner import Watcher
 
 RETRIES = 2
 """Retries of a trial after Ray Train has given up on its workers; an error the user must fix is never retried."""
-NOTHING: dict[str, float] = {"memory": 1}
-"""Resources a trial itself reserves: one byte, because Tune rejects an empty request; its steps reserve their own."""
 QUIET = {
     "TUNE_DISABLE_SIGINT_HANDLER": "1",  # the workflow handles ctrl-C
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
@@ -54,7 +53,7 @@ def tune_models(
         store.workspace("tune") as tune_folder,
     ):
         results = tune.Tuner(
-            tune.with_resources(partial(_run_trial, models=models, store=store, board=relay.board), NOTHING),
+            tune.with_resources(partial(_run_trial, models=models, store=store, board=relay.board), ON_HEAD),
             param_space={"model": tune.grid_search([*models])},
             tune_config=tune.TuneConfig(max_concurrent_trials=layout_of(layout).at_once, reuse_actors=True),
             run_config=tune.RunConfig(

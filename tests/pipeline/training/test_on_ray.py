@@ -13,15 +13,19 @@ import ray
 
 from model.config import OptimizerConfig
 from pipeline.errors import UserError
+from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import EncodedDataset, TrainingRun
 from pipeline.training.checkpoints import list_folders
 from pipeline.training.loop import run
-from pipeline.training.on_ray import MAX_FAILURES, layout_of, train
+from pipeline.training.on_ray import MAX_FAILURES, NODE_GROUP, layout_of, layout_on, train
 from pipeline.training.worker_group import WorkerGroup
 from tests.support.tiny_training import TINY, kill_once, metrics, weights, with_fields
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
+
+FREE = TrainingSettings()
+"""The paper's settings, which leave the number of workers and the device to the cluster."""
 
 
 def test_killed_worker_ends_in_the_same_bits(two_workers: Path, dataset: EncodedDataset, tmp_path: Path) -> None:
@@ -111,6 +115,63 @@ def test_user_error_of_a_single_worker_reaches_the_caller(dataset: EncodedDatase
     assert [path.name for path in list_folders(tmp_path / "recovery")] == ["00000001"]
 
 
+def nodes(*resources: dict[str, float], group: str = "") -> list[dict[str, Any]]:
+    """Lists made-up nodes as `ray.nodes` does; those of a group were started by an autoscaler."""
+    labels = {NODE_GROUP: group} if group else {}
+    return [{"Alive": True, "Resources": each, "Labels": labels} for each in resources]
+
+
+EIGHT_MACHINES = nodes(*[{"CPU": 8.0, "GPU": 1.0}] * 8)
+TWO_MACHINES = nodes(*[{"CPU": 48.0, "GPU": 4.0}] * 2)
+
+
+def test_made_up_nodes_look_like_ray_s() -> None:
+    """Their keys are there, and this cluster, which nobody's launcher has started, has no group."""
+    (node,) = ray.nodes()
+    assert nodes({})[0].keys() <= node.keys()
+    assert node["Resources"]["CPU"] == 2
+    assert NODE_GROUP not in node["Labels"]
+
+
+@pytest.mark.parametrize("cluster", [EIGHT_MACHINES, TWO_MACHINES])
+def test_eight_gpus_have_eight_workers(cluster: list[dict[str, Any]]) -> None:
+    """On eight machines as on two they hold one training on all, or eight on one each; a dead machine has no room."""
+    assert layout_on(cluster, FREE) == (True, 8, 8, 1, ())
+    assert layout_on(cluster, FREE.model_copy(update={"workers": 1})) == (True, 1, 1, 8, ())
+    assert layout_on(cluster, FREE.model_copy(update={"workers": (2, 16)}))[:4] == (True, 2, 8, 4)
+    assert layout_on(cluster, FREE.model_copy(update={"device": "cpu"}))[:3] == (False, 8, 8)
+    dead = [{**cluster[0], "Alive": False}, *cluster[1:]]
+    room = 8 - int(cluster[0]["Resources"]["GPU"])
+    assert layout_on(dead, FREE) == (True, room, room, 1, ())
+    with pytest.raises(UserError, match=f"room for {room};"):
+        layout_on(dead, FREE.model_copy(update={"workers": 8}))
+
+
+def test_gpus_without_cpus_would_idle() -> None:
+    """A warning says how many, unless the user has set the number of workers, or the micro-batches are as few."""
+    machine = nodes({"CPU": 4.0, "GPU": 8.0})
+    *layout, (warning,) = layout_on(machine, FREE)
+    assert layout == [True, 4, 4, 1]
+    assert warning.startswith("4 of the Ray cluster's 8 GPUs would idle: a training worker needs 1 CPU and 1 GPU")
+    assert layout_on(machine, FREE.model_copy(update={"micro_batches": 4})) == (True, 4, 4, 1, ())
+    assert layout_on(machine, FREE.model_copy(update={"workers": 4})) == (True, 4, 4, 1, ())
+    with pytest.raises(UserError, match="room for 4;"):
+        layout_on(machine, FREE.model_copy(update={"workers": 8}))
+
+
+def test_workers_wait_for_what_an_autoscaler_may_add() -> None:
+    """From a head alone up to the micro-batches, or for the workers that were asked for; what fits is not warned of."""
+    head = nodes({"CPU": 8.0}, group="head")
+    on_gpus = FREE.model_copy(update={"device": "gpu"})
+    *layout, (warning,) = layout_on(head, on_gpus)
+    assert layout == [True, 1, 8, 1]
+    assert "room for 0; waiting for nodes that an autoscaler may add" in warning
+    *layout, (warning,) = layout_on([*head, *TWO_MACHINES[:1]], on_gpus.model_copy(update={"workers": 8}))
+    assert layout == [True, 8, 8, 1]
+    assert "room for 4; waiting" in warning
+    assert layout_on([*head, *TWO_MACHINES], on_gpus) == (True, 1, 8, 8, ())
+
+
 def test_workers_that_never_fit_are_refused() -> None:
     """Three workers on two CPUs, or a GPU where there is none, are refused in one line instead of waiting forever."""
     with pytest.raises(UserError, match="room for 2"):
@@ -122,8 +183,10 @@ def test_workers_that_never_fit_are_refused() -> None:
 
 
 def test_workers_left_open_are_those_that_fit() -> None:
-    """There is one worker per CPU, but never more than an update has micro-batches."""
-    assert layout_of(with_fields(workers=0)) == (False, 2, 2, 1)
-    assert layout_of(with_fields(workers=0, micro_batches=1)) == (False, 1, 1, 2)
-    assert layout_of(with_fields(workers=2, micro_batches=1)) == (False, 1, 1, 2)
-    assert layout_of(with_fields(workers=(1, 16))) == (False, 1, 8, 2)
+    """There is one worker per CPU, but never more than an update has micro-batches, of which a warning tells."""
+    assert layout_of(with_fields(workers=0)) == (False, 2, 2, 1, ())
+    assert layout_of(with_fields(workers=0, micro_batches=1)) == (False, 1, 1, 2, ())
+    assert layout_of(with_fields(workers=2, micro_batches=1))[:4] == (False, 1, 1, 2)
+    *layout, (warning,) = layout_of(with_fields(workers=(1, 16)))
+    assert layout == [False, 1, 8, 2]
+    assert warning == "workers is 16, but an update has only 8 micro-batches; using 8 workers"

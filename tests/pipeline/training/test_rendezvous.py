@@ -9,13 +9,10 @@ import pytest
 from pipeline.training.rendezvous import INTERFACE, interface_towards
 
 ALONE = """
-import os, socket, sys
+import os, sys
 from pipeline.training.rendezvous import join
 import torch, torch.distributed as dist
-with socket.socket() as free:
-    free.bind(("127.0.0.1", 0))
-    port = free.getsockname()[1]
-join("127.0.0.1", port, 0, 1, "gloo", 60)
+join("127.0.0.1", lambda address: address, 0, 1, "gloo")
 total = torch.ones(3)
 dist.all_reduce(total)
 print(total.sum().item(), *(os.environ[name] for name in sys.argv[1:]))

@@ -20,6 +20,8 @@ PROGRESS = {"done": 50, "total": 200, "unit": "updates", "tokens_s": 5120.4, "lo
 def _show(watcher: View, corpus: Corpus) -> None:
     watcher.begin([STEP], [])
     watcher.started(STEP)
+    watcher.event(STEP, {"waiting": "no GPU is free"})
+    watcher.event(STEP, {"warning": "4 of 8 GPUs would idle"})
     for done in (10, 20, 30):  # the first is where it resumed; a rate takes two more
         watcher.event(STEP, {**PROGRESS, "done": done})
     watcher.event(STEP, PROGRESS)
@@ -38,7 +40,7 @@ def corpus(tmp_path: Path) -> Corpus:
 
 
 def test_without_a_terminal_each_event_is_one_line(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Start, progress with rate and loss, dev perplexity and outcome each get a line, without control codes."""
+    """Start, what is waited for, warnings, progress, dev perplexity and outcome each get a line of plain text."""
     monkeypatch.setattr(progress, "PLAIN_PROGRESS_S", 0.0)
     file = io.StringIO()
     console = Console(file=file, width=120)
@@ -48,8 +50,10 @@ def test_without_a_terminal_each_event_is_one_line(corpus: Corpus, monkeypatch: 
     lines = text.rstrip("\n").split("\n")
     assert [line for line in lines if "50/200 updates  5 120 tokens/s  loss 2.31" in line and "left" in line]
     assert [line for line in lines if "update 50  dev perplexity 12.35" in line]
+    assert lines[2].endswith("train en-de base             waiting: no GPU is free")
+    assert lines[3].endswith("train en-de base             warning: 4 of 8 GPUs would idle")
     assert lines[-1].endswith("9 training pairs, dropped 2 blank, 1 ratio")
-    assert len(lines) == 8
+    assert len(lines) == 10
 
 
 def test_on_a_terminal_a_bar_is_redrawn(corpus: Corpus) -> None:
@@ -58,6 +62,7 @@ def test_on_a_terminal_a_bar_is_redrawn(corpus: Corpus) -> None:
     console = Console(file=file, width=120, force_terminal=True, legacy_windows=False)
     _show(View(console), corpus)
     text = file.getvalue()
+    assert "warning: 4 of 8 GPUs would idle" in text
     assert "50/200 updates" in text
     assert "5 120 tokens/s" in text
     assert "started" not in text
