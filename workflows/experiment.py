@@ -9,17 +9,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Generic
-
-from rich.console import RenderableType
+from typing import Any
 
 from pipeline.errors import UserError
+from pipeline.store.artifact import JsonArtifact
 from pipeline.store.object_store import store_at
 from pipeline.store.store import LocalStore
 from workflows.cli.closing import closing_lines
 from workflows.cli.console import console
 from workflows.command_line import CommandLine, command_line
-from workflows.engine.dag import A, Imported, Step
+from workflows.engine.dag import Imported, Step
 from workflows.engine.events import Watcher
 from workflows.engine.grid import Unfinished
 from workflows.engine.interrupts import sigterm_as_interrupt
@@ -30,6 +29,7 @@ from workflows.names import begin_run, finish_run
 from workflows.profiles import Profile
 from workflows.profiles.complexity import ComplexityProfile
 from workflows.reports.corpus import CorpusReport
+from workflows.tables.render import Shown, render_terminal
 from workflows.tracking.addresses import default_uri, ui_command
 from workflows.tracking.tracker import Tracker
 from workflows.tracking.watcher import Model, Workflow, tracked
@@ -88,7 +88,7 @@ def chosen_names(option: str, requested: str | None, available: Iterable[str]) -
 
 
 @dataclass(frozen=True)
-class Reproduction(Generic[A]):
+class Reproduction:
     """A table and everything needed to fill it."""
 
     name: str
@@ -98,86 +98,78 @@ class Reproduction(Generic[A]):
     models: Sequence[Model]
     reports: Mapping[str, Step[CorpusReport]]
     """The reports on the texts, each by the name of its text."""
-    tabulate: Callable[[Mapping[str, Unfinished]], Step[A]]
+    tabulate: Callable[[Mapping[str, Unfinished]], Step[Any]]
     """Returns the step that makes the table, given the models that have no results and the reasons."""
-    show: Callable[[A, int], RenderableType]
-    """Renders the table for a terminal with the given number of columns."""
     train: Callable[[Sequence[Watcher]], Mapping[str, Unfinished]] | None = None
     """Trains the models, if the table's step does not do so itself, and returns those that have no results."""
-    figures: Callable[[A], Mapping[str, float]] | None = None
-    """Returns the main figures of the table, for the workflow's run in MLflow."""
+
+    def in_force(self, profile: Profile | ComplexityProfile) -> str:
+        """Says whose settings are in force. An experiment without text has a profile of another kind."""
+        if not isinstance(profile, Profile):
+            return f"settings of profile {profile.name}"
+        planned = planned_of(model.evaluation for model in self.models)
+        return profile.in_force({training.name: training.training for training in planned})
 
 
-def reproduce(experiment: Reproduction[A], request: Request) -> None:
+def reproduce(experiment: Reproduction, request: Request) -> None:
     """Prints the plan if requested; otherwise makes what is missing, reports to MLflow and prints the table."""
     store, target = request.store, experiment.tabulate({})
     if request.plan:
         _print_plan(experiment, request, target)
         return
-    console.print(_in_force(experiment, request), highlight=False, soft_wrap=True, markup=False)
+    _print_line(experiment.in_force(request.profile))
     place = begin_run(store, experiment.name, request.profile.name, target)
     tracker = Tracker(default_uri(store.root), experiment.name, store.root)
     with sigterm_as_interrupt():
-        table = _made(experiment, request, tracker)
-    finish_run(store, place, target, table)
+        artifact, table = _run(experiment, request, target, tracker)
+    finish_run(store, place, target, artifact)
     console.print()
-    console.print(experiment.show(table, console.width))
+    console.print(render_terminal(table, console.width))
     console.print()
     model_command = experiment.models[0].evaluation.command if experiment.models else ""
     for line in closing_lines(place, model_command, ui_command(tracker.uri)):
-        console.print(line, highlight=False, soft_wrap=True, markup=False)
+        _print_line(line)
 
 
-def _print_plan(experiment: Reproduction[A], request: Request, target: Step[A]) -> None:
+def _print_line(line: str) -> None:
+    console.print(line, highlight=False, soft_wrap=True, markup=False)
+
+
+def _print_plan(experiment: Reproduction, request: Request, target: Step[Any]) -> None:
     """Prints what is cached and what is to run, with a forecast where something is trained."""
     planned = planned_of(model.evaluation for model in experiment.models)
-    # First, so that a wrong --gpu is told before anything is printed.
+    # First, so that a wrong --gpu is reported before anything is printed.
     hardware = find_hardware(request.gpus, request.gpu, planned[0].training.device) if planned else None
-    console.print(_in_force(experiment, request), highlight=False, soft_wrap=True, markup=False)
+    _print_line(experiment.in_force(request.profile))
     print_plan(console, target, request.store)
     if hardware and isinstance(request.profile, Profile):
         console.print(render_forecast(forecast(request.profile, planned, hardware, request.store.root)))
 
 
-def _made(experiment: Reproduction[A], request: Request, tracker: Tracker) -> A:
+def _run(
+    experiment: Reproduction, request: Request, target: Step[Any], tracker: Tracker
+) -> tuple[JsonArtifact[Any], Shown]:
     """Makes what is missing and returns the table, with MLflow kept up to date."""
-    store, target = request.store, experiment.tabulate({})
-    with ExitStack() as during:
-        if not target.is_made(store) or target.damage(store):
-            # One for all that follows, and before MLflow: while that is imported, Ray's processes start.
-            dashboard = during.enter_context(cluster(request.address))
-            watching = f"to watch: {f'{dashboard} (Ray), ' if dashboard else ''}{ui_command(tracker.uri)}"
-            console.print(watching, highlight=False, soft_wrap=True, markup=False)
-        runs = during.enter_context(tracked(tracker, _workflow(experiment, request, target), store))
-        watchers = [View(console), runs]
-        unfinished = experiment.train(watchers) if experiment.train else {}
-        (table,) = run([experiment.tabulate(unfinished)], store, watchers, request.address)
-        figures = experiment.figures(table) if experiment.figures else {}
-        reports = {name: report.published(store) for name, report in experiment.reports.items()}
-        runs.finish(table, figures, reports, {name: why.state for name, why in unfinished.items()})
-    return table
-
-
-def _workflow(experiment: Reproduction[A], request: Request, target: Step[A]) -> Workflow:
-    """Describes the run in MLflow before it begins."""
-    module, overrides = _module(experiment), {"overrides": request.overrides} if request.overrides else {}
-    return Workflow(
+    store = request.store
+    overrides = {"overrides": request.overrides} if request.overrides else {}
+    workflow = Workflow(
         target.fingerprint,
         title=f"{experiment.name} {request.profile.name}",
         command=request.command.typed,
-        module=module,
+        module=f"workflows.reproduce_{experiment.name}",
         params={**experiment.params, **overrides},
         models=[replace(model, params={**model.params, **overrides}) for model in experiment.models],
     )
-
-
-def _in_force(experiment: Reproduction[A], request: Request) -> str:
-    """Says whose settings are in force. An experiment without text has a profile of another kind."""
-    if not isinstance(request.profile, Profile):
-        return f"settings of profile {request.profile.name}"
-    planned = planned_of(model.evaluation for model in experiment.models)
-    return request.profile.in_force({one.name: one.training for one in planned})
-
-
-def _module(experiment: Reproduction[A]) -> str:
-    return f"workflows.reproduce_{experiment.name}"
+    with ExitStack() as during:
+        if not target.is_made(store) or target.damage(store):
+            # One cluster for all that follows, and before MLflow: while that is imported, Ray's processes start.
+            dashboard = during.enter_context(cluster(request.address))
+            _print_line(f"to watch: {f'{dashboard} (Ray), ' if dashboard else ''}{ui_command(tracker.uri)}")
+        runs = during.enter_context(tracked(tracker, workflow, store))
+        watchers = [View(console), runs]
+        unfinished = experiment.train(watchers) if experiment.train else {}
+        (artifact,) = run([experiment.tabulate(unfinished)], store, watchers, request.address)
+        table: Shown = artifact.load()
+        reports = {name: report.published(store) for name, report in experiment.reports.items()}
+        runs.finish(artifact, table.figures(), reports, {name: why.state for name, why in unfinished.items()})
+    return artifact, table

@@ -5,7 +5,6 @@ python -m workflows.reproduce_table3 --profile multi30k --rows base,A1,B  # real
 python -m workflows.reproduce_table3 --seeds 3                            # every row: mean and standard deviation
 """
 
-from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from typing import Annotated
@@ -14,27 +13,13 @@ import typer
 
 from pipeline.errors import UserError
 from workflows import stages
+from workflows.cli import options
 from workflows.cli.console import help_text, run_app
-from workflows.cli.options import (
-    AddressOption,
-    ConfigOption,
-    DataOption,
-    DevBleuOption,
-    FilesOption,
-    GpuOption,
-    GpusOption,
-    PlanOption,
-    ProfileOption,
-    SetOption,
-    StoreOption,
-    one_of,
-)
 from workflows.engine.dag import Imported, Stage, Step
 from workflows.engine.grid import Asha, Unfinished
 from workflows.experiment import Reproduction, reproduce, requested
 from workflows.profiles import load_profile
 from workflows.tables import table3
-from workflows.tables.render import render_terminal
 from workflows.tables.table3_rows import rows
 from workflows.tracking.lineage import settings_of
 from workflows.tracking.watcher import Model
@@ -55,17 +40,17 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 
 @app.command(help=help_text(__doc__))
 def main(
-    profile: ProfileOption = None,
-    data: DataOption = None,
-    files: FilesOption = None,
-    config: ConfigOption = None,
-    overrides: SetOption = None,
-    store: StoreOption = "runs",
-    address: AddressOption = None,
-    plan: PlanOption = False,
-    gpus: GpusOption = None,
-    gpu: GpuOption = None,
-    dev_bleu: DevBleuOption = False,
+    profile: options.ProfileOption = None,
+    data: options.DataOption = None,
+    files: options.FilesOption = None,
+    config: options.ConfigOption = None,
+    overrides: options.SetOption = None,
+    store: options.StoreOption = "runs",
+    address: options.AddressOption = None,
+    plan: options.PlanOption = False,
+    gpus: options.GpusOption = None,
+    gpu: options.GpuOption = None,
+    dev_bleu: options.DevBleuOption = False,
     pair: Annotated[str | None, typer.Option(help="Language pair.  [default: the profile's first]")] = None,
     asked: Annotated[
         str | None, typer.Option("--rows", help="Rows or groups of rows, e.g. A,B1,big.  [default: all]")
@@ -83,21 +68,14 @@ def main(
     """Trains the rows that are not in the store and prints the table."""
     chosen = load_profile(profile, data=data, files=files or [], config=config, overrides=overrides or [])
     request = requested("table3", chosen, config, overrides, store, address, plan, gpus, gpu)
-    one_of("--scheduler", scheduler, ("fifo", "asha"))
+    options.one_of("--scheduler", scheduler, ("fifo", "asha"))
     pair = pair or next(iter(chosen.corpora))
     if pair not in chosen.corpora:
         raise UserError(f"--pair {pair}: the profile has {', '.join(chosen.corpora)}")
     chosen = chosen.for_pair(pair).for_grid()
     text, chosen_rows = stages.prepared(chosen, pair), rows(chosen.grid, asked)
-    trials = trials_of(
-        text,
-        chosen_rows,
-        seeds,
-        chosen.decoding,
-        base_seeds=chosen.grid.base_seeds,
-        dev_bleu=dev_bleu,
-    )
-    n_seeds = Counter(one.row.name for one in trials)
+    base_seeds = chosen.grid.base_seeds
+    trials = trials_of(text, chosen_rows, seeds, chosen.decoding, base_seeds=base_seeds, dev_bleu=dev_bleu)
     longest, rung = max(row.training.updates for row in chosen_rows), -(-chosen.grid.training.updates // RUNGS)
     stopping = Asha(longest, rung) if scheduler == "asha" else None
 
@@ -110,23 +88,21 @@ def main(
             "profile": chosen.name,
             "pair": pair,
             "seeds": seeds,
-            "base_seeds": n_seeds["base"],
+            "base_seeds": sum(trial.row.name == "base" for trial in trials),
             "scheduler": scheduler,
         },
-        models=[_model(one, pair, chosen.name) for one in trials],
+        models=[_model(trial, pair, chosen.name) for trial in trials],
         reports={pair: text.report},
         tabulate=tabulate,
-        show=lambda artifact, width: render_terminal(artifact.load(), width),
-        figures=lambda artifact: artifact.load().figures(),
         train=partial(train_rows, text, trials, chosen.grid.training, stopping, request.store, request.address),
     )
     reproduce(experiment, request)
 
 
-def _model(one: RowTrial, pair: str, profile: str) -> Model:
-    settings = settings_of(one.evaluation)
-    params = {"row": one.row.name, **settings.pop("training"), **settings}
-    return Model(one.name, one.evaluation, params, {"pair": pair, "row": one.row.name, "profile": profile})
+def _model(trial: RowTrial, pair: str, profile: str) -> Model:
+    settings = settings_of(trial.evaluation)
+    params = {"row": trial.row.name, **settings.pop("training"), **settings}
+    return Model(trial.name, trial.evaluation, params, {"pair": pair, "row": trial.row.name, "profile": profile})
 
 
 if __name__ == "__main__":

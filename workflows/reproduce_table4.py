@@ -13,24 +13,15 @@ from typing import Annotated
 
 import typer
 
+from workflows.cli import options
 from workflows.cli.console import help_text, run_app
-from workflows.cli.options import (
-    AddressOption,
-    ConfigOption,
-    GpuOption,
-    GpusOption,
-    PlanOption,
-    SetOption,
-    StoreOption,
-)
 from workflows.engine.dag import Imported, Stage, Step
 from workflows.engine.grid import Unfinished
 from workflows.experiment import Reproduction, reproduce, requested
 from workflows.parsers import ParserGrid, train_candidates
-from workflows.profiles.parsing import ParsingProfile, load_parsing_profile
+from workflows.profiles.parsing import load_parsing_profile
 from workflows.tables import table4
 from workflows.tables.parser_measurements import CandidateParser
-from workflows.tables.render import render_terminal
 from workflows.tracking.lineage import settings_of
 from workflows.tracking.watcher import Model
 
@@ -70,13 +61,13 @@ def main(
     profile: ProfileOption = None,
     treebank: TreebankOption = None,
     silver: SilverOption = None,
-    config: ConfigOption = None,
-    overrides: SetOption = None,
-    store: StoreOption = "runs",
-    address: AddressOption = None,
-    plan: PlanOption = False,
-    gpus: GpusOption = None,
-    gpu: GpuOption = None,
+    config: options.ConfigOption = None,
+    overrides: options.SetOption = None,
+    store: options.StoreOption = "runs",
+    address: options.AddressOption = None,
+    plan: options.PlanOption = False,
+    gpus: options.GpusOption = None,
+    gpu: options.GpuOption = None,
     dev_f1: DevF1Option = False,
 ) -> None:
     """Builds the DAG, trains what is missing, chooses on the dev set, prints the table."""
@@ -93,20 +84,18 @@ def main(
     experiment = Reproduction(
         name="table4",
         params={"profile": chosen.name, "rows": ", ".join(chosen.corpora)},
-        models=[_model(one, chosen) for grid in grids for one in grid.candidates],
+        models=[_model(parser, chosen.name) for grid in grids for parser in grid.candidates],
         reports=reports,
         tabulate=tabulate,
-        show=lambda artifact, width: render_terminal(artifact.load(), width),
         train=partial(train_candidates, grids, request.store, request.address),
-        figures=lambda artifact: artifact.load().figures(),
     )
     reproduce(experiment, request)
 
 
-def _model(one: CandidateParser, profile: ParsingProfile) -> Model:
-    settings = settings_of(one)
+def _model(parser: CandidateParser, profile: str) -> Model:
+    settings = settings_of(parser)
     params = {**settings.pop("training"), **settings}
-    return Model(one.model, one, params, {"row": one.pair, "profile": profile.name})
+    return Model(parser.model, parser, params, {"row": parser.pair, "profile": profile})
 
 
 if __name__ == "__main__":

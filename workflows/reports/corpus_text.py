@@ -15,8 +15,6 @@ REASONS = dict(
     )
 )
 """The reasons why pairs are dropped, in words."""
-NAME_CHARACTERS = 40
-"""The longest name of a collection that is shown whole."""
 
 
 def title(statistics: CorpusStatistics) -> str:
@@ -38,13 +36,6 @@ def summary(statistics: CorpusStatistics) -> str:
     )
 
 
-def kept(collection: Collection) -> str:
-    """Returns e.g. `europarl-v7: 99.2 % of 1.92 M kept`, with only the end of a long name."""
-    name = collection.name
-    shown = name if len(name) <= NAME_CHARACTERS else "…" + name[1 - NAME_CHARACTERS :]
-    return f"{shown}: {percent(collection.kept / collection.read)} of {rounded(collection.read)} kept"
-
-
 def rows(statistics: CorpusStatistics) -> list[Collection]:
     """Returns the collections and, where there are several, their total."""
     return [*statistics.collections, *([statistics.total] if len(statistics.collections) > 1 else [])]
@@ -55,12 +46,14 @@ def collections(statistics: CorpusStatistics) -> TextTable:
     lines = [
         Line(
             [
-                one.name,
-                *(f"{pairs:,}" for pairs in (one.read, one.kept, *(one.dropped[reason] for reason in REASONS))),
-                percent(one.unknown_fraction),
+                collection.name,
+                f"{collection.read:,}",
+                f"{collection.kept:,}",
+                *(f"{collection.dropped[reason]:,}" for reason in REASONS),
+                percent(collection.unknown_fraction),
             ]
         )
-        for one in rows(statistics)
+        for collection in rows(statistics)
     ]
     columns = [Column("training pairs"), *numbers("read", "kept", *REASONS.values(), "unknown tokens")]
     return TextTable(title(statistics), columns, lines)

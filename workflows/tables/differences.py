@@ -47,8 +47,8 @@ def differing_fields(names: Mapping[str, str], printed: object, measured: object
     return left, right
 
 
-def _is_near(one: float, other: float, tolerance: float) -> bool:
-    return abs(one - other) <= tolerance * other
+def _is_near(number: float, other: float, tolerance: float) -> bool:
+    return abs(number - other) <= tolerance * other
 
 
 def _data(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:

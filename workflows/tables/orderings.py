@@ -13,7 +13,7 @@ from typing import Literal
 
 from workflows import paper
 from workflows.paper import KINDS, VARIATIONS, Kind
-from workflows.tables.text_table import Line, TextTable, unbroken, words
+from workflows.tables.text_table import Line, TextTable, words
 
 Verdict = Literal["yes", "no", "within noise"]
 Origin = Literal["paper", "here"]
@@ -45,9 +45,8 @@ class Noise:
         """Measures the noise from the figures of each training; None where there are fewer than two."""
         if len(trainings) < 2:
             return None
-        return cls(
-            len(trainings), {kind: statistics.stdev(_scaled(kind, one[kind]) for one in trainings) for kind in KINDS}
-        )
+        scaled = {kind: [_scaled(kind, figures[kind]) for figures in trainings] for kind in KINDS}
+        return cls(len(trainings), {kind: statistics.stdev(values) for kind, values in scaled.items()})
 
     def limit(self, kind: Kind, seeds: int, other_seeds: int) -> float:
         """Returns the largest difference between two rows' means that is within noise, given their numbers of seeds.
@@ -56,10 +55,10 @@ class Noise:
         """
         return NOISE_FACTOR * self.deviations[kind] * math.sqrt(1 / seeds + 1 / other_seeds)
 
-    def is_exceeded(self, kind: Kind, one: Standing, other: Standing) -> bool:
+    def is_exceeded(self, kind: Kind, row: Standing, other: Standing) -> bool:
         """Tells whether two rows differ by more than noise, whichever is the better."""
-        difference = _scaled(kind, one.figures[kind]) - _scaled(kind, other.figures[kind])
-        return abs(difference) > self.limit(kind, one.seeds, other.seeds)
+        difference = _scaled(kind, row.figures[kind]) - _scaled(kind, other.figures[kind])
+        return abs(difference) > self.limit(kind, row.seeds, other.seeds)
 
 
 @dataclass(frozen=True)
@@ -106,9 +105,9 @@ def claims(orderings: Sequence[OrderingOutcome]) -> TextTable:
     columns = words("claim in §6.2, §5.4", "worse → better")
     columns += [column for kind in KINDS for column in words(*ORIGINS, block=KIND_NAMES[kind])]
     lines = []
-    for one in orderings:
-        answers = [one.answer(kind, origin) for kind in KINDS for origin in ORIGINS]
-        lines.append(Line([one.said, unbroken(one.order()), *answers]))
+    for outcome in orderings:
+        answers = [outcome.answer(kind, origin) for kind in KINDS for origin in ORIGINS]
+        lines.append(Line([outcome.said, outcome.order(), *answers]))
     return TextTable("What the paper concludes from it", columns, lines)
 
 

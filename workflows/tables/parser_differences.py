@@ -15,10 +15,7 @@ from workflows.tables.differences import (
     differing_fields,
 )
 from workflows.tables.measurements import Trained
-from workflows.tables.parser_measurements import Candidate, ParserRow
-
-WSJ = "WSJ"
-"""The data of a profile whose trees are those of the paper."""
+from workflows.tables.parser_measurements import WSJ, Candidate, ParserRow
 
 
 def _data(cell: Candidate, printed: paper.Experiment) -> tuple[str, str]:
@@ -78,7 +75,7 @@ def parser_differences(rows: Sequence[ParserRow]) -> list[Difference]:
     entries = differences(chosen, lambda _pair, model: paper.parser_experiment(training[model]), ASPECTS_OF_PARSERS)
     tried: dict[str, list[str]] = {}
     for row in rows:
-        dropouts = {one.config.attention_dropout for one in row.candidates}
+        dropouts = {candidate.config.attention_dropout for candidate in row.candidates}
         if row.chosen and len(dropouts) == 1:
             tried.setdefault(f"{dropouts.pop():g}, the only one tried", []).append(row.chosen.label)
     return entries + [

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from heapq import nsmallest
 from itertools import islice
 from typing import TYPE_CHECKING, Self
 
 from pipeline.evaluation.dev_f1 import DevF1
 from pipeline.evaluation.parses import ParsedSplit, Parses
 from pipeline.evaluation.tree_scores import BracketScores, ScoredTrees, TreeScores
-from pipeline.parsing.evalb import Status, score_trees
 from pipeline.parsing.symbols import tagged
 from pipeline.parsing.treebank import RECOMBINED_COLLECTION
 from pipeline.parsing.trees import bracketed
@@ -25,8 +23,10 @@ if TYPE_CHECKING:
     from nltk.tree import Tree
 
 DEV = "dev"
-N_DRAWN, N_WORST = 3, 2
-"""The number of parses that are drawn, and of the worst."""
+WSJ = "WSJ"
+"""The data of a profile whose trees are those of the paper."""
+N_DRAWN = 3
+"""The number of parses that are drawn."""
 MAX_DRAWN_WORDS = 18
 """The longest sentence that is drawn."""
 N_SAMPLES = 10
@@ -183,13 +183,11 @@ class ParserRow:
     drawn: tuple[tuple[Tree, Tree], ...]
     """Gold trees of the test set and the parser's, at even distances among those short enough to be drawn."""
     constrained: Search | None = None
-    worst: tuple[tuple[Tree, Tree, float], ...] = ()
-    """Gold trees and the parser's with the lowest F1, in percent, of those short enough to be drawn."""
 
     @property
     def chosen(self) -> Candidate | None:
         """The candidate that was chosen."""
-        return next((one for one in self.candidates if self.choice and one.model == self.choice.model), None)
+        return next((parser for parser in self.candidates if self.choice and parser.model == self.choice.model), None)
 
     @classmethod
     def from_artifacts(cls, inputs: ParserInputs) -> Self:
@@ -206,7 +204,6 @@ class ParserRow:
             Search.from_artifacts(free, inputs.split) if free else None,
             _drawn(parses, inputs.split) if parses else (),
             Search.from_artifacts(inputs.constrained, inputs.split) if inputs.constrained else None,
-            _worst(parses, inputs.split) if parses else (),
         )
 
 
@@ -221,18 +218,6 @@ def _drawn(parses: Parses, split: str) -> tuple[tuple[Tree, Tree], ...]:
     right = [pair for pair in pairs if bracketed(pair[0]) == bracketed(pair[1])]
     n_wrong = max(N_DRAWN - 1, N_DRAWN - len(right))
     return (*_evenly(wrong, n_wrong), *_evenly(right, N_DRAWN))[:N_DRAWN]
-
-
-def _worst(parses: Parses, split: str) -> tuple[tuple[Tree, Tree, float], ...]:
-    """Takes the short trees with the lowest F1 (EVALB), those without a mistake left out."""
-    scores = score_trees(parses.folder / f"{split}.gold", parses.folder / f"{split}.trees").sentences
-    pairs = zip(parses.gold(split), parses.trees(split), scores, strict=True)
-    short = [
-        (gold, tree, 200 * score.matched / max(score.gold_brackets + score.test_brackets, 1))
-        for gold, tree, score in pairs
-        if score.status is Status.VALID and len(gold.leaves()) <= MAX_DRAWN_WORDS
-    ]
-    return tuple(nsmallest(N_WORST, (one for one in short if one[2] < 100), key=lambda one: one[2]))
 
 
 def _evenly(pairs: list[tuple[Tree, Tree]], n: int) -> list[tuple[Tree, Tree]]:

@@ -14,8 +14,8 @@ from pipeline.store.artifact import JsonArtifact
 from workflows import paper
 from workflows.quantities import duration
 from workflows.tables.differences import Difference
-from workflows.tables.parser_differences import WSJ, parser_differences
-from workflows.tables.parser_measurements import ParserInputs, ParserRow, Search
+from workflows.tables.parser_differences import parser_differences
+from workflows.tables.parser_measurements import WSJ, ParserInputs, ParserRow, Search
 from workflows.tables.provenance import provenance_notes
 from workflows.tables.text_table import Column, Line, TextTable, by_origin, numbers, words
 
@@ -145,17 +145,17 @@ class Table4:
         """Returns F1, printed rows above measured ones; then the candidates, beams, searches and lengths there are."""
         columns = [
             *words("parser", "training"),
-            *numbers("F1", "F1, ≤\u00a040"),
+            *numbers("F1", "F1, ≤ 40"),
             *(Column(heading, is_number=True, on_terminal=False) for heading in ("recall", "precision", "sentences")),
         ]
         lines = by_origin(
             *([row.texts() for row in self.rows if row.origin == origin] for origin in ("paper", "measured"))
         )
-        candidates = [Line(one.texts()) for one in self.candidates]
+        candidates, searches = ([Line(row.texts()) for row in rows] for rows in (self.candidates, self.searches))
         beams = [
-            Line([one.training, f"{one.beam_size}{CHOSEN * one.is_chosen}", f"{one.dev_f1:.2f}"]) for one in self.beams
+            Line([row.training, f"{row.beam_size}{CHOSEN * row.is_chosen}", f"{row.dev_f1:.2f}"]) for row in self.beams
         ]
-        lengths = [Line([one.training, one.words, f"{one.sentences:,}", f"{one.f1:.2f}"]) for one in self.lengths]
+        lengths = [Line([row.training, row.words, f"{row.sentences:,}", f"{row.f1:.2f}"]) for row in self.lengths]
         tables = [
             TextTable("Table 4", columns, lines, "≤ 40 are the sentences of at most 40 words."),
             TextTable(
@@ -167,7 +167,7 @@ class Table4:
             TextTable(
                 "Outputs that were no tree",
                 [*words("training", "search"), *numbers("F1", "repaired"), Column("repairs")],
-                [Line(one.texts()) for one in self.searches],
+                searches,
                 "A parser may write any symbols; each output was made a tree over the words of its sentence.",
             ),
             TextTable("F1 by length", [*words("training", "words"), *numbers("sentences", "F1")], lengths),
@@ -188,7 +188,7 @@ def mlflow_name(text: str) -> str:
 
 def compute(inputs: Sequence[ParserInputs]) -> tuple[Table4, list[ParserRow]]:
     """Computes the table of the rows that were run; returns it with what was measured of each."""
-    rows = [ParserRow.from_artifacts(one) for one in inputs]
+    rows = [ParserRow.from_artifacts(row) for row in inputs]
     table = Table4(
         _rows(rows),
         [line for row in rows for line in _candidates(row)],
@@ -260,18 +260,18 @@ def _scored(name: str, training: str, scores: TreeScores) -> Table4Row:
 def _candidates(row: ParserRow) -> list[CandidateRow]:
     measured = [
         CandidateRow(
-            one.model,
+            candidate.model,
             training_of(row),
-            one is row.chosen,
+            candidate is row.chosen,
             "measured",
-            dropout=one.config.dropout,
-            attention_dropout=one.config.attention_dropout,
-            learning_rate_scale=one.settings.optimizer.learning_rate_scale,
-            dev_f1=one.dev_f1,
-            dev_perplexity=one.perplexity.dev_perplexity,
-            train_s=one.run.train_s,
+            dropout=candidate.config.dropout,
+            attention_dropout=candidate.config.attention_dropout,
+            learning_rate_scale=candidate.settings.optimizer.learning_rate_scale,
+            dev_f1=candidate.dev_f1,
+            dev_perplexity=candidate.perplexity.dev_perplexity,
+            train_s=candidate.run.train_s,
         )
-        for one in row.candidates
+        for candidate in row.candidates
     ]
     return measured + [CandidateRow(name, training_of(row), False, state, why) for name, state, why in row.unfinished]
 
@@ -323,16 +323,6 @@ def _notes(rows: Sequence[ParserRow]) -> list[str]:
             f"The measured rows are of {names}, not of the paper's treebank, so they cannot be compared with the "
             "printed ones."
         )
-    for row in rows:
-        if row.free and row.choice:
-            free, total = row.free, row.free.scores.total
-            kinds = ", ".join(f"{number} {kind}" for kind, number in free.parsed.repairs.items())
-            notes.append(
-                f"{name_of(row)}, {training_of(row)}: {row.choice.model} was chosen of {len(row.choice.models)}, with "
-                f"beam {row.choice.settings.beam_size}; {free.parsed.repaired} of {free.parsed.sentences} outputs were "
-                f"no tree over their words and were repaired{f' ({kinds})' if kinds else ''}; {total.valid} trees "
-                "are scored."
-            )
     run = {row.training for row in rows}
     if rows and "semi-supervised" not in run:
         notes.append("The semi-supervised row was not run: --silver FILE adds automatically parsed trees to training.")

@@ -10,19 +10,14 @@ import pytest
 from pipeline.settings import PlanSettings
 from pipeline.store.artifact import Context
 from pipeline.text.corpus_statistics import Plan, measure
-from tests.support.html_reader import (
-    Reader,
-    assert_asks_for_nothing_outside,
-    drawings,
-)
+from tests.support.html_reader import Reader, assert_asks_for_nothing_outside, csv_files, drawings
 from tests.support.tiny_statistics import STATISTICS, collection
 from tests.support.tiny_text import prepare_text
 from workflows.quantities import percent
 from workflows.reports import table2 as table2_report
 from workflows.reports.corpus import CorpusReport, report_corpus
-from workflows.reports.corpus_plot import plots
+from workflows.reports.corpus_plot import lengths_figure, lengths_svg
 from workflows.reports.corpus_text import facts, metrics, rows, summary
-from workflows.reports.svg import svg
 from workflows.tables import table2
 
 
@@ -39,7 +34,7 @@ def test_figures_and_drawings_of_text(parallel_text: Path, tmp_path: Path) -> No
     root = ElementTree.parse(made.folder / "corpus_report.svg").getroot()
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
     texts = {element.text for element in root.iter() if element.text}
-    assert {"EN-DE, two collections: lengths", "EN-DE, two collections: dropped"} <= texts
+    assert "EN-DE, two collections: lengths" in texts
     assert "padding; " in made.summary
 
 
@@ -90,18 +85,17 @@ def test_without_a_plan_the_problem_is_shown() -> None:
     assert not {"padding_fraction.en-de", "updates_an_epoch.en-de"} & metrics(without, "en-de").keys()
 
 
-def test_drawings_name_sides_collections_and_the_reasons_there_are() -> None:
-    """A reason for which nothing was dropped has no colour in the legend; names are shown as they are."""
-    lengths, dropped = (Reader(svg([plot])).text for plot in plots(STATISTICS))
-    assert "en, mean 2.5" in lengths
-    assert "de, mean 3.1" in lengths
-    assert "europarl-v7: 95 % of 2,000 kept" in dropped
-    assert "<b>web & more</b>: 100 % of 1,000 kept" in dropped
-    assert "blank side" in dropped
-    assert "too many words" not in dropped
-    (_, long) = plots(replace(STATISTICS, collections=[collection("a" * 60, 49, 1, 0, 0, 0)]))
-    assert f"…{'a' * 39}: 98 % of 50 kept" in Reader(svg([long])).text
-    assert len(plots(replace(STATISTICS, collections=[collection("a", 50, 0, 0, 0, 0)]))) == 1
+def test_the_drawing_names_both_sides() -> None:
+    """Each with its mean; its data are the counts by length, also where one side is longer than the other."""
+    assert {"en, mean 2.5", "de, mean 3.1"} <= {
+        element.text for element in ElementTree.fromstring(lengths_svg(STATISTICS)).iter()
+    }
+    english, german = STATISTICS.lengths
+    longer = replace(STATISTICS, lengths=(english, replace(german, sentences=[*german.sentences, 0, 7])))
+    heading, *rows = csv_files(lengths_figure(longer))["lengths-en-de.csv"]
+    assert heading == ["tokens", "en", "de"]
+    assert rows[-1] == [str(len(german.sentences) + 1), "0", "7"]
+    assert [int(row[1]) for row in rows if row[1] != "0"] == [n for n in english.sentences if n]
 
 
 def test_a_report_shows_each_text() -> None:
@@ -109,7 +103,7 @@ def test_a_report_shows_each_text() -> None:
     french = replace(STATISTICS, lengths=(STATISTICS.lengths[0], replace(STATISTICS.lengths[1], language="fr")))
     html = table2_report.render(table2.compute([]), [], [STATISTICS, french])
     assert_asks_for_nothing_outside(html)
-    assert len(drawings(html)) == 4
+    assert len(drawings(html)) == 2
     reader = Reader(html)
     assert ["europarl-v7", "2,000", "1,900", "60", "0", "30", "10", "0.02 %"] in reader.rows
     assert ["all", "3,000", "2,900", "60", "0", "30", "10", "0.02 %"] in reader.rows
