@@ -36,5 +36,5 @@ def lengths_figure(statistics: CorpusStatistics) -> Markup:
     languages = [side.language for side in statistics.lengths]
     counts = zip_longest(*(side.sentences for side in statistics.lengths), fillvalue=0)
     rows = [(length, *sentences) for length, sentences in enumerate(counts) if any(sentences)]
-    described = f"{title(statistics)}: training sentences by their length in tokens"
+    described = f"{title(statistics)}: lengths of the training sentences in tokens"
     return figure(lengths_svg(statistics), described, f"lengths-{statistics.pair}", ("tokens", *languages), rows)

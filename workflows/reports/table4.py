@@ -15,11 +15,11 @@ from workflows.reports import page
 from workflows.reports.corpus import CorpusReport
 from workflows.reports.learning import learning_figures
 from workflows.reports.page import Section
-from workflows.tables.parser_measurements import WSJ, ParserInputs, ParserRow
+from workflows.tables.parser_measurements import WSJ, ParserInputs
 from workflows.tables.table4 import RIGHT_BRANCHING, Table4, Table4Artifact, compute, name_of, training_of
 
 
-def scores(table: Table4, rows: Sequence[ParserRow]) -> list[list[str]]:
+def scores(table: Table4, rows: Sequence[ParserInputs]) -> list[list[str]]:
     """Returns F1 of the parsers beside the paper's, and of right-branching trees: name, paper, here."""
     printed = {row.training: row.f1 for row in paper.TABLE_4 if row.name.startswith("Transformer")}
     lines = [
@@ -28,26 +28,26 @@ def scores(table: Table4, rows: Sequence[ParserRow]) -> list[list[str]]:
         if row.name.startswith(RIGHT_BRANCHING) and row.f1 is not None
     ]
     for row in rows:
-        f1 = f"{row.free.scores.total.f1:.2f}" if row.free else "failed"
+        f1 = f"{row.free.measured.total.f1:.2f}" if row.free else "failed"
         lines.append([f"Transformer, {training_of(row)}", printed.pop(row.training, ""), f1])
     return lines + [[f"Transformer, {name}", f1, "not run"] for name, f1 in printed.items()]
 
 
-def said(rows: Sequence[ParserRow]) -> str:
+def said(rows: Sequence[ParserInputs]) -> str:
     """Says in a sentence how well the parsers do."""
-    parsed = [(training_of(row), row.free.scores.total.f1) for row in rows if row.free]
+    parsed = [(training_of(row), row.free.measured.total.f1) for row in rows if row.free]
     if not parsed:
         return page.NOTHING_RUN
     reached = " and ".join(f"{f1:.1f} after training on {name}" for name, f1 in parsed)
     other = "; the paper’s figures are of another treebank" if any(row.data != WSJ for row in rows) else ""
-    return f"The parser reaches F1 {reached}, right-branching trees {rows[0].baseline.total.f1:.1f}{other}."
+    return f"The parser reaches F1 {reached}, right-branching trees {rows[0].baseline_scores.total.f1:.1f}{other}."
 
 
 def render(
-    table: Table4, rows: Sequence[ParserRow], corpora: Sequence[CorpusStatistics] = (), command: str = ""
+    table: Table4, rows: Sequence[ParserInputs], corpora: Sequence[CorpusStatistics] = (), command: str = ""
 ) -> str:
     """Renders the report as HTML that needs nothing outside itself; `corpora` are the trees behind the rows."""
-    candidates = [candidate for row in rows for candidate in row.candidates]
+    candidates = [candidate for row in rows for candidate in row.measured]
     return page.render(
         table,
         lead="English constituency parsing: the paper’s printed figures, with those measured here below them. F1 is in "
@@ -92,7 +92,7 @@ def tabulate(
     command: CommandLine = UNKNOWN,
 ) -> Table4Artifact:
     """Writes Table 4 with the `rows` that were run; `reports` are those of their trees."""
-    table, measured = compute(rows)
+    table = compute(rows)
     artifact = Table4Artifact(context.folder)
-    page.write(artifact, table, render(table, measured, [report.load() for report in reports], command.typed))
+    page.write(artifact, table, render(table, rows, [report.load() for report in reports], command.typed))
     return artifact

@@ -47,12 +47,13 @@ def differing_fields(names: Mapping[str, str], printed: object, measured: object
     return left, right
 
 
-def _is_near(number: float, other: float, tolerance: float) -> bool:
+def is_near(number: float, other: float, tolerance: float) -> bool:
+    """Tells whether a number differs from another by at most a fraction of that other."""
     return abs(number - other) <= tolerance * other
 
 
 def _data(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
-    is_same = printed.corpus in cell.data and _is_near(cell.train_pairs, printed.pairs, 0.1)
+    is_same = printed.corpus in cell.data and is_near(cell.train_pairs, printed.pairs, 0.1)
     here = f"{cell.data or 'unnamed data'}, {rounded(cell.train_pairs)} pairs"
     return f"{printed.corpus}, about {rounded(printed.pairs)} pairs", "" if is_same else here
 
@@ -68,7 +69,7 @@ def _test_set(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
 
 def _vocabulary(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
     size = cell.config.vocabulary_size
-    here = "" if _is_near(size, printed.vocabulary_size, 0.01) else f"{rounded(size)} pieces"
+    here = "" if is_near(size, printed.vocabulary_size, 0.01) else f"{rounded(size)} pieces"
     if printed.pieces == "word-pieces":
         here = f"{rounded(size)} pieces of a joint byte-pair encoding"
     return f"about {rounded(printed.vocabulary_size)} {printed.pieces}", here
@@ -85,7 +86,7 @@ def _updates(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
 
 def _tokens(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
     source, target = (tokens / cell.run.updates for tokens in (cell.run.source_tokens, cell.run.target_tokens))
-    is_same = all(_is_near(mean, printed.budget_tokens, 0.1) for mean in (source, target))
+    is_same = all(is_near(mean, printed.budget_tokens, 0.1) for mean in (source, target))
     budget = rounded(printed.budget_tokens)
     here = f"{rounded(source)} source and {rounded(target)} target on average"
     return f"about {budget} source and {budget} target", "" if is_same else here

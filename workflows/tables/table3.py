@@ -227,13 +227,6 @@ def correlation_text(correlations: Sequence[Correlation]) -> str:
     )
 
 
-def value_of(row: Table3Row, kind: Kind, origin: Literal["printed", "measured"]) -> float | None:
-    """Returns a row's perplexity or BLEU as printed or as measured, None where there is none."""
-    if origin == "printed":
-        return float(getattr(row.printed, kind)) if row.printed else None
-    return getattr(row.trained, kind).mean if row.trained else None
-
-
 def _row(row: RowInputs, cells: Sequence[Measured] | None, base: Sequence[Measured], noise: Noise | None) -> Table3Row:
     printed = paper.VARIATIONS.get(row.name)
     state: State = row.state if cells or row.state != "measured" else "not run"
@@ -304,8 +297,11 @@ def _correlations(rows: Sequence[Table3Row]) -> list[Correlation]:
 
     correlations = []
     for kind in KINDS:
-        both = [(value_of(row, kind, "printed"), value_of(row, kind, "measured")) for row in rows]
-        pairs = [pair for pair in both if None not in pair]
+        pairs = [
+            (float(getattr(row.printed, kind)), getattr(row.trained, kind).mean)
+            for row in rows
+            if row.printed and row.trained
+        ]
         # Two rows are always in order or in reverse, and a column of one value has no order.
         if len(pairs) > 2 and min(len(set(column)) for column in zip(*pairs, strict=True)) > 1:
             correlations.append(Correlation(kind, len(pairs), float(spearmanr(*zip(*pairs, strict=True)).statistic)))

@@ -15,7 +15,7 @@ from workflows import paper
 from workflows.quantities import duration
 from workflows.tables.differences import Difference
 from workflows.tables.parser_differences import parser_differences
-from workflows.tables.parser_measurements import WSJ, ParserInputs, ParserRow, Search
+from workflows.tables.parser_measurements import WSJ, ParserInputs, SearchedTrees
 from workflows.tables.provenance import provenance_notes
 from workflows.tables.text_table import Column, Line, TextTable, by_origin, numbers, words
 
@@ -186,10 +186,9 @@ def mlflow_name(text: str) -> str:
     return "".join(character if character.isalnum() or character in "-_. /" else "" for character in text)
 
 
-def compute(inputs: Sequence[ParserInputs]) -> tuple[Table4, list[ParserRow]]:
-    """Computes the table of the rows that were run; returns it with what was measured of each."""
-    rows = [ParserRow.from_artifacts(row) for row in inputs]
-    table = Table4(
+def compute(rows: Sequence[ParserInputs]) -> Table4:
+    """Computes the table of the rows that were run."""
+    return Table4(
         _rows(rows),
         [line for row in rows for line in _candidates(row)],
         [line for row in rows for line in _beams(row)],
@@ -198,36 +197,35 @@ def compute(inputs: Sequence[ParserInputs]) -> tuple[Table4, list[ParserRow]]:
         parser_differences(rows),
         _notes(rows),
     )
-    return table, rows
 
 
-def name_of(row: ParserRow) -> str:
+def name_of(row: ParserInputs) -> str:
     """Returns the name of a measured row: with its layers, and its data unless they are the paper's."""
     n_layers = row.chosen.config.n_layers if row.chosen else None
     layers = "" if n_layers is None else f" ({n_layers} layer{'s' * (n_layers > 1)})"
     return f"Transformer{layers}{_suffix(row)}"
 
 
-def training_of(row: ParserRow) -> str:
+def training_of(row: ParserInputs) -> str:
     """Returns what a measured row was trained on: the paper's words where it is the paper's data."""
     if row.data == WSJ:
         return row.training
     return row.training if row.training == "semi-supervised" else f"{row.data} only"
 
 
-def _suffix(row: ParserRow) -> str:
+def _suffix(row: ParserInputs) -> str:
     return "" if row.data == WSJ else f", {row.data}"
 
 
-def _rows(rows: Sequence[ParserRow]) -> list[Table4Row]:
+def _rows(rows: Sequence[ParserInputs]) -> list[Table4Row]:
     table = [
         Table4Row(row.name, "paper", row.training, float(row.f1), "printed", printed_f1=row.f1) for row in paper.TABLE_4
     ]
     for row in rows[:1]:  # the sentences of the test set are the same in every row
-        table.append(_scored(f"{RIGHT_BRANCHING}{_suffix(row)}", NO_TRAINING, row.baseline))
+        table.append(_scored(f"{RIGHT_BRANCHING}{_suffix(row)}", NO_TRAINING, row.baseline_scores))
     for row in rows:
         if row.free:
-            table.append(_scored(name_of(row), training_of(row), row.free.scores))
+            table.append(_scored(name_of(row), training_of(row), row.free.measured))
         else:
             reason = "; ".join(f"{name} {state}: {why}" for name, state, why in row.unfinished)
             table.append(Table4Row(name_of(row), "measured", training_of(row), None, "failed", reason=reason))
@@ -257,7 +255,7 @@ def _scored(name: str, training: str, scores: TreeScores) -> Table4Row:
     )
 
 
-def _candidates(row: ParserRow) -> list[CandidateRow]:
+def _candidates(row: ParserInputs) -> list[CandidateRow]:
     measured = [
         CandidateRow(
             candidate.model,
@@ -271,25 +269,28 @@ def _candidates(row: ParserRow) -> list[CandidateRow]:
             dev_perplexity=candidate.perplexity.dev_perplexity,
             train_s=candidate.run.train_s,
         )
-        for candidate in row.candidates
+        for candidate in row.measured
     ]
     return measured + [CandidateRow(name, training_of(row), False, state, why) for name, state, why in row.unfinished]
 
 
-def _beams(row: ParserRow) -> list[BeamRow]:
+def _beams(row: ParserInputs) -> list[BeamRow]:
     if row.choice is None:
         return []
     chosen = row.choice.settings.beam_size
     return [BeamRow(training_of(row), size, f1, size == chosen) for size, f1 in sorted(row.choice.beams.items())]
 
 
-def _searches(row: ParserRow) -> list[SearchRow]:
-    searches: dict[Literal["free", "constrained"], Search | None] = {"free": row.free, "constrained": row.constrained}
+def _searches(row: ParserInputs) -> list[SearchRow]:
+    searches: dict[Literal["free", "constrained"], SearchedTrees | None] = {
+        "free": row.free,
+        "constrained": row.constrained,
+    }
     return [
         SearchRow(
             training_of(row),
             kind,
-            search.scores.total.f1,
+            search.measured.total.f1,
             search.parsed.repaired,
             search.parsed.repairs,
             search.parsed.sentences,
@@ -300,12 +301,12 @@ def _searches(row: ParserRow) -> list[SearchRow]:
     ]
 
 
-def _lengths(row: ParserRow) -> list[LengthRow]:
-    groups = row.free.scores.by_length.items() if row.free else ()
+def _lengths(row: ParserInputs) -> list[LengthRow]:
+    groups = row.free.measured.by_length.items() if row.free else ()
     return [LengthRow(training_of(row), words, scores.sentences, scores.f1) for words, scores in groups]
 
 
-def _notes(rows: Sequence[ParserRow]) -> list[str]:
+def _notes(rows: Sequence[ParserInputs]) -> list[str]:
     chosen = [row.chosen for row in rows if row.chosen]
     notes = [
         "F1 is that of labelled constituents over all sentences of the test set, in percent, as EVALB computes it with "

@@ -34,14 +34,14 @@ def test_one_line_names_type_devices_and_torch(cell: Cell) -> None:
 
 
 def test_rows_that_differ_in_type_are_warned_of(cell: Cell) -> None:
-    """The warning names the trainings in another type than most."""
+    """The warning names the type of each training."""
     most = [trained_in(cell("en-de", name), TOGETHER) for name in ("base", "A1")]
     note = note_of(*most, trained_in(cell("en-de", "B1"), ON_CPUS))
     assert note.startswith(
         "Trained in bfloat16 and float32 on 8 × NVIDIA H100, 2 × Intel Xeon, with torch 2.12.1 and 2.13.0, "
         "compiled layers and layers not compiled; decoded in float32."
     )
-    assert note.endswith("may come from it: EN-DE B1 (float32); all others bfloat16.")
+    assert note.endswith("from their dtypes: EN-DE base bfloat16, EN-DE A1 bfloat16, EN-DE B1 float32.")
 
 
 def test_rates_are_listed_by_device_and_type(cell: Cell) -> None:
