@@ -165,20 +165,20 @@ def _rows(ordering: paper.Ordering, measured: Mapping[str, Standing]) -> tuple[s
     return (*others, *ordering.rows)
 
 
-def _steps(ordering: paper.Ordering, rows: Mapping[str, Standing]) -> list[tuple[Standing, Standing]]:
-    """Returns the pairs of rows that a claim compares, the worse first; none where one of them is missing."""
+def _gains(ordering: paper.Ordering, kind: Kind, rows: Mapping[str, Standing]) -> list[tuple[float, int, int]]:
+    """Returns what each step of a claim gains in the direction claimed, and the seeds of both rows.
+
+    Gains are in BLEU or in the logarithm of perplexity. There are none where a row is missing.
+    """
     names = _rows(ordering, rows)
     if not set(names) <= rows.keys():
         return []
     pairs = [(name, names[-1]) for name in names[:-1]] if ordering.relation == "best" else pairwise(names)
-    return [(rows[before], rows[after]) for before, after in pairs]
-
-
-def _gain(ordering: paper.Ordering, kind: Kind, step: tuple[Standing, Standing]) -> float:
-    """Returns what a step gains in the direction claimed: BLEU, or the logarithm of perplexity."""
-    before, after = (_scaled(kind, standing.figures[kind]) for standing in step)
-    falls = (kind == "perplexity") != (kind in ordering.reversed)
-    return before - after if falls else after - before
+    sign = -1 if (kind == "perplexity") != (kind in ordering.reversed) else 1
+    figures = {name: _scaled(kind, rows[name].figures[kind]) for name in names}
+    return [
+        (sign * (figures[after] - figures[before]), rows[before].seeds, rows[after].seeds) for before, after in pairs
+    ]
 
 
 def _scaled(kind: Kind, figure: float) -> float:
@@ -187,7 +187,7 @@ def _scaled(kind: Kind, figure: float) -> float:
 
 
 def _holds(ordering: paper.Ordering, kind: Kind, rows: Mapping[str, Standing]) -> bool | None:
-    gains = [_gain(ordering, kind, step) for step in _steps(ordering, rows)]
+    gains = [gain for gain, _, _ in _gains(ordering, kind, rows)]
     if not gains:
         return None
     if ordering.relation == "equal":
@@ -196,13 +196,12 @@ def _holds(ordering: paper.Ordering, kind: Kind, rows: Mapping[str, Standing]) -
 
 
 def _verdict(ordering: paper.Ordering, kind: Kind, rows: Mapping[str, Standing], noise: Noise | None) -> Verdict | None:
-    steps = _steps(ordering, rows)
-    if noise is None or not steps:
+    gains = _gains(ordering, kind, rows)
+    if noise is None or not gains:
         return None
-    limits = [noise.limit(kind, before.seeds, after.seeds) for before, after in steps]
-    gains = [_gain(ordering, kind, step) for step in steps]
+    beyond = [(gain, abs(gain) > noise.limit(kind, *seeds)) for gain, *seeds in gains]
     if ordering.relation == "equal":
-        return "yes" if all(abs(gain) <= limit for gain, limit in zip(gains, limits, strict=True)) else "no"
-    if any(gain < -limit for gain, limit in zip(gains, limits, strict=True)):
+        return "no" if any(is_beyond for _, is_beyond in beyond) else "yes"
+    if any(is_beyond and gain < 0 for gain, is_beyond in beyond):
         return "no"
-    return "yes" if all(gain > limit for gain, limit in zip(gains, limits, strict=True)) else "within noise"
+    return "yes" if all(is_beyond for _, is_beyond in beyond) else "within noise"

@@ -293,19 +293,21 @@ def _orderings(cells: Mapping[str, Sequence[Measured]], noise: Noise | None) -> 
 
 
 def _correlations(rows: Sequence[Table3Row]) -> list[Correlation]:
-    from scipy.stats import spearmanr  # imports slowly, and a finished table does not need it
-
     correlations = []
     for kind in KINDS:
-        pairs = [
-            (float(getattr(row.printed, kind)), getattr(row.trained, kind).mean)
-            for row in rows
-            if row.printed and row.trained
-        ]
+        both = [row for row in rows if row.printed and row.trained]
+        printed = [float(getattr(row.printed, kind)) for row in both]
+        measured = [getattr(row.trained, kind).mean for row in both]
         # Two rows are always in order or in reverse, and a column of one value has no order.
-        if len(pairs) > 2 and min(len(set(column)) for column in zip(*pairs, strict=True)) > 1:
-            correlations.append(Correlation(kind, len(pairs), float(spearmanr(*zip(*pairs, strict=True)).statistic)))
+        if len(both) > 2 and min(len(set(printed)), len(set(measured))) > 1:
+            spearman = statistics.correlation(_ranks(printed), _ranks(measured))
+            correlations.append(Correlation(kind, len(both), spearman))
     return correlations
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """Returns the rank of each value, from 1; equal ones share the mean of their ranks."""
+    return [sum(other < value for other in values) + (values.count(value) + 1) / 2 for value in values]
 
 
 def _differences(cells: Mapping[str, list[Measured]]) -> list[Difference]:

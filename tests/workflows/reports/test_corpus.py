@@ -61,7 +61,7 @@ def test_words() -> None:
     assert summary(STATISTICS) == (
         "2,900 of 3,000 training pairs kept, 2.5 source and 3.5 target tokens per pair, 0.02 % unknown, 4.2 % padding"
     )
-    assert [one.name for one in rows(STATISTICS)] == ["europarl-v7", "<b>web & more</b>", "all"]
+    assert [row.name for row in rows(STATISTICS)] == ["europarl-v7", "<b>web & more</b>", "all"]
     assert rows(STATISTICS)[2] == collection("all", 2_900, 60, 0, 30, 10)
     assert facts(STATISTICS)["vocabulary"] == "500 pieces, learned from 1,000 of 2,910 pairs with 4,200 distinct words"
     assert facts(STATISTICS)["unknown tokens"] == "train 0.02 %, dev 0 %"

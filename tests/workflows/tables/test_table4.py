@@ -26,8 +26,8 @@ def test_printed_rows_stand_above_measured_ones(parser_row: Row) -> None:
     """The paper's twelve, the baseline, the chosen parser's F1, and the row that was not run."""
     inputs = parser_row()
     table = table4.compute([inputs])
-    assert [tuple(one.texts()[:3]) for one in table.rows[:12]] == [(one.name, one.training, one.f1) for one in TABLE_4]
-    assert {one.origin for one in table.rows[:12]} == {"paper"}
+    assert [tuple(row.texts()[:3]) for row in table.rows[:12]] == [(row.name, row.training, row.f1) for row in TABLE_4]
+    assert {row.origin for row in table.rows[:12]} == {"paper"}
     right, parser, silver = table.rows[12:]
     assert (right.name, right.training) == ("right-branching trees, generated trees", "none")
     assert (parser.name, parser.training) == ("Transformer (2 layers), generated trees", "generated trees only")
@@ -35,8 +35,8 @@ def test_printed_rows_stand_above_measured_ones(parser_row: Row) -> None:
     measured = inputs.free.scores.load().splits["test"]
     for name in ("f1", "recall", "precision", "complete_match", "sentences", "valid"):
         assert getattr(parser, name) == getattr(measured.total, name)
-    assert [(one.sentences, one.f1) for one in table.lengths] == [
-        (one.sentences, one.f1) for one in measured.by_length.values()
+    assert [(row.sentences, row.f1) for row in table.lengths] == [
+        (row.sentences, row.f1) for row in measured.by_length.values()
     ]
     assert right.f1 is not None
     assert parser.f1 is not None
@@ -49,12 +49,12 @@ def test_printed_rows_stand_above_measured_ones(parser_row: Row) -> None:
 def test_the_paper_s_own_trees_make_the_paper_s_own_rows(parser_row: Row) -> None:
     """On WSJ the measured rows are named and trained as printed; data and test set do not differ then."""
     table = table4.compute([parser_row(data="WSJ"), parser_row("semi-supervised", "WSJ")])
-    assert [(one.name, one.training) for one in table.rows[12:]] == [
+    assert [(row.name, row.training) for row in table.rows[12:]] == [
         ("right-branching trees", "none"),
         ("Transformer (2 layers)", "WSJ only, discriminative"),
         ("Transformer (2 layers)", "semi-supervised"),
     ]
-    assert "test set" not in {one.what for one in table.differences}
+    assert "test set" not in {row.what for row in table.differences}
     assert not any("cannot be compared" in note for note in table.notes)
 
 
@@ -68,7 +68,7 @@ def test_rows_of_other_trees_are_named(parser_row: Row) -> None:
 def test_what_differs_is_told(parser_row: Row) -> None:
     """Sizes, vocabulary and data of the tiny parser; not what the paper chose on its dev set and does not print."""
     table = table4.compute([parser_row()])
-    differing = {one.what: one for one in table.differences}
+    differing = {row.what: row for row in table.differences}
     assert "d_model 1024" in differing["model"].paper
     assert "P_drop" not in differing["model"].paper
     assert differing["vocabulary"].paper == "about 16,000 pieces"
@@ -81,9 +81,9 @@ def test_what_differs_is_told(parser_row: Row) -> None:
 def test_dropout_of_attention_weights_is_chosen_and_printed(parser_row: Row) -> None:
     """Where several were tried, nothing differs from §6.3, and each candidate's is shown."""
     table = table4.compute([parser_row(of_attention=(0.2, 0.0))])
-    assert "dropout of attention weights" not in {one.what for one in table.differences}
-    assert "attention" not in {one.what: one for one in table.differences}["model"].here
-    assert [one.attention_dropout for one in table.candidates] == [0.2, 0.0, None]
+    assert "dropout of attention weights" not in {row.what for row in table.differences}
+    assert "attention" not in {row.what: row for row in table.differences}["model"].here
+    assert [row.attention_dropout for row in table.candidates] == [0.2, 0.0, None]
     markdown = render_markdown(table)
     assert "| candidate | dropout | of attention | learning rate |" in markdown
     assert "| dropout 0, chosen | 0.1 | 0.2 | × 1 |" in markdown
@@ -127,7 +127,7 @@ def test_a_row_whose_trainings_all_failed_says_so(parser_row: Row) -> None:
     made = parser_row()
     failed = ParserInputs(made.training, made.data, "test", (), made.unfinished, made.baseline, None, None)
     table = table4.compute([failed])
-    (line,) = [one for one in table.rows if one.state == "failed"]
+    (line,) = [row for row in table.rows if row.state == "failed"]
     assert (line.f1, line.texts()[2]) == (None, "failed")
     assert "the loss is not finite" in line.reason
 
