@@ -58,8 +58,8 @@ def main(
         raise UserError(f"timing.threads is {threads}, but this process may use {available} CPUs")
     counted = COUNT("count operations", chosen.layers, chosen.sweep, chosen.paths)
     # On a shared cluster no other work gets these CPUs; on a cluster of one's own there is no other.
-    alone = replace(MEASURE, cpus=max(1, threads), gpus=0 if chosen.timing.device == "cpu" else MEASURE.gpus)
-    measured = alone("measure times", counted, chosen.layers, chosen.sweep, chosen.timing)
+    exclusive = replace(MEASURE, cpus=max(1, threads), gpus=0 if chosen.timing.device == "cpu" else MEASURE.gpus)
+    measured = exclusive("measure times", counted, chosen.layers, chosen.sweep, chosen.timing)
 
     def tabulate(_unfinished: Mapping[str, Unfinished]) -> Step[Table1Artifact]:
         return TABULATE("table 1", counted, measured, request.command)

@@ -24,7 +24,7 @@ from workflows.reports import corpus_text
 from workflows.reports.corpus_plot import lengths_figure
 from workflows.tables.differences import DECODING_NAMES, OPTIMIZER_NAMES
 from workflows.tables.measurements import Measured, Trained
-from workflows.tables.provenance import hardware
+from workflows.tables.provenance import hardware, span
 from workflows.tables.render import FOOTNOTES, Shown, differences_table, render_markdown
 from workflows.tables.text_table import ABSENT, Column, Line, TextTable, numbers, words
 
@@ -129,15 +129,11 @@ def ran(models: Sequence[Trained]) -> dict[str, str]:
     train_s = sum(model.run.train_s for model in models)
     count = f"{len(models)} models" if len(models) > 1 else "1 model"
     return {
-        "what": f"{count} of {_range(sizes)} M parameters, {_range(updates)} updates each",
+        "what": f"{count} of {span(sizes[0], sizes[-1])} M parameters, {span(updates[0], updates[-1])} updates each",
         "on": "; ".join(texts),
         "with": "; ".join(dict.fromkeys(hardware(model.run) for model in models)),
         "in": f"{duration(train_s)} of training",
     }
-
-
-def _range(texts: Sequence[str]) -> str:
-    return texts[0] if texts[0] == texts[-1] else f"{texts[0]} to {texts[-1]}"
 
 
 def settings(model: Trained) -> dict[str, str]:
@@ -180,8 +176,8 @@ def learning_curves(drawings: Sequence[Markup]) -> list[Section]:
 def translations(model: Measured) -> Section:
     """Returns the section of a model's sample translations, with the words marked that differ."""
     explanation = (
-        "Sentences at even distances over the test set, not selected by hand. Words that the other side has not got in "
-        "the same order are marked."
+        "Sentences at regular intervals through the test set, not picked by hand. Words that the other side does not "
+        "have in the same order are marked."
     )
     samples = [
         {
@@ -195,7 +191,7 @@ def translations(model: Measured) -> Section:
 
 
 def marked(text: str, other: str) -> Markup:
-    """Returns a sentence as HTML in which the words are marked that `other` has not got in the same order."""
+    """Returns a sentence as HTML in which the words are marked that `other` does not have in the same order."""
     a, b = text.split(), other.split()
     parts = []
     for tag, begin, end, _, _ in SequenceMatcher(a=a, b=b, autojunk=False).get_opcodes():

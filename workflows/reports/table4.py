@@ -59,7 +59,7 @@ def render(
             *(
                 Section(
                     f"Parses, {name_of(row)}, {training_of(row)}",
-                    "Sentences of the test set at even distances among the short ones, those parsed wrongly first.",
+                    "Short sentences at regular intervals through the test set, those parsed wrongly first.",
                     samples=[{"gold": _drawing(gold), "parse": _drawing(parse)} for gold, parse in row.drawn],
                 )
                 for row in rows

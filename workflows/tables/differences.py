@@ -23,7 +23,7 @@ MODEL_NAMES = {
     "attention_window": "r of the encoder (0: no limit)",
     "attention_dropout": "dropout of attention weights",
 }
-"""The fields that Table 3 has, and those that the paper only considers (§4) or has for parsing alone (§6.3)."""
+"""The fields that Table 3 has, and those that the paper only considers (§4) or has only for parsing (§6.3)."""
 DECODING_NAMES = {"beam_size": "beam", "length_penalty": "α", "max_extra_tokens": "output at most input +"}
 
 

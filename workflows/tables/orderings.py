@@ -21,7 +21,7 @@ ORIGINS: tuple[Origin, ...] = ("paper", "here")
 KIND_NAMES: dict[Kind, str] = {"perplexity": "perplexity", "bleu": "BLEU"}
 ANSWERS = {True: "yes", False: "no", None: "unknown"}
 NOISE_FACTOR = 2.0
-"""A difference is within noise up to this multiple of the standard deviation that noise alone gives it."""
+"""A difference is within noise up to this multiple of the standard deviation that noise by itself gives it."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Noise:
-    """How far trainings of base lie apart that differ in their seed alone."""
+    """How far apart trainings of base lie that differ only in their seed."""
 
     seeds: int
     deviations: Mapping[Kind, float]
@@ -137,13 +137,13 @@ def notes(noise: Noise | None) -> list[str]:
         return [
             "How far trainings of base differ from seed to seed was not measured, so any difference between rows may "
             "be chance; an answer with a question mark compares the figures as they stand. To measure it, --seeds 3 "
-            "trains every row with three seeds, and --set grid.base_seeds=3 base alone.",
+            "trains every row with three seeds, and --set grid.base_seeds=3 only base.",
             printed,
         ]
     of_perplexity, of_bleu = (noise.deviations[kind] for kind in KINDS)
     perplexity, bleu = (noise.limit(kind, 1, noise.seeds) for kind in KINDS)
     return [
-        f"Noise: {noise.seeds} trainings of base, which differ in their seed alone, have a standard deviation s of "
+        f"Noise: {noise.seeds} trainings of base, which differ only in their seed, have a standard deviation s of "
         f"{_percent(of_perplexity)} in perplexity (s of its logarithm) and of {of_bleu:.2f} in BLEU. Two rows differ "
         f"by more than noise where their means, over n and m seeds, differ by more than {NOISE_FACTOR:g} s √(1/n + "
         f"1/m): a row of one seed and base, by more than {_percent(perplexity)} in perplexity or {bleu:.2f} in BLEU. "

@@ -30,7 +30,7 @@ def provenance_notes(cells: Sequence[Trained]) -> list[str]:
     for stretch in stretches:
         for device in stretch.devices:
             counts.setdefault(device.name, []).append(device.count)
-    devices = (f"{_span(f'{min(used)}', f'{max(used)}')} × {name}" for name, used in counts.items())
+    devices = (f"{span(f'{min(used)}', f'{max(used)}')} × {name}" for name, used in counts.items())
     types = {cell.label: _types(cell.run.stretches) for cell in cells}
     note = (
         f"Trained in {_types(stretches)} on {', '.join(devices)}, with torch "
@@ -55,7 +55,7 @@ def rate_notes(cells: Iterable[Trained]) -> list[str]:
                     rates.setdefault((device.name, stretch.dtype), []).append(flop_s / 1e12)
     return [
         f"{name} is not among the paper's devices ({', '.join(PAPER_SUSTAINED_FLOP_S)}), so its sustained rate was "
-        f"measured with a {dtype} matrix product before training: {_span(f'{min(tera):.3g}', f'{max(tera):.3g}')} "
+        f"measured with a {dtype} matrix product before training: {span(f'{min(tera):.3g}', f'{max(tera):.3g}')} "
         "TFLOPS per device."
         for (name, dtype), tera in rates.items()
     ]
@@ -69,5 +69,6 @@ def _listed(texts: Iterable[str]) -> str:
     return " and ".join(sorted(set(texts)))
 
 
-def _span(least: str, most: str) -> str:
+def span(least: str, most: str) -> str:
+    """Writes a range, or the only value there is."""
     return least if least == most else f"{least} to {most}"

@@ -282,7 +282,7 @@ def _differences(counts: Counts) -> list[Difference]:
     return [
         Difference(
             "what counts as a layer",
-            "O(·) of the attention function alone, without the projections of queries, keys, values and output",
+            "O(·) of only the attention function, without the projections of queries, keys, values and output",
             f"the same, in one head; with projections and {settings.n_heads} heads beneath the table",
             attention,
         ),

@@ -49,7 +49,7 @@ class Table4Row:
     """Why there is no figure, where the trainings failed."""
 
     def texts(self) -> list[str]:
-        """Returns the texts to show; in place of a figure that there is not, why."""
+        """Returns the texts to show; where a figure is missing, the reason."""
         f1 = self.printed_f1 or (self.state if self.f1 is None else f"{self.f1:.2f}")
         others = ("" if figure is None else f"{figure:.2f}" for figure in (self.f1_short, self.recall, self.precision))
         return [self.name, self.training, f1, *others, "" if self.valid is None else f"{self.valid:,}"]

@@ -10,7 +10,7 @@ from typing import Literal
 
 NOT_RUN = "not run"
 ABSENT = frozenset({NOT_RUN, "failed", "stopped"})
-"""The texts that stand in place of a figure that there is not."""
+"""The texts that stand in place of a missing figure."""
 ORIGINS = {"paper": "as printed in the paper", "measured": "measured here"}
 """The headings of printed and measured lines, where they stand apart."""
 
