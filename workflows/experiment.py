@@ -9,23 +9,23 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic
-
-from rich.console import RenderableType
+from typing import Any
 
 from pipeline.errors import UserError
+from pipeline.store.artifact import JsonArtifact
 from pipeline.store.object_store import store_at
 from pipeline.store.store import LocalStore
 from workflows.cli.closing import closing_lines
 from workflows.cli.console import console
 from workflows.command_line import CommandLine, command_line
-from workflows.engine.dag import A, Imported, Step
+from workflows.engine.dag import Imported, Step
 from workflows.engine.progress import View, print_plan
 from workflows.engine.runner import Watcher, run
 from workflows.names import begin_run, finish_run
 from workflows.profiles.changes import BaseProfile
 from workflows.reports.corpus import CorpusReport
 from workflows.tables.measurements import TrainedModel
+from workflows.tables.render import Shown, render_terminal
 from workflows.tracking.addresses import default_uri, ui_command
 from workflows.tracking.tracker import Tracker
 from workflows.tracking.watcher import Workflow, tracked
@@ -82,7 +82,7 @@ def chosen_names(option: str, requested: str | None, available: Iterable[str]) -
 
 
 @dataclass(frozen=True)
-class Reproduction(Generic[A]):
+class Reproduction:
     """A table and everything needed to fill it."""
 
     name: str
@@ -93,63 +93,63 @@ class Reproduction(Generic[A]):
     """The models by name; each has a run of its own in MLflow."""
     reports: Mapping[str, Step[CorpusReport]]
     """The reports on the texts, each by the name of its text."""
-    tabulate: Callable[[Mapping[str, str]], Step[A]]
+    tabulate: Callable[[Mapping[str, str]], Step[Any]]
     """Returns the step that makes the table, given the models that failed and the reasons."""
-    show: Callable[[A, int], RenderableType]
-    """Renders the table for a terminal with the given number of columns."""
     train: Callable[[Sequence[Watcher]], Mapping[str, str]] | None = None
     """Trains the models, if the table's step does not do so itself, and returns why some failed."""
-    figures: Callable[[A], Mapping[str, float]] | None = None
-    """Returns the main figures of the table, for the workflow's run in MLflow."""
 
 
-def reproduce(experiment: Reproduction[A], request: Request) -> None:
+def reproduce(experiment: Reproduction, request: Request) -> None:
     """Prints the plan if requested; otherwise makes what is missing, reports to MLflow and prints the table."""
     store, target = request.store, experiment.tabulate({})
     if request.plan:
         _print_plan(experiment, request, target)
         return
-    console.print(request.profile.in_force(), highlight=False, soft_wrap=True, markup=False)
+    _print_line(request.profile.in_force())
     place = begin_run(store, experiment.name, request.profile.name, target)
     tracker = Tracker(default_uri(store.root), experiment.name, store.root)
-    table = _made(experiment, request, tracker)
-    finish_run(store, place, target, table)
+    artifact, table = _run(experiment, request, target, tracker)
+    finish_run(store, place, target, artifact)
     console.print()
-    console.print(experiment.show(table, console.width))
+    console.print(render_terminal(table, console.width))
     console.print()
     model_command = next((model.command for model in experiment.models.values()), "")
     for line in closing_lines(place, model_command, ui_command(tracker.uri)):
-        console.print(line, highlight=False, soft_wrap=True, markup=False)
+        _print_line(line)
 
 
-def _print_plan(experiment: Reproduction[A], request: Request, target: Step[A]) -> None:
+def _print_line(line: str) -> None:
+    console.print(line, highlight=False, soft_wrap=True, markup=False)
+
+
+def _print_plan(experiment: Reproduction, request: Request, target: Step[Any]) -> None:
     """Prints what is cached and what is to run, with a forecast where something is trained."""
     # First, so that a wrong --gpu is reported before anything is printed.
     models = [*experiment.models.values()]
     forecast = forecast_text(request.profile, models, request.gpus, request.gpu, request.store.root) if models else None
-    console.print(request.profile.in_force(), highlight=False, soft_wrap=True, markup=False)
+    _print_line(request.profile.in_force())
     print_plan(console, target, request.store)
     if forecast:
         console.print(forecast)
 
 
-def _made(experiment: Reproduction[A], request: Request, tracker: Tracker) -> A:
+def _run(
+    experiment: Reproduction, request: Request, target: Step[Any], tracker: Tracker
+) -> tuple[JsonArtifact[Any], Shown]:
     """Makes what is missing and returns the table, with MLflow kept up to date."""
-    store, target = request.store, experiment.tabulate({})
+    store, command = request.store, request.command.typed
+    params = {**experiment.params, **({"overrides": request.overrides} if request.overrides else {})}
+    workflow = Workflow(target.fingerprint, request.profile.name, command, params, experiment.models)
     with ExitStack() as during:
         if not target.is_made(store) or target.damage(store):
-            # One for all that follows, and before MLflow: while that is imported, Ray's processes start.
+            # One cluster for all that follows, and before MLflow: while that is imported, Ray's processes start.
             dashboard = during.enter_context(cluster(request.address))
-            watching = f"to watch: {f'{dashboard} (Ray), ' if dashboard else ''}{ui_command(tracker.uri)}"
-            console.print(watching, highlight=False, soft_wrap=True, markup=False)
-        params = {**experiment.params, **({"overrides": request.overrides} if request.overrides else {})}
-        command, models = request.command.typed, experiment.models
-        workflow = Workflow(target.fingerprint, request.profile.name, command, params, models)
+            _print_line(f"to watch: {f'{dashboard} (Ray), ' if dashboard else ''}{ui_command(tracker.uri)}")
         runs = during.enter_context(tracked(tracker, workflow, store))
         watchers = [View(console), runs]
         failures = experiment.train(watchers) if experiment.train else {}
-        (table,) = run([experiment.tabulate(failures)], store, watchers, request.address)
-        figures = experiment.figures(table) if experiment.figures else {}
+        (artifact,) = run([experiment.tabulate(failures)], store, watchers, request.address)
+        table: Shown = artifact.load()
         reports = {name: report.published(store) for name, report in experiment.reports.items()}
-        runs.finish(table, figures, reports, failures)
-    return table
+        runs.finish(artifact, table.figures(), reports, failures)
+    return artifact, table

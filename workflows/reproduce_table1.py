@@ -14,12 +14,11 @@ import typer
 
 from pipeline.complexity.figures import CountsArtifact, MeasurementsArtifact
 from pipeline.errors import UserError
+from workflows.cli import options
 from workflows.cli.console import help_text, run_app
-from workflows.cli.options import AddressOption, ConfigOption, SetOption, StoreOption
 from workflows.engine.dag import Imported, Stage, Step
 from workflows.experiment import Reproduction, reproduce, requested
 from workflows.profiles.complexity import load_complexity_profile
-from workflows.tables.render import render_terminal
 from workflows.tables.table1 import Table1Artifact
 
 COUNT = Stage("complexity_counts.count", Imported("pipeline.complexity.count:count"), CountsArtifact)
@@ -44,10 +43,10 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 @app.command(help=help_text(__doc__))
 def main(
     profile: ProfileOption = None,
-    config: ConfigOption = None,
-    overrides: SetOption = None,
-    store: StoreOption = "runs",
-    address: AddressOption = None,
+    config: options.ConfigOption = None,
+    overrides: options.SetOption = None,
+    store: options.StoreOption = "runs",
+    address: options.AddressOption = None,
     plan: PlanOption = False,
 ) -> None:
     """Counts and measures what is not in the store, prints the table."""
@@ -58,8 +57,8 @@ def main(
         raise UserError(f"timing.threads is {threads}, but this process may use {available} CPUs")
     counted = COUNT("count operations", chosen.layers, chosen.sweep, chosen.paths)
     # On a shared cluster no other work gets these CPUs; on a cluster of one's own there is no other.
-    alone = replace(MEASURE, cpus=max(1, threads), gpus=0 if chosen.timing.device == "cpu" else MEASURE.gpus)
-    measured = alone("measure times", counted, chosen.layers, chosen.sweep, chosen.timing)
+    exclusive = replace(MEASURE, cpus=max(1, threads), gpus=0 if chosen.timing.device == "cpu" else MEASURE.gpus)
+    measured = exclusive("measure times", counted, chosen.layers, chosen.sweep, chosen.timing)
 
     def tabulate(_failures: Mapping[str, str]) -> Step[Table1Artifact]:
         return TABULATE("table 1", counted, measured, request.command)
@@ -71,8 +70,6 @@ def main(
         models={},
         reports={},
         tabulate=tabulate,
-        show=lambda artifact, width: render_terminal(artifact.load(), width),
-        figures=lambda artifact: artifact.load().figures(),
     )
     reproduce(experiment, request)
 

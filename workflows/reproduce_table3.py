@@ -5,7 +5,6 @@ python -m workflows.reproduce_table3 --profile multi30k --rows base,A1,B  # real
 python -m workflows.reproduce_table3 --seeds 3                            # every row: mean and standard deviation
 """
 
-from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from typing import Annotated
@@ -14,25 +13,12 @@ import typer
 
 from pipeline.errors import UserError
 from workflows import stages
+from workflows.cli import options
 from workflows.cli.console import help_text, run_app
-from workflows.cli.options import (
-    AddressOption,
-    ConfigOption,
-    DataOption,
-    DevBleuOption,
-    FilesOption,
-    GpuOption,
-    GpusOption,
-    PlanOption,
-    ProfileOption,
-    SetOption,
-    StoreOption,
-)
 from workflows.engine.dag import Imported, Stage, Step
 from workflows.experiment import Reproduction, reproduce, requested
 from workflows.profiles.loading import load_profile
 from workflows.tables import table3
-from workflows.tables.render import render_terminal
 from workflows.tables.table3_rows import rows
 from workflows.trials import rows_of, train_rows, trials_of
 
@@ -49,17 +35,17 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 
 @app.command(help=help_text(__doc__))
 def main(
-    profile: ProfileOption = None,
-    data: DataOption = None,
-    files: FilesOption = None,
-    config: ConfigOption = None,
-    overrides: SetOption = None,
-    store: StoreOption = "runs",
-    address: AddressOption = None,
-    plan: PlanOption = False,
-    gpus: GpusOption = None,
-    gpu: GpuOption = None,
-    dev_bleu: DevBleuOption = False,
+    profile: options.ProfileOption = None,
+    data: options.DataOption = None,
+    files: options.FilesOption = None,
+    config: options.ConfigOption = None,
+    overrides: options.SetOption = None,
+    store: options.StoreOption = "runs",
+    address: options.AddressOption = None,
+    plan: options.PlanOption = False,
+    gpus: options.GpusOption = None,
+    gpu: options.GpuOption = None,
+    dev_bleu: options.DevBleuOption = False,
     pair: Annotated[str | None, typer.Option(help="Language pair.  [default: the profile's first]")] = None,
     asked: Annotated[
         str | None, typer.Option("--rows", help="Rows or groups of rows, e.g. A,B1,big.  [default: all]")
@@ -79,15 +65,8 @@ def main(
     chosen = chosen.for_pair(pair).for_grid()
     request = requested("table3", chosen, config, overrides, store, address, plan, gpus, gpu)
     text, chosen_rows = stages.prepared(chosen, pair), rows(chosen.grid, asked)
-    trials = trials_of(
-        text,
-        chosen_rows,
-        seeds,
-        chosen.decoding,
-        base_seeds=chosen.grid.base_seeds,
-        dev_bleu=dev_bleu,
-    )
-    n_seeds = Counter(trial.row.name for trial in trials)
+    base_seeds = chosen.grid.base_seeds
+    trials = trials_of(text, chosen_rows, seeds, chosen.decoding, base_seeds=base_seeds, dev_bleu=dev_bleu)
 
     def tabulate(failures: Mapping[str, str]) -> Step[table3.Table3Artifact]:
         return TABULATE("table 3", rows_of(trials, failures), [text.report], request.command)
@@ -98,13 +77,11 @@ def main(
             "profile": chosen.name,
             "pair": pair,
             "seeds": seeds,
-            "base_seeds": n_seeds["base"],
+            "base_seeds": sum(trial.row.name == "base" for trial in trials),
         },
         models={trial.name: trial.evaluation for trial in trials},
         reports={pair: text.report},
         tabulate=tabulate,
-        show=lambda artifact, width: render_terminal(artifact.load(), width),
-        figures=lambda artifact: artifact.load().figures(),
         train=partial(train_rows, text, trials, chosen.grid.training, request.store, request.address),
     )
     reproduce(experiment, request)

@@ -13,22 +13,13 @@ from typing import Annotated
 
 import typer
 
+from workflows.cli import options
 from workflows.cli.console import help_text, run_app
-from workflows.cli.options import (
-    AddressOption,
-    ConfigOption,
-    GpuOption,
-    GpusOption,
-    PlanOption,
-    SetOption,
-    StoreOption,
-)
 from workflows.engine.dag import Imported, Stage, Step
 from workflows.experiment import Reproduction, reproduce, requested
 from workflows.parsers import ParserGrid, train_candidates
 from workflows.profiles.parsing import load_parsing_profile
 from workflows.tables import table4
-from workflows.tables.render import render_terminal
 
 TABULATE = Stage(
     "tabulating.tabulate_parsers",
@@ -66,13 +57,13 @@ def main(
     profile: ProfileOption = None,
     treebank: TreebankOption = None,
     silver: SilverOption = None,
-    config: ConfigOption = None,
-    overrides: SetOption = None,
-    store: StoreOption = "runs",
-    address: AddressOption = None,
-    plan: PlanOption = False,
-    gpus: GpusOption = None,
-    gpu: GpuOption = None,
+    config: options.ConfigOption = None,
+    overrides: options.SetOption = None,
+    store: options.StoreOption = "runs",
+    address: options.AddressOption = None,
+    plan: options.PlanOption = False,
+    gpus: options.GpusOption = None,
+    gpu: options.GpuOption = None,
     dev_f1: DevF1Option = False,
 ) -> None:
     """Builds the DAG, trains what is missing, chooses on the dev set, prints the table."""
@@ -92,9 +83,7 @@ def main(
         models={candidate.model: candidate for grid in grids for candidate in grid.candidates},
         reports=reports,
         tabulate=tabulate,
-        show=lambda artifact, width: render_terminal(artifact.load(), width),
         train=partial(train_candidates, grids, request.store, request.address),
-        figures=lambda artifact: artifact.load().figures(),
     )
     reproduce(experiment, request)
 

@@ -22,7 +22,7 @@ def fingerprints() -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for name, profile in PROFILES.items():
         cells = cells_of(profile, list(profile.corpora), list(profile.recipes))
-        table = TABULATE("table 2", [cell.evaluation for cell in cells], [cell.report for cell in cells])
+        table = TABULATE("table 2", cells, [stages.prepared(profile, pair).report for pair in profile.corpora])
         pair = next(iter(profile.corpora))
         chosen = profile.for_pair(pair).for_grid()
         trials = trials_of(stages.prepared(chosen, pair), rows(chosen.grid), 1, chosen.decoding)

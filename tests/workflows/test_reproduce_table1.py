@@ -36,8 +36,8 @@ def _made(store: Path) -> set[str]:
     return {folder.name for folder in (store / "store").iterdir()}
 
 
-def _table(told: str) -> tuple[Path, dict[str, Any]]:
-    folder = Path(told.split("report: ")[1].split("\n")[0]).parent
+def _table(output: str) -> tuple[Path, dict[str, Any]]:
+    folder = Path(output.split("report: ")[1].split("\n")[0]).parent
     return folder, json.loads((folder / "table1.json").read_text(encoding="utf-8"))
 
 
@@ -49,9 +49,9 @@ def test_counted_measured_then_again_then_with_more_rounds(
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     runs = tmp_path / "runs"
     reproduce_table1.main(profile="cpu", overrides=TINY, store=runs)
-    told = capsys.readouterr().out
-    assert told.startswith("settings of profile cpu\n")
-    folder, table = _table(told)
+    output = capsys.readouterr().out
+    assert output.startswith("settings of profile cpu\n")
+    folder, table = _table(output)
     assert {path.name for path in folder.iterdir()} >= {"table1.json", "table1.md", "report.html", "manifest.json"}
     artifact = (folder / "table1.json").resolve().parent
     assert {path.name for path in artifact.iterdir()} >= {"table1.json", "table1.md", "report.html", "manifest.json"}
@@ -61,13 +61,13 @@ def test_counted_measured_then_again_then_with_more_rounds(
         assert layer["exponent_d"] == pytest.approx(layer["expected_d"], abs=0.25)  # d is not far above k here
         assert layer["formula_agrees"]
         assert (layer["sequential_operations"] == 12) == (layer["name"] == "recurrent")
-        assert [one["n"] for one in layer["over_n"]] == [16, 32, 64]
-        assert min(one["forward_s"] for one in [*layer["over_n"], *layer["over_d"]]) > 0
+        assert [size["n"] for size in layer["over_n"]] == [16, 32, 64]
+        assert min(size["forward_s"] for size in [*layer["over_n"], *layer["over_d"]]) > 0
     assert [layer["longest_path"] for layer in table["layers"]] == [1, 12, 4, 4, 4]
     assert table["crossovers"][0]["d"] == 8
 
     client = MlflowClient(default_uri(runs))
-    (experiment,) = [found for found in client.search_experiments() if found.name == "table1"]
+    (experiment,) = [experiment for experiment in client.search_experiments() if experiment.name == "table1"]
     (run,) = client.search_runs([experiment.experiment_id])
     assert (run.info.run_name, run.info.status) == ("table1 cpu", "FINISHED")
     assert run.data.params["layers.window"] == "8"
@@ -94,7 +94,7 @@ def test_the_plan_lists_the_stages(tmp_path: Path, command_line: CommandLine) ->
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "output"),
     [
         (["--profile", "tpu"], "there is no profile 'tpu'; choose one of cpu, gpu"),
         (["--set", "layers.kernel=4"], "kernel is 4; it must be odd"),
@@ -105,11 +105,11 @@ def test_the_plan_lists_the_stages(tmp_path: Path, command_line: CommandLine) ->
         (["--config", "none.toml"], "there is no such file"),
     ],
 )
-def test_mistakes_get_one_line(options: list[str], told: str, tmp_path: Path, command_line: CommandLine) -> None:
+def test_mistakes_get_one_line(options: list[str], output: str, tmp_path: Path, command_line: CommandLine) -> None:
     """Exit status 2 and what to do; nothing is written."""
     done = command_line.here(MODULE, *options, "--store", str(tmp_path / "runs"))
     assert done.returncode == 2
-    assert told in done.stderr
+    assert output in done.stderr
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "runs").exists()
 

@@ -49,14 +49,14 @@ def test_one_cell_then_again_then_another_beam(
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     arguments = {"pairs": "en-de", "models": "base", "store": tmp_path}
     reproduce_table2.main(overrides=TINY, **arguments)
-    told = capsys.readouterr().out
-    assert told.startswith("settings of profile embedded: generated text\n")
-    report = Path(told.split("report: ")[1].split("\n")[0])
+    output = capsys.readouterr().out
+    assert output.startswith("settings of profile embedded: generated text\n")
+    report = Path(output.split("report: ")[1].split("\n")[0])
     assert report == tmp_path / "table2" / "embedded" / "report.html"
-    (translate,) = [shlex.split(line)[1:] for line in told.splitlines() if line.startswith("translate: ")]
+    (translate,) = [shlex.split(line)[1:] for line in output.splitlines() if line.startswith("translate: ")]
     model = named_folder("average", Path(translate[-1]), "model.safetensors")
     assert model.parent == tmp_path / "store"
-    assert "mlflow ui --backend-store-uri sqlite:///" in told
+    assert "mlflow ui --backend-store-uri sqlite:///" in output
     assert "data:image/" in report.read_text()
     table = json.loads((report.parent / "table2.json").read_text())
     (base,) = [row for row in table["rows"] if row["name"] == "Transformer (base)" and row["origin"] == "measured"]
@@ -70,7 +70,7 @@ def test_one_cell_then_again_then_another_beam(
     assert _stages(tmp_path)["scoring"] == 2  # the model's and that of word-by-word substitution
 
     client = MlflowClient(default_uri(tmp_path))
-    (experiment,) = [found for found in client.search_experiments() if found.name == "table2"]
+    (experiment,) = [experiment for experiment in client.search_experiments() if experiment.name == "table2"]
     runs = client.search_runs([experiment.experiment_id])
     assert sorted(run.info.run_name for run in runs) == ["en-de base", "table2 embedded"]
     assert {run.info.status for run in runs} == {"FINISHED"}
@@ -107,12 +107,12 @@ def test_one_cell_then_again_then_another_beam(
     (stretch,) = figures["stretches"]
     assert child.data.tags["used.dtype"] == stretch["dtype"]
     assert child.data.tags["used.device_name"] == stretch["devices"][0]["name"]
-    digests = {one.dataset.name: one.dataset.digest for one in child.inputs.dataset_inputs}
+    digests = {entry.dataset.name: entry.dataset.digest for entry in child.inputs.dataset_inputs}
     assert (tmp_path / "store" / f"cleaning-{digests['embedded en-de']}").is_dir()
     assert (tmp_path / "store" / f"vocabulary-{digests['embedded en-de vocabulary']}").is_dir()
     for run in (parent, child):
         assert import_module(run.data.tags["mlflow.source.name"]) is reproduce_table2
-        assert {one.dataset.name: one.dataset.digest for one in run.inputs.dataset_inputs} == digests
+        assert {entry.dataset.name: entry.dataset.digest for entry in run.inputs.dataset_inputs} == digests
     assert child.info.end_time / 1000 < (report.parent / "table2.json").stat().st_mtime  # the table is made last
 
     before = _stages(tmp_path)
@@ -151,7 +151,7 @@ def test_one_cell_then_again_then_another_beam(
 
 def _imports_of_another_run(store: Path) -> set[str]:
     """Runs the same cell by the command line, in a new process, and returns the names of the modules it imported."""
-    overrides = [word for one in TINY for word in ("--set", one)]
+    overrides = [word for override in TINY for word in ("--set", override)]
     command = [sys.executable, "-X", "importtime", "-m", "workflows.reproduce_table2", *overrides]
     again = subprocess.run(
         [*command, "--pairs", "en-de", "--models", "base", "--store", str(store)],
@@ -172,10 +172,10 @@ def _scoring_of_models(store: Path) -> set[str]:
 def test_the_plan_lists_every_stage_and_runs_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """--plan names the stages of all four cells and makes no folder."""
     reproduce_table2.main(plan=True, store=tmp_path / "new")
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     for stage in ("generate en-fr", "report en-de", "train en-de big", "decode en-fr base", "table 2"):
-        assert stage in told
-    assert told.count("to run") >= 33
+        assert stage in output
+    assert output.count("to run") >= 33
     assert not (tmp_path / "new").exists()
 
 

@@ -36,8 +36,8 @@ def test_rows_of_the_paper_and_of_ones_own_then_again(
     config = tmp_path / "rows.toml"
     config.write_text(CONFIG)
     reproduce_table3.main(config=config, asked="base,B1,F", store=tmp_path)
-    told = capsys.readouterr().out
-    folder = Path(told.split("report: ")[1].split("\n")[0]).parent
+    output = capsys.readouterr().out
+    folder = Path(output.split("report: ")[1].split("\n")[0]).parent
     table = json.loads((folder / "table3.json").read_text())
     rows = {row["name"]: row for row in table["rows"]}
     assert list(rows) == ["base", "B1", "F1"]
@@ -57,7 +57,7 @@ def test_rows_of_the_paper_and_of_ones_own_then_again(
     assert {path.name for path in artifact.iterdir()} == {"manifest.json", "report.html", "table3.json", "table3.md"}
 
     client = MlflowClient(default_uri(tmp_path))
-    (experiment,) = [found for found in client.search_experiments() if found.name == "table3"]
+    (experiment,) = [experiment for experiment in client.search_experiments() if experiment.name == "table3"]
     runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
     assert runs.keys() == {"base seed 1", "base seed 2", "B1", "F1", "table3 embedded"}
     assert runs["B1"].data.params["training.model.d_k"] == "4"
@@ -89,10 +89,10 @@ def test_rows_of_the_paper_and_of_ones_own_then_again(
 def test_the_plan_names_every_row_and_runs_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With two seeds each row is trained twice, and base as often as the profile asks for; nothing is written."""
     reproduce_table3.main(plan=True, seeds=2, store=tmp_path / "new")
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     for stage in ("train en-de base seed 3", "train en-de big seed 2", "decode en-de D4 seed 1", "table 3"):
-        assert stage in told
-    assert "big seed 3" not in told
-    assert "en-de base, 3 seeds, each" in told
-    assert "en-de A1, 2 seeds, each" in told
+        assert stage in output
+    assert "big seed 3" not in output
+    assert "en-de base, 3 seeds, each" in output
+    assert "en-de A1, 2 seeds, each" in output
     assert not (tmp_path / "new").exists()

@@ -36,8 +36,8 @@ def _made(store: Path) -> set[str]:
     return {folder.name for folder in (store / "store").iterdir()}
 
 
-def _table(told: str) -> tuple[Path, dict[str, Any]]:
-    folder = Path(told.split("report: ")[1].split("\n")[0]).parent
+def _table(output: str) -> tuple[Path, dict[str, Any]]:
+    folder = Path(output.split("report: ")[1].split("\n")[0]).parent
     return folder, json.loads((folder / "table4.json").read_text(encoding="utf-8"))
 
 
@@ -55,9 +55,9 @@ def test_both_rows_then_again_then_another_beam(
     }
     both = [*TINY, "corpora.semi-supervised.recombination.trees=20"]
     reproduce_table4.main(overrides=both, **options)
-    told = capsys.readouterr().out
-    assert told.startswith("settings of profile treebank: trees of wsj\n")
-    folder, table = _table(told)
+    output = capsys.readouterr().out
+    assert output.startswith("settings of profile treebank: trees of wsj\n")
+    folder, table = _table(output)
     measured = [row for row in table["rows"] if row["origin"] == "measured"]
     assert len(table["rows"]) == 12 + 3
     assert [row["training"] for row in measured] == ["none", "trees of wsj only", "semi-supervised"]
@@ -65,12 +65,12 @@ def test_both_rows_then_again_then_another_beam(
     assert {(row["sentences"], row["valid"]) for row in measured} == {(12, 12)}
     assert 0 < measured[0]["f1"] < 100  # right-branching trees
     assert all("trees of wsj" in row["name"] for row in measured)
-    told_differences = {(one["what"], one["here"]) for one in table["differences"]}
+    reported = {(entry["what"], entry["here"]) for entry in table["differences"]}
     assert {
         ("training data", f"trees of wsj, {trees} trees, and {n} recombined of their constituents")
         for trees, n in ((240, 30), (300, 20))
-    } <= told_differences
-    assert ("symbol of a word", "names the word's tag") in told_differences
+    } <= reported
+    assert ("symbol of a word", "names the word's tag") in reported
 
     # Chosen by F1 on the dev set, of trainings and then of beams
     for kind, dropouts in (("trees of wsj only", [0.0, 0.1]), ("semi-supervised", [0.1])):
@@ -87,7 +87,7 @@ def test_both_rows_then_again_then_another_beam(
         assert (free["search"], constrained["search"]) == ("free", "constrained")
         assert free["repaired"] > constrained["repaired"] == 0  # a parser of six updates writes no tree by itself
     report = (folder / "report.html").read_text(encoding="utf-8")
-    assert report.count('class="tree"') == 2 * 2 * (3 + 2)  # with the right one; three samples and the two worst
+    assert report.count('class="tree"') == 2 * 2 * 3  # gold and parse of three samples of each row
     assert "dev perplexity" in report
 
     (parses,) = [
@@ -98,7 +98,7 @@ def test_both_rows_then_again_then_another_beam(
     assert len(list(read_lines(parses / "test.trees"))) == 12
 
     client = MlflowClient(default_uri(tmp_path / "runs"))
-    (experiment,) = [found for found in client.search_experiments() if found.name == "table4"]
+    (experiment,) = [experiment for experiment in client.search_experiments() if experiment.name == "table4"]
     runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
     names = {"supervised dropout 0 rate 1", "supervised dropout 0.1 rate 1", "semi-supervised"}
     assert runs.keys() == {*names, "table4 treebank"}
@@ -135,15 +135,15 @@ def test_both_rows_then_again_then_another_beam(
 def test_the_paper_s_settings_are_chosen_for_its_treebank(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """All sections there: profile wsj, as the first line says; the plan names every training and makes no folder."""
     reproduce_table4.main(treebank=make_wsj(tmp_path / "wsj"), plan=True, store=tmp_path / "new")
-    told = capsys.readouterr().out
-    assert told.startswith("settings of profile wsj: WSJ\n")
+    output = capsys.readouterr().out
+    assert output.startswith("settings of profile wsj: WSJ\n")
     for step in (
         "train supervised dropout 0.3 attention 0.2 rate 0.5",
         "choose supervised",
         "parse supervised test free",
         "table 4",
     ):
-        assert step in told
+        assert step in output
     assert not (tmp_path / "new").exists()
 
 

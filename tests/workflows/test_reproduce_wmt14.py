@@ -97,9 +97,9 @@ def test_from_archives_to_a_measured_cell(
         server.asked.clear()
         reproduce_table2.main(overrides=overrides, **arguments)
         assert server.asked == []
-    told = capsys.readouterr().out
-    assert "read en-de" in told.split("Table 2")[0]
-    report = Path(told.split("report: ")[1].split("\n")[0])
+    output = capsys.readouterr().out
+    assert "read en-de" in output.split("Table 2")[0]
+    report = Path(output.split("report: ")[1].split("\n")[0])
     table = json.loads((report.parent / "table2.json").read_text())
     (base,) = [row for row in table["rows"] if row["name"] == "Transformer (base)" and row["origin"] == "measured"]
     assert base["cells"]["en-de"]["sacrebleu"] >= 0
@@ -109,5 +109,5 @@ def test_from_archives_to_a_measured_cell(
     figures = manifest["figures"]
     assert figures["splits"] == {"train": [300, 300, 300], "dev": [DEV_PAIRS], "newstest2014": [TEST_PAIRS]}
     hashes = [archive.checksum for archive in (*expected["archives"].values(), expected["dev"], expected["test"])]
-    assert {"sha256:" + told["sha256"] for told in figures["report"]["archives"].values()} == set(hashes)
+    assert {"sha256:" + archive["sha256"] for archive in figures["report"]["archives"].values()} == set(hashes)
     assert next(read_lines(folder / "train" / "00000.de")) == "Wiederaufnahme der Sitzungsperiode"

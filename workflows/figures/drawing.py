@@ -18,7 +18,7 @@ from pipeline.store.artifact import Context, JsonArtifact
 from pipeline.store.artifacts import Checkpoint
 from pipeline.store.figures import Figures
 from workflows.figures.bundles import Panel, draw
-from workflows.figures.page import Figure, Start, render
+from workflows.figures.page import render
 
 FigureNumber = Literal[3, 4, 5]
 CHOOSERS: dict[FigureNumber, Callable[[Attended, Wanted], Choice]] = {
@@ -82,7 +82,7 @@ class AttentionFigures(JsonArtifact[DrawnFigures]):
     @property
     def summary(self) -> str:
         """The figures drawn."""
-        return f"figures {', '.join(str(one.number) for one in self.load().figures)}"
+        return f"figures {', '.join(str(figure.number) for figure in self.load().figures)}"
 
 
 def draw_figures(
@@ -97,46 +97,44 @@ def draw_figures(
     Raises UserError where a sentence is empty or too long, or what the user has chosen does not exist.
     """
     translator = AttentionTranslator(checkpoint.folder, settings.decoding, context.device)
-    attended = [translator.translate(sentence) for sentence in settings.sentences]
-    artifact = AttentionFigures(context.folder)
-    drawn, on_page = [], []
-    for done, (number, choose) in enumerate(CHOOSERS.items()):
-        one = _sentence_for(number, attended, settings.wanted)
-        chosen = choose(one, settings.wanted)
-        whole = [Panel(one, choice.KIND, chosen.layer, (head,), None) for head in chosen.heads]
-        for_word = Panel(one, choice.KIND, chosen.layer, chosen.heads, chosen.word)
+    sentences = [translator.translate(sentence) for sentence in settings.sentences]
+    drawn = []
+    for number, choose in CHOOSERS.items():
+        sentence = _sentence_for(number, sentences, settings.wanted)
+        chosen = choose(sentence, settings.wanted)
+        whole = [Panel(sentence, choice.KIND, chosen.layer, (head,), None) for head in chosen.heads]
+        for_word = Panel(sentence, choice.KIND, chosen.layer, chosen.heads, chosen.word)
         panels = {3: [for_word], 4: [whole[0], for_word], 5: whole}[number]
-        path = context.folder / f"figure{number}"
-        draw(panels, f"{settings.name}: encoder self-attention", path)
-        caption = _caption(number, one, chosen)
-        on_page.append(Figure(number, path.with_suffix(".svg"), caption))
+        draw(panels, f"{settings.name}: encoder self-attention", context.folder / f"figure{number}")
         drawn.append(
             DrawnFigure(
                 number=number,
-                caption=caption,
-                sentence=one.sentence,
-                translation=one.translation,
+                caption=_caption(number, sentence, chosen),
+                sentence=sentence.sentence,
+                translation=sentence.translation,
                 layer=chosen.layer + 1,
                 heads=tuple(head + 1 for head in chosen.heads),
-                word=None if chosen.word is None else one.source.word(chosen.word),
+                word=None if chosen.word is None else sentence.source.word(chosen.word),
             )
         )
-        context.progress(done + 1, len(CHOOSERS), "figures")
+        context.progress(len(drawn), len(CHOOSERS), "figures")
     page = render(
         settings.name,
-        attended,
+        sentences,
         settings.decoding,
-        figures=on_page,
+        figures={figure.caption: context.folder / f"figure{figure.number}.svg" for figure in drawn},
         heads=heads.load() if heads else None,
         relations=relations.load().relations if relations else (),
-        start=Start(choice.KIND, drawn[0].layer - 1, tuple(head - 1 for head in drawn[0].heads)),
+        layer=drawn[0].layer,
+        shown_heads=drawn[0].heads,
     )
     (context.folder / "attention.html").write_text(page, encoding="utf-8")
     for measured, names in ((heads, ("heads.json", "heads.csv")), (relations, ("relations.json",))):
-        for name in names if measured else ():
-            assert measured
-            shutil.copyfile(measured.folder / name, context.folder / name)
-    translations = {one.sentence: one.translation for one in attended}
+        if measured:
+            for name in names:
+                shutil.copyfile(measured.folder / name, context.folder / name)
+    artifact = AttentionFigures(context.folder)
+    translations = {sentence.sentence: sentence.translation for sentence in sentences}
     artifact.write(DrawnFigures(model=settings.name, figures=tuple(drawn), translations=translations))
     return artifact
 
@@ -148,16 +146,15 @@ def _sentence_for(number: FigureNumber, attended: Sequence[Attended], wanted: Wa
     model lacks a layer or head.
     """
     order = [attended[0 if number == 3 else min(1, len(attended) - 1)], *attended]
-    problem: UserError | None = None
-    for one in order:
+    problems = []
+    for sentence in order:
         try:
-            choice.check(one, wanted)
+            choice.check(sentence, wanted)
         except UserError as error:
-            problem = problem or error
-            continue
-        return one
-    assert problem
-    raise problem
+            problems.append(error)
+        else:
+            return sentence
+    raise problems[0]
 
 
 def _caption(number: FigureNumber, attended: Attended, chosen: Choice) -> str:

@@ -1,14 +1,11 @@
-"""Renders the page on which one picks layer, head, word and attention: one HTML file that needs nothing outside itself.
-
-The page's policy allows its own script and style by their sha256 and nothing else.
-"""
+"""Renders the page on which to pick layer, head, word and attention: one self-contained HTML file."""
 
 import base64
-import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -29,68 +26,38 @@ KIND_NAMES: dict[Kind, str] = {
 TEMPLATES = Path(__file__).parent / "templates"
 
 
-class Figure(NamedTuple):
-    """A drawing on the page."""
-
-    number: int
-    path: Path
-    """The SVG file."""
-    caption: str
-
-    @property
-    def svg(self) -> str:
-        """The file in base64."""
-        return base64.b64encode(self.path.read_bytes()).decode()
-
-
-class Start(NamedTuple):
-    """What the page shows first; counted from 0."""
-
-    kind: Kind = "encoder"
-    layer: int = 0
-    heads: tuple[int, ...] = (0,)
-
-
 def render(
     model: str,
     sentences: Sequence[Attended],
     settings: DecodingSettings,
     *,
-    figures: Sequence[Figure] = (),
+    figures: Mapping[str, Path] = MappingProxyType({}),
     heads: HeadsFigures | None = None,
     relations: Sequence[RelationFigures] = (),
-    start: Start | None = None,
+    layer: int = 1,
+    shown_heads: Sequence[int] = (1,),
 ) -> str:
-    """Returns the page."""
-    start = start or Start()
-    script = (TEMPLATES / "attention.js").read_text(encoding="utf-8")
-    style = (TEMPLATES / "attention.css").read_text(encoding="utf-8")
-    policy = [
-        "default-src 'none'",
-        "img-src data:",
-        f"script-src {_source(script)}",
-        f"style-src {_source(style)}",
-        "base-uri 'none'",
-        "form-action 'none'",
-    ]
+    """Returns the page; `figures` are SVG files by their captions.
+
+    The page shows first what some heads of a layer of the encoder attend to, both counted from 1.
+    """
     data = {
         "kinds": KIND_NAMES,
         "colors": HEAD_COLORS,
-        "start": start._asdict(),
-        "sentences": [described(one) for one in sentences],
+        "start": {"kind": "encoder", "layer": layer - 1, "heads": [head - 1 for head in shown_heads]},
+        "sentences": [described(sentence) for sentence in sentences],
     }
     environment = Environment(
         loader=PackageLoader("workflows.figures"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     return environment.get_template("attention.html.j2").render(
         model=model,
-        policy="; ".join(policy),
-        style=Markup(style),
-        script=Markup(script),
+        style=Markup((TEMPLATES / "attention.css").read_text(encoding="utf-8")),
+        script=Markup((TEMPLATES / "attention.js").read_text(encoding="utf-8")),
         data=_inside_script(data),
         beam_size=settings.beam_size,
         length_penalty=settings.length_penalty,
-        figures=figures,
+        figures={caption: base64.b64encode(path.read_bytes()).decode() for caption, path in figures.items()},
         heads=heads,
         relations=relations,
         kinds=KIND_NAMES,
@@ -122,8 +89,3 @@ def _inside_script(value: Any) -> Markup:
     """Returns JSON that no sentence can break out of."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
-
-
-def _source(text: str) -> str:
-    """Returns how a policy names an inline script or style."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

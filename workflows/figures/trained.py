@@ -58,7 +58,7 @@ def newest(store: LocalStore) -> ExaminedModel:
     if not manifests:
         raise UserError(f"{store.root} has no trained model; train one, or name its folder")
     checkpoints = [Checkpoint(manifest.parent) for manifest in manifests]
-    return _of_folder(max(checkpoints, key=lambda one: str(one.manifest["started"])).folder, store)
+    return _of_folder(max(checkpoints, key=lambda checkpoint: str(checkpoint.manifest["started"])).folder, store)
 
 
 def at(folder: Path, store: LocalStore) -> ExaminedModel:
@@ -71,14 +71,14 @@ def at(folder: Path, store: LocalStore) -> ExaminedModel:
 def _of_folder(folder: Path, store: LocalStore) -> ExaminedModel:
     checkpoint = Checkpoint(folder)
     manifest, known = checkpoint.manifest, dict[str, Any]()
-    for one in behind(store, manifest.get("inputs", {}).values()):
-        stage = one.manifest["stage"]
+    for artifact in behind(store, manifest.get("inputs", {}).values()):
+        stage = artifact.manifest["stage"]
         if stage == "encoding.encode":
-            known.setdefault("dataset", EncodedDataset(one.folder))
+            known.setdefault("dataset", EncodedDataset(artifact.folder))
         elif stage == "cleaning.clean":
-            known.setdefault("corpus", Corpus(one.folder))
+            known.setdefault("corpus", Corpus(artifact.folder))
         elif stage == "embedded.generate":
-            settings = EmbeddedSettings(**one.manifest["settings"][0])
+            settings = EmbeddedSettings(**artifact.manifest["settings"][0])
             known.setdefault("generated", None if settings.target == "trees" else settings)
     # A model is called as in the tables, `en-de base`, or like its folder.
     return ExaminedModel(str(manifest.get("label", "")).partition(" ")[2] or folder.name, checkpoint, **known)
@@ -89,8 +89,8 @@ def _with_pronouns(generated: EmbeddedSettings) -> tuple[str, ...]:
     texts: list[str] = []
     target = "fr" if generated.target == "fr" else "de"
     for derivation in held_out(generated.seed, "test"):
-        one = anaphora(derivation, target)  # type: ignore[arg-type]
-        if one and derivation.english.count(" ", one.source_antecedent.end, one.source_pronoun.begin) >= 6:
+        pronoun = anaphora(derivation, target)  # type: ignore[arg-type]
+        if pronoun and derivation.english.count(" ", pronoun.source_antecedent.end, pronoun.source_pronoun.begin) >= 6:
             texts.append(derivation.english)
         if len(texts) == N_GENERATED:
             break

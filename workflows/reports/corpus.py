@@ -1,6 +1,6 @@
 """Reports on prepared text (§5.1): how much of it was kept, how long its sentences are, and how much is padding.
 
-`aiayn prepare` writes the report to OUT/report; Tables 2 and 3 show it and send it to MLflow.
+`aiayn prepare` writes the report to OUT/report; Tables 2 to 4 show it and send it to MLflow.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from workflows.reports import corpus_text
 
 
 class CorpusReport(JsonArtifact[CorpusStatistics]):
-    """`corpus_report.json` and its drawings, `corpus_report.svg`."""
+    """`corpus_report.json` and the lengths of its sentences as a drawing, `corpus_report.svg`."""
 
     figures_file = "corpus_report.json"
 
@@ -36,11 +36,10 @@ def report_corpus(
     `data` describes the text in a few words; `plan` is the fields of PlanSettings. Raises UserError where a
     file is missing or damaged.
     """
-    from workflows.reports.corpus_plot import plots
-    from workflows.reports.svg import svg  # matplotlib is slow to import, and building the DAG does not need it
+    from workflows.reports.corpus_plot import lengths_svg  # Matplotlib is slow to import, and a DAG does not need it
 
     statistics = measure(data, corpus, vocabulary, dataset, PlanSettings(*plan))
     report = CorpusReport(context.folder)
     report.write(statistics)
-    (context.folder / "corpus_report.svg").write_text(svg(plots(statistics)), encoding="utf-8")
+    (context.folder / "corpus_report.svg").write_text(lengths_svg(statistics), encoding="utf-8")
     return report

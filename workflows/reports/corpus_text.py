@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from pipeline.text.cleaning import REASONS as CLEANING_REASONS
-from pipeline.text.corpus_statistics import TOO_MANY_TOKENS, Collection, CorpusStatistics, Lengths, Split
+from pipeline.text.corpus_statistics import TOO_MANY_TOKENS, Collection, CorpusStatistics, Lengths
 from workflows.quantities import percent, rounded
 from workflows.tables.text_table import Column, Line, TextTable, numbers
 
@@ -15,8 +15,6 @@ REASONS = dict(
     )
 )
 """The reasons why pairs are dropped, in words."""
-NAME_CHARACTERS = 40
-"""The longest name of a collection that is shown whole."""
 
 
 def title(statistics: CorpusStatistics) -> str:
@@ -28,21 +26,11 @@ def summary(statistics: CorpusStatistics) -> str:
     """Returns the main figures on one line."""
     total, train, plan = statistics.total, statistics.train, statistics.plan
     padding = "" if plan.padding_fraction is None else f", {percent(plan.padding_fraction)} padding"
-    sample = statistics.sample
-    of_bytes = f", {sample.bytes} bytes" if sample.bytes else ""
-    of_pieces = f"; {rounded(sample.size)} pieces, {sample.characters:,} characters{of_bytes}"
     return (
         f"{rounded(total.kept)} of {rounded(total.read)} training pairs kept, {train.source_tokens_a_pair:.1f} source "
         f"and {train.target_tokens_a_pair:.1f} target tokens per pair, {percent(train.unknown_fraction)} unknown"
-        f"{padding}{of_pieces}"
+        f"{padding}"
     )
-
-
-def kept(collection: Collection) -> str:
-    """Returns e.g. `europarl-v7: 99.2 % of 1.92 M kept`, with only the end of a long name."""
-    name = collection.name
-    shown = name if len(name) <= NAME_CHARACTERS else "…" + name[1 - NAME_CHARACTERS :]
-    return f"{shown}: {percent(collection.kept / collection.read)} of {rounded(collection.read)} kept"
 
 
 def rows(statistics: CorpusStatistics) -> list[Collection]:
@@ -55,12 +43,14 @@ def collections(statistics: CorpusStatistics) -> TextTable:
     lines = [
         Line(
             [
-                one.name,
-                *(f"{pairs:,}" for pairs in (one.read, one.kept, *(one.dropped[reason] for reason in REASONS))),
-                percent(one.unknown_fraction),
+                collection.name,
+                f"{collection.read:,}",
+                f"{collection.kept:,}",
+                *(f"{collection.dropped[reason]:,}" for reason in REASONS),
+                percent(collection.unknown_fraction),
             ]
         )
-        for one in rows(statistics)
+        for collection in rows(statistics)
     ]
     columns = [Column("training pairs"), *numbers("read", "kept", *REASONS.values(), "unknown tokens")]
     return TextTable(title(statistics), columns, lines)
@@ -73,21 +63,13 @@ def facts(statistics: CorpusStatistics) -> dict[str, str]:
     def of_sides(figure: Callable[[Lengths], float]) -> str:
         return ", ".join(f"{side.language} {figure(side):.3g}" for side in statistics.lengths)
 
-    def of_splits(figure: Callable[[Split], float]) -> str:
-        return ", ".join(f"{split.name} {percent(figure(split))}" for split in statistics.splits)
-
     of_text = {
         "tokens per sentence": f"mean: {of_sides(lambda side: side.mean)}; "
         f"99 % of sentences have at most: {of_sides(lambda side: side.quantiles['0.99'])}",
-        "unknown tokens": of_splits(lambda split: split.unknown_fraction),
+        "unknown tokens": ", ".join(f"{split.name} {percent(split.unknown_fraction)}" for split in statistics.splits),
         "vocabulary": f"{rounded(sample.size)} pieces, learned from {rounded(sample.sampled_pairs)} of "
         f"{rounded(sample.train_pairs)} pairs with {rounded(sample.words)} distinct words",
-        "pieces": f"{sample.characters:,} single characters, {sample.first_characters:,} more with a space before "
-        f"them, {sample.bytes} bytes",
-        "tokens of one character": of_splits(lambda split: split.character_fraction),
     }
-    if sample.bytes:
-        of_text["tokens of one byte"] = of_splits(lambda split: split.byte_fraction)
     if plan.updates is None or plan.padding_fraction is None:
         return {**of_text, "padding": plan.problem}
     estimated = f", estimated from one pair in {plan.every}" if plan.every > 1 else ""
@@ -109,9 +91,6 @@ def metrics(statistics: CorpusStatistics, name: str) -> dict[str, float]:
         "source_tokens_a_pair": train.source_tokens_a_pair,
         "target_tokens_a_pair": train.target_tokens_a_pair,
         "unknown_fraction": train.unknown_fraction,
-        "byte_fraction": train.byte_fraction,
-        "pieces_characters": statistics.sample.characters,
-        "pieces_bytes": statistics.sample.bytes,
         "padding_fraction": plan.padding_fraction,
         "updates_an_epoch": plan.updates,
     }

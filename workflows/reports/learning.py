@@ -1,82 +1,46 @@
-"""Draws what a training wrote down while it ran, each figure against its updates or its minutes, with the data as CSV.
+"""Draws what a training wrote down while it ran, each figure against its updates."""
 
-learning_figures(cells, styles(cell.label for cell in cells))
-"""
-
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from workflows.reports.svg import Curve, Point, curves, figure
+from workflows.reports.plots import Curve, Point, curves
 from workflows.tables.measurements import Trained
 
-Against = Literal["updates", "minutes"]
-AGAINST: dict[Against, Callable[[Mapping[str, Any]], float]] = {
-    "updates": lambda line: float(line["update"]),
-    "minutes": lambda line: float(line["train_s"]) / 60,
+TITLES = {
+    "loss": "training loss",
+    "dev_perplexity": "dev perplexity",
+    "dev_paper_bleu": "paper BLEU, dev set",
+    "dev_sacrebleu": "sacreBLEU, dev set",
+    "dev_f1": "F1, dev set",
+    "learning_rate": "learning rate",
+    "gradient_norm": "gradient norm",
+    "tokens_s": "target tokens/s",
 }
-"""The horizontal axes of learning curves, each read from a line of `metrics.jsonl`."""
-UPDATES_ONLY: tuple[Against, ...] = ("updates",)
+"""The figures of `metrics.jsonl`, or of a model's series, that are drawn."""
+SMOOTH = {"loss", "gradient_norm", "tokens_s"}
+"""Those that vary from update to update, so that their mean is drawn, too."""
+CUT = {"dev_perplexity", "gradient_norm"}
+"""Those that begin far above their end."""
 
 
-@dataclass(frozen=True)
-class Measure:
-    """A figure of `metrics.jsonl`, or of a model's series, and how it is drawn."""
-
-    title: str
-    name: str
-    against: tuple[Against, ...] = UPDATES_ONLY
-    log: bool = False
-    smooth: bool = False
-    """Whether it varies from update to update, so that its mean is drawn, too."""
+def learning_curve(model: Trained, name: str) -> list[Point]:
+    """Returns a figure over the updates of the lines of `metrics.jsonl` that have it, or of the checkpoints scored."""
+    scored = model.series().get(name)
+    if scored is not None:
+        return [(update, value) for update, value in scored.items()]
+    return [(line["update"], line[name]) for line in model.metrics if name in line]
 
 
-MEASURES = (
-    Measure("training loss", "loss", ("updates", "minutes"), smooth=True),
-    Measure("dev perplexity", "dev_perplexity", ("updates", "minutes"), log=True),
-    Measure("paper BLEU, dev set", "dev_paper_bleu"),
-    Measure("sacreBLEU, dev set", "dev_sacrebleu"),
-    Measure("F1, dev set", "dev_f1", ("updates", "minutes")),
-    Measure("learning rate", "learning_rate"),
-    Measure("gradient norm", "gradient_norm", log=True, smooth=True),
-    Measure("target tokens/s", "tokens_s", smooth=True),
-)
+def learning_figure(models: Sequence[Trained], name: str, title: str = "", file: str = "") -> list[Markup]:
+    """Draws a curve for each training that has the figure; none if no training has."""
+    lines = [Curve(model.label, points) for model in models if (points := learning_curve(model, name))]
+    if not lines:
+        return []
+    title = title or TITLES[name]
+    return [curves(title, "update", lines, file or name, smooth=name in SMOOTH, cut=name in CUT)]
 
 
-def learning_curve(cell: Trained, against: Against, name: str) -> list[Point]:
-    """Returns the curve of a figure over the lines of `metrics.jsonl` that have it, or over the checkpoints scored."""
-    scored = cell.series().get(name)
-    if scored is None:
-        return [(AGAINST[against](line), line[name]) for line in cell.metrics if name in line]
-    at = {line["update"]: AGAINST[against](line) for line in cell.metrics}
-    return [(at[update], value) for update, value in scored.items() if update in at]
-
-
-def learning_figures(cells: Sequence[Trained], styles: Mapping[str, tuple[str, Any]]) -> list[Markup]:
-    """Draws each figure that any of the trainings has: a curve for each training, in the colour and dashes given."""
-    drawn = []
-    for measure in MEASURES:
-        for against in measure.against:
-            lines = [
-                Curve(points, cell.label, *styles[cell.label])
-                for cell in cells
-                if (points := learning_curve(cell, against, measure.name))
-            ]
-            if lines:
-                picture = curves(measure.title, against, lines, log=measure.log, smooth=measure.smooth)
-                drawn.append(with_data(picture, cells, measure, against))
-    return drawn
-
-
-def with_data(picture: Markup, cells: Sequence[Trained], measure: Measure, against: Against) -> Markup:
-    """Returns a drawing of learning curves as a figure with its data."""
-    name = f"{measure.name}-by-{against}"
-    return figure(picture, name, ("model", "seed", against, measure.name), _rows(cells, measure, against))
-
-
-def _rows(cells: Sequence[Trained], measure: Measure, against: Against) -> Iterator[tuple[object, ...]]:
-    for cell in cells:
-        for x, y in learning_curve(cell, against, measure.name):
-            yield cell.label, cell.settings.seed, f"{x:.6g}", f"{y:.6g}"
+def learning_figures(models: Sequence[Trained]) -> list[Markup]:
+    """Draws each figure that any of the trainings has."""
+    return [drawing for name in TITLES for drawing in learning_figure(models, name)]

@@ -1,13 +1,13 @@
-"""Renders the parts that the reports share: one HTML file with everything in it, to read offline, mail or print.
+"""Renders a table's report: one HTML file with everything in it, to read offline, mail or print.
 
-    page.render("table2.html.j2", table, corpora, overview=..., command="python -m ...", ...)
+    render(table, lead="...", said="...", compared=compared("BLEU", rows), sections=[Section("Curves", drawings=...)])
 
-A page's template extends `page.html.j2`, which shows all that a table is made of, and fills its blocks with what that
-table alone has. What a page has not got, its `overview` or `command`, is left out.
+A page begins with the result in one sentence, what was run, and the paper's figures beside those measured here. Below
+them are the whole table and what differs from the paper, then sections, and last the settings and the command.
 """
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -19,34 +19,47 @@ from markupsafe import Markup, escape
 from pipeline.store.artifact import JsonArtifact
 from pipeline.text.corpus_statistics import CorpusStatistics
 from workflows import paper
-from workflows.quantities import duration, flop_text, percent, rounded
-from workflows.reports.corpus_plot import figures
-from workflows.reports.corpus_text import collections, facts, title
-from workflows.reports.overview import Overview
+from workflows.quantities import duration, flop_text, rounded
+from workflows.reports import corpus_text
+from workflows.reports.corpus_plot import lengths_figure
 from workflows.tables.differences import DECODING_NAMES, OPTIMIZER_NAMES
-from workflows.tables.measurements import Trained
-from workflows.tables.provenance import hardware
+from workflows.tables.measurements import Measured, Trained
+from workflows.tables.provenance import hardware, span
 from workflows.tables.render import FOOTNOTES, Shown, differences_table, render_markdown
-from workflows.tables.text_table import ABSENT, Column, Line, TextTable, numbers
+from workflows.tables.text_table import ABSENT, Column, Line, TextTable, numbers, words
 
-SUBSCRIPTED = re.compile("|".join(symbol for symbol in paper.SYMBOLS.values() if "_" in symbol))
+NOTHING_RUN = "Nothing was run: the table has only the paper’s figures."
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page beneath the table: drawings, tables and samples, whatever it has of them."""
+
+    title: str
+    explanation: str = ""
+    drawings: Sequence[Markup] = ()
+    tables: Sequence[TextTable] = ()
+    samples: Sequence[Mapping[str, Markup]] = ()
+    """Texts to compare, each with what it is: a source, its reference and its translation."""
 
 
 def render(
-    template: str,
     table: Shown,
-    corpora: Iterable[CorpusStatistics] = (),
     *,
-    cells: Sequence[Trained] = (),
-    overview: Overview | None = None,
+    lead: str,
+    said: str = "",
+    compared: TextTable | None = None,
+    pictures: Sequence[Markup] = (),
+    sections: Sequence[Section] = (),
+    models: Sequence[Trained] = (),
+    corpora: Sequence[CorpusStatistics] = (),
     command: str = "",
-    **values: object,
 ) -> str:
-    """Renders a template of this package as HTML that needs nothing outside itself.
+    """Renders the page as HTML that needs nothing outside itself.
 
-    `corpora` are the texts that the models of the `cells` were trained on, `command` what made the page. Every page
-    shows the `drawings`, `settings` and `sampled` (cells with their worst translations) among `values`. A value that a
-    template names and `values` lacks is an error.
+    `lead` says what the table is about, `said` what came out; `compared` and `pictures` stand beside each other on the
+    first screen. `models` are those behind the table, `corpora` the texts they were trained on, `command` what made the
+    page.
     """
     environment = Environment(
         loader=PackageLoader("workflows.reports"),
@@ -55,31 +68,34 @@ def render(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(absent=ABSENT, marked=marked, typeset=typeset)
-    texts = [
-        {"title": title(one), "drawings": figures(one), "collections": collections(one), "facts": facts(one)}
-        for one in corpora
-    ]
+    environment.globals.update(absent=ABSENT)
     main, *others = table.shown()
-    shared = {
-        "table": table,
-        "main": main,
-        "others": others,
-        "differences": differences_table(table.differences),
-        "notes": table.notes,
-        "footnotes": FOOTNOTES,
-        "cells": cells,
-        "overview": overview,
-        "texts": texts,
-        "costs": costs(cells),
-        "command": command,
-        "libraries": libraries(cells),
-        "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "drawings": [],
-        "settings": {},
-        "sampled": [],
-    }
-    return environment.get_template(template).render(**{**shared, **values})
+    texts = [
+        Section(
+            f"Training text: {corpus_text.title(corpus)}",
+            drawings=[lengths_figure(corpus)],
+            tables=[corpus_text.collections(corpus), facts_table("", corpus_text.facts(corpus))],
+        )
+        for corpus in corpora
+    ]
+    libraries = models[-1].libraries if models else {}
+    return environment.get_template("page.html.j2").render(
+        lead=lead,
+        said=said,
+        ran=ran(models),
+        compared=compared,
+        pictures=pictures,
+        main=main,
+        others=others,
+        differences=differences_table(table.differences),
+        notes=table.notes,
+        footnotes=FOOTNOTES,
+        sections=[*sections, *texts],
+        settings=[facts_table(f"{model.label}, seed {model.settings.seed}", settings(model)) for model in models],
+        libraries=", ".join(f"{name} {version}" for name, version in libraries.items()),
+        command=command,
+        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+    )
 
 
 def write(artifact: JsonArtifact[Any], table: Shown, report: str) -> None:
@@ -90,87 +106,96 @@ def write(artifact: JsonArtifact[Any], table: Shown, report: str) -> None:
     (artifact.folder / "report.html").write_text(report, encoding="utf-8")
 
 
-def typeset(text: str, is_number: bool) -> Markup:
-    """Sets `d_k` with a subscript in words; in figures, a minus sign in `-0.30` and a small deviation in `4.9±0.1`."""
-    if not is_number:
-        return Markup(
-            SUBSCRIPTED.sub(lambda symbol: "{}<sub>{}</sub>".format(*symbol[0].split("_")), str(escape(text)))
-        )
-    mean, plus_minus, deviation = text.replace("-", "−").partition("±")
-    return escape(mean) + (Markup("<small>±{}</small>").format(deviation) if plus_minus else "")
+def compared(title: str, rows: Sequence[Sequence[str]], *blocks: str) -> TextTable:
+    """Returns rows of a name, and a printed and a measured figure for each block, as the table of the first screen."""
+    columns = [Column("")]
+    for block in blocks or [""]:
+        columns += [*numbers("paper", block=block), *numbers("here", block=block, is_measured=True)]
+    return TextTable(title, columns, [Line([text or "–" for text in row]) for row in rows])
 
 
-def libraries(cells: Iterable[Trained]) -> str:
-    """Lists the libraries, with their versions, that the last of the trainings used."""
-    manifests = [cell.manifests["training"] for cell in cells if "training" in cell.manifests]
-    named = manifests[-1].get("libraries", {}) if manifests else {}
-    return ", ".join(f"{name} {version}" for name, version in named.items())
+def facts_table(title: str, facts: Mapping[str, str]) -> TextTable:
+    """Returns facts by name as a table without headings."""
+    return TextTable(title, words("", ""), [Line(fact) for fact in facts.items()])
 
 
-def settings(cell: Trained) -> dict[str, str]:
-    """Lists the settings and figures of one model, in the order of the paper."""
-    run = cell.run
+def ran(models: Sequence[Trained]) -> dict[str, str]:
+    """Returns in a few words which models were trained, on what text, on what machine and in how long."""
+    if not models:
+        return {}
+    updates = list(map(rounded, sorted({model.run.updates for model in models})))
+    sizes = [f"{parameters / 1e6:.3g}" for parameters in sorted({model.run.parameters for model in models})]
+    texts = dict.fromkeys(f"{model.data or 'unnamed data'}, {rounded(model.train_pairs)} pairs" for model in models)
+    train_s = sum(model.run.train_s for model in models)
+    count = f"{len(models)} models" if len(models) > 1 else "1 model"
+    return {
+        "what": f"{count} of {span(sizes[0], sizes[-1])} M parameters, {span(updates[0], updates[-1])} updates each",
+        "on": "; ".join(texts),
+        "with": "; ".join(dict.fromkeys(hardware(model.run) for model in models)),
+        "in": f"{duration(train_s)} of training",
+    }
+
+
+def settings(model: Trained) -> dict[str, str]:
+    """Lists the settings and figures of a model, in the order of the paper."""
+    run, cost = model.run, model.cost
 
     def named(names: Mapping[str, str], values: object) -> str:
         return ", ".join(f"{short} {getattr(values, name)}" for name, short in names.items())
 
+    decoded = model.decoding.test_sets.get(model.test_set)
+    rate = f", {decoded.sentences / decoded.seconds:.3g} sentences/s" if decoded and decoded.seconds else ""
     return {
-        "data": f"{cell.data or 'unnamed data'}: {rounded(cell.train_pairs)} training pairs",
-        "vocabulary": f"{rounded(cell.config.vocabulary_size)} joint pieces",
-        "model": named(paper.MODEL_SYMBOLS, cell.config)
-        + (f", attention_window {window}" if (window := cell.config.attention_window) else "")
-        + (f", attention_dropout {dropout}" if (dropout := cell.config.attention_dropout) else ""),
+        "data": f"{model.data or 'unnamed data'}: {rounded(model.train_pairs)} training pairs",
+        "vocabulary": f"{rounded(model.config.vocabulary_size)} joint pieces",
+        "model": named(paper.MODEL_SYMBOLS, model.config)
+        + (f", attention_window {window}" if (window := model.config.attention_window) else "")
+        + (f", attention_dropout {dropout}" if (dropout := model.config.attention_dropout) else ""),
         "parameters": rounded(run.parameters),
-        "optimizer": f"Adam, {named(OPTIMIZER_NAMES, cell.settings.optimizer)}",
+        "optimizer": f"Adam, {named(OPTIMIZER_NAMES, model.settings.optimizer)}",
         "updates": f"{rounded(run.updates)} ({run.epochs:.3g} epochs)",
         "tokens per update": f"{rounded(run.source_tokens / run.updates)} source, "
         f"{rounded(run.target_tokens / run.updates)} target; {100 * run.padding_fraction:.1f} % padding",
-        "seed": str(cell.settings.seed),
         "training time": f"{duration(run.train_s)}, {rounded(run.target_tokens / run.train_s)} target tokens/s",
+        "training cost": f"{flop_text(cost.paper_way_flop)} FLOP in the paper’s way, "
+        f"{flop_text(cost.counted_flop)} counted",
         "hardware": hardware(run),
-        "averaged checkpoints": ", ".join(map(rounded, cell.averaged_updates)),
-        "dev perplexity": f"{cell.perplexity.dev_perplexity:.3f} per word-piece",
-        "decoding": f"{named(DECODING_NAMES, cell.decoding.settings)}, {cell.decoding.dtype}",
-        **cell.score_texts(),
+        "averaged checkpoints": ", ".join(map(rounded, model.averaged_updates)),
+        "dev perplexity": f"{model.perplexity.dev_perplexity:.3f} per word-piece",
+        "decoding": f"{named(DECODING_NAMES, model.decoding.settings)}, {model.decoding.dtype}{rate}",
+        **model.score_texts(),
     }
 
 
-def costs(cells: Iterable[Trained]) -> TextTable:
-    """Lists what each model cost: its training, and the translation of its test set."""
-    headings = "training", "updates", "target tokens/s", "padding", "FLOP, paper’s way", "FLOP, counted", "decoding"
-    lines = [
-        Line(
-            [
-                cell.label,
-                duration(cell.run.train_s),
-                rounded(cell.run.updates),
-                rounded(cell.run.target_tokens / cell.run.train_s) if cell.run.train_s else "",
-                percent(cell.run.padding_fraction),
-                flop_text(cell.cost.paper_way_flop),
-                flop_text(cell.cost.counted_flop),
-                _decoding_rate(cell),
-            ]
-        )
-        for cell in cells
+def learning_curves(drawings: Sequence[Markup]) -> list[Section]:
+    """Returns the section of learning curves, where there are any."""
+    explanation = "Where a figure varies from update to update, it is pale and its running mean is drawn over it."
+    return [Section("Learning curves", explanation, drawings)] * bool(drawings)
+
+
+def translations(model: Measured) -> Section:
+    """Returns the section of a model's sample translations, with the words marked that differ."""
+    explanation = (
+        "Sentences at regular intervals through the test set, not picked by hand. Words that the other side does not "
+        "have in the same order are marked."
+    )
+    samples = [
+        {
+            "source": escape(sample.source),
+            "reference": marked(sample.reference, sample.hypothesis),
+            "translation": marked(sample.hypothesis, sample.reference),
+        }
+        for sample in model.samples
     ]
-    return TextTable("Costs", [Column("model"), *numbers(*headings)], lines)
-
-
-def _decoding_rate(cell: Trained) -> str:
-    decoded = cell.decoding.test_sets.get(cell.test_set)
-    return f"{decoded.sentences / decoded.seconds:.3g} sentences/s" if decoded and decoded.seconds else ""
+    return Section(f"Translations, {model.label}", explanation, samples=samples)
 
 
 def marked(text: str, other: str) -> Markup:
-    """Returns a sentence as HTML in which the words are marked that `other` has not got in the same order."""
-    words, others = text.split(), other.split()
-    blocks = SequenceMatcher(a=words, b=others, autojunk=False).get_matching_blocks()
-    parts: list[Markup] = []
-    at = 0
-    for block in blocks:
-        if block.a > at:
-            parts.append(Markup("<mark>{}</mark>").format(" ".join(words[at : block.a])))
-        if block.size:
-            parts.append(escape(" ".join(words[block.a : block.a + block.size])))
-        at = block.a + block.size
+    """Returns a sentence as HTML in which the words are marked that `other` does not have in the same order."""
+    a, b = text.split(), other.split()
+    parts = []
+    for tag, begin, end, _, _ in SequenceMatcher(a=a, b=b, autojunk=False).get_opcodes():
+        if begin < end:
+            shown = escape(" ".join(a[begin:end]))
+            parts.append(shown if tag == "equal" else Markup("<mark>{}</mark>").format(shown))
     return Markup(" ").join(parts)

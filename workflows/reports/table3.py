@@ -1,21 +1,21 @@
-"""Renders the report of Table 3, one HTML file, and writes it with the table: the last stage of the workflow."""
+"""Writes Table 3 with its report, one HTML file: the last stage of the workflow."""
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from markupsafe import Markup
+from matplotlib.axes import Axes
 
 from pipeline.store.artifact import Context
 from pipeline.text.corpus_statistics import CorpusStatistics
 from workflows.command_line import UNKNOWN, CommandLine
-from workflows.paper import KINDS, group
+from workflows.paper import KINDS, Kind, group
 from workflows.reports import page
 from workflows.reports.corpus import CorpusReport
-from workflows.reports.learning import MEASURES, learning_curve, with_data
-from workflows.reports.overview import Overview, compared, ran
-from workflows.reports.svg import COLORS, INK, STYLES, Curve, curves
-from workflows.reports.table3_plot import OTHER, SAME, agrees, deltas, figures, within_noise
-from workflows.tables.measurements import Measured, Sample, worst_samples
+from workflows.reports.learning import learning_figure
+from workflows.reports.page import Section
+from workflows.reports.plots import COLORS, INK, Point, figure, svg
+from workflows.tables.measurements import Measured
 from workflows.tables.orderings import KIND_NAMES
 from workflows.tables.table3 import RowInputs, Table3, Table3Artifact, compute
 
@@ -27,43 +27,26 @@ GROUPS = {
     "E": "E: positions",
 }
 """What the paper varies under each letter."""
-HEADROOM = 1.5
-"""Learning curves are drawn up to this multiple of the worst final perplexity; their beginnings lie far above."""
+TITLES: dict[Kind, str] = {"perplexity": "perplexity (lower is better)", "bleu": "BLEU (higher is better)"}
+SAME, OTHER = COLORS[0], COLORS[1]
+"""The colours of rows whose difference from base has the paper's sign, and of all other rows."""
 
 
-def overview(table: Table3, cells: Mapping[str, Sequence[Measured]]) -> Overview:
-    """Returns the first screen: each row's difference from base, in the paper and here."""
-    lines = []
-    for row in table.rows:
-        if row.name != "base":
-            deltas = [(texts[1], texts[3] or texts[2] * (not row.trained)) for texts in map(row.texts_of, KINDS)]
-            lines.append([row.name, *chain.from_iterable(deltas)])
-    return Overview(
-        _said(table, cells),
-        ran([cell for row in cells.values() for cell in row]),
-        compared("difference from base, dev set", lines, *KIND_NAMES.values()),
-        Markup("").join(figures(table)),
-    )
-
-
-def _said(table: Table3, cells: Mapping[str, Sequence[Measured]]) -> str:
+def said(table: Table3) -> str:
     """Says in a sentence how the rows compare with the paper's."""
-    if not cells:
-        return "Nothing was run: the table has the paper’s figures alone."
+    trained = {row.name: row.trained for row in table.rows if row.trained}
+    if not trained:
+        return page.NOTHING_RUN
     held = []
     for kind in KINDS:
         answers = [ordering.answer(kind, "here") for ordering in table.orderings if ordering.printed[kind]]
-        known = [text for text in answers if text != "unknown"]
+        known = [answer for answer in answers if answer != "unknown"]
         if known:
-            held.append(f"{sum(text.startswith('yes') for text in known)} of {len(known)} by {KIND_NAMES[kind]}")
+            held.append(f"{sum(answer.startswith('yes') for answer in known)} of {len(known)} by {KIND_NAMES[kind]}")
     parts = [f"Of the paper’s claims that can be checked here, {' and '.join(held)} hold"] if held else []
-    if directions := _directions(table):
-        parts.append(f"rows that differ from base do so in the paper’s direction: {', '.join(directions)}")
-    base = next((row.trained for row in table.rows if row.name == "base" and row.trained), None)
-    if base:
+    if base := trained.get("base"):
         parts.append(f"base reaches perplexity {base.perplexity.mean:.2f} and BLEU {base.bleu.mean:.1f}")
-    n_rows = f"{len(cells)} row{'s' * (len(cells) > 1)} of the table {'were' if len(cells) > 1 else 'was'} trained"
-    return "; ".join(parts or [n_rows]) + "."
+    return "; ".join(parts or [f"Rows trained: {', '.join(trained)}"]) + "."
 
 
 def render(
@@ -71,41 +54,38 @@ def render(
     cells: Mapping[str, Sequence[Measured]],
     corpora: Sequence[CorpusStatistics] = (),
     command: str = "",
-    worst: Sequence[Sample] = (),
 ) -> str:
     """Renders the report as HTML that needs nothing outside itself.
 
-    `cells` are the measured trainings by row, `corpora` the texts behind them, and `worst` the worst translations of
-    the first of them.
+    `cells` are the measured trainings by row, and `corpora` the texts behind them.
     """
+    lines = []
+    for row in table.rows:
+        if row.name != "base":
+            texts = [row.texts_of(kind) for kind in KINDS]
+            lines.append([row.name, *chain.from_iterable((t[1], t[3] or t[2] * (not row.trained)) for t in texts)])
     shown = next(iter([cells["base"]] if "base" in cells else cells.values()), [])
-    return page.render(
-        "table3.html.j2",
-        table,
-        corpora,
-        cells=list(chain.from_iterable(cells.values())),
-        overview=overview(table, cells),
-        command=command,
-        directions=_directions(table),
-        colors={"same": SAME, "other": OTHER},
-        drawings=_drawings(cells),
-        sampled=[(cell, worst) for cell in shown[:1]],
-        settings={f"{cell.label}, seed {cell.settings.seed}": page.settings(cell) for cell in shown[:1]},
+    explanation = (
+        "Dev perplexity, in one plot for each group of rows, with base in every plot; every training is a curve. The "
+        "beginnings are cut off at the top."
     )
-
-
-def _directions(table: Table3) -> list[str]:
-    """Says how many rows move from base as in the paper; rows that move only here, or only there, are left out.
-
-    Where the noise between seeds is known, so are rows that do not move beyond it.
-    """
-    directions = []
-    for kind in KINDS:
-        noisy = within_noise(table, kind)
-        moved = [delta for name, delta in deltas(table, kind).items() if all(delta) and name not in noisy]
-        if moved:
-            directions.append(f"{KIND_NAMES[kind]} {sum(map(agrees, moved))} of {len(moved)}")
-    return directions
+    groups = _drawings(cells)
+    return page.render(
+        table,
+        lead="What each design choice of the base Transformer is worth, in the paper and here: every row changes one "
+        "thing. All figures are for the development set: perplexity is per word-piece, BLEU is in percent, and Δ is "
+        "the difference from base.",
+        said=said(table),
+        compared=page.compared("difference from base, dev set", lines, *KIND_NAMES.values()),
+        pictures=[dots(kind, points, within_noise(table, kind)) for kind in KINDS if (points := deltas(table, kind))],
+        sections=[
+            *[Section("Learning curves", explanation, groups)] * bool(groups),
+            *map(page.translations, shown[:1]),
+        ],
+        models=list(chain.from_iterable(cells.values())),
+        corpora=corpora,
+        command=command,
+    )
 
 
 def _drawings(cells: Mapping[str, Sequence[Measured]]) -> list[Markup]:
@@ -116,25 +96,56 @@ def _drawings(cells: Mapping[str, Sequence[Measured]]) -> list[Markup]:
     if len(groups) > 1:
         groups.pop("base", None)
     drawings = []
-    (measure,) = [one for one in MEASURES if one.name == "dev_perplexity"]
     for letter, names in groups.items():
-        looks = {name: (COLORS[i % len(COLORS)], STYLES[i % len(STYLES)]) for i, name in enumerate(names)}
-        looks["base"] = (INK, "-")
-        drawn = list(dict.fromkeys([*names, "base"]))
-        lines = [
-            Curve(points, name, *looks[name])
-            for name in drawn
-            for cell in cells.get(name, [])
-            if (points := learning_curve(cell, "updates", "dev_perplexity"))
-        ]
-        if lines:
-            lowest = min(perplexity for line in lines for _, perplexity in line.points)
-            limits = 0.97 * lowest, HEADROOM * max(line.points[-1][1] for line in lines)
-            picture = curves(GROUPS.get(letter, letter), "updates", lines, y_limits=limits)
-            drawings.append(
-                with_data(picture, [cell for name in drawn for cell in cells.get(name, [])], measure, "updates")
-            )
+        models = [model for name in dict.fromkeys(["base", *names]) for model in cells.get(name, [])]
+        drawings += learning_figure(models, "dev_perplexity", GROUPS.get(letter, letter), f"dev_perplexity-{letter}")
     return drawings
+
+
+def deltas(table: Table3, kind: Kind) -> dict[str, Point]:
+    """Returns the printed and the measured difference from base of each row that has both, without base itself."""
+    return {
+        row.name: (row.printed.from_base[kind], row.trained.from_base[kind])
+        for row in table.rows
+        if row.name != "base" and row.printed and row.trained and row.trained.from_base
+    }
+
+
+def within_noise(table: Table3, kind: Kind) -> set[str]:
+    """Returns the rows that do not differ from base by more than the noise between seeds, where that is known."""
+    beyond = {row.name: row.trained.is_beyond_noise for row in table.rows if row.trained}
+    return {name for name, kinds in beyond.items() if kinds and not kinds[kind]}
+
+
+def dots(kind: Kind, points: Mapping[str, Point], noisy: set[str]) -> Markup:
+    """Draws each row's difference from base, upwards as measured, to the right as printed.
+
+    Each axis has its own scale: on other text and after fewer updates, a row's effect can be ten times the paper's, or
+    a tenth of it. What the plot compares is signs and order.
+    """
+    colors = {
+        name: INK if name in noisy else SAME if printed * measured > 0 else OTHER
+        for name, (printed, measured) in points.items()
+    }
+    meanings = {SAME: "same sign as in the paper", OTHER: "opposite sign, or none", INK: "within the noise"}
+
+    def draw(axes: Axes) -> None:
+        for color, meaning in meanings.items():
+            of_color = [point for name, point in points.items() if colors[name] == color]
+            if of_color:
+                axes.plot(*zip(*of_color, strict=True), "o", color=color, markersize=5, label=meaning)
+        for name, point in points.items():
+            axes.annotate(name, point, (3, 3), textcoords="offset points", fontsize=8)
+        axes.axhline(0, color=INK, linewidth=1, alpha=0.55)
+        axes.axvline(0, color=INK, linewidth=1, alpha=0.55)
+        axes.margins(0.12)
+        axes.set_ylabel("Δ here")
+        axes.legend(frameon=False, fontsize=8)
+
+    described = "; ".join(f"{name}: {x:+g} in the paper, {y:+.3g} here" for name, (x, y) in points.items())
+    rows = [(name, *point) for name, point in points.items()]
+    drawing = svg(TITLES[kind], "Δ in the paper", draw)
+    return figure(drawing, f"{TITLES[kind]}: {described}", f"differences-{kind}", ("row", "paper", "here"), rows)
 
 
 def tabulate(
@@ -145,9 +156,6 @@ def tabulate(
 ) -> Table3Artifact:
     """Writes Table 3 with all of its rows, including those without figures; `reports` has the report of their text."""
     table, measured = compute(rows)
-    shown = next((row.trainings[0] for row in rows if row.name in measured), None)
-    worst = worst_samples(shown) if shown else ()
-    report = render(table, measured, [one.load() for one in reports], command.typed, worst)
     artifact = Table3Artifact(context.folder)
-    page.write(artifact, table, report)
+    page.write(artifact, table, render(table, measured, [report.load() for report in reports], command.typed))
     return artifact

@@ -1,4 +1,4 @@
-"""Renders the report of Table 4, one HTML file, and writes it with the table: the last stage of the workflow."""
+"""Writes Table 4 with its report, one HTML file: the last stage of the workflow."""
 
 from collections.abc import Sequence
 
@@ -14,60 +14,66 @@ from workflows.command_line import UNKNOWN, CommandLine
 from workflows.reports import page
 from workflows.reports.corpus import CorpusReport
 from workflows.reports.learning import learning_figures
-from workflows.reports.overview import Overview, bars, compared, ran
-from workflows.reports.svg import styles
-from workflows.tables.parser_differences import WSJ
-from workflows.tables.parser_measurements import ParserInputs, ParserRow
+from workflows.reports.page import Section
+from workflows.tables.parser_measurements import WSJ, ParserInputs
 from workflows.tables.table4 import RIGHT_BRANCHING, Table4, Table4Artifact, compute, name_of, training_of
 
 
-def overview(table: Table4, rows: Sequence[ParserRow]) -> Overview:
-    """Returns the first screen: F1 of the parsers beside the paper's, and of right-branching trees."""
+def scores(table: Table4, rows: Sequence[ParserInputs]) -> list[list[str]]:
+    """Returns F1 of the parsers beside the paper's, and of right-branching trees: name, paper, here."""
     printed = {row.training: row.f1 for row in paper.TABLE_4 if row.name.startswith("Transformer")}
-    baseline = next((row.f1 for row in table.rows if row.name.startswith(RIGHT_BRANCHING)), None)
-    lines = [[RIGHT_BRANCHING, "", f"{baseline:.2f}"]] if baseline is not None else []
-    reached, others = [], []
+    lines = [
+        [RIGHT_BRANCHING, "", f"{row.f1:.2f}"]
+        for row in table.rows
+        if row.name.startswith(RIGHT_BRANCHING) and row.f1 is not None
+    ]
     for row in rows:
-        in_paper = printed.get(row.training, "")
-        f1 = f"{row.free.scores.total.f1:.2f}" if row.free else ""
-        lines.append([f"Transformer, {training_of(row)}", in_paper, f1 or "failed"])
-        reached += [f"{float(f1):.1f} after training on {training_of(row)}"] if f1 else []
-        others += [in_paper] if f1 and in_paper and row.data != WSJ else []
-    run = {row.training for row in rows}
-    lines += [[f"Transformer, {name}", f1, "not run"] for name, f1 in printed.items() if name not in run]
-    said = "Nothing was parsed: the table has the paper’s figures alone."
-    if reached:
-        words = f", right-branching trees {baseline:.1f}" if baseline is not None else ""
-        of_paper = f"; the paper’s {' and '.join(others)} {'are' if others[1:] else 'is'} of another treebank"
-        said = f"The parser reaches F1 {' and '.join(reached)}{words}{of_paper if others else ''}."
-    candidates = [one for row in rows for one in row.candidates]
-    scores = compared("F1, test set", lines)
-    return Overview(said, ran(candidates), scores, bars(scores, "table4") if reached else Markup(""))
+        f1 = f"{row.free.measured.total.f1:.2f}" if row.free else "failed"
+        lines.append([f"Transformer, {training_of(row)}", printed.pop(row.training, ""), f1])
+    return lines + [[f"Transformer, {name}", f1, "not run"] for name, f1 in printed.items()]
+
+
+def said(rows: Sequence[ParserInputs]) -> str:
+    """Says in a sentence how well the parsers do."""
+    parsed = [(training_of(row), row.free.measured.total.f1) for row in rows if row.free]
+    if not parsed:
+        return page.NOTHING_RUN
+    reached = " and ".join(f"{f1:.1f} after training on {name}" for name, f1 in parsed)
+    other = "; the paper’s figures are of another treebank" if any(row.data != WSJ for row in rows) else ""
+    return f"The parser reaches F1 {reached}, right-branching trees {rows[0].baseline_scores.total.f1:.1f}{other}."
 
 
 def render(
-    table: Table4,
-    rows: Sequence[ParserRow],
-    corpora: Sequence[CorpusStatistics] = (),
-    command: str = "",
+    table: Table4, rows: Sequence[ParserInputs], corpora: Sequence[CorpusStatistics] = (), command: str = ""
 ) -> str:
     """Renders the report as HTML that needs nothing outside itself; `corpora` are the trees behind the rows."""
-    candidates = [one for row in rows for one in row.candidates]
-    chosen = [one for row in rows if (one := row.chosen)]
+    candidates = [candidate for row in rows for candidate in row.measured]
     return page.render(
-        "table4.html.j2",
         table,
-        corpora,
-        cells=candidates,
-        overview=overview(table, rows),
+        lead="English constituency parsing: the paper’s printed figures, with those measured here below them. F1 is in "
+        "percent.",
+        said=said(rows),
+        compared=page.compared("F1, test set", scores(table, rows)),
+        sections=[
+            *page.learning_curves(learning_figures(candidates)),
+            *(
+                Section(
+                    f"Parses, {name_of(row)}, {training_of(row)}",
+                    "Short sentences at regular intervals through the test set, those parsed wrongly first.",
+                    samples=[{"gold": _drawing(gold), "parse": _drawing(parse)} for gold, parse in row.drawn],
+                )
+                for row in rows
+                if row.drawn
+            ),
+        ],
+        models=candidates,
+        corpora=corpora,
         command=command,
-        rows=rows,
-        name_of=name_of,
-        training_of=training_of,
-        drawn=drawn,
-        drawings=learning_figures(candidates, styles(one.label for one in candidates)),
-        settings={one.label: page.settings(one) for one in chosen},
     )
+
+
+def _drawing(tree: Tree) -> Markup:
+    return Markup('<pre class="tree" tabindex="0">{}</pre>').format(drawn(tree))
 
 
 def drawn(tree: Tree) -> str:
@@ -86,8 +92,7 @@ def tabulate(
     command: CommandLine = UNKNOWN,
 ) -> Table4Artifact:
     """Writes Table 4 with the `rows` that were run; `reports` are those of their trees."""
-    table, measured = compute(rows)
-    report = render(table, measured, [one.load() for one in reports], command.typed)
+    table = compute(rows)
     artifact = Table4Artifact(context.folder)
-    page.write(artifact, table, report)
+    page.write(artifact, table, render(table, rows, [report.load() for report in reports], command.typed))
     return artifact

@@ -23,7 +23,7 @@ MODEL_NAMES = {
     "attention_window": "r of the encoder (0: no limit)",
     "attention_dropout": "dropout of attention weights",
 }
-"""The fields that Table 3 has, and those that the paper only considers (§4) or has for parsing alone (§6.3)."""
+"""The fields that Table 3 has, and those that the paper only considers (§4) or has only for parsing (§6.3)."""
 DECODING_NAMES = {"beam_size": "beam", "length_penalty": "α", "max_extra_tokens": "output at most input +"}
 
 
@@ -47,12 +47,13 @@ def differing_fields(names: Mapping[str, str], printed: object, measured: object
     return left, right
 
 
-def _is_near(one: float, other: float, tolerance: float) -> bool:
-    return abs(one - other) <= tolerance * other
+def is_near(number: float, other: float, tolerance: float) -> bool:
+    """Tells whether a number differs from another by at most a fraction of that other."""
+    return abs(number - other) <= tolerance * other
 
 
 def _data(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
-    is_same = printed.corpus in cell.data and _is_near(cell.train_pairs, printed.pairs, 0.1)
+    is_same = printed.corpus in cell.data and is_near(cell.train_pairs, printed.pairs, 0.1)
     here = f"{cell.data or 'unnamed data'}, {rounded(cell.train_pairs)} pairs"
     return f"{printed.corpus}, about {rounded(printed.pairs)} pairs", "" if is_same else here
 
@@ -68,7 +69,7 @@ def _test_set(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
 
 def _vocabulary(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
     size = cell.config.vocabulary_size
-    here = "" if _is_near(size, printed.vocabulary_size, 0.01) else f"{rounded(size)} pieces"
+    here = "" if is_near(size, printed.vocabulary_size, 0.01) else f"{rounded(size)} pieces"
     if printed.pieces == "word-pieces":
         here = f"{rounded(size)} pieces of a joint byte-pair encoding"
     return f"about {rounded(printed.vocabulary_size)} {printed.pieces}", here
@@ -85,7 +86,7 @@ def _updates(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
 
 def _tokens(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
     source, target = (tokens / cell.run.updates for tokens in (cell.run.source_tokens, cell.run.target_tokens))
-    is_same = all(_is_near(mean, printed.budget_tokens, 0.1) for mean in (source, target))
+    is_same = all(is_near(mean, printed.budget_tokens, 0.1) for mean in (source, target))
     budget = rounded(printed.budget_tokens)
     here = f"{rounded(source)} source and {rounded(target)} target on average"
     return f"about {budget} source and {budget} target", "" if is_same else here

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from heapq import nsmallest
 from itertools import islice
 from typing import Any, ClassVar, Self
 
@@ -12,7 +11,7 @@ from pipeline.evaluation.costs import Cost, CostFigures
 from pipeline.evaluation.dev_bleu import DevBleu
 from pipeline.evaluation.perplexity import Perplexity, PerplexityFigures
 from pipeline.settings import TrainingSettings
-from pipeline.store.artifact import MANIFEST, Artifact
+from pipeline.store.artifact import MANIFEST
 from pipeline.store.artifacts import Checkpoint, Corpus, Hypotheses, Scores, TrainingRun
 from pipeline.store.figures import BleuScores, DecodingFigures, TrainingFigures
 from pipeline.store.store import Store
@@ -20,8 +19,8 @@ from pipeline.text.aligned import read_references
 from pipeline.text.lines import read_lines
 from workflows.engine.dag import Ref, Step, resolved, to_artifact
 
-N_SAMPLES, N_WORST = 10, 5
-"""The number of sample translations that a cell has, and of its worst."""
+N_SAMPLES = 10
+"""The number of sample translations that a cell has."""
 
 
 @dataclass(frozen=True)
@@ -63,18 +62,6 @@ class TrainedModel:
         model: Self = resolved(self, lambda step: step.published(store))
         return model
 
-    @property
-    def artifacts(self) -> dict[str, Artifact]:
-        """The artifacts by what each is, in the order in which they were made."""
-        return {
-            "corpus": to_artifact(self.corpus),
-            "training": to_artifact(self.training),
-            "checkpoint": to_artifact(self.checkpoint),
-            "translations": to_artifact(self.hypotheses),
-            "perplexity": to_artifact(self.perplexity),
-            "cost": to_artifact(self.cost),
-        }
-
     def measured(self) -> "Trained":
         """Reads their files. Raises UserError where a file is missing, broken or lacks a figure."""
         raise NotImplementedError
@@ -91,11 +78,6 @@ class Translation(TrainedModel):
     """What the scores of the table are of; empty: the main test set."""
     dev_bleu: Ref[DevBleu] | None = None
     """Scores of every kept checkpoint on the dev set, where asked for."""
-
-    @property
-    def artifacts(self) -> dict[str, Artifact]:
-        """The artifacts by what each is."""
-        return {**super().artifacts, "scores": to_artifact(self.scores)}
 
     def measured(self) -> "Measured":
         """Reads their files. Raises UserError where a file is missing, broken or lacks a figure."""
@@ -117,8 +99,6 @@ class Sample:
     source: str
     reference: str
     hypothesis: str
-    chrf: float | None = None
-    """sacreBLEU's chrF of the sentence, in percent, where it was asked for."""
 
 
 @dataclass(frozen=True)
@@ -139,8 +119,8 @@ class Trained:
     decoding: DecodingFigures
     metrics: tuple[Mapping[str, Any], ...]
     """The lines of `metrics.jsonl`."""
-    manifests: Mapping[str, Mapping[str, Any]]
-    """The manifests of the published artifacts, by what each is, e.g. "training"."""
+    libraries: Mapping[str, str]
+    """The versions of the libraries that the training ran on; empty where its artifact was not published."""
 
     @property
     def label(self) -> str:
@@ -183,8 +163,8 @@ class Trained:
 
 def trained_values(model: TrainedModel, test_set: str) -> dict[str, Any]:
     """Reads the values of the fields of `Trained`. Raises UserError where a file is missing or lacks a figure."""
-    published = {name: artifact for name, artifact in model.artifacts.items() if (artifact.folder / MANIFEST).exists()}
     checkpoint, training = to_artifact(model.checkpoint), to_artifact(model.training)
+    is_published = (training.folder / MANIFEST).exists()
     return {
         "pair": model.pair,
         "model": model.model,
@@ -198,7 +178,7 @@ def trained_values(model: TrainedModel, test_set: str) -> dict[str, Any]:
         "cost": to_artifact(model.cost).load(),
         "decoding": to_artifact(model.hypotheses).load(),
         "metrics": read_metrics(training),
-        "manifests": {name: artifact.manifest for name, artifact in published.items()},
+        "libraries": training.manifest.get("libraries", {}) if is_published else {},
     }
 
 
@@ -260,26 +240,10 @@ def read_metrics(run: TrainingRun) -> tuple[dict[str, Any], ...]:
     return tuple(json.loads(line) for line in read_lines(run.folder / "metrics.jsonl"))
 
 
-def worst_samples(model: Translation, n: int = N_WORST) -> tuple[Sample, ...]:
-    """Returns the sentences of the table's test set with the lowest chrF, the worst first (sacreBLEU's `CHRF`)."""
-    from sacrebleu.metrics.chrf import CHRF
-
-    corpus = to_artifact(model.corpus)
-    triples = _triples(corpus, to_artifact(model.hypotheses), model.split or corpus.test_sets[0])
-    metric = CHRF()
-    scored = ((metric.sentence_score(triple[2], [triple[1]]).score, i) for i, triple in enumerate(triples))
-    return tuple(Sample(*triples[i], chrf=score) for score, i in nsmallest(n, scored))
-
-
-def _triples(corpus: Corpus, hypotheses: Hypotheses, split: str) -> list[tuple[str, str, str]]:
-    """Returns source, reference and translation of each sentence of a split."""
-    sources = [line for shard in corpus.shards(split) for line in read_lines(shard.source)]
-    translations = read_lines(hypotheses.folder / f"{split}.{corpus.languages[1]}")
-    return list(zip(sources, read_references(corpus, split), translations, strict=False))
-
-
 def _samples(corpus: Corpus, hypotheses: Hypotheses, split: str) -> tuple[Sample, ...]:
     """Takes sentences at even distances over the split."""
-    triples = _triples(corpus, hypotheses, split)
-    distance = max(1, len(triples) // N_SAMPLES)
-    return tuple(Sample(*triple) for triple in islice(triples, 0, None, distance))[:N_SAMPLES]
+    sources = [line for shard in corpus.shards(split) for line in read_lines(shard.source)]
+    translations = read_lines(hypotheses.folder / f"{split}.{corpus.languages[1]}")
+    triples = zip(sources, read_references(corpus, split), translations, strict=False)
+    distance = max(1, len(sources) // N_SAMPLES)
+    return tuple(Sample(*triple) for triple in islice(triples, 0, distance * N_SAMPLES, distance))

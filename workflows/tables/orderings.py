@@ -13,7 +13,7 @@ from typing import Literal
 
 from workflows import paper
 from workflows.paper import KINDS, VARIATIONS, Kind
-from workflows.tables.text_table import Line, TextTable, unbroken, words
+from workflows.tables.text_table import Line, TextTable, words
 
 Verdict = Literal["yes", "no", "within noise"]
 Origin = Literal["paper", "here"]
@@ -21,7 +21,7 @@ ORIGINS: tuple[Origin, ...] = ("paper", "here")
 KIND_NAMES: dict[Kind, str] = {"perplexity": "perplexity", "bleu": "BLEU"}
 ANSWERS = {True: "yes", False: "no", None: "unknown"}
 NOISE_FACTOR = 2.0
-"""A difference is within noise up to this multiple of the standard deviation that noise alone gives it."""
+"""A difference is within noise up to this multiple of the standard deviation that noise by itself gives it."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Noise:
-    """How far trainings of base lie apart that differ in their seed alone."""
+    """How far apart trainings of base lie that differ only in their seed."""
 
     seeds: int
     deviations: Mapping[Kind, float]
@@ -45,9 +45,8 @@ class Noise:
         """Measures the noise from the figures of each training; None where there are fewer than two."""
         if len(trainings) < 2:
             return None
-        return cls(
-            len(trainings), {kind: statistics.stdev(_scaled(kind, one[kind]) for one in trainings) for kind in KINDS}
-        )
+        scaled = {kind: [_scaled(kind, figures[kind]) for figures in trainings] for kind in KINDS}
+        return cls(len(trainings), {kind: statistics.stdev(values) for kind, values in scaled.items()})
 
     def limit(self, kind: Kind, seeds: int, other_seeds: int) -> float:
         """Returns the largest difference between two rows' means that is within noise, given their numbers of seeds.
@@ -56,10 +55,10 @@ class Noise:
         """
         return NOISE_FACTOR * self.deviations[kind] * math.sqrt(1 / seeds + 1 / other_seeds)
 
-    def is_exceeded(self, kind: Kind, one: Standing, other: Standing) -> bool:
+    def is_exceeded(self, kind: Kind, row: Standing, other: Standing) -> bool:
         """Tells whether two rows differ by more than noise, whichever is the better."""
-        difference = _scaled(kind, one.figures[kind]) - _scaled(kind, other.figures[kind])
-        return abs(difference) > self.limit(kind, one.seeds, other.seeds)
+        difference = _scaled(kind, row.figures[kind]) - _scaled(kind, other.figures[kind])
+        return abs(difference) > self.limit(kind, row.seeds, other.seeds)
 
 
 @dataclass(frozen=True)
@@ -106,9 +105,9 @@ def claims(orderings: Sequence[OrderingOutcome]) -> TextTable:
     columns = words("claim in §6.2, §5.4", "worse → better")
     columns += [column for kind in KINDS for column in words(*ORIGINS, block=KIND_NAMES[kind])]
     lines = []
-    for one in orderings:
-        answers = [one.answer(kind, origin) for kind in KINDS for origin in ORIGINS]
-        lines.append(Line([one.said, unbroken(one.order()), *answers]))
+    for outcome in orderings:
+        answers = [outcome.answer(kind, origin) for kind in KINDS for origin in ORIGINS]
+        lines.append(Line([outcome.said, outcome.order(), *answers]))
     return TextTable("What the paper concludes from it", columns, lines)
 
 
@@ -138,13 +137,13 @@ def notes(noise: Noise | None) -> list[str]:
         return [
             "How far trainings of base differ from seed to seed was not measured, so any difference between rows may "
             "be chance; an answer with a question mark compares the figures as they stand. To measure it, --seeds 3 "
-            "trains every row with three seeds, and --set grid.base_seeds=3 base alone.",
+            "trains every row with three seeds, and --set grid.base_seeds=3 only base.",
             printed,
         ]
     of_perplexity, of_bleu = (noise.deviations[kind] for kind in KINDS)
     perplexity, bleu = (noise.limit(kind, 1, noise.seeds) for kind in KINDS)
     return [
-        f"Noise: {noise.seeds} trainings of base, which differ in their seed alone, have a standard deviation s of "
+        f"Noise: {noise.seeds} trainings of base, which differ only in their seed, have a standard deviation s of "
         f"{_percent(of_perplexity)} in perplexity (s of its logarithm) and of {of_bleu:.2f} in BLEU. Two rows differ "
         f"by more than noise where their means, over n and m seeds, differ by more than {NOISE_FACTOR:g} s √(1/n + "
         f"1/m): a row of one seed and base, by more than {_percent(perplexity)} in perplexity or {bleu:.2f} in BLEU. "
@@ -166,20 +165,20 @@ def _rows(ordering: paper.Ordering, measured: Mapping[str, Standing]) -> tuple[s
     return (*others, *ordering.rows)
 
 
-def _steps(ordering: paper.Ordering, rows: Mapping[str, Standing]) -> list[tuple[Standing, Standing]]:
-    """Returns the pairs of rows that a claim compares, the worse first; none where one of them is missing."""
+def _gains(ordering: paper.Ordering, kind: Kind, rows: Mapping[str, Standing]) -> list[tuple[float, int, int]]:
+    """Returns what each step of a claim gains in the direction claimed, and the seeds of both rows.
+
+    Gains are in BLEU or in the logarithm of perplexity. There are none where a row is missing.
+    """
     names = _rows(ordering, rows)
     if not set(names) <= rows.keys():
         return []
     pairs = [(name, names[-1]) for name in names[:-1]] if ordering.relation == "best" else pairwise(names)
-    return [(rows[before], rows[after]) for before, after in pairs]
-
-
-def _gain(ordering: paper.Ordering, kind: Kind, step: tuple[Standing, Standing]) -> float:
-    """Returns what a step gains in the direction claimed: BLEU, or the logarithm of perplexity."""
-    before, after = (_scaled(kind, standing.figures[kind]) for standing in step)
-    falls = (kind == "perplexity") != (kind in ordering.reversed)
-    return before - after if falls else after - before
+    sign = -1 if (kind == "perplexity") != (kind in ordering.reversed) else 1
+    figures = {name: _scaled(kind, rows[name].figures[kind]) for name in names}
+    return [
+        (sign * (figures[after] - figures[before]), rows[before].seeds, rows[after].seeds) for before, after in pairs
+    ]
 
 
 def _scaled(kind: Kind, figure: float) -> float:
@@ -188,7 +187,7 @@ def _scaled(kind: Kind, figure: float) -> float:
 
 
 def _holds(ordering: paper.Ordering, kind: Kind, rows: Mapping[str, Standing]) -> bool | None:
-    gains = [_gain(ordering, kind, step) for step in _steps(ordering, rows)]
+    gains = [gain for gain, _, _ in _gains(ordering, kind, rows)]
     if not gains:
         return None
     if ordering.relation == "equal":
@@ -197,13 +196,12 @@ def _holds(ordering: paper.Ordering, kind: Kind, rows: Mapping[str, Standing]) -
 
 
 def _verdict(ordering: paper.Ordering, kind: Kind, rows: Mapping[str, Standing], noise: Noise | None) -> Verdict | None:
-    steps = _steps(ordering, rows)
-    if noise is None or not steps:
+    gains = _gains(ordering, kind, rows)
+    if noise is None or not gains:
         return None
-    limits = [noise.limit(kind, before.seeds, after.seeds) for before, after in steps]
-    gains = [_gain(ordering, kind, step) for step in steps]
+    beyond = [(gain, abs(gain) > noise.limit(kind, *seeds)) for gain, *seeds in gains]
     if ordering.relation == "equal":
-        return "yes" if all(abs(gain) <= limit for gain, limit in zip(gains, limits, strict=True)) else "no"
-    if any(gain < -limit for gain, limit in zip(gains, limits, strict=True)):
+        return "no" if any(is_beyond for _, is_beyond in beyond) else "yes"
+    if any(is_beyond and gain < 0 for gain, is_beyond in beyond):
         return "no"
-    return "yes" if all(gain > limit for gain, limit in zip(gains, limits, strict=True)) else "within noise"
+    return "yes" if all(is_beyond for _, is_beyond in beyond) else "within noise"

@@ -1,24 +1,26 @@
 """Compares the experiment behind each parser with the paper's (§6.3)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from workflows import paper
 from workflows.quantities import rounded
 from workflows.tables.differences import (
     ASPECTS,
-    DECODING_NAMES,
     MODEL_NAMES,
     OPTIMIZER_NAMES,
     Aspect,
     Difference,
     differences,
     differing_fields,
+    is_near,
 )
 from workflows.tables.measurements import Trained
-from workflows.tables.parser_measurements import Candidate, ParserRow
+from workflows.tables.parser_measurements import WSJ, Candidate, ParserInputs
 
-WSJ = "WSJ"
-"""The data of a profile whose trees are those of the paper."""
+CHOSEN = {"dropout", "attention_dropout", "learning_rate_scale"}
+"""What the paper chose on its dev set and does not print."""
+_PRINTED_OF_MODEL = {name: symbol for name, symbol in MODEL_NAMES.items() if name not in CHOSEN}
+_PRINTED_OF_OPTIMIZER = {name: symbol for name, symbol in OPTIMIZER_NAMES.items() if name not in CHOSEN}
 
 
 def _data(cell: Candidate, printed: paper.Experiment) -> tuple[str, str]:
@@ -26,7 +28,7 @@ def _data(cell: Candidate, printed: paper.Experiment) -> tuple[str, str]:
     here = f"{cell.data}, {rounded(cell.train_pairs - recombined)} trees"
     if recombined:
         here += f", and {rounded(recombined)} recombined of their constituents"
-    is_same = not recombined and cell.data == WSJ and abs(cell.train_pairs - printed.pairs) <= 0.1 * printed.pairs
+    is_same = not recombined and cell.data == WSJ and is_near(cell.train_pairs, printed.pairs, 0.1)
     return f"{printed.corpus}, about {rounded(printed.pairs)} trees", "" if is_same else here
 
 
@@ -40,20 +42,11 @@ def _test_set(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
 
 
 def _model(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
-    return differing_fields(_without(MODEL_NAMES, "dropout", "attention_dropout"), printed.model, cell.config)
+    return differing_fields(_PRINTED_OF_MODEL, printed.model, cell.config)
 
 
 def _optimizer(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
-    return differing_fields(_without(OPTIMIZER_NAMES, "learning_rate_scale"), printed, cell.settings.optimizer)
-
-
-def _decoding(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
-    return differing_fields(DECODING_NAMES, printed, cell.decoding.settings)
-
-
-def _without(names: Mapping[str, str], *chosen: str) -> dict[str, str]:
-    """Leaves out what the paper chose on its dev set and does not print."""
-    return {name: symbol for name, symbol in names.items() if name not in chosen}
+    return differing_fields(_PRINTED_OF_OPTIMIZER, printed, cell.settings.optimizer)
 
 
 ASPECTS_OF_PARSERS: dict[str, Aspect[Candidate]] = {
@@ -66,19 +59,19 @@ ASPECTS_OF_PARSERS: dict[str, Aspect[Candidate]] = {
     "tokens per update": ASPECTS["tokens per update"],
     "optimizer": _optimizer,
     "averaged checkpoints": ASPECTS["averaged checkpoints"],
-    "search on the dev set": _decoding,
+    "search on the dev set": ASPECTS["decoding"],
     "hardware": ASPECTS["hardware"],
 }
 
 
-def parser_differences(rows: Sequence[ParserRow]) -> list[Difference]:
+def parser_differences(rows: Sequence[ParserInputs]) -> list[Difference]:
     """Compares the chosen candidates with the paper's parsers."""
     training = {row.chosen.model: row.training for row in rows if row.chosen}
     chosen = [row.chosen for row in rows if row.chosen]
     entries = differences(chosen, lambda _pair, model: paper.parser_experiment(training[model]), ASPECTS_OF_PARSERS)
     tried: dict[str, list[str]] = {}
     for row in rows:
-        dropouts = {one.config.attention_dropout for one in row.candidates}
+        dropouts = {candidate.config.attention_dropout for candidate in row.measured}
         if row.chosen and len(dropouts) == 1:
             tried.setdefault(f"{dropouts.pop():g}, the only one tried", []).append(row.chosen.label)
     return entries + [

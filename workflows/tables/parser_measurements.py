@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from heapq import nsmallest
+from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from pipeline.evaluation.dev_f1 import DevF1
 from pipeline.evaluation.parses import ParsedSplit, Parses
-from pipeline.evaluation.tree_scores import BracketScores, ScoredTrees, TreeScores
-from pipeline.parsing.evalb import Status, score_trees
+from pipeline.evaluation.tree_scores import ScoredTrees, TreeScores
 from pipeline.parsing.symbols import tagged
 from pipeline.parsing.treebank import RECOMBINED_COLLECTION
 from pipeline.parsing.trees import bracketed
 from pipeline.store.artifacts import ChosenParser, Hypotheses
-from pipeline.store.figures import ChoiceFigures, DecodingFigures
+from pipeline.store.figures import ChoiceFigures
 from workflows.engine.dag import Ref, to_artifact
 from workflows.paper import ParserTraining
 from workflows.tables.measurements import Trained, TrainedModel, trained_values
@@ -25,8 +24,10 @@ if TYPE_CHECKING:
     from nltk.tree import Tree
 
 DEV = "dev"
-N_DRAWN, N_WORST = 3, 2
-"""The number of parses that are drawn, and of the worst."""
+WSJ = "WSJ"
+"""The data of a profile whose trees are those of the paper."""
+N_DRAWN = 3
+"""The number of parses that are drawn."""
 MAX_DRAWN_WORDS = 18
 """The longest sentence that is drawn."""
 N_SAMPLES = 10
@@ -89,7 +90,8 @@ class Candidate(Trained):
 
     def final_figures(self) -> dict[str, float]:
         """Returns the figures of every model, and those of the dev set's trees."""
-        return {**super().final_figures(), **bracket_figures(DEV, self.scores.total)}
+        names = ("f1", "recall", "precision", "complete_match")
+        return {**super().final_figures(), **{f"{name}.{DEV}": getattr(self.scores.total, name) for name in names}}
 
     def series(self) -> dict[str, dict[int, float]]:
         """Returns F1 on the dev set by update, where it was measured."""
@@ -108,49 +110,39 @@ class Candidate(Trained):
         return "\n\n".join(f"gold:  {gold}\nparse: {tree}" for gold, tree in self.samples)
 
 
-def bracket_figures(split: str, scores: BracketScores) -> dict[str, float]:
-    """Returns the figures of some trees by their names in MLflow."""
-    return {
-        f"f1.{split}": scores.f1,
-        f"recall.{split}": scores.recall,
-        f"precision.{split}": scores.precision,
-        f"complete_match.{split}": scores.complete_match,
-    }
-
-
 @dataclass(frozen=True)
 class SearchedTrees:
-    """The test set as parsed by the chosen parser with one kind of search."""
+    """The test set as parsed by the chosen parser with one kind of search; files are read where they are asked for."""
 
     hypotheses: Ref[Hypotheses]
     parses: Ref[Parses]
     scores: Ref[ScoredTrees]
 
+    @property
+    def measured(self) -> TreeScores:
+        """The scores of the test set."""
+        (scores,) = to_artifact(self.scores).load().splits.values()
+        return scores
 
-@dataclass(frozen=True)
-class Search:
-    """What the files of a search hold."""
-
-    decoding: DecodingFigures
-    parsed: ParsedSplit
-    scores: TreeScores
-
-    @classmethod
-    def from_artifacts(cls, trees: SearchedTrees, split: str) -> Self:
-        """Reads the files. Raises UserError where one is missing, broken or lacks a figure."""
-        parsed, scores = to_artifact(trees.parses).load().splits[split], to_artifact(trees.scores).load().splits[split]
-        return cls(to_artifact(trees.hypotheses).load(), parsed, scores)
+    @property
+    def parsed(self) -> ParsedSplit:
+        """How many outputs were repaired."""
+        (parsed,) = to_artifact(self.parses).load().splits.values()
+        return parsed
 
     @property
     def sentences_s(self) -> float:
         """Sentences a second, of one worker."""
-        (decoded,) = self.decoding.test_sets.values()
+        (decoded,) = to_artifact(self.hypotheses).load().test_sets.values()
         return decoded.sentences / decoded.seconds if decoded.seconds else 0.0
 
 
 @dataclass(frozen=True)
 class ParserInputs:
-    """A row of the Transformer in Table 4: its candidates, the one that was chosen, and the trees of the test set."""
+    """A row of the Transformer in Table 4: its candidates, the one that was chosen, and the trees of the test set.
+
+    Its files are read where they are asked for, which raises UserError where one is missing, broken or lacks a figure.
+    """
 
     training: ParserTraining
     data: str
@@ -164,50 +156,32 @@ class ParserInputs:
     """None if no candidate has results."""
     free: SearchedTrees | None
     constrained: SearchedTrees | None = None
-    """The search that writes well-formed trees alone, where asked for."""
+    """The search that writes only well-formed trees, where asked for."""
 
+    @cached_property
+    def measured(self) -> tuple[Candidate, ...]:
+        """What the files of the candidates hold."""
+        return tuple(candidate.measured() for candidate in self.candidates)
 
-@dataclass(frozen=True)
-class ParserRow:
-    """What the files of a row hold."""
-
-    training: ParserTraining
-    data: str
-    candidates: tuple[Candidate, ...]
-    unfinished: tuple[tuple[str, str, str], ...]
-    """Name, state and reason of the candidates without results."""
-    baseline: TreeScores
-    choice: ChoiceFigures | None
-    """None, like the next two, if no candidate has results."""
-    free: Search | None
-    drawn: tuple[tuple[Tree, Tree], ...]
-    """Gold trees of the test set and the parser's, at even distances among those short enough to be drawn."""
-    constrained: Search | None = None
-    worst: tuple[tuple[Tree, Tree, float], ...] = ()
-    """Gold trees and the parser's with the lowest F1, in percent, of those short enough to be drawn."""
+    @cached_property
+    def choice(self) -> ChoiceFigures | None:
+        """How the parser was chosen; None if no candidate has results."""
+        return to_artifact(self.parser).choice if self.parser else None
 
     @property
     def chosen(self) -> Candidate | None:
         """The candidate that was chosen."""
-        return next((one for one in self.candidates if self.choice and one.model == self.choice.model), None)
+        return next((parser for parser in self.measured if self.choice and parser.model == self.choice.model), None)
 
-    @classmethod
-    def from_artifacts(cls, inputs: ParserInputs) -> Self:
-        """Reads the files behind a row. Raises UserError where a file is missing, broken or lacks a figure."""
-        parser, free = to_artifact(inputs.parser) if inputs.parser else None, inputs.free
-        parses = to_artifact(free.parses) if free else None
-        return cls(
-            inputs.training,
-            inputs.data,
-            tuple(candidate.measured() for candidate in inputs.candidates),
-            inputs.unfinished,
-            to_artifact(inputs.baseline).load().splits[inputs.split],
-            parser.choice if parser else None,
-            Search.from_artifacts(free, inputs.split) if free else None,
-            _drawn(parses, inputs.split) if parses else (),
-            Search.from_artifacts(inputs.constrained, inputs.split) if inputs.constrained else None,
-            _worst(parses, inputs.split) if parses else (),
-        )
+    @property
+    def baseline_scores(self) -> TreeScores:
+        """The scores of right-branching trees."""
+        return to_artifact(self.baseline).load().splits[self.split]
+
+    @property
+    def drawn(self) -> tuple[tuple[Tree, Tree], ...]:
+        """Gold trees of the test set and the parser's, at even distances among those short enough to be drawn."""
+        return _drawn(to_artifact(self.free.parses), self.split) if self.free else ()
 
 
 def _drawn(parses: Parses, split: str) -> tuple[tuple[Tree, Tree], ...]:
@@ -221,18 +195,6 @@ def _drawn(parses: Parses, split: str) -> tuple[tuple[Tree, Tree], ...]:
     right = [pair for pair in pairs if bracketed(pair[0]) == bracketed(pair[1])]
     n_wrong = max(N_DRAWN - 1, N_DRAWN - len(right))
     return (*_evenly(wrong, n_wrong), *_evenly(right, N_DRAWN))[:N_DRAWN]
-
-
-def _worst(parses: Parses, split: str) -> tuple[tuple[Tree, Tree, float], ...]:
-    """Takes the short trees with the lowest F1 (EVALB), those without a mistake left out."""
-    scores = score_trees(parses.folder / f"{split}.gold", parses.folder / f"{split}.trees").sentences
-    pairs = zip(parses.gold(split), parses.trees(split), scores, strict=True)
-    short = [
-        (gold, tree, 200 * score.matched / max(score.gold_brackets + score.test_brackets, 1))
-        for gold, tree, score in pairs
-        if score.status is Status.VALID and len(gold.leaves()) <= MAX_DRAWN_WORDS
-    ]
-    return tuple(nsmallest(N_WORST, (one for one in short if one[2] < 100), key=lambda one: one[2]))
 
 
 def _evenly(pairs: list[tuple[Tree, Tree]], n: int) -> list[tuple[Tree, Tree]]:

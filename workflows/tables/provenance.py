@@ -1,6 +1,5 @@
 """Says how the trainings behind a table were computed: dtypes, devices and their measured rates, torch."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from pipeline.evaluation.costs import PAPER_SUSTAINED_FLOP_S, sustained_flop_s
@@ -23,32 +22,25 @@ def hardware(run: TrainingFigures, name: Callable[[str], str] = str) -> str:
 
 
 def provenance_notes(cells: Sequence[Trained]) -> list[str]:
-    """Names in one line every dtype and device behind the cells, and warns if the cells differ in type.
-
-    The list is empty if there are no cells.
-    """
+    """Names in one line every dtype and device behind the cells; none where there are no cells."""
     if not cells:
         return []
-    types = [(cell.label, _types(cell.run.stretches)) for cell in cells]
     stretches = [stretch for cell in cells for stretch in cell.run.stretches]
     counts: dict[str, list[int]] = {}
     for stretch in stretches:
         for device in stretch.devices:
             counts.setdefault(device.name, []).append(device.count)
-    devices = (f"{_span(f'{min(used)}', f'{max(used)}')} × {name}" for name, used in counts.items())
+    devices = (f"{span(f'{min(used)}', f'{max(used)}')} × {name}" for name, used in counts.items())
+    types = {cell.label: _types(cell.run.stretches) for cell in cells}
     note = (
         f"Trained in {_types(stretches)} on {', '.join(devices)}, with torch "
         f"{_listed(stretch.torch_version for stretch in stretches)}, "
         f"{_listed(COMPILED[stretch.compiled] for stretch in stretches)}; decoded in "
         f"{_listed(cell.decoding.dtype for cell in cells)}."
     )
-    ((usual, _),) = Counter(type_ for _, type_ in types).most_common(1)
-    others = ", ".join(dict.fromkeys(f"{label} ({type_})" for label, type_ in types if type_ != usual))
-    if others:
-        note += (
-            " Warning: the trainings differ in dtype, so part of a difference between them may come from it: "
-            f"{others}; all others {usual}."
-        )
+    if len(set(types.values())) > 1:
+        listed = ", ".join(f"{label} {type_}" for label, type_ in types.items())
+        note += f" Warning: part of a difference between trainings may come from their dtypes: {listed}."
     return [note]
 
 
@@ -63,7 +55,7 @@ def rate_notes(cells: Iterable[Trained]) -> list[str]:
                     rates.setdefault((device.name, stretch.dtype), []).append(flop_s / 1e12)
     return [
         f"{name} is not among the paper's devices ({', '.join(PAPER_SUSTAINED_FLOP_S)}), so its sustained rate was "
-        f"measured with a {dtype} matrix product before training: {_span(f'{min(tera):.3g}', f'{max(tera):.3g}')} "
+        f"measured with a {dtype} matrix product before training: {span(f'{min(tera):.3g}', f'{max(tera):.3g}')} "
         "TFLOPS per device."
         for (name, dtype), tera in rates.items()
     ]
@@ -77,5 +69,6 @@ def _listed(texts: Iterable[str]) -> str:
     return " and ".join(sorted(set(texts)))
 
 
-def _span(least: str, most: str) -> str:
+def span(least: str, most: str) -> str:
+    """Writes a range, or the only value there is."""
     return least if least == most else f"{least} to {most}"

@@ -6,13 +6,12 @@ Beneath what a table shows stand the differences from the paper, and the notes. 
 blocks stand beneath each other, each with the columns that lead, and words too long for their column are folded.
 """
 
-import re
-import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from itertools import pairwise
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal, Protocol
 
+from rich.box import HORIZONTALS
+from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from workflows import paper
@@ -21,8 +20,11 @@ from workflows.tables.text_table import ABSENT, Line, TextTable, words
 
 FOOTNOTES = frozenset(row.footnote for row in paper.TABLE_2 if row.footnote)
 """The notes that an asterisk in a table refers to."""
-MIN_WIDTH = len("d_model 1024,")
-"""A column of words that is wider is made no narrower, nor is a word broken, unless nothing else fits."""
+
+MIN_NAME, MIN_WORD = 24, 8
+"""The width to which names beside figures may be folded, and that at which words are broken if nothing else fits."""
+GAP = 2
+"""Between columns."""
 
 
 class Shown(Protocol):
@@ -36,152 +38,107 @@ class Shown(Protocol):
     def notes(self) -> list[str]:
         """How to read it."""
 
+    def figures(self) -> dict[str, float]:
+        """Returns the main figures, by their names in MLflow."""
+
     def shown(self) -> list[TextTable]:
         """Returns the table itself, then what else stands beneath it."""
 
 
 def differences_table(differences: Sequence[Difference]) -> TextTable:
     """Returns the differences from the paper as a table."""
-    lines = [Line([one.what, one.paper, one.here, ", ".join(one.cells)]) for one in differences]
+    lines = [Line([entry.what, entry.paper, entry.here, ", ".join(entry.cells)]) for entry in differences]
     nothing = "" if lines else "Nothing that was run differs."
     return TextTable("What differs from the paper", words("what", "paper", "here", "applies to"), lines, nothing)
 
 
-def render_terminal(table: Shown, width: int) -> Text:
+def render_terminal(table: Shown, width: int) -> RenderableType:
     """Renders the table for a terminal of `width` columns."""
     shown = [*table.shown(), differences_table(table.differences)]
-    parts = [terminal_table(one, width) for one in shown if one.on_terminal]
+    notes = Table.grid(padding=(0, 1, 0, 0))
     for note in table.notes:
-        lead = "* " if note in FOOTNOTES else "· "
-        parts.append(Text(_filled(lead + note, width, subsequent_indent="  ") + "\n", style="dim"))
-    return Text("").join(parts)
+        notes.add_row("*" if note in FOOTNOTES else "·", Text(note), style="dim")
+    return Group(*(part for text in shown if text.on_terminal for part in terminal_table(text, width)), notes)
 
 
-def terminal_table(table: TextTable, width: int) -> Text:
-    """Renders one table for a terminal of `width` columns, with an empty line beneath it."""
-    parts = [Text(f"{table.title}\n", style="bold")]
+def terminal_table(table: TextTable, width: int) -> Iterator[RenderableType]:
+    """Yields a table's title, its parts for a terminal of `width` columns, and what explains it."""
+    yield Text(table.title, style="bold")
     if table.lines:
-        layout = _Layout(table)
-        parts += [layout.drawn(columns, width) for columns in layout.parts(width)]
+        for columns in _parts(table, width):
+            yield _grid(table, _widths(table, columns, width))
+            yield ""
     if table.explanation:
-        parts.append(Text(f"{_filled(table.explanation, width)}\n\n"))
-    return Text("").join(parts)
+        yield Text(f"{table.explanation}\n")
 
 
-class _Layout:
-    """How wide the columns of a table are on a terminal."""
-
-    def __init__(self, table: TextTable) -> None:
-        self.table = table
-        shown = [i for i, column in enumerate(table.columns) if column.on_terminal]
-        self.leading = [i for i in shown if not table.columns[i].block]
-        self.blocks = [places for block, places in table.blocks if block]
-        self.natural = {i: self._longest(i, "\n") for i in shown}
-        """The widths at which headings alone are folded."""
-        parted = {i: min(self._longest(i, "\n "), MIN_WIDTH) for i in shown}
-        self.least = {i: max(parted[i], self._longest(i, "\n \u00a0")) for i in shown}
-        """The widths beyond which words are folded but not broken."""
-        for places in self.blocks:
-            missing = max(0, len(table.columns[places[0]].block) - self._total(places, self.natural))
-            self.natural[places[0]] += missing
-        self.least |= {i: self.natural[i] for i in shown if table.columns[i].is_number}
-
-    def _longest(self, i: int, separators: str) -> int:
-        """Returns the length of the longest word of a column's heading, or piece of its texts cut at `separators`."""
-        texts = [line.texts[i] for line in self.table.lines if line.kind != "heading"]
-        pieces = [piece for text in texts for piece in re.split(f"[{separators}]", text)]
-        return max(map(len, [*self.table.columns[i].heading.split(" "), *pieces]))
-
-    def _gap(self, left: int, right: int) -> int:
-        one, other = self.table.columns[left], self.table.columns[right]
-        return 1 if one.is_number and other.is_number and one.block == other.block else 2
-
-    def _total(self, columns: Sequence[int], widths: Mapping[int, int]) -> int:
-        """Returns the width of columns side by side."""
-        return sum(widths[i] for i in columns) + sum(self._gap(*pair) for pair in pairwise(columns))
-
-    def parts(self, width: int) -> list[list[int]]:
-        """Returns the columns of each of the fewest parts beneath each other that fit, filled evenly."""
-        parts = [self.leading]
-        for n in range(1, len(self.blocks) + 1):
-            parts = [list(self.leading) for _ in range(n)]
-            for places in self.blocks:
-                min(parts, key=lambda part: self._total(part, self.least)).extend(places)
-            if all(self._total(part, self.least) <= width for part in parts):
-                break
-        return parts
-
-    def _fitted(self, columns: Sequence[int], width: int) -> dict[int, int]:
-        """Narrows columns of words until all fit: the widest first, and only then below the length of a word."""
-        widths = dict(self.natural)
-        while self._total(columns, widths) > width:
-            folded = [i for i in columns if not self.table.columns[i].is_number]
-            narrowed = [i for i in folded if widths[i] > self.least[i]] or [i for i in folded if widths[i] > MIN_WIDTH]
-            if not narrowed:
-                break
-            widths[max(narrowed, key=lambda i: widths[i])] -= 1
-        return widths
-
-    def drawn(self, columns: Sequence[int], width: int) -> Text:
-        """Draws some of the columns, with an empty line beneath them."""
-        widths = self._fitted(columns, width)
-        rule = Text("─" * self._total(columns, widths) + "\n", style="dim")
-        parts = [*self._headings(columns, widths), rule]
-        for number, line in enumerate(self.table.lines):
-            if line.begins and number:
-                parts.append(rule)
-            if line.kind == "heading":
-                parts.append(Text(f"{line.texts[0]}\n", style="dim italic"))
+def _parts(table: TextTable, width: int) -> list[list[int]]:
+    """Returns the columns of each part: those that lead, and as many blocks as there is room for."""
+    shown = [i for i, column in enumerate(table.columns) if column.on_terminal]
+    leading = [i for i in shown if not table.columns[i].block]
+    parts = [leading]
+    for block, places in table.blocks:
+        if block:
+            wider = [*parts[-1], *places]
+            if parts[-1] == leading or sum(_least(table, i) + GAP for i in wider) - GAP <= width:
+                parts[-1] = wider
             else:
-                parts += self._rows(columns, widths, line.texts, partial(self._style, line))
-        return Text("").join([*parts, Text("\n")])
-
-    def _style(self, line: Line, i: int) -> str:
-        if line.texts[i] in ABSENT:
-            return "dim"
-        return "bold" if self.table.is_measured(line, i) else ""
-
-    def _headings(self, columns: Sequence[int], widths: Mapping[int, int]) -> Iterator[Text]:
-        shared = " " * self._total(self.leading, widths)
-        for places in self.blocks:
-            if places[0] in columns:
-                shared += "  " + self.table.columns[places[0]].block.center(self._total(places, widths))
-        if self.blocks:
-            yield Text(f"{shared.rstrip()}\n", style="bold")
-        folded = [_folded(column.heading, widths.get(i, 1)) for i, column in enumerate(self.table.columns)]
-        height = max(len(folded[i]) for i in columns)
-        padded = ["\n" * (height - len(lines)) + "\n".join(lines) for lines in folded]
-        yield from self._rows(columns, widths, padded, lambda _: "bold")
-
-    def _rows(
-        self, columns: Sequence[int], widths: Mapping[int, int], texts: Sequence[str], style: Callable[[int], str]
-    ) -> Iterator[Text]:
-        """Writes a line of the table in as many lines as its texts have when folded."""
-        folded = {i: _folded(texts[i], widths[i]) for i in columns}
-        for row in range(max(map(len, folded.values()))):
-            text, before = Text(), columns[0]
-            for i in columns:
-                part = "".join(folded[i][row : row + 1])
-                text.append(" " * (self._gap(before, i) if i != before else 0))
-                text.append(
-                    part.rjust(widths[i]) if self.table.columns[i].is_number else part.ljust(widths[i]), style(i)
-                )
-                before = i
-            text.rstrip()
-            yield text.append("\n")
+                parts.append([*leading, *places])
+    return parts
 
 
-def _folded(text: str, width: int) -> list[str]:
-    """Breaks a text into lines, at a no-break space only where there is no other way."""
-    lines = []
-    for line in text.split("\n"):
-        parts = (part.replace("\u00a0", " ") if len(part) > width else part for part in line.split(" "))
-        lines += textwrap.wrap(" ".join(parts), width, break_on_hyphens=False) or [""]
-    return [line.replace("\u00a0", " ") for line in lines]
+def _least(table: TextTable, i: int) -> int:
+    """Returns the width below which a column is made no narrower: figures are not folded, nor are words broken."""
+    column = table.columns[i]
+    texts = [line.texts[i] for line in table.lines if line.kind != "heading"]
+    if not (column.is_number or column.block):
+        has_figures_beside = any(other.block for other in table.columns)
+        texts = [text[:MIN_NAME] for line in texts for text in ([line] if has_figures_beside else line.split())]
+    return max(map(len, [*texts, *_heading(table, i).split()]), default=0)
 
 
-def _filled(text: str, width: int, subsequent_indent: str = "") -> str:
-    return textwrap.fill(text, width, subsequent_indent=subsequent_indent, break_on_hyphens=False)
+def _heading(table: TextTable, i: int) -> str:
+    """Returns a column's heading, below that of its block where the block begins."""
+    column = table.columns[i]
+    begins = column.block and (i == 0 or table.columns[i - 1].block != column.block)
+    return f"{column.block}\n{column.heading}" if begins else column.heading
+
+
+def _widths(table: TextTable, columns: Sequence[int], width: int) -> dict[int, int]:
+    """Returns the widths of columns side by side: those of their texts, the widest narrowed until all fit."""
+    widths = {}
+    for i in columns:
+        texts = [line.texts[i] for line in table.lines if i < len(line.texts)]
+        widths[i] = max(len(part) for text in [_heading(table, i), *texts] for part in text.split("\n"))
+    while sum(widths.values()) + GAP * (len(columns) - 1) > width:
+        narrowed = [i for i in columns if widths[i] > _least(table, i)]
+        narrowed = narrowed or [i for i in columns if widths[i] > MIN_WORD and not table.columns[i].is_number]
+        if not narrowed:
+            break
+        widths[max(narrowed, key=lambda i: widths[i])] -= 1
+    return widths
+
+
+def _grid(table: TextTable, widths: Mapping[int, int]) -> Table:
+    """Draws columns in their widths."""
+    grid = Table(box=HORIZONTALS, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0), border_style="dim")
+    for i, width in widths.items():
+        justify: Literal["right", "left"] = "right" if table.columns[i].is_number else "left"
+        grid.add_column(Text(_heading(table, i), style="bold"), justify=justify, overflow="fold", width=width)
+    for line in table.lines:
+        if line.begins:
+            grid.add_section()
+        if line.kind == "heading":
+            grid.add_row(Text(line.texts[0], style="dim italic"))
+        else:
+            grid.add_row(*(Text(line.texts[i], style=_style(table, line, i)) for i in widths))
+    return grid
+
+
+def _style(table: TextTable, line: Line, i: int) -> str:
+    if line.texts[i] in ABSENT:
+        return "dim"
+    return "bold" if table.is_measured(line, i) else ""
 
 
 def render_markdown(table: Shown) -> str:
@@ -198,19 +155,14 @@ def markdown_table(table: TextTable) -> list[str]:
     """Returns one table, and what explains it, as lines of a Markdown document."""
     lines = []
     if table.lines:
-        headings = [column.label for column in table.columns]
         rule = "|".join("---:" if column.is_number else "---" for column in table.columns)
-        lines += ["", _markdown_row(headings), f"|{rule}|"]
+        lines += ["", _markdown_row(column.label for column in table.columns), f"|{rule}|"]
         for line in (line for line in table.lines if line.kind != "heading"):
             name, *others = line.texts
             lines.append(_markdown_row([name + ", measured" * (line.kind == "measured"), *others]))
     return [*lines, *(["", table.explanation] if table.explanation else [])]
 
 
-def _escaped(text: str) -> str:
-    shown = text.replace("\n", "; ").replace("\u00a0", " ")
-    return shown.replace("|", "\\|").replace(" *", " \\*")
-
-
 def _markdown_row(texts: Iterable[str]) -> str:
-    return f"| {' | '.join(map(_escaped, texts))} |"
+    escaped = (text.replace("\n", "; ").replace("|", "\\|").replace(" *", " \\*") for text in texts)
+    return f"| {' | '.join(escaped)} |"

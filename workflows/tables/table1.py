@@ -21,7 +21,7 @@ from pipeline.store.artifact import JsonArtifact
 from workflows import paper
 from workflows.quantities import duration
 from workflows.tables.differences import Difference
-from workflows.tables.text_table import Column, Line, TextTable, numbers, words
+from workflows.tables.text_table import Line, TextTable, numbers, words
 
 TOLERANCE = 0.15
 """How far from the theory a fitted exponent may be without a note that names it."""
@@ -146,14 +146,14 @@ class Table1:
             figures[f"sequential_operations.{layer.name}"] = layer.sequential_operations
             figures[f"longest_path.{layer.name}"] = layer.longest_path
             figures |= {
-                f"time_s.{layer.name}.n_{one.n}.d_{one.d}": one.time_s for one in [*layer.over_n, *layer.over_d]
+                f"time_s.{layer.name}.n_{size.n}.d_{size.d}": size.time_s for size in [*layer.over_n, *layer.over_d]
             }
-        figures |= {f"crossover_n.d_{one.d}.batch_{one.batch}": one.n for one in self.crossovers if one.n is not None}
+        figures |= {f"crossover_n.d_{row.d}.batch_{row.batch}": row.n for row in self.crossovers if row.n is not None}
         return figures
 
     def shown(self) -> list[TextTable]:
         """Returns the exponents and counts of each layer type; then crossovers, all counts and all exponents."""
-        counted = "paper", f"n\u00a0=\u00a0{self.layers[0].counted_n}"
+        counted = "paper", f"n = {self.layers[0].counted_n}"
         columns = [
             *words("layer type", "per layer"),
             *numbers("paper", "FLOP", "time", block="exponent of n"),
@@ -171,16 +171,6 @@ class Table1:
         exponents = TextTable("All exponents, with 95 % confidence", columns, fitted, on_terminal=False)
         return [main, *[_crossovers(self.crossovers)] * bool(self.crossovers), counts, exponents]
 
-    def sizes(self) -> TextTable:
-        """Returns what was counted and measured at every size."""
-        headings = "n", "d", "FLOP", "forward, ms", "backward, ms", "peak memory, MB"
-        lines = [
-            Line([layer.name, str(size.n), str(size.d), f"{size.flop:,}", *_measured(size)])
-            for layer in self.layers
-            for size in (*layer.over_n, *layer.over_d)
-        ]
-        return TextTable("All sizes", [Column("layer type"), *numbers(*headings)], lines)
-
 
 class Table1Artifact(JsonArtifact[Table1]):
     """`table1.json`, `table1.md` and `report.html`."""
@@ -192,8 +182,8 @@ def compute(counts: Counts, measured: Measurements) -> Table1:
     """Computes the table."""
     by_name = {layer.name: layer for layer in measured.layers}
     printed = {row.name: row for row in (*paper.TABLE_1, paper.SEPARABLE)}
-    layers = [_layer(printed[one.name], one, by_name[one.name], counts.sweep) for one in counts.layers]
-    crossovers = [_crossover(one) for one in measured.crossovers]
+    layers = [_layer(printed[layer.name], layer, by_name[layer.name], counts.sweep) for layer in counts.layers]
+    crossovers = [_crossover(crossover) for crossover in measured.crossovers]
     return Table1(
         layers,
         crossovers,
@@ -214,14 +204,14 @@ def compute(counts: Counts, measured: Measurements) -> Table1:
 def _layer(
     printed: paper.LayerComplexity, counted: LayerCounts, measured: LayerMeasurements, sweep: SweepSettings
 ) -> Layer:
-    counts = {(one.length, one.width): one for one in counted.sizes}
-    sizes = {(one.length, one.width): _size(counts[one.length, one.width], one) for one in measured.sizes}
+    counts = {(size.length, size.width): size for size in counted.sizes}
+    sizes = {(size.length, size.width): _size(counts[size.length, size.width], size) for size in measured.sizes}
     over_n = [sizes[point] for point in sweep.over_n()]
     over_d = [sizes[point] for point in sweep.over_d(counted.name)]
     fits: dict[Quantity, dict[Variable, Exponent]] = {
         quantity: {
-            "n": fit([(one.n, value(one)) for one in over_n]),
-            "d": fit([(one.d, value(one)) for one in over_d]),
+            "n": fit([(size.n, value(size)) for size in over_n]),
+            "d": fit([(size.d, value(size)) for size in over_d]),
         }
         for quantity, value in QUANTITIES.items()
     }
@@ -245,7 +235,7 @@ def _layer(
         sequential_by_n=counted.sequential_operations,
         path_by_n=counted.longest_path,
         contiguous_path_by_n=counted.longest_path_contiguous,
-        formula_agrees=all(one.counted_flop == one.formula_flop for one in (*counted.sizes, *counted.projected)),
+        formula_agrees=all(size.counted_flop == size.formula_flop for size in (*counted.sizes, *counted.projected)),
         over_n=over_n,
         over_d=over_d,
     )
@@ -265,7 +255,7 @@ def _size(counted: SizeCounts, measured: SizeMeasurements) -> Size:
 def _projected(counted: LayerCounts, sweep: SweepSettings) -> dict[Variable, Exponent]:
     if not counted.projected:
         return {}
-    flop = {(one.length, one.width): one.counted_flop for one in counted.projected}
+    flop = {(size.length, size.width): size.counted_flop for size in counted.projected}
     return {
         "n": fit([(n, flop[n, d]) for n, d in sweep.over_n()]),
         "d": fit([(d, flop[n, d]) for n, d in sweep.over_d(counted.name)]),
@@ -277,8 +267,8 @@ def _crossover(measured: Crossover) -> CrossoverRow:
     return CrossoverRow(
         measured.width,
         measured.batch,
-        crossing([(one.length, one.attention_s, one.recurrent_s) for one in points]),
-        crossing([(one.length, one.projected_s, one.recurrent_s) for one in points]),
+        crossing([(point.length, point.attention_s, point.recurrent_s) for point in points]),
+        crossing([(point.length, point.projected_s, point.recurrent_s) for point in points]),
         points[-1].length,
         points[-1].attention_s > points[-1].recurrent_s,
         points[-1].projected_s > points[-1].recurrent_s,
@@ -292,7 +282,7 @@ def _differences(counts: Counts) -> list[Difference]:
     return [
         Difference(
             "what counts as a layer",
-            "O(·) of the attention function alone, without the projections of queries, keys, values and output",
+            "O(·) of only the attention function, without the projections of queries, keys, values and output",
             f"the same, in one head; with projections and {settings.n_heads} heads beneath the table",
             attention,
         ),
@@ -383,20 +373,18 @@ def _exponents(layer: Layer) -> list[list[str]]:
     return [[of, *(_interval(fitted[name]) for name in VARIABLES)] for of, fitted in fits.items()]
 
 
-def _measured(size: Size) -> list[str]:
-    return [f"{1e3 * size.forward_s:.3g}", f"{1e3 * size.backward_s:.3g}", f"{1e-6 * size.peak_bytes:.3g}"]
-
-
 def _crossovers(rows: Sequence[CrossoverRow]) -> TextTable:
-    def found(row: CrossoverRow, n: float | None, is_slower: bool) -> str:
-        if n is not None:
-            return f"{n:.0f}"
-        return "at every n" if is_slower else f"not up to {row.longest_n}"
-
-    lines = []
-    for row in rows:
-        by_time, projected = found(row, row.n, row.is_slower), found(row, row.n_projected, row.is_slower_projected)
-        lines.append(Line([str(row.d), str(row.batch), by_time, projected]))
+    lines = [
+        Line(
+            [
+                str(row.d),
+                str(row.batch),
+                _crossover_text(row.n, row.is_slower, row.longest_n),
+                _crossover_text(row.n_projected, row.is_slower_projected, row.longest_n),
+            ]
+        )
+        for row in rows
+    ]
     return TextTable(
         "Where self-attention becomes slower than recurrence",
         numbers("d", "sequences", "slower from n", "with projections"),
@@ -404,3 +392,9 @@ def _crossovers(rows: Sequence[CrossoverRow]) -> TextTable:
         "By counted operations of the two, that is at n = d. By time it is where the curves cross: a recurrent layer "
         "computes its positions one after the other, whatever the device could do at once.",
     )
+
+
+def _crossover_text(n: float | None, is_slower: bool, longest_n: int) -> str:
+    if n is None:
+        return "at every n" if is_slower else f"not up to {longest_n}"
+    return f"{n:.0f}"

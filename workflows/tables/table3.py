@@ -21,7 +21,7 @@ from workflows.tables.convergence import MAX_FALL, last_fall
 from workflows.tables.differences import Difference, differences, reading_notes
 from workflows.tables.measurements import Measured, Translation
 from workflows.tables.orderings import KIND_NAMES, Noise, OrderingOutcome, Standing
-from workflows.tables.text_table import Column, Line, TextTable, numbers, unbroken
+from workflows.tables.text_table import Column, Line, TextTable, numbers
 
 State = Literal["measured", "not run", "failed", "stopped"]
 SPLIT = "dev"
@@ -99,10 +99,8 @@ class Trained:
     updates: int
     seeds: tuple[int, ...]
     train_s: float
-    """The total over all trainings of the row, like the next two figures."""
+    """The total over all trainings of the row, like `counted_flop`."""
     counted_flop: float
-    overhead_s: float | None
-    """Seconds that Ray took to start and end the trainings, outside their loops; None where they were not recorded."""
     from_base: Mapping[Kind, float] | None
     """None where base was not measured."""
     is_beyond_noise: Mapping[Kind, bool] | None = None
@@ -150,7 +148,7 @@ class Table3Row:
             costs = duration(trained.train_s / seeds), flop_text(trained.counted_flop / seeds)
             measured = [f"{trained.sacrebleu.mean:.2f}", f"{trained.parameters / 1e6:.1f}", *costs]
         scores = [*self.texts_of("perplexity"), *self.texts_of("bleu"), measured[0]]
-        return [self.name, unbroken(change), unbroken(printed), *scores, str(size or ""), *measured[1:]]
+        return [self.name, change, printed, *scores, str(size or ""), *measured[1:]]
 
 
 @dataclass(frozen=True)
@@ -181,7 +179,9 @@ class Table3:
         if base := measured.get("base"):
             figures |= {"dev perplexity base": base.perplexity.mean, "paper BLEU dev base": base.bleu.mean}
         figures["rows measured"] = len(measured)
-        return figures | {f"rank correlation by {one.kind}": one.spearman for one in self.correlations}
+        return figures | {
+            f"rank correlation by {correlation.kind}": correlation.spearman for correlation in self.correlations
+        }
 
     def shown(self) -> list[TextTable]:
         """Returns every row, as printed beside as measured, and the claims where there are any."""
@@ -204,7 +204,11 @@ class Table3Artifact(JsonArtifact[Table3]):
 
 def compute(rows: Sequence[RowInputs]) -> tuple[Table3, dict[str, list[Measured]]]:
     """Computes the table; returns it with what was measured of each training, by row."""
-    cells = {row.name: trainings for row in rows if (trainings := _measured(row))}
+    cells = {
+        row.name: [training.measured() for training in row.trainings]
+        for row in rows
+        if row.trainings and row.state == "measured"
+    }
     base = cells.get("base", [])
     noise = Noise.between([_standing([cell]).figures for cell in base])
     lines = [_row(row, cells.get(row.name), base, noise) for row in rows]
@@ -216,24 +220,11 @@ def compute(rows: Sequence[RowInputs]) -> tuple[Table3, dict[str, list[Measured]
 
 def correlation_text(correlations: Sequence[Correlation]) -> str:
     """Says in a sentence how closely the measured order of the rows follows the paper's."""
-    listed = ", ".join(f"{one.spearman:.2f} for {KIND_NAMES[one.kind]} ({one.rows} rows)" for one in correlations)
+    listed = ", ".join(f"{of.spearman:.2f} for {KIND_NAMES[of.kind]} ({of.rows} rows)" for of in correlations)
     return (
         f"Spearman's rank correlation between the figures here and the paper's: {listed}; at 1 the rows are in the "
         "same order, at 0 the two orders are unrelated."
     )
-
-
-def value_of(row: Table3Row, kind: Kind, origin: Literal["printed", "measured"]) -> float | None:
-    """Returns a row's perplexity or BLEU as printed or as measured, None where there is none."""
-    if origin == "printed":
-        return float(getattr(row.printed, kind)) if row.printed else None
-    return getattr(row.trained, kind).mean if row.trained else None
-
-
-def _measured(row: RowInputs) -> list[Measured]:
-    if row.state != "measured":
-        return []
-    return [training.measured() for training in row.trainings]
 
 
 def _row(row: RowInputs, cells: Sequence[Measured] | None, base: Sequence[Measured], noise: Noise | None) -> Table3Row:
@@ -274,7 +265,6 @@ def _standing(cells: Sequence[Measured]) -> Standing:
 def _trained(cells: Sequence[Measured], base: Sequence[Measured], noise: Noise | None) -> Trained:
     figures, here = _figures(cells), _standing(cells)
     of_base = _standing(base) if base else None
-    overheads = [_overhead_s(cell) for cell in cells]
     falls = [fall for cell in cells if (fall := last_fall(cell.metrics, cell.run.updates)) is not None]
     fall = statistics.fmean(falls) if falls else None
     return Trained(
@@ -286,19 +276,11 @@ def _trained(cells: Sequence[Measured], base: Sequence[Measured], noise: Noise |
         tuple(cell.settings.seed for cell in cells),
         sum(cell.run.train_s for cell in cells),
         sum(cell.cost.counted_flop for cell in cells),
-        None if None in overheads else sum(filter(None, overheads)),
         {kind: here.figures[kind] - of_base.figures[kind] for kind in KINDS} if of_base else None,
         {kind: noise.is_exceeded(kind, here, of_base) for kind in KINDS} if of_base and noise else None,
         fall,
         None if fall is None else fall <= MAX_FALL,
     )
-
-
-def _overhead_s(cell: Measured) -> float | None:
-    """Returns the seconds the training stage spent outside its loop, in the session that finished the training."""
-    if "training" not in cell.manifests:
-        return None
-    return float(cell.manifests["training"]["seconds"] - cell.run.loop_s)
 
 
 def _orderings(cells: Mapping[str, Sequence[Measured]], noise: Noise | None) -> list[OrderingOutcome]:
@@ -311,16 +293,21 @@ def _orderings(cells: Mapping[str, Sequence[Measured]], noise: Noise | None) -> 
 
 
 def _correlations(rows: Sequence[Table3Row]) -> list[Correlation]:
-    from scipy.stats import spearmanr  # imports slowly, and a finished table does not need it
-
     correlations = []
     for kind in KINDS:
-        both = [(value_of(row, kind, "printed"), value_of(row, kind, "measured")) for row in rows]
-        pairs = [pair for pair in both if None not in pair]
+        both = [row for row in rows if row.printed and row.trained]
+        printed = [float(getattr(row.printed, kind)) for row in both]
+        measured = [getattr(row.trained, kind).mean for row in both]
         # Two rows are always in order or in reverse, and a column of one value has no order.
-        if len(pairs) > 2 and min(len(set(column)) for column in zip(*pairs, strict=True)) > 1:
-            correlations.append(Correlation(kind, len(pairs), float(spearmanr(*zip(*pairs, strict=True)).statistic)))
+        if len(both) > 2 and min(len(set(printed)), len(set(measured))) > 1:
+            spearman = statistics.correlation(_ranks(printed), _ranks(measured))
+            correlations.append(Correlation(kind, len(both), spearman))
     return correlations
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """Returns the rank of each value, from 1; equal ones share the mean of their ranks."""
+    return [sum(other < value for other in values) + (values.count(value) + 1) / 2 for value in values]
 
 
 def _differences(cells: Mapping[str, list[Measured]]) -> list[Difference]:
@@ -369,15 +356,6 @@ def _notes(rows: Sequence[Table3Row], cells: Mapping[str, list[Measured]], noise
         notes.append(
             "Row E: learned positions are one table for encoder and decoder and begin at random with a standard "
             "deviation of d_model^-0.5, small beside sinusoids (0.71 rms); the paper says neither."
-        )
-    overheads = [
-        row.trained.overhead_s / len(row.trained.seeds) for row in rows if row.trained and row.trained.overhead_s
-    ]
-    if overheads:
-        mean_s, most_s = statistics.fmean(overheads), max(overheads)
-        notes.append(
-            f"Starting and ending a training took {mean_s:.1f} s on average, in addition to the training itself, and "
-            f"{most_s:.1f} s at most."
         )
     notes += reading_notes(measured)
     notes += [f"{row.name} {'is incomplete' if row.trained else row.state}: {row.reason}" for row in rows if row.reason]

@@ -14,8 +14,8 @@ from pipeline.store.artifact import JsonArtifact
 from workflows import paper
 from workflows.quantities import duration
 from workflows.tables.differences import Difference
-from workflows.tables.parser_differences import WSJ, parser_differences
-from workflows.tables.parser_measurements import ParserInputs, ParserRow, Search
+from workflows.tables.parser_differences import parser_differences
+from workflows.tables.parser_measurements import WSJ, ParserInputs, SearchedTrees
 from workflows.tables.provenance import provenance_notes
 from workflows.tables.text_table import Column, Line, TextTable, by_origin, numbers, words
 
@@ -49,7 +49,7 @@ class Table4Row:
     """Why there is no figure, where the trainings failed."""
 
     def texts(self) -> list[str]:
-        """Returns the texts to show; in place of a figure that there is not, why."""
+        """Returns the texts to show; where a figure is missing, the reason."""
         f1 = self.printed_f1 or (self.state if self.f1 is None else f"{self.f1:.2f}")
         others = ("" if figure is None else f"{figure:.2f}" for figure in (self.f1_short, self.recall, self.precision))
         return [self.name, self.training, f1, *others, "" if self.valid is None else f"{self.valid:,}"]
@@ -145,17 +145,17 @@ class Table4:
         """Returns F1, printed rows above measured ones; then the candidates, beams, searches and lengths there are."""
         columns = [
             *words("parser", "training"),
-            *numbers("F1", "F1, ≤\u00a040"),
+            *numbers("F1", "F1, ≤ 40"),
             *(Column(heading, is_number=True, on_terminal=False) for heading in ("recall", "precision", "sentences")),
         ]
         lines = by_origin(
             *([row.texts() for row in self.rows if row.origin == origin] for origin in ("paper", "measured"))
         )
-        candidates = [Line(one.texts()) for one in self.candidates]
+        candidates, searches = ([Line(row.texts()) for row in rows] for rows in (self.candidates, self.searches))
         beams = [
-            Line([one.training, f"{one.beam_size}{CHOSEN * one.is_chosen}", f"{one.dev_f1:.2f}"]) for one in self.beams
+            Line([row.training, f"{row.beam_size}{CHOSEN * row.is_chosen}", f"{row.dev_f1:.2f}"]) for row in self.beams
         ]
-        lengths = [Line([one.training, one.words, f"{one.sentences:,}", f"{one.f1:.2f}"]) for one in self.lengths]
+        lengths = [Line([row.training, row.words, f"{row.sentences:,}", f"{row.f1:.2f}"]) for row in self.lengths]
         tables = [
             TextTable("Table 4", columns, lines, "≤ 40 are the sentences of at most 40 words."),
             TextTable(
@@ -167,7 +167,7 @@ class Table4:
             TextTable(
                 "Outputs that were no tree",
                 [*words("training", "search"), *numbers("F1", "repaired"), Column("repairs")],
-                [Line(one.texts()) for one in self.searches],
+                searches,
                 "A parser may write any symbols; each output was made a tree over the words of its sentence.",
             ),
             TextTable("F1 by length", [*words("training", "words"), *numbers("sentences", "F1")], lengths),
@@ -186,10 +186,9 @@ def mlflow_name(text: str) -> str:
     return "".join(character if character.isalnum() or character in "-_. /" else "" for character in text)
 
 
-def compute(inputs: Sequence[ParserInputs]) -> tuple[Table4, list[ParserRow]]:
-    """Computes the table of the rows that were run; returns it with what was measured of each."""
-    rows = [ParserRow.from_artifacts(one) for one in inputs]
-    table = Table4(
+def compute(rows: Sequence[ParserInputs]) -> Table4:
+    """Computes the table of the rows that were run."""
+    return Table4(
         _rows(rows),
         [line for row in rows for line in _candidates(row)],
         [line for row in rows for line in _beams(row)],
@@ -198,36 +197,35 @@ def compute(inputs: Sequence[ParserInputs]) -> tuple[Table4, list[ParserRow]]:
         parser_differences(rows),
         _notes(rows),
     )
-    return table, rows
 
 
-def name_of(row: ParserRow) -> str:
+def name_of(row: ParserInputs) -> str:
     """Returns the name of a measured row: with its layers, and its data unless they are the paper's."""
     n_layers = row.chosen.config.n_layers if row.chosen else None
     layers = "" if n_layers is None else f" ({n_layers} layer{'s' * (n_layers > 1)})"
     return f"Transformer{layers}{_suffix(row)}"
 
 
-def training_of(row: ParserRow) -> str:
+def training_of(row: ParserInputs) -> str:
     """Returns what a measured row was trained on: the paper's words where it is the paper's data."""
     if row.data == WSJ:
         return row.training
     return row.training if row.training == "semi-supervised" else f"{row.data} only"
 
 
-def _suffix(row: ParserRow) -> str:
+def _suffix(row: ParserInputs) -> str:
     return "" if row.data == WSJ else f", {row.data}"
 
 
-def _rows(rows: Sequence[ParserRow]) -> list[Table4Row]:
+def _rows(rows: Sequence[ParserInputs]) -> list[Table4Row]:
     table = [
         Table4Row(row.name, "paper", row.training, float(row.f1), "printed", printed_f1=row.f1) for row in paper.TABLE_4
     ]
     for row in rows[:1]:  # the sentences of the test set are the same in every row
-        table.append(_scored(f"{RIGHT_BRANCHING}{_suffix(row)}", NO_TRAINING, row.baseline))
+        table.append(_scored(f"{RIGHT_BRANCHING}{_suffix(row)}", NO_TRAINING, row.baseline_scores))
     for row in rows:
         if row.free:
-            table.append(_scored(name_of(row), training_of(row), row.free.scores))
+            table.append(_scored(name_of(row), training_of(row), row.free.measured))
         else:
             reason = "; ".join(f"{name} {state}: {why}" for name, state, why in row.unfinished)
             table.append(Table4Row(name_of(row), "measured", training_of(row), None, "failed", reason=reason))
@@ -257,39 +255,42 @@ def _scored(name: str, training: str, scores: TreeScores) -> Table4Row:
     )
 
 
-def _candidates(row: ParserRow) -> list[CandidateRow]:
+def _candidates(row: ParserInputs) -> list[CandidateRow]:
     measured = [
         CandidateRow(
-            one.model,
+            candidate.model,
             training_of(row),
-            one is row.chosen,
+            candidate is row.chosen,
             "measured",
-            dropout=one.config.dropout,
-            attention_dropout=one.config.attention_dropout,
-            learning_rate_scale=one.settings.optimizer.learning_rate_scale,
-            dev_f1=one.dev_f1,
-            dev_perplexity=one.perplexity.dev_perplexity,
-            train_s=one.run.train_s,
+            dropout=candidate.config.dropout,
+            attention_dropout=candidate.config.attention_dropout,
+            learning_rate_scale=candidate.settings.optimizer.learning_rate_scale,
+            dev_f1=candidate.dev_f1,
+            dev_perplexity=candidate.perplexity.dev_perplexity,
+            train_s=candidate.run.train_s,
         )
-        for one in row.candidates
+        for candidate in row.measured
     ]
     return measured + [CandidateRow(name, training_of(row), False, state, why) for name, state, why in row.unfinished]
 
 
-def _beams(row: ParserRow) -> list[BeamRow]:
+def _beams(row: ParserInputs) -> list[BeamRow]:
     if row.choice is None:
         return []
     chosen = row.choice.settings.beam_size
     return [BeamRow(training_of(row), size, f1, size == chosen) for size, f1 in sorted(row.choice.beams.items())]
 
 
-def _searches(row: ParserRow) -> list[SearchRow]:
-    searches: dict[Literal["free", "constrained"], Search | None] = {"free": row.free, "constrained": row.constrained}
+def _searches(row: ParserInputs) -> list[SearchRow]:
+    searches: dict[Literal["free", "constrained"], SearchedTrees | None] = {
+        "free": row.free,
+        "constrained": row.constrained,
+    }
     return [
         SearchRow(
             training_of(row),
             kind,
-            search.scores.total.f1,
+            search.measured.total.f1,
             search.parsed.repaired,
             search.parsed.repairs,
             search.parsed.sentences,
@@ -300,12 +301,12 @@ def _searches(row: ParserRow) -> list[SearchRow]:
     ]
 
 
-def _lengths(row: ParserRow) -> list[LengthRow]:
-    groups = row.free.scores.by_length.items() if row.free else ()
+def _lengths(row: ParserInputs) -> list[LengthRow]:
+    groups = row.free.measured.by_length.items() if row.free else ()
     return [LengthRow(training_of(row), words, scores.sentences, scores.f1) for words, scores in groups]
 
 
-def _notes(rows: Sequence[ParserRow]) -> list[str]:
+def _notes(rows: Sequence[ParserInputs]) -> list[str]:
     chosen = [row.chosen for row in rows if row.chosen]
     notes = [
         "F1 is that of labelled constituents over all sentences of the test set, in percent, as EVALB computes it with "
@@ -323,16 +324,6 @@ def _notes(rows: Sequence[ParserRow]) -> list[str]:
             f"The measured rows are of {names}, not of the paper's treebank, so they cannot be compared with the "
             "printed ones."
         )
-    for row in rows:
-        if row.free and row.choice:
-            free, total = row.free, row.free.scores.total
-            kinds = ", ".join(f"{number} {kind}" for kind, number in free.parsed.repairs.items())
-            notes.append(
-                f"{name_of(row)}, {training_of(row)}: {row.choice.model} was chosen of {len(row.choice.models)}, with "
-                f"beam {row.choice.settings.beam_size}; {free.parsed.repaired} of {free.parsed.sentences} outputs were "
-                f"no tree over their words and were repaired{f' ({kinds})' if kinds else ''}; {total.valid} trees "
-                "are scored."
-            )
     run = {row.training for row in rows}
     if rows and "semi-supervised" not in run:
         notes.append("The semi-supervised row was not run: --silver FILE adds automatically parsed trees to training.")

@@ -3,7 +3,6 @@
 TextTable("Table 2", [Column("model"), Column("paper BLEU", "EN-DE", is_number=True)], [Line(["ByteNet", "23.75"])])
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -11,7 +10,7 @@ from typing import Literal
 
 NOT_RUN = "not run"
 ABSENT = frozenset({NOT_RUN, "failed", "stopped"})
-"""The texts that stand in place of a figure that there is not."""
+"""The texts that stand in place of a missing figure."""
 ORIGINS = {"paper": "as printed in the paper", "measured": "measured here"}
 """The headings of printed and measured lines, where they stand apart."""
 
@@ -83,8 +82,3 @@ def numbers(*headings: str, block: str = "", is_measured: bool = False) -> list[
 def words(*headings: str, block: str = "") -> list[Column]:
     """Returns columns of words."""
     return [Column(heading, block) for heading in headings]
-
-
-def unbroken(text: str) -> str:
-    """Returns a text whose lines break after commas only, where they are long enough: `d_model 512, d_ff 2048`."""
-    return re.sub("(?<!,) ", "\u00a0", text)

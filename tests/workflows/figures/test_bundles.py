@@ -24,7 +24,7 @@ def attended() -> Attended:
 def lines_of(svg: str, color: str) -> list[float]:
     """The opacities of the lines in a colour; squares and bars are other elements or colours."""
     drawn = re.findall(rf'<path d="M[^Z"]*" clip-path[^>]*style="[^"]*stroke: {color}[^"]*"', svg)
-    return [float(found[1]) if (found := re.search(r"stroke-opacity: ([\d.]+)", one)) else 1.0 for one in drawn]
+    return [float(opacity[1]) if (opacity := re.search(r"stroke-opacity: ([\d.]+)", line)) else 1.0 for line in drawn]
 
 
 def test_lines_are_the_weights(attended: Attended, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A trained model is found with what the store knows of it."""
+"""A trained model is models with what the store knows of it."""
 
 from pathlib import Path
 
@@ -14,13 +14,13 @@ from workflows.figures.trained import PAPERS, ExaminedModel, at, newest
 
 def test_a_model_is_found_with_its_lineage(store: LocalStore, checkpoint: Checkpoint) -> None:
     """By its folder, or as the newest: each time with dev split, text and training."""
-    found = [
+    models = [
         newest(store),
         at(checkpoint.folder, LocalStore(Path("elsewhere"))),
     ]
-    for one in found:
-        assert one == found[0]
-    model = found[0]
+    for model in models:
+        assert model == models[0]
+    model = models[0]
     assert (model.name, model.checkpoint.folder, model.generated) == ("en-de base", checkpoint.folder, CORPUS)
     assert model.dataset is not None
     assert model.dataset.folder.name.startswith("encoding-")

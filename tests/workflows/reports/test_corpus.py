@@ -10,19 +10,14 @@ import pytest
 from pipeline.settings import PlanSettings
 from pipeline.store.artifact import Context
 from pipeline.text.corpus_statistics import Plan, measure
-from tests.support.html_reader import (
-    Reader,
-    assert_asks_for_nothing_outside,
-    drawings,
-)
+from tests.support.html_reader import Reader, assert_asks_for_nothing_outside, csv_files, drawings
 from tests.support.tiny_statistics import STATISTICS, collection
 from tests.support.tiny_text import prepare_text
 from workflows.quantities import percent
 from workflows.reports import table2 as table2_report
 from workflows.reports.corpus import CorpusReport, report_corpus
-from workflows.reports.corpus_plot import plots
+from workflows.reports.corpus_plot import lengths_figure, lengths_svg
 from workflows.reports.corpus_text import facts, metrics, rows, summary
-from workflows.reports.svg import svg
 from workflows.tables import table2
 
 
@@ -39,8 +34,8 @@ def test_figures_and_drawings_of_text(parallel_text: Path, tmp_path: Path) -> No
     root = ElementTree.parse(made.folder / "corpus_report.svg").getroot()
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
     texts = {element.text for element in root.iter() if element.text}
-    assert {"EN-DE, two collections: lengths", "EN-DE, two collections: dropped"} <= texts
-    assert "padding; " in made.summary
+    assert "EN-DE, two collections: lengths" in texts
+    assert made.summary.endswith(" padding")
 
 
 @pytest.mark.parametrize(
@@ -64,20 +59,14 @@ def test_percentages_tell_all_or_nothing_only_where_it_is(fraction: float, text:
 def test_words() -> None:
     """The summary, the collections, the facts and the metrics have the figures of the statistics."""
     assert summary(STATISTICS) == (
-        "2,900 of 3,000 training pairs kept, 2.5 source and 3.5 target tokens per pair, 0.02 % unknown, 4.2 % padding; "
-        "500 pieces, 80 characters, 256 bytes"
+        "2,900 of 3,000 training pairs kept, 2.5 source and 3.5 target tokens per pair, 0.02 % unknown, 4.2 % padding"
     )
-    assert [one.name for one in rows(STATISTICS)] == ["europarl-v7", "<b>web & more</b>", "all"]
+    assert [row.name for row in rows(STATISTICS)] == ["europarl-v7", "<b>web & more</b>", "all"]
     assert rows(STATISTICS)[2] == collection("all", 2_900, 60, 0, 30, 10)
     assert facts(STATISTICS)["vocabulary"] == "500 pieces, learned from 1,000 of 2,910 pairs with 4,200 distinct words"
     assert facts(STATISTICS)["unknown tokens"] == "train 0.02 %, dev 0 %"
-    assert facts(STATISTICS)["pieces"] == "80 single characters, 30 more with a space before them, 256 bytes"
-    assert facts(STATISTICS)["tokens of one character"] == "train 12 %, dev 11 %"
-    assert facts(STATISTICS)["tokens of one byte"] == "train 0.3 %, dev 0 %"
     assert facts(STATISTICS)["one epoch"] == "26 updates of up to 400 tokens per side, each in 2 micro-batches"
     assert metrics(STATISTICS, "en-de")["padding_fraction.en-de"] == 0.0421
-    assert metrics(STATISTICS, "en-de")["pieces_characters.en-de"] == 80
-    assert metrics(STATISTICS, "en-de")["byte_fraction.en-de"] == 0.003
     assert metrics(STATISTICS, "en-de")["pairs_dropped.ratio.en-de"] == 30
 
 
@@ -90,18 +79,17 @@ def test_without_a_plan_the_problem_is_shown() -> None:
     assert not {"padding_fraction.en-de", "updates_an_epoch.en-de"} & metrics(without, "en-de").keys()
 
 
-def test_drawings_name_sides_collections_and_the_reasons_there_are() -> None:
-    """A reason for which nothing was dropped has no colour in the legend; names are shown as they are."""
-    lengths, dropped = (Reader(svg([plot])).text for plot in plots(STATISTICS))
-    assert "en, mean 2.5" in lengths
-    assert "de, mean 3.1" in lengths
-    assert "europarl-v7: 95 % of 2,000 kept" in dropped
-    assert "<b>web & more</b>: 100 % of 1,000 kept" in dropped
-    assert "blank side" in dropped
-    assert "too many words" not in dropped
-    (_, long) = plots(replace(STATISTICS, collections=[collection("a" * 60, 49, 1, 0, 0, 0)]))
-    assert f"…{'a' * 39}: 98 % of 50 kept" in Reader(svg([long])).text
-    assert len(plots(replace(STATISTICS, collections=[collection("a", 50, 0, 0, 0, 0)]))) == 1
+def test_the_drawing_names_both_sides() -> None:
+    """Each with its mean; its data are the counts by length, also where one side is longer than the other."""
+    assert {"en, mean 2.5", "de, mean 3.1"} <= {
+        element.text for element in ElementTree.fromstring(lengths_svg(STATISTICS)).iter()
+    }
+    english, german = STATISTICS.lengths
+    longer = replace(STATISTICS, lengths=(english, replace(german, sentences=[*german.sentences, 0, 7])))
+    heading, *rows = csv_files(lengths_figure(longer))["lengths-en-de.csv"]
+    assert heading == ["tokens", "en", "de"]
+    assert rows[-1] == [str(len(german.sentences) + 1), "0", "7"]
+    assert [int(row[1]) for row in rows if row[1] != "0"] == [n for n in english.sentences if n]
 
 
 def test_a_report_shows_each_text() -> None:
@@ -109,7 +97,7 @@ def test_a_report_shows_each_text() -> None:
     french = replace(STATISTICS, lengths=(STATISTICS.lengths[0], replace(STATISTICS.lengths[1], language="fr")))
     html = table2_report.render(table2.compute([]), [], [STATISTICS, french])
     assert_asks_for_nothing_outside(html)
-    assert len(drawings(html)) == 4
+    assert len(drawings(html)) == 2
     reader = Reader(html)
     assert ["europarl-v7", "2,000", "1,900", "60", "0", "30", "10", "0.02 %"] in reader.rows
     assert ["all", "3,000", "2,900", "60", "0", "30", "10", "0.02 %"] in reader.rows

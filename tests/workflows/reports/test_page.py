@@ -20,10 +20,10 @@ def test_words_that_the_other_side_lacks_are_marked() -> None:
 
 
 @given(WORDS, WORDS)
-def test_marks_leave_what_both_have(one: str, other: str) -> None:
+def test_marks_leave_what_both_have(text: str, other: str) -> None:
     """Without the marks the sentence is as it was; what is not marked stands in the other one in the same order."""
-    shown = str(marked(one, other))
-    assert unescape(re.sub("</?mark>", "", shown)) == one
+    shown = str(marked(text, other))
+    assert unescape(re.sub("</?mark>", "", shown)) == text
     theirs = iter(other.split())
     assert all(word in theirs for word in unescape(re.sub("<mark>.*?</mark>", "", shown)).split())
-    assert ("<mark>" in shown or "<mark>" in str(marked(other, one))) == (one.split() != other.split())
+    assert ("<mark>" in shown or "<mark>" in str(marked(other, text))) == (text.split() != other.split())

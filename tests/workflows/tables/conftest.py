@@ -33,7 +33,7 @@ def parser_row(cell: Callable[..., Translation], tmp_path: Path) -> Callable[...
     def parsed(gold: Corpus, split: str, name: str, cut: int) -> tuple[Hypotheses, Parses, ScoredTrees]:
         hypotheses = Hypotheses(folder(name, split, "hypotheses"))
         symbols = [linearise(tree) for tree in read_gold(gold, split)]
-        lines = [" ".join(one[: -cut or None] if i % 3 == 0 else one) for i, one in enumerate(symbols)]
+        lines = [" ".join(written[: -cut or None] if i % 3 == 0 else written) for i, written in enumerate(symbols)]
         write_lines(hypotheses.folder / f"{split}.trees", lines)
         decoded = {split: DecodedTestSet(sentences=len(lines), seconds=2.0, tokens=99)}
         hypotheses.write(DecodingFigures(test_sets=decoded, settings=SEARCH, dtype="float32"))
@@ -49,7 +49,7 @@ def parser_row(cell: Callable[..., Translation], tmp_path: Path) -> Callable[...
         candidates = []
         for (name, cut), attention_dropout in zip((("dropout 0", 2), ("dropout 0.1", 6)), of_attention, strict=True):
             config = TransformerConfig(vocabulary_size=800, n_layers=2, attention_dropout=attention_dropout)
-            made = cell("en-trees", f"{training} {name}", config=config)
+            trained = cell("en-trees", f"{training} {name}", config=config)
             hypotheses, parses, scores = parsed(gold, "dev", f"{training} {name}", cut)
             candidates.append(
                 CandidateParser(
@@ -57,17 +57,17 @@ def parser_row(cell: Callable[..., Translation], tmp_path: Path) -> Callable[...
                     name,
                     data,
                     corpus=gold,
-                    training=made.training,
-                    checkpoint=made.checkpoint,
+                    training=trained.training,
+                    checkpoint=trained.checkpoint,
                     hypotheses=hypotheses,
-                    perplexity=made.perplexity,
-                    cost=made.cost,
+                    perplexity=trained.perplexity,
+                    cost=trained.cost,
                     parses=parses,
                     scores=scores,
                 )
             )
         parser = ChosenParser(folder(training, "parser"))
-        f1 = {one.model: one.scores.load().splits["dev"].total.f1 for one in candidates}
+        f1 = {parser.model: parser.scores.load().splits["dev"].total.f1 for parser in candidates}
         choice = {"model": "dropout 0", "models": f1, "beams": {1: 50.0, 4: f1["dropout 0"]}}
         parser.write_json(CHOICE_FILE, {**choice, "settings": SEARCH.model_dump()})
         baseline = right_branching(Context(folder(training, "right")), gold, ["test"])

@@ -34,8 +34,8 @@ def curve(*points: tuple[int, float]) -> list[dict[str, float]]:
 )
 def test_the_fall_is_that_over_the_last_tenth(points: list[tuple[int, float]], fall: float | None) -> None:
     """Between measurements the curve is taken as exponential; without one before nine tenths, nothing is known."""
-    found = last_fall(curve(*points), 1000)
-    assert found == (None if fall is None else pytest.approx(fall))
+    fall_here = last_fall(curve(*points), 1000)
+    assert fall_here == (None if fall is None else pytest.approx(fall))
 
 
 def test_a_row_still_falling_is_marked(trained_row: TrainedRow) -> None:
@@ -44,8 +44,8 @@ def test_a_row_still_falling_is_marked(trained_row: TrainedRow) -> None:
     two = trained_row("C1", 7.0).trainings + trained_row("C2", 7.0, last_fall=0.12).trainings
     table, _ = table3.compute([*rows, RowInputs("C1", {}, two)])
     trained = [row.trained for row in table.rows if row.trained]
-    assert [one.last_fall for one in trained] == pytest.approx([0.049, 0.051, 0.06])
-    assert [one.has_converged for one in trained] == [True, False, False]
+    assert [row.last_fall for row in trained] == pytest.approx([0.049, 0.051, 0.06])
+    assert [row.has_converged for row in trained] == [True, False, False]
     (note,) = (note for note in table.notes if note.startswith("Not converged"))
     assert note.startswith("Not converged (A1, C1): over the last tenth of its updates")
     assert not any("onverged" in note for note in table3.compute([trained_row("A2", 7.0)])[0].notes)

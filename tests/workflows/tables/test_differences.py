@@ -1,4 +1,4 @@
-"""Differences from the paper: a training like the paper's has none but its time, and each aspect is told by itself."""
+"""Differences from the paper: a training like the paper's has none but its time, and each aspect is named by itself."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -33,11 +33,11 @@ def printed(cell: Cell) -> Measured:
     return on(cell_of_paper)
 
 
-def told(cell: Measured) -> dict[str, Difference]:
+def aspects_of(cell: Measured) -> dict[str, Difference]:
     """Returns the differences of one cell by aspect, without the training time, which always differs."""
-    found = {difference.what: difference for difference in differences([cell])}
-    assert found.pop("training time").cells == ("EN-DE base",)
-    return found
+    aspects = {difference.what: difference for difference in differences([cell])}
+    assert aspects.pop("training time").cells == ("EN-DE base",)
+    return aspects
 
 
 def on(
@@ -73,15 +73,17 @@ def test_a_training_like_the_paper_s_differs_in_its_time_alone(printed: Measured
 )
 def test_data_are_the_paper_s_within_a_tenth(printed: Measured, fields: dict[str, Any], here: str | None) -> None:
     """The paper rounds its number of pairs; other data differ whatever their size."""
-    found = told(replace(printed, **fields))
-    assert {what: one.here for what, one in found.items()} == ({"training data": here} if here else {})
+    aspects = aspects_of(replace(printed, **fields))
+    assert {what: entry.here for what, entry in aspects.items()} == ({"training data": here} if here else {})
 
 
 @pytest.mark.parametrize(("size", "differs"), [(37_370, False), (36_630, False), (37_371, True), (36_629, True)])
 def test_vocabulary_is_the_paper_s_within_a_hundredth(printed: Measured, size: int, differs: bool) -> None:
     """A vocabulary learned with 37 000 pieces need not have exactly as many."""
-    found = told(replace(printed, config=replace(BASE, vocabulary_size=size)))
-    assert {what: one.here for what, one in found.items()} == ({"vocabulary": f"{size:,} pieces"} if differs else {})
+    aspects = aspects_of(replace(printed, config=replace(BASE, vocabulary_size=size)))
+    assert {what: entry.here for what, entry in aspects.items()} == (
+        {"vocabulary": f"{size:,} pieces"} if differs else {}
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,16 +94,16 @@ def test_tokens_of_both_sides_are_the_paper_s_within_a_tenth(
     printed: Measured, source: int, target: int, differs: bool
 ) -> None:
     """The mean over the updates counts; one side that differs is enough."""
-    found = told(changed(printed, "run", source_tokens=source * 100_000, target_tokens=target * 100_000))
+    aspects = aspects_of(changed(printed, "run", source_tokens=source * 100_000, target_tokens=target * 100_000))
     here = f"{source:,} source and {target:,} target on average"
-    assert {what: one.here for what, one in found.items()} == ({"tokens per update": here} if differs else {})
+    assert {what: entry.here for what, entry in aspects.items()} == ({"tokens per update": here} if differs else {})
 
 
 @pytest.mark.parametrize("size", [32_000, 8_000])
 def test_word_pieces_are_no_joint_byte_pairs(printed: Measured, size: int) -> None:
     """EN-FR's vocabulary differs in kind, of whatever size (§5.1)."""
     french = replace(printed, pair="en-fr", config=replace(BASE, vocabulary_size=size))
-    (vocabulary,) = [one for one in differences([french]) if one.what == "vocabulary"]
+    (vocabulary,) = [entry for entry in differences([french]) if entry.what == "vocabulary"]
     assert vocabulary.paper == "about 32,000 word-pieces"
     assert vocabulary.here == f"{size:,} pieces of a joint byte-pair encoding"
 
@@ -118,28 +120,30 @@ def test_the_dev_set_of_wmt14_is_newstest2013(printed: Measured, data: str, sent
     """Table 3 is measured on it in the paper (§6.2); the dev set of other text is another."""
     scores = {"dev": printed.main_scores.model_copy(update={"sentences": sentences})}
     cell = replace(printed, data=data, test_set="dev", scores=scores)
-    found = differences([cell], lambda _pair, model: paper.variation_experiment(model))
-    assert [one.here for one in found if one.what == "test set"] == ([here] if here else [])
+    aspects = differences([cell], lambda _pair, model: paper.variation_experiment(model))
+    assert [entry.here for entry in aspects if entry.what == "test set"] == ([here] if here else [])
 
 
-def test_test_set_updates_and_hardware_are_told(printed: Measured) -> None:
+def test_test_set_updates_and_hardware_are_reported(printed: Measured) -> None:
     """Any other number of sentences or updates, or any other device, differs."""
     scores = printed.main_scores
     fewer = replace(printed, scores={"newstest2014": scores.model_copy(update={"sentences": 3000})})
-    assert told(fewer)["test set"].here == "newstest2014, 3,000 sentences"
-    assert told(replace(printed, test_set="newstest2013", scores={"newstest2013": scores})).keys() == {"test set"}
+    assert aspects_of(fewer)["test set"].here == "newstest2014, 3,000 sentences"
+    assert aspects_of(replace(printed, test_set="newstest2013", scores={"newstest2013": scores})).keys() == {"test set"}
     longer = changed(printed, "run", updates=100_001)
-    assert {what: (one.paper, one.here) for what, one in told(longer).items()} == {"updates": ("100,000", "100,001")}
-    assert told(on(printed, count=4))["hardware"].here == "4 × NVIDIA P100, float32"
-    assert told(on(printed, dtype="bfloat16"))["hardware"].here == "8 × NVIDIA P100, bfloat16"
+    assert {what: (entry.paper, entry.here) for what, entry in aspects_of(longer).items()} == {
+        "updates": ("100,000", "100,001")
+    }
+    assert aspects_of(on(printed, count=4))["hardware"].here == "4 × NVIDIA P100, float32"
+    assert aspects_of(on(printed, dtype="bfloat16"))["hardware"].here == "8 × NVIDIA P100, bfloat16"
 
 
 @pytest.mark.parametrize("name", ["Tesla P100-SXM2-16GB", "Tesla P100-PCIE-16GB"])
 def test_the_paper_s_device_is_known_by_its_driver_s_name(printed: Measured, name: str) -> None:
-    """Eight of its boards in float32 are no difference; what differs is told by the driver's name."""
-    assert not told(on(printed, name))
-    assert told(on(printed, name, 4))["hardware"].here == f"4 × {name}, float32"
-    assert told(on(printed, "Tesla K40m"))["hardware"].here == "8 × Tesla K40m, float32"
+    """Eight of its boards in float32 are no difference; what differs is named by the driver's name."""
+    assert not aspects_of(on(printed, name))
+    assert aspects_of(on(printed, name, 4))["hardware"].here == f"4 × {name}, float32"
+    assert aspects_of(on(printed, "Tesla K40m"))["hardware"].here == "8 × Tesla K40m, float32"
 
 
 @pytest.mark.parametrize(
@@ -153,41 +157,41 @@ def test_the_paper_s_device_is_known_by_its_driver_s_name(printed: Measured, nam
         ((1,), 1500, "none"),
     ],
 )
-def test_averaged_checkpoints_are_told(
+def test_averaged_checkpoints_are_reported(
     printed: Measured, updates: tuple[int, ...], every: int, here: str | None
 ) -> None:
     """Their number and the updates between them count; long lists are shortened."""
     settings = printed.run.settings.model_copy(update={"checkpoint_updates": every})
-    found = told(changed(replace(printed, averaged_updates=updates), "run", settings=settings))
+    aspects = aspects_of(changed(replace(printed, averaged_updates=updates), "run", settings=settings))
     wanted = {"averaged checkpoints": ("last 5, written every 10 minutes, 1,500 updates", here)} if here else {}
-    assert {what: (one.paper, one.here) for what, one in found.items()} == wanted
+    assert {what: (entry.paper, entry.here) for what, entry in aspects.items()} == wanted
 
 
 def test_optimizer_decoding_and_model_name_what_differs(printed: Measured) -> None:
     """Only the fields that differ are listed, in the paper's symbols, on both sides."""
     settings = printed.run.settings
     optimizer = replace(settings.optimizer, beta_2=0.98, warmup_steps=400, label_smoothing=0.0)
-    found = told(changed(printed, "run", settings=settings.model_copy(update={"optimizer": optimizer})))
-    assert {what: (one.paper, one.here) for what, one in found.items()} == {
+    aspects = aspects_of(changed(printed, "run", settings=settings.model_copy(update={"optimizer": optimizer})))
+    assert {what: (entry.paper, entry.here) for what, entry in aspects.items()} == {
         "optimizer": ("warmup 4000, ε_ls 0.1", "warmup 400, ε_ls 0.0")
     }
     decoding = printed.decoding.settings.model_copy(update={"beam_size": 5})
-    assert told(changed(printed, "decoding", settings=decoding))["decoding"].here == "beam 5"
-    assert told(replace(printed, config=replace(BASE, n_heads=4)))["model"].paper == "h 8"
+    assert aspects_of(changed(printed, "decoding", settings=decoding))["decoding"].here == "beam 5"
+    assert aspects_of(replace(printed, config=replace(BASE, n_heads=4)))["model"].paper == "h 8"
 
 
 def test_cells_that_differ_alike_share_an_entry(printed: Measured) -> None:
     """All of several cells are `all`; a part of them, or the only cell there is, is named."""
     wide = replace(printed, train_pairs=9_000_000)
     other = replace(wide, pair="en-fr", model="big")
-    data = {one.cells for one in differences([wide, replace(wide, model="base")]) if one.what == "training data"}
+    data = {entry.cells for entry in differences([wide, replace(wide, model="base")]) if entry.what == "training data"}
     assert data == {("all",)}
-    assert told(wide)["training data"].cells == ("EN-DE base",)
-    some = [one.cells for one in differences([wide, printed, other]) if one.what == "training data"]
+    assert aspects_of(wide)["training data"].cells == ("EN-DE base",)
+    some = [entry.cells for entry in differences([wide, printed, other]) if entry.what == "training data"]
     assert some == [("EN-DE base",), ("EN-FR big",)]
 
 
-def test_notes_of_table_2_tell_other_test_sets(printed: Measured) -> None:
+def test_notes_of_table_2_name_other_test_sets(printed: Measured) -> None:
     """Scores beside the table's stand below; what explains the scores stands there once."""
     other = printed.main_scores.model_copy(update={"paper_bleu": 25.0, "sacrebleu": 24.5})
     notes = table2_notes([replace(printed, scores={**printed.scores, "newstest2013": other})])

@@ -22,7 +22,7 @@ def test_ten_samples_at_even_distances(cell: Cell, lines: int, taken: list[int])
         write_lines(inputs.corpus.shard_path("test_a", 0, language), [f"{language} {i}" for i in range(lines)])
     write_lines(inputs.hypotheses.folder / "test_a.de", [f"ours {i}" for i in range(lines)])
     samples = inputs.measured().samples
-    assert [(one.source, one.reference, one.hypothesis) for one in samples] == [
+    assert [(sample.source, sample.reference, sample.hypothesis) for sample in samples] == [
         (f"en {i}", f"de {i}", f"ours {i}") for i in taken
     ]
 
@@ -37,8 +37,8 @@ def test_a_cell_has_the_figures_of_its_files(cell: Cell) -> None:
     assert measured.word_by_word is None
     assert len(measured.metrics) == sum(1 for _ in read_lines(inputs.training.folder / "metrics.jsonl")) > 0
     assert measured.metrics[0]["update"] == 50
-    assert "corpus" not in measured.manifests
-    inputs.training.write_json("manifest.json", {"seconds": 7.0})
+    assert measured.libraries == {}
+    inputs.training.write_json("manifest.json", {"libraries": {"torch": "2.13.0"}})
     with_words = replace(inputs, word_by_word=inputs.scores).measured()
-    assert with_words.manifests == {"training": {"seconds": 7.0}}
+    assert with_words.libraries == {"torch": "2.13.0"}
     assert with_words.word_by_word == measured.scores

@@ -27,7 +27,7 @@ def judged(claim: str, noise: Noise | None, **rows: tuple[float, float]) -> Orde
         name: Standing({"perplexity": perplexity, "bleu": bleu}, 3 if name == "base" else 1)
         for name, (perplexity, bleu) in rows.items()
     }
-    return next(one for one in outcomes(measured, PRINTED, noise) if one.said.startswith(claim))
+    return next(outcome for outcome in outcomes(measured, PRINTED, noise) if outcome.said.startswith(claim))
 
 
 def outcome_of(table: Table3, claim: str) -> OrderingOutcome | None:
@@ -88,12 +88,12 @@ def test_a_chain_is_as_good_as_its_worst_step(
 
 def test_more_seeds_lower_the_limit() -> None:
     """The same 1.1 BLEU are within noise for one seed against three, and beyond it for three against three."""
-    one, three = (
+    single, three = (
         outcomes({"A1": Standing({"perplexity": 9.0, "bleu": 28.9}, seeds), "base": base}, PRINTED, NOISE)[0]
         for base in [Standing({"perplexity": 9.0, "bleu": 30.0}, 3)]
         for seeds in (1, 3)
     )
-    assert (one.verdict["bleu"], three.verdict["bleu"]) == ("within noise", "yes")
+    assert (single.verdict["bleu"], three.verdict["bleu"]) == ("within noise", "yes")
 
 
 def test_without_noise_there_is_no_verdict() -> None:
@@ -138,7 +138,7 @@ def test_the_best_is_better_than_every_row_measured() -> None:
 
 def test_the_paper_s_claims_hold_for_its_printed_perplexities() -> None:
     """So does each for its printed BLEU, but for C3 (25.5, base 25.8) and E (25.7), where only noise could tell."""
-    by_claim = {one.said: one.printed for one in outcomes(PRINTED, PRINTED, None)}
+    by_claim = {outcome.said: outcome.printed for outcome in outcomes(PRINTED, PRINTED, None)}
     assert len(by_claim) == len(paper.ORDERINGS)
     assert all(printed["perplexity"] for printed in by_claim.values())
     doubtful = {said: printed["bleu"] for said, printed in by_claim.items() if not printed["bleu"]}
@@ -152,11 +152,11 @@ def test_noise_and_verdicts_come_from_the_files(trained_row: TrainedRow) -> None
     table, _ = table3.compute(rows)
     assert table.noise is not None
     assert (table.noise.seeds, table.noise.deviations["perplexity"]) == (3, pytest.approx(math.log(1.01)))
-    one, many = outcome_of(table, "one head"), outcome_of(table, "too many heads")
-    assert one is not None
+    few, many = outcome_of(table, "one head"), outcome_of(table, "too many heads")
+    assert few is not None
     assert many is not None
-    assert (one.verdict["perplexity"], many.verdict["perplexity"]) == ("yes", "within noise")
-    assert (one.measured["perplexity"], many.measured["perplexity"]) == (True, True)
+    assert (few.verdict["perplexity"], many.verdict["perplexity"]) == ("yes", "within noise")
+    assert (few.measured["perplexity"], many.measured["perplexity"]) == (True, True)
     beyond = [row.trained.is_beyond_noise for row in table.rows if row.trained]
     assert [kinds and kinds["perplexity"] for kinds in beyond] == [False, True, False, True]
     single, _ = table3.compute([RowInputs("base", {}, base.trainings[:1]), *rows[1:]])

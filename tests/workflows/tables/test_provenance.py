@@ -21,7 +21,7 @@ def trained_in(inputs: Translation, *stretches: Stretch) -> Translation:
 
 def note_of(*inputs: Translation) -> str:
     """Returns the line beneath the table."""
-    (note,) = provenance_notes([one.measured() for one in inputs])
+    (note,) = provenance_notes([model.measured() for model in inputs])
     return note
 
 
@@ -34,21 +34,21 @@ def test_one_line_names_type_devices_and_torch(cell: Cell) -> None:
 
 
 def test_rows_that_differ_in_type_are_warned_of(cell: Cell) -> None:
-    """The warning names the trainings in another type than most."""
+    """The warning names the type of each training."""
     most = [trained_in(cell("en-de", name), TOGETHER) for name in ("base", "A1")]
     note = note_of(*most, trained_in(cell("en-de", "B1"), ON_CPUS))
     assert note.startswith(
         "Trained in bfloat16 and float32 on 8 × NVIDIA H100, 2 × Intel Xeon, with torch 2.12.1 and 2.13.0, "
         "compiled layers and layers not compiled; decoded in float32."
     )
-    assert note.endswith("may come from it: EN-DE B1 (float32); all others bfloat16.")
+    assert note.endswith("from their dtypes: EN-DE base bfloat16, EN-DE A1 bfloat16, EN-DE B1 float32.")
 
 
 def test_rates_are_listed_by_device_and_type(cell: Cell) -> None:
     """The paper's devices need none; the others have the least and the greatest that was measured."""
     p100 = replace(ON_CPUS, devices=(StretchDevices("Tesla P100-SXM2", 8, 9e12),))
     cells = [trained_in(cell("en-de", "base"), TOGETHER, ALONE), trained_in(cell("en-de", "big"), p100, ON_CPUS)]
-    bfloat16, float32 = rate_notes([one.measured() for one in cells])
+    bfloat16, float32 = rate_notes([model.measured() for model in cells])
     assert bfloat16.startswith("NVIDIA H100 is not among the paper's devices (K80, K40, M40, P100)")
     assert "with a bfloat16 matrix product before training: 600 to 620 TFLOPS per device" in bfloat16
     assert "with a float32 matrix product before training: 0.05 TFLOPS" in float32

@@ -42,9 +42,9 @@ def assert_as_stored(made: JsonArtifact[Any]) -> None:
 def rounded(value: Any) -> Any:
     """Rounds all floating-point numbers in a JSON value to eight digits."""
     if isinstance(value, dict):
-        return {key: rounded(one) for key, one in value.items()}
+        return {key: rounded(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [rounded(one) for one in value]
+        return [rounded(item) for item in value]
     return float(f"{value:.8g}") if isinstance(value, float) else value
 
 

@@ -12,7 +12,7 @@ from workflows.tracking.tracker import flatten
 
 def _evaluation(*overrides: str, model: str = "base") -> Translation:
     (cell,) = cells_of(load_profile(overrides=overrides), ["en-de"], [model])
-    return cell.evaluation
+    return cell
 
 
 def test_settings_of_every_stage_are_told() -> None:

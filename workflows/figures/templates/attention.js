@@ -64,7 +64,7 @@ function drawView() {
   const height = Math.max(left.at(-1).y, right.at(-1).y) + ROW + 4;
   const focused = document.activeElement?.dataset?.place;
   $("view").textContent = "";
-  const drawing = node("svg", { width: "100%", height, role: "group", "aria-label": `Attention of ${told()}` }, $("view"));
+  const drawing = node("svg", { width: "100%", height, role: "group", "aria-label": `Attention of ${description()}` }, $("view"));
   const heads = [...state.heads].sort((a, b) => a - b);
   const matrices = heads.map((head) => matrix(of, state.kind, state.layer, head));
   const chosen = state.word !== null, onQuery = state.side === "query";
@@ -138,17 +138,17 @@ function keys(event, side, word, length) {
     $("view").querySelector(`[data-place^="${event.key === "ArrowLeft" ? "query" : "key"}"][tabindex="0"]`)?.focus();
   } else if (event.key === "Escape") { state.pinned = null; look(side, null); }
 }
-const told = () => `${data.kinds[state.kind]}, layer ${state.layer + 1}, heads ${[...state.heads].sort((a, b) => a - b).map((head) => head + 1).join(", ") || "none"}`;
+const description = () => `${data.kinds[state.kind]}, layer ${state.layer + 1}, heads ${[...state.heads].sort((a, b) => a - b).map((head) => head + 1).join(", ") || "none"}`;
 // What the lines show, in words: for those who do not see them.
 function tell(matrices, heads, left, right) {
-  if (state.word === null) { $("told").textContent = `${told()}. Point at a word, or choose one with Tab and the arrow keys; a click keeps it.`; return; }
+  if (state.word === null) { $("shown").textContent = `${description()}. Point at a word, or choose one with Tab and the arrow keys; a click keeps it.`; return; }
   const onQuery = state.side === "query", others = onQuery ? right : left;
   const most = heads.map((head, order) => {
     const row = onQuery ? matrices[order][state.word] : matrices[order].map((one) => one[state.word]);
     const best = row.map((weight, i) => [weight, i]).sort((a, b) => b[0] - a[0]).slice(0, 3).filter(([weight]) => weight >= 0.05);
     return `head ${head + 1}: ${best.map(([weight, i]) => `${others[i].text} ${percent(weight)}`).join(", ") || "spread thin"}`;
   });
-  $("told").textContent = `“${(onQuery ? left : right)[state.word].text}” ${onQuery ? "attends to" : "is attended to by"}: ${most.join("; ")}.`;
+  $("shown").textContent = `“${(onQuery ? left : right)[state.word].text}” ${onQuery ? "attends to" : "is attended to by"}: ${most.join("; ")}.`;
 }
 
 function drawGrid() {

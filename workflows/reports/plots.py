@@ -1,0 +1,154 @@
+"""Draws the plots of the reports with Matplotlib: each an SVG image inside the page, with its data as CSV.
+
+curves("loss", "update", [Curve("EN-DE base", [(50, 5.5), (100, 4.9)])], "loss")
+"""
+
+import base64
+import csv
+import io
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+from urllib.parse import quote
+
+from markupsafe import Markup
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
+
+COLORS = ("#2f6fd0", "#d1731c", "#1f9a78", "#a05ec0", "#cf4257", "#8d8a1f", "#2b9dba")
+"""The colours of curves."""
+INK = "#1d1f22"
+STYLES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1)), (0, (6, 1.5, 1.5, 1.5)))
+"""The dashes of curves, so that they differ in print, too."""
+SIZE_IN = 4.4, 2.9
+MAX_MARKED, MAX_PLAIN, MEANS = 15, 60, 30
+"""A curve of fewer points than the first has a dot at each; a smoothed one of more points than the second is drawn
+pale, with the mean over a part of it on top: one of so many parts."""
+HEADROOM = 1.5
+"""A curve that is cut is drawn up to this multiple of the worst final value; its beginning lies far above."""
+RC: Any = MappingProxyType(
+    {
+        "svg.fonttype": "none",
+        "svg.hashsalt": "aiayn",  # the same figures give the same file
+        "font.family": "sans-serif",
+        "font.size": 9,
+        "text.parse_math": False,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.linewidth": 0.6,
+        "axes.grid": True,
+        "grid.alpha": 0.4,
+        "grid.linewidth": 0.6,
+    }
+)
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A labelled line; curves with the same label look alike."""
+
+    label: str
+    points: Sequence[Point]
+
+
+def svg(title: str, against: str, draw: Callable[[Axes], None]) -> str:
+    """Returns an SVG file of what `draw` draws, `against` being the quantity of the horizontal axis."""
+    file = io.StringIO()
+    with rc_context(RC):
+        figure = Figure(SIZE_IN, layout="constrained")
+        axes = figure.subplots()
+        axes.set_xlabel(against)
+        axes.set_title(title, loc="left", fontsize=10, fontweight="bold")
+        draw(axes)
+        figure.savefig(file, format="svg", metadata={"Date": None})
+    return file.getvalue()
+
+
+def figure(drawing: str, described: str, name: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Markup:
+    """Returns an SVG file as a figure of a page, with a link to its data, which both hold: so the page stays one file.
+
+    `described` says what can be seen, for those who cannot see it; `name` is that of the CSV file, without its ending.
+    """
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([columns, *rows])
+    return Markup(
+        '<figure><img alt="{}" src="data:image/svg+xml;base64,{}"><figcaption>'
+        '<a href="data:text/csv;charset=utf-8,{}" download="{}.csv">CSV<span class="unseen">, data of {}</span></a>'
+        "</figcaption></figure>"
+    ).format(
+        described,
+        base64.b64encode(drawing.encode()).decode(),
+        quote(text.getvalue(), safe=",.;:/()"),
+        name,
+        name,
+    )
+
+
+def curves(
+    title: str,
+    against: str,
+    lines: Sequence[Curve],
+    name: str,
+    *,
+    log: bool = False,
+    smooth: bool = False,
+    cut: bool = False,
+) -> Markup:
+    """Draws one line for each curve; each label stands once in the legend.
+
+    With `log`, both axes are logarithmic; with `smooth`, a curve of many points is drawn pale, and its running mean
+    over it; with `cut`, what lies far above the ends of the curves is cut off.
+    """
+    labels = list(dict.fromkeys(line.label for line in lines))
+
+    def draw(axes: Axes) -> None:
+        drawn = set[str]()
+        for line in lines:
+            place, points = labels.index(line.label), line.points
+            color, style = COLORS[place % len(COLORS)], STYLES[place % len(STYLES)]
+            if smooth and len(points) > MAX_PLAIN:
+                axes.plot(*zip(*points, strict=True), color=color, linewidth=0.7, alpha=0.3)
+                points = running_mean(points, len(points) // MEANS)
+            axes.plot(
+                *zip(*points, strict=True),
+                color=color,
+                linestyle=style,
+                linewidth=1.5,
+                label=None if line.label in drawn else line.label,
+                marker="o" if len(points) < MAX_MARKED else None,
+                markersize=3,
+            )
+            drawn.add(line.label)
+        if log:
+            _make_logarithmic(axes)
+        else:
+            axes.set_xlim(left=0)
+        if cut:
+            lowest = min(y for line in lines for _, y in line.points)
+            axes.set_ylim(0.97 * lowest, HEADROOM * max(line.points[-1][1] for line in lines))
+        axes.legend(frameon=False, ncols=1 + (len(labels) > 5))
+
+    ends = "; ".join(f"{line.label} ends at {line.points[-1][1]:.4g}" for line in lines)
+    rows = [(line.label, f"{x:.6g}", f"{y:.6g}") for line in lines for x, y in line.points]
+    described = f"{title} against {against}: {ends}"
+    return figure(svg(title, against, draw), described, name, ("curve", against, title), rows)
+
+
+def _make_logarithmic(axes: Axes) -> None:
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(numticks=6))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter("{x:g}")
+
+
+def running_mean(points: Sequence[Point], width: int) -> list[Point]:
+    """Returns at each point the mean over the last `width` of them, or over as many as there are yet."""
+    heights = [y for _, y in points]
+    windows = (heights[max(0, i + 1 - width) : i + 1] for i in range(len(points)))
+    return [(x, sum(window) / len(window)) for (x, _), window in zip(points, windows, strict=True)]
