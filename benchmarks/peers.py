@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from model.attention import SelfAttention
 from model.config import BEGIN_ID, END_ID, PAD_ID, TransformerConfig
 from model.positions import sinusoids
 from model.transformer import Transformer
@@ -134,8 +135,9 @@ def copy_weights(ours: Transformer, peer: Marian) -> None:
         theirs.bias.copy_(mine.bias[order])
 
     def attention(mine: Any, theirs: Any) -> None:
-        keys, values = mine.w_kv.weight.chunk(2)
-        linear(mine.w_q.weight, theirs.q_proj, None, "in")
+        weights = [mine.w_qkv.weight] if isinstance(mine, SelfAttention) else [mine.w_q.weight, mine.w_kv.weight]
+        queries, keys, values = torch.cat(weights).chunk(3)
+        linear(queries, theirs.q_proj, None, "in")
         linear(keys, theirs.k_proj, None, "in")
         linear(values, theirs.v_proj, None, "in")
         linear(mine.w_o.weight, theirs.out_proj, None, "out")

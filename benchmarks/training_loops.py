@@ -9,7 +9,7 @@ Shapes: B batch, S source length, T target length, V vocabulary.
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from benchmarks.peers import Marian, TorchTransformer
 from model.config import PAD_ID, TransformerConfig
 from model.optimizer import learning_rate
-from model.training_step import shift_right
+from model.rows import shift_right
 from pipeline.hardware import compute_dtype, device_name, dtype_name, dtype_of, matmul_flop_s
 from pipeline.memory import peak_memory_bytes
 from pipeline.settings import DecodingDtype, TrainingSettings
@@ -124,7 +124,8 @@ class PlainLoop(TrainingLoop):
     def __init__(self, settings: TrainingSettings, dataset: EncodedDataset, dtype: DecodingDtype) -> None:
         super().__init__(settings)
         self.dtype, self.updates_done, self.work = dtype_of(dtype, self.device), 0, Work()
-        self.updates = Updates(EncodedSplit.open(dataset, "train"), settings, WorkerGroup(device=self.device))
+        split, group = EncodedSplit.open(dataset, "train"), WorkerGroup(device=self.device)
+        self.updates = Updates(split, settings, group, self._padded)
         torch.manual_seed(settings.seed)
         self.model = type(self).make_model(settings.model).to(self.device).train()
         optimizer = settings.optimizer
@@ -134,6 +135,10 @@ class PlainLoop(TrainingLoop):
         self.schedule = torch.optim.lr_scheduler.LambdaLR(
             self.adam, lambda update: learning_rate(update + 1, settings.model.d_model, optimizer.warmup_steps)
         )
+
+    def _padded(self, *sides: Tensor) -> Sequence[Tensor]:
+        """Lays out (source_BS, target_BT) in memory from which a GPU copies without the host's waiting."""
+        return sides if self.device == "cpu" else [tokens.pin_memory() for tokens in sides]
 
     def loss(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
         """Computes the label-smoothed cross entropy per target token of one micro-batch."""
@@ -155,9 +160,8 @@ class PlainLoop(TrainingLoop):
         loss = torch.zeros(())
         for update in self.updates.between(self.updates_done, self.updates_done + n_updates):
             self.adam.zero_grad()
-            for batch in update.mine:
-                source_BS = batch.source_BS.to(self.device, non_blocking=True)
-                target_BT = batch.target_BT.to(self.device, non_blocking=True)
+            for micro_batch in update.mine:
+                source_BS, target_BT = (tokens.to(self.device, non_blocking=True) for tokens in micro_batch.batch)
                 loss = self.loss(source_BS, target_BT)
                 (loss / len(update.mine)).backward()
             self.adam.step()

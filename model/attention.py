@@ -1,52 +1,24 @@
 """Multi-head attention (paper §3.2).
 
-Shapes: B batch, L query length, M key length, D = d_model, H heads, K = d_k, V = d_v; N the rows of a
-batch, one per position (`model.rows`).
+Shapes: B batch, L query length, M key length, D = d_model, H heads, K = d_k, V = d_v; where there is no B, N rows of
+queries and M rows of keys (`model.rows`); X columns of any meaning.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from model.dropout import Dropout
-from model.rows import Layout, Memory, filled
+from model.on_cpu import by_size, softmax
+from model.rows import Memory, Packed, Sentences
 
-CPU_VECTOR_BYTES = 64
-"""Size of an AVX-512 register."""
-LARGE_ON_CPU = 1 << 18
-"""Numbers in the queries from which on a CPU attends in bfloat16, if the weights are of that type (`by_size`)."""
+KERNEL_MULTIPLE = 8
+"""The kernels of `packed_attention` take heads of a multiple of this many columns."""
 OnWeights = Callable[[Tensor], Tensor]
 """Is given weights_BHLM as soon as they are computed and returns those to use (`model.recording`)."""
-
-
-def softmax(scores: Tensor) -> Tensor:
-    """Computes the softmax over the last dimension.
-
-    On CPUs, torch processes rows shorter than a vector register one number at a time, so such rows are padded to the
-    register's width: 6 000 rows of 12 then take 0.2 ms instead of 1.3 on one AVX-512 core at 2.8 GHz, and the backward
-    pass a third of the time.
-    """
-    missing = CPU_VECTOR_BYTES // scores.element_size() - scores.shape[-1]
-    if scores.device.type != "cpu" or missing <= 0:
-        return torch.softmax(scores, dim=-1)
-    return torch.softmax(F.pad(scores, (0, missing), value=-math.inf), dim=-1)[..., :-missing]
-
-
-def by_size(x_BHLX: Tensor, n_queries: int) -> Tensor:
-    """Converts queries, keys or values, given the numbers in the queries, to the type in which they attend fastest.
-
-    For bfloat16 on a CPU that is float32 in small batches: oneDNN compiles a bfloat16 product for each shape it meets,
-    and an attention has six, whose lengths differ from batch to batch. That takes 3 ms on one core with AVX512-BF16,
-    where forward and backward of 400 rows of width 64 take 0.7 in float32. From LARGE_ON_CPU on, what bfloat16 saves
-    is more than that.
-    """
-    if x_BHLX.device.type != "cpu" or x_BHLX.dtype != torch.bfloat16 or n_queries >= LARGE_ON_CPU:
-        return x_BHLX
-    # The products would copy heads that are not next to each other anyway.
-    return x_BHLX.to(torch.float32, memory_format=torch.contiguous_format)
 
 
 def scaled(products: Tensor, d_k: int, bias: Tensor | None) -> Tensor:
@@ -73,11 +45,41 @@ def attention(
     return weights_BHLM @ v_BHMV
 
 
+def packed_attention(
+    q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, queries: Packed, keys: Packed, reach: tuple[int, int] = (-1, -1)
+) -> Tensor:
+    """Computes eq. 1 within each sentence by torch's attention for variable lengths: x_NHV.
+
+    A query sees `reach` positions before and after its own; -1 means all. The kernels run on GPUs, in bfloat16 or
+    float16. They want d_k = d_v, so the smaller is filled up with zeros, which add nothing to any product.
+    """
+    from torch.nn.attention.varlen import varlen_attn
+
+    d_k, d_v = q_NHK.shape[-1], v_MHV.shape[-1]
+    width = -(-max(d_k, d_v) // KERNEL_MULTIPLE) * KERNEL_MULTIPLE
+    q_NHX, k_MHX, v_MHX = (
+        F.pad(x, (0, width - x.shape[-1])) if x.shape[-1] < width else x for x in (q_NHK, k_MHK, v_MHV)
+    )
+    x_NHX = varlen_attn(
+        q_NHX,
+        k_MHX,
+        v_MHX,
+        queries.offsets,
+        keys.offsets,
+        queries.longest,
+        keys.longest,
+        scale=d_k**-0.5,
+        window_size=(reach[0], 0) if keys.causal else reach,
+    )
+    assert isinstance(x_NHX, Tensor)  # not a tuple, as nothing else is asked for
+    return x_NHX[..., :d_v] if d_v < width else x_NHX
+
+
 class MultiHeadAttention(nn.Module):
     """Computes softmax(Q Kᵀ / √d_k) V in h heads, concatenates them and projects by W_O; no biases (§3.2.2).
 
-    The heads' weights are stacked in one matrix per projection: `w_q` (H·K, D), `w_kv` (H·K + H·V, D) with the keys
-    first, `w_o` (D, H·V). In training each weight of a head is dropped with probability `dropout` (§6.3).
+    In training each weight of a head is dropped with probability `dropout` (§6.3), which only a `Grid` allows, as it
+    does `on_weights`.
     """
 
     def __init__(self, d_model: int, n_heads: int, d_k: int, d_v: int, dropout: float = 0.0) -> None:
@@ -85,29 +87,71 @@ class MultiHeadAttention(nn.Module):
         self.n_heads, self.d_k, self.d_v = n_heads, d_k, d_v
         self.on_weights: OnWeights | None = None
         self.dropout = Dropout(dropout) if dropout else None
-        self.w_q = nn.Linear(d_model, n_heads * d_k, bias=False)
-        self.w_kv = nn.Linear(d_model, n_heads * (d_k + d_v), bias=False)
-        self.w_o = nn.Linear(n_heads * d_v, d_model, bias=False)
-        with torch.no_grad():
-            # Xavier initialisation treats keys and values as the two matrices that they are in the paper.
-            for weight in (self.w_q.weight, *self.w_kv.weight.split([n_heads * d_k, n_heads * d_v]), self.w_o.weight):
-                nn.init.xavier_uniform_(weight)
+        self.w_o = projection(n_heads * d_v, [d_model])
 
-    def keys_values(self, memory_ND: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
-        """Projects the positions to attend to: k_BHMK and v_BHMV, which a decoder caches."""
-        k_NX, v_NX = self.w_kv(memory_ND).split([self.n_heads * self.d_k, self.n_heads * self.d_v], dim=-1)
-        return layout.by_head(k_NX, self.n_heads), layout.by_head(v_NX, self.n_heads)
+    def attend(self, q_NX: Tensor, k_MX: Tensor, v_MX: Tensor, queries: Sentences, keys: Sentences) -> Tensor:
+        """Attends from each row to those of its sentence and projects by W_O: x_ND."""
+        if isinstance(queries, Packed) or isinstance(keys, Packed):
+            assert isinstance(queries, Packed)
+            assert isinstance(keys, Packed)
+            q_NHK, k_MHK, v_MHV = (x_NX.unflatten(-1, (self.n_heads, -1)) for x_NX in (q_NX, k_MX, v_MX))
+            return self.w_o(self.attend_packed(q_NHK, k_MHK, v_MHV, queries, keys).flatten(1))
+        q_BHLK, k_BHMK, v_BHMV = (
+            by_size(sentences.by_head(x_NX, self.n_heads), q_NX.numel())
+            for x_NX, sentences in ((q_NX, queries), (k_MX, keys), (v_MX, keys))
+        )
+        x_BHLV = self.attend_in_grid(q_BHLK, k_BHMK, v_BHMV, keys.bias)
+        x_NX = x_BHLV.transpose(1, 2).reshape(-1, self.n_heads * self.d_v).to(q_NX.dtype)
+        left_over = len(q_NX) - len(x_NX)
+        return self.w_o(F.pad(x_NX, (0, 0, 0, left_over)) if left_over else x_NX)
 
-    def forward(self, x_ND: Tensor, layout: Layout, memory: Memory) -> Tensor:
-        """Attends from each position of `x_ND` to those of `memory`: x_ND -> x_ND."""
-        # Keys and values come first: autograd sums the gradients of x_ND in an order that follows from this one, and
-        # any other would change the last bits.
-        k_BHMK, v_BHMV = self.keys_values(memory.x_ND, memory.layout)
-        q_BHLK = layout.by_head(self.w_q(x_ND), self.n_heads)
-        q_BHLK, k_BHMK, v_BHMV = (by_size(x_BHLX, q_BHLK.numel()) for x_BHLX in (q_BHLK, k_BHMK, v_BHMV))
-        x_BHLV = self.attend(q_BHLK, k_BHMK, v_BHMV, memory.bias)
-        return self.w_o(filled(x_BHLV.transpose(1, 2).reshape(-1, self.n_heads * self.d_v).to(x_ND.dtype)))
+    def attend_packed(self, q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, queries: Packed, keys: Packed) -> Tensor:
+        """Attends within each head: x_NHV."""
+        return packed_attention(q_NHK, k_MHK, v_MHV, queries, keys)
 
-    def attend(self, q_BHLK: Tensor, k_BHMK: Tensor, v_BHMV: Tensor, bias: Tensor | None) -> Tensor:
+    def attend_in_grid(self, q_BHLK: Tensor, k_BHMK: Tensor, v_BHMV: Tensor, bias: Tensor | None) -> Tensor:
         """Attends within each head: x_BHLV."""
         return attention(q_BHLK, k_BHMK, v_BHMV, bias, self.on_weights, self.dropout)
+
+
+class SelfAttention(MultiHeadAttention):
+    """Attention of sentences to themselves; `w_qkv` has the weights of all queries, keys and values: one product."""
+
+    def __init__(self, d_model: int, n_heads: int, d_k: int, d_v: int, dropout: float = 0.0) -> None:
+        super().__init__(d_model, n_heads, d_k, d_v, dropout)
+        self.sizes = [n_heads * d_k, n_heads * d_k, n_heads * d_v]
+        self.w_qkv = projection(d_model, self.sizes)
+
+    def forward(self, x_ND: Tensor, sentences: Sentences) -> Tensor:
+        """x_ND -> x_ND."""
+        q_NX, k_NX, v_NX = self.w_qkv(x_ND).split(self.sizes, dim=-1)
+        return self.attend(q_NX, k_NX, v_NX, sentences, sentences)
+
+
+class CrossAttention(MultiHeadAttention):
+    """Attention of the decoder to the encoder's output; `w_kv` has the weights of all keys and values."""
+
+    def __init__(self, d_model: int, n_heads: int, d_k: int, d_v: int, dropout: float = 0.0) -> None:
+        super().__init__(d_model, n_heads, d_k, d_v, dropout)
+        self.sizes = [n_heads * d_k, n_heads * d_v]
+        self.w_q = projection(d_model, self.sizes[:1])
+        self.w_kv = projection(d_model, self.sizes)
+
+    def keys_values(self, memory_MD: Tensor) -> tuple[Tensor, Tensor]:
+        """Projects the rows to attend to: k_MX and v_MX, which a decoder caches."""
+        k_MX, v_MX = self.w_kv(memory_MD).split(self.sizes, dim=-1)
+        return k_MX, v_MX
+
+    def forward(self, x_ND: Tensor, sentences: Sentences, memory: Memory) -> Tensor:
+        """x_ND -> x_ND."""
+        k_MX, v_MX = self.keys_values(memory.x_ND)
+        return self.attend(self.w_q(x_ND), k_MX, v_MX, sentences, memory.sentences)
+
+
+def projection(n_inputs: int, outputs: Sequence[int]) -> nn.Linear:
+    """Makes one product of several, which Xavier's initialisation treats as the matrices that they are in the paper."""
+    linear = nn.Linear(n_inputs, sum(outputs), bias=False)
+    with torch.no_grad():
+        for weight in linear.weight.split(list(outputs)):
+            nn.init.xavier_uniform_(weight)
+    return linear

@@ -6,7 +6,7 @@ Nothing is masked out of a full product: queries are taken in blocks of r, and e
 that its queries see together. So a layer computes less than 2·r·n pairs, but for the last block's filling, and a CPU or
 GPU gets whole matrices to multiply. The full product of a sentence shorter than 2r is smaller still.
 
-Shapes: B batch, L length, H heads, K = d_k, V = d_v; N the rows of a batch (`model.rows`); G blocks, C positions of a
+Shapes: B batch, L length, H heads, K = d_k, V = d_v; N, M rows of a batch (`model.rows`); G blocks, C positions of a
 block, W keys that a block sees; X columns of any meaning.
 """
 
@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from model.attention import MultiHeadAttention, OnWeights, attention
+from model.attention import OnWeights, SelfAttention, attention, packed_attention
 from model.dropout import Dropout
+from model.rows import Packed
 
 
 def reach(window: int) -> tuple[int, int]:
@@ -134,17 +135,21 @@ def _hidden(length: int, window: int, padding_B11L: Tensor | None, device: torch
     return out_of_reach_CW | beyond_GW[:, None]
 
 
-class NeighbourhoodAttention(MultiHeadAttention):
+class NeighbourhoodAttention(SelfAttention):
     """Multi-head self-attention in which each position sees the `window` positions around it (§4).
 
-    Its weights have the names and shapes of MultiHeadAttention's. The bias of its memory hides padding alone.
+    Its weights have the names and shapes of SelfAttention's. The bias of its rows hides padding alone.
     """
 
     def __init__(self, d_model: int, n_heads: int, d_k: int, d_v: int, window: int, dropout: float = 0.0) -> None:
         super().__init__(d_model, n_heads, d_k, d_v, dropout)
         self.window = window
 
-    def attend(self, q_BHLK: Tensor, k_BHMK: Tensor, v_BHMV: Tensor, bias: Tensor | None) -> Tensor:
+    def attend_packed(self, q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, queries: Packed, keys: Packed) -> Tensor:
+        """Attends within each head, to the neighbourhood of each position: x_NHV."""
+        return packed_attention(q_NHK, k_MHK, v_MHV, queries, keys, reach(self.window))
+
+    def attend_in_grid(self, q_BHLK: Tensor, k_BHMK: Tensor, v_BHMV: Tensor, bias: Tensor | None) -> Tensor:
         """Attends within each head, to the neighbourhood of each position: x_BHLV."""
         padding_B11M = None if bias is None else bias.isneginf()
         on_weights, dropout = self.on_weights, self.dropout

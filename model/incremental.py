@@ -16,7 +16,7 @@ the last sentences, so that the others need not move.
 
 Shapes: B sentences, W hypotheses of each, S source length, M tokens of a sentence's tree, C room for them; D = d_model,
 H heads, K = d_k, V = d_v, and V the vocabulary where it is the last of logits; N the rows of a batch, one per position
-or hypothesis (`model.rows`); X columns of any meaning.
+or hypothesis (`model.on_cpu`); X columns of any meaning.
 """
 
 import math
@@ -27,9 +27,10 @@ from typing import Protocol, cast
 import torch
 from torch import Tensor, nn
 
-from model.attention import MultiHeadAttention, softmax
-from model.int8 import Int8Linear, quantized
-from model.rows import Layout, Memory, filled
+from model.attention import MultiHeadAttention
+from model.int8 import Int8Linear
+from model.on_cpu import filled, softmax
+from model.rows import Grid, Memory, grid
 from model.transformer import DecoderLayer, Transformer
 
 FIRST_ROOM = 16
@@ -184,19 +185,18 @@ def _product(linear: nn.Module) -> Product:
     return _Dense(cast("nn.Linear", linear).weight.t().contiguous(), cast("nn.Linear", linear).bias)
 
 
-def _projections(linears: Sequence[nn.Module], divisors: Sequence[float]) -> Callable[[Tensor], Sequence[Tensor]]:
-    """Returns what computes the products of layers without biases with the same rows, each over its divisor."""
-    if isinstance(linears[0], Int8Linear):
-        parts = list(zip(cast("Sequence[Int8Linear]", linears), divisors, strict=True))
+def _projections(linear: nn.Module, sizes: Sequence[int], d_k: int) -> Callable[[Tensor], Sequence[Tensor]]:
+    """Returns what computes the parts of a layer without bias, of which the first makes queries and is over √d_k."""
+    if isinstance(linear, Int8Linear):
 
         def project(x_ND: Tensor) -> Sequence[Tensor]:
-            rows = quantized(x_ND)
-            return [linear.product(rows, 1 / divisor) for linear, divisor in parts]
+            parts = linear(x_ND).split(sizes, dim=1)
+            parts[0].mul_(1 / math.sqrt(d_k))
+            return parts
 
         return project
-    weights = [cast("nn.Linear", linear).weight.t().contiguous() for linear in linears]
-    w_DX = torch.cat([w_DX / divisor for w_DX, divisor in zip(weights, divisors, strict=True)], dim=1)
-    sizes = [part.shape[1] for part in weights]
+    w_DX = cast("nn.Linear", linear).weight.t().contiguous()
+    w_DX[:, : sizes[0]] /= math.sqrt(d_k)
     return lambda x_ND: (x_ND @ w_DX).split(sizes, dim=1)
 
 
@@ -227,9 +227,9 @@ class _Layer:
     def __init__(self, layer: DecoderLayer) -> None:
         self.self_attention, self.cross = _Attention(layer.self_attention), _Attention(layer.cross_attention)
         self_attention, cross = layer.self_attention, layer.cross_attention
-        self.w_qkv = _projections([self_attention.w_q, self_attention.w_kv], [math.sqrt(self_attention.d_k), 1])
-        self.w_q = _projections([cross.w_q], [math.sqrt(cross.d_k)])
-        self.cross_keys_values = layer.cross_attention.keys_values
+        self.w_qkv = _projections(self_attention.w_qkv, self_attention.sizes, self_attention.d_k)
+        self.w_q = _projections(cross.w_q, cross.sizes[:1], cross.d_k)
+        self.cross_keys_values = cross.keys_values
         self.norms: tuple[nn.LayerNorm, ...] = (
             layer.self_attention_norm,
             layer.cross_attention_norm,
@@ -239,8 +239,12 @@ class _Layer:
 
     def start(self, memory: Memory) -> LayerCache:
         """Returns a cache that holds only the keys and values of the encoder's output."""
-        self_attention, dtype, batch = self.self_attention, attention_dtype(memory.x_ND), memory.layout.batch
-        k_BHSK, v_BHSV = (x.to(dtype) for x in self.cross_keys_values(memory.x_ND, memory.layout))
+        self_attention, dtype, sentences = self.self_attention, attention_dtype(memory.x_ND), memory.sentences
+        assert isinstance(sentences, Grid)
+        batch = sentences.batch
+        k_BHSK, v_BHSV = (
+            sentences.by_head(x_NX, self.cross.n_heads).to(dtype) for x_NX in self.cross_keys_values(memory.x_ND)
+        )
         return LayerCache(
             k_BHSK.new_empty(batch, self_attention.n_heads, self_attention.d_k, 0),
             v_BHSV.new_empty(batch, self_attention.n_heads, 0, self_attention.d_v),
@@ -248,23 +252,18 @@ class _Layer:
             v_BHSV.contiguous(),
         )
 
-    def step(self, x_ND: Tensor, layout: Layout, cache: LayerCache, state: DecoderCache) -> Tensor:
+    def step(self, x_ND: Tensor, hypotheses: Grid, cache: LayerCache, state: DecoderCache) -> Tensor:
         """Decodes one position of every hypothesis and adds its keys and values to `cache`: x_ND -> x_ND."""
         self_attention, cross, n_tokens = self.self_attention, self.cross, state.bias_BWM.shape[2]
-        q_NX, keys_values_NX = self.w_qkv(x_ND)
-        k_NX, v_NX = keys_values_NX.split(
-            [self_attention.n_heads * self_attention.d_k, self_attention.n_heads * self_attention.d_v], dim=1
-        )
-        added = slice(n_tokens - layout.length, n_tokens)
-        cache.k_BHKC[:, :, :, added] = layout.by_head(k_NX, self_attention.n_heads).transpose(2, 3)
-        cache.v_BHCV[:, :, added] = layout.by_head(v_NX, self_attention.n_heads)
+        q_BHWK, k_BHWK, v_BHWV = (hypotheses.by_head(x_NX, self_attention.n_heads) for x_NX in self.w_qkv(x_ND))
+        added = slice(n_tokens - hypotheses.length, n_tokens)
+        cache.k_BHKC[:, :, :, added] = k_BHWK.transpose(2, 3)
+        cache.v_BHCV[:, :, added] = v_BHWV
         keys, values = cache.k_BHKC[:, :, :, :n_tokens], cache.v_BHCV[:, :, :n_tokens]
-        x_ND = self_attention.attend(
-            x_ND, layout.by_head(q_NX, self_attention.n_heads), keys, values, state.bias_BWM[:, None]
-        )
+        x_ND = self_attention.attend(x_ND, q_BHWK, keys, values, state.bias_BWM[:, None])
         x_ND = self.norms[0](x_ND)
         (q_NX,) = self.w_q(x_ND)
-        queries = layout.by_head(q_NX, cross.n_heads)
+        queries = hypotheses.by_head(q_NX, cross.n_heads)
         x_ND = cross.attend(x_ND, queries, cache.memory_k_BHKS, cache.memory_v_BHSV, state.memory_bias_B11S)
         x_ND = self.norms[1](x_ND)
         return self.norms[2](self.w_2.add_to(x_ND, self.w_1(x_ND).relu_()))
@@ -284,22 +283,25 @@ class IncrementalDecoder:
 
     def start(self, source_BS: Tensor) -> DecoderCache:
         """Encodes sentences and prepares their cache, with one hypothesis per sentence."""
-        memory = self.model.encode(source_BS)
+        source = grid(source_BS, self.model.embedding.weight.dtype)
+        memory = self.model.encode(source)
         bias_BWM, bias_B11S = memory.x_ND.new_empty(len(source_BS), 1, 0, dtype=attention_dtype(memory.x_ND)), None
-        if memory.bias is not None:
-            bias_B11S = memory.bias.to(bias_BWM.dtype)
+        if isinstance(source.sentences, Grid) and source.sentences.bias is not None:
+            bias_B11S = source.sentences.bias.to(bias_BWM.dtype)
         layers = [layer.start(memory) for layer in self._layers]
         return DecoderCache(layers, bias_B11S, bias_BWM)
 
     def step(self, tokens_BW: Tensor, cache: DecoderCache) -> Tensor:
         """Decodes one position of every hypothesis: hidden_BWD, before the projection to the vocabulary."""
-        layout = Layout(*tokens_BW.shape)
-        cache.open_position(layout.length)
-        x_ND = self.model.embed(tokens_BW, at=cache.length)
+        batch, width = tokens_BW.shape
+        hypotheses = Grid(batch, width, bias=None)
+        cache.open_position(hypotheses.length)
+        tokens_N = filled(tokens_BW.flatten(), self.model.embedding.weight.dtype)
+        x_ND = self.model.embed(tokens_N, torch.full_like(tokens_N, cache.length), cache.length + 1)
         for layer, layer_cache in zip(self._layers, cache.layers, strict=True):
-            x_ND = layer.step(x_ND, layout, layer_cache, cache)
+            x_ND = layer.step(x_ND, hypotheses, layer_cache, cache)
         cache.length += 1
-        return layout.by_sentence(x_ND)
+        return hypotheses.by_sentence(x_ND)
 
     def logits(self, hidden_ND: Tensor) -> Tensor:
         """Returns logits_NV of the next token, padded behind the vocabulary with -inf to a multiple of 64 columns."""

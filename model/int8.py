@@ -9,9 +9,9 @@ depend on its neighbours. Sums are exact, in int32; results are float32. Everyth
 float32: the look-up of embeddings, norms, softmax, and the products of attention.
 
 The kernels are oneDNN's, as torch calls them. Like those of bfloat16, they are compiled for every number of rows, which
-is therefore rounded up (`model.rows`).
+is therefore rounded up (`model.on_cpu`).
 
-Shapes: N rows (`model.rows`), D inputs, X outputs.
+Shapes: N rows (`model.on_cpu`), D inputs, X outputs.
 """
 
 from typing import NamedTuple
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from model.rows import MULTIPLE
+from model.on_cpu import ROWS_MULTIPLE
 from model.transformer import FeedForward, Transformer
 
 LARGEST = 127
@@ -54,7 +54,7 @@ def quantized(x_ND: Tensor, *, nonnegative: bool = False) -> Quantized:
     """Quantizes rows to 1 to 255, where 128 is 0; or to 0 to 255 where no number is `nonnegative`."""
     largest, zero = (255, 0) if nonnegative else (LARGEST, LARGEST + 1)
     largest_N1 = (x_ND if nonnegative else x_ND.abs()).amax(dim=1, keepdim=True).clamp_(min=SMALLEST)
-    n_rows = -(-len(x_ND) // MULTIPLE) * MULTIPLE
+    n_rows = -(-len(x_ND) // ROWS_MULTIPLE) * ROWS_MULTIPLE
     integers_ND = torch.empty(n_rows, x_ND.shape[1], dtype=torch.uint8)
     # What is converted is positive, so cutting off its fraction rounds it to the nearest integer.
     integers_ND[: len(x_ND)] = (x_ND * (largest / largest_N1)).add_(zero + 0.5)
@@ -79,15 +79,12 @@ class Int8Linear(nn.Module):
 
     def forward(self, x_ND: Tensor) -> Tensor:
         """Computes x_ND Wᵀ + b."""
-        return self.product(quantized(x_ND, nonnegative=self.nonnegative))
-
-    def product(self, x_ND: Quantized, factor: float = 1.0) -> Tensor:
-        """Computes x_ND Wᵀ times `factor`, then adds b."""
+        rows = quantized(x_ND, nonnegative=self.nonnegative)
         # The kernel knows a single scale for all rows.
         y_NX: Tensor = torch.ops.onednn.qlinear_pointwise(
-            x_ND.integers_ND,
+            rows.integers_ND,
             1.0,
-            x_ND.zero,
+            rows.zero,
             self._packed,
             self._scale_X,
             self._zero_X,
@@ -99,7 +96,7 @@ class Int8Linear(nn.Module):
             [],
             "",
         )
-        y_NX = y_NX[: len(x_ND.scale_N1)].mul_(x_ND.scale_N1 * factor if factor != 1 else x_ND.scale_N1)
+        y_NX = y_NX[: len(rows.scale_N1)].mul_(rows.scale_N1)
         return y_NX if self._bias_X is None else y_NX.add_(self._bias_X)
 
     def add_to(self, residual_NX: Tensor, x_ND: Tensor) -> Tensor:

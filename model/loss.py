@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from model.config import PAD_ID
-from model.rows import filled
 
 CHUNK_ROWS = {"cpu": 1024, "cuda": 8192}
 """Number of rows whose logits are held at a time, by device type."""
@@ -58,8 +57,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         targets_N: Tensor,
         smoothing: float,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        n_own, vocabulary_size, uniform = len(targets_N), weight_VD.shape[0], smoothing / weight_VD.shape[0]
-        hidden_ND, targets_N = filled(hidden_ND), filled(targets_N, hidden_ND.dtype)
+        vocabulary_size, uniform = weight_VD.shape[0], smoothing / weight_VD.shape[0]
         accumulator = torch.promote_types(hidden_ND.dtype, torch.float32)
         weight_D = weight_VD.sum(0, dtype=accumulator)
         kept_N = targets_N != PAD_ID
@@ -88,7 +86,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
                 grad_weight_VD += p_CV.T @ (hidden_CD * kept_C[:, None])
         if grad_weight_VD is not None:
             grad_weight_VD -= uniform * (hidden_ND * kept_N[:, None]).sum(0, dtype=accumulator)
-            ctx.save_for_backward(grad_hidden_ND[:n_own], grad_weight_VD.to(weight_VD.dtype))
+            ctx.save_for_backward(grad_hidden_ND, grad_weight_VD.to(weight_VD.dtype))
         ctx.mark_non_differentiable(nll)
         return loss, nll, kept_N.sum()
 

@@ -1,7 +1,7 @@
 """Attention weights, recorded as a forward pass uses them, and heads switched off (paper §3.2, appendix).
 
     with recording(model) as weights:
-        model(source_BS, inputs_BT)
+        model(batch.source, batch.inputs)
     weights.cross[layer]                                     # weights_BHTS
 
     decoder = RecordingDecoder(model)                        # for the search that translates
@@ -9,7 +9,7 @@
     decoder.weights(best.tokens).decoder[layer]              # weights_HTT of that output
 
     with heads_off(attentions(model, "encoder")[0], [2]):    # head 2 of the first layer adds nothing
-        model(source_BS, inputs_BT)
+        model(batch.source, batch.inputs)
 
 Both use the one place of an attention that sees its weights, `MultiHeadAttention.on_weights`, which is None otherwise.
 

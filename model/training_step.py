@@ -2,32 +2,28 @@
 
     step = TrainingStep(Transformer(BASE), OptimizerConfig(), compute_dtype("cpu"))
     for source_BS, target_BT in micro_batches:
-        sums = step.accumulate(source_BS, target_BT, seed)
+        sums = step.accumulate(Batch.in_grid(source_BS, target_BT, step.dtype), seed)
     step.gradient_P                      # sums: all-reduce them between workers as they are
     norm = step.apply(update=1, n_tokens=total)
 
-Shapes: B batch, S source length, T target length (END_ID included); P parameters.
+Shapes: P parameters; N rows of a batch (`model.rows`).
 """
 
 from copy import deepcopy
+from typing import cast
 
 import torch
 from torch import Tensor
 
-from model.config import BEGIN_ID, OptimizerConfig
+from model.config import OptimizerConfig
 from model.loss import LossSums, smoothed_cross_entropy
 from model.optimizer import Adam, learning_rate
 from model.parameters import flatten, views
+from model.rows import Batch
 from model.transformer import Transformer
 
 NORM_PARAMETERS = 1 << 20
 """Parameters whose squares are summed at a time."""
-
-
-def shift_right(target_BT: Tensor) -> Tensor:
-    """Returns the decoder inputs: BEGIN_ID, then the target without its last column (§3.1)."""
-    begin_B1 = torch.full_like(target_BT[:, :1], BEGIN_ID)
-    return torch.cat((begin_B1, target_BT[:, :-1]), dim=1)
 
 
 class TrainingStep:
@@ -43,17 +39,20 @@ class TrainingStep:
         config: OptimizerConfig,
         dtype: torch.dtype,
         compiled: bool = False,
+        packed: bool = False,
         n_figures: int = 0,
     ) -> None:
-        """`n_figures` is the number of figures that the caller sums along with the gradient, in `sums`."""
-        self.master, self.config, self.compiled = master.float(), config, compiled
+        """`packed` says that all batches will be, and of one size.
+
+        `n_figures` is the number of figures that the caller sums along with the gradient, in `sums`.
+        """
+        self.master, self.config, self.dtype, self.compiled = master.float(), config, dtype, compiled
         self.model = master if dtype == torch.float32 else deepcopy(master).to(dtype)
         self._masters_P = flatten(self.master)
         self._shadows_P = self._masters_P if self.model is self.master else flatten(self.model)
         if compiled:
-            # Layer by layer, because all layers share one's code; dynamic, so that other batch sizes compile nothing.
-            for layer in (*self.model.encoder, *self.model.decoder):
-                layer.compile(dynamic=True)
+            # Of packed batches, all shapes are the same; others must not compile anything anew.
+            self.model.compile(fullgraph=True, dynamic=not packed)
         n_parameters = len(self._masters_P)
         self.sums = torch.zeros(n_parameters + n_figures, device=self._masters_P.device)
         """The gradient, then the caller's figures: one tensor, so that they are reduced together."""
@@ -63,6 +62,9 @@ class TrainingStep:
         if self.model is self.master:  # autograd adds in place
             for gradient, parameter in zip(self._gradients, self._parameters, strict=True):
                 parameter.grad = gradient
+        else:
+            self._lower_P = torch.empty_like(self._shadows_P)
+            """The gradients of one micro-batch in the lower type, so that they are added in one operation."""
         self.adam = Adam(self._masters_P, config)
         self._broken = torch.zeros((), device=self._masters_P.device)
 
@@ -72,27 +74,26 @@ class TrainingStep:
             with torch.no_grad():
                 self._shadows_P.copy_(self._masters_P)
 
-    def loss(self, source_BS: Tensor, target_BT: Tensor) -> LossSums:
-        """Runs the forward pass on one batch of token ids, padded with PAD_ID; targets end with END_ID."""
-        hidden_BTD = self.model(source_BS, shift_right(target_BT))
-        smoothing = self.config.label_smoothing
+    def loss(self, batch: Batch) -> LossSums:
+        """Runs the forward pass."""
+        hidden_ND = self.model(batch.source, batch.inputs)
         return smoothed_cross_entropy(
-            hidden_BTD.flatten(0, 1), self.model.embedding.weight, target_BT.flatten(), smoothing
+            hidden_ND, self.model.embedding.weight, batch.targets_N, self.config.label_smoothing
         )
 
-    def accumulate(self, source_BS: Tensor, target_BT: Tensor, seed: int) -> LossSums:
+    def accumulate(self, batch: Batch, seed: int) -> LossSums:
         """Adds the gradients of one micro-batch. Its dropout depends on `seed` alone."""
         torch.manual_seed(seed)
         if not self.model.training:  # it visits every module
             self.model.train()
-        sums = self.loss(source_BS, target_BT)
+        sums = self.loss(batch)
         sums.loss.backward()
         if self.model is not self.master:
             # The sum is float32: bfloat16 has only 8 bits of mantissa.
-            for gradient, parameter in zip(self._gradients, self._parameters, strict=True):
-                if parameter.grad is not None:
-                    gradient.add_(parameter.grad)
-                    parameter.grad = None
+            gradients = [cast("Tensor", parameter.grad).flatten() for parameter in self._parameters]
+            self.gradient_P.add_(torch.cat(gradients, out=self._lower_P))
+            for parameter in self._parameters:
+                parameter.grad = None
         return LossSums(sums.loss.detach(), sums.nll, sums.n_tokens)
 
     def discard(self) -> None:

@@ -10,16 +10,18 @@ import math
 from collections.abc import Sequence
 from typing import cast
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from model.attention import MultiHeadAttention
+from model.attention import CrossAttention, SelfAttention
 from model.banded import NeighbourhoodAttention
 from model.config import PAD_ID, TransformerConfig
 from model.dropout import Dropout
 from model.positions import sinusoids
-from model.rows import Layout, Memory, filled
+from model.rows import Memory, Rows, Sentences
+
+MIN_CUDA_IDS = 3073
+"""Fewer ids than this are looked up along with others (`_look_up`)."""
 
 
 class FeedForward(nn.Module):
@@ -45,18 +47,15 @@ class EncoderLayer(nn.Module):
         super().__init__()
         sizes = (config.d_model, config.n_heads, config.d_k, config.d_v)
         window, dropout = config.attention_window, config.attention_dropout
-        self.attention = (
-            NeighbourhoodAttention(*sizes, window, dropout) if window else MultiHeadAttention(*sizes, dropout)
-        )
+        self.attention = NeighbourhoodAttention(*sizes, window, dropout) if window else SelfAttention(*sizes, dropout)
         self.attention_norm = nn.LayerNorm(config.d_model)
         self.feed_forward = FeedForward(config.d_model, config.d_ff)
         self.feed_forward_norm = nn.LayerNorm(config.d_model)
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, x_ND: Tensor, layout: Layout, padding_B11S: Tensor | None) -> Tensor:
-        """x_ND -> x_ND; the bias `padding_B11S` hides padding and is None if there is none."""
-        attended_ND = self.attention(x_ND, layout, Memory(x_ND, layout, padding_B11S))
-        x_ND = self.attention_norm(x_ND + self.dropout(attended_ND))
+    def forward(self, x_ND: Tensor, sentences: Sentences) -> Tensor:
+        """x_ND -> x_ND."""
+        x_ND = self.attention_norm(x_ND + self.dropout(self.attention(x_ND, sentences)))
         return self.feed_forward_norm(x_ND + self.dropout(self.feed_forward(x_ND)))
 
 
@@ -66,20 +65,18 @@ class DecoderLayer(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         sizes = (config.d_model, config.n_heads, config.d_k, config.d_v)
-        self.self_attention = MultiHeadAttention(*sizes, config.attention_dropout)
+        self.self_attention = SelfAttention(*sizes, config.attention_dropout)
         self.self_attention_norm = nn.LayerNorm(config.d_model)
-        self.cross_attention = MultiHeadAttention(*sizes, config.attention_dropout)
+        self.cross_attention = CrossAttention(*sizes, config.attention_dropout)
         self.cross_attention_norm = nn.LayerNorm(config.d_model)
         self.feed_forward = FeedForward(config.d_model, config.d_ff)
         self.feed_forward_norm = nn.LayerNorm(config.d_model)
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, x_ND: Tensor, layout: Layout, causal_TT: Tensor | None, memory: Memory) -> Tensor:
-        """x_ND -> x_ND; the bias `causal_TT` hides later positions, and `memory` is the encoder's output."""
-        attended_ND = self.self_attention(x_ND, layout, Memory(x_ND, layout, causal_TT))
-        x_ND = self.self_attention_norm(x_ND + self.dropout(attended_ND))
-        attended_ND = self.cross_attention(x_ND, layout, memory)
-        x_ND = self.cross_attention_norm(x_ND + self.dropout(attended_ND))
+    def forward(self, x_ND: Tensor, sentences: Sentences, memory: Memory) -> Tensor:
+        """x_ND -> x_ND; `sentences` hides later positions, and `memory` is the encoder's output."""
+        x_ND = self.self_attention_norm(x_ND + self.dropout(self.self_attention(x_ND, sentences)))
+        x_ND = self.cross_attention_norm(x_ND + self.dropout(self.cross_attention(x_ND, sentences, memory)))
         return self.feed_forward_norm(x_ND + self.dropout(self.feed_forward(x_ND)))
 
 
@@ -105,18 +102,13 @@ class Transformer(nn.Module):
         self._sinusoids_LD: Tensor
         self.register_buffer("_sinusoids_LD", sinusoids(256, config.d_model), persistent=False)
 
-    def embed(self, tokens_BL: Tensor, at: int | None = None) -> Tensor:
+    def embed(self, tokens_N: Tensor, positions_N: Tensor, n_positions: int) -> Tensor:
         """Adds positions to the embeddings times √d_model and applies dropout (§3.4, §3.5, §5.4): x_ND.
 
-        Positions count from 0 along each row of `tokens_BL`, unless `at` is given: then all tokens have that one.
+        All positions are less than `n_positions`. Raises ValueError if that is more than there are learned ones.
         """
-        dtype = self.embedding.weight.dtype
-        n_positions = tokens_BL.shape[1] if at is None else at + 1
-        position_L = torch.arange(at or 0, n_positions, device=tokens_BL.device)
-        tokens_N = filled(tokens_BL.flatten(), dtype)
-        position_N = filled(position_L.expand(tokens_BL.shape).flatten(), dtype)
-        x_ND = self.embedding(tokens_N) * math.sqrt(self.config.d_model)
-        return self.dropout(x_ND + F.embedding(position_N, self._positions(n_positions)))
+        x_ND = _look_up(self.embedding.weight, tokens_N) * math.sqrt(self.config.d_model)
+        return self.dropout(x_ND + _look_up(self._positions(n_positions), positions_N))
 
     def _positions(self, n_positions: int) -> Tensor:
         if self.positions is not None:
@@ -131,39 +123,24 @@ class Transformer(nn.Module):
             self._sinusoids_LD = table_LD  # returned from the local name: another thread may store a shorter table
         return table_LD
 
-    def encode(self, source_BS: Tensor) -> Memory:
-        """Encodes token ids, padded with PAD_ID; the bias is None if there is known to be no padding."""
-        layout = Layout(*source_BS.shape)
-        x_ND = self.embed(source_BS)
-        padding_B11S = self._bias((source_BS == PAD_ID)[:, None, None])
+    def encode(self, source: Rows) -> Memory:
+        """Encodes sentences."""
+        x_ND = self.embed(source.tokens_N, source.positions_N, source.n_positions)
         for layer in self.encoder:
-            x_ND = layer(x_ND, layout, padding_B11S)
-        return Memory(x_ND, layout, padding_B11S)
+            x_ND = layer(x_ND, source.sentences)
+        return Memory(x_ND, source.sentences)
 
-    def _bias(self, hidden: Tensor) -> Tensor | None:
-        """Returns -inf where `hidden` is True, 0 elsewhere, in the type of the weights; None if it is nowhere True."""
-        # On a GPU, asking would make the host wait.
-        if hidden.device.type == "cpu" and not bool(hidden.any()):
-            return None
-        zeros = torch.zeros(hidden.shape, dtype=self.embedding.weight.dtype, device=hidden.device)
-        return zeros.masked_fill_(hidden, -math.inf)
-
-    def decode(self, inputs_BT: Tensor, memory: Memory) -> Tensor:
-        """Runs the decoder on the target shifted right, BEGIN_ID first: hidden_BTD, before the pre-softmax projection.
-
-        Target padding is at the end of a sentence, so the causal mask alone hides it from every real position.
-        """
-        layout = Layout(*inputs_BT.shape)
-        later_TT = torch.ones(layout.length, layout.length, dtype=torch.bool, device=inputs_BT.device).triu(1)
-        causal_TT = self._bias(later_TT)
-        x_ND = self.embed(inputs_BT)
+    def decode(self, inputs: Rows, memory: Memory) -> Tensor:
+        """Runs the decoder on the targets shifted right: hidden_ND, before the pre-softmax projection."""
+        x_ND = self.embed(inputs.tokens_N, inputs.positions_N, inputs.n_positions)
+        sentences = inputs.sentences.looking_back(x_ND)
         for layer in self.decoder:
-            x_ND = layer(x_ND, layout, causal_TT, memory)
-        return layout.by_sentence(x_ND)
+            x_ND = layer(x_ND, sentences, memory)
+        return x_ND
 
-    def forward(self, source_BS: Tensor, inputs_BT: Tensor) -> Tensor:
-        """Encodes and decodes: hidden_BTD, from which `logits` computes the scores of the next token."""
-        return self.decode(inputs_BT, self.encode(source_BS))
+    def forward(self, source: Rows, inputs: Rows) -> Tensor:
+        """Encodes and decodes: hidden_ND, from which `logits` computes the scores of the next token."""
+        return self.decode(inputs, self.encode(source))
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Projects hidden (..., D) to logits (..., V) by the transposed embedding (§3.4)."""
@@ -171,3 +148,12 @@ class Transformer(nn.Module):
             logits_NV = self.projection(hidden.flatten(0, -2))[:, : self.config.vocabulary_size]
             return cast("Tensor", logits_NV.unflatten(0, hidden.shape[:-1]))
         return F.linear(hidden, self.embedding.weight)
+
+
+def _look_up(table_XD: Tensor, ids_N: Tensor) -> Tensor:
+    """Looks up rows of a table that may be trained: x_ND."""
+    # For few indices, CUDA's kernel of the gradient has a race (github.com/pytorch/pytorch issues 187687, 199569).
+    missing = MIN_CUDA_IDS - len(ids_N) if ids_N.device.type == "cuda" and table_XD.requires_grad else 0
+    if missing <= 0:
+        return F.embedding(ids_N, table_XD)
+    return F.embedding(F.pad(ids_N, (0, missing), value=PAD_ID), table_XD)[: len(ids_N)]

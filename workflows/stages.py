@@ -38,7 +38,9 @@ LEARN_VOCABULARY = Stage("vocabulary.learn", Imported("pipeline.text.vocabulary:
 ENCODE = Stage("encoding.encode", Imported("pipeline.text.encoding:encode"), EncodedDataset, cpus=0)
 REPORT = Stage("corpus_report.report_corpus", report_corpus, CorpusReport, cpus=0)
 """The report reserves no CPU, so that no training waits for it."""
-TRAIN = Stage("training.train", Imported("pipeline.training.on_ray:train"), TrainingRun, cpus=0, resumes=True)
+TRAIN = Stage(
+    "training.train", Imported("pipeline.training.on_ray:train"), TrainingRun, version=2, cpus=0, resumes=True
+)
 AVERAGE = Stage("averaging.average", Imported("pipeline.evaluation.averaging:average"), Checkpoint, computes=True)
 DECODE = Stage("decoding.decode", Imported("pipeline.evaluation.decoding:decode"), Hypotheses, cpus=0)
 SCORE = Stage("scoring.score", Imported("pipeline.evaluation.scoring:score"), Scores)

@@ -14,10 +14,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from model.attention import MultiHeadAttention, attention
+from model.attention import SelfAttention as MultiHeadSelfAttention
+from model.attention import attention
 from model.banded import NeighbourhoodAttention, neighbourhood_attention
 from model.layer_types.sizes import LayerSizes, LayerType, Projected
-from model.rows import Layout, Memory, filled
+from model.on_cpu import filled
+from model.rows import Grid
 
 
 class SelfAttention(nn.Module):
@@ -98,15 +100,15 @@ class SeparableConvolution(nn.Module):
 class ProjectedSelfAttention(nn.Module):
     """Self-attention as the Transformer has it, with its heads and the four projections (§3.2.2)."""
 
-    def __init__(self, attention_: MultiHeadAttention) -> None:
+    def __init__(self, attention_: MultiHeadSelfAttention) -> None:
         super().__init__()
         self.attention = attention_
 
     def forward(self, x_BLD: Tensor) -> Tensor:
         """x_BLD -> x_BLD."""
         batch, length, width = x_BLD.shape
-        layout, x_ND = Layout(batch, length), filled(x_BLD.reshape(-1, width))
-        return layout.by_sentence(self.attention(x_ND, layout, Memory(x_ND, layout, None)))
+        sentences = Grid(batch, length, bias=None)
+        return sentences.by_sentence(self.attention(filled(x_BLD.reshape(-1, width)), sentences))
 
 
 def make(layer_type: LayerType, sizes: LayerSizes) -> nn.Module:
@@ -131,7 +133,7 @@ def make_projected(layer_type: Projected, sizes: LayerSizes) -> nn.Module:
         raise ValueError(f"{sizes.n_heads} heads do not divide a width of {sizes.width}")
     heads = (sizes.width, sizes.n_heads, d_k, d_k)
     if layer_type == "self-attention":
-        return ProjectedSelfAttention(MultiHeadAttention(*heads))
+        return ProjectedSelfAttention(MultiHeadSelfAttention(*heads))
     return ProjectedSelfAttention(NeighbourhoodAttention(*heads, sizes.window))
 
 

@@ -22,8 +22,7 @@ from torch import Tensor
 from model.config import BEGIN_ID, END_ID, PAD_ID
 from model.loss import smoothed_cross_entropy
 from model.recording import KINDS, Kind, attentions, heads_off, recording
-from model.rows import Memory
-from model.training_step import shift_right
+from model.rows import Batch, Memory, shift_right
 from model.transformer import Transformer
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import load_model
@@ -100,10 +99,14 @@ def name_of(head: HeadFigures) -> str:
     return f"{head.kind} layer {head.layer} head {head.head}"
 
 
-class _Batch(NamedTuple):
+class _Sample(NamedTuple):
     source_BS: Tensor
     target_BT: Tensor
-    inputs_BT: Tensor
+
+    @property
+    def batch(self) -> Batch:
+        """What the model computes from."""
+        return Batch.in_grid(self.source_BS, self.target_BT, torch.float32)
 
     def queries(self, kind: Kind) -> Tensor:
         """Returns True for real queries, (B, L)."""
@@ -111,7 +114,7 @@ class _Batch(NamedTuple):
 
     def separators(self, kind: Kind) -> Tensor:
         """Returns True for ⟨begin⟩ or ⟨end⟩ among the keys, (B, M)."""
-        return self.inputs_BT == BEGIN_ID if kind == "decoder" else self.source_BS == END_ID
+        return shift_right(self.target_BT) == BEGIN_ID if kind == "decoder" else self.source_BS == END_ID
 
 
 def examine(context: Context, checkpoint: Checkpoint, dataset: EncodedDataset, settings: HeadSettings) -> Heads:
@@ -121,19 +124,19 @@ def examine(context: Context, checkpoint: Checkpoint, dataset: EncodedDataset, s
     """
     model = load_model(checkpoint.folder, context.device)
     check_vocabulary(dataset, model.config.vocabulary_size)
-    batches = _sample(dataset, settings.sample_pairs, context.device)
+    samples = _sample(dataset, settings.sample_pairs, context.device)
     total = sum(len(attentions(model, kind)) * model.config.n_heads for kind in KINDS)
     with torch.inference_mode():
-        memories = [model.encode(batch.source_BS) for batch in batches]
-        with_all, n_tokens = _nll(model, batches, memories)
+        memories = [model.encode(sample.batch.source) for sample in samples]
+        with_all, n_tokens = _nll(model, samples, memories)
         perplexity = exp(with_all / n_tokens)
         figures = []
         for kind in KINDS:
-            for layer, means_HX in enumerate(_means(model, batches, kind)):
+            for layer, means_HX in enumerate(_means(model, samples, kind)):
                 attention = attentions(model, kind)[layer]
                 for head in range(attention.n_heads):
                     with heads_off(attention, [head]):
-                        nll, _ = _nll(model, batches, memories if kind != "encoder" else None)
+                        nll, _ = _nll(model, samples, memories if kind != "encoder" else None)
                     without = exp(nll / n_tokens)
                     names = ("entropy", "distance", "previous", "same", "next", "separator")
                     figures.append(
@@ -148,7 +151,7 @@ def examine(context: Context, checkpoint: Checkpoint, dataset: EncodedDataset, s
                     )
                     context.progress(len(figures), total, "heads")
     heads = Heads(context.folder)
-    pairs = sum(len(batch.source_BS) for batch in batches)
+    pairs = sum(len(sample.source_BS) for sample in samples)
     heads.write(HeadsFigures(heads=tuple(figures), perplexity=perplexity, pairs=pairs, tokens=n_tokens))
     write_table(heads.folder / "heads.csv", figures)
     return heads
@@ -165,44 +168,43 @@ def write_table(path: Path, heads: list[HeadFigures]) -> None:
         )
 
 
-def _sample(dataset: EncodedDataset, at_most_pairs: int, device: str) -> list[_Batch]:
+def _sample(dataset: EncodedDataset, at_most_pairs: int, device: str) -> list[_Sample]:
     split = EncodedSplit.open(dataset, "dev")
     if not len(split):
         raise UserError(f"{dataset.folder} has an empty dev split; heads cannot be examined on it")
     rows = np.unique(np.linspace(0, len(split) - 1, min(at_most_pairs, len(split))).round().astype(np.int64))
     rows = rows[by_length(split.source_lengths[rows], split.target_lengths[rows], BATCH_TOKENS)]
     bounds = cut(split.source_lengths[rows], split.target_lengths[rows], BATCH_TOKENS)
-    batches = []
+    samples = []
     for first, end in pairwise(bounds):
         source_BS, target_BT = (tokens.to(device) for tokens in split.batch(rows[first:end]))
-        batches.append(_Batch(source_BS, target_BT, shift_right(target_BT)))
-    return batches
+        samples.append(_Sample(source_BS, target_BT))
+    return samples
 
 
-def _nll(model: Transformer, batches: list[_Batch], memories: list[Memory] | None) -> tuple[float, int]:
+def _nll(model: Transformer, samples: list[_Sample], memories: list[Memory] | None) -> tuple[float, int]:
     """Returns the negative log-likelihood in nats and the target tokens; sources are encoded unless given encoded."""
     nll, n_tokens = 0.0, 0
-    for number, batch in enumerate(batches):
-        memory = memories[number] if memories else model.encode(batch.source_BS)
-        hidden_BTD = model.decode(batch.inputs_BT, memory)
-        sums = smoothed_cross_entropy(
-            hidden_BTD.flatten(0, 1), model.embedding.weight, batch.target_BT.flatten(), smoothing=0.0
-        )
+    for number, sample in enumerate(samples):
+        batch = sample.batch
+        memory = memories[number] if memories else model.encode(batch.source)
+        hidden_ND = model.decode(batch.inputs, memory)
+        sums = smoothed_cross_entropy(hidden_ND, model.embedding.weight, batch.targets_N, smoothing=0.0)
         nll, n_tokens = nll + float(sums.nll), n_tokens + int(sums.n_tokens)
     return nll, n_tokens
 
 
-def _means(model: Transformer, batches: list[_Batch], kind: Kind) -> list[Tensor]:
+def _means(model: Transformer, samples: list[_Sample], kind: Kind) -> list[Tensor]:
     """Returns the mean figures of each layer's heads, (H, 6), in the order of `_figures`."""
     sums: list[Tensor] = []
     n_queries = 0
-    for batch in batches:
+    for sample in samples:
         with recording(model) as weights:
-            model(batch.source_BS, batch.inputs_BT)
-        real_BL = batch.queries(kind)
+            model(sample.batch.source, sample.batch.inputs)
+        real_BL = sample.queries(kind)
         n_queries += int(real_BL.sum())
         figures = [
-            _figures(weights_BHLM.double(), batch.separators(kind), real_BL) for weights_BHLM in getattr(weights, kind)
+            _figures(weights_BHLM.double(), sample.separators(kind), real_BL) for weights_BHLM in getattr(weights, kind)
         ]
         sums = [before + added for before, added in zip(sums, figures, strict=True)] if sums else figures
     return [of_layer / n_queries for of_layer in sums]

@@ -25,6 +25,7 @@ from sentencepiece import SentencePieceProcessor
 
 from model.config import BEGIN_ID
 from model.recording import AttentionWeights, Kind, recording
+from model.rows import Batch
 from model.transformer import Transformer
 from pipeline.attention.translated import Pieces, by_word, pieces
 from pipeline.corpora.embedded import EmbeddedSettings, held_out
@@ -198,10 +199,11 @@ class _Attended:
     ) -> "_Attended":
         texts = derivation.english, text_of(derivation, target)
         source, output = encode_lines(vocabulary, texts)
-        inputs = [BEGIN_ID, *output[:-1]]
+        batch = Batch.in_grid(torch.tensor([source]), torch.tensor([output]), model.embedding.weight.dtype).to(device)
         with torch.inference_mode(), recording(model) as weights:
-            model(torch.tensor([source], device=device), torch.tensor([inputs], device=device))
-        english, read, written = (pieces(vocabulary, ids) for ids in (source, inputs, output))
+            model(batch.source, batch.inputs)
+        read = pieces(vocabulary, [BEGIN_ID, *output[:-1]])
+        english, written = (pieces(vocabulary, ids) for ids in (source, output))
         ends = {text: [piece.end for piece in vocabulary.encode(text, return_type="proto").pieces] for text in texts}
         return cls(
             {"encoder": (texts[0], texts[0]), "decoder": (texts[1], texts[1]), "cross": (texts[1], texts[0])},

@@ -29,7 +29,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from model.config import BEGIN_ID, END_ID, UNKNOWN_ID
@@ -118,11 +117,9 @@ def _set_weights(spec: Any, model: Transformer) -> None:
 
 def _set_attention(spec: Any, weights: dict[str, Tensor], name: str) -> None:
     """Sets an attention layer: self-attention has one matrix for q, k and v, cross-attention a separate one for q."""
-    queries, keys_values = weights[f"{name}.w_q.weight"], weights[f"{name}.w_kv.weight"]
-    if len(spec.linear) == 2:
-        spec.linear[0].weight = torch.cat((queries, keys_values))
-    else:
-        spec.linear[0].weight, spec.linear[1].weight = queries, keys_values
+    products = ["w_qkv"] if len(spec.linear) == 2 else ["w_q", "w_kv"]
+    for linear, product in zip(spec.linear, products, strict=False):
+        linear.weight = weights[f"{name}.{product}.weight"]
     spec.linear[-1].weight = weights[f"{name}.w_o.weight"]
     _set_norm(spec.layer_norm, weights, f"{name}_norm")
 

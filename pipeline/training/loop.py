@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from model.config import TransformerConfig
+from model.rows import Batch
 from model.training_step import TrainingStep
 from model.transformer import Transformer
 from pipeline.errors import UserError
@@ -95,6 +97,11 @@ def dropout_seed(seed: int, update: int, micro_batch: int) -> int:
     return int.from_bytes(digest) >> 1
 
 
+def packs(device: str, dtype: torch.dtype, model: TransformerConfig) -> bool:
+    """Tells whether micro-batches are packed: where `model.attention.packed_attention` can compute the model."""
+    return device.startswith("cuda") and dtype != torch.float32 and not model.attention_dropout
+
+
 class _Unread(NamedTuple):
     """An update whose figures the host has not yet read from the device."""
 
@@ -131,14 +138,20 @@ class Training:
             check_vocabulary(dataset, settings.model.vocabulary_size)
             self.split, self.dev = EncodedSplit.open(dataset, "train"), EncodedSplit.open(dataset, "dev")
             self._check_splits()
-            self.updates = Updates(self.split, settings, group)
+            self.updates = Updates(self.split, settings, group, self._lay_out)
         self.checkpoint, self.state = self._find_checkpoint()
         self.agreement = agree(group, settings, self.state, folder / RECOVERY)
         self.state.dtype = dtype_name(self.agreement.dtype)
+        self.packs = packs(group.device, self.agreement.dtype, settings.model)
         torch.manual_seed(settings.seed)
         master = Transformer(settings.model).to(group.device)
         self.step = TrainingStep(
-            master, settings.optimizer, self.agreement.dtype, self.agreement.compiled, n_figures=len(_Figures._fields)
+            master,
+            settings.optimizer,
+            self.agreement.dtype,
+            compiled=self.agreement.compiled,
+            packed=self.packs,
+            n_figures=len(_Figures._fields),
         )
         exchanged = getattr(torch, settings.exchange)
         self.reduction = Reduction(group, self.step, settings.exact_reduction, exchanged)
@@ -243,13 +256,13 @@ class Training:
         self.preemption_handled = True
         return True
 
-    def _update(self, update: Update) -> None:
+    def _update(self, update: Update[Batch]) -> None:
         """Queues one update on the device without waiting for any result."""
         state, number = self.state, self.state.update + 1
 
-        def accumulate(batch: MicroBatch) -> Tensor:
-            source_BS, target_BT = self._to_device(batch.source_BS), self._to_device(batch.target_BT)
-            sums = self.step.accumulate(source_BS, target_BT, dropout_seed(self.settings.seed, number, batch.number))
+        def accumulate(micro_batch: MicroBatch[Batch]) -> Tensor:
+            seed = dropout_seed(self.settings.seed, number, micro_batch.number)
+            sums = self.step.accumulate(micro_batch.batch.to(self.group.device), seed)
             return torch.stack(_Figures(sums.loss, sums.nll))
 
         sums = self.reduction.sum(update.micro_batches, update.mine, accumulate)
@@ -260,7 +273,8 @@ class Training:
         state.epoch, state.position = divmod(number, self.updates.in_epoch)
         state.source_tokens += update.source_tokens
         state.target_tokens += update.target_tokens
-        state.padded_tokens += update.padded_tokens
+        packed_tokens = 2 * self.updates.packed_size.n_rows * update.micro_batches
+        state.padded_tokens += packed_tokens if self.packs else update.padded_tokens
         state.counted_flop += update.flop
 
     def _broken_update(self) -> _Unread | None:
@@ -302,9 +316,9 @@ class Training:
         """Tries the micro-batches that need the most memory, so that none fails hours later."""
         with self.group.agreed():
             for rows in self.updates.largest:
-                source_BS, target_BT = map(self._to_device, self.split.batch(rows))
+                source_BS, target_BT = self.split.batch(rows)
                 try:
-                    self.step.accumulate(source_BS, target_BT, seed=0)
+                    self.step.accumulate(self._lay_out(source_BS, target_BT).to(self.group.device), seed=0)
                 except (MemoryError, RuntimeError) as error:
                     if not is_out_of_memory(error):
                         raise
@@ -316,8 +330,13 @@ class Training:
             self.step.discard()
         self.largest_tried = True
 
-    def _to_device(self, tokens: Tensor) -> Tensor:
-        return tokens.to(self.group.device, non_blocking=True)
+    def _lay_out(self, source_BS: Tensor, target_BT: Tensor) -> Batch:
+        """Makes a batch on the host, in memory from which a GPU copies without the host's waiting."""
+        if self.packs:
+            batch = Batch.packed(source_BS, target_BT, self.updates.packed_size)
+        else:
+            batch = Batch.in_grid(source_BS, target_BT, self.agreement.dtype)
+        return batch if self.group.device == "cpu" else batch.pinned()
 
     def _validate(self) -> None:
         """Computes loss and perplexity of the dev split, shared among the workers."""

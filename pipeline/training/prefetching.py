@@ -1,16 +1,18 @@
-"""The updates of a training in order, which one thread reads from the dataset while earlier ones are computed.
+"""The updates of a training in order, which one thread reads and lays out while earlier ones are computed.
 
 Shapes: B pairs, S source positions, T target positions.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
+import numpy as np
 from torch import Tensor
 
 from model.flops import training_flop
+from model.rows import PackedSize
 from pipeline.settings import TrainingSettings
 from pipeline.text.batching import EpochPlan, plan_epoch
 from pipeline.text.encoding import EncodedSplit
@@ -20,45 +22,55 @@ AHEAD_UPDATES = 2
 """Number of updates read ahead."""
 
 
-class MicroBatch(NamedTuple):
+LaidOut = TypeVar("LaidOut")
+
+
+class MicroBatch(NamedTuple, Generic[LaidOut]):
     """The input of one forward and backward pass."""
 
     number: int
     """Its index in the update."""
-    source_BS: Tensor
-    target_BT: Tensor
+    batch: LaidOut
 
 
-class Update(NamedTuple):
+class Update(NamedTuple, Generic[LaidOut]):
     """One worker's share of an update, with the size of the whole update."""
 
-    mine: list[MicroBatch]
+    mine: list[MicroBatch[LaidOut]]
     micro_batches: int
     """Number of micro-batches of all workers."""
     source_tokens: int
     target_tokens: int
     padded_tokens: int
-    """Source and target tokens together, including padding."""
+    """Source and target tokens together, including the padding of sentences to the longest of their micro-batch."""
     flop: float
     """Operations of forward and backward, as `model.flops` counts them."""
 
 
-class Updates:
+class Updates(Generic[LaidOut]):
     """Reads the updates of a split; micro-batch i of each is read only by rank i % size.
 
+    `lay_out` makes what is computed from (source_BS, target_BT); it runs in the reading thread.
     Raises UserError if the plan misses the token budget (`pipeline.text.batching`).
     """
 
-    def __init__(self, split: EncodedSplit, settings: TrainingSettings, group: WorkerGroup) -> None:
-        self.split, self.settings, self.group = split, settings, group
+    def __init__(
+        self,
+        split: EncodedSplit,
+        settings: TrainingSettings,
+        group: WorkerGroup,
+        lay_out: Callable[[Tensor, Tensor], LaidOut],
+    ) -> None:
+        self.split, self.settings, self.group, self.lay_out = split, settings, group, lay_out
         self._epoch, self._plan = 0, self._plan_of(0)
         self.in_epoch = len(self._plan)
         """Number of updates in an epoch, the same in every epoch."""
         self.largest = self._plan.largest
+        self.packed_size = packed_size(split, self._plan)
 
-    def between(self, first: int, last: int) -> Iterator[Update]:
+    def between(self, first: int, last: int) -> Iterator[Update[LaidOut]]:
         """Yields updates `first` to `last` - 1 of the training, counted from 0, and reads ahead of them."""
-        waiting: deque[Future[Update]] = deque()
+        waiting: deque[Future[Update[LaidOut]]] = deque()
         with ThreadPoolExecutor(max_workers=1, initializer=self.group.use_device) as reader:
             try:
                 for update in range(first, last):
@@ -70,7 +82,7 @@ class Updates:
             finally:
                 reader.shutdown(cancel_futures=True)
 
-    def _read(self, epoch: int, position: int) -> Update:
+    def _read(self, epoch: int, position: int) -> Update[LaidOut]:
         if epoch != self._epoch:
             self._epoch, self._plan = epoch, self._plan_of(epoch)
         mine, padded_tokens, flop = [], 0, 0
@@ -80,12 +92,17 @@ class Updates:
             padded_tokens += len(rows) * int(source_lengths.max() + target_lengths.max())
             flop += training_flop(self.settings.model, source_lengths, target_lengths)
             if number % self.group.size == self.group.rank:
-                source_BS, target_BT = self.split.batch(rows)
-                if self.group.device != "cpu":
-                    source_BS, target_BT = source_BS.pin_memory(), target_BT.pin_memory()
-                mine.append(MicroBatch(number, source_BS, target_BT))
+                mine.append(MicroBatch(number, self.lay_out(*self.split.batch(rows))))
         source_tokens, target_tokens = self._plan.source_tokens[position], self._plan.target_tokens[position]
         return Update(mine, len(parts), int(source_tokens), int(target_tokens), padded_tokens, flop)
 
     def _plan_of(self, epoch: int) -> EpochPlan:
         return plan_epoch(self.split.source_lengths, self.split.target_lengths, self.settings.plan, epoch)
+
+
+def packed_size(split: EncodedSplit, plan: EpochPlan) -> PackedSize:
+    """Returns the size that fits all micro-batches of all epochs: those of another epoch hold as many tokens."""
+    sides = (split.source_lengths, split.target_lengths)
+    tokens = [np.add.reduceat(lengths[plan.rows], plan.bounds[:-1], dtype=np.int64) for lengths in sides]
+    longest = max(int(lengths.max()) for lengths in sides)
+    return PackedSize.of(int(np.max(tokens)), int(np.diff(plan.bounds).max()), longest)

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from model.rows import Batch
 from model.training_step import TrainingStep
 from pipeline.training.prefetching import MicroBatch
 from pipeline.training.worker_group import WorkerGroup
@@ -53,8 +54,8 @@ class Reduction:
     def sum(
         self,
         leaves: int,
-        mine: Sequence[MicroBatch],
-        accumulate: Callable[[MicroBatch], Tensor],
+        mine: Sequence[MicroBatch[Batch]],
+        accumulate: Callable[[MicroBatch[Batch]], Tensor],
     ) -> Tensor:
         """Sums an update of `leaves` micro-batches at every rank, in the step's sums; returns a copy of the figures.
 
@@ -79,8 +80,8 @@ class Reduction:
     def _tree(
         self,
         leaves: int,
-        mine: dict[int, MicroBatch],
-        accumulate: Callable[[MicroBatch], Tensor],
+        mine: dict[int, MicroBatch[Batch]],
+        accumulate: Callable[[MicroBatch[Batch]], Tensor],
     ) -> None:
         group, step, sums = self.group, self.step, dict[int, Tensor]()
         for node in additions(leaves):

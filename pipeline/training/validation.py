@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from model.loss import smoothed_cross_entropy
-from model.training_step import shift_right
+from model.rows import Batch
 from model.transformer import Transformer
 from pipeline.errors import UserError
 from pipeline.store.artifacts import EncodedDataset
@@ -32,14 +32,12 @@ def split_sums(model: Transformer, split: EncodedSplit, smoothing: float, rank: 
     model.eval()
     with torch.no_grad():
         for number in range(rank, len(bounds) - 1, workers):
-            source_BS, target_BT = (
-                tokens.to(device) for tokens in split.batch(order[bounds[number] : bounds[number + 1]])
-            )
-            hidden_BTD = model(source_BS, shift_right(target_BT))
-            batch = smoothed_cross_entropy(
-                hidden_BTD.flatten(0, 1), model.embedding.weight, target_BT.flatten(), smoothing
-            )
-            sums += torch.stack((batch.loss, batch.nll, batch.n_tokens)).double()
+            rows = order[bounds[number] : bounds[number + 1]]
+            source_BS, target_BT = (tokens.to(device) for tokens in split.batch(rows))
+            batch = Batch.in_grid(source_BS, target_BT, model.embedding.weight.dtype)
+            hidden_ND = model(batch.source, batch.inputs)
+            of_batch = smoothed_cross_entropy(hidden_ND, model.embedding.weight, batch.targets_N, smoothing)
+            sums += torch.stack((of_batch.loss, of_batch.nll, of_batch.n_tokens)).double()
     model.train(was_training)
     return sums
 

@@ -13,6 +13,7 @@ from benchmarks.training import Size
 from benchmarks.training_loops import MarianLoop, TorchLoop
 from model.config import OptimizerConfig, TransformerConfig
 from model.parameters import views
+from model.rows import Batch
 from model.training_step import TrainingStep
 from model.transformer import Transformer
 from pipeline.corpora.synthetic.lengths import LENGTHS, write_dataset
@@ -65,7 +66,7 @@ def test_peers_are_the_same_model(tmp_path: Path, name: str) -> None:
         (_as_torch if name == "torch" else copy_weights)(ours, peer.model)  # type: ignore[arg-type]
     source_BS, target_BT = peer.updates.split.batch(np.arange(40))
     step = TrainingStep(ours, OptimizerConfig(), torch.float32)
-    sums = step.accumulate(source_BS, target_BT, seed=0)
+    sums = step.accumulate(Batch.in_grid(source_BS, target_BT, torch.float32), seed=0)
     loss = peer.loss(source_BS, target_BT)
     loss.backward()
     assert float(loss.detach()) == pytest.approx(float(sums.loss / sums.n_tokens), abs=1e-5)

@@ -5,11 +5,12 @@ import math
 import pytest
 import torch
 
-from model.attention import CPU_VECTOR_BYTES, LARGE_ON_CPU, MultiHeadAttention, attention, softmax
+from model.attention import SelfAttention, attention
 from model.dropout import Dropout
-from model.rows import Layout, Memory
+from model.on_cpu import LARGE_NUMBERS, VECTOR_BYTES, softmax
+from model.rows import Grid
 
-CPU_VECTOR = CPU_VECTOR_BYTES // 8
+CPU_VECTOR = VECTOR_BYTES // 8
 """Number of float64 values in a register."""
 
 
@@ -27,24 +28,24 @@ def test_softmax_of_any_width_is_torch_s(n_keys: int) -> None:
     torch.testing.assert_close(both[0].grad, both[1].grad, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize(("batch", "is_float32"), [(LARGE_ON_CPU // 256 - 1, True), (LARGE_ON_CPU // 256, False)])
+@pytest.mark.parametrize(("batch", "is_float32"), [(LARGE_NUMBERS // 256 - 1, True), (LARGE_NUMBERS // 256, False)])
 def test_bfloat16_attends_in_the_type_of_the_batch_s_size(batch: int, is_float32: bool) -> None:
     """Small batches attend in float32; output and gradients of both sizes are near to those in float64."""
     torch.manual_seed(0)
-    exact, layout, length = MultiHeadAttention(32, 2, 16, 16).double(), Layout(batch, 8), batch * 8
+    exact, length = SelfAttention(32, 2, 16, 16).double(), batch * 8
     x_ND = torch.randn(length, 32).bfloat16()
     hidden_B11L = torch.zeros(batch, 1, 1, 8).masked_fill(torch.rand(batch, 1, 1, 8) < 0.3, -math.inf)
     hidden_B11L[..., 0] = 0
-    rounded = MultiHeadAttention(32, 2, 16, 16).bfloat16()
+    rounded = SelfAttention(32, 2, 16, 16).bfloat16()
     rounded.load_state_dict(exact.state_dict())
     exact.load_state_dict(rounded.state_dict())
     types = []
     rounded.on_weights = lambda weights_BHLM: (types.append(weights_BHLM.dtype), weights_BHLM)[1]
     results = []
     for layer in (exact, rounded):
-        dtype = layer.w_q.weight.dtype
+        dtype = layer.w_qkv.weight.dtype
         own_ND = x_ND.to(dtype, copy=True).requires_grad_()
-        y_ND = layer(own_ND, layout, Memory(own_ND, layout, hidden_B11L.to(dtype)))[:length]
+        y_ND = layer(own_ND, Grid(batch, 8, hidden_B11L.to(dtype)))
         assert y_ND.dtype == dtype
         y_ND.sum(dim=1).square().sum().backward()
         results.append((y_ND.double(), own_ND.grad.double()))

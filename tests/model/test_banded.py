@@ -7,12 +7,13 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from model.attention import MultiHeadAttention, attention
+from model.attention import SelfAttention, attention
 from model.banded import NeighbourhoodAttention, neighbourhood_attention, outside, pairs, reach
 from model.config import BEGIN_ID, END_ID, PAD_ID, TransformerConfig
 from model.parameters import count
-from model.rows import Layout, Memory
+from model.rows import Grid, grid
 from model.transformer import Transformer
+from tests.support.batches import hidden_of
 
 TINY = TransformerConfig(23, n_layers=2, d_model=12, d_ff=20, n_heads=3, d_k=4, d_v=4, dropout=0.0)
 LENGTHS = (1, 2, 3, 5, 8, 9, 16, 17, 31)
@@ -84,8 +85,7 @@ def test_rows_of_padding_alone_do_not_spoil_the_gradient() -> None:
         x_ND = torch.randn(2 * 20, 12).to(dtype).requires_grad_()
         padding_BL = torch.zeros(2, 20, dtype=torch.bool)
         padding_BL[1, 3:] = True
-        layout = Layout(2, 20)
-        y_ND = layer(x_ND, layout, Memory(x_ND, layout, hiding(padding_BL[:, None, None], dtype)))
+        y_ND = layer(x_ND, Grid(2, 20, hiding(padding_BL[:, None, None], dtype)))
         y_ND[:20].sum().backward()
         assert y_ND.isfinite().all()
         assert x_ND.grad is not None
@@ -102,15 +102,18 @@ def test_the_encoder_alone_is_restricted() -> None:
     wide, narrow = (Transformer(replace(TINY, attention_window=window)).double() for window in (16, 3))
     for model in (wide, narrow):
         model.load_state_dict(full.state_dict())
-    torch.testing.assert_close(wide(sources_BS, inputs_BT), full(sources_BS, inputs_BT), rtol=1e-12, atol=1e-12)
-    assert not torch.allclose(narrow(sources_BS, inputs_BT), full(sources_BS, inputs_BT))
+    torch.testing.assert_close(
+        hidden_of(wide, sources_BS, inputs_BT), hidden_of(full, sources_BS, inputs_BT), rtol=1e-12, atol=1e-12
+    )
+    assert not torch.allclose(hidden_of(narrow, sources_BS, inputs_BT), hidden_of(full, sources_BS, inputs_BT))
     assert count(narrow.config) == count(full.config)
-    assert all(type(layer.self_attention) is MultiHeadAttention for layer in narrow.decoder)
+    assert all(type(layer.self_attention) is SelfAttention for layer in narrow.decoder)
 
     changed_BS = sources_BS.clone()
     changed_BS[0, 7] = 10
     before_BSD, after_BSD = (
-        memory.layout.by_sentence(memory.x_ND) for memory in map(narrow.encode, (sources_BS, changed_BS))
+        Grid(2, 8, None).by_sentence(narrow.encode(grid(source_BS, torch.float64)).x_ND)
+        for source_BS in (sources_BS, changed_BS)
     )
     differs_S = (before_BSD[0] != after_BSD[0]).any(dim=-1)
     assert differs_S.tolist() == [False] * 5 + [True] * 3  # two layers, one position to the left in each

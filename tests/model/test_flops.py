@@ -9,8 +9,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from model.config import BASE, OptimizerConfig, TransformerConfig
 from model.flops import forward_flop, training_flop
+from model.rows import Batch
 from model.training_step import TrainingStep
 from model.transformer import Transformer
+from tests.support.batches import hidden_of
 
 SIZES = TransformerConfig(31, n_layers=3, d_model=12, d_ff=20, n_heads=2, d_k=5, d_v=3)
 
@@ -24,10 +26,10 @@ def test_equals_torchs_counter(n: int, source_length: int, target_length: int, w
     source_BS, target_BT = torch.full((n, source_length), 7), torch.full((n, target_length), 8)
     lengths: Any = ([source_length] * n, torch.tensor([target_length] * n))
     with FlopCounterMode(display=False) as forward, torch.no_grad():
-        step.model.logits(step.model(source_BS, target_BT))
+        step.model.logits(hidden_of(step.model, source_BS, target_BT))
     assert forward.get_total_flops() == forward_flop(sizes, *lengths)
     with FlopCounterMode(display=False) as both:
-        step.accumulate(source_BS, target_BT, seed=1)
+        step.accumulate(Batch.in_grid(source_BS, target_BT, torch.float32), seed=1)
     assert both.get_total_flops() == training_flop(sizes, *lengths)
 
 

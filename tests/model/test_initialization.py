@@ -35,7 +35,8 @@ def test_each_projection_is_xavier_uniform_by_itself(model: Transformer) -> None
     for name, weight in model.named_parameters():
         if weight.dim() < 2 or "embedding" in name or "positions" in name:
             continue
-        for part in weight.split([keys, values]) if name.endswith("w_kv.weight") else [weight]:
+        several = {"w_qkv": [keys, keys, values], "w_kv": [keys, values]}.get(name.split(".")[-2])
+        for part in weight.split(several) if several else [weight]:
             bound = math.sqrt(6 / sum(part.shape))
             assert part.abs().max().item() == pytest.approx(bound, rel=0.01), name
             assert part.abs().max().item() <= bound, name

@@ -8,9 +8,10 @@ import torch
 from model import incremental
 from model.config import BEGIN_ID, END_ID, PAD_ID, TransformerConfig
 from model.recording import KINDS, AttentionWeights, RecordingDecoder, attentions, heads_off, recording
+from model.rows import shift_right
 from model.search import beam_search
-from model.training_step import shift_right
 from model.transformer import Transformer
+from tests.support.batches import hidden_of
 
 CONFIG = TransformerConfig(23, n_layers=2, d_model=12, d_ff=20, n_heads=3, d_k=4, d_v=5, dropout=0.0)
 SOURCE_BS = torch.tensor([[5, 9, 7, 4, END_ID], [11, 6, END_ID, PAD_ID, PAD_ID]])
@@ -30,7 +31,7 @@ def peaked_model(seed: int = 0) -> Transformer:
 @torch.no_grad()
 def recorded(model: Transformer) -> AttentionWeights:
     with recording(model) as weights:
-        model(SOURCE_BS, INPUTS_BT)
+        hidden_of(model, SOURCE_BS, INPUTS_BT)
     return weights
 
 
@@ -55,10 +56,10 @@ def test_recording_changes_no_bit_and_leaves_nothing_behind() -> None:
     """With recording, without it and after it the output is the same to the last bit, of model and search."""
     model = peaked_model().float()
     with torch.no_grad():
-        plain = model(SOURCE_BS, INPUTS_BT)
+        plain = hidden_of(model, SOURCE_BS, INPUTS_BT)
         with recording(model):
-            assert torch.equal(model(SOURCE_BS, INPUTS_BT), plain)
-        assert torch.equal(model(SOURCE_BS, INPUTS_BT), plain)
+            assert torch.equal(hidden_of(model, SOURCE_BS, INPUTS_BT), plain)
+        assert torch.equal(hidden_of(model, SOURCE_BS, INPUTS_BT), plain)
     assert all(one.on_weights is None for kind in KINDS for one in attentions(model, kind))
     for source in ([5, 9, 7, END_ID], [13, END_ID]):
         source_1S = torch.tensor([source])
@@ -83,7 +84,7 @@ def test_the_search_s_weights_are_those_of_forward(pruned: bool, monkeypatch: py
         for output in outputs:
             found = decoder.weights(output.tokens)
             with torch.no_grad(), recording(model) as expected:
-                model(source_1S, torch.tensor([[BEGIN_ID, *output.tokens]]))
+                hidden_of(model, source_1S, torch.tensor([[BEGIN_ID, *output.tokens]]))
             for kind in KINDS:
                 assert len(getattr(found, kind)) == CONFIG.n_layers
                 for mine, theirs in zip(getattr(found, kind), getattr(expected, kind), strict=True):
@@ -99,11 +100,11 @@ def test_a_head_switched_off_adds_nothing() -> None:
         before = recorded(model)
         attention = attentions(model, kind)[0]
         with heads_off(attention, [1]), recording(model) as weights:
-            off = model(SOURCE_BS, INPUTS_BT)
+            off = hidden_of(model, SOURCE_BS, INPUTS_BT)
         assert (getattr(weights, kind)[0][:, 1] == 0).all()
         torch.testing.assert_close(getattr(weights, kind)[0][:, [0, 2]], getattr(before, kind)[0][:, [0, 2]])
         attention.w_o.weight[:, 5:10] = 0
-        torch.testing.assert_close(off, model(SOURCE_BS, INPUTS_BT), rtol=1e-12, atol=1e-12)
-        assert not torch.allclose(off, peaked_model()(SOURCE_BS, INPUTS_BT))
+        torch.testing.assert_close(off, hidden_of(model, SOURCE_BS, INPUTS_BT), rtol=1e-12, atol=1e-12)
+        assert not torch.allclose(off, hidden_of(peaked_model(), SOURCE_BS, INPUTS_BT))
     with pytest.raises(IndexError, match="no head 3 of 3"), heads_off(attention, [3]):
         pass

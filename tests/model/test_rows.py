@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from model import rows
+from model import on_cpu
 from model.config import END_ID, PAD_ID, TransformerConfig
 from model.incremental import IncrementalDecoder
 from model.loss import smoothed_cross_entropy
-from model.rows import filled, rows_for
-from model.training_step import shift_right
+from model.on_cpu import filled, rows_for
+from model.rows import Batch
 from model.transformer import Transformer
 
 TINY = TransformerConfig(30, n_layers=2, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8, dropout=0.0)
@@ -36,18 +36,19 @@ def test_filling_changes_neither_loss_nor_gradient(monkeypatch: pytest.MonkeyPat
     target_BT = torch.tensor([[6, END_ID, PAD_ID], [7, 12, END_ID], [9, 9, END_ID]])
     found = []
     for multiple in (1, 64):
-        monkeypatch.setattr(rows, "MULTIPLE", multiple)
-        monkeypatch.setattr(rows, "rows_for", lambda n, device, dtype: rows_for(n, device, torch.bfloat16))
+        monkeypatch.setattr(on_cpu, "ROWS_MULTIPLE", multiple)
+        monkeypatch.setattr(on_cpu, "rows_for", lambda n, device, dtype: rows_for(n, device, torch.bfloat16))
         model.zero_grad()
-        hidden_BTD = model(source_BS, shift_right(target_BT))
-        sums = smoothed_cross_entropy(hidden_BTD.flatten(0, 1), model.embedding.weight, target_BT.flatten(), 0.1)
+        batch = Batch.in_grid(source_BS, target_BT, torch.float32)
+        hidden_ND = model(batch.source, batch.inputs)
+        sums = smoothed_cross_entropy(hidden_ND, model.embedding.weight, batch.targets_N, 0.1)
         sums.loss.backward()
         with torch.no_grad():
             decoder = IncrementalDecoder(model.eval())
             step_31D = decoder.step(torch.tensor([[2], [2], [2]]), decoder.start(source_BS))
             step_3V = decoder.logits(step_31D[:, 0])[:, : TINY.vocabulary_size]
         gradients = [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
-        found.append([hidden_BTD.detach(), sums.loss.detach(), sums.n_tokens, step_3V, *gradients])
+        found.append([hidden_ND[: target_BT.numel()].detach(), sums.loss.detach(), sums.n_tokens, step_3V, *gradients])
     assert len(found[0]) == 4 + len(list(model.parameters()))
     for plain, with_rows in zip(*found, strict=True):
         torch.testing.assert_close(with_rows, plain, rtol=1e-5, atol=1e-5)

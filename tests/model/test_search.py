@@ -18,6 +18,7 @@ from model.config import BEGIN_ID, END_ID, PAD_ID, TransformerConfig
 from model.incremental import IncrementalDecoder
 from model.search import CHUNK_ROWS, NEVER_PRODUCED, Hypothesis, _best, beam_search
 from model.transformer import Transformer
+from tests.support.batches import hidden_of
 
 
 def tiny(seed: int, vocabulary_size: int = 11, scale: float = 3.0, **more) -> Transformer:
@@ -48,7 +49,7 @@ def log_probabilities(model: Transformer, source: list[int], prefixes: list[list
     model.eval()
     with torch.no_grad():
         inputs = torch.tensor([[BEGIN_ID, *prefix] for prefix in prefixes])
-        hidden = model(torch.tensor([source]).expand(len(prefixes), -1), inputs)
+        hidden = hidden_of(model, torch.tensor([source]).expand(len(prefixes), -1), inputs)
         return torch.log_softmax(model.logits(hidden), dim=-1)
 
 

@@ -12,15 +12,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from model import incremental
-from model.attention import MultiHeadAttention
+from model.attention import CrossAttention, MultiHeadAttention, SelfAttention
 from model.config import END_ID, PAD_ID, TransformerConfig
 from model.dropout import Dropout
 from model.incremental import IncrementalDecoder
 from model.loss import smoothed_cross_entropy
 from model.positions import sinusoids
-from model.rows import Layout, Memory
-from model.training_step import shift_right
+from model.rows import Grid, Memory, grid, shift_right
 from model.transformer import FeedForward, Transformer
+from tests.support.batches import hidden_of
 
 TINY = TransformerConfig(23, n_layers=2, d_model=12, d_ff=20, n_heads=3, d_k=4, d_v=4, dropout=0.0)
 SOURCE_BS = torch.tensor([[5, 9, 7, 4, END_ID], [11, 6, END_ID, PAD_ID, PAD_ID], [8, END_ID, PAD_ID, PAD_ID, PAD_ID]])
@@ -38,13 +38,18 @@ def random_model(config: TransformerConfig, seed: int = 0) -> Transformer:
 
 
 def logits(model: Transformer, source_BS: Tensor, target_BT: Tensor) -> Tensor:
-    return model.logits(model(source_BS, shift_right(target_BT)))
+    return model.logits(hidden_of(model, source_BS, shift_right(target_BT)))
+
+
+def projections(ours: MultiHeadAttention) -> list[nn.Parameter]:
+    """The weights that make queries, keys and values, in this order."""
+    return [ours.w_qkv.weight] if isinstance(ours, SelfAttention) else [ours.w_q.weight, ours.w_kv.weight]
 
 
 def copied(reference: nn.MultiheadAttention, ours: MultiHeadAttention) -> dict[nn.Parameter, nn.Parameter]:
     """Copies our weights into the reference, zeroes its biases, and returns which parameters correspond."""
     with torch.no_grad():
-        reference.in_proj_weight.copy_(torch.cat((ours.w_q.weight, ours.w_kv.weight)))
+        reference.in_proj_weight.copy_(torch.cat(projections(ours)))
         reference.out_proj.weight.copy_(ours.w_o.weight)
         reference.in_proj_bias.zero_()
         reference.out_proj.bias.zero_()
@@ -100,7 +105,7 @@ def test_equals_torchs_reference_modules(source_BS: Tensor) -> None:
     )
     expected.backward()
 
-    hidden_BTD = ours(source_BS, shift_right(TARGET_BT))
+    hidden_BTD = hidden_of(ours, source_BS, shift_right(TARGET_BT))
     sums = smoothed_cross_entropy(hidden_BTD.flatten(0, 1), ours.embedding.weight, TARGET_BT.flatten(), 0.1)
     sums.loss.backward()
     torch.testing.assert_close(hidden_BTD, x_BTD, rtol=1e-10, atol=1e-10)
@@ -108,15 +113,15 @@ def test_equals_torchs_reference_modules(source_BS: Tensor) -> None:
     for mine, theirs in same.items():
         torch.testing.assert_close(mine.grad, theirs.grad, rtol=1e-10, atol=1e-10)
     for own, reference in attentions:
-        both = torch.cat((own.w_q.weight.grad, own.w_kv.weight.grad))
+        both = torch.cat([weight.grad for weight in projections(own)])
         torch.testing.assert_close(both, reference.in_proj_weight.grad, rtol=1e-10, atol=1e-10)
-    assert len(same) + 2 * len(attentions) == len(list(ours.parameters()))
+    assert len(same) + sum(len(projections(own)) for own, _ in attentions) == len(list(ours.parameters()))
 
 
 def test_attention_of_free_sizes_is_equation_1_head_by_head() -> None:
     """With d_k, d_v and d_model / h all different, each head is softmax(QKᵀ/√d_k)V and W_O joins them."""
     torch.manual_seed(0)
-    attention = MultiHeadAttention(d_model=10, n_heads=3, d_k=2, d_v=5).double()
+    attention = CrossAttention(d_model=10, n_heads=3, d_k=2, d_v=5).double()
     x_BLD, memory_BMD = torch.randn(2, 4, 10, dtype=torch.float64), torch.randn(2, 6, 10, dtype=torch.float64)
     bias_B11M = torch.tensor([[0.0] * 6, [0.0] * 4 + [-math.inf] * 2], dtype=torch.float64)[:, None, None]
     w_k, w_v = attention.w_kv.weight.split([6, 15])
@@ -128,8 +133,8 @@ def test_attention_of_free_sizes_is_equation_1_head_by_head() -> None:
         scores = q @ k.mT / math.sqrt(2) + bias_B11M[:, 0]
         heads.append(torch.softmax(scores, dim=-1) @ v)
     expected = torch.cat(heads, dim=-1) @ attention.w_o.weight.T
-    memory = Memory(memory_BMD.flatten(0, 1), Layout(2, 6), bias_B11M)
-    x_ND = attention(x_BLD.flatten(0, 1), Layout(2, 4), memory)
+    memory = Memory(memory_BMD.flatten(0, 1), Grid(2, 6, bias_B11M))
+    x_ND = attention(x_BLD.flatten(0, 1), Grid(2, 4, None), memory)
     torch.testing.assert_close(x_ND.view(2, 4, 10), expected, rtol=1e-12, atol=1e-12)
 
 
@@ -185,7 +190,7 @@ def test_cached_decoding_is_uncached_decoding(
                 0, (len(source_BS), -1)
             )[:, :, :23]
             for row_S, tokens_WT, stepped_WV in zip(source_BS, tokens_BWT, stepped_BWV, strict=True):
-                hidden_WTD = model(row_S.expand(len(tokens_WT), -1), tokens_WT)
+                hidden_WTD = hidden_of(model, row_S.expand(len(tokens_WT), -1), tokens_WT)
                 torch.testing.assert_close(model.logits(hidden_WTD[:, -1]), stepped_WV, rtol=1e-10, atol=1e-10)
             if step == 2:
                 kept = torch.tensor([2, 0], device=device)
@@ -201,10 +206,10 @@ def test_cached_decoding_is_uncached_decoding(
 
 def test_learned_positions_end_where_the_table_ends() -> None:
     """A sentence longer than the table is refused with both lengths; sinusoids have no such limit."""
-    long_BS = torch.full((1, 300), 7)
+    source = grid(torch.full((1, 300), 7), torch.float32)
     with pytest.raises(ValueError, match="300 tokens, but the learned positions end at 299"):
-        Transformer(replace(TINY, positions="learned", max_positions=299)).encode(long_BS)
-    assert Transformer(TINY).encode(long_BS)[0].shape == (300, 12)
+        Transformer(replace(TINY, positions="learned", max_positions=299)).encode(source)
+    assert Transformer(TINY).encode(source).x_ND.shape == (300, 12)
 
 
 def test_dropout_stands_where_the_paper_puts_it() -> None:
@@ -219,7 +224,7 @@ def test_dropout_stands_where_the_paper_puts_it() -> None:
     for module in model.modules():
         if isinstance(module, FeedForward | MultiHeadAttention):
             hooks.append(module.register_forward_hook(lambda _m, _x, y: sublayers.append(y)))
-    model(SOURCE_BS, inputs_BT)
+    hidden_of(model, SOURCE_BS, inputs_BT)
     source_BSD = model.embedding(SOURCE_BS) * math.sqrt(12) + sinusoids(5, 12)
     target_BTD = model.embedding(inputs_BT) * math.sqrt(12) + sinusoids(4, 12)
     expected = [source_BSD.flatten(0, 1), *sublayers[:4], target_BTD.flatten(0, 1), *sublayers[4:]]
@@ -233,15 +238,15 @@ def test_dropout_stands_where_the_paper_puts_it() -> None:
     layer = model.encoder[0]
     x_ND = torch.randn(6, 12, dtype=torch.float64)
     hook = layer.dropout.register_forward_hook(lambda _m, _x, y: torch.zeros_like(y))
-    torch.testing.assert_close(layer(x_ND, Layout(2, 3), None), layer.feed_forward_norm(layer.attention_norm(x_ND)))
+    torch.testing.assert_close(layer(x_ND, Grid(2, 3, None)), layer.feed_forward_norm(layer.attention_norm(x_ND)))
     hook.remove()
 
     # Without its Dropout modules a model in training is the model in evaluation.
     for module in model.modules():
         if type(module) is Dropout:
             module.p = 0.0
-    trained = model(SOURCE_BS, inputs_BT)
-    assert torch.equal(trained, model.eval()(SOURCE_BS, inputs_BT))
+    trained = hidden_of(model, SOURCE_BS, inputs_BT)
+    assert torch.equal(trained, hidden_of(model.eval(), SOURCE_BS, inputs_BT))
 
 
 @pytest.mark.parametrize("window", [0, 2])
@@ -259,16 +264,16 @@ def test_dropout_of_attention_weights_reaches_every_attention_and_training_alone
     ]
     dropping.train()
     torch.manual_seed(0)
-    first = dropping(SOURCE_BS, inputs_BT)
+    first = hidden_of(dropping, SOURCE_BS, inputs_BT)
     torch.manual_seed(0)
-    assert torch.equal(dropping(SOURCE_BS, inputs_BT), first)
-    assert not torch.allclose(dropping(SOURCE_BS, inputs_BT), first)
+    assert torch.equal(hidden_of(dropping, SOURCE_BS, inputs_BT), first)
+    assert not torch.allclose(hidden_of(dropping, SOURCE_BS, inputs_BT), first)
     assert shapes[:6] == [*[(3, 3, 3, 2, 3) if window else (3, 3, 5, 5)] * 2, *[(3, 3, 4, 4), (3, 3, 4, 5)] * 2]
     for hook in hooks:
         hook.remove()
 
     dropping.eval()
-    assert torch.equal(dropping(SOURCE_BS, inputs_BT), plain(SOURCE_BS, inputs_BT))
+    assert torch.equal(hidden_of(dropping, SOURCE_BS, inputs_BT), hidden_of(plain, SOURCE_BS, inputs_BT))
     decoders = [IncrementalDecoder(model) for model in (dropping, plain)]
     with torch.no_grad():
         caches = [decoder.start(SOURCE_BS) for decoder in decoders]

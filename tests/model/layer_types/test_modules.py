@@ -58,7 +58,7 @@ def test_projected_attention_has_its_heads() -> None:
     x_BLD = random_input(7)
     own = layer.attention
     assert not isinstance(own, torch.Tensor)
-    q, k, v = (F.linear(x_BLD, w).view(2, 7, 2, 3).transpose(1, 2) for w in (own.w_q.weight, *own.w_kv.weight.chunk(2)))
+    q, k, v = (F.linear(x_BLD, w).view(2, 7, 2, 3).transpose(1, 2) for w in own.w_qkv.weight.chunk(3))
     joined_BLD = attention(q, k, v).transpose(1, 2).flatten(2)
     torch.testing.assert_close(layer(x_BLD), F.linear(joined_BLD, own.w_o.weight))
 

@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from model.config import PAD_ID
-from model.training_step import shift_right
+from model.rows import shift_right
 from pipeline.errors import UserError
 from pipeline.evaluation.perplexity import measure
 from pipeline.evaluation.translation import load_model
@@ -20,6 +20,7 @@ from pipeline.text.encoding import EncodedSplit
 from pipeline.training.loop import run
 from pipeline.training.validation import split_sums
 from pipeline.training.worker_group import WorkerGroup
+from tests.support.batches import hidden_of
 from tests.support.tiny_training import TINY, metrics
 
 
@@ -39,7 +40,7 @@ def test_perplexity_is_that_of_torch_sentence_by_sentence(
     with torch.no_grad():
         for row in range(len(split)):
             source_BS, target_BT = split.batch(np.array([row]))
-            logits_TV = model.logits(model(source_BS, shift_right(target_BT)))[0]
+            logits_TV = model.logits(hidden_of(model, source_BS, shift_right(target_BT)))[0]
             nll += float(F.cross_entropy(logits_TV, target_BT[0], ignore_index=PAD_ID, reduction="sum"))
     assert figures.tokens == split.target_lengths.sum()
     assert figures.dev_nll == pytest.approx(nll / figures.tokens, rel=1e-5)

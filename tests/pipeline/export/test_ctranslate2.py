@@ -16,6 +16,7 @@ from pipeline.errors import UserError
 from pipeline.export.ctranslate2 import SAME_SEARCH, export_ctranslate2
 from pipeline.text import vocabulary
 from pipeline.training.checkpoints import write_weights
+from tests.support.batches import hidden_of
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
 
 ctranslate2 = pytest.importorskip("ctranslate2")
@@ -45,12 +46,12 @@ def make_model(folder: Path, byte_fallback: bool = False, **more: Any) -> Transf
     processor = vocabulary.load(folder / "joint.model")
     source_BS = ids(processor, KNOWN)
     target_BT = source_BS.roll(1, dims=0)
-    torch.manual_seed(1)
+    torch.manual_seed(4)
     model = Transformer(dataclasses.replace(TINY, vocabulary_size=len(processor), **more))
     adam = torch.optim.Adam(model.parameters(), lr=0.01)
     loss = torch.tensor(torch.inf)
     while loss > 0.5:
-        logits_BTV = model.logits(model(source_BS, shifted(target_BT)))
+        logits_BTV = model.logits(hidden_of(model, source_BS, shifted(target_BT)))
         loss = F.cross_entropy(logits_BTV.flatten(0, 1), target_BT.flatten(), ignore_index=PAD_ID)
         adam.zero_grad()
         loss.backward()
@@ -96,7 +97,7 @@ def test_same_log_probabilities(exported: tuple[Transformer, Path]) -> None:
     processor = vocabulary.load(folder / "joint.model")
     source_BS, target_BT = ids(processor, LINES), ids(processor, LINES[::-1])
     with torch.inference_mode():
-        log_p_BTV = model.logits(model(source_BS, shifted(target_BT))).log_softmax(dim=-1)
+        log_p_BTV = model.logits(hidden_of(model, source_BS, shifted(target_BT))).log_softmax(dim=-1)
     log_p_BT = log_p_BTV.gather(2, target_BT[:, :, None])[:, :, 0]
     pieces = [[processor.encode(line, out_type=str) for line in side] for side in (LINES, LINES[::-1])]
     for expected_T, target_T, found in zip(log_p_BT, target_BT, translator(folder).score_batch(*pieces), strict=True):

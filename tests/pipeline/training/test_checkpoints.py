@@ -14,6 +14,7 @@ import pytest
 import safetensors.torch
 import torch
 
+from model.rows import Batch
 from model.training_step import TrainingStep
 from model.transformer import Transformer
 from pipeline.errors import UserError
@@ -102,7 +103,7 @@ def test_what_a_killed_write_leaves_is_no_checkpoint(trained: Path) -> None:
 def test_checkpoint_is_of_the_moment_it_was_begun(tmp_path: Path) -> None:
     """Later changes to weights and state are not in it, and what a killed process left behind is removed."""
     step = TrainingStep(Transformer(TINY.model), TINY.optimizer, torch.float32)
-    step.accumulate(torch.tensor([[5, 6, 3]]), torch.tensor([[7, 3]]), seed=1)
+    step.accumulate(Batch.in_grid(torch.tensor([[5, 6, 3]]), torch.tensor([[7, 3]]), torch.float32), seed=1)
     step.apply(1, n_tokens=2)
     (tmp_path / "recovery" / ".making-00000004").mkdir(parents=True)
     state, before = TrainingState(update=5), deepcopy(step.master.state_dict())

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from model.config import TransformerConfig
 from model.loss import LossSums
+from model.rows import Batch
 from model.training_step import TrainingStep
 from model.transformer import Transformer
 from pipeline.errors import UserError
@@ -49,13 +49,13 @@ def train_until(dataset: EncodedDataset, settings: TrainingSettings, folder: Pat
     training = Training(WorkerGroup(), dataset, settings, folder)
     accumulate, asked_for = training.step.accumulate, 5 if where == "amid" else 1
 
-    def stopping(source_BS: Tensor, target_BT: Tensor, seed: int) -> LossSums:
+    def stopping(batch: Batch, seed: int) -> LossSums:
         nonlocal asked_for
         if training.state.update == update - (where == "amid"):
             asked_for -= 1
             if not asked_for:
                 raise StopError
-        return accumulate(source_BS, target_BT, seed)
+        return accumulate(batch, seed)
 
     def emit(event: dict[str, Any]) -> None:
         if event.get("step") == update:
@@ -106,7 +106,7 @@ def test_gradient_is_that_of_one_batch_of_all_pairs(dataset: EncodedDataset, tmp
     plan = plan_epoch(split.source_lengths, split.target_lengths, settings.plan, epoch=0)
     torch.manual_seed(settings.seed)
     step = TrainingStep(Transformer(model), settings.optimizer, torch.float32)
-    sums = step.accumulate(*split.batch(np.concatenate(plan[0])), seed=0)
+    sums = step.accumulate(Batch.in_grid(*split.batch(np.concatenate(plan[0])), torch.float32), seed=0)
     line = metrics(tmp_path)[0]
     assert line["target_tokens"] == int(sums.n_tokens) == plan.target_tokens[0]
     assert line["loss"] == pytest.approx(float(sums.loss / sums.n_tokens), rel=1e-5)
@@ -202,10 +202,10 @@ def test_settings_that_do_not_fit_the_dataset(dataset: EncodedDataset, tmp_path:
 def test_update_that_does_not_fit_is_told_and_other_faults_are_not(dataset: EncodedDataset, tmp_path: Path) -> None:
     """Where torch finds no memory, one line says what to lower; a fault that only speaks of memory stays as it is."""
 
-    def too_large(source_BS: Tensor, target_BT: Tensor, seed: int) -> LossSums:
+    def too_large(batch: Batch, seed: int) -> LossSums:
         return LossSums(torch.empty(10**15), torch.zeros(()), torch.zeros(()))
 
-    def faulty(source_BS: Tensor, target_BT: Tensor, seed: int) -> LossSums:
+    def faulty(batch: Batch, seed: int) -> LossSums:
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
     for accumulate, error, message in (

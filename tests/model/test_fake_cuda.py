@@ -1,0 +1,32 @@
+"""What a GPU would be asked for, without one: no operator between two devices, no wait for the host, few launches."""
+
+import json
+
+import pytest
+
+from tests.support.fake_cuda import build
+
+
+@pytest.fixture(scope="module")
+def counts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, int]]:
+    """Operators with a kernel, by part of the work and name; the parts fail where devices mix or the host waits."""
+    library = build.build(tmp_path_factory.mktemp("guard"))
+    counted: dict[str, dict[str, int]] = json.loads(build.run(library, "tests.support.fake_cuda.operators"))
+    return counted
+
+
+def test_launches_of_a_micro_batch_of_base_are_few(counts: dict[str, dict[str, int]]) -> None:
+    """At most 620 operators, one attention a layer and direction, and one sum for all gradients of the lower type."""
+    micro_batch = counts["micro-batch"]
+    assert sum(micro_batch.values()) <= 620
+    assert micro_batch["_varlen_attn"] == micro_batch["_varlen_attn_backward"] == 3 * 6
+    assert "bmm" not in micro_batch
+    assert "_softmax" not in micro_batch
+
+
+def test_the_rest_is_counted_too(counts: dict[str, dict[str, int]]) -> None:
+    """Taking a step, validating a batch and decoding a position stay on the device, in as many operators as today."""
+    launches = {part: sum(of_part.values()) for part, of_part in counts.items()}
+    assert launches["update"] <= 80
+    assert launches["validation"] <= 400
+    assert launches["search position"] <= 330

@@ -1,0 +1,141 @@
+"""Packed batches: what the model computes of them is what it computes of padded ones, in shapes that never change."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from model.config import BEGIN_ID, END_ID, PAD_ID, OptimizerConfig, TransformerConfig
+from model.rows import Batch, Packed, PackedSize
+from model.training_step import TrainingStep
+from model.transformer import Transformer
+from tests.support import packed_kernels
+
+TINY = TransformerConfig(40, n_layers=2, d_model=12, d_ff=20, n_heads=3, d_k=4, d_v=4, dropout=0.0)
+SIZE = PackedSize.of(most_tokens=40, most_pairs=9, longest=11)
+
+
+@pytest.fixture(autouse=True)
+def kernels() -> None:
+    packed_kernels.register()
+
+
+def pairs(n: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Draws n pairs of 2 to 5 tokens, or 11 for the first source, padded."""
+    torch.manual_seed(seed)
+    sides = []
+    for longest in (11, 4):
+        lengths = [longest, *torch.randint(2, 5, (n - 1,)).tolist()]
+        rows = [torch.cat((torch.randint(4, 40, (k - 1,)), torch.tensor([END_ID]))) for k in lengths]
+        sides.append(torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD_ID))
+    return sides[0], sides[1]
+
+
+def test_packed_rows_are_the_sentences_one_after_the_other() -> None:
+    """Tokens, positions, shifted inputs and offsets of a batch written down by hand; the rest is of no sentence."""
+    source_BS = torch.tensor([[5, 6, END_ID, 0], [7, 8, 9, END_ID]])
+    target_BT = torch.tensor([[4, 5, END_ID], [6, END_ID, 0]])
+    source, inputs, targets_N = Batch.packed(source_BS, target_BT, PackedSize.of(20, 3, 4))
+    assert source.tokens_N.tolist() == [5, 6, END_ID, 7, 8, 9, END_ID, *[PAD_ID] * 57]
+    assert source.positions_N[:7].tolist() == [0, 1, 2, 0, 1, 2, 3]
+    assert inputs.tokens_N[:5].tolist() == [BEGIN_ID, 4, 5, BEGIN_ID, 6]
+    assert inputs.positions_N[:5].tolist() == [0, 1, 2, 0, 1]
+    assert targets_N.tolist() == [4, 5, END_ID, 6, END_ID, *[PAD_ID] * 59]
+    for rows, real in ((source, [0, 3, 7]), (inputs, [0, 3, 5])):
+        assert isinstance(rows.sentences, Packed)
+        offsets = rows.sentences.offsets.tolist()
+        assert (offsets[:3], offsets[-1], len(offsets)) == (real, 64, 3 + 8 + 1)
+        assert max(rows.sentences.offsets.diff().tolist()) <= rows.sentences.longest == 8
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"d_k": 3, "d_v": 7},
+        {"d_k": 9, "d_v": 4},
+        {"attention_window": 3},
+        {"attention_window": 4},
+        {"positions": "learned", "max_positions": 11},
+    ],
+    ids=str,
+)
+def test_packed_is_padded_sentence_by_sentence(changes: dict[str, object]) -> None:
+    """Hidden states of all real rows, the loss and every gradient are those of the padded batch, in float64."""
+    config = replace(TINY, **changes)
+    torch.manual_seed(0)
+    model = Transformer(config).double()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.2 * torch.randn_like(parameter)
+    source_BS, target_BT = pairs(9, seed=1)
+    results = []
+    for batch in (Batch.in_grid(source_BS, target_BT, torch.float64), Batch.packed(source_BS, target_BT, SIZE)):
+        model.zero_grad()
+        hidden_ND = model(batch.source, batch.inputs)
+        assert hidden_ND.isfinite().all()
+        log_p_NV = model.logits(hidden_ND).log_softmax(dim=-1)
+        real_N = batch.targets_N != PAD_ID
+        loss = -log_p_NV[real_N].gather(1, batch.targets_N[real_N, None]).sum()
+        loss.backward()
+        results.append([hidden_ND[real_N], loss, *(parameter.grad for parameter in model.parameters())])
+    for padded, packed in zip(*results, strict=True):
+        torch.testing.assert_close(packed, padded, rtol=1e-10, atol=1e-10)
+
+
+class Shapes(TorchDispatchMode):
+    """Records the operators that run, and the shapes and types of their results."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, tuple[object, ...]]] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        result = func(*args, **(kwargs or {}))
+        tensors = [x for x in (result if isinstance(result, tuple | list) else [result]) if isinstance(x, Tensor)]
+        self.seen.append((str(func), tuple((tuple(x.shape), x.dtype) for x in tensors)))
+        return result
+
+
+def addresses(step: TrainingStep) -> list[int]:
+    tensors = [*step.model.parameters(), *step.master.parameters(), step.sums, step.gradient_P]
+    return [tensor.data_ptr() for tensor in tensors]
+
+
+def test_batches_of_any_sentences_have_the_same_shapes_and_addresses() -> None:
+    """Two updates run the same operators on the same shapes in order, and what outlives them stays in place."""
+    torch.manual_seed(0)
+    step = TrainingStep(Transformer(replace(TINY, dropout=0.1)), OptimizerConfig(), torch.bfloat16, packed=True)
+    runs, places = [], []
+    for update, n_pairs in enumerate((9, 4), start=1):
+        batch = Batch.packed(*pairs(n_pairs, seed=update), SIZE)
+        with Shapes() as shapes:
+            step.accumulate(batch, seed=update)
+            norm = step.apply(update, n_tokens=20)
+        assert norm.isfinite()
+        runs.append(shapes.seen)
+        places.append(addresses(step))
+    assert runs[0] == runs[1]
+    assert places[0] == places[1]
+
+
+@pytest.mark.timeout(300)
+def test_the_model_compiles_as_one_graph_and_never_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forward and backward are one graph each; five batches, the last one without gradients, need no other."""
+    import torch._dynamo
+
+    torch._dynamo.reset()
+    monkeypatch.setattr("torch._dynamo.config.error_on_recompile", True)
+    config = replace(TINY, n_layers=1)
+    plain, compiled = (
+        TrainingStep(Transformer(config), OptimizerConfig(), torch.float32, compiled=compiles, packed=True)
+        for compiles in (False, True)
+    )
+    compiled.master.load_state_dict(plain.master.state_dict())
+    for seed, n_pairs in enumerate((9, 4, 7, 1)):
+        batch = Batch.packed(*pairs(n_pairs, seed=seed), SIZE)
+        losses = [step.accumulate(batch, seed=1).loss for step in (plain, compiled)]
+        torch.testing.assert_close(losses[1], losses[0], rtol=1e-5, atol=0)
+        torch.testing.assert_close(compiled.gradient_P, plain.gradient_P, rtol=1e-4, atol=1e-4)

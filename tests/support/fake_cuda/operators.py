@@ -1,0 +1,112 @@
+"""Runs a base model's work on a GPU that is not there, and prints how many operators each part of it launches, as JSON.
+
+    LD_PRELOAD=guard.so python -m tests.support.fake_cuda.operators
+
+A FakeTensor refuses operators between two devices, and those whose result the host must wait for.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from model.config import OptimizerConfig, TransformerConfig
+from model.incremental import IncrementalDecoder
+from model.loss import smoothed_cross_entropy
+from model.rows import Batch, PackedSize
+from model.training_step import TrainingStep
+from model.transformer import Transformer
+
+NO_KERNEL = frozenset(
+    """
+    alias as_strided detach device empty empty_like empty_strided expand lift_fresh new_empty new_empty_strided permute
+    promote_types reshape select slice split split_with_sizes squeeze t transpose unflatten unsqueeze view _unsafe_view
+    _reshape_alias
+    """.split()  # noqa: SIM905  # a list of them would take 25 lines
+)
+"""Operators that only look at memory in another way, or allocate it."""
+
+
+class Operators(TorchDispatchMode):
+    """Counts operators that launch at least one kernel, and notes copies from the device to the host."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: Counter[str] = Counter()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        name = func.overloadpacket.__name__
+        result = func(*args, **(kwargs or {}))
+        if name not in NO_KERNEL:
+            self.counts[name] += 1
+        inputs = [x for x in args if isinstance(x, Tensor) and x.device.type == "cuda"]
+        if inputs and isinstance(result, Tensor) and result.device.type == "cpu" and name not in NO_KERNEL:
+            raise AssertionError(f"{name} copies to the host")
+        return result
+
+
+def _apply(module: nn.Module, change: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
+    """Stands in for `nn.Module._apply`, which swaps the contents of tensor subclasses and cannot for these."""
+    for part in module.modules():
+        for name, parameter in part._parameters.items():
+            if parameter is not None:
+                part._parameters[name] = nn.Parameter(change(parameter.detach()))
+        for name, buffer in part._buffers.items():
+            if buffer is not None:
+                part._buffers[name] = change(buffer)
+    return module
+
+
+@contextmanager
+def counted(into: dict[str, dict[str, int]], name: str) -> Any:
+    with Operators() as operators:
+        yield
+    into[name] = dict(operators.counts)
+
+
+def main() -> None:
+    nn.Module._apply = _apply  # type: ignore[method-assign, assignment]
+    config, size = TransformerConfig(), PackedSize.of(most_tokens=3125, most_pairs=300, longest=150)
+    source_BS, target_BT = torch.randint(4, 100, (100, 30)), torch.randint(4, 100, (100, 31))
+    packed, padded = Batch.packed(source_BS, target_BT, size), Batch.in_grid(source_BS, target_BT, torch.bfloat16)
+
+    def on_device(tensor: Tensor) -> Tensor:
+        return torch.zeros_like(tensor, device="cuda:0")
+
+    counts: dict[str, dict[str, int]] = {}
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        with torch.device("cuda:0"):
+            master = Transformer(config)
+        step = TrainingStep(master, OptimizerConfig(), torch.bfloat16, packed=True)
+        for _ in range(2):  # the second time, every table and state is there
+            batch = packed.each(on_device)
+            with counted(counts, "micro-batch"):
+                step.accumulate(batch, seed=1)
+            with counted(counts, "update"):
+                step.apply(1, 3000)
+        step.model.eval()
+        batch = padded.each(on_device)
+        with torch.no_grad():
+            with counted(counts, "validation"):
+                hidden_ND = step.model(batch.source, batch.inputs)
+                smoothed_cross_entropy(hidden_ND, step.model.embedding.weight, batch.targets_N, 0.1)
+            decoder = IncrementalDecoder(step.model)
+            cache = decoder.start(on_device(source_BS))
+            tokens_BW = torch.zeros(100, 4, dtype=torch.int64, device="cuda:0")
+            decoder.step(tokens_BW[:, :1], cache)
+            cache.branch(tokens_BW)
+            with counted(counts, "search position"):
+                decoder.logits(decoder.step(tokens_BW, cache).flatten(0, 1))
+    print(json.dumps(counts))
+
+
+if __name__ == "__main__":
+    main()
