@@ -55,13 +55,6 @@ def server(official: Path) -> Iterator[RangeServer]:
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Context:
-    """An empty stage folder in a store."""
-    (tmp_path / "store" / ".making-wmt14").mkdir(parents=True)
-    return Context(tmp_path / "store" / ".making-wmt14")
-
-
-@pytest.fixture
 def settings(official: Path, server: RangeServer) -> Callable[..., Wmt14Settings]:
     """`settings(data=...)` returns settings that expect the archives of `official`, by default from the server."""
 
@@ -268,7 +261,7 @@ def test_two_readers_share_one_download(
     here: Context, settings: Callable[..., Wmt14Settings], server: RangeServer
 ) -> None:
     """English-German and English-French need Europarl at the same time: it is downloaded once."""
-    server.pause_s = 0.2
+    server.pause_s = 0.05
     (here.folder.parent / "other").mkdir()
     folders = [here.folder, here.folder.parent / "other"]
     with ThreadPoolExecutor(2) as threads:

@@ -4,7 +4,6 @@ import itertools
 import random
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,9 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 from model.config import END_ID, PAD_ID, TransformerConfig
 from model.search import beam_search
 from model.transformer import Transformer
-from pipeline.parsing.constraint import MAX_OPEN, MAX_OPENED_IN_A_ROW, TreeTokens, WellFormed
-from pipeline.parsing.linearisation import linearise
-from pipeline.parsing.trees import cleaned, read_trees
+from pipeline.parsing.constraint import TreeTokens, WellFormed
 
 WORD, OPENING, CLOSING = 5, (4, 8, 9), (6, 7, 10)
 TOKENS = TreeTokens(13, OPENING, CLOSING, [WORD])
@@ -133,35 +130,6 @@ def test_unlabelled_closing_brackets_may_share_a_token() -> None:
         assert set(trees.allowed()[0, 0].nonzero().flatten().tolist()) == following
         trees.advance(torch.tensor([[0]]), torch.tensor([[token]]))
     assert trees.allowed()[0, 0].nonzero().flatten().tolist() == [END_ID]
-
-
-def test_real_trees_are_allowed(data: Path) -> None:
-    """Token by token, the constraint allows every tree of the sample; how deep they are is as its module says.
-
-    One tree of 249 words has 324 brackets, so it takes more than input + 300.
-    """
-    placed = read_trees(data / "treebank/wsj_0001-0199.mrg.gz")
-    trees = [linearise(tree) for one in placed if (tree := cleaned(one.tree))]
-    assert len(trees) > 3000
-    labels = sorted({token[1:] for tree in trees for token in tree if token.startswith("(")})
-    names = [f"({label}" for label in labels] + [f"){label}" for label in labels] + ["XX"]
-    ids = {name: END_ID + 1 + i for i, name in enumerate(names)}
-    tokens = TreeTokens(200, [ids[f"({x}"] for x in labels], [ids[f"){x}"] for x in labels], [ids["XX"]])
-    n_words = [tree.count("XX") for tree in trees]
-    state = WellFormed(tokens, n_words).start(torch.tensor(n_words) + 1 + 324)
-    followed = pad_sequence([torch.tensor([*(ids[t] for t in tree), END_ID]) for tree in trees], batch_first=True)
-    open_B = torch.arange(len(trees))
-    for tokens_B1 in followed.split(1, dim=1):
-        allowed_B = state.allowed()[:, 0].gather(1, tokens_B1[open_B]).squeeze(1)
-        assert [trees[i] for i in open_B[~allowed_B].tolist()] == []
-        state.advance(torch.zeros(len(open_B), 1, dtype=torch.long), tokens_B1[open_B])
-        still = (tokens_B1[open_B, 0] != END_ID).nonzero().flatten()
-        state.keep(still)
-        open_B = open_B[still]
-    assert len(open_B) == 0
-    deepest, longest = zip(*(openings([ids[t] for t in tree], tokens) for tree in trees), strict=True)
-    assert (max(deepest), max(longest)) == (28, 6)
-    assert (MAX_OPEN, MAX_OPENED_IN_A_ROW) == (100, 10)
 
 
 @pytest.mark.parametrize(

@@ -18,13 +18,6 @@ SILVER = "(S1 (S (NP (NN silver{})) (VP (VBZ is) (NP (NN new)))))"
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Context:
-    """An empty stage folder."""
-    (tmp_path / "stage").mkdir()
-    return Context(tmp_path / "stage")
-
-
-@pytest.fixture
 def wsj(tmp_path: Path) -> Path:
     """All 25 sections, two files each, some packed, in pretty print or on one line; one tree holds no word."""
     folder = tmp_path / "ptb" / "wsj"

@@ -1,7 +1,7 @@
 """pipeline.parsing.trees: reading any layout of brackets, cleaning as for EVALB, and errors with file and line."""
 
 import gzip
-from itertools import islice, repeat
+from itertools import repeat
 from pathlib import Path
 
 import pytest
@@ -96,19 +96,3 @@ def test_writing_and_reading_are_inverse(tree: Tree) -> None:
     assert parse(text) == tree
     assert parse(text.replace(" ", "\n")) == tree
     assert words_of(tree) == tree.leaves()
-
-
-def test_the_treebank(data: Path) -> None:
-    """A thousand trees are read and cleaned; each is the tree that nltk reads, without traces and functions."""
-    path = data / "treebank" / "wsj_0001-0199.mrg.gz"
-    found = list(islice(read_trees(path), 1000))
-    assert [placed.line for placed in found] == list(range(1, 1001))
-    n_words = 0
-    for placed in islice(found, 0, None, 10):
-        tree = cleaned(placed.tree)
-        assert tree
-        assert parse(bracketed(tree)) == tree == Tree.fromstring(bracketed(tree))
-        assert tree.pos() == [(word, tag) for word, tag in placed.tree.pos() if tag != "-NONE-"]
-        assert not any(set("-=") & set(node.label()[1:]) for node in tree.subtrees(lambda node: node.height() > 2))
-        n_words += len(tree.leaves())
-    assert n_words > 2000

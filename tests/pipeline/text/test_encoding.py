@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,11 +17,11 @@ from pipeline.errors import UserError
 from pipeline.settings import EncodingSettings, VocabularySettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EncodedDataset, Vocabulary
-from pipeline.text.aligned import write_shards
 from pipeline.text.encoding import EncodedSplit, decode_ids, encode
-from pipeline.text.lines import read_lines, read_pairs
+from pipeline.text.lines import read_pairs
 from pipeline.text.segmentation import encode_lines
 from pipeline.text.vocabulary import learn, load
+from tests.support.parallel_text import corpus_of, text_pairs
 from tests.support.tiny_text import every_character
 
 
@@ -44,17 +43,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, parallel_text: Path) -> P
     folder = tmp_path_factory.mktemp("encoding")
     for name in ("vocabulary", "dataset"):
         (folder / name).mkdir()
-    corpus, languages = Corpus(folder / "corpus"), ("en", "de")
-
-    def pairs(stem: str, n: int) -> Iterator[tuple[str, str]]:
-        sides = [list(read_lines(parallel_text / "multi30k" / f"{stem}.{language}.gz"))[:n] for language in languages]
-        return zip(*sides, strict=True)
-
-    splits = {
-        "train": write_shards(corpus, "train", languages, pairs("train", 1500), 600),
-        "dev": write_shards(corpus, "dev", languages, [("", "日"), *pairs("val", 99)], 600),
-    }
-    corpus.describe(languages, splits, {}, ["flickr", "flickr", "web"])
+    train, dev = text_pairs(parallel_text, "multi30k/train", 1500), text_pairs(parallel_text, "multi30k/val", 99)
+    corpus = corpus_of(folder / "corpus", {"train": train, "dev": [("", "日"), *dev]}, shard_pairs=600)
     vocabulary = learn(Context(folder / "vocabulary"), corpus, every_character(800))
     dataset = encode(Context(folder / "dataset"), corpus, vocabulary, EncodingSettings(max_tokens=MAX_TOKENS))
     return Prepared(corpus, vocabulary, dataset, EncodedSplit.open(dataset, "train"))
