@@ -46,7 +46,7 @@ def test_each_manifest_has_the_fields_that_exist(name: str) -> None:
 
 
 def test_one_image_and_the_pinned_versions() -> None:
-    """The image carries the project's version; the Ray in it is the one that the operator is told."""
+    """The image carries the project's version; the Ray in it is the one that the manifests name."""
     (image,) = {container["image"] for container in containers()}
     assert image.endswith(f"/aiayn:{PROJECT['version']}")
     assert {cluster["rayVersion"] for cluster in CLUSTERS.values()} == {PINNED["ray"]}
@@ -72,20 +72,6 @@ def test_every_container_demands_and_knows_the_token() -> None:
         assert variables["RAY_AUTH_MODE"]["value"] == "token"
         secret = variables["RAY_AUTH_TOKEN"]["valueFrom"]["secretKeyRef"]
         assert secret == {"name": "aiayn-ray-token", "key": "auth_token"}
-
-
-@pytest.mark.parametrize("kind", CLUSTERS)
-def test_workers_have_gpus_and_their_number_is_fixed(kind: str) -> None:
-    """A GPU's request is its limit, as Kubernetes demands. The head needs none."""
-    head, *_ = ray_pods(CLUSTERS[kind])
-    assert "nvidia.com/gpu" not in head["containers"][0]["resources"]["limits"]
-    for group in CLUSTERS[kind]["workerGroupSpecs"]:
-        assert group["minReplicas"] == group["replicas"] == group["maxReplicas"] >= 1
-        pod = group["template"]["spec"]
-        resources = pod["containers"][0]["resources"]
-        assert int(resources["limits"]["nvidia.com/gpu"]) >= 1
-        assert resources["limits"]["nvidia.com/gpu"] == resources["requests"]["nvidia.com/gpu"]
-        assert {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"} in pod["tolerations"]
 
 
 @pytest.mark.parametrize("kind", CLUSTERS)

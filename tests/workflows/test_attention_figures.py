@@ -38,27 +38,27 @@ def test_figures_are_drawn_once(runs: Path, command_line: CommandLine) -> None:
 
     Another word draws anew, but examines no head again.
     """
-    told = command_line.here("workflows.attention_figures", "--store", str(runs))
-    assert told.returncode == 0, told.stderr
+    drawn = command_line.here("workflows.attention_figures", "--store", str(runs))
+    assert drawn.returncode == 0, drawn.stderr
     (figures,) = drawn_in(runs)
     assert {path.name for path in figures.folder.iterdir()} == FILES
     content = figures.load()
-    assert [one.number for one in content.figures] == [3, 4, 5]
-    assert [len(one.heads) for one in content.figures] == [2, 2, 2]
+    assert [figure.number for figure in content.figures] == [3, 4, 5]
+    assert [len(figure.heads) for figure in content.figures] == [2, 2, 2]
     assert content.figures[2].word is None
-    for one in content.figures:
-        assert one.caption.startswith(f"Figure {one.number}: ")
-        assert one.caption.split(".")[0] in re.sub(r"\s+", " ", told.stdout)
-        assert one.translation == content.translations[one.sentence]
-        assert (figures.folder / f"figure{one.number}.png").read_bytes().startswith(b"\x89PNG")
-        svg = (figures.folder / f"figure{one.number}.svg").read_text(encoding="utf-8")
+    for figure in content.figures:
+        assert figure.caption.startswith(f"Figure {figure.number}: ")
+        assert figure.caption.split(".")[0] in re.sub(r"\s+", " ", drawn.stdout)
+        assert figure.translation == content.translations[figure.sentence]
+        assert (figures.folder / f"figure{figure.number}.png").read_bytes().startswith(b"\x89PNG")
+        svg = (figures.folder / f"figure{figure.number}.svg").read_text(encoding="utf-8")
         assert ">⟨end⟩</text>" in svg
-        both = f"layer {one.layer}, heads {', '.join(map(str, one.heads))}"
-        whole = [f"layer {one.layer}, head {head}" for head in one.heads]
-        word = f"“{one.word}”: {both}"
-        panels = {3: [word], 4: [whole[0], word], 5: whole}[one.number]
+        both = f"layer {figure.layer}, heads {', '.join(map(str, figure.heads))}"
+        whole = [f"layer {figure.layer}, head {head}" for head in figure.heads]
+        word = f"“{figure.word}”: {both}"
+        panels = {3: [word], 4: [whole[0], word], 5: whole}[figure.number]
         assert re.findall(r">([^<]*layer \d[^<]*)</text>", svg) == panels
-        assert (one.number != 4) or f": head {one.heads[0]} in full, and heads" in one.caption
+        assert (figure.number != 4) or f": head {figure.heads[0]} in full, and heads" in figure.caption
     page = (figures.folder / "attention.html").read_text(encoding="utf-8")
     reader = Reader(page)
     assert "pronoun to antecedent" in reader.text
@@ -70,8 +70,8 @@ def test_figures_are_drawn_once(runs: Path, command_line: CommandLine) -> None:
     options = ["--store", str(runs), "--sentence", sentence, "--word", "likes", "--heads", "2", "--layer", "1"]
     other = command_line.here("workflows.attention_figures", *options)
     assert other.returncode == 0, other.stderr
-    (chosen,) = (one.load() for one in drawn_in(runs) if one != figures)
-    assert [(one.layer, one.heads, one.word) for one in chosen.figures] == [
+    (chosen,) = (figure.load() for figure in drawn_in(runs) if figure != figures)
+    assert [(figure.layer, figure.heads, figure.word) for figure in chosen.figures] == [
         (1, (2,), "likes"),
         (1, (2,), "likes"),
         (1, (2,), None),
@@ -81,13 +81,13 @@ def test_figures_are_drawn_once(runs: Path, command_line: CommandLine) -> None:
 
 def test_what_cannot_be_drawn_is_one_line(runs: Path, tmp_path: Path, command_line: CommandLine) -> None:
     """Options that contradict each other or name what is not there; before anything starts."""
-    for options, told in [
+    for options, message in [
         ([str(tmp_path)], "holds no model.safetensors"),
         (["--heads", "1;2"], "write numbers with commas"),
     ]:
         refused = command_line.here("workflows.attention_figures", "--store", str(runs), *options)
         assert refused.returncode == 2
-        assert told in refused.stderr
+        assert message in refused.stderr
         assert refused.stderr.count("\n") == 1
 
 
@@ -100,4 +100,4 @@ def test_a_sentence_of_ones_own_is_drawn_in_a_folder(runs: Path, tmp_path: Path,
     assert drawn.returncode == 0, drawn.stderr
     assert {path.name for path in out.iterdir()} == FILES
     (data,) = re.findall(r'id="data">(.*?)</script>', (out / "attention.html").read_text(encoding="utf-8"))
-    assert [one["sentence"] for one in json.loads(data)["sentences"]] == [sentence]
+    assert [shown["sentence"] for shown in json.loads(data)["sentences"]] == [sentence]

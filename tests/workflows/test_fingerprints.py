@@ -19,18 +19,18 @@ PINNED = Path(__file__).with_name("fingerprints.json")
 
 def fingerprints() -> dict[str, dict[str, str]]:
     """By profile and label: of all steps of Table 2 but the table itself, and of the trainings of Table 3."""
-    found: dict[str, dict[str, str]] = {}
+    names: dict[str, dict[str, str]] = {}
     for name, profile in PROFILES.items():
         cells = cells_of(profile, list(profile.corpora), list(profile.recipes))
         table = TABULATE("table 2", [cell.evaluation for cell in cells], [cell.report for cell in cells])
         pair = next(iter(profile.corpora))
         chosen = profile.for_pair(pair).for_grid()
-        trials = [one.trial for one in trials_of(stages.prepared(chosen, pair), rows(chosen.grid), 1, chosen.decoding)]
-        found[name] = {
+        trials = [row.trial for row in trials_of(stages.prepared(chosen, pair), rows(chosen.grid), 1, chosen.decoding)]
+        names[name] = {
             **{step.label: step.name for step in in_order(table.inputs)},
             **{f"{trial.training.label} (Table 3)": trial.training.fingerprint for trial in trials},
         }
-    return found
+    return names
 
 
 def test_the_profiles_steps_keep_their_fingerprints() -> None:

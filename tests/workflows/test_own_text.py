@@ -1,4 +1,4 @@
-"""Settings for a user's own text: by its size unless a profile is named, told in a line, the same for each command."""
+"""Settings for a user's own text: by its size unless a profile is named, in a line, the same for each command."""
 
 import gzip
 from pathlib import Path
@@ -12,7 +12,7 @@ from workflows.profiles import EMBEDDED, MULTI30K, WMT14, Profile, load_profile
 from workflows.profiles.own_text import SIZES, own_profile
 
 
-def _told(profile: Profile) -> str:
+def _in_force(profile: Profile) -> str:
     return profile.in_force({name: recipe.training for name, recipe in profile.recipes.items()})
 
 
@@ -41,21 +41,15 @@ def test_every_size_has_settings_that_work(pairs: int) -> None:
     assert base.model.vocabulary_size == profile.vocabulary.size == profile.grid.training.model.vocabulary_size
     assert base.model.n_heads * base.model.d_k == base.model.d_model
     profile.for_grid()
-    assert ("measured on Multi30k" in _told(profile)) == (10_000 < pairs <= 60_000)
-    assert ("not measured at this size" in _told(profile)) == (not 10_000 < pairs <= 60_000)
+    assert ("measured on Multi30k" in _in_force(profile)) == (10_000 < pairs <= 60_000)
+    assert ("not measured at this size" in _in_force(profile)) == (not 10_000 < pairs <= 60_000)
 
 
 def test_sizes_grow_up_to_the_paper_s() -> None:
-    """More text, more pieces, more parameters and more updates; Multi30k's are its profile's, the last the paper's."""
+    """More text, more pieces and more updates; Multi30k's are its profile's, the last the paper's."""
     profiles = [own_profile(int(min(size.most_pairs, 10**9))) for size in SIZES]
-    trainings = [profile.recipes["base"].training for profile in profiles]
-    for values in (
-        [size.most_pairs for size in SIZES],
-        [profile.vocabulary.size for profile in profiles],
-        [count(training.model) for training in trainings],
-        [training.updates for training in trainings],
-    ):
-        assert values == sorted(set(values))
+    sizes = [(profile.vocabulary.size, profile.recipes["base"].training.updates) for profile in profiles]
+    assert sizes == sorted(set(sizes))
     assert own_profile(29_000).recipes == MULTI30K.recipes
     assert own_profile(4_500_000).recipes == WMT14.recipes
     assert own_profile(4_500_000).vocabulary == WMT14.vocabulary
@@ -67,7 +61,7 @@ def test_without_a_profile_the_size_of_the_text_decides(tmp_path: Path) -> None:
     profile = load_profile(files=[toml], overrides=["recipes.base.training.updates=700"])
     assert (profile.name, profile.own_pairs, [*profile.corpora]) == ("own", 12_000, ["en-cs"])
     assert profile.recipes["base"].training.model.d_model == 256
-    assert _told(profile).startswith(
+    assert _in_force(profile).startswith(
         "settings for 12 000 training pairs of your own text (measured on Multi30k, 29 000 pairs): 6 000 pieces; "
         "base: 2 layers of 256, 700 updates of 1 250 tokens; big: 2 layers of 384, 5 600 updates of 1 250 tokens; "
     )
@@ -82,7 +76,7 @@ def test_a_named_profile_decides_as_before(tmp_path: Path) -> None:
     config.write_text('profile = "embedded"\n')
     for profile in (load_profile("embedded", files=[toml]), load_profile(files=[toml], config=config)):
         assert (profile.name, profile.own_pairs, profile.recipes) == ("embedded", None, EMBEDDED.recipes)
-        assert _told(profile) == "settings of profile embedded: text of the user's own"
+        assert _in_force(profile) == "settings of profile embedded: text of the user's own"
     config.write_text("decoding.beam_size = 8\n")
     assert load_profile(files=[toml], config=config).own_pairs == 5
     assert load_profile().own_pairs is None

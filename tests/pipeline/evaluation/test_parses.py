@@ -57,9 +57,9 @@ def test_correct_symbols_give_the_gold_trees_and_full_marks(tmp_path: Path) -> N
 def test_repairs_are_counted_and_errors_cost(tmp_path: Path) -> None:
     """Of two outputs one lacks a closing bracket and a word; its tree is over all words, and the score falls."""
     parses = rebuilt(tmp_path, GOLD, ["(S (NP XX XX )NP (VP XX (NP XX", "(S (NP XX )NP (VP XX )VP XX )S"])
-    found = parses.load().splits["test"]
-    assert (found.sentences, found.repaired) == (2, 1)
-    assert found.repairs == {"unclosed": 3, "missing word": 2}
+    figures = parses.load().splits["test"]
+    assert (figures.sentences, figures.repaired) == (2, 1)
+    assert figures.repairs == {"unclosed": 3, "missing word": 2}
     first, second = parses.trees("test")
     assert bracketed(second) == GOLD[1]
     assert first.leaves() == ["The", "man", "hears", "the", "dog", "."]

@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 from model.config import END_ID, PAD_ID, TransformerConfig
 from model.search import beam_search
 from model.transformer import Transformer
-from pipeline.parsing.constraint import TreeTokens, WellFormed
+from pipeline.parsing.constraint import MAX_OPEN, MAX_OPENED_IN_A_ROW, TreeTokens, WellFormed
 
 WORD, OPENING, CLOSING = 5, (4, 8, 9), (6, 7, 10)
 TOKENS = TreeTokens(13, OPENING, CLOSING, [WORD])
@@ -67,7 +67,7 @@ def test_every_output_is_a_tree_with_the_sentences_words(beam: int, device: str)
         )
         sources = [[*(draw.randint(4, 12) for _ in range(n)), END_ID] for n in n_pieces]
         source_BS = pad_sequence([torch.tensor(s) for s in sources], batch_first=True, padding_value=PAD_ID)
-        found = beam_search(
+        best_of = beam_search(
             random_model(seed).to(device),
             source_BS.to(device),
             beam_size=beam,
@@ -76,7 +76,7 @@ def test_every_output_is_a_tree_with_the_sentences_words(beam: int, device: str)
             n_best=min(beam, 3),
             constraint=WellFormed(TOKENS, n_words, most_open, most_in_a_row),
         )
-        for n, source, hypotheses in zip(n_words, sources, found, strict=True):
+        for n, source, hypotheses in zip(n_words, sources, best_of, strict=True):
             assert hypotheses
             for hypothesis in hypotheses:
                 assert is_tree(hypothesis.tokens, n)
@@ -130,6 +130,12 @@ def test_unlabelled_closing_brackets_may_share_a_token() -> None:
         assert set(trees.allowed()[0, 0].nonzero().flatten().tolist()) == following
         trees.advance(torch.tensor([[0]]), torch.tensor([[token]]))
     assert trees.allowed()[0, 0].nonzero().flatten().tolist() == [END_ID]
+
+
+def test_bounds_leave_room_for_real_trees() -> None:
+    """In 3 914 trees of the Wall Street Journal, at most 28 brackets are open at once, and 6 opened in a row."""
+    assert MAX_OPEN > 28
+    assert MAX_OPENED_IN_A_ROW > 6
 
 
 @pytest.mark.parametrize(

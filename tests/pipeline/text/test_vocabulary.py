@@ -61,14 +61,6 @@ def test_the_same_corpus_gives_the_same_bytes(tmp_path: Path, corpus: Corpus) ->
     ]
 
 
-def test_characters_are_not_normalised(tmp_path: Path) -> None:
-    """Ligatures, full-width letters and quotes are learned as they are, since references contain them."""
-    odd = "ﬁn „Ｗort“ \u00a0½ x² …"
-    corpus = corpus_of(tmp_path / "corpus", {"train": [(odd, "a b c")] * 3})
-    processor = load(learn_in(tmp_path / "v", corpus, size=39).path)
-    assert processor.decode(processor.encode(odd)) == odd
-
-
 def test_pieces_are_those_of_whole_lines(tmp_path: Path, corpus: Corpus) -> None:
     """Counting words first changes nothing: sentencepiece trained on the lines themselves learns the same pieces."""
     lines = [
