@@ -1,15 +1,14 @@
 """The files of examples/: the commands in their headers run as written."""
 
 import json
-import os
 import re
 import shlex
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.support.command_line import CommandLine
 from workflows import reproduce_table3
 
 ROOT = Path(__file__).parents[1]
@@ -27,46 +26,46 @@ TINY = [
 ]
 
 
-def _command(example: Path) -> list[str]:
-    """The arguments of `python` in the example's header."""
-    command = re.search(r"^# +python (-m workflows\..*)$", example.read_text(), re.MULTILINE)
-    assert command, f"{example} has no command in its header"
-    return shlex.split(command[1])
+Planned = Callable[[str], str]
 
 
-def _planned(example: Path, folder: Path) -> str:
-    """What the example's command prints with --plan, typed in `folder`."""
-    arguments = [*dict.fromkeys([*_command(example), "--plan"]), *H100, "--store", str(folder / "runs")]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout
-
-
-def test_an_experiment_changes_what_it_names(tmp_path: Path) -> None:
-    """The plan of the smaller vocabulary has both pairs' base models, with as many parameters as its pieces make."""
+@pytest.fixture
+def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine) -> Planned:
+    """Prints what the command in an example's header prints with --plan, typed in `tmp_path`, which has `examples`."""
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    planned = _planned(ROOT / "examples" / "multi30k_smaller_vocabulary.toml", tmp_path)
-    trainings = re.findall(r"^(en-\w\w \w+) +(\d\.\d) M ", planned, re.MULTILINE)
+
+    def print_plan(example: str) -> str:
+        header = (tmp_path / "examples" / example).read_text()
+        command = re.search(r"^# +python -m (workflows\..*)$", header, re.MULTILINE)
+        assert command, f"{example} has no command in its header"
+        arguments = dict.fromkeys([*shlex.split(command[1]), "--plan"])
+        done = command_line.here(*arguments, *H100, "--store", str(tmp_path / "runs"))
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+    return print_plan
+
+
+def test_an_experiment_changes_what_it_names(planned: Planned) -> None:
+    """The plan of the smaller vocabulary has both pairs' base models, with as many parameters as its pieces make."""
+    trainings = re.findall(r"^(en-\w\w \w+) +(\d\.\d) M ", planned("multi30k_smaller_vocabulary.toml"), re.MULTILINE)
     assert trainings == [("en-de base", "3.7"), ("en-fr base", "3.9")]  # 256 more for each piece: 4 000 and 5 000
 
 
-def test_rows_of_ones_own_stand_behind_the_papers(tmp_path: Path) -> None:
+def test_rows_of_ones_own_stand_behind_the_papers(planned: Planned) -> None:
     """The plan has the rows asked for, in the order of the table, base with the seeds that tell the noise."""
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
-    planned = _planned(ROOT / "examples" / "table3_own_rows.toml", tmp_path)
-    trained = re.findall(r"^train en-de (\w+(?: seed \d)?) +to run", planned, re.MULTILINE)
+    trained = re.findall(r"^train en-de (\w+(?: seed \d)?) +to run", planned("table3_own_rows.toml"), re.MULTILINE)
     assert trained == ["base seed 1", "base seed 2", "base seed 3", "B1", "F1", "F2", "F3", "F4"]
 
 
-def test_text_of_ones_own_is_found_beside_its_description(tmp_path: Path) -> None:
+def test_text_of_ones_own_is_found_beside_its_description(planned: Planned, tmp_path: Path) -> None:
     """With the files it names beside it the description makes a DAG over its language pair."""
-    example = ROOT / "examples" / "own_text.toml"
-    text = example.read_text()
-    (tmp_path / example.name).write_text(text)
+    text = (ROOT / "examples" / "own_text.toml").read_text()
+    (tmp_path / "own_text.toml").write_text(text)
     for name in re.findall(r'"([\w.]+\.(?:en|cs)(?:\.gz)?)"', text):
         (tmp_path / name).write_text(f"{name}\n")
-    assert "train en-cs base" in _planned(example, tmp_path)
+    assert "train en-cs base" in planned("own_text.toml")
 
 
 @pytest.mark.slow

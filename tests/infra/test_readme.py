@@ -17,7 +17,7 @@ LINES = [line for kind, block in BLOCKS for line in block.splitlines() if kind !
 
 def starting(*words: str) -> list[list[str]]:
     """The commands in blocks that begin with `words`, split as a shell would."""
-    return [found for line in LINES if (found := shlex.split(line))[: len(words)] == list(words)]
+    return [command for line in LINES if (command := shlex.split(line))[: len(words)] == list(words)]
 
 
 def test_all_lines_are_shell() -> None:
@@ -40,19 +40,3 @@ def test_rays_commands_have_these_options_and_files(line: str) -> None:
         assert any(python.removesuffix("python") in c for c in load(name.removeprefix("infra/"))["setup_commands"])
         profile = parsed(words)["profile"]
         load_profile(profile, data=None, files=[], config=None, overrides=[])
-
-
-def test_kubectl_names_what_the_manifests_make() -> None:
-    """Files, the secret with its key, the job, the cluster."""
-    files = [words[-1] for verb in ("apply", "delete") for words in starting("kubectl", verb, "-f")]
-    assert {"infra/kubernetes/" + path.name for path in (INFRA / "kubernetes").iterdir()} == set(files)
-    cluster = load("kubernetes/raycluster.yaml")
-    variables = cluster["spec"]["headGroupSpec"]["template"]["spec"]["containers"][0]["env"]
-    secret = variables[1]["valueFrom"]["secretKeyRef"]
-    (create,) = starting("kubectl", "create", "secret", "generic")
-    assert create[4] == secret["name"]
-    assert create[5].startswith(f"--from-literal={secret['key']}=$(")
-    (logs,) = starting("kubectl", "logs")
-    assert logs[-1] == f"job/{load('kubernetes/rayjob.yaml')['metadata']['name']}"
-    (execute,) = starting("kubectl", "exec")
-    assert f"ray.io/cluster={cluster['metadata']['name']},ray.io/node-type=head" in execute[3]

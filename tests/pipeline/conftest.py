@@ -8,15 +8,21 @@ import torch
 from pipeline.settings import EncodingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, Corpus, EncodedDataset
-from pipeline.text.aligned import write_shards
 from pipeline.text.batching import plan_epoch
 from pipeline.text.encoding import EncodedSplit, encode
-from pipeline.text.lines import read_lines
 from pipeline.text.vocabulary import learn
 from pipeline.training.checkpoints import CheckpointWriter
+from tests.support.parallel_text import corpus_of, text_pairs
 from tests.support.tiny_checkpoint import make_checkpoint, make_corpus
 from tests.support.tiny_text import every_character
 from tests.support.tiny_training import EPOCH_UPDATES, PIECES, TINY, free_port, train_in_processes, work
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Context:
+    """A stage's empty folder in a store."""
+    (tmp_path / "store" / ".making-stage").mkdir(parents=True)
+    return Context(tmp_path / "store" / ".making-stage")
 
 
 @pytest.fixture
@@ -37,12 +43,8 @@ def dataset(tmp_path_factory: pytest.TempPathFactory, parallel_text: Path) -> En
     folder = tmp_path_factory.mktemp("dataset")
     for name in ("vocabulary", "encoded"):
         (folder / name).mkdir()
-    corpus, languages = Corpus(folder / "corpus"), ("en", "de")
-    splits = {}
-    for split, stem, n in (("train", "train", 600), ("dev", "val", 60)):
-        sides = [list(read_lines(parallel_text / "multi30k" / f"{stem}.{language}.gz"))[:n] for language in languages]
-        splits[split] = write_shards(corpus, split, languages, zip(*sides, strict=True), 250)
-    corpus.describe(languages, splits, {})
+    train, dev = (text_pairs(parallel_text, f"multi30k/{name}", n) for name, n in (("train", 600), ("val", 60)))
+    corpus = corpus_of(folder / "corpus", {"train": train, "dev": dev}, shard_pairs=250)
     vocabulary = learn(Context(folder / "vocabulary"), corpus, every_character(PIECES))
     encoded = encode(Context(folder / "encoded"), corpus, vocabulary, EncodingSettings(max_tokens=60))
     lengths = EncodedSplit.open(encoded, "train")
@@ -58,7 +60,7 @@ def two_workers(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="session")
 def one_worker(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of TINY trained by this process alone, which takes a few seconds."""
+    """The folder of TINY trained by this process only, which takes a few seconds."""
     folder = tmp_path_factory.mktemp("one_worker")
     work(0, 1, free_port(), dataset, TINY, folder)
     return folder

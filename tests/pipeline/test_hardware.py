@@ -57,11 +57,11 @@ def test_matmul_rate_is_operations_over_seconds() -> None:
     with FlopCounterMode(display=False) as counter:
         rate_flop_s = matmul_flop_s("cpu", torch.float32)
     elapsed_s = time.perf_counter() - started_s
-    one = 2 * 2048**3
-    n_products, rest = divmod(counter.get_total_flops(), one)
+    product_flop = 2 * 2048**3
+    n_products, rest = divmod(counter.get_total_flops(), product_flop)
     assert (rest, n_products > 1) == (0, True)
     assert MATMUL_S == 0.3
-    assert MATMUL_S <= (n_products - 1) * one / rate_flop_s <= elapsed_s
+    assert MATMUL_S <= (n_products - 1) * product_flop / rate_flop_s <= elapsed_s
 
 
 def test_dtypes_are_what_precision_means_here() -> None:

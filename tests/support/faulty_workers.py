@@ -84,8 +84,8 @@ def ending(
     dataset: EncodedDataset, folder: Path, progress_s: Sequence[float], fault: Fault, error: Exception | None = None
 ) -> Ending:
     """Trains with a worker for each of `progress_s` until the last one fails."""
-    for made in (folder, diary := folder / "diary"):
-        made.mkdir()
+    for path in (folder, diary := folder / "diary"):
+        path.mkdir()
     optimizer = OptimizerConfig(learning_rate_scale=1e30) if fault == "not finite" else OptimizerConfig()
     settings: TrainingSettings = with_fields(**RARELY, workers=len(progress_s), optimizer=optimizer)
     run = folder / "run"

@@ -48,8 +48,8 @@ class Reader(HTMLParser):
 
 def drawings(html: str) -> list[str]:
     """Returns the SVG elements, and those in images."""
-    found = re.findall(r'(<svg.*?</svg>)|src="data:image/svg\+xml;base64,([^"]*)"', html, flags=re.DOTALL)
-    return [inline or base64.b64decode(data).decode() for inline, data in found]
+    matches = re.findall(r'(<svg.*?</svg>)|src="data:image/svg\+xml;base64,([^"]*)"', html, flags=re.DOTALL)
+    return [inline or base64.b64decode(data).decode() for inline, data in matches]
 
 
 def assert_asks_for_nothing_outside(html: str) -> None:

@@ -7,20 +7,17 @@ from typing import Any
 import typer
 
 from benchmarks import decoding, gpu, preparation, training
-from workflows import attention_figures, reproduce_table1, reproduce_table2, reproduce_table3, reproduce_table4
-from workflows.cli.main import app
+from tests.support.command_line import APPS
 
 COMMANDS = {
-    "aiayn": typer.main.get_command(app),
-    "benchmarks.decoding": typer.main.get_command(decoding.app),
-    "benchmarks.gpu": typer.main.get_command(gpu.app),
-    "benchmarks.preparation": typer.main.get_command(preparation.app),
-    "benchmarks.training": typer.main.get_command(training.app),
-    "workflows.attention_figures": typer.main.get_command(attention_figures.app),
-    "workflows.reproduce_table1": typer.main.get_command(reproduce_table1.app),
-    "workflows.reproduce_table2": typer.main.get_command(reproduce_table2.app),
-    "workflows.reproduce_table3": typer.main.get_command(reproduce_table3.app),
-    "workflows.reproduce_table4": typer.main.get_command(reproduce_table4.app),
+    name.replace("workflows.cli", "aiayn"): typer.main.get_command(app)
+    for name, app in {
+        **APPS,
+        "benchmarks.decoding": decoding.app,
+        "benchmarks.gpu": gpu.app,
+        "benchmarks.preparation": preparation.app,
+        "benchmarks.training": training.app,
+    }.items()
 }
 
 
@@ -32,13 +29,13 @@ def commands_in(text: str) -> list[list[str]]:
         r"`([^`\n]+)`", text
     )
     shorthand = {"table2": "workflows.reproduce_table2", "table3": "workflows.reproduce_table3"}
-    found = []
+    commands = []
     for line in lines:
         words = [shorthand.get(word, word) for word in shlex.split(re.sub(r"(?<=\w)'s\b", "s", line), comments=True)]
         names = [index for index, word in enumerate(words) if word.removeprefix(".venv/bin/") in COMMANDS]
         if names:
-            found.append([words[names[0]].removeprefix(".venv/bin/"), *words[names[0] + 1 :]])
-    return found
+            commands.append([words[names[0]].removeprefix(".venv/bin/"), *words[names[0] + 1 :]])
+    return commands
 
 
 def unknown(words: list[str]) -> list[str]:

@@ -1,6 +1,6 @@
-"""Parallel text for the tests where no real text is at hand: the embedded grammar's, in the folders of AIAYN_DATA."""
+"""Parallel text for the tests: corpora of it and, where AIAYN_DATA is unset, the embedded grammar's in its folders."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -8,6 +8,7 @@ from random import Random
 from pipeline.corpora.embedded import EmbeddedSettings, generate
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus
+from pipeline.text.aligned import write_shards
 from pipeline.text.lines import read_lines, write_lines
 
 FILES = {
@@ -38,3 +39,23 @@ def write_parallel_text(folder: Path) -> Path:
 def _sentences(corpus: Corpus, split: str, language: str) -> Iterator[str]:
     for shard in corpus.shards(split):
         yield from read_lines(shard.source if language == "en" else shard.target)
+
+
+def text_pairs(parallel_text: Path, name: str, n: int) -> list[tuple[str, str]]:
+    """The first `n` English and German lines of a file, e.g. multi30k/train."""
+    sides = [islice(read_lines(parallel_text / f"{name}.{language}.gz"), n) for language in ("en", "de")]
+    return list(zip(*sides, strict=True))
+
+
+def corpus_of(
+    folder: Path,
+    splits: Mapping[str, Iterable[tuple[str, str]]],
+    languages: tuple[str, str] = ("en", "de"),
+    shard_pairs: int = 1000,
+    collections: Sequence[str] | None = None,
+) -> Corpus:
+    """A corpus of pairs by split, in shards of at most `shard_pairs`; `collections` are those of training shards."""
+    corpus = Corpus(folder)
+    sizes = {split: write_shards(corpus, split, languages, pairs, shard_pairs) for split, pairs in splits.items()}
+    corpus.describe(languages, sizes, {}, collections)
+    return corpus

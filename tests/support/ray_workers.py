@@ -7,9 +7,9 @@ import psutil
 
 def workers_alive(*names: str) -> list[int]:
     """Process ids of those at work as one of `names`; Ray names its processes after the class or the function."""
-    found = []
+    alive = []
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):
             if " ".join(process.cmdline()).startswith(tuple(f"ray::{name}" for name in names)):
-                found.append(process.pid)
-    return found
+                alive.append(process.pid)
+    return alive

@@ -68,7 +68,7 @@ def s3_server(host: str = "127.0.0.1") -> Iterator[S3Server]:
 
 
 class FaultyProxy:
-    """Passes requests on to a server, unless it has been told to fail or to wait first."""
+    """Passes requests on to a server, unless it is set to fail or to wait first."""
 
     def __init__(self, behind: str, host: str = "127.0.0.1") -> None:
         self.behind = urlsplit(behind).netloc

@@ -47,7 +47,7 @@ def make_checkpoint(
     folder: Path, corpus: Corpus, byte_fallback: bool = False, pieces: int = 60, **more: Any
 ) -> Checkpoint:
     """Makes a checkpoint with random weights, few pieces and, if asked for, the bytes."""
-    folder.mkdir()
+    folder.mkdir(parents=True, exist_ok=True)
     size = pieces + 256 * byte_fallback
     settings = VocabularySettings(size=size, character_coverage=1, byte_fallback=byte_fallback)
     learned = vocabulary.learn(Context(folder), corpus, settings)

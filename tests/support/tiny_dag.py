@@ -60,7 +60,7 @@ def table_of(seed: int) -> Step[Artifact]:
 
 def make(store: LocalStore, target: Step[Artifact]) -> list[str]:
     """Makes what is missing of a step and its inputs, and returns the labels of that."""
-    made = []
+    labels = []
     for step in in_order([target]):
         if store.find(step.name) is None:
             described = {
@@ -76,12 +76,12 @@ def make(store: LocalStore, target: Step[Artifact]) -> list[str]:
                 assert lock.take() is None
                 store.publish(
                     step.name,
-                    lambda folder, step=step, given=arguments: step.stage.function(Context(folder), *given),
+                    lambda folder, step=step, ready=arguments: step.stage.function(Context(folder), *ready),
                     described,
                     ours=lock.is_ours,
                 )
-            made.append(step.label)
-    return made
+            labels.append(step.label)
+    return labels
 
 
 def run_table(store: LocalStore, seed: int, profile: str = "embedded") -> Path:
@@ -115,12 +115,12 @@ def half_make(store: LocalStore, name: str) -> Path:
 
 def listing(root: Path) -> dict[str, str]:
     """All files and links below a folder with what they hold; locks apart, whose times change."""
-    found = {}
+    contents = {}
     for path in root.rglob("*"):
         if ".locks" not in path.parts:
             text = str(path.readlink()) if path.is_symlink() else path.read_text() if path.is_file() else ""
-            found[str(path.relative_to(root))] = text
-    return found
+            contents[str(path.relative_to(root))] = text
+    return contents
 
 
 def dangling(root: Path) -> list[Path]:

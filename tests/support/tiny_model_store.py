@@ -30,8 +30,8 @@ def publish_model(store: LocalStore) -> Checkpoint:
         }
         return publish(store.folder(f"{stage.partition('.')[0]}-{fingerprint}"), make, manifest)
 
-    def given(*artifacts: Artifact) -> dict[str, str]:
-        return {one.manifest["label"]: one.manifest["fingerprint"] for one in artifacts}
+    def fingerprints(*artifacts: Artifact) -> dict[str, str]:
+        return {artifact.manifest["label"]: artifact.manifest["fingerprint"] for artifact in artifacts}
 
     text = put(
         "embedded.generate",
@@ -43,36 +43,31 @@ def publish_model(store: LocalStore) -> Checkpoint:
     clean = put(
         "cleaning.clean",
         "clean en-de",
-        given(text),
+        fingerprints(text),
         lambda folder: cleaning.clean(Context(folder), Corpus(text.folder), CleaningSettings()),
     )
     settings = VocabularySettings(size=160, character_coverage=1, byte_fallback=False)
     learned = put(
         "vocabulary.learn",
         "vocabulary en-de",
-        given(clean),
+        fingerprints(clean),
         lambda folder: vocabulary.learn(Context(folder), Corpus(clean.folder), settings),
     )
     dataset = put(
         "encoding.encode",
         "encode en-de",
-        given(clean, learned),
+        fingerprints(clean, learned),
         lambda folder: encoding.encode(
             Context(folder), Corpus(clean.folder), Vocabulary(learned.folder), EncodingSettings()
         ),
     )
-    training = put("training.train", "train en-de base", given(dataset), lambda folder: Artifact(folder))
+    training = put("training.train", "train en-de base", fingerprints(dataset), lambda folder: Artifact(folder))
 
     def average(folder: Path) -> Checkpoint:
-        made = make_checkpoint(folder / "made", Corpus(clean.folder), pieces=160)
-        for file in ("model.safetensors", "model.json", "joint.model"):
-            (made.folder / file).rename(folder / file)
-        for rest in made.folder.iterdir():
-            rest.unlink()
-        made.folder.rmdir()
-        Checkpoint(folder).write_json("averaging.json", {"updates": [1]})
-        return Checkpoint(folder)
+        checkpoint = make_checkpoint(folder, Corpus(clean.folder), pieces=160)
+        checkpoint.write_json("averaging.json", {"updates": [1]})
+        return checkpoint
 
-    checkpoint = put("averaging.average", "average en-de base", given(training), average)
+    checkpoint = put("averaging.average", "average en-de base", fingerprints(training), average)
     assert EncodedDataset(dataset.folder).read_json("dataset.json")["vocabulary_size"] == 160
     return Checkpoint(checkpoint.folder)

@@ -6,13 +6,11 @@ from typing import NamedTuple
 from pipeline.settings import CleaningSettings, EncodingSettings, VocabularySettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EncodedDataset, Vocabulary
-from pipeline.text.aligned import write_shards
 from pipeline.text.cleaning import clean
 from pipeline.text.encoding import encode
-from pipeline.text.lines import read_lines
 from pipeline.text.vocabulary import learn
+from tests.support.parallel_text import corpus_of, text_pairs
 
-LANGUAGES = ("en", "de")
 FLICKR_PAIRS, SAMPLED_PAIRS, PIECES, MAX_TOKENS = 400, 100, 400, 80
 NOISE = [
     ("", "leer"),
@@ -40,17 +38,15 @@ def prepare_text(folder: Path, parallel_text: Path) -> PreparedText:
     """400 pairs of Multi30k, the first with a sign that the vocabulary has not, then NOISE and some of Europarl."""
 
     def pairs(name: str, number: int) -> list[tuple[str, str]]:
-        sides = [list(read_lines(parallel_text / f"{name}.{language}.gz"))[:number] for language in LANGUAGES]
-        return [(source, target) for source, target in zip(*sides, strict=True) if source.strip() and target.strip()]
+        read = text_pairs(parallel_text, name, number)
+        return [(source, target) for source, target in read if source.strip() and target.strip()]
 
-    text = Corpus(folder / "text")
     flickr = [("A sun: 日 .", "Eine Sonne: 日 ."), *pairs("multi30k/train", FLICKR_PAIRS - 1)]
     splits = {
         "train": [*flickr, *NOISE, *pairs("europarl_sample/train", 100)],
         "dev": [("日", ""), *pairs("multi30k/val", 30)],
     }
-    sizes = {name: write_shards(text, name, LANGUAGES, lines, FLICKR_PAIRS) for name, lines in splits.items()}
-    text.describe(LANGUAGES, sizes, {}, ["flickr", "europarl"])
+    text = corpus_of(folder / "text", splits, shard_pairs=FLICKR_PAIRS, collections=["flickr", "europarl"])
 
     def context(name: str) -> Context:
         (folder / name).mkdir()

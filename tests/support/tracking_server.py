@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -17,36 +16,27 @@ STARTS_S = 120.0
 
 
 class TrackingServer:
-    """Serves runs and artifacts from `folder`; `database` is its store's address, by default a SQLite file there."""
+    """Serves runs and artifacts from `folder`."""
 
-    def __init__(self, folder: Path, database: str = "", options: Sequence[str] = ("--workers", "1")) -> None:
+    def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.uri = f"http://127.0.0.1:{free_port()}"
-        self._folder, self._options = folder, options
-        self._database = database or f"sqlite:///{folder.absolute()}/server.db"
+        self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Starts it, after killing it if it runs, and returns once it answers."""
         self.kill()
-        artifacts = self._folder.absolute() / "artifacts"
-        stores = ["--backend-store-uri", self._database, "--serve-artifacts", "--artifacts-destination", str(artifacts)]
-        command = [
-            sys.executable,
-            "-m",
-            "mlflow",
-            "server",
-            "--host",
-            "127.0.0.1",
-            "--port",
-            self.uri.rpartition(":")[2],
-        ]
+        folder = self._folder.absolute()
+        command = [sys.executable, "-m", "mlflow", "server", "--workers", "1", "--host", "127.0.0.1"]
+        command += ["--port", self.uri.rpartition(":")[2], "--backend-store-uri", f"sqlite:///{folder}/server.db"]
+        command += ["--serve-artifacts", "--artifacts-destination", f"{folder}/artifacts"]
         # Its own variables would be those of a client.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("MLFLOW_")}
         log = self._folder / "server.log"
         with log.open("ab") as file:
             self._process = subprocess.Popen(
-                [*command, *stores, *self._options],
+                command,
                 cwd=self._folder,
                 env=environment,
                 stdout=file,

@@ -123,8 +123,8 @@ def trained_row(cell: Callable[..., Translation]) -> Callable[..., RowInputs]:
         for seed, perplexity in enumerate(perplexities, start=1):
             wrong = errors[(seed - 1) % len(errors)]
             translated = [" ".join([*first[: len(first) - wrong], *["falsch"] * wrong]), *GERMAN[1:]]
-            given = {"seed": seed, "dev_perplexity": perplexity, "translated": translated, **more}
-            trainings.append(cell("en-de", name, split="dev", **given))
+            options = {"seed": seed, "dev_perplexity": perplexity, "translated": translated, **more}
+            trainings.append(cell("en-de", name, split="dev", **options))
         difference = next((variation.difference for variation in TABLE_3 if variation.name == name), {})
         return RowInputs(name, difference, tuple(trainings))
 

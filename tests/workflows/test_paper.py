@@ -94,16 +94,16 @@ def test_table_2_is_as_printed() -> None:
     assert [row.name for row in TABLE_2] == [line[:27].strip() for line in lines]
     for row, line in zip(TABLE_2, lines, strict=True):
         cells = [line[column].strip() for column in columns]
-        found = [row.bleu.get(pair, "") for pair in ("en-de", "en-fr")]
+        scores = [row.bleu.get(pair, "") for pair in ("en-de", "en-fr")]
         costs = [row.cost_flop.get(pair) for pair in ("en-de", "en-fr")]
-        assert found == cells[:2], row.name
+        assert scores == cells[:2], row.name
         assert costs == [float(cell) if cell else None for cell in cells[2:]], row.name
 
 
 def test_table_3_is_as_printed() -> None:
     """Every row with its change, steps, perplexity, BLEU and parameters."""
     lines = [[cell.strip() for cell in line.split("|")] for line in PRINTED_TABLE_3.strip("\n").split("\n")]
-    found = [
+    rows = [
         [
             row.name,
             symbols(row.difference),
@@ -114,7 +114,7 @@ def test_table_3_is_as_printed() -> None:
         ]
         for row in TABLE_3
     ]
-    assert found == lines
+    assert rows == lines
 
 
 def test_footnote_5_is_as_printed() -> None:

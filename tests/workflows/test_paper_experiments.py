@@ -45,20 +45,20 @@ OF_ALL = {
 def test_models_are_as_printed() -> None:
     """Base and big have the sizes of Table 3."""
     for line, model in zip(PRINTED_MODELS.strip().split("\n"), (BASE, BIG), strict=True):
-        found = {name: getattr(model, name) for name in paper.MODEL_SYMBOLS}
-        assert paper.symbols(found) == " ".join(line.split()[1:])
+        sizes = {name: getattr(model, name) for name in paper.MODEL_SYMBOLS}
+        assert paper.symbols(sizes) == " ".join(line.split()[1:])
 
 
 def test_trainings_are_as_printed() -> None:
     """Every training has the data, steps, duration and averaging of the paper, and what is the same for all."""
     for line in PRINTED_TRAININGS.strip().split("\n"):
         pair, model = line.split()[:2]
-        one = paper.experiment(pair, model)
-        steps = f"{one.updates} steps of {one.step_s} s"
-        averaged = f"last {one.averaged} of every {one.checkpoint_updates}"
-        found = f"{one.pairs} pairs", f"{one.vocabulary_size} tokens", steps, one.duration, averaged
-        assert list(found) == [cell.strip() for cell in line.split("|")[1:]]
-        assert {name: value for name, value in asdict(one).items() if name in OF_ALL} == OF_ALL
+        training = paper.experiment(pair, model)
+        steps = f"{training.updates} steps of {training.step_s} s"
+        averaged = f"last {training.averaged} of every {training.checkpoint_updates}"
+        cells = f"{training.pairs} pairs", f"{training.vocabulary_size} tokens", steps, training.duration, averaged
+        assert list(cells) == [cell.strip() for cell in line.split("|")[1:]]
+        assert {name: value for name, value in asdict(training).items() if name in OF_ALL} == OF_ALL
 
 
 @pytest.mark.parametrize(("pair", "model", "dropout"), [("en-de", "big", 0.3), ("en-fr", "big", 0.1)])
@@ -69,21 +69,16 @@ def test_only_dropout_differs_between_the_big_models(pair: str, model: str, drop
 
 def test_settings_without_a_choice_are_the_paper_s() -> None:
     """The defaults of optimizer and search are those of §5.3, §5.4 and §6.1."""
-    given = {**asdict(OptimizerConfig()), **asdict(SearchConfig())}
-    assert given == {name: value for name, value in OF_ALL.items() if name in given}
-    assert len(given) == 9
+    defaults = {**asdict(OptimizerConfig()), **asdict(SearchConfig())}
+    assert defaults == {name: value for name, value in OF_ALL.items() if name in defaults}
+    assert len(defaults) == 9
 
 
 def test_rows_of_table_3_are_tested_on_newstest2013_without_averaging() -> None:
-    """§6.2: the 3000 sentences of the development set, the last checkpoint alone, and the row's own smoothing."""
+    """§6.2: the 3000 sentences of the development set, only the last checkpoint, and the row's own smoothing."""
     for name, smoothing, updates in (("base", 0.1, 100_000), ("D4", 0.2, 100_000), ("big", 0.1, 300_000)):
         row = paper.variation_experiment(name)
         assert (row.test_set, row.test_sentences, row.averaged) == ("newstest2013", 3000, 1)
         assert (row.label_smoothing, row.updates) == (smoothing, updates)
         assert row.model == paper.VARIATIONS[name].model(37_000)
     assert paper.variation_experiment("a row of one's own") == paper.variation_experiment("base")
-
-
-def test_scores_of_one_checkpoint() -> None:
-    """The notes beneath the tables compare the two kinds of BLEU by these."""
-    assert paper.SAME_CHECKPOINT_BLEU == (29.02, 27.52)

@@ -6,8 +6,7 @@ import pytest
 
 from model.config import BASE
 from model.parameters import count
-from model.transformer import Transformer
-from workflows.paper import TABLE_3, Variation, group
+from workflows.paper import TABLE_3, Variation
 
 BY_NAME = {row.name: row for row in TABLE_3}
 
@@ -18,13 +17,6 @@ def test_a_row_gives_the_model_and_the_label_smoothing_of_its_training() -> None
     same = [row.name for row in TABLE_3 if row.model(8000) == replace(BASE, vocabulary_size=8000)]
     assert same == ["base", "D3", "D4"]
     assert BY_NAME["E"].model(8000).positions == "learned"
-
-
-@pytest.mark.parametrize("row", [row for row in TABLE_3 if group(row.name) == "A"], ids=lambda row: row.name)
-def test_rows_a_keep_the_amount_of_computation(row: Variation) -> None:
-    """The number of heads times their width stays 512, for keys and for values (§6.2)."""
-    config = row.model(37_000)
-    assert config.n_heads * config.d_k == config.n_heads * config.d_v == 512
 
 
 @pytest.mark.parametrize("row", TABLE_3, ids=lambda row: row.name)
@@ -46,10 +38,3 @@ def test_base_has_the_parameters_of_the_formula() -> None:
     encoder_layer = attention + feed_forward + 2 * norm
     decoder_layer = 2 * attention + feed_forward + 3 * norm
     assert 6 * (encoder_layer + decoder_layer) + 37_000 * 512 == count(BASE) == 63_045_632
-
-
-def test_a_count_is_that_of_the_model_in_memory() -> None:
-    """The count, which allocates no memory, is the number of parameters that a training holds."""
-    for name in ("A1", "E"):
-        small = replace(BY_NAME[name].model(50), n_layers=1, d_model=16, d_ff=24)
-        assert count(small) == sum(parameter.numel() for parameter in Transformer(small).parameters())

@@ -99,7 +99,7 @@ def test_a_change_applies_to_all_pairs_unless_made_for_one() -> None:
 
 
 def test_table_3_has_its_own_text() -> None:
-    """`grid.text` changes the text of Table 3 alone; a user's change to the same setting applies to both tables."""
+    """`grid.text` changes the text of Table 3 only; a user's change to the same setting applies to both tables."""
     differing = ["grid.text.vocabulary.size=300", "grid.text.corpora.en-de.train_pairs=50"]
     profile = load_profile(overrides=differing)
     grid = profile.for_pair("en-de").for_grid()

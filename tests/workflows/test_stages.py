@@ -25,13 +25,9 @@ def test_the_named_function_returns_the_stages_artifact(name: str) -> None:
     assert get_type_hints(resolve_name(stage.function.name))["return"] is stage.makes
 
 
-def test_some_functions_are_named() -> None:
-    """The tests above are not left out for want of stages."""
-    assert {"training.train", "decoding.decode", "tabulating.tabulate"} <= NAMED.keys()
-
-
 def test_a_named_function_is_called_with_its_arguments() -> None:
-    """The function is looked up when it is called, and a wrong name is told then."""
+    """The function is looked up when it is called, and a wrong name is reported then."""
+    assert {"training.train", "decoding.decode", "tabulating.tabulate"} <= NAMED.keys()
     assert Imported("math:hypot")(3, 4) == 5
     with pytest.raises(AttributeError, match="no_such"):
         Imported("math:no_such")(1)

@@ -17,17 +17,17 @@ def trials(seeds: int, base_seeds: int, first: int = 1) -> list[RowTrial]:
 
 def test_base_has_more_seeds_than_other_rows() -> None:
     """It has the greater of both numbers; a row of one seed keeps its plain name."""
-    assert [one.name for one in trials(1, 3)] == ["base seed 1", "base seed 2", "base seed 3", "A1"]
-    assert [one.name for one in trials(2, 1)] == ["base seed 1", "base seed 2", "A1 seed 1", "A1 seed 2"]
-    assert [one.name for one in trials(1, 1)] == ["base", "A1"]
-    assert [one.name for one in trials(1, 2, first=5)] == ["base seed 5", "base seed 6", "A1"]
-    assert {one.evaluation.model for one in trials(1, 3)} == {"base", "A1"}
+    assert [trial.name for trial in trials(1, 3)] == ["base seed 1", "base seed 2", "base seed 3", "A1"]
+    assert [trial.name for trial in trials(2, 1)] == ["base seed 1", "base seed 2", "A1 seed 1", "A1 seed 2"]
+    assert [trial.name for trial in trials(1, 1)] == ["base", "A1"]
+    assert [trial.name for trial in trials(1, 2, first=5)] == ["base seed 5", "base seed 6", "A1"]
+    assert {trial.evaluation.model for trial in trials(1, 3)} == {"base", "A1"}
 
 
 def test_more_seeds_leave_what_was_trained_with_one() -> None:
     """The first seed is the training that a single one is, so that it is taken from the store; others differ."""
     single, several = (
-        {one.name: one.evaluation.training.fingerprint for one in trials(1, base_seeds)} for base_seeds in (1, 3)
+        {trial.name: trial.evaluation.training.fingerprint for trial in trials(1, base_seeds)} for base_seeds in (1, 3)
     )
     assert several["base seed 1"] == single["base"]
     assert several["A1"] == single["A1"]

@@ -54,20 +54,20 @@ def expected(layer_type: LayerType, kernels: Kernels, n: int) -> int:
 def test_paths_are_as_long_as_worked_out_by_hand(layer_type: LayerType, kernels: Kernels) -> None:
     """One layer, n steps, n/r or n/k layers, and a logarithm where kernels are dilated: at several n."""
     torch.manual_seed(3)
-    found = [longest_path(layer_type, SETTINGS, n, 4, kernels) for n in (5, 9, 12)]
-    assert found == [expected(layer_type, kernels, n) for n in (5, 9, 12)]
+    lengths = [longest_path(layer_type, SETTINGS, n, 4, kernels) for n in (5, 9, 12)]
+    assert lengths == [expected(layer_type, kernels, n) for n in (5, 9, 12)]
 
 
 def test_the_stage_counts_every_type_at_every_size(tmp_path: Path) -> None:
-    """Both sweeps, each size once; contiguous kernels for convolutions and projections for attention alone."""
+    """Both sweeps, each size once; contiguous kernels for convolutions and projections for attention only."""
     sweep = SweepSettings(lengths=(8, 16, 32), width=4, widths=(2, 4, 8), separable_widths=(6, 10, 12), length=16)
     counted = count(Context(tmp_path), SETTINGS, sweep, PathSettings(lengths=(6,), width=4)).load()
     assert [layer.name for layer in counted.layers] == list(LAYER_TYPES)
     for layer in counted.layers:
         widths = [6, 10, 12] if layer.name == "separable convolution" else [2, 8]  # 4 is in the sweep over n, too
         swept = [(8, 4), (16, 4), (32, 4), *((16, width) for width in widths)]
-        assert [(one.length, one.width) for one in layer.sizes] == swept
-        assert all(one.counted_flop == one.formula_flop for one in (*layer.sizes, *layer.projected))
+        assert [(size.length, size.width) for size in layer.sizes] == swept
+        assert all(size.counted_flop == size.formula_flop for size in (*layer.sizes, *layer.projected))
         assert bool(layer.projected) == ("attention" in layer.name)
         assert bool(layer.longest_path_contiguous) == ("convolution" in layer.name)
         assert layer.sequential_operations.keys() == layer.longest_path.keys() == {6}

@@ -27,7 +27,7 @@ TIMING = TimingSettings(
 
 
 class Sleeper(nn.Module):
-    """A layer whose passes take as long as they are told to."""
+    """A layer whose passes take as long as it is asked to."""
 
     def __init__(self, forward_s: float, backward_s: float) -> None:
         super().__init__()
@@ -78,25 +78,25 @@ def test_the_stage_measures_every_type_at_every_size(tmp_path: Path, counted: Co
     """As many times as rounds at each size of both sweeps, of so many sequences as asked for; threads are as before."""
     before, rounds, shapes = torch.get_num_threads(), [], set()
     with register_module_forward_pre_hook(lambda _layer, inputs: shapes.add(inputs[0].shape)):
-        made = measure(Context(tmp_path, emit=rounds.append), counted, SETTINGS, SWEEP, TIMING)
-    measured = made.load()
+        artifact = measure(Context(tmp_path, emit=rounds.append), counted, SETTINGS, SWEEP, TIMING)
+    measured = artifact.load()
     assert {shape[0] for shape in shapes if shape[1:] == (16, 4)} == {TIMING.batch}
     assert {shape[0] for shape in shapes if shape[1:] == (48, 4)} == {1, 16}
     assert torch.get_num_threads() == before
     assert [event["done"] for event in rounds if event["unit"] == "rounds"] == [0, 1]
     assert [layer.name for layer in measured.layers] == list(LAYER_TYPES)
     for layer in measured.layers:
-        assert [(one.length, one.width) for one in layer.sizes] == [(8, 4), (16, 4), (32, 4), (8, 8), (8, 16)]
-        for one in layer.sizes:
-            assert len(one.forward_s) == len(one.backward_s) == 2
-            assert min(*one.forward_s, *one.backward_s) > 0
-            assert one.peak_bytes > 4 * one.length * one.width
-    assert [(one.width, one.batch) for one in measured.crossovers] == [(4, 1), (4, 16)]
+        assert [(size.length, size.width) for size in layer.sizes] == [(8, 4), (16, 4), (32, 4), (8, 8), (8, 16)]
+        for size in layer.sizes:
+            assert len(size.forward_s) == len(size.backward_s) == 2
+            assert min(*size.forward_s, *size.backward_s) > 0
+            assert size.peak_bytes > 4 * size.length * size.width
+    assert [(size.width, size.batch) for size in measured.crossovers] == [(4, 1), (4, 16)]
     assert (measured.device, measured.threads, measured.dtype) == ("cpu", 1, "float32")
-    assert made.summary == measured.device_name
+    assert artifact.summary == measured.device_name
 
 
-def test_a_gpu_that_is_not_there_is_told(tmp_path: Path, counted: CountsArtifact) -> None:
+def test_a_gpu_that_is_not_there_is_reported(tmp_path: Path, counted: CountsArtifact) -> None:
     """Figures of a CPU never stand where those of a GPU were asked for."""
     with pytest.raises(UserError, match="no GPU to measure on; choose --profile cpu"):
         measure(Context(tmp_path), counted, SETTINGS, SWEEP, TIMING.model_copy(update={"device": "gpu"}))

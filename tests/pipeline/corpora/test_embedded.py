@@ -14,7 +14,7 @@ from pipeline.text.lines import read_lines, read_pairs
 SMALL = EmbeddedSettings(train_pairs=700, dev_pairs=40, test_pairs=60, shard_pairs=300)
 
 
-def made(folder, settings, **context):
+def generated(folder, settings, **context):
     """Generates a corpus in a new folder."""
     folder.mkdir()
     return generate(Context(folder, **context), settings)
@@ -28,7 +28,7 @@ def lines(corpus, split):
 def test_sizes_shards_and_progress(tmp_path):
     """The corpus has the requested number of pairs in shards of the requested size; progress ends at the total."""
     events = []
-    corpus = made(tmp_path / "corpus", SMALL, emit=events.append)
+    corpus = generated(tmp_path / "corpus", SMALL, emit=events.append)
     assert corpus.languages == ("en", "de")
     assert corpus.splits == ["train", "dev", "test"]
     assert corpus.test_sets == ["test"]
@@ -41,8 +41,8 @@ def test_sizes_shards_and_progress(tmp_path):
 def test_splits_are_disjoint_and_decided_by_the_sentence(tmp_path):
     """No dev or test sentence is in training or repeated; no other size or seed moves a sentence to another split."""
     corpora = [
-        made(tmp_path / "small", SMALL),
-        made(tmp_path / "other", SMALL.model_copy(update={"seed": 2, "test_pairs": 90})),
+        generated(tmp_path / "small", SMALL),
+        generated(tmp_path / "other", SMALL.model_copy(update={"seed": 2, "test_pairs": 90})),
     ]
     sources = {
         (number, split): [source for source, _ in lines(corpus, split)]
@@ -59,7 +59,7 @@ def test_splits_are_disjoint_and_decided_by_the_sentence(tmp_path):
 
 def test_another_process_writes_the_same_shard(tmp_path):
     """A shard does not depend on hash seeds or on what the process did before."""
-    corpus = made(tmp_path / "here", SMALL)
+    corpus = generated(tmp_path / "here", SMALL)
     (tmp_path / "there" / "train").mkdir(parents=True)
     call = f"write_shard({str(tmp_path / 'there')!r}, 'de', 1, 'train', 1, 300)"
     subprocess.run([sys.executable, "-c", f"from pipeline.corpora.embedded import write_shard; {call}"], check=True)
@@ -71,7 +71,8 @@ def test_another_process_writes_the_same_shard(tmp_path):
 def test_all_targets_share_their_sentences(tmp_path):
     """German, French and trees have the same English side, for trees in the words that are the leaves."""
     corpora = {
-        target: made(tmp_path / target, SMALL.model_copy(update={"target": target})) for target in ("de", "fr", "trees")
+        target: generated(tmp_path / target, SMALL.model_copy(update={"target": target}))
+        for target in ("de", "fr", "trees")
     }
     german, french, trees = (lines(corpora[target], "test") for target in ("de", "fr", "trees"))
     assert [source for source, _ in german] == [source for source, _ in french]

@@ -43,13 +43,6 @@ def folder(tmp_path: Path, parallel_text: Path) -> Path:
     return folder
 
 
-@pytest.fixture
-def here(tmp_path: Path) -> Context:
-    """An empty stage folder."""
-    (tmp_path / "stage").mkdir()
-    return Context(tmp_path / "stage")
-
-
 def test_text_is_copied_aligned_into_shards(folder: Path, here: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     """Training files follow each other, each in its own shards; blank dev lines stay, test sets keep their order."""
     monkeypatch.setattr(aligned, "SHARD_PAIRS", 100)

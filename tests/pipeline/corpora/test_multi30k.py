@@ -25,13 +25,6 @@ def served(tmp_path: Path, data: Path) -> Iterator[tuple[Path, str]]:
         yield folder, server.url
 
 
-@pytest.fixture
-def here(tmp_path: Path) -> Context:
-    """An empty stage folder."""
-    (tmp_path / "stage").mkdir()
-    return Context(tmp_path / "stage")
-
-
 @pytest.mark.parametrize("target", ["de", "fr"])
 def test_the_folder_becomes_a_corpus(here: Context, data: Path, target: str) -> None:
     """Sizes are the published ones, the main test set comes first and the text is copied unchanged."""

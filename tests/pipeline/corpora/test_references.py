@@ -20,15 +20,15 @@ def cut(text: str, span: Span | None) -> str | None:
 def words_of(number: int, target: str) -> tuple[str, ...]:
     """The sentence of a derivation, its pronoun and antecedent, and those of its translation."""
     derivation = derive(1, number)
-    found = anaphora(derivation, target)  # type: ignore[arg-type]
-    assert isinstance(found, Anaphora)
+    spans = anaphora(derivation, target)  # type: ignore[arg-type]
+    assert isinstance(spans, Anaphora)
     translation = text_of(derivation, target)  # type: ignore[arg-type]
     return (
         derivation.english,
-        cut(derivation.english, found.source_pronoun),
-        cut(derivation.english, found.source_antecedent),
-        cut(translation, found.target_pronoun),
-        cut(translation, found.target_antecedent),
+        cut(derivation.english, spans.source_pronoun),
+        cut(derivation.english, spans.source_antecedent),
+        cut(translation, spans.target_pronoun),
+        cut(translation, spans.target_antecedent),
     )  # type: ignore[return-value]
 
 
@@ -58,7 +58,7 @@ def number_of(english: str) -> int:
     ],
 )
 def test_pronouns_and_their_antecedents(english: str, german: tuple[str], french: tuple[str]) -> None:
-    """In both languages; plurals and French l' have no gender, so nothing is told of them."""
+    """In both languages; plurals and French l' have no gender, so nothing is said of them."""
     number = number_of(english)
     assert words_of(number, "de")[1:] == german
     assert words_of(number, "fr")[1:] == french

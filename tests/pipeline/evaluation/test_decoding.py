@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from safetensors.torch import load_file, save_file
 
 from model.config import BASE, BIG
 from model.parameters import count
@@ -20,7 +19,7 @@ from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, Corpus
 from pipeline.text.lines import read_lines
 from tests.support.ray_workers import workers_alive
-from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint
+from tests.support.tiny_checkpoint import SENTENCES
 
 FAST = DecodingSettings(max_extra_tokens=5)
 
@@ -54,23 +53,6 @@ def test_stage_writes_every_test_set_in_order(
     while workers_alive("DecodingWorker") and time.monotonic() < deadline_s:
         time.sleep(0.1)
     assert not workers_alive("DecodingWorker")
-
-
-@pytest.mark.parametrize(("byte", "text"), [(0x0A, ""), (0xE6, "\ufffd")], ids=["line feed", "half a character"])
-def test_bytes_that_are_no_text_break_no_line(
-    ray_cluster: None, corpus: Corpus, tmp_path: Path, byte: int, text: str
-) -> None:
-    """A model that writes nothing but line feeds, or the first byte of a character, still gives a line a sentence."""
-    checkpoint = make_checkpoint(tmp_path / "bytes", corpus, byte_fallback=True)
-    weights = load_file(checkpoint.folder / "model.safetensors")
-    last = "decoder.0.feed_forward_norm"
-    weights[f"{last}.weight"].zero_()
-    weights[f"{last}.bias"] = 100 * weights["embedding.weight"][4 + byte]
-    save_file(weights, checkpoint.folder / "model.safetensors")
-    folder = run(checkpoint, corpus, tmp_path / "out", FAST.model_copy(update={"workers": 1}))
-    lines = list(read_lines(folder / "first.de"))
-    assert len(lines) == len(SENTENCES)
-    assert {line[:1].strip() for line, source in zip(lines, SENTENCES, strict=True) if source.strip()} == {text}
 
 
 def test_killed_actor_loses_nothing(

@@ -18,16 +18,16 @@ needs_int8 = pytest.mark.skipif(not is_available(), reason="the processor does n
 @needs_int8
 def test_translations_do_not_depend_on_batches(checkpoint: Checkpoint) -> None:
     """Lines alone and in batches of any size give the same translations, by a model that is in int8."""
-    one = Translator(checkpoint.folder, INT8)
-    many = Translator(checkpoint.folder, INT8.model_copy(update={"batch_tokens": 60}))
-    together = one.translate(SENTENCES)
-    assert together == many.translate(SENTENCES) == [one.translate([line])[0] for line in SENTENCES]
+    translator = Translator(checkpoint.folder, INT8)
+    in_small_batches = Translator(checkpoint.folder, INT8.model_copy(update={"batch_tokens": 60}))
+    together = translator.translate(SENTENCES)
+    assert together == in_small_batches.translate(SENTENCES) == [translator.translate([line])[0] for line in SENTENCES]
     assert len(set(together)) > 3
-    assert one.dtype == torch.int8
-    assert isinstance(one._decoder.model.projection, Int8Linear)
+    assert translator.dtype == torch.int8
+    assert isinstance(translator._decoder.model.projection, Int8Linear)
 
 
-def test_a_machine_without_int8_is_told(checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_int8_is_reported(checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU, and a processor that does not multiply int8, get one line that says what to set instead."""
     with pytest.raises(UserError, match=r"dtype is int8, in which only CPUs decode; .* auto[^\n]*$"):
         translation.in_dtype(load_model(checkpoint.folder), "int8", "cuda:0")

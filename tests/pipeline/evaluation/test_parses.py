@@ -12,6 +12,7 @@ from pipeline.parsing.trees import bracketed, parse
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, Hypotheses
 from pipeline.text.lines import write_lines
+from tests.support.parallel_text import corpus_of
 from tests.support.tiny_parser import make_trees
 
 GOLD = [
@@ -20,16 +21,11 @@ GOLD = [
 ]
 
 
-def corpus_of(folder: Path, trees: list[str]) -> Corpus:
+def treebank(folder: Path, trees: list[str]) -> Corpus:
     """A corpus with the same trees as training and test set."""
-    corpus = Corpus(folder / "gold")
-    parsed = [parse(tree) for tree in trees]
-    for split in ("train", "test"):
-        (corpus.folder / split).mkdir(parents=True)
-        write_lines(corpus.shard_path(split, 0, "en"), (" ".join(tree.leaves()) for tree in parsed))
-        write_lines(corpus.shard_path(split, 0, "trees"), (" ".join(linearise(tree)) for tree in parsed))
+    pairs = [(" ".join(tree.leaves()), " ".join(linearise(tree))) for tree in map(parse, trees)]
+    corpus = corpus_of(folder / "gold", {"train": pairs, "test": pairs}, ("en", "trees"))
     write_lines(corpus.gold_trees("test"), trees)
-    corpus.describe(("en", "trees"), {"train": [len(trees)], "test": [len(trees)]}, {})
     return corpus
 
 
@@ -42,7 +38,7 @@ def rebuilt(folder: Path, trees: list[str], outputs: list[str]) -> Parses:
     hypotheses = Hypotheses(folder / "hypotheses")
     hypotheses.folder.mkdir()
     write_lines(hypotheses.folder / "test.trees", outputs)
-    return rebuild_parses(context(folder / "parses"), hypotheses, corpus_of(folder, trees), ["test"])
+    return rebuild_parses(context(folder / "parses"), hypotheses, treebank(folder, trees), ["test"])
 
 
 def test_correct_symbols_give_the_gold_trees_and_full_marks(tmp_path: Path) -> None:
@@ -61,9 +57,9 @@ def test_correct_symbols_give_the_gold_trees_and_full_marks(tmp_path: Path) -> N
 def test_repairs_are_counted_and_errors_cost(tmp_path: Path) -> None:
     """Of two outputs one lacks a closing bracket and a word; its tree is over all words, and the score falls."""
     parses = rebuilt(tmp_path, GOLD, ["(S (NP XX XX )NP (VP XX (NP XX", "(S (NP XX )NP (VP XX )VP XX )S"])
-    found = parses.load().splits["test"]
-    assert (found.sentences, found.repaired) == (2, 1)
-    assert found.repairs == {"unclosed": 3, "missing word": 2}
+    figures = parses.load().splits["test"]
+    assert (figures.sentences, figures.repaired) == (2, 1)
+    assert figures.repairs == {"unclosed": 3, "missing word": 2}
     first, second = parses.trees("test")
     assert bracketed(second) == GOLD[1]
     assert first.leaves() == ["The", "man", "hears", "the", "dog", "."]
@@ -82,7 +78,7 @@ def test_more_or_fewer_outputs_than_trees_are_refused(tmp_path: Path) -> None:
 
 def test_right_branching_trees(tmp_path: Path) -> None:
     """The first word is the root's; the others open constituents up to the final mark, which is the root's too."""
-    parses = right_branching(context(tmp_path / "parses"), corpus_of(tmp_path, GOLD), ["test"])
+    parses = right_branching(context(tmp_path / "parses"), treebank(tmp_path, GOLD), ["test"])
     first, second = map(bracketed, parses.trees("test"))
     # VP ends at the end of both sentences, NP of one
     assert first == "(S (DT The) (VP (NN man) (VP (VBZ hears) (VP (DT the) (NN dog)))) (. .))"

@@ -68,7 +68,9 @@ def test_other_vocabulary_is_refused(checkpoint: Checkpoint, dataset: EncodedDat
         measure(Context(tmp_path), checkpoint, other)
 
 
-def test_an_empty_split_is_told_in_one_line(checkpoint: Checkpoint, dataset: EncodedDataset, tmp_path: Path) -> None:
+def test_an_empty_split_is_reported_in_one_line(
+    checkpoint: Checkpoint, dataset: EncodedDataset, tmp_path: Path
+) -> None:
     """Without dev text there is neither a perplexity nor a training; without training text there is no training."""
     empty = EncodedDataset(shutil.copytree(dataset.folder, tmp_path / "empty"))
     described = dataset.read_json("dataset.json")

@@ -93,7 +93,7 @@ def test_sacre_bleu_is_sacrebleu_s_own(parallel_text: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("scorer", [sacre_bleu, lambda *sides: paper_bleu(*sides, "de")])
-def test_unequal_line_counts_are_told(scorer) -> None:  # type: ignore[no-untyped-def]
+def test_unequal_line_counts_are_reported(scorer) -> None:  # type: ignore[no-untyped-def]
     """The message has both numbers, and having nothing to score is an error too."""
     with pytest.raises(UserError, match="2 hypotheses but 3 references"):
         scorer(["a", "b"], ["a", "b", "c"])

@@ -32,14 +32,14 @@ FAST = DecodingSettings(max_extra_tokens=5)
 
 def test_translation_keeps_order_whatever_the_batches(checkpoint: Checkpoint) -> None:
     """Lines alone and in batches of any size give the same translations, in order; a blank line gives an empty one."""
-    one = Translator(checkpoint.folder, FAST, "cpu")
-    many = Translator(checkpoint.folder, FAST.model_copy(update={"batch_tokens": 60}), "cpu")
-    together = one.translate(SENTENCES)
-    assert together == many.translate(SENTENCES)
-    assert together == [one.translate([line])[0] for line in SENTENCES]
+    translator = Translator(checkpoint.folder, FAST, "cpu")
+    in_small_batches = Translator(checkpoint.folder, FAST.model_copy(update={"batch_tokens": 60}), "cpu")
+    together = translator.translate(SENTENCES)
+    assert together == in_small_batches.translate(SENTENCES)
+    assert together == [translator.translate([line])[0] for line in SENTENCES]
     assert [bool(text) for text in together] == [bool(line.strip()) for line in SENTENCES]
     assert len(set(together)) > 3
-    assert one.translate([]) == []
+    assert translator.translate([]) == []
 
 
 def test_n_best_are_the_searchs_own(checkpoint: Checkpoint) -> None:

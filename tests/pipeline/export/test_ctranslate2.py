@@ -83,9 +83,9 @@ def test_same_outputs(exported: tuple[Transformer, Path], beam_size: int) -> Non
     pieces = [processor.encode(line, out_type=str) for line in LINES]
     theirs = translator(folder).translate_batch(pieces, beam_size=beam_size, **SAME_SEARCH)
     compared = []
-    for source, best, found in zip(pieces, ours, theirs, strict=True):
+    for source, best, result in zip(pieces, ours, theirs, strict=True):
         if len(best.tokens) < len(source) + 50:
-            assert [processor.id_to_piece(i) for i in best.tokens] == found.hypotheses[0]
+            assert [processor.id_to_piece(i) for i in best.tokens] == result.hypotheses[0]
             compared.append(tuple(best.tokens))
     assert len(compared) >= 4
     assert len(set(compared)) > 1
@@ -100,24 +100,24 @@ def test_same_log_probabilities(exported: tuple[Transformer, Path]) -> None:
         log_p_BTV = model.logits(hidden_of(model, source_BS, shifted(target_BT))).log_softmax(dim=-1)
     log_p_BT = log_p_BTV.gather(2, target_BT[:, :, None])[:, :, 0]
     pieces = [[processor.encode(line, out_type=str) for line in side] for side in (LINES, LINES[::-1])]
-    for expected_T, target_T, found in zip(log_p_BT, target_BT, translator(folder).score_batch(*pieces), strict=True):
-        assert found.log_probs == pytest.approx(expected_T[target_T != PAD_ID].tolist(), abs=1e-4)
+    for expected_T, target_T, result in zip(log_p_BT, target_BT, translator(folder).score_batch(*pieces), strict=True):
+        assert result.log_probs == pytest.approx(expected_T[target_T != PAD_ID].tolist(), abs=1e-4)
 
 
 @pytest.mark.parametrize(
-    ("difference", "told"),
+    ("difference", "message"),
     [
         ({"d_k": 8}, "d_k 8 and d_v 16"),
         ({"attention_window": 5}, "no restricted self-attention, .* attention_window 5"),
     ],
 )
-def test_what_ctranslate2_cannot_express(difference: dict[str, int], told: str, tmp_path: Path) -> None:
+def test_what_ctranslate2_cannot_express(difference: dict[str, int], message: str, tmp_path: Path) -> None:
     """Keys and values of different sizes (rows B of Table 3), and restricted attention, are refused in one line."""
     folder = tmp_path / "checkpoint"
     make_checkpoint(folder, make_corpus(tmp_path / "corpus"))
     config = dataclasses.replace(TINY, **difference)
     write_weights(folder, Transformer(config).state_dict(), dataclasses.asdict(config))
-    with pytest.raises(UserError, match=told) as raised:
+    with pytest.raises(UserError, match=message) as raised:
         export_ctranslate2(folder, tmp_path / "out")
     assert "\n" not in str(raised.value)
     assert not (tmp_path / "out").exists()

@@ -21,10 +21,10 @@ def test_the_loaded_parser_answers_with_bracketed_trees(tmp_path: Path) -> None:
     checkpoint = make_parser(tmp_path / "parser", make_trees(tmp_path))
     save(tmp_path / "saved", checkpoint, Model())
     loaded = pyfunc.load_model(str(tmp_path / "saved"))
-    given = {"beam_size": 2, "max_extra_tokens": 5}
-    found = loaded.predict(pd.DataFrame(SENTENCES), given)
-    parser = Parser(checkpoint.folder, PARSING.model_copy(update=given))
-    assert found == [bracketed(one.tree) if one else "" for one in parser.parse(SENTENCES)]
-    assert found[1] == ""
+    search = {"beam_size": 2, "max_extra_tokens": 5}
+    answers = loaded.predict(pd.DataFrame(SENTENCES), search)
+    parser = Parser(checkpoint.folder, PARSING.model_copy(update=search))
+    assert answers == [bracketed(parsed.tree) if parsed else "" for parsed in parser.parse(SENTENCES)]
+    assert answers[1] == ""
     with pytest.raises(MlflowException, match="beam_size"):
         loaded.predict(pd.DataFrame(SENTENCES), {"beam_size": 0})

@@ -33,7 +33,7 @@ CASES = {
         COLLINS,
         (6, 0, 3, 4, 5, 0, 5, 5),
     ),
-    # NP 0-1, VP 1-3 and X 3-5 for NP 0-2, VP 2-5, NP 3-5: S alone matches; VP 1-3 crosses NP 0-2 (and VP 2-5: once).
+    # NP 0-1, VP 1-3 and X 3-5 for NP 0-2, VP 2-5, NP 3-5: only S matches; VP 1-3 crosses NP 0-2 (and VP 2-5: once).
     "crossing": (
         GOLD,
         "(S (NP (DT the)) (VP (NN dog) (VBZ eats)) (X (DT a) (NN bone)) (. .))",
@@ -204,11 +204,11 @@ def test_packed_files_and_foreign_bytes(tmp_path: Path) -> None:
 
 
 def test_the_treebank_against_itself(data: Path, tmp_path: Path) -> None:
-    """All 3 914 trees score 100, cleaned against as they are in TOP: EVALB removes what cleaning removes."""
-    gold = [placed.tree for placed in read_trees(data / "treebank" / "wsj_0001-0199.mrg.gz")]
+    """Every fifth of 3 914 trees scores 100, cleaned against as it is in TOP: EVALB removes what cleaning removes."""
+    gold = [placed.tree for placed in read_trees(data / "treebank" / "wsj_0001-0199.mrg.gz")][::5]
     in_top = ["(TOP " + bracketed(tree).removeprefix("( ") for tree in gold]
     scores = scored(tmp_path, in_top, [bracketed(cleaned(tree) or tree) for tree in gold])
     total = scores.total
-    assert (total.sentences, total.valid, total.complete_match) == (3914, 3914, 100)
+    assert (total.sentences, total.valid, total.complete_match) == (783, 783, 100)
     assert (total.recall, total.precision, total.f1, total.tagging_accuracy) == (100, 100, 100, 100)
     assert not scores.messages

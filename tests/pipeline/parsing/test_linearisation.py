@@ -46,8 +46,8 @@ def test_round_trip_with_tags(tree: Tree) -> None:
     symbols = linearise(tree, with_tags=True)
     rebuilt = rebuild(symbols, tree.leaves())
     assert not rebuilt.repairs
-    for found, gold in zip(preterminals(rebuilt.tree), preterminals(tree), strict=True):
-        assert found == gold or gold[0] in PUNCTUATION_TAGS
+    for written, gold in zip(preterminals(rebuilt.tree), preterminals(tree), strict=True):
+        assert written == gold or gold[0] in PUNCTUATION_TAGS
     assert with_tags_of(rebuilt.tree, tree) == tree
     assert [tag for symbol in symbols if (tag := tag_of(symbol))] == [node.label() for node in preterminals(tree)]
 

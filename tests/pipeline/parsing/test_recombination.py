@@ -15,20 +15,22 @@ from pipeline.parsing.trees import bracketed, cleaned, is_preterminal, walk, wor
 
 def edges(trees: Sequence[Tree]) -> Counter[tuple[str, ...]]:
     """What recombination keeps: rules, seen from the parent's parent's label, and tags with their words."""
-    found: Counter[tuple[str, ...]] = Counter()
+    counts: Counter[tuple[str, ...]] = Counter()
     for tree in trees:
         for node, entering in walk(tree):
             if is_preterminal(node):
-                found["word", node.label(), node[0]] += 1
+                counts["word", node.label(), node[0]] += 1
             elif entering:
-                found["rule", node.label(), *(child.label() for child in node)] += 1
+                counts["rule", node.label(), *(child.label() for child in node)] += 1
                 for child in node:
                     if not is_preterminal(child):
-                        found["rule below", node.label(), child.label(), *(one.label() for one in child)] += 1
-    return found
+                        counts[
+                            "rule below", node.label(), child.label(), *(grandchild.label() for grandchild in child)
+                        ] += 1
+    return counts
 
 
-def made(sample: list[Selection], part: int = 0, trees: int = 300, **settings: Any) -> list[Tree]:
+def drawn(sample: list[Selection], part: int = 0, trees: int = 300, **settings: Any) -> list[Tree]:
     """Draws new trees."""
     recombination = Recombination(sample, RecombinationSettings(trees=trees, **settings), part, trees)
     return [placed.tree for placed in recombination.read()]
@@ -49,11 +51,11 @@ def gold(sample: list[Selection]) -> list[Tree]:
 
 def test_new_trees_of_old_parts(sample: list[Selection], gold: list[Tree]) -> None:
     """Most trees are new, but each rule, its place below a label, and each word with its tag is the treebank's."""
-    trees = made(sample)
+    trees = drawn(sample)
     assert len(trees) == 300
     assert edges(trees).keys() <= edges(gold).keys()
     known = {bracketed(tree) for tree in gold}
-    whole = made(sample, constituents=0)
+    whole = drawn(sample, constituents=0)
     assert sum(bracketed(tree) in known for tree in whole) < 30
     assert max(len(words_of(tree)) for tree in trees + whole) <= MAX_WORDS
     assert sum(len(words_of(tree)) for tree in whole) / 300 == pytest.approx(24, abs=4)  # as long as the treebank's
@@ -63,16 +65,16 @@ def test_nothing_replaced_is_the_treebank(sample: list[Selection], gold: list[Tr
     """Without replacements the examples are training trees, or constituents of 2 to 20 words of them."""
     known = {bracketed(tree) for tree in gold}
     still: dict[str, Any] = {"replaced_constituents": 0, "replaced_words": 0}
-    assert {bracketed(tree) for tree in made(sample, constituents=0, **still)} <= known
+    assert {bracketed(tree) for tree in drawn(sample, constituents=0, **still)} <= known
     below = {bracketed(node) for tree in gold for node, _ in walk(tree) if node is not tree}
-    small = made(sample, constituents=1, **still)
+    small = drawn(sample, constituents=1, **still)
     assert {bracketed(tree) for tree in small} <= below
     assert {len(words_of(tree)) for tree in small} <= set(range(2, 21))
 
 
 def test_each_part_is_drawn_by_its_own_seed(sample: list[Selection]) -> None:
     """The same part twice is the same; another part or seed is another."""
-    first = made(sample, trees=20)
-    assert made(sample, trees=20) == first
-    assert made(sample, 1, trees=20) != first
-    assert made(sample, trees=20, seed=2) != first
+    first = drawn(sample, trees=20)
+    assert drawn(sample, trees=20) == first
+    assert drawn(sample, 1, trees=20) != first
+    assert drawn(sample, trees=20, seed=2) != first

@@ -18,13 +18,6 @@ SILVER = "(S1 (S (NP (NN silver{})) (VP (VBZ is) (NP (NN new)))))"
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Context:
-    """An empty stage folder."""
-    (tmp_path / "stage").mkdir()
-    return Context(tmp_path / "stage")
-
-
-@pytest.fixture
 def wsj(tmp_path: Path) -> Path:
     """All 25 sections, two files each, some packed, in pretty print or on one line; one tree holds no word."""
     folder = tmp_path / "ptb" / "wsj"
@@ -73,8 +66,8 @@ def test_sections_of_the_wall_street_journal(wsj: Path, above: str, here: Contex
         "silver": 0,
         "unseen_symbols": {"dev": [], "test": []},
     }
-    found = sorted(path.name for path in here.folder.iterdir())
-    assert found == ["corpus.json", "dev", "dev.gold.trees", "symbols.txt", "test", "test.gold.trees", "train"]
+    files = sorted(path.name for path in here.folder.iterdir())
+    assert files == ["corpus.json", "dev", "dev.gold.trees", "symbols.txt", "test", "test.gold.trees", "train"]
 
 
 def test_a_folder_with_a_table_is_split_between_texts(tmp_path: Path, here: Context) -> None:
@@ -113,7 +106,7 @@ def test_a_file_is_split_by_position(tmp_path: Path, here: Context) -> None:
 
 
 def test_silver_trees_follow_the_gold_ones(wsj: Path, tmp_path: Path, here: Context) -> None:
-    """File after file, each a collection of its own, in training alone; symbols are those of the gold trees."""
+    """File after file, each a collection, in training only; symbols are those of the gold trees."""
     write_lines(tmp_path / "one.gz", [SILVER.format(i) for i in range(7)])
     (tmp_path / "two").write_text(SILVER.format(7).replace(" ", "\n"))
     settings = TreebankSettings(treebank=wsj, silver=(tmp_path / "one.gz", tmp_path / "two"))
@@ -131,7 +124,7 @@ def test_silver_trees_follow_the_gold_ones(wsj: Path, tmp_path: Path, here: Cont
 
 
 def test_tags_and_recombined_trees(wsj: Path, tmp_path: Path, here: Context) -> None:
-    """Words are written as tags in all splits; recombined trees come last, in training alone, without other symbols."""
+    """Words are written as tags in all splits; recombined trees come last, in training only, without other symbols."""
     write_lines(tmp_path / "silver", [SILVER.format(0)])
     recombination = RecombinationSettings(trees=11, constituents=0)
     settings = TreebankSettings(

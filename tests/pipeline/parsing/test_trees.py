@@ -1,7 +1,7 @@
 """pipeline.parsing.trees: reading any layout of brackets, cleaning as for EVALB, and errors with file and line."""
 
 import gzip
-from itertools import islice, repeat
+from itertools import repeat
 from pathlib import Path
 
 import pytest
@@ -36,18 +36,18 @@ def test_trees_over_lines_and_several_a_line(tmp_path: Path) -> None:
     (tmp_path / "plain").write_text(MANY_LINES)
     (tmp_path / "packed").write_bytes(gzip.compress(MANY_LINES.replace("\n", "\r\n").encode()))
     for name in ("plain", "packed"):
-        found = list(read_trees(tmp_path / name))
-        assert [placed.line for placed in found] == [1, 6, 7]
-        assert [bracketed(placed.tree) for placed in found] == [
+        placed_trees = list(read_trees(tmp_path / name))
+        assert [placed.line for placed in placed_trees] == [1, 6, 7]
+        assert [bracketed(placed.tree) for placed in placed_trees] == [
             "( (S (NP-SBJ-1 (NNP Ms.) (NNP Haag)) (VP (VBZ plays) (NP (-NONE- *-1) (NNP Elianti))) (. .)))",
             "(TOP (FRAG (-LRB- -LRB-) (NN x) (-RRB- -RRB-)))",
             "(S1 (NP (NN y)))",
         ]
-        assert found[1].place == f"{tmp_path / name}, line 6"
+        assert placed_trees[1].place == f"{tmp_path / name}, line 6"
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("(S (NP (NN a)))\n(S\n(NP (NN a))", "line 3: the bracket opened in line 2 is not closed"),
         ("(S (NP (NN a))))", "line 1: a closing bracket has no opening one"),
@@ -58,11 +58,11 @@ def test_trees_over_lines_and_several_a_line(tmp_path: Path) -> None:
         ("(NP a (NN b))", "line 1: a constituent stands beside the word 'a'"),
     ],
 )
-def test_errors_name_file_and_line(text: str, told: str) -> None:
-    """Each mistake is told once, where it is, after the trees before it."""
+def test_errors_name_file_and_line(text: str, message: str) -> None:
+    """Each mistake is reported once, where it is, after the trees before it."""
     with pytest.raises(UserError) as caught:
         list(trees_in(text.split("\n"), "a.mrg"))
-    assert str(caught.value) == f"a.mrg, {told}; correct the tree"
+    assert str(caught.value) == f"a.mrg, {message}; correct the tree"
 
 
 def test_an_open_bracket_does_not_swallow_the_file() -> None:
@@ -96,19 +96,3 @@ def test_writing_and_reading_are_inverse(tree: Tree) -> None:
     assert parse(text) == tree
     assert parse(text.replace(" ", "\n")) == tree
     assert words_of(tree) == tree.leaves()
-
-
-def test_the_treebank(data: Path) -> None:
-    """A thousand trees are read and cleaned; each is the tree that nltk reads, without traces and functions."""
-    path = data / "treebank" / "wsj_0001-0199.mrg.gz"
-    found = list(islice(read_trees(path), 1000))
-    assert [placed.line for placed in found] == list(range(1, 1001))
-    n_words = 0
-    for placed in islice(found, 0, None, 10):
-        tree = cleaned(placed.tree)
-        assert tree
-        assert parse(bracketed(tree)) == tree == Tree.fromstring(bracketed(tree))
-        assert tree.pos() == [(word, tag) for word, tag in placed.tree.pos() if tag != "-NONE-"]
-        assert not any(set("-=") & set(node.label()[1:]) for node in tree.subtrees(lambda node: node.height() > 2))
-        n_words += len(tree.leaves())
-    assert n_words > 2000

@@ -29,12 +29,12 @@ def test_conditional_writes_let_only_one_through(at_s3: S3Server) -> None:
     assert bucket.read("one") is None
     assert bucket.create("one", b"1")
     assert not bucket.create("one", b"2")
-    found = bucket.read("one")
-    assert found
-    assert found.data == b"1"
-    assert bucket.replace("one", b"3", found.e_tag)
-    assert not bucket.replace("one", b"4", found.e_tag)
-    assert not bucket.replace("none", b"4", found.e_tag)
+    written = bucket.read("one")
+    assert written
+    assert written.data == b"1"
+    assert bucket.replace("one", b"3", written.e_tag)
+    assert not bucket.replace("one", b"4", written.e_tag)
+    assert not bucket.replace("none", b"4", written.e_tag)
     changed = bucket.read("one")
     assert changed
     assert changed.data == b"3"
@@ -58,7 +58,7 @@ def test_files_and_folders_are_copied_listed_and_removed(at_s3: S3Server, tmp_pa
     assert bucket.sizes_bytes("x") == {}
 
 
-def test_what_is_wrong_is_told_in_a_line_without_secrets(at_s3: S3Server, tmp_path: Path) -> None:
+def test_what_is_wrong_is_reported_in_a_line_without_secrets(at_s3: S3Server, tmp_path: Path) -> None:
     """No bucket, no object, no such scheme."""
     at_s3.bucket()
     with pytest.raises(BucketError, match=r"^s3://no-such-bucket: .*specified bucket does not exist.*check the name"):
@@ -93,7 +93,7 @@ def test_a_lost_answer_is_not_taken_for_a_refusal(proxy: FaultyProxy, at_s3: S3S
     proxy.lost_answers = 1
     assert bucket.create("a", b"ours")
     assert not bucket.create("a", b"theirs")
-    found = bucket.read("a")
-    assert found
+    written = bucket.read("a")
+    assert written
     proxy.lost_answers = 1
-    assert bucket.replace("a", b"ours again", found.e_tag)
+    assert bucket.replace("a", b"ours again", written.e_tag)

@@ -9,22 +9,15 @@ from pipeline.errors import UserError
 from pipeline.store.artifacts import Checkpoint, Scores, TrainingRun
 from tests.support.tiny_figures import CONFIG, TRAINING
 
-"""A run.json that version 0.1.0 wrote."""
 
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"updates": None}, r"run\.json is not valid \(updates: Input should be a valid integer\)"),
-    ],
-)
-def test_a_figure_that_is_not_valid_is_one_line(tmp_path: Path, changed: dict[str, Any], message: str) -> None:
+def test_a_figure_that_is_not_valid_is_one_line(tmp_path: Path) -> None:
     """The line names the file, the figure, what is wrong with it, and what to do."""
-    TrainingRun(tmp_path).write_json("run.json", {**TRAINING.model_dump(mode="json"), **changed})
-    with pytest.raises(UserError, match=message) as caught:
+    TrainingRun(tmp_path).write_json("run.json", {**TRAINING.model_dump(mode="json"), "updates": None})
+    message = (
+        rf"run\.json is not valid \(updates: Input should be a valid integer\)[^\n]*; remove {tmp_path} and make it"
+    )
+    with pytest.raises(UserError, match=message):
         TrainingRun(tmp_path).load()
-    assert str(caught.value).endswith(f"; remove {tmp_path} and make it again")
-    assert "\n" not in str(caught.value)
 
 
 def test_a_missing_figure_is_one_line(tmp_path: Path) -> None:
@@ -50,7 +43,7 @@ def test_a_configuration_that_is_no_model_s_is_one_line(tmp_path: Path, fields: 
     checkpoint = Checkpoint(tmp_path)
     checkpoint.write_json("model.json", CONFIG.__dict__)
     assert checkpoint.config == CONFIG
-    checkpoint.write_json("model.json", {**CONFIG.__dict__, **fields} if isinstance(fields, dict) else fields)
+    checkpoint.write_json("model.json", {**CONFIG.__dict__, **fields})
     with pytest.raises(UserError, match=message) as caught:
         _ = checkpoint.config
     assert "\n" not in str(caught.value)

@@ -55,13 +55,13 @@ def elsewhere(store: ObjectStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 def test_what_one_machine_publishes_another_finds(store: ObjectStore, elsewhere: ObjectStore) -> None:
     """All files arrive as they are, once a machine; removed, it is gone for both."""
     assert elsewhere.find("words-1") is None
-    made = _publish(store)
-    assert made.folder == store.find("words-1") == store.root / "store" / "words-1"
+    published = _publish(store)
+    assert published.folder == store.find("words-1") == store.root / "store" / "words-1"
     assert elsewhere.find("words-1") == elsewhere.root / "store" / "words-1"
     assert not elsewhere.has("words-1")
     fetched = Artifact(elsewhere.fetch("words-1"))
     assert fetched.damage() is None
-    assert fetched.manifest == made.manifest
+    assert fetched.manifest == published.manifest
     assert elsewhere.has("words-1")
     inode = (fetched.folder / "text.txt").stat().st_ino
     assert (elsewhere.fetch("words-1") / "text.txt").stat().st_ino == inode
@@ -117,13 +117,13 @@ def test_a_writer_killed_in_mid_upload_has_published_nothing(store: ObjectStore,
         os.kill(writer.pid, signal.SIGKILL)
         writer.join()
     assert store.find("words-1") is None
-    made = _publish(store)
+    published = _publish(store)
     assert store.damage("words-1") is None
-    assert Artifact(store.fetch("words-1")).manifest == made.manifest
+    assert Artifact(store.fetch("words-1")).manifest == published.manifest
 
 
 def test_a_store_is_named_by_a_folder_or_a_uri(at_s3: S3Server, tmp_path: Path) -> None:
-    """What names neither is told in a line."""
+    """What names neither is reported in a line."""
     assert store_at(tmp_path) == store_at(str(tmp_path)) == store_at(f"file://{tmp_path}") == LocalStore(tmp_path)
     uri = at_s3.bucket()
     store = store_at(f"{uri}/runs/")
@@ -154,8 +154,8 @@ def test_checkpoints_travel_between_machines(store: ObjectStore, elsewhere: Obje
         successor = pickle.loads(pickle.dumps(stage))
         successor.folder = tmp_path / "third machine"
         successor._pull()
-        found = sorted(path.name for path in (successor.folder / "checkpoints").iterdir())
-        assert found == ["10", "15"]
+        updates = sorted(path.name for path in (successor.folder / "checkpoints").iterdir())
+        assert updates == ["10", "15"]
     assert not folder.exists()
     (stage.folder / "checkpoints" / "1").mkdir(parents=True)
     (stage.folder / "checkpoints" / "1" / "model").write_text("of an earlier try")

@@ -12,7 +12,7 @@ from tests.support.lock_holder import lock_holder
 from tests.support.tiny_dag import make_artifact
 
 
-def test_folders_are_told_apart(tmp_path: Path) -> None:
+def test_folders_are_distinguished(tmp_path: Path) -> None:
     """Artifacts, what is being made, workspaces, what was set aside; a user's folder and links are none of these."""
     store = LocalStore(tmp_path)
     assert removal.published(store) == removal.half_made(store) == removal.leftovers(store) == []

@@ -35,12 +35,12 @@ def statistics(text: PreparedText) -> CorpusStatistics:
 def cleaned(text: PreparedText) -> dict[str, list[Ids]]:
     """Token ids of all cleaned training pairs by collection, taken directly from sentencepiece."""
     processor = load(text.vocabulary.path)
-    found: dict[str, list[Ids]] = {}
+    ids_of: dict[str, list[Ids]] = {}
     for shard in text.corpus.shards("train"):
         for source, target in read_pairs(shard.source, shard.target):
             ids = ([*processor.encode(source), END_ID], [*processor.encode(target), END_ID])
-            found.setdefault(shard.collection, []).append(ids)
-    return found
+            ids_of.setdefault(shard.collection, []).append(ids)
+    return ids_of
 
 
 def short(pairs: list[Ids]) -> list[Ids]:
@@ -57,8 +57,8 @@ def test_pairs_read_kept_and_dropped(statistics: CorpusStatistics, cleaned: dict
     assert (europarl.name, europarl.read) == ("europarl", len(cleaned["europarl"]) + len(NOISE))
     assert flickr.dropped == {"blank": 0, "too_long": 0, "ratio": 0, "too_many_tokens": left_out["flickr"]}
     assert europarl.dropped == {"blank": 2, "too_long": 1, "ratio": 1, "too_many_tokens": left_out["europarl"]}
-    for one in (flickr, europarl, statistics.total):
-        assert one.read == one.kept + sum(one.dropped.values())
+    for collection in (flickr, europarl, statistics.total):
+        assert collection.read == collection.kept + sum(collection.dropped.values())
     assert statistics.total.kept == statistics.train.pairs == sum(len(short(pairs)) for pairs in cleaned.values())
 
 
@@ -66,8 +66,8 @@ def test_unknown_characters(statistics: CorpusStatistics, cleaned: dict[str, lis
     """The sign in the first pair, outside the vocabulary's sample, is counted as unknown, in dev too."""
     ids = {name: [i for pair in short(pairs) for side in pair for i in side] for name, pairs in cleaned.items()}
     assert ids["flickr"].count(UNKNOWN_ID) >= 2
-    for one in statistics.collections:
-        assert one.unknown_fraction == ids[one.name].count(UNKNOWN_ID) / len(ids[one.name])
+    for collection in statistics.collections:
+        assert collection.unknown_fraction == ids[collection.name].count(UNKNOWN_ID) / len(ids[collection.name])
     everything = [*ids["flickr"], *ids["europarl"]]
     assert statistics.train.unknown_fraction == everything.count(UNKNOWN_ID) / len(everything)
     (shard,), processor, dev = text.corpus.shards("dev"), load(text.vocabulary.path), statistics.splits[1]

@@ -1,8 +1,6 @@
 """pipeline.text.encoding: the files hold the ids of the text, and `batch` returns them."""
 
 import json
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,11 +16,11 @@ from pipeline.errors import UserError
 from pipeline.settings import EncodingSettings, VocabularySettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EncodedDataset, Vocabulary
-from pipeline.text.aligned import write_shards
 from pipeline.text.encoding import EncodedSplit, decode_ids, encode
-from pipeline.text.lines import read_lines, read_pairs
+from pipeline.text.lines import read_pairs
 from pipeline.text.segmentation import encode_lines
 from pipeline.text.vocabulary import learn, load
+from tests.support.parallel_text import corpus_of, text_pairs
 from tests.support.tiny_text import every_character
 
 
@@ -44,17 +42,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, parallel_text: Path) -> P
     folder = tmp_path_factory.mktemp("encoding")
     for name in ("vocabulary", "dataset"):
         (folder / name).mkdir()
-    corpus, languages = Corpus(folder / "corpus"), ("en", "de")
-
-    def pairs(stem: str, n: int) -> Iterator[tuple[str, str]]:
-        sides = [list(read_lines(parallel_text / "multi30k" / f"{stem}.{language}.gz"))[:n] for language in languages]
-        return zip(*sides, strict=True)
-
-    splits = {
-        "train": write_shards(corpus, "train", languages, pairs("train", 1500), 600),
-        "dev": write_shards(corpus, "dev", languages, [("", "日"), *pairs("val", 99)], 600),
-    }
-    corpus.describe(languages, splits, {}, ["flickr", "flickr", "web"])
+    train, dev = text_pairs(parallel_text, "multi30k/train", 1500), text_pairs(parallel_text, "multi30k/val", 99)
+    corpus = corpus_of(folder / "corpus", {"train": train, "dev": [("", "日"), *dev]}, shard_pairs=600)
     vocabulary = learn(Context(folder / "vocabulary"), corpus, every_character(800))
     dataset = encode(Context(folder / "dataset"), corpus, vocabulary, EncodingSettings(max_tokens=MAX_TOKENS))
     return Prepared(corpus, vocabulary, dataset, EncodedSplit.open(dataset, "train"))
@@ -96,33 +85,30 @@ def test_all_dev_rows_are_kept_in_order(prepared: Prepared) -> None:
     assert prepared.dataset.read_json("dataset.json")["splits"]["dev"][0]["unknown"] == unknown
 
 
+@pytest.fixture(scope="module")
+def all_rows(prepared: Prepared) -> list[tuple[list[int], list[int]]]:
+    """All rows, read with pyarrow only."""
+    tables = [pa.ipc.open_file(path).read_all() for path in sorted((prepared.dataset.folder / "train").glob("*.arrow"))]
+    columns = pa.concat_tables(tables).to_pydict()
+    return list(zip(columns["source"], columns["target"], strict=True))
+
+
 @settings(max_examples=60)
 @given(st.data())
-def test_batch_is_plain_padding(prepared: Prepared, draw: st.DataObject) -> None:
+def test_batch_is_plain_padding(
+    prepared: Prepared, all_rows: list[tuple[list[int], list[int]]], draw: st.DataObject
+) -> None:
     """For any rows, in any order and repeated, a batch equals what a plain loop over sentences pads."""
     rows = draw.draw(st.lists(st.integers(0, len(prepared.train) - 1), max_size=20))
     for side, lengths, ids in zip(
         prepared.train.batch(np.array(rows, dtype=np.int64)),
         (prepared.train.source_lengths, prepared.train.target_lengths),
-        zip(*(rows_cached(prepared)[row] for row in rows), strict=True) if rows else ([], []),
+        zip(*(all_rows[row] for row in rows), strict=True) if rows else ([], []),
         strict=True,
     ):
         longest = max(map(len, ids), default=0)
         assert side.tolist() == [sentence + [PAD_ID] * (longest - len(sentence)) for sentence in ids]
         assert lengths[rows].tolist() == [len(sentence) for sentence in ids]
-
-
-_ROWS: dict[Path, list[tuple[list[int], list[int]]]] = {}
-
-
-def rows_cached(prepared: Prepared) -> list[tuple[list[int], list[int]]]:
-    """Reads all rows once with pyarrow alone."""
-    folder = prepared.dataset.folder
-    if folder not in _ROWS:
-        tables = [pa.ipc.open_file(path).read_all() for path in sorted((folder / "train").glob("*.arrow"))]
-        columns = pa.concat_tables(tables).to_pydict()
-        _ROWS[folder] = list(zip(columns["source"], columns["target"], strict=True))
-    return _ROWS[folder]
 
 
 def test_damage_is_reported_in_one_line(prepared: Prepared, tmp_path: Path) -> None:
@@ -141,22 +127,15 @@ def test_damage_is_reported_in_one_line(prepared: Prepared, tmp_path: Path) -> N
             EncodedSplit.open(dataset, "train")
 
 
-def test_a_split_may_be_empty(prepared: Prepared, tmp_path: Path) -> None:
-    """It has no rows, whether it has no file or one without pairs."""
+def test_a_split_may_be_empty(tmp_path: Path) -> None:
+    """It has no rows."""
     dataset = EncodedDataset(tmp_path)
-    (tmp_path / "dev").mkdir()
-    shutil.copyfile(prepared.dataset.folder / "train" / "00000.arrow", tmp_path / "whole.arrow")
-    with pa.ipc.open_file(tmp_path / "whole.arrow") as reader:
-        schema = reader.schema
-    with pa.OSFile(str(tmp_path / "dev" / "00000.arrow"), "wb") as file, pa.ipc.new_file(file, schema):
-        pass
-    for shards in ([], [{"pairs": 0}]):
-        dataset.write_json("dataset.json", {"splits": {"dev": shards}})
-        split = EncodedSplit.open(dataset, "dev")
-        assert len(split) == 0
-        assert [tuple(side.shape) for side in split.batch(np.array([], np.int64))] == [(0, 0), (0, 0)]
-        with pytest.raises(IndexError):
-            split.batch(np.array([0]))
+    dataset.write_json("dataset.json", {"splits": {"dev": []}})
+    split = EncodedSplit.open(dataset, "dev")
+    assert len(split) == 0
+    assert [tuple(side.shape) for side in split.batch(np.array([], np.int64))] == [(0, 0), (0, 0)]
+    with pytest.raises(IndexError):
+        split.batch(np.array([0]))
 
 
 def test_nothing_short_enough_is_a_user_error(prepared: Prepared, tmp_path: Path) -> None:

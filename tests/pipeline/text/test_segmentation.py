@@ -8,29 +8,25 @@ from hypothesis import strategies as st
 
 from pipeline.settings import VocabularySettings
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Corpus
-from pipeline.text.aligned import write_shards
-from pipeline.text.lines import read_lines
 from pipeline.text.segmentation import Segmenter, encode_lines, segmenter
 from pipeline.text.vocabulary import learn, load
+from tests.support.parallel_text import corpus_of, text_pairs
 from tests.support.tiny_text import every_character
 
 
 @pytest.fixture(scope="module")
-def sides(parallel_text: Path) -> list[list[str]]:
-    """1000 pairs of Europarl, with its no-break spaces, quotes and long words."""
-    return [
-        list(read_lines(next(parallel_text.glob(f"europarl_sample/*.{language}*"))))[:1000] for language in ("en", "de")
-    ]
+def pairs(parallel_text: Path) -> list[tuple[str, str]]:
+    """Those of Europarl have no-break spaces, quotes and long words."""
+    return text_pairs(parallel_text, "europarl_sample/train", 1000)
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["characters", "bytes"])
-def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, sides: list[list[str]]) -> Path:
+def model(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, str]]
+) -> Path:
     """A vocabulary of that text, without bytes or with them."""
     folder = tmp_path_factory.mktemp("vocabulary")
-    corpus = Corpus(folder / "corpus")
-    sizes = write_shards(corpus, "train", ("en", "de"), zip(*sides, strict=True), 400)
-    corpus.describe(("en", "de"), {"train": sizes}, {})
+    corpus = corpus_of(folder / "corpus", {"train": pairs})
     settings = VocabularySettings(size=2000) if request.param else every_character(2000)
     return learn(Context(folder), corpus, settings).path
 
@@ -43,12 +39,12 @@ def check(segment: Segmenter, model: Path, lines: list[str]) -> None:
     assert ids.tolist() == [i for row in expected for i in row]
 
 
-def test_real_text(model: Path, sides: list[list[str]]) -> None:
+def test_real_text(model: Path, pairs: list[tuple[str, str]]) -> None:
     """All lines are encoded twice, with words met for the first time and with words remembered."""
     segment = segmenter(model)
     for _ in range(2):
-        for lines in sides:
-            check(segment, model, lines)
+        for lines in zip(*pairs, strict=True):
+            check(segment, model, list(lines))
 
 
 ODD = st.sampled_from(

@@ -14,9 +14,9 @@ from pipeline.errors import UserError
 from pipeline.settings import VocabularySettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, Vocabulary
-from pipeline.text.aligned import write_shards
 from pipeline.text.lines import read_lines, read_pairs
 from pipeline.text.vocabulary import learn, load, piece_kinds
+from tests.support.parallel_text import corpus_of, text_pairs
 
 IDS = (PAD_ID, UNKNOWN_ID, BEGIN_ID, END_ID)
 
@@ -24,11 +24,8 @@ IDS = (PAD_ID, UNKNOWN_ID, BEGIN_ID, END_ID)
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory, parallel_text: Path) -> Corpus:
     """2000 pairs of Multi30k in three shards."""
-    corpus = Corpus(tmp_path_factory.mktemp("corpus"))
-    sides = [list(read_lines(parallel_text / "multi30k" / f"train.{language}.gz"))[:2000] for language in ("en", "de")]
-    sizes = write_shards(corpus, "train", ("en", "de"), zip(*sides, strict=True), 800)
-    corpus.describe(("en", "de"), {"train": sizes}, {})
-    return corpus
+    pairs = text_pairs(parallel_text, "multi30k/train", 2000)
+    return corpus_of(tmp_path_factory.mktemp("corpus"), {"train": pairs}, shard_pairs=800)
 
 
 def learn_in(folder: Path, corpus: Corpus, **settings: Any) -> Vocabulary:
@@ -64,15 +61,6 @@ def test_the_same_corpus_gives_the_same_bytes(tmp_path: Path, corpus: Corpus) ->
     ]
 
 
-def test_characters_are_not_normalised(tmp_path: Path) -> None:
-    """Ligatures, full-width letters and quotes are learned as they are, since references contain them."""
-    odd = "ﬁn „Ｗort“ \u00a0½ x² …"
-    corpus = Corpus(tmp_path / "corpus")
-    corpus.describe(("en", "de"), {"train": write_shards(corpus, "train", ("en", "de"), [(odd, "a b c")] * 3, 9)}, {})
-    processor = load(learn_in(tmp_path / "v", corpus, size=39).path)
-    assert processor.decode(processor.encode(odd)) == odd
-
-
 def test_pieces_are_those_of_whole_lines(tmp_path: Path, corpus: Corpus) -> None:
     """Counting words first changes nothing: sentencepiece trained on the lines themselves learns the same pieces."""
     lines = [
@@ -97,9 +85,8 @@ def test_pieces_are_those_of_whole_lines(tmp_path: Path, corpus: Corpus) -> None
 
 def test_a_sample_is_spread_over_all_shards(tmp_path: Path) -> None:
     """A sample of 10 out of 1000 pairs takes every hundredth: exactly the words of those are learned."""
-    corpus = Corpus(tmp_path / "corpus")
     pairs = [(chr(0x4E00 + i), chr(0x6000 + i)) for i in range(1000)]
-    corpus.describe(("zh", "ja"), {"train": write_shards(corpus, "train", ("zh", "ja"), pairs, 300)}, {})
+    corpus = corpus_of(tmp_path / "corpus", {"train": pairs}, ("zh", "ja"), shard_pairs=300)
     learned = learn_in(tmp_path / "v", corpus, size=25, sample_pairs=10)
     figures = {"size": 25, "sampled_pairs": 10, "train_pairs": 1000, "words": 20}
     assert learned.read_json("vocabulary.json") == figures
@@ -160,9 +147,8 @@ def test_bytes_spell_what_is_no_piece(tmp_path: Path, corpus: Corpus) -> None:
 def test_symbols_of_trees_are_pieces(tmp_path: Path, byte_fallback: bool) -> None:
     """Each is one piece and comes back as it was; words that look like symbols, or begin with one, are not changed."""
     symbols = ["(NP", "(S", "(SBAR", ")NP", ")S", ")SBAR", "XX"]
-    corpus, languages = Corpus(tmp_path / "corpus"), ("en", "trees")
     pairs = [("XX dogs XXL -LRB- (Sx", "(S (NP XX XX )NP (SBAR XX )SBAR XX XX )S")] * 9
-    corpus.describe(languages, {"train": write_shards(corpus, "train", languages, pairs, 9)}, {})
+    corpus = corpus_of(tmp_path / "corpus", {"train": pairs}, ("en", "trees"))
     corpus.symbols_path.write_text("\n".join(symbols) + "\n")
     with pytest.raises(UserError, match=r"needs at least \d+ pieces") as caught:
         learn_in(tmp_path / "small", corpus, size=12, byte_fallback=byte_fallback)
