@@ -62,9 +62,6 @@ class TrainingStep:
         if self.model is self.master:  # autograd adds in place
             for gradient, parameter in zip(self._gradients, self._parameters, strict=True):
                 parameter.grad = gradient
-        else:
-            self._lower_P = torch.empty_like(self._shadows_P)
-            """The gradients of one micro-batch in the lower type, so that they are added in one operation."""
         self.adam = Adam(self._masters_P, config)
         self._broken = torch.zeros((), device=self._masters_P.device)
 
@@ -89,12 +86,19 @@ class TrainingStep:
         sums = self.loss(batch)
         sums.loss.backward()
         if self.model is not self.master:
-            # The sum is float32: bfloat16 has only 8 bits of mantissa.
-            gradients = [cast("Tensor", parameter.grad).flatten() for parameter in self._parameters]
-            self.gradient_P.add_(torch.cat(gradients, out=self._lower_P))
-            for parameter in self._parameters:
-                parameter.grad = None
+            self._add_lower_gradients()
         return LossSums(sums.loss.detach(), sums.nll, sums.n_tokens)
+
+    def _add_lower_gradients(self) -> None:
+        """Adds the gradients of the lower type to their sum in float32, as bfloat16 has only 8 bits of mantissa."""
+        lower = [cast("Tensor", parameter.grad) for parameter in self._parameters]
+        if self.gradient_P.device.type == "cpu":  # which starts an operation for nothing, but copies slowly
+            for gradient, added in zip(self._gradients, lower, strict=True):
+                gradient.add_(added)
+        else:
+            self.gradient_P.add_(torch.cat([gradient.flatten() for gradient in lower]))
+        for parameter in self._parameters:
+            parameter.grad = None
 
     def discard(self) -> None:
         """Sets the sums of gradients and figures to zero."""
