@@ -121,8 +121,8 @@ def raylet(node: Any) -> int:
 
 def training(dataset: EncodedDataset, settings: TrainingSettings, folder: Path, emit: Any = None) -> Any:
     """Starts a training as the workflow engine does; returns a reference to its result, and its scratch."""
-    for made in (folder, diary := folder.with_name(f"{folder.name}-diary")):
-        made.mkdir()
+    for new in (folder, diary := folder.with_name(f"{folder.name}-diary")):
+        new.mkdir()
     scratch = RecordingScratch(folder, diary, raylet(started[0].head_node))
     stage = ray.remote(num_cpus=0, resources=ON_HEAD)(train)
     context = Context(folder, emit or (lambda event: None), shared=scratch)
