@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from pipeline.errors import UserError
 from pipeline.settings import DecodingDtype
 
 log = logging.getLogger(__name__)
@@ -18,6 +19,24 @@ MATMUL_S = 0.3
 BFLOAT16_GAIN = 1.2
 """How many times as fast as float32 a processor must multiply bfloat16, because rounding takes time too. Known
 processors are far from it on either side, so that the choice does not depend on what else the machine does."""
+LOGICAL_GPUS = "AIAYN_LOGICAL_GPUS"
+"""The environment variable by which tests place work on GPUs that Ray only counts (`ray start --num-gpus 2`): if it is
+1, processes for which Ray has reserved one compute on CPUs, and everything else is as on GPUs."""
+
+
+def reserved_gpu(device: str) -> str:
+    """Returns a GPU that Ray has reserved for this process, e.g. "cuda:0"; "cpu" where LOGICAL_GPUS is set.
+
+    Raises UserError if torch finds no GPU.
+    """
+    if os.environ.get(LOGICAL_GPUS) == "1":
+        return "cpu"
+    if not torch.cuda.is_available():
+        raise UserError(
+            f"Ray counts a GPU on {platform.node()}, but torch finds none there; install a torch that suits its "
+            "driver, or set device to cpu"
+        )
+    return device
 
 
 def dtype_of(setting: DecodingDtype, device: str) -> torch.dtype:

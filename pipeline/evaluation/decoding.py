@@ -78,9 +78,11 @@ class DecodingWorker:
         import torch
 
         from pipeline.evaluation.translation import Translator
+        from pipeline.hardware import reserved_gpu
 
         torch.set_num_threads(self._settings.threads)
-        return Translator(self._scratch.on_this_node(self._checkpoint).folder, self._settings, self._device)
+        device = reserved_gpu(self._device) if self._device == "cuda" else self._device
+        return Translator(self._scratch.on_this_node(self._checkpoint).folder, self._settings, device)
 
     def translate(self, lines: Sequence[str]) -> Translated:
         """Translates lines; called with no lines, it just gets ready."""

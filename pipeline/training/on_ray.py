@@ -86,13 +86,14 @@ def _run_worker(work: _Work) -> "TrainingFigures":
     import ray.train.torch
     from ray.train.collective import broadcast_from_rank_zero
 
+    from pipeline.hardware import reserved_gpu
     from pipeline.training.loop import run
     from pipeline.training.rendezvous import join
     from pipeline.training.worker_group import BACKENDS, WorkerGroup
 
     worker = ray.train.get_context()
     rank, n_workers = worker.get_world_rank(), worker.get_world_size()
-    device = str(ray.train.torch.get_device()) if work.on_gpus else "cpu"
+    device = reserved_gpu(str(ray.train.torch.get_device())) if work.on_gpus else "cpu"
     if n_workers > 1:
         backend = BACKENDS[device.partition(":")[0]]
         join(ray.util.get_node_ip_address(), broadcast_from_rank_zero, rank, n_workers, backend)

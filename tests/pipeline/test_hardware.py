@@ -10,8 +10,10 @@ import torch
 from torch._inductor.cpp_builder import cpp_compiler_search
 from torch.utils.flop_counter import FlopCounterMode
 
+from pipeline.errors import UserError
 from pipeline.hardware import (
     BFLOAT16_GAIN,
+    LOGICAL_GPUS,
     MATMUL_S,
     bfloat16_speedup,
     compute_dtype,
@@ -19,6 +21,7 @@ from pipeline.hardware import (
     dtype_of,
     matmul_flop_s,
     multiplies_bfloat16,
+    reserved_gpu,
     toy_layer_compiles,
 )
 
@@ -79,3 +82,15 @@ def test_processor_has_the_name_that_linux_gives_it() -> None:
     """It is the first `model name` of /proc/cpuinfo."""
     named = re.findall(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     assert device_name("cpu") == (named[0].strip() if named else platform.processor() or platform.machine())
+
+
+def test_gpu_that_torch_lacks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one line that says where, except in tests that ask for CPUs in place of GPUs."""
+    monkeypatch.delenv(LOGICAL_GPUS, raising=False)
+    if torch.cuda.is_available():
+        assert reserved_gpu("cuda:0") == "cuda:0"
+    else:
+        with pytest.raises(UserError, match=f"^Ray counts a GPU on {re.escape(platform.node())}, but torch finds none"):
+            reserved_gpu("cuda:0")
+    monkeypatch.setenv(LOGICAL_GPUS, "1")
+    assert reserved_gpu("cuda:0") == "cpu"

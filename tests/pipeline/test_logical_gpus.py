@@ -1,0 +1,89 @@
+"""Training and decoding on GPUs that Ray only counts: who gets which, where controllers run, and nothing is starved.
+
+The cluster is Ray's own, with a head that has no GPU and a machine that has two (tests.support.logical_gpus); the
+numbers are computed on CPUs, and so the bits are those of trainings on CPUs.
+"""
+
+import multiprocessing
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from pipeline.settings import DecodingSettings
+from pipeline.store.artifacts import Checkpoint, Corpus, EncodedDataset
+from tests.support import logical_gpus
+from tests.support.tiny_training import metrics, weights, with_fields
+
+TABLE_3 = """
+corpora.en-de = {train_pairs = 600, dev_pairs = 20, test_pairs = 20}
+vocabulary.size = 300
+
+[grid]
+base_seeds = 2
+
+[grid.training]
+updates = 8
+checkpoint_updates = 4
+validation_updates = 4
+model = {n_layers = 1, d_model = 32, d_ff = 64, d_k = 16, d_v = 16}
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[ProcessPoolExecutor]:
+    """A process that has started the cluster, and joined it."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), logical_gpus.start) as process:
+        yield process
+        process.submit(logical_gpus.stop).result()
+
+
+def test_two_workers_have_a_gpu_each(
+    cluster: ProcessPoolExecutor, dataset: EncodedDataset, two_workers: Path, tmp_path: Path
+) -> None:
+    """Left open, there are as many workers as GPUs. Each sees both, for NCCL, and its own device is number its rank."""
+    settings, folder = with_fields(workers=0, device="auto"), tmp_path / "run"
+    placed, on_head, node = cluster.submit(logical_gpus.trained, dataset, settings, folder).result()
+    assert [worker.rank for worker in placed] == [0, 1]
+    for worker in placed:
+        assert worker.n_workers == 2
+        assert worker.cpus == settings.threads
+        assert worker.node == node
+        assert worker.visible.split(",") == ["0", "1"]
+        assert worker.device == f"cuda:{worker.visible.split(',').index(*worker.gpus)}"
+    assert {worker.device for worker in placed} == {"cuda:0", "cuda:1"}
+    assert "TrainController" in {title.split(".")[0] for title in on_head}
+    assert weights(folder) == weights(two_workers)
+    assert metrics(folder) == metrics(two_workers)
+
+
+def test_decoding_and_a_training_share_two_gpus(
+    cluster: ProcessPoolExecutor,
+    dataset: EncodedDataset,
+    one_worker: Path,
+    checkpoint: Checkpoint,
+    corpus: Corpus,
+    tmp_path: Path,
+) -> None:
+    """Four actors want half a GPU each, and a training has one: two do all the work, and the training goes on."""
+    decoding = DecodingSettings(max_extra_tokens=5, workers=4)
+    arguments = dataset, with_fields(workers=1, device="gpu"), checkpoint, corpus, decoding, tmp_path
+    run, hypotheses, (worker,) = cluster.submit(logical_gpus.decoded_beside, *arguments).result()
+    assert (worker.rank, worker.n_workers) == (0, 1)
+    assert [worker.visible] == worker.gpus  # the other GPU is not there for it
+    assert sum(test_set.sentences for test_set in hypotheses.load().test_sets.values()) == 49
+    assert weights(run.folder) == weights(one_worker)
+
+
+def test_trials_of_table_3_share_two_gpus(cluster: ProcessPoolExecutor, tmp_path: Path) -> None:
+    """Both train at once on a GPU each, and what watches over them runs on the head alone."""
+    (tmp_path / "rows.toml").write_text(TABLE_3)
+    options = ["--config", str(tmp_path / "rows.toml"), "--rows", "base", "--store", str(tmp_path)]
+    seen = cluster.submit(logical_gpus.watched, ["-m", "workflows.reproduce_table3", *options]).result()
+    assert seen.gpus == 2
+    assert {title for title in seen.on_node if "single_worker" in title}
+    assert not {title for title in seen.on_head if "single_worker" in title}
+    trials = {title for title in seen.on_head | seen.on_node if "ImplicitFunc" in title or "_run_trial" in title}
+    assert trials
+    assert trials <= seen.on_head - seen.on_node

@@ -1,0 +1,201 @@
+"""A Ray cluster of a head without GPUs and a machine with two that Ray only counts (`pipeline.hardware.LOGICAL_GPUS`).
+
+All of it runs in a process of its own, because a process can join but one cluster. Placement, ranks, resources and
+processes are Ray's own; only what is computed is computed on CPUs, and sent by gloo.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import psutil
+import ray
+import ray.train
+from ray.cluster_utils import Cluster
+from ray.train.torch import get_device
+
+from pipeline.evaluation.decoding import decode
+from pipeline.hardware import LOGICAL_GPUS
+from pipeline.ray_private import loopback_only
+from pipeline.settings import DecodingSettings, TrainingSettings
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import Checkpoint, Corpus, EncodedDataset, Hypotheses, TrainingRun
+from pipeline.store.scratch import HasFolder, Scratch
+from pipeline.training.on_ray import train
+from workflows.engine.cluster import ON_HEAD, set_local_variables
+
+A = TypeVar("A", bound=HasFolder)
+N_GPUS = 2
+PATIENCE_S = 240
+started: list[Cluster] = []
+"""The cluster of this process."""
+
+
+class Placed(NamedTuple):
+    """Where a training worker is, and what it has."""
+
+    rank: int
+    n_workers: int
+    gpus: list[str]
+    """Ray's numbers of the GPUs that it has reserved."""
+    device: str
+    """What Ray Train says is its device."""
+    visible: str
+    """CUDA_VISIBLE_DEVICES."""
+    cpus: float
+    node: str
+
+
+@dataclass
+class RecordingScratch(Scratch):
+    """Notes where each worker is, before anything else happens, and what watches over it on the head."""
+
+    diary: Path
+    head_raylet: int
+    """Process id."""
+
+    def on_this_node(self, artifact: A) -> A:
+        """Runs at each rank."""
+        worker, runtime = ray.train.get_context(), ray.get_runtime_context()
+        placed = Placed(
+            worker.get_world_rank(),
+            worker.get_world_size(),
+            runtime.get_accelerator_ids()["GPU"],
+            str(get_device()),
+            os.environ["CUDA_VISIBLE_DEVICES"],
+            runtime.get_assigned_resources()["CPU"],
+            runtime.get_node_id(),
+        )
+        (self.diary / f"rank-{placed.rank}.json").write_text(json.dumps(placed))
+        (self.diary / "head.json").write_text(json.dumps(titles_below(self.head_raylet)))
+        return artifact
+
+    @property
+    def placed(self) -> list[Placed]:
+        """What all workers have noted."""
+        return [Placed(*json.loads(path.read_text())) for path in sorted(self.diary.glob("rank-*.json"))]
+
+
+def titles_below(pid: int) -> list[str]:
+    """Names what the processes of a node are at work on, by the process id of its raylet."""
+    lines = [process.cmdline() for process in psutil.Process(pid).children(recursive=True)]
+    return [line[0].removeprefix("ray::") for line in lines if line and line[0].startswith("ray::")]
+
+
+def start() -> None:
+    """Starts the cluster, and joins it."""
+    os.environ.pop("RAY_ADDRESS", None)
+    set_local_variables()
+    os.environ |= {LOGICAL_GPUS: "1", "RAY_TRAIN_V2_ENABLED": "1", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+    with loopback_only():
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+        started.append(cluster)
+        cluster.add_node(num_cpus=4, num_gpus=N_GPUS)
+        ray.init(cluster.address, log_to_driver=False)
+
+
+def stop() -> None:
+    """Ends the cluster."""
+    ray.shutdown()
+    started.pop().shutdown()
+
+
+def address() -> str:
+    """Returns the address of the cluster."""
+    return str(started[0].address)
+
+
+def raylet(node: Any) -> int:
+    """Returns the process id of a node's raylet."""
+    (process,) = node.all_processes["raylet"]
+    return int(process.process.pid)
+
+
+def training(dataset: EncodedDataset, settings: TrainingSettings, folder: Path, emit: Any = None) -> Any:
+    """Starts a training as the workflow engine does; returns a reference to its result, and its scratch."""
+    for new in (folder, diary := folder.with_name(f"{folder.name}-diary")):
+        new.mkdir()
+    scratch = RecordingScratch(folder, diary, raylet(started[0].head_node))
+    stage = ray.remote(num_cpus=0, resources=ON_HEAD)(train)
+    context = Context(folder, emit or (lambda event: None), shared=scratch)
+    return stage.remote(context, dataset, settings), scratch
+
+
+def trained(dataset: EncodedDataset, settings: TrainingSettings, folder: Path) -> tuple[list[Placed], list[str], str]:
+    """Trains; returns where the workers were, what ran on the head meanwhile, and the node with the GPUs."""
+    reference, scratch = training(dataset, settings, folder)
+    ray.get(reference)
+    all_free()
+    (node,) = [node["NodeID"] for node in ray.nodes() if node["Resources"].get("GPU")]
+    return scratch.placed, json.loads((scratch.diary / "head.json").read_text()), node
+
+
+def all_free() -> None:
+    """Waits until no GPU is reserved."""
+    until(lambda: ray.available_resources().get("GPU") == N_GPUS, "the GPUs are not free again")
+
+
+def until(happened: Callable[[], Any], otherwise: str) -> None:
+    """Waits until `happened` returns something true."""
+    end_s = time.monotonic() + PATIENCE_S
+    while not happened():
+        assert time.monotonic() < end_s, otherwise
+        time.sleep(0.1)
+
+
+def _hold(path: Path, event: dict[str, Any]) -> None:
+    """Keeps a training at its update 3 until a file is there; to be used as `emit`."""
+    if event.get("step", 0) >= 3:
+        path.with_name("held").touch()
+        until(path.exists, f"{path} never came")
+
+
+def decoded_beside(
+    dataset: EncodedDataset,
+    settings: TrainingSettings,
+    checkpoint: Checkpoint,
+    corpus: Corpus,
+    decoding: DecodingSettings,
+    folder: Path,
+) -> tuple[TrainingRun, Hypotheses, list[Placed]]:
+    """Decodes while one worker's training holds a GPU, and lets that go on only when the decoding is done."""
+    reference, scratch = training(dataset, settings, folder / "run", partial(_hold, folder / "decoded"))
+    until((folder / "held").exists, "the training did not begin")
+    (folder / "hypotheses").mkdir()
+    hypotheses = decode(Context(folder / "hypotheses"), checkpoint, corpus, decoding)
+    assert ray.available_resources().get("GPU", 0) <= 1, "the training holds its GPU"
+    (folder / "decoded").touch()
+    run: TrainingRun = ray.get(reference, timeout=PATIENCE_S)
+    all_free()
+    return run, hypotheses, scratch.placed
+
+
+class Seen(NamedTuple):
+    """What the processes of the two nodes were at work on, and the most GPUs that were reserved at once."""
+
+    on_head: set[str]
+    on_node: set[str]
+    gpus: float
+
+
+def watched(command: list[str]) -> Seen:
+    """Runs a command of the project on this cluster, and looks what Ray does for it."""
+    (node,) = started[0].worker_nodes
+    on_head, on_node, gpus = set(), set(), 0.0
+    with subprocess.Popen([sys.executable, *command, "--address", address()], stdout=subprocess.DEVNULL) as driver:
+        while driver.poll() is None:
+            with suppress(psutil.Error):
+                on_head |= set(titles_below(raylet(started[0].head_node)))
+                on_node |= set(titles_below(raylet(node)))
+            gpus = max(gpus, N_GPUS - ray.available_resources().get("GPU", 0))
+            time.sleep(0.1)
+    assert driver.returncode == 0
+    return Seen(on_head, on_node, gpus)
