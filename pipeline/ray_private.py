@@ -2,6 +2,7 @@
 
 Ray may change them in any release. tests/pipeline/test_ray_private.py says which one has changed and who relies on it.
 
+- `lean_torch_trainer` drops two of Ray Train's default callbacks; RunConfig(callbacks=...) can only add some.
 - `loopback_only` makes a new cluster's processes listen on the loopback interface, as Ray itself does on macOS and
   Windows. `ray.init(_node_ip_address="127.0.0.1")` takes that for any address of this machine.
 - `abandoned_placement_groups` reads who created a placement group, and whether that actor is dead.
@@ -14,6 +15,7 @@ Ray may change them in any release. tests/pipeline/test_ray_private.py says whic
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import ray
 from ray._private import ray_constants
@@ -25,6 +27,9 @@ from ray._raylet import AuthenticationTokenLoader, InnerGcsClient  # type: ignor
 from ray.core.generated.gcs_pb2 import PlacementGroupTableData  # type: ignore[attr-defined]  # generated
 from ray.util.placement_group import PlacementGroup
 
+if TYPE_CHECKING:
+    from ray.train.torch import TorchTrainer
+
 
 @contextmanager
 def loopback_only() -> Iterator[None]:
@@ -34,6 +39,31 @@ def loopback_only() -> Iterator[None]:
         yield
     finally:
         ray_constants.ENABLE_RAY_CLUSTER = before
+
+
+def lean_torch_trainer(*arguments: Any, **options: Any) -> "TorchTrainer":
+    """Makes a TorchTrainer that runs without two of Ray Train's processes, each of which takes 5 s of a core to start.
+
+    One hands out Ray datasets, which this project does not use. The other frees what a killed controller had reserved,
+    but asks the dashboard about the controller: where there is none, as in a cluster on one machine, it frees nothing
+    within a minute, and the end of every training, in an error too, waits 10 s for it. The workflow engine frees it
+    instead, by `abandoned_placement_groups`.
+    """
+    # Every worker process of a workflow imports this module, and ray.train takes 1.5 s of a core.
+    from ray.train.torch import TorchTrainer
+    from ray.train.v2._internal.callbacks.datasets import DatasetsCallback
+    from ray.train.v2._internal.callbacks.placement_group_callback import PlacementGroupCleanerCallback
+
+    class LeanTorchTrainer(TorchTrainer):
+        def _create_default_callbacks(self) -> list[Any]:
+            callbacks = super()._create_default_callbacks()  # type: ignore[misc]  # mypy reads Train V1
+            return [
+                callback
+                for callback in callbacks
+                if not isinstance(callback, DatasetsCallback | PlacementGroupCleanerCallback)
+            ]
+
+    return LeanTorchTrainer(*arguments, **options)
 
 
 def abandoned_placement_groups() -> list[PlacementGroup]:

@@ -141,10 +141,11 @@ def _in_a_group(work: _Work, layout: "ClusterLayout", ray_folder: Path) -> "Trai
     """Trains with as many workers as Ray Train finds room for; it writes to `ray_folder`, which is then removed."""
     # What a process that only waits for a single worker need not import.
     from ray.train import ControllerError, FailureConfig, LoggingConfig, RunConfig, ScalingConfig
-    from ray.train.torch import TorchTrainer
+
+    from pipeline.ray_private import lean_torch_trainer
 
     loop: Any = partial(_run_worker, work)
-    trainer = TorchTrainer(
+    trainer = lean_torch_trainer(
         loop,
         torch_config=_workers_join_by_themselves(),
         scaling_config=ScalingConfig(  # type: ignore[call-arg]  # mypy reads the signatures of Train V1

@@ -5,11 +5,32 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 import ray
+from ray.train.torch import TorchTrainer
 from ray.util.placement_group import placement_group, remove_placement_group
 
 PATIENCE_S = 30
 CHANGED = f"Ray {ray.__version__} has changed a private part that pipeline/ray_private.py relies on: "
+
+
+def kinds(trainer: TorchTrainer) -> list[str]:
+    """Names the classes of the callbacks that a trainer starts with."""
+    create = getattr(trainer, "_create_default_callbacks", None)
+    assert create, f"{CHANGED}TorchTrainer._create_default_callbacks, which lean_torch_trainer overrides, is gone"
+    return [type(callback).__name__ for callback in create()]
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_lean_trainer_starts_without_the_two_processes() -> None:
+    """Ray's own trainer has both callbacks, ours all the others in the same order."""
+    from pipeline.ray_private import lean_torch_trainer
+
+    dropped = ["PlacementGroupCleanerCallback", "DatasetsCallback"]
+    default = kinds(TorchTrainer(print))
+    for name in dropped:
+        assert name in default, f"{CHANGED}{name} is no longer a default callback; stop dropping it"
+    assert kinds(lean_torch_trainer(print)) == [name for name in default if name not in dropped]
 
 
 @ray.remote(num_cpus=0)
