@@ -129,7 +129,7 @@ def test_one_cell_then_again_then_another_beam(
     reproduce_table2.main(overrides=[*TINY, "decoding.beam_size=1"], dev_bleu=True, **arguments)
     first, second = chosen(runs_in(LocalStore(tmp_path)), "embedded/1", "embedded/2")
     compared = compare(first, second)
-    assert [(pair.name, pair.one, pair.other) for pair in compared.settings] == [("decoding.beam_size", 4, 1)]
+    assert [(pair.name, pair.first, pair.second) for pair in compared.settings] == [("decoding.beam_size", 4, 1)]
     assert compared.lonely == ((), ("dev BLEU en-de base",))
     assert "score en-de base test_sets.test.sacrebleu" in {pair.name for pair in compared.figures}
     after = _stages(tmp_path)
