@@ -51,7 +51,6 @@ def test_rows_of_the_paper_and_of_ones_own_then_again(
     assert rows["F1"]["printed"] is None
     assert (base["seeds"], b1["seeds"], table["noise"]["seeds"]) == ([1, 2], [1], 2)
     assert b1["has_converged"] is not None
-    assert 0 < base["overhead_s"] < 120
     assert {path.name for path in folder.iterdir()} >= {"manifest.json", "report.html", "table3.json", "table3.md"}
     artifact = (folder / "table3.json").resolve().parent
     assert {path.name for path in artifact.iterdir()} == {"manifest.json", "report.html", "table3.json", "table3.md"}
