@@ -35,9 +35,12 @@ test-slow: .venv/installed-dev ## run the tests that take minutes
 chaos: .venv/installed-dev ## kill processes at random and compare the results; AIAYN_CHAOS_SEED, AIAYN_CHAOS_KILLS
 	$(BIN)/python -m pytest -m slow tests/chaos -s
 
+GPU_PYTHON = $(or $(wildcard $(BIN)/python),$(PYTHON))
+# A first compilation of the whole model takes minutes, so tests may take longer than elsewhere.
 gpu: ## check and measure a GPU, without Ray, MLflow and .venv too; results in build/gpu
-	$(or $(wildcard $(BIN)/python),$(PYTHON)) -m benchmarks.gpu --out build/gpu
-	$(or $(wildcard $(BIN)/python),$(PYTHON)) -m pytest -q -m gpu -k cuda tests/model tests/pipeline/training/test_on_devices.py
+	$(GPU_PYTHON) -m benchmarks.gpu --out build/gpu
+	$(if $(wildcard $(BIN)/python),$(MAKE) --no-print-directory .venv/installed-dev)
+	$(GPU_PYTHON) -m pytest -q -m gpu -k cuda -o timeout=1800 tests/model tests/pipeline/training/test_on_devices.py
 
 lint: .venv/installed-dev ## check formatting, lint and types
 	$(BIN)/ruff format --check .

@@ -52,7 +52,7 @@ class Size:
     """Tokens on either side of an update."""
     cpu_batch_tokens: int = 4_096
 
-    def settings(self, dtype: Dtype = "auto", device: str | None = None, compiled: bool = True) -> TrainingSettings:
+    def settings(self, dtype: Dtype = "auto", device: str | None = None) -> TrainingSettings:
         """Returns the settings of a training that does nothing but updates and one line of metrics per round."""
         import torch
 
@@ -70,7 +70,6 @@ class Size:
                 "workers": 1,
                 "threads": os.cpu_count() or 1,
                 "device": device,
-                "compiled": compiled,
             }
         )
 
@@ -109,9 +108,11 @@ def measure(
         loops: list[tuple[str, type[TrainingLoop], str]] = [(TORCH, TorchLoop, types[0])]
         loops += [(MARIAN, MarianLoop, dtype) for dtype in types if is_installed("transformers")]
         for name, loop, dtype in loops if peers else []:
-            peer = Contender(name, dtype, loop, settings, dataset, dtype)
-            peer.call("warm_up")
-            contenders.append(peer)
+            # cuDNN's attention plans anew for each shape, so that other kernels may be faster.
+            for cudnn in ("", " without cuDNN") if settings.device == "gpu" else ("",):
+                peer = Contender(name + cudnn, dtype, loop, settings, dataset, dtype, not cudnn)
+                peer.call("warm_up")
+                contenders.append(peer)
         matmul_rates = []
         for _ in range(rounds):
             matmul_rates.append(ours.call("matmul_flop_s"))
@@ -136,14 +137,12 @@ def figures(contenders: Sequence[Contender], matmul_rates: Sequence[float], upda
     """Returns rates, ratios and the roofline fraction; ours comes first and has not failed."""
     ours, *peers = contenders
     by_ours = ours.rates("target_tokens")
-    by_torch = next((peer.rates("target_tokens") for peer in peers if peer.name == TORCH), [])
-    marians = [peer for peer in peers if peer.name == MARIAN and peer.rates("target_tokens")]
-    best = max(marians, key=lambda peer: median(peer.rates("target_tokens")), default=None)
+    torchs, best = _fastest(peers, TORCH), _fastest(peers, MARIAN)
     flop_s = median(ours.rates("flop"))
     real_tokens = sum(done["source_tokens"] + done["target_tokens"] for done in ours.rounds)
     return {
         "tokens_s": median(by_ours),
-        **ratio("ratio_torch", by_ours, by_torch),
+        **ratio("ratio_torch", by_ours, torchs.rates("target_tokens") if torchs else []),
         **ratio("ratio_best_peer", by_ours, best.rates("target_tokens") if best else []),
         "best_peer": f"{best.name} {best.dtype}" if best else None,
         "roofline_fraction": flop_s / median(matmul_rates),
@@ -153,6 +152,12 @@ def figures(contenders: Sequence[Contender], matmul_rates: Sequence[float], upda
         "peak_memory_gb": ours.rounds[-1]["peak_memory_gb"],
         "contenders": [_described(contender, updates) for contender in contenders],
     }
+
+
+def _fastest(peers: Sequence[Contender], name: str) -> Contender | None:
+    """Returns the fastest peer of a library, in whichever type and with whichever attention."""
+    of_library = [peer for peer in peers if peer.name.startswith(name) and peer.rates("target_tokens")]
+    return max(of_library, key=lambda peer: median(peer.rates("target_tokens")), default=None)
 
 
 def _described(contender: Contender, updates: int) -> dict[str, Any]:

@@ -97,10 +97,12 @@ class OurLoop(TrainingLoop):
         self.dtype = self.training.agreement.dtype
 
     def machine(self) -> dict[str, Any]:
-        """Returns the processor's or GPU's name, whether the layers are compiled and which type is faster."""
+        """Returns the processor's or GPU's name, how the step computes and which type is faster."""
         return {
             "device_name": device_name(self.device),
             "compiled": self.training.step.compiled,
+            "packed": self.training.packs,
+            "captured": self.training.step.captured,
             "bfloat16_is_faster": compute_dtype(self.device) == torch.bfloat16,
         }
 
@@ -121,8 +123,11 @@ class PlainLoop(TrainingLoop):
 
     make_model: Callable[[TransformerConfig], nn.Module]
 
-    def __init__(self, settings: TrainingSettings, dataset: EncodedDataset, dtype: DecodingDtype) -> None:
+    def __init__(
+        self, settings: TrainingSettings, dataset: EncodedDataset, dtype: DecodingDtype, with_cudnn: bool = True
+    ) -> None:
         super().__init__(settings)
+        torch.backends.cuda.enable_cudnn_sdp(with_cudnn)
         self.dtype, self.updates_done, self.work = dtype_of(dtype, self.device), 0, Work()
         split, group = EncodedSplit.open(dataset, "train"), WorkerGroup(device=self.device)
         self.updates = Updates(split, settings, group, self._padded)

@@ -38,10 +38,11 @@ class Adam:
         """A number on the device, so that no step waits for it."""
 
     @torch.no_grad()
-    def step(self, gradient_P: Tensor, rate: float, divisor: Tensor, broken: Tensor) -> None:
+    def step(self, gradient_P: Tensor, rate: float | Tensor, divisor: Tensor, broken: Tensor) -> None:
         """Takes one step on `gradient_P / divisor`, or none if `broken` is 1; the gradient may be overwritten.
 
-        `divisor` and `broken` are float32 scalars on the device.
+        `divisor` and `broken` are float32 scalars on the device. So may be the rate, in float64 on CPUs, so that all of
+        them stay in place from step to step.
         """
         functional.adam(
             [self.weights_P],

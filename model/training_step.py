@@ -9,12 +9,14 @@
 Shapes: P parameters; N rows of a batch (`model.rows`).
 """
 
+from collections.abc import Sequence
 from copy import deepcopy
 from typing import cast
 
 import torch
 from torch import Tensor
 
+from model.capture import Captured, same
 from model.config import OptimizerConfig
 from model.loss import LossSums, smoothed_cross_entropy
 from model.optimizer import Adam, learning_rate
@@ -63,7 +65,11 @@ class TrainingStep:
             for gradient, parameter in zip(self._gradients, self._parameters, strict=True):
                 parameter.grad = gradient
         self.adam = Adam(self._masters_P, config)
-        self._broken = torch.zeros((), device=self._masters_P.device)
+        self._captured: Captured | None = None
+        device = self._masters_P.device
+        # Adam's kernel on CUDA reads a rate in float32, that on CPUs one in float64.
+        self._rate = torch.zeros((), device=device, dtype=torch.float64 if device.type == "cpu" else torch.float32)
+        self._n_tokens, self._broken = torch.zeros((2,), device=device)
 
     def refresh(self) -> None:
         """Copies the master weights into the shadow; call it after loading weights."""
@@ -79,10 +85,42 @@ class TrainingStep:
         )
 
     def accumulate(self, batch: Batch, seed: int) -> LossSums:
-        """Adds the gradients of one micro-batch. Its dropout depends on `seed` alone."""
+        """Adds the gradients of one micro-batch, which may be on the host. Its dropout depends on `seed` alone."""
         torch.manual_seed(seed)
+        if self._captured:
+            return self._captured(batch)
         if not self.model.training:  # it visits every module
             self.model.train()
+        return self._add_gradients(batch.to(self._masters_P.device))
+
+    @property
+    def captured(self) -> bool:
+        """Whether micro-batches are computed by a CUDA graph."""
+        return self._captured is not None
+
+    def capture(self, batches: Sequence[Batch]) -> None:
+        """Records a CUDA graph that computes all later micro-batches, of the same shapes as these packed ones.
+
+        It is used only if it gives the loss and gradients of these batches as they are without it. Raises RuntimeError
+        if it does not, or if nothing can be recorded; then the step goes on without. The sums are zero afterwards.
+        """
+        try:
+            self.model.train()
+            captured = Captured(self._add_gradients, batches[0].to(self.sums.device), self.model)
+            for seed, batch in enumerate(batches):
+                results = []
+                for compute in (self._add_gradients, captured):
+                    self.discard()
+                    torch.manual_seed(seed)
+                    loss = compute(batch.to(self.sums.device)).loss
+                    results.append((loss, self.gradient_P.clone()))
+                if not all(same(*pair) for pair in zip(*results, strict=True)):
+                    raise RuntimeError("a CUDA graph gives another loss or gradient than its kernels one by one")
+            self._captured = captured
+        finally:
+            self.discard()
+
+    def _add_gradients(self, batch: Batch) -> LossSums:
         sums = self.loss(batch)
         sums.loss.backward()
         if self.model is not self.master:
@@ -116,9 +154,10 @@ class TrainingStep:
         weight, so the caller may check the norms at its convenience. The sums are zero afterwards.
         """
         # In parts, because one long sum of float32 squares is 0.5 % too small for the base model on CPUs.
-        norm = torch.nn.utils.get_total_norm(self.gradient_P.split(NORM_PARAMETERS)) / n_tokens
-        self._broken = torch.maximum(self._broken, (~norm.isfinite()).float())
-        self.adam.step(self.gradient_P, self.learning_rate(update), torch.full_like(norm, n_tokens), self._broken)
+        norm = torch.nn.utils.get_total_norm(self.gradient_P.split(NORM_PARAMETERS)) / self._n_tokens.fill_(n_tokens)
+        torch.maximum(self._broken, (~norm.isfinite()).float(), out=self._broken)
+        self._rate.fill_(self.learning_rate(update))
+        self.adam.step(self.gradient_P, self._rate, self._n_tokens, self._broken)
         self.discard()
         self.refresh()
         return norm

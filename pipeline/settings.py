@@ -130,6 +130,10 @@ class TrainingSettings(Settings):
     device: Device = not_in_fingerprint("auto")
     compiled: bool = not_in_fingerprint(True)
     """Compile the layers where that pays off and works: on GPUs with Triton."""
+    packed: bool = not_in_fingerprint(True)
+    """Pack micro-batches instead of padding them where attention has kernels for that: on GPUs, in bfloat16."""
+    captured: bool = not_in_fingerprint(True)
+    """Compute packed micro-batches by a CUDA graph if, at the start, that gives what its kernels give one by one."""
 
     @property
     def plan(self) -> PlanSettings:

@@ -9,6 +9,7 @@ changes only the order of the sum.
 
 import hashlib
 import json
+import logging
 import math
 import time
 from collections.abc import Callable
@@ -39,6 +40,8 @@ from pipeline.training.reduction import Reduction
 from pipeline.training.stretches import begin_stretch
 from pipeline.training.validation import check_vocabulary, exp, split_sums
 from pipeline.training.worker_group import WorkerGroup
+
+log = logging.getLogger(__name__)
 
 PROGRESS_S = 1.0
 """Least time between two progress events."""
@@ -98,7 +101,7 @@ def dropout_seed(seed: int, update: int, micro_batch: int) -> int:
 
 
 def packs(device: str, dtype: torch.dtype, model: TransformerConfig) -> bool:
-    """Tells whether micro-batches are packed: where `model.attention.packed_attention` can compute the model."""
+    """Tells whether micro-batches can be packed: where `model.attention.packed_attention` can compute the model."""
     return device.startswith("cuda") and dtype != torch.float32 and not model.attention_dropout
 
 
@@ -142,7 +145,7 @@ class Training:
         self.checkpoint, self.state = self._find_checkpoint()
         self.agreement = agree(group, settings, self.state, folder / RECOVERY)
         self.state.dtype = dtype_name(self.agreement.dtype)
-        self.packs = packs(group.device, self.agreement.dtype, settings.model)
+        self.packs = settings.packed and packs(group.device, self.agreement.dtype, settings.model)
         torch.manual_seed(settings.seed)
         master = Transformer(settings.model).to(group.device)
         self.step = TrainingStep(
@@ -207,6 +210,8 @@ class Training:
             return
         if not self.largest_tried:
             self._try_largest()
+            if self.packs and self.settings.captured:
+                self._capture()
             begin_stretch(state, self.group, self.agreement, self.settings.threads)
         self.shown_s = resumed_s = time.monotonic()
         logged_tokens, logged_s = state.target_tokens, state.train_s
@@ -262,7 +267,7 @@ class Training:
 
         def accumulate(micro_batch: MicroBatch[Batch]) -> Tensor:
             seed = dropout_seed(self.settings.seed, number, micro_batch.number)
-            sums = self.step.accumulate(micro_batch.batch.to(self.group.device), seed)
+            sums = self.step.accumulate(micro_batch.batch, seed)
             return torch.stack(_Figures(sums.loss, sums.nll))
 
         sums = self.reduction.sum(update.micro_batches, update.mine, accumulate)
@@ -318,7 +323,7 @@ class Training:
             for rows in self.updates.largest:
                 source_BS, target_BT = self.split.batch(rows)
                 try:
-                    self.step.accumulate(self._lay_out(source_BS, target_BT).to(self.group.device), seed=0)
+                    self.step.accumulate(self._lay_out(source_BS, target_BT), seed=0)
                 except (MemoryError, RuntimeError) as error:
                     if not is_out_of_memory(error):
                         raise
@@ -329,6 +334,19 @@ class Training:
                     ) from error
             self.step.discard()
         self.largest_tried = True
+
+    def _capture(self) -> None:
+        """Has packed micro-batches computed by a CUDA graph if it passes its check on this worker's device.
+
+        The workers need not agree: it computes the same, and nothing is exchanged during a micro-batch.
+        """
+        rows = self.updates.largest[0]
+        batches = [self._lay_out(*self.split.batch(part)) for part in (rows, rows[:1])]
+        try:
+            self.step.capture(batches)
+        except (MemoryError, RuntimeError) as error:
+            reason = " ".join(str(error).split())[:300]
+            log.warning("micro-batches are computed without a CUDA graph on %s (%s)", self.group.device, reason)
 
     def _lay_out(self, source_BS: Tensor, target_BT: Tensor) -> Batch:
         """Makes a batch on the host, in memory from which a GPU copies without the host's waiting."""

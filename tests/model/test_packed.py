@@ -100,7 +100,8 @@ class Shapes(TorchDispatchMode):
 
 
 def addresses(step: TrainingStep) -> list[int]:
-    tensors = [*step.model.parameters(), *step.master.parameters(), step.sums, step.gradient_P]
+    scalars = [step._rate, step._n_tokens, step._broken]
+    tensors = [*step.model.parameters(), *step.master.parameters(), step.sums, step.gradient_P, *scalars]
     return [tensor.data_ptr() for tensor in tensors]
 
 

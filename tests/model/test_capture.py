@@ -1,0 +1,130 @@
+"""CUDA graphs, as far as they can be tested without a GPU: buffers in place, the check, and a step that has none."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from model.capture import TOLERANCE, Buffers, same
+from model.config import OptimizerConfig, TransformerConfig
+from model.rows import Batch, PackedSize
+from model.training_step import TrainingStep
+from model.transformer import Transformer
+from tests.support import packed_kernels
+
+CONFIG = TransformerConfig(40, n_layers=1, d_model=12, d_ff=20, n_heads=3, d_k=4, d_v=4, dropout=0.1)
+SIZE = PackedSize.of(most_tokens=40, most_pairs=9, longest=11)
+
+
+def batch_of(n_pairs: int, size: PackedSize = SIZE) -> Batch:
+    """Draws packed pairs of four tokens."""
+    torch.manual_seed(n_pairs)
+    return Batch.packed(torch.randint(4, 40, (n_pairs, 4)), torch.randint(4, 40, (n_pairs, 4)), size)
+
+
+def tensors(batch: Batch) -> list[Tensor]:
+    collected: list[Tensor] = []
+
+    def collect(tensor: Tensor) -> Tensor:
+        collected.append(tensor)
+        return tensor
+
+    batch.each(collect)
+    return collected
+
+
+def new_step(dtype: torch.dtype = torch.bfloat16) -> TrainingStep:
+    packed_kernels.register()
+    torch.manual_seed(0)
+    return TrainingStep(Transformer(CONFIG), OptimizerConfig(), dtype, packed=True)
+
+
+def test_buffers_keep_their_addresses_and_take_every_value() -> None:
+    """Filled with another batch, the static one equals it in each tensor, at the same addresses, and shares none."""
+    first, second = batch_of(9), batch_of(4)
+    buffers = Buffers(first, torch.device("cpu"))
+    places = [tensor.data_ptr() for tensor in tensors(buffers.batch)]
+    for batch in (first, second, first):
+        buffers.fill(batch)
+        for mine, theirs in zip(tensors(buffers.batch), tensors(batch), strict=True):
+            assert torch.equal(mine, theirs)
+            assert mine.data_ptr() != theirs.data_ptr()
+    assert [tensor.data_ptr() for tensor in tensors(buffers.batch)] == places
+    assert any(not torch.equal(*pair) for pair in zip(tensors(first), tensors(second), strict=True))
+
+
+def test_buffers_refuse_a_batch_of_another_size() -> None:
+    """A batch that would not fit, or that torch would repeat to make it fit, is an error."""
+    buffers = Buffers(batch_of(9), torch.device("cpu"))
+    with pytest.raises(ValueError, match=r"a tensor of \(128,\), not \(64,\)"):
+        buffers.fill(batch_of(9, PackedSize.of(100, 9, 11)))
+    with pytest.raises(ValueError, match=r"a tensor of \(1,\), not"):
+        buffers.fill(batch_of(9).each(lambda tensor: tensor[:1]))
+
+
+def test_a_step_in_its_buffers_computes_the_batch_in_them() -> None:
+    """What a graph would be recorded from gives the loss and gradient of the batch that was copied in last."""
+    inside, outside = new_step(), new_step()
+    buffers = Buffers(batch_of(9), torch.device("cpu"))
+    for seed, batch in enumerate((batch_of(4), batch_of(7))):
+        buffers.fill(batch)
+        losses = [step.accumulate(on, seed).loss for step, on in ((inside, buffers.batch), (outside, batch))]
+        assert torch.equal(*losses)
+        assert torch.equal(inside.gradient_P, outside.gradient_P)
+
+
+def test_the_check_knows_rounding_from_another_result() -> None:
+    """Gradients of the same micro-batch pass with bfloat16's rounding; those of other dropout or rows do not."""
+    exact, rounded = new_step(torch.float32), new_step()
+    for step in (exact, rounded):
+        step.accumulate(batch_of(9), seed=1)
+    assert same(rounded.gradient_P, rounded.gradient_P * (1 + TOLERANCE / 2))
+    assert same(exact.gradient_P, exact.gradient_P.bfloat16().float())
+    for batch, seed in ((batch_of(9), 2), (batch_of(8), 1)):
+        other = new_step()
+        other.accumulate(batch, seed)
+        assert not same(rounded.gradient_P, other.gradient_P)
+    nothing = torch.zeros_like(rounded.gradient_P)
+    assert not same(rounded.gradient_P, nothing)
+    assert not same(nothing, rounded.gradient_P)
+    assert not same(nothing + torch.nan, nothing + torch.nan)
+
+
+@pytest.mark.gpu
+def test_a_device_without_graphs_goes_on_without(device: str) -> None:
+    """Where nothing can be recorded, `capture` says so, leaves no gradient, and the next update is that of any step."""
+    if device == "cuda":
+        pytest.skip("this device has CUDA graphs")
+    tried, untried = new_step(), new_step()
+    with pytest.raises(RuntimeError, match="CUDAGraph"):
+        tried.capture([batch_of(9), batch_of(1)])
+    assert not tried.captured
+    assert not tried.sums.any()
+    for step in (tried, untried):
+        step.accumulate(batch_of(7), seed=3)
+        step.apply(1, n_tokens=28)
+    for mine, theirs in zip(tried.master.parameters(), untried.master.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+@pytest.mark.gpu
+def test_a_graph_computes_what_its_kernels_do(device: str) -> None:
+    """On a GPU: three updates of other batches and seeds end in the weights of the step without a graph."""
+    if device == "cpu":
+        pytest.skip("CUDA graphs need a GPU")
+    config = replace(CONFIG, d_model=32, d_k=16, d_v=16, n_heads=2)
+    steps = []
+    for captures in (False, True):
+        torch.manual_seed(0)
+        step = TrainingStep(Transformer(config).to(device), OptimizerConfig(), torch.bfloat16, packed=True)
+        if captures:
+            step.capture([batch_of(9), batch_of(1)])
+            assert step.captured
+        for update in (1, 2, 3):
+            step.accumulate(batch_of(3 + update), seed=update)
+            step.apply(update, n_tokens=100)
+        steps.append(step)
+    plain, captured = ([*step.master.parameters()] for step in steps)
+    for mine, theirs in zip(captured, plain, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-2, atol=1e-5)

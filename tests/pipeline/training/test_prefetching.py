@@ -1,0 +1,41 @@
+"""What is read ahead: the plan of the next epoch is there before its first update, and changes no batch."""
+
+import torch
+
+from pipeline.store.artifacts import EncodedDataset
+from pipeline.text.batching import plan_epoch
+from pipeline.text.encoding import EncodedSplit
+from pipeline.training.prefetching import AHEAD_UPDATES, Updates
+from pipeline.training.worker_group import WorkerGroup
+from tests.support.tiny_training import EPOCH_UPDATES, TINY
+
+
+def test_the_next_epoch_is_planned_during_this_one(dataset: EncodedDataset) -> None:
+    """Its plan is made before an update of it is asked for, is used, and gives the batches of a plan made late."""
+    split = EncodedSplit.open(dataset, "train")
+    updates = Updates(split, TINY, WorkerGroup(), lambda source_BS, target_BT: (source_BS, target_BT))
+    reading = updates.between(0, 2 * EPOCH_UPDATES)
+    first = next(reading)
+    assert AHEAD_UPDATES < EPOCH_UPDATES - 1, "the first update of the next epoch would have been asked for"
+    planned = updates._plans[1]
+    expected = plan_epoch(split.source_lengths, split.target_lengths, TINY.plan, epoch=1)
+    assert (planned.result(timeout=60).rows == expected.rows).all()
+    read = [first, *reading]
+    assert updates._plans == {1: planned}, "the plan was made again, or one that no update needs"
+    for epoch in (0, 1):
+        plan = plan_epoch(split.source_lengths, split.target_lengths, TINY.plan, epoch)
+        for update, parts in zip(read[epoch * EPOCH_UPDATES :], plan, strict=False):
+            assert len(update.mine) == len(parts)
+            for micro_batch, rows in zip(update.mine, parts, strict=True):
+                for tokens, same in zip(micro_batch.batch, split.batch(rows), strict=True):
+                    assert torch.equal(tokens, same)
+    assert len(read) == 2 * EPOCH_UPDATES
+
+
+def test_a_part_of_an_epoch_is_read_without_another_plan(dataset: EncodedDataset) -> None:
+    """Updates that end in an epoch want no plan of the next; going on in it, none is made anew."""
+    updates = Updates(EncodedSplit.open(dataset, "train"), TINY, WorkerGroup(), lambda *sides: sides)
+    planned = updates._plans[0]
+    assert len(list(updates.between(0, 3))) == 3
+    assert len(list(updates.between(3, EPOCH_UPDATES))) == EPOCH_UPDATES - 3
+    assert updates._plans == {0: planned}
