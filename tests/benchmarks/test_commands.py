@@ -16,6 +16,7 @@ from benchmarks import decoding
 from benchmarks.contenders import OURS, Contender, processes
 from benchmarks.decoding import CTRANSLATE2, MARIAN
 from model.config import OptimizerConfig
+from model.rows import Batch
 from model.training_step import TrainingStep
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import load_model
@@ -57,10 +58,11 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     checkpoint = make_checkpoint(folder / "checkpoint", make_corpus(folder / "corpus"), dropout=0.0)
     sentences = [torch.tensor(ids) for ids in encode_lines(load(checkpoint.folder / "joint.model"), LINES)]
     lines_BS = pad_sequence(sentences, batch_first=True)
+    batch = Batch.in_grid(lines_BS, lines_BS, torch.float32)
     optimizer = OptimizerConfig(warmup_steps=30, learning_rate_scale=0.5, label_smoothing=0.0)
     step = TrainingStep(load_model(checkpoint.folder), optimizer, torch.float32)
     for update in range(1, 151):
-        step.apply(update, int(step.accumulate(lines_BS, lines_BS, seed=0).n_tokens))
+        step.apply(update, int(step.accumulate(batch, seed=0).n_tokens))
     save_file(step.master.state_dict(), checkpoint.folder / "model.safetensors")
     return checkpoint.folder
 

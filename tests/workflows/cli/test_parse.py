@@ -1,7 +1,5 @@
 """`aiayn parse`: sentences in, trees out."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -72,11 +70,3 @@ def test_a_translator_is_no_parser(tmp_path: Path, command_line: CommandLine) ->
     refused = command_line.here("workflows.cli", "parse", str(tmp_path), text="A dog .\n")
     assert refused.returncode == 2
     assert "holds no model.safetensors" in refused.stderr
-
-
-def test_input_that_is_not_text_is_one_line(checkpoint: Checkpoint) -> None:
-    """Bytes that are not UTF-8 are refused with status 2, and no traceback."""
-    command = [sys.executable, "-m", "workflows.cli", "parse", str(checkpoint.folder), *OPTIONS]
-    done = subprocess.run(command, input=b"a \xff\n", capture_output=True, check=False)
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert done.stderr.count(b"\n") == 1

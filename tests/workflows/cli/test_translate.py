@@ -13,7 +13,6 @@ import pytest
 from pipeline.evaluation.translation import Translator
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifacts import Checkpoint
-from tests.support.command_line import CommandLine
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
 
 FAST = DecodingSettings(beam_size=3, max_extra_tokens=3)
@@ -64,28 +63,6 @@ def test_n_best_list_has_the_moses_format(checkpoint: Checkpoint, translator: Tr
     assert [float(score) for *_, score in fields] == pytest.approx([output.score for output in flat], abs=1e-4)
     log_p = [float(log_p.removeprefix("LogP= ")) for _, _, log_p, _ in fields]
     assert log_p == pytest.approx([output.log_probability for output in flat], abs=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "told"),
-    [
-        ("--length-penalty", "nan", "length-penalty"),
-        ("--length-penalty", "1000", "length_penalty"),
-        ("--beam-size", "1000000", "beam_size"),
-        ("--dtype", "float8", "dtype"),
-        ("--n-best", "4", "--n-best 4"),
-    ],
-)
-def test_bad_settings_are_one_line(
-    checkpoint: Checkpoint, option: str, value: str, told: str, command_line: CommandLine
-) -> None:
-    """What the search cannot work with is refused by name, with status 2, before anything is read."""
-    command = ["workflows.cli", "translate", str(checkpoint.folder), *OPTIONS, option, value]
-    refused = command_line.here(*command, text="A dog .\n")
-    assert refused.returncode == 2
-    assert told in refused.stderr
-    assert refused.stderr.count("\n") == 1
-    assert refused.stdout == ""
 
 
 @pytest.mark.parametrize(("key", "status"), [(b"\x04", 0), (b"\x03", 130)], ids=["ctrl-D", "ctrl-C"])
