@@ -1,4 +1,4 @@
-"""model.banded: blocks of keys give what the full product with a mask gives, at a cost that grows with n alone."""
+"""model.banded: blocks of keys give what the full product with a mask gives."""
 
 from dataclasses import replace
 

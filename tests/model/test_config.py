@@ -1,4 +1,4 @@
-"""model.config: which sizes are refused, and the ids of the special tokens."""
+"""model.config: which sizes are refused."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Products in int8 against exact ones, and a quantized model against itself and the one that it was made from."""
+"""Products in int8 against exact ones, and a quantized model against the one that it was made from."""
 
 from copy import deepcopy
 

@@ -1,4 +1,4 @@
-"""Recorded attention weights are those the model used, and recording changes nothing; a head switched off is gone."""
+"""Recorded attention weights are those the model used, and recording changes nothing."""
 
 import sys
 

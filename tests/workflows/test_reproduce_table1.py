@@ -1,4 +1,4 @@
-"""Table 1 end to end, at tiny sizes: the real stages, MLflow, and what a user may get wrong."""
+"""Table 1 end to end, at tiny sizes: the real stages and MLflow."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""pipeline.store.store: artifacts, the records and workspaces next to them, and names that are a user's folders."""
+"""pipeline.store.store: workspaces next to artifacts, and names that are a user's folders."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""workflows.cli.closing: the last lines of a workflow can be pasted, in the working directory and outside of it."""
+"""workflows.cli.closing: the last lines of a workflow can be pasted."""
 
 import shlex
 from pathlib import Path

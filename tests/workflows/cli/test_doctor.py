@@ -1,4 +1,4 @@
-"""`aiayn doctor`: what it says of this machine, of a cluster, of folders and of locks, sound ones and broken ones."""
+"""`aiayn doctor`: what it says of this machine, of a cluster that does not answer, of versions and of locks."""
 
 import fcntl
 import socket

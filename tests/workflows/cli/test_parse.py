@@ -37,9 +37,7 @@ def test_each_line_gives_a_tree_over_its_words(checkpoint: Checkpoint, command_l
     assert [first, last] == [bracketed(one.tree) for one in expected if one]
 
 
-@pytest.mark.parametrize(
-    "line", ["x" * 2500, "x" * 2500 + " sleeps .", "The dog " + "x" * 2500, "\u200b", "The \u200b dog"]
-)
+@pytest.mark.parametrize("line", ["x" * 2500 + " sleeps .", "The \u200b dog"])
 def test_a_part_of_a_word_is_no_sentence(checkpoint: Checkpoint, command_line: CommandLine, line: str) -> None:
     """A word longer than what is searched for at once, and one without a visible character, stay one word each."""
     done = command_line.here(

@@ -1,4 +1,4 @@
-"""`aiayn score-trees`: EVALB's page, JSON, messages on the error stream, and mistakes in one line."""
+"""`aiayn score-trees`: EVALB's page, messages on the error stream, and mistakes in one line."""
 
 import gzip
 from pathlib import Path

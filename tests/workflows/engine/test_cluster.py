@@ -1,4 +1,4 @@
-"""workflows.engine.cluster: the dashboard; a stage's function in a process of its own, with a share of a GPU."""
+"""workflows.engine.cluster: a stage's function in a process of its own, with a share of a GPU."""
 
 from pathlib import Path
 from typing import Any

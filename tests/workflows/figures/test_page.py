@@ -1,4 +1,4 @@
-"""The page holds everything it shows, asks for nothing outside, and nothing in a sentence can act on it."""
+"""The page holds the weights that it shows, asks for nothing outside, and nothing in a sentence can act on it."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""What --plan forecasts: operations, hours and disk against figures computed by hand, and wrong options."""
+"""What --plan forecasts: operations, hours and disk against figures computed by hand."""
 
 import io
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The hardware of a forecast: published rates as literal text, the share of them, and what is chosen."""
+"""The hardware of a forecast: published rates, and what is chosen."""
 
 from dataclasses import replace
 

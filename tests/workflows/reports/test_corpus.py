@@ -1,4 +1,4 @@
-"""The report of prepared text: its files are made from real text, its words and plots from made-up figures."""
+"""The report of prepared text: its files are made from real text, its place in a report from made-up figures."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The report of Table 3 is complete, self-contained, safe with text from outside, and right where rows are missing."""
+"""The report of Table 3 is complete, self-contained, and safe with text from outside."""
 
 import re
 from collections.abc import Callable

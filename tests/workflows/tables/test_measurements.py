@@ -1,4 +1,4 @@
-"""What is read of one cell: the label, the main test set, and samples at even distances."""
+"""What is read of one cell: samples at even distances."""
 
 from collections.abc import Callable
 

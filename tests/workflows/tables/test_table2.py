@@ -1,4 +1,4 @@
-"""Table 2 from artifacts: printed cells, measured cells, cells that were not run, and what stands beneath them."""
+"""Table 2 from artifacts: measured cells, and cells that were not run."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Table 4 from the files of its stages: rows, the choice, what differs, and its renderings."""
+"""Table 4 from the files of its stages: rows, printed and measured."""
 
 from collections.abc import Callable
 
