@@ -1,14 +1,13 @@
-"""model.banded: blocks of keys give what the full product with a mask gives, at a cost that grows with n alone."""
+"""model.banded: blocks of keys give what the full product with a mask gives."""
 
 from dataclasses import replace
 
 import pytest
 import torch
 from torch import Tensor
-from torch.utils.flop_counter import FlopCounterMode
 
 from model.attention import SelfAttention, attention
-from model.banded import NeighbourhoodAttention, neighbourhood_attention, outside, pairs, reach
+from model.banded import NeighbourhoodAttention, neighbourhood_attention, outside, reach
 from model.config import BEGIN_ID, END_ID, PAD_ID, TransformerConfig
 from model.parameters import count
 from model.rows import Grid, grid
@@ -62,20 +61,6 @@ def test_a_neighbourhood_has_r_positions_around_the_query(window: int, seen: lis
     assert sum(reach(window)) + 1 == window
     hidden_LL = outside(11, window, torch.device("cpu"))
     assert (~hidden_LL[5]).nonzero().flatten().tolist() == seen
-
-
-@pytest.mark.parametrize("window", [1, 4, 7])
-def test_computes_the_pairs_it_counts_and_no_more_than_2rn(window: int) -> None:
-    """torch's counter sees two products of `pairs` pairs; n twice as long costs twice as much."""
-    for length in LENGTHS:
-        q, k, v = inputs(length, "cpu")
-        with FlopCounterMode(display=False) as counter:
-            neighbourhood_attention(q, k, v, window)
-        assert counter.get_total_flops() == 3 * 2 * pairs(length, window) * 2 * (4 + 5)
-        assert pairs(length, window) <= 2 * window * (length + window)
-    n = 8 * window
-    assert pairs(2 * n, window) == 2 * pairs(n, window)
-    assert pairs(2 * n, window) < 4 * n * n
 
 
 def test_rows_of_padding_alone_do_not_spoil_the_gradient() -> None:

@@ -1,8 +1,7 @@
-"""model.config: which sizes are refused, and the ids of the special tokens."""
+"""model.config: which sizes are refused."""
 
 import pytest
 
-from model import config
 from model.config import TransformerConfig
 
 SIZES = ("vocabulary_size", "n_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v", "max_positions")
@@ -31,8 +30,3 @@ def test_dropout_is_a_probability_below_one() -> None:
         with pytest.raises(ValueError, match="at least 0 and below 1"):
             TransformerConfig(dropout=dropout)
     assert [TransformerConfig(dropout=dropout).dropout for dropout in (0.0, 0.99)] == [0.0, 0.99]
-
-
-def test_special_tokens_keep_their_ids() -> None:
-    """Every vocabulary, encoded dataset and checkpoint that was ever made has them."""
-    assert (config.PAD_ID, config.UNKNOWN_ID, config.BEGIN_ID, config.END_ID) == (0, 1, 2, 3)

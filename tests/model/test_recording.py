@@ -1,4 +1,4 @@
-"""Recorded attention weights are those the model used, and recording changes nothing; a head switched off is gone."""
+"""Recorded attention weights are those the model used, and recording changes nothing."""
 
 import sys
 
@@ -7,7 +7,7 @@ import torch
 
 from model import incremental
 from model.config import BEGIN_ID, END_ID, PAD_ID, TransformerConfig
-from model.recording import KINDS, AttentionWeights, RecordingDecoder, attentions, heads_off, recording
+from model.recording import KINDS, AttentionWeights, RecordingDecoder, attentions, recording
 from model.rows import shift_right
 from model.search import beam_search
 from model.transformer import Transformer
@@ -90,21 +90,3 @@ def test_the_search_s_weights_are_those_of_forward(pruned: bool, monkeypatch: py
                 for mine, theirs in zip(getattr(found, kind), getattr(expected, kind), strict=True):
                     torch.testing.assert_close(mine, theirs[0], rtol=1e-9, atol=1e-12)
     assert branched
-
-
-@torch.no_grad()
-def test_a_head_switched_off_adds_nothing() -> None:
-    """It is as if its columns of W_O were 0; the other heads of the layer keep their weights."""
-    for kind in KINDS:
-        model = peaked_model()
-        before = recorded(model)
-        attention = attentions(model, kind)[0]
-        with heads_off(attention, [1]), recording(model) as weights:
-            off = hidden_of(model, SOURCE_BS, INPUTS_BT)
-        assert (getattr(weights, kind)[0][:, 1] == 0).all()
-        torch.testing.assert_close(getattr(weights, kind)[0][:, [0, 2]], getattr(before, kind)[0][:, [0, 2]])
-        attention.w_o.weight[:, 5:10] = 0
-        torch.testing.assert_close(off, hidden_of(model, SOURCE_BS, INPUTS_BT), rtol=1e-12, atol=1e-12)
-        assert not torch.allclose(off, hidden_of(peaked_model(), SOURCE_BS, INPUTS_BT))
-    with pytest.raises(IndexError, match="no head 3 of 3"), heads_off(attention, [3]):
-        pass

@@ -16,7 +16,7 @@ from torch.nn.utils.rnn import pad_sequence
 from model import incremental
 from model.config import BEGIN_ID, END_ID, PAD_ID, TransformerConfig
 from model.incremental import IncrementalDecoder
-from model.search import CHUNK_ROWS, NEVER_PRODUCED, Hypothesis, _best, beam_search
+from model.search import NEVER_PRODUCED, Hypothesis, _best, beam_search
 from model.transformer import Transformer
 from tests.support.batches import hidden_of
 
@@ -165,15 +165,6 @@ def test_best_of_blocks_is_best_of_all(n_tokens: int, width: int, n: int) -> Non
     real_BC = values_BC > -math.inf
     assert torch.equal((parent_BC * n_tokens + token_BC)[real_BC], index_BC[real_BC])
     assert bool((token_BC[~real_BC] == END_ID).all())
-
-
-def test_parts_of_the_batch_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The output is the same whether logits are computed for a few hypotheses at a time or for all at once."""
-    model, sentences = tiny(9), sources(10)
-    whole = beam_search(model, batch(sentences), n_best=2)
-    monkeypatch.setitem(CHUNK_ROWS, "cpu", 12)
-    for parts, other in zip(beam_search(model, batch(sentences), n_best=2), whole, strict=True):
-        assert_same(parts, other)
 
 
 def test_threads_share_a_decoder() -> None:

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from model.config import END_ID, PAD_ID, OptimizerConfig, TransformerConfig
 from model.optimizer import learning_rate
 from model.parameters import views
-from model.rows import Batch, shift_right
+from model.rows import Batch
 from model.training_step import TrainingStep
 from model.transformer import Transformer
 
@@ -108,11 +108,6 @@ def test_bfloat16_shadow_stays_close_to_float32(device: str) -> None:
             step.apply(update, int(sums[0].n_tokens))
     assert sums[0].loss.item() < 0.8 * first
     assert abs(sums[1].loss.item() / sums[0].loss.item() - 1) < 0.02
-
-
-def test_inputs_are_the_target_shifted_right() -> None:
-    """BEGIN_ID comes first and the last column is gone."""
-    assert shift_right(torch.tensor([[7, 8, 3], [9, 3, 0]])).tolist() == [[2, 7, 8], [2, 9, 3]]
 
 
 @pytest.mark.gpu

@@ -1,12 +1,11 @@
 """Runs of a workflow of five steps whose artifacts, names and locks are real, made without Ray."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from pipeline.settings import Settings
-from pipeline.store.artifact import Artifact, Context, publish
+from pipeline.store.artifact import Artifact, Context
 from pipeline.store.store import LocalStore
 from workflows.command_line import CommandLine
 from workflows.engine.dag import Stage, Step, in_order, resolved
@@ -91,18 +90,6 @@ def run_table(store: LocalStore, seed: int, profile: str = "embedded") -> Path:
     make(store, target)
     finish_run(store, run, target, target.published(store))
     return run
-
-
-def make_artifact(store: LocalStore, name: str, files: Mapping[str, str]) -> Path:
-    """Publishes a folder with these files, unless it is there."""
-
-    def fill(folder: Path) -> Artifact:
-        for file, text in files.items():
-            (folder / file).write_text(text, encoding="utf-8")
-        return Artifact(folder)
-
-    folder = store.folder(name)
-    return folder if folder.exists() else publish(folder, fill, {}).folder
 
 
 def half_make(store: LocalStore, name: str) -> Path:

@@ -4,14 +4,12 @@ import json
 import os
 import signal
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 import ray
-from ray.util.placement_group import placement_group
 
 from pipeline.errors import UserError
 from pipeline.ray_private import loopback_only
@@ -95,22 +93,6 @@ def die_once(context: Context, log: Path) -> Words:
     return Words(context.folder)
 
 
-class Reserver:
-    """An actor that takes two CPUs for itself."""
-
-    def reserve(self) -> None:
-        ray.get(placement_group([{"CPU": 1}] * 2).ready())
-
-
-def outlive_actor(context: Context) -> Words:
-    """Needs a CPU after killing its own actor, which had reserved all of them."""
-    actor = ray.remote(num_cpus=0)(Reserver).remote()
-    ray.get(actor.reserve.remote())
-    ray.kill(actor)
-    (context.folder / "words.txt").write_text(str(list(context.map(length, [("abc",)]))))
-    return Words(context.folder)
-
-
 def work_or_fail(text: str, log: Path) -> None:
     """Fails if the text is bad, once the other task is running; otherwise works for a minute and logs how it ended."""
     ends, ending = time.monotonic() + 60, "stopped"
@@ -130,13 +112,6 @@ def work_or_fail(text: str, log: Path) -> None:
 def fail_in_a_task(context: Context, log: Path) -> Words:
     """Runs two tasks, of which the second fails while the first is running."""
     list(context.map(work_or_fail, [("good", log), ("bad", log)]))
-    return Words(context.folder)
-
-
-def work(context: Context, text: str, log: Path) -> Words:
-    """`work_or_fail` as a stage."""
-    work_or_fail(text, log)
-    (context.folder / "words.txt").write_text(text)
     return Words(context.folder)
 
 
@@ -193,17 +168,3 @@ def drive_behind_a_gpu(store: str, _log: str) -> None:
     step = Stage("tiny_stages.tell_gpus", tell_gpus, Words, gpus=1)("tell GPUs")
     (words,) = run([step], LocalStore(Path(store).parent), [Release(holder)])
     print(words.text)
-
-
-def drive_ignoring_interrupts(store: str, log: str) -> None:
-    """A driver that ignores SIGINT; of two steps at work one fails. Prints how the other's work ended, within 30 s."""
-    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    steps = [Stage("tiny_stages.work", work, Words, cpus=0)(text, text, Path(log)) for text in ("good", "bad")]
-    with cluster(None):
-        with suppress(UserError):
-            run(steps, LocalStore(Path(store).parent))
-        ends = time.monotonic() + 30
-        while not (ending := Path(log).read_text()) and time.monotonic() < ends:
-            time.sleep(0.05)
-    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    print(ending)

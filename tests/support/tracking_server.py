@@ -1,4 +1,4 @@
-"""A real `mlflow server` on 127.0.0.1 that can be killed, suspended and started again at the same address."""
+"""A real `mlflow server` on 127.0.0.1 that can be killed and started again at the same address."""
 
 import os
 import signal
@@ -55,14 +55,6 @@ class TrackingServer:
             self._signal(signal.SIGKILL)
             self._process.wait()
             self._process = None
-
-    def suspend(self) -> None:
-        """Stops its processes from running: it accepts connections and answers nothing."""
-        self._signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Lets its processes go on."""
-        self._signal(signal.SIGCONT)
 
     def __enter__(self) -> Self:
         self.start()

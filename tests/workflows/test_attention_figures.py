@@ -79,18 +79,6 @@ def test_figures_are_drawn_once(runs: Path, command_line: CommandLine) -> None:
     assert len(list((runs / "store").glob("heads-*"))) == len(list((runs / "store").glob("relations-*"))) == 1
 
 
-def test_what_cannot_be_drawn_is_one_line(runs: Path, tmp_path: Path, command_line: CommandLine) -> None:
-    """Options that contradict each other or name what is not there; before anything starts."""
-    for options, message in [
-        ([str(tmp_path)], "holds no model.safetensors"),
-        (["--heads", "1;2"], "write numbers with commas"),
-    ]:
-        refused = command_line.here("workflows.attention_figures", "--store", str(runs), *options)
-        assert refused.returncode == 2
-        assert message in refused.stderr
-        assert refused.stderr.count("\n") == 1
-
-
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_sentence_of_ones_own_is_drawn_in_a_folder(runs: Path, tmp_path: Path, command_line: CommandLine) -> None:
     """`aiayn figures --out --sentence` writes all files; the page holds the sentence with its translation."""

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import UserError
 from pipeline.store.store import LocalStore
-from tests.support.tiny_dag import TABULATE, make_artifact, run_table, table_of
+from tests.support.tiny_dag import run_table, table_of
 from workflows.engine.dag import in_order
-from workflows.names import begin_run, finish_run, links_into, named_folder
+from workflows.names import begin_run, links_into, named_folder
 
 AVERAGED = {seed: next(step.name for step in in_order([table_of(seed)]) if "average" in step.label) for seed in (1, 2)}
 
@@ -71,24 +70,6 @@ def test_names_for_folders(runs: Path) -> None:
     assert _model(runs.relative_to(Path.cwd()) / "table2/embedded/en-de-base") == second
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        (
-            "table2/embedded/en-de-bse",
-            "en-de-bse is not a folder; name a folder that `aiayn average` made, or a name in a",
-        ),
-        ("runs/store", "holds no model.safetensors; name a folder that `aiayn average` made"),
-    ],
-)
-def test_a_wrong_name_is_one_line(runs: Path, name: str, message: str) -> None:
-    """The line says what kind of name it takes."""
-    with pytest.raises(UserError) as caught:
-        _model(name)
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
 def test_what_a_user_has_put_there_stays(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A folder in the place of a link is kept, with a warning; everything else is named."""
     mine = tmp_path / "table2" / "embedded" / "models"
@@ -98,13 +79,3 @@ def test_what_a_user_has_put_there_stays(tmp_path: Path, caplog: pytest.LogCaptu
     assert (mine / "notes.txt").read_text() == "mine"
     assert "models is not a link; it stays" in caplog.text
     assert (tmp_path / "table2" / "embedded" / "report.html").is_file()
-
-
-def test_a_table_of_fewer_models_is_of_the_same_run(runs: Path) -> None:
-    """Its files are those that were made; the run is still known by the table that was asked for."""
-    store, table = LocalStore(runs), table_of(4)
-    run = begin_run(store, "table2", "embedded", table)
-    make_artifact(store, "tabulating-part", {"report.html": "in part"})
-    finish_run(store, run, table, TABULATE.makes(store.folder("tabulating-part")))
-    assert (run / "report.html").read_text() == "in part"
-    assert begin_run(store, "table2", "embedded", table) == run

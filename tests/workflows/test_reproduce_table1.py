@@ -1,4 +1,4 @@
-"""Table 1 end to end, at tiny sizes: the real stages, MLflow, and what a user may get wrong."""
+"""Table 1 end to end, at tiny sizes: the real stages and MLflow."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,6 @@ from mlflow.tracking import MlflowClient
 
 from model.layer_types.sizes import LAYER_TYPES
 from pipeline.errors import UserError
-from tests.support.command_line import CommandLine
 from workflows import reproduce_table1
 from workflows.profiles.complexity import COMPLEXITY_PROFILES, load_complexity_profile
 from workflows.tracking.addresses import default_uri
@@ -29,7 +28,6 @@ TINY = [
     "timing.crossover_length=48",
     "timing.threads=1",
 ]
-MODULE = "workflows.reproduce_table1"
 
 
 def _made(store: Path) -> set[str]:
@@ -79,39 +77,6 @@ def test_counted_measured_then_again_then_with_more_rounds(
     assert _made(runs) == before
     reproduce_table1.main(profile="cpu", overrides=[*TINY, "timing.rounds=3"], store=runs)
     assert sorted(name.partition("-")[0] for name in _made(runs) - before) == ["complexity", "tabulating"]
-
-
-def test_the_plan_lists_the_stages(tmp_path: Path, command_line: CommandLine) -> None:
-    """Counting, measuring, the table; nothing is run."""
-    done = command_line.here(MODULE, "--plan", "--profile", "cpu", "--store", str(tmp_path))
-    assert done.returncode == 0
-    assert [line.split("  ")[0] for line in done.stdout.splitlines() if "to run" in line][:3] == [
-        "count operations",
-        "measure times",
-        "table 1",
-    ]
-    assert not (tmp_path / "store").exists()
-
-
-@pytest.mark.parametrize(
-    ("options", "output"),
-    [
-        (["--profile", "tpu"], "there is no profile 'tpu'; choose one of cpu, gpu"),
-        (["--set", "layers.kernel=4"], "kernel is 4; it must be odd"),
-        (["--set", "sweep.lengths=[8, 16]"], "lengths has fewer than three sizes"),
-        (["--set", "sweep.depth=3"], "there is no setting 'sweep.depth'"),
-        (["--set", "timing.rounds"], "write it as key=value"),
-        (["--set", "timing.threads=4096"], "timing.threads is 4096, but this process may use"),
-        (["--config", "none.toml"], "there is no such file"),
-    ],
-)
-def test_mistakes_get_one_line(options: list[str], output: str, tmp_path: Path, command_line: CommandLine) -> None:
-    """Exit status 2 and what to do; nothing is written."""
-    done = command_line.here(MODULE, *options, "--store", str(tmp_path / "runs"))
-    assert done.returncode == 2
-    assert output in done.stderr
-    assert done.stderr.count("\n") == 1
-    assert not (tmp_path / "runs").exists()
 
 
 def test_a_file_chooses_the_profile_and_options_come_after_it(tmp_path: Path) -> None:

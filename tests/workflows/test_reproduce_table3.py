@@ -83,15 +83,3 @@ def test_rows_of_the_paper_and_of_ones_own_then_again(
     assert {path.name for path in (tmp_path / "store").glob("training-*")} == trained
     assert "train en-de" not in capsys.readouterr().out
     assert len(client.search_logged_models([experiment.experiment_id])) == len(measured)  # the same weights
-
-
-def test_the_plan_names_every_row_and_runs_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With two seeds each row is trained twice, and base as often as the profile asks for; nothing is written."""
-    reproduce_table3.main(plan=True, seeds=2, store=tmp_path / "new")
-    output = capsys.readouterr().out
-    for stage in ("train en-de base seed 3", "train en-de big seed 2", "decode en-de D4 seed 1", "table 3"):
-        assert stage in output
-    assert "big seed 3" not in output
-    assert "en-de base, 3 seeds, each" in output
-    assert "en-de A1, 2 seeds, each" in output
-    assert not (tmp_path / "new").exists()

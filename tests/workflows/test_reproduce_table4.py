@@ -8,7 +8,6 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from pipeline.text.lines import read_lines
-from tests.support.command_line import CommandLine
 from tests.support.wsj_folder import make_silver, make_wsj
 from workflows import reproduce_table4
 from workflows.tracking.addresses import default_uri
@@ -29,7 +28,6 @@ TINY = [
     "pairs.semi-supervised.choice.dropouts=[0.1]",
     "corpora.supervised.recombination.trees=30",
 ]
-MODULE = "workflows.reproduce_table4"
 
 
 def _made(store: Path) -> set[str]:
@@ -145,38 +143,3 @@ def test_the_paper_s_settings_are_chosen_for_its_treebank(tmp_path: Path, capsys
     ):
         assert step in output
     assert not (tmp_path / "new").exists()
-
-
-def test_wrong_input_is_one_line(tmp_path: Path, command_line: CommandLine) -> None:
-    """A folder that is not there or no treebank, silver without a treebank, and a profile that does not fit."""
-    (tmp_path / "empty").mkdir()
-    store = ["--store", str(tmp_path / "runs")]
-    for options, message in (
-        (["--treebank", str(tmp_path / "none")], "is no treebank"),
-        (["--treebank", str(tmp_path / "empty")], "is no treebank"),
-        (["--silver", "x.trees"], "name its folder with --treebank"),
-        (["--profile", "wsj"], "needs trees"),
-        (["--profile", "multi30k"], "no profile 'multi30k'"),
-        (["--set", "choice.beam_sizes=[]"], "choice.beam_sizes"),
-    ):
-        done = command_line.here(MODULE, *options, *store)
-        assert done.returncode == 2, options
-        assert message in done.stderr
-        assert done.stderr.count("\n") == 1
-
-
-@pytest.mark.usefixtures("ray_cluster")
-def test_a_malformed_tree_or_an_unknown_label_is_one_line(tmp_path: Path, command_line: CommandLine) -> None:
-    """The line names the file and line of the tree."""
-    wsj, silver = make_wsj(tmp_path / "wsj", 3), make_silver(tmp_path / "silver.trees", 3)
-    silver.write_text("(S (NONE (NN x)))\n")
-    options = ["--treebank", str(wsj), "--store", str(tmp_path / "runs"), "--profile", "treebank"]
-    options += ["--set", "vocabulary.size=400"]  # not to fail on the few trees first
-    done = command_line.here(MODULE, *options, "--silver", str(silver))
-    assert done.returncode == 2
-    assert "silver.trees, line 1" in done.stderr
-    broken = wsj / "22" / "wsj_2201.mrg"
-    broken.write_text("( (S (NP (NN a)) )\n( (S (NN b)) )\n")
-    done = command_line.here(MODULE, *options)
-    assert done.returncode == 2
-    assert "wsj_2201.mrg, line" in done.stderr

@@ -54,7 +54,8 @@ GPU_FRACTIONS: Mapping[int, float] = MappingProxyType({BASE.d_model: 0.40, BIG.d
 update of 25 000 tokens. Not measured."""
 LAUNCHES, LAUNCHES_PER_LAYER = 205, 186
 """Kernels that the host launches for a micro-batch in bfloat16, forward and backward, if layers are not compiled: those
-outside the layers, and those of a layer of the encoder and one of the decoder. Counted by tests/workflows/forecast."""
+outside the layers, and those of a layer of the encoder and one of the decoder. Counted before batches were packed: base
+has at most 620 since, as tests/model/test_fake_cuda.py counts."""
 LAUNCH_S = 7.5e-6
 """Time that a host needs to launch a kernel from Python, so 10 ms for a micro-batch of base. 5.5 µs are usual on the
 fastest hosts, hence 7 ms; not measured."""

@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from model.attention import attention
 from model.banded import outside
-from model.layer_types.flop import forward_flop, projected_flop
+from model.layer_types.flop import forward_flop
 from model.layer_types.modules import Convolutional, SeparableConvolution, make, make_projected
 from model.layer_types.sizes import LAYER_TYPES, LayerSizes, LayerType, Projected
 
@@ -23,7 +23,7 @@ def random_input(length: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("layer_type", LAYER_TYPES)
-@pytest.mark.parametrize("length", [1, 5, 16, 19])
+@pytest.mark.parametrize("length", [1, 19])
 def test_flop_are_those_torch_counts(layer_type: LayerType, length: int) -> None:
     """The formula is exact for a real forward pass, and the output has the input's shape."""
     x_BLD = random_input(length).float()
@@ -32,15 +32,6 @@ def test_flop_are_those_torch_counts(layer_type: LayerType, length: int) -> None
         y_BLD = layer(x_BLD)
     assert y_BLD.shape == x_BLD.shape
     assert counter.get_total_flops() == 2 * forward_flop(layer_type, SIZES, length)
-
-
-@pytest.mark.parametrize("layer_type", ["self-attention", "restricted self-attention"])
-def test_flop_with_projections_are_those_torch_counts(layer_type: Projected) -> None:
-    """The same for attention as the Transformer has it."""
-    x_BLD = random_input(19).float()
-    with FlopCounterMode(display=False) as counter:
-        assert make_projected(layer_type, SIZES)(x_BLD).shape == x_BLD.shape
-    assert counter.get_total_flops() == 2 * projected_flop(layer_type, SIZES, 19)
 
 
 def test_self_attention_is_equation_1_of_the_input() -> None:
@@ -64,13 +55,10 @@ def test_projected_attention_has_its_heads() -> None:
 
 
 @pytest.mark.parametrize("layer_type", get_args(Projected))
-@pytest.mark.parametrize(("batch", "length"), [(1, 3), (3, 19), (1, 64), (2, 65)])
-def test_projected_attention_takes_any_number_of_rows_in_bfloat16(
-    layer_type: Projected, batch: int, length: int
-) -> None:
+def test_projected_attention_takes_any_number_of_rows_in_bfloat16(layer_type: Projected) -> None:
     """A CPU fills the rows up to a multiple of 64; the output has the input's, near those of float32."""
     torch.manual_seed(4)
-    layer, x_BLD = make_projected(layer_type, SIZES), torch.randn(batch, length, SIZES.width)
+    layer, x_BLD = make_projected(layer_type, SIZES), torch.randn(3, 19, SIZES.width)
     expected_BLD = layer(x_BLD)
     x_BLD = x_BLD.bfloat16().requires_grad_()
     y_BLD = layer.bfloat16()(x_BLD)
@@ -94,11 +82,3 @@ def test_a_separable_convolution_is_the_product_of_its_two() -> None:
         full.convolution.bias.copy_(separable.pointwise(separable.depthwise.bias))
     x_BLD = random_input(9)
     torch.testing.assert_close(separable(x_BLD), full(x_BLD))
-
-
-def test_sizes_without_a_middle_or_of_uneven_heads_are_refused() -> None:
-    """A centred kernel is odd, and heads divide the width."""
-    with pytest.raises(ValueError, match="kernel is 4; it must be odd"):
-        LayerSizes(8, kernel=4)
-    with pytest.raises(ValueError, match="4 heads do not divide a width of 6"):
-        make_projected("self-attention", LayerSizes(6, n_heads=4))

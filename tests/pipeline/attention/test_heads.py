@@ -1,7 +1,5 @@
 """The table of heads: known attention gives known figures, and a head switched off is worth what it is worth."""
 
-import csv
-import math
 from pathlib import Path
 
 import pytest
@@ -56,31 +54,6 @@ def test_figures_of_known_attention() -> None:
     assert uniform[1:] == pytest.approx([sum(distances) / 5, 0.25 * 3 / 5, 0.25, 0.25 * 4 / 5, 0.25])
     assert back == pytest.approx([0, 3 / 5, 3 / 5, 2 / 5, 0, 0])
     assert end == pytest.approx([0, 0, 0, 1 / 5, 1 / 5, 1])
-
-
-def test_the_table_has_every_head_and_its_figures_are_possible(
-    made: tuple[Checkpoint, EncodedDataset], tmp_path: Path
-) -> None:
-    """JSON and CSV agree; shares lie in 0 to 1; the decoder sees nothing next; perplexity is that of the dev split."""
-    figures = examined(made, tmp_path / "heads")
-    assert [(head.kind, head.layer, head.head) for head in figures.heads] == [
-        (kind, 1, head) for kind in KINDS for head in (1, 2)
-    ]
-    assert figures.pairs == 14
-    for head in figures.heads:
-        shares = (head.previous, head.same, head.next, head.separator)
-        assert all(0 <= share <= 1 for share in shares)
-        assert 0 <= head.entropy <= math.log2(20)
-        assert (head.next == 0) == (head.kind == "decoder")
-        assert head.perplexity_change == pytest.approx(head.perplexity_without - figures.perplexity)
-        assert head.perplexity_change != 0
-    (tmp_path / "perplexity").mkdir()
-    measured = perplexity.measure(Context(tmp_path / "perplexity"), *made).load()
-    assert figures.perplexity == pytest.approx(measured.dev_perplexity)
-    assert figures.tokens == measured.tokens
-    with (tmp_path / "heads" / "heads.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert [float(row["entropy"]) for row in rows] == pytest.approx([head.entropy for head in figures.heads], rel=1e-5)
 
 
 def test_without_a_head_is_without_its_output(made: tuple[Checkpoint, EncodedDataset], tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from pipeline.complexity.count import count
 from pipeline.complexity.counting import products_in_sequence
 from pipeline.complexity.dependencies import Kernels, longest_path
 from pipeline.complexity.settings import LayerSettings, PathSettings, SweepSettings
-from pipeline.errors import UserError
 from pipeline.store.artifact import Context
 
 SETTINGS = LayerSettings(kernel=5, window=6, n_heads=2)
@@ -71,10 +70,3 @@ def test_the_stage_counts_every_type_at_every_size(tmp_path: Path) -> None:
         assert bool(layer.projected) == ("attention" in layer.name)
         assert bool(layer.longest_path_contiguous) == ("convolution" in layer.name)
         assert layer.sequential_operations.keys() == layer.longest_path.keys() == {6}
-
-
-def test_heads_that_do_not_divide_a_width_are_refused(tmp_path: Path) -> None:
-    """One line that names the width and the setting."""
-    sweep = SweepSettings(lengths=(8, 16, 32), width=4, widths=(2, 3, 8), length=16)
-    with pytest.raises(UserError, match=r"2 heads do not divide a width of 3; change layers\.n_heads"):
-        count(Context(tmp_path), SETTINGS, sweep, PathSettings(lengths=(6,)))

@@ -30,10 +30,3 @@ def test_a_crossing_is_found_between_points() -> None:
     """x²/100 passes 2·x at x = 200, between 128 and 256."""
     points = [(x, x**2 / 100, 2.0 * x) for x in SIZES]
     assert crossing(points) == pytest.approx(200)
-
-
-def test_curves_that_do_not_cross_have_no_crossing() -> None:
-    """Nor does one that begins above and falls below."""
-    assert crossing([(x, x, 2.0 * x) for x in SIZES]) is None
-    assert crossing([(x, 2.0 * x, x) for x in SIZES]) is None
-    assert crossing([(x, 1000.0, x**2) for x in SIZES]) is None

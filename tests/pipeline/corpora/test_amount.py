@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.corpora import embedded, wmt14
+from pipeline.corpora import embedded
 from pipeline.corpora.embedded import EmbeddedSettings
-from pipeline.corpora.wmt14 import Wmt14Settings, official_archives
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus
 
@@ -20,17 +19,3 @@ def test_generated_text_has_the_forecast_size(target: embedded.EmbeddedTarget, t
     assert forecast.train_pairs == shard.pairs
     assert forecast.text_bytes == pytest.approx(shard.source.stat().st_size + shard.target.stat().st_size, rel=0.02)
     assert embedded.amount(EmbeddedSettings(target="trees")).text_bytes is None
-
-
-def test_wmt14_is_known_as_far_as_its_archives_are_official() -> None:
-    """There are 4.5 M and 40.8 M pairs, one archive has no exact size, and a folder needs no download."""
-    german, french = (wmt14.amount(Wmt14Settings(target=target)) for target in ("de", "fr"))
-    assert (german.train_pairs, french.train_pairs) == (4_520_620, 40_842_333)
-    assert (sum(size or 0 for size in german.downloads.values()), german.estimated) == (1_656_362_162, frozenset())
-    assert french.downloads.keys() > german.downloads.keys()
-    assert french.estimated == {"wmt13/training-parallel-un.tgz"}
-    assert french.downloads["wmt13/training-parallel-un.tgz"] == pytest.approx(2.47e9, rel=0.01)
-    assert wmt14.amount(Wmt14Settings(data=Path())).downloads == {}
-    other = official_archives("de")["europarl-v7"].model_copy(update={"path": "other/text.tgz", "size_bytes": None})
-    unknown = wmt14.amount(Wmt14Settings(archives={"europarl-v7": other}))
-    assert (unknown.train_pairs, unknown.text_bytes, unknown.downloads) == (None, None, {"other/text.tgz": None})

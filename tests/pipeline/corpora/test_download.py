@@ -150,14 +150,6 @@ def test_a_mirror_goes_on_where_the_first_server_stopped(server: RangeServer, ta
             get(server, target.with_name("other"), f"{mirror.url}/file")
 
 
-def test_no_server_is_one_clear_line(server: RangeServer, target: Path) -> None:
-    """Without a network the error is one line that ends in the advice."""
-    with serving(target.parent) as gone:
-        url = f"{gone.url}/file"
-    with pytest.raises(UserError, match=f"cannot download {url}: .*refused; pass --data DIR"):
-        get(url, target)
-
-
 def test_other_schemes_are_refused(target: Path) -> None:
     """A URL of another scheme cannot make the program read local files."""
     with pytest.raises(UserError, match="neither http"):

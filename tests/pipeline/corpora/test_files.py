@@ -95,11 +95,3 @@ def test_a_wrong_description_is_reported_in_one_line(folder: Path, toml: str, me
         FilesSettings.load(folder / "corpus.toml")
     assert "corpus.toml" in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_empty_files_stop_the_stage(folder: Path, here: Context) -> None:
-    """The error names the split that has no pair."""
-    for language in ("en", "de"):
-        (folder / f"dev.{language}").write_bytes(b"")
-    with pytest.raises(UserError, match=r"dev.en and .*dev.de are empty: 'dev' needs"):
-        read(here, FilesSettings.load(folder / "corpus.toml"))

@@ -1,10 +1,7 @@
 """pipeline.corpora.wmt14 on archives with the official names and layout, from a server on loopback and a folder."""
 
 import json
-import logging
-import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -166,26 +163,6 @@ def test_archives_on_disk_are_used(
     assert not (here.folder.parent / "downloads").exists()
 
 
-def test_archives_missing_on_disk_are_all_named(here: Context, settings: Callable[..., Wmt14Settings]) -> None:
-    """The error comes before anything is read and names all of them."""
-    (here.folder / "data").mkdir()
-    with pytest.raises(
-        UserError, match=r"--data .*/data has no wmt13/test.tgz, wmt14/test-full.tgz, .*-europarl-v7.tgz, .*nc-v9"
-    ):
-        read(here, settings(data=here.folder / "data"))
-
-
-def test_a_wrong_archive_on_disk_is_reported(
-    here: Context, settings: Callable[..., Wmt14Settings], official: Path
-) -> None:
-    """The file belongs to the user, so it is neither used nor removed."""
-    expecting, path = settings(data=official), official / NAMES["europarl-v7"]
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(UserError, match=r"europarl-v7.tgz is not the published archive \(\d+ bytes instead of \d+\)"):
-        read(here, expecting)
-    assert path.exists()
-
-
 def _unpublished(settings: Wmt14Settings, name: str) -> Wmt14Settings:
     """Returns settings as if no size and no hash of an archive were published."""
     archive = settings.archives[name].model_copy(update={"size_bytes": None, "checksum": None})
@@ -212,31 +189,6 @@ def test_a_hash_that_is_not_published_is_kept_and_required_later(
         read(here, _unpublished(settings(data=official), "commoncrawl"))
 
 
-@pytest.mark.parametrize("name", ["commoncrawl", "giga-fren"])
-def test_a_damaged_download_without_a_hash_is_detected_by_gzip(
-    tmp_path: Path, here: Context, name: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The checksum of gzip, in the archive or its members, causes a second download, and no wrong hash is kept."""
-    folder = tmp_path / "french"
-    many = {name: [(f"{i * i} words", f"{i * i} mots") for i in range(3000)] for name in NAMES}
-    write_official(folder, "fr", many, DEV, TEST)
-    fields = settings_of(folder, "fr", 7, 9)
-    archive = fields["archives"][name].model_copy(update={"checksum": None, "size_bytes": None})
-    with serving(folder) as server:
-        settings = Wmt14Settings(**fields | {"archives": {name: archive}, "base_url": server.url})
-        downloads = here.folder.parent / "downloads"
-        for path in ("wmt13/test.tgz", "wmt14/test-full.tgz"):
-            (downloads / path).parent.mkdir(parents=True, exist_ok=True)
-            (downloads / path).write_bytes((folder / path).read_bytes())
-        server.damaged = 1
-        with caplog.at_level(logging.WARNING):
-            corpus = read(here, settings)
-        assert server.asked == [(f"/{NAMES[name]}", None)] * 2
-    assert "is damaged" in caplog.text
-    assert lines(corpus, "train") == many[name]
-    assert (downloads / f"{NAMES[name]}.sha256").read_text().split()[0] == checksum(folder / NAMES[name])[7:]
-
-
 def test_a_test_set_of_another_length_is_refused(here: Context, settings: Callable[..., Wmt14Settings]) -> None:
     """`wmt14` instead of `wmt14/full` would have 2737 sentences and give other scores."""
     shorter = settings().test.model_copy(update={"pairs": 3003})
@@ -253,25 +205,3 @@ def test_identity_follows_the_archives_not_their_location(
     assert json.dumps(elsewhere.identity()) == identity
     assert json.dumps(_unpublished(settings(), "commoncrawl").identity()) != identity
     assert json.dumps(settings(test=EvaluationSet(name="wmt14", pairs=2737)).identity()) != identity
-
-
-def test_two_readers_share_one_download(
-    here: Context, settings: Callable[..., Wmt14Settings], server: RangeServer
-) -> None:
-    """English-German and English-French need Europarl at the same time: it is downloaded once."""
-    server.pause_s = 0.05
-    (here.folder.parent / "other").mkdir()
-    folders = [here.folder, here.folder.parent / "other"]
-    with ThreadPoolExecutor(2) as threads:
-        began = time.monotonic()
-        corpora = list(threads.map(lambda folder: read(Context(folder), settings()), folders))
-    assert len(server.asked) == 5
-    assert time.monotonic() - began < 30
-    assert lines(corpora[0], "train") == lines(corpora[1], "train")
-
-
-def test_a_missing_member_is_named(here: Context, settings: Callable[..., Wmt14Settings], official: Path) -> None:
-    """The error names the member and its archive."""
-    write_archive(official / NAMES["commoncrawl"], {"commoncrawl.de-en.en": b"a\n", "commoncrawl.cs-en.cs": b"b\n"})
-    with pytest.raises(UserError, match=r"training-parallel-commoncrawl.tgz has no member commoncrawl.de-en.de; it is"):
-        read(here, settings())

@@ -1,6 +1,5 @@
 """pipeline.evaluation.costs: the paper's cost formula and its sustained rates."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +7,9 @@ import pytest
 
 from pipeline.evaluation.costs import count, sustained_flop_s
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import EncodedDataset, TrainingRun
+from pipeline.store.artifacts import TrainingRun
 from pipeline.store.figures import Stretch, StretchDevices
 from tests.support.tiny_figures import TRAINING, trained_on
-from tests.support.tiny_training import TINY, free_port, train_in_processes, work
 
 
 @pytest.mark.parametrize(
@@ -78,27 +76,3 @@ def test_cost_is_added_stretch_by_stretch(
     assert cost.paper_way_flop == pytest.approx(flop)
     assert cost.sustained_flop_s == pytest.approx(flop / device_s)
     assert (cost.sustained_source, cost.train_s) == (source, train_s)
-
-
-def test_training_begun_by_two_workers_and_finished_by_one(dataset: EncodedDataset, tmp_path: Path) -> None:
-    """Two processes do 8 updates and are gone; one goes on from the checkpoint of update 6: the cost is right to 1 %.
-
-    The expected device-seconds come from the times and workers in metrics.jsonl. What two workers did after update 6
-    was done again and counts once.
-    """
-    train_in_processes(2, dataset, TINY, tmp_path, until=8)
-    work(0, 1, free_port(), dataset, TINY, tmp_path)
-    run = TrainingRun(tmp_path)
-    figures, cost = run.load(), count(Context(tmp_path), run).load()
-    assert [stretch.workers for stretch in figures.stretches] == [2, 1]
-    together, alone = figures.stretches
-    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().split("\n")[:-1]]
-    device_s = before_s = 0.0
-    for line in (line for line in lines if "workers" in line):
-        device_s += line["workers"] * (line["train_s"] - before_s)
-        before_s = line["train_s"]
-    assert cost.device_s == pytest.approx(device_s, rel=0.01)
-    assert cost.train_s == pytest.approx(before_s) == pytest.approx(together.train_s + alone.train_s)
-    by_hand = 2 * together.train_s * together.matmul_flop_s / 2 + alone.train_s * alone.matmul_flop_s
-    assert cost.paper_way_flop == pytest.approx(by_hand, rel=0.01)
-    assert cost.paper_way_flop > cost.counted_flop > 0

@@ -11,7 +11,6 @@ import pytest
 
 from model.config import BASE, BIG
 from model.parameters import count
-from pipeline.errors import UserError
 from pipeline.evaluation import decoding
 from pipeline.evaluation.translation import Translator
 from pipeline.settings import DecodingSettings
@@ -72,17 +71,6 @@ def test_killed_actor_loses_nothing(
     folder = run(checkpoint, corpus, tmp_path / "out", settings, kill)
     assert killed
     assert list(read_lines(folder / "second.de")) == Translator(checkpoint.folder, FAST).translate(SENTENCES[::-1] * 6)
-
-
-def test_bad_checkpoint_reaches_the_caller_from_an_actor(
-    ray_cluster: None, checkpoint: Checkpoint, corpus: Corpus, tmp_path: Path
-) -> None:
-    """The stage raises the actor's UserError unchanged."""
-    (checkpoint.folder / "model.safetensors").unlink()
-    with pytest.raises(UserError, match=r"model\.safetensors is missing") as raised:
-        run(checkpoint, corpus, tmp_path / "out", FAST.model_copy(update={"workers": 1}))
-    assert type(raised.value) is UserError
-    assert "\n" not in str(raised.value)
 
 
 def test_actors_share_gpus_as_memory_allows() -> None:

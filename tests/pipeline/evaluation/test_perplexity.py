@@ -17,9 +17,7 @@ from pipeline.evaluation.translation import load_model
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, EncodedDataset
 from pipeline.text.encoding import EncodedSplit
-from pipeline.training.loop import run
 from pipeline.training.validation import split_sums
-from pipeline.training.worker_group import WorkerGroup
 from tests.support.batches import hidden_of
 from tests.support.tiny_training import TINY, metrics
 
@@ -66,19 +64,3 @@ def test_other_vocabulary_is_refused(checkpoint: Checkpoint, dataset: EncodedDat
     other.write_json("dataset.json", {**other.read_json("dataset.json"), "vocabulary_size": 900})
     with pytest.raises(UserError, match=r"vocabulary_size = 800, .* 900 pieces"):
         measure(Context(tmp_path), checkpoint, other)
-
-
-def test_an_empty_split_is_reported_in_one_line(
-    checkpoint: Checkpoint, dataset: EncodedDataset, tmp_path: Path
-) -> None:
-    """Without dev text there is neither a perplexity nor a training; without training text there is no training."""
-    empty = EncodedDataset(shutil.copytree(dataset.folder, tmp_path / "empty"))
-    described = dataset.read_json("dataset.json")
-    empty.write_json("dataset.json", {**described, "splits": {**described["splits"], "dev": []}})
-    with pytest.raises(UserError, match="empty dev split; its perplexity is not defined"):
-        measure(Context(tmp_path), checkpoint, empty)
-    with pytest.raises(UserError, match="empty dev split, but training is validated on it; add dev text"):
-        run(WorkerGroup(), empty, TINY, tmp_path / "run")
-    empty.write_json("dataset.json", {**described, "splits": {**described["splits"], "train": []}})
-    with pytest.raises(UserError, match="the training split is empty: there is nothing to train on"):
-        run(WorkerGroup(), empty, TINY, tmp_path / "run")

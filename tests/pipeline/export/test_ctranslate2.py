@@ -121,13 +121,3 @@ def test_what_ctranslate2_cannot_express(difference: dict[str, int], message: st
         export_ctranslate2(folder, tmp_path / "out")
     assert "\n" not in str(raised.value)
     assert not (tmp_path / "out").exists()
-
-
-def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path) -> None:
-    """Nothing is written into a folder with other files, or over a file."""
-    folder = make_checkpoint(tmp_path / "checkpoint", make_corpus(tmp_path / "corpus")).folder
-    before = sorted(path.name for path in folder.iterdir())
-    for out in (folder, folder / "model.json"):
-        with pytest.raises(UserError, match="exists already"):
-            export_ctranslate2(folder, out)
-    assert sorted(path.name for path in folder.iterdir()) == before

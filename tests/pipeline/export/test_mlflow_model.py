@@ -56,16 +56,6 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
     return Kept(checkpoint, tracker, run, model)
 
 
-def test_model_stands_under_its_run(kept: Kept) -> None:
-    """The run is its source and lists it; it is ready and named after the run, without characters MLflow refuses."""
-    outputs = kept.tracker.client.get_run(kept.run).outputs.model_outputs
-    assert [output.model_id for output in outputs] == [kept.model.model_id]
-    assert kept.model.source_run_id == kept.run
-    assert kept.model.name == "EN-DE base 1-0"
-    assert kept.model.status == "READY"
-    assert not list(kept.folder.rglob("*.pkl"))
-
-
 def test_model_is_kept_once(kept: Kept) -> None:
     """Repeating the command adds nothing; another workflow with the same training refers to the same model."""
     again = Tracker(kept.tracker.uri, "table2", kept.folder)
@@ -99,25 +89,6 @@ def test_loaded_model_translates_as_the_translator(kept: Kept) -> None:
             loaded.predict(pandas.DataFrame({"sentence": ["A dog .", None]}))
     finally:
         sys.path[:] = path  # MLflow added the model's code to it
-
-
-def test_a_failure_leaves_no_ready_model(kept: Kept, tmp_path: Path) -> None:
-    """After a missing file the unfinished model is marked as failed, and made at the next attempt."""
-    gone = Checkpoint(tmp_path / "gone")
-    shutil.copytree(kept.checkpoint.folder, gone.folder)
-    gone.write_json(MANIFEST, {"fingerprint": "c2"})
-    weights = gone.folder / "model.safetensors"
-    weights.rename(tmp_path / "weights")
-    weights.symlink_to(tmp_path / "nowhere")  # copying fails halfway
-    tracker = Tracker(kept.tracker.uri, "failing", kept.folder)
-    with pytest.raises(OSError, match=r"model\.safetensors"):
-        _keep(tracker, "t1", gone)
-    assert [model.status for model in tracker.client.search_logged_models([tracker.experiment_id])] == ["FAILED"]
-    weights.unlink()
-    (tmp_path / "weights").rename(weights)
-    run = _keep(tracker, "t1", gone)
-    (output,) = tracker.client.get_run(run).outputs.model_outputs
-    assert tracker.client.get_logged_model(output.model_id).status == "READY"
 
 
 ALONE = """

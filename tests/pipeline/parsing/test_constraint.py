@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 from model.config import END_ID, PAD_ID, TransformerConfig
 from model.search import beam_search
 from model.transformer import Transformer
-from pipeline.parsing.constraint import MAX_OPEN, MAX_OPENED_IN_A_ROW, TreeTokens, WellFormed
+from pipeline.parsing.constraint import TreeTokens, WellFormed
 
 WORD, OPENING, CLOSING = 5, (4, 8, 9), (6, 7, 10)
 TOKENS = TreeTokens(13, OPENING, CLOSING, [WORD])
@@ -114,34 +114,3 @@ def test_exactly_the_trees_are_allowed(n_words: int, limit: int) -> None:
     assert len(allowed) == len(set(allowed))
     assert set(allowed) == trees
     assert len(trees) > 1
-
-
-def test_unlabelled_closing_brackets_may_share_a_token() -> None:
-    """Where one token closes every bracket, it closes any innermost bracket that has a word."""
-    trees = WellFormed(TreeTokens(13, (4, 8), (6, 6), [WORD]), [2]).start(torch.tensor([20]))
-    for token, following in (
-        (4, {4, 8}),
-        (8, {4, 8, WORD}),
-        (WORD, {4, 8, WORD}),
-        (WORD, {4, 8, 6, WORD}),
-        (6, {6}),
-        (6, {6}),
-    ):
-        assert set(trees.allowed()[0, 0].nonzero().flatten().tolist()) == following
-        trees.advance(torch.tensor([[0]]), torch.tensor([[token]]))
-    assert trees.allowed()[0, 0].nonzero().flatten().tolist() == [END_ID]
-
-
-def test_bounds_leave_room_for_real_trees() -> None:
-    """In 3 914 trees of the Wall Street Journal, at most 28 brackets are open at once, and 6 opened in a row."""
-    assert MAX_OPEN > 28
-    assert MAX_OPENED_IN_A_ROW > 6
-
-
-@pytest.mark.parametrize(
-    ("n_words", "match"), [([3, 18], "sentence 1 has 18 words"), ([0, 3], "sentence 0"), ([3], "1 numbers")]
-)
-def test_impossible_numbers_of_words_are_refused(n_words: list[int], match: str) -> None:
-    """A sentence without words, or one whose smallest tree is too long, would have no output."""
-    with pytest.raises(ValueError, match=match):
-        WellFormed(TOKENS, n_words).start(torch.tensor([20, 20]))

@@ -8,7 +8,7 @@ import pytest
 from pipeline.errors import UserError
 from pipeline.parsing.evalb import BracketingScores, Status, score_trees
 from pipeline.parsing.evalb_parameters import COLLINS, EvalbParameters
-from pipeline.parsing.evalb_text import HEADER, RULE, json_values, sentence_line, sentence_table, summary
+from pipeline.parsing.evalb_text import HEADER, RULE, sentence_table, summary
 from pipeline.parsing.trees import bracketed, cleaned, read_trees
 
 GOLD = "(S (NP (DT the) (NN dog)) (VP (VBZ eats) (NP (DT a) (NN bone))) (. .))"
@@ -168,17 +168,6 @@ def test_the_printed_page(tmp_path: Path) -> None:
     ]
     assert lines[15:17] == ["", "-- len<=40 --"]
     assert lines[17:] == lines[3:15]
-
-
-def test_no_brackets_at_all(tmp_path: Path) -> None:
-    """F1 is no number then: nan as text, null in JSON; the sums are without brackets."""
-    scores = scored(tmp_path, ["(NN a)"], ["(NN a)"])
-    assert list(sentence_table(scores))[-1] == "      1     1   100.00"
-    assert "Bracketing FMeasure       =    nan" in list(summary(scores))
-    values = json_values(scores)
-    assert (values["recall"], values["f1"], values["length_40"]["f1"]) == (0, None, None)
-    assert "sentence_lines" not in values
-    assert json_values(scores, with_sentences=True)["sentence_lines"] == [sentence_line(scores.sentences[0])]
 
 
 def test_too_many_errors_end_the_scoring(tmp_path: Path) -> None:

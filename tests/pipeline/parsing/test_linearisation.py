@@ -18,26 +18,7 @@ from pipeline.parsing.trees import bracketed, preterminals, with_tags_of, words_
 from tests.support.random_trees import LABELS, trees
 
 SENTENCE = "(S (NP (NNP Ms.) (NNP Haag)) (VP (VBZ plays) (NP (NNP Elianti))) (. .))"
-SYMBOLS = "(S (NP XX XX )NP (VP XX (NP XX )NP )VP XX )S"
 OUTPUTS = [*(bracket + label for label in LABELS for bracket in "()"), "XX", "XX", "XX"]
-
-
-def test_the_symbols_of_a_sentence() -> None:
-    """Closing brackets have labels, tags are XX, and there are no words; rebuilt, only the full stop has a tag."""
-    tree = Tree.fromstring(SENTENCE)
-    assert linearise(tree) == SYMBOLS.split()
-    rebuilt = rebuild(SYMBOLS.split(), words_of(tree))
-    assert bracketed(rebuilt.tree) == "(S (NP (XX Ms.) (XX Haag)) (VP (XX plays) (NP (XX Elianti))) (. .))"
-    assert not rebuilt.repairs
-    assert with_tags_of(rebuilt.tree, tree) == tree
-
-
-@given(trees())
-def test_round_trip(tree: Tree) -> None:
-    """Unary chains, single words and repeated labels included: nothing is repaired, and only tags are lost."""
-    rebuilt = rebuild(linearise(tree), tree.leaves())
-    assert not rebuilt.repairs
-    assert with_tags_of(rebuilt.tree, tree) == tree
 
 
 @given(trees())

@@ -61,17 +61,6 @@ def test_new_trees_of_old_parts(sample: list[Selection], gold: list[Tree]) -> No
     assert sum(len(words_of(tree)) for tree in whole) / 300 == pytest.approx(24, abs=4)  # as long as the treebank's
 
 
-def test_nothing_replaced_is_the_treebank(sample: list[Selection], gold: list[Tree]) -> None:
-    """Without replacements the examples are training trees, or constituents of 2 to 20 words of them."""
-    known = {bracketed(tree) for tree in gold}
-    still: dict[str, Any] = {"replaced_constituents": 0, "replaced_words": 0}
-    assert {bracketed(tree) for tree in drawn(sample, constituents=0, **still)} <= known
-    below = {bracketed(node) for tree in gold for node, _ in walk(tree) if node is not tree}
-    small = drawn(sample, constituents=1, **still)
-    assert {bracketed(tree) for tree in small} <= below
-    assert {len(words_of(tree)) for tree in small} <= set(range(2, 21))
-
-
 def test_each_part_is_drawn_by_its_own_seed(sample: list[Selection]) -> None:
     """The same part twice is the same; another part or seed is another."""
     first = drawn(sample, trees=20)

@@ -1,6 +1,5 @@
 """pipeline.store.bucket on a real S3 server, and on one that fails, is slow and loses answers."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,24 +37,6 @@ def test_conditional_writes_let_only_one_through(at_s3: S3Server) -> None:
     changed = bucket.read("one")
     assert changed
     assert changed.data == b"3"
-
-
-def test_files_and_folders_are_copied_listed_and_removed(at_s3: S3Server, tmp_path: Path) -> None:
-    """Names are relative to the URI, whose path no other bucket of the same service shares."""
-    uri = at_s3.bucket()
-    bucket, beside = Bucket(f"{uri}/a"), Bucket(f"{uri}/b")
-    large = tmp_path / "large"
-    large.write_bytes(os.urandom(12_000_000))  # in several parts
-    bucket.upload_files({"x/large": large, "x/y/small": tmp_path / "large"})
-    assert bucket.sizes_bytes("x") == {"large": 12_000_000, "y/small": 12_000_000}
-    assert bucket.folders("x") == ["y"]
-    assert beside.sizes_bytes("x") == {}
-    bucket.download_files({"x/large": tmp_path / "back" / "large"})
-    assert (tmp_path / "back" / "large").read_bytes() == large.read_bytes()
-    bucket.remove(["x/large", "x/none"])
-    assert not bucket.exists("x/large")
-    bucket.remove_folder("x")
-    assert bucket.sizes_bytes("x") == {}
 
 
 def test_what_is_wrong_is_reported_in_a_line_without_secrets(at_s3: S3Server, tmp_path: Path) -> None:

@@ -10,16 +10,6 @@ from pipeline.store.artifacts import Checkpoint, Scores, TrainingRun
 from tests.support.tiny_figures import CONFIG, TRAINING
 
 
-def test_a_figure_that_is_not_valid_is_one_line(tmp_path: Path) -> None:
-    """The line names the file, the figure, what is wrong with it, and what to do."""
-    TrainingRun(tmp_path).write_json("run.json", {**TRAINING.model_dump(mode="json"), "updates": None})
-    message = (
-        rf"run\.json is not valid \(updates: Input should be a valid integer\)[^\n]*; remove {tmp_path} and make it"
-    )
-    with pytest.raises(UserError, match=message):
-        TrainingRun(tmp_path).load()
-
-
 def test_a_missing_figure_is_one_line(tmp_path: Path) -> None:
     """It is named with its place in the file."""
     run, scores = TrainingRun(tmp_path), Scores(tmp_path)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import UserError
 from pipeline.settings import CleaningSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus
@@ -59,22 +58,6 @@ def test_bad_pairs_are_dropped_and_counted(here: Context, tmp_path: Path, europa
     assert sorted(path.name for path in cleaned.folder.iterdir()) == ["corpus.json", "dev", "news", "train"]
 
 
-def test_collections_are_counted_apart_and_kept(here: Context, tmp_path: Path, europarl: list[tuple[str, str]]) -> None:
-    """Each shard keeps its collection, a collection that loses all pairs is still counted, progress is in pairs."""
-    events: list[dict[str, Any]] = []
-    pairs = [*NOISE[2:], *europarl[:28], *NOISE[:1], *europarl[28:57], *NOISE]
-    corpus = corpus_of(tmp_path / "corpus", {"train": pairs}, shard_pairs=30, collections=["news", "web", "noise"])
-    cleaned = clean(replace(here, emit=events.append), corpus, CleaningSettings(shard_pairs=20))
-    assert cleaned.read_json("corpus.json")["report"]["collections"] == {
-        "news": {"read": 30, "kept": 28, "dropped": {"blank": 0, "too_long": 1, "ratio": 1}},
-        "web": {"read": 30, "kept": 29, "dropped": {"blank": 1, "too_long": 0, "ratio": 0}},
-        "noise": {"read": 4, "kept": 0, "dropped": {"blank": 2, "too_long": 1, "ratio": 1}},
-    }
-    kept = [(shard.pairs, shard.collection) for shard in cleaned.shards("train")]
-    assert kept == [(20, "news"), (8, "news"), (20, "web"), (9, "web")]
-    assert events == [{"done": done, "total": 64, "unit": "pairs"} for done in (30, 60, 64)]
-
-
 def test_dev_and_test_keep_every_line(here: Context, tmp_path: Path) -> None:
     """Blank, overlong and lopsided pairs stay byte for byte, except for Windows line ends."""
     held_out = [*NOISE, (" x\u2028y\r", "z\r")]
@@ -108,10 +91,3 @@ def test_limits_are_the_last_values_allowed(source_words: int, target_words: int
     """max_words 4 keeps 4 words and max_ratio 2 keeps 1 to 2, on either side."""
     settings = CleaningSettings(max_words=4, max_ratio=2)
     assert reason_to_drop("w " * source_words, "w " * target_words, settings) == reason
-
-
-def test_nothing_left_is_a_user_error(here: Context, tmp_path: Path) -> None:
-    """The error says how many pairs were dropped for each reason."""
-    corpus = corpus_of(tmp_path / "corpus", {"train": NOISE}, shard_pairs=3)
-    with pytest.raises(UserError, match=r"drops all 4 training pairs \(2 blank, 1 too_long, 1 ratio"):
-        clean(here, corpus, CleaningSettings())

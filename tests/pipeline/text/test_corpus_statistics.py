@@ -1,15 +1,13 @@
-"""pipeline.text.corpus_statistics: every figure is checked against a count of the text itself."""
+"""pipeline.text.corpus_statistics: pairs and padding are checked against a count of the text itself."""
 
-from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from model.config import END_ID, UNKNOWN_ID
+from model.config import END_ID
 from pipeline.settings import PlanSettings
 from pipeline.text.batching import plan_epoch
-from pipeline.text.corpus_statistics import QUANTILES, CorpusStatistics, measure
+from pipeline.text.corpus_statistics import CorpusStatistics, measure
 from pipeline.text.encoding import EncodedSplit
 from pipeline.text.lines import read_pairs
 from pipeline.text.vocabulary import load
@@ -60,37 +58,6 @@ def test_pairs_read_kept_and_dropped(statistics: CorpusStatistics, cleaned: dict
     for collection in (flickr, europarl, statistics.total):
         assert collection.read == collection.kept + sum(collection.dropped.values())
     assert statistics.total.kept == statistics.train.pairs == sum(len(short(pairs)) for pairs in cleaned.values())
-
-
-def test_unknown_characters(statistics: CorpusStatistics, cleaned: dict[str, list[Ids]], text: PreparedText) -> None:
-    """The sign in the first pair, outside the vocabulary's sample, is counted as unknown, in dev too."""
-    ids = {name: [i for pair in short(pairs) for side in pair for i in side] for name, pairs in cleaned.items()}
-    assert ids["flickr"].count(UNKNOWN_ID) >= 2
-    for collection in statistics.collections:
-        assert collection.unknown_fraction == ids[collection.name].count(UNKNOWN_ID) / len(ids[collection.name])
-    everything = [*ids["flickr"], *ids["europarl"]]
-    assert statistics.train.unknown_fraction == everything.count(UNKNOWN_ID) / len(everything)
-    (shard,), processor, dev = text.corpus.shards("dev"), load(text.vocabulary.path), statistics.splits[1]
-    lines = [line for pair in read_pairs(shard.source, shard.target) for line in pair]
-    ids_of_dev = [i for line in lines for i in (*processor.encode(line), END_ID)]
-    assert (dev.name, dev.pairs) == ("dev", len(lines) // 2)
-    assert dev.unknown_fraction == ids_of_dev.count(UNKNOWN_ID) / len(ids_of_dev) > 0
-    assert dev.source_tokens_a_pair + dev.target_tokens_a_pair == pytest.approx(len(ids_of_dev) / dev.pairs)
-
-
-def test_lengths_of_both_sides(statistics: CorpusStatistics, cleaned: dict[str, list[Ids]]) -> None:
-    """The histogram counts sentences by tokens; each quantile is the smallest length that reaches it."""
-    pairs = [pair for name in cleaned for pair in short(cleaned[name])]
-    for i, (side, language) in enumerate(zip(statistics.lengths, ("en", "de"), strict=True)):
-        lengths = [len(pair[i]) for pair in pairs]
-        assert side.language == language
-        assert {n: count for n, count in enumerate(side.sentences) if count} == Counter(lengths)
-        assert len(side.sentences) == max(lengths) + 1
-        assert side.mean == pytest.approx(sum(lengths) / len(lengths))
-        levels = np.quantile(lengths, QUANTILES, method="inverted_cdf").tolist()
-        assert list(side.quantiles.values()) == levels
-    assert statistics.train.source_tokens_a_pair == pytest.approx(statistics.lengths[0].mean)
-    assert statistics.train.target_tokens_a_pair == pytest.approx(statistics.lengths[1].mean)
 
 
 def test_padding_is_that_of_the_plan(statistics: CorpusStatistics, text: PreparedText) -> None:

@@ -127,23 +127,6 @@ def test_damage_is_reported_in_one_line(prepared: Prepared, tmp_path: Path) -> N
             EncodedSplit.open(dataset, "train")
 
 
-def test_a_split_may_be_empty(tmp_path: Path) -> None:
-    """It has no rows."""
-    dataset = EncodedDataset(tmp_path)
-    dataset.write_json("dataset.json", {"splits": {"dev": []}})
-    split = EncodedSplit.open(dataset, "dev")
-    assert len(split) == 0
-    assert [tuple(side.shape) for side in split.batch(np.array([], np.int64))] == [(0, 0), (0, 0)]
-    with pytest.raises(IndexError):
-        split.batch(np.array([0]))
-
-
-def test_nothing_short_enough_is_a_user_error(prepared: Prepared, tmp_path: Path) -> None:
-    """The error names the option to raise."""
-    with pytest.raises(UserError, match="no training pair has at most 2 tokens per side; raise max_tokens"):
-        encode(Context(tmp_path), prepared.corpus, prepared.vocabulary, EncodingSettings(max_tokens=2))
-
-
 def test_ids_decode_up_to_the_end_mark(prepared: Prepared) -> None:
     """Text is recovered from ids with padding, with a begin mark, or with more ids after the end mark."""
     processor = load(prepared.vocabulary.path)
@@ -171,12 +154,3 @@ def test_any_ids_are_lines_of_text(with_bytes: SentencePieceProcessor, sentences
     for line in lines:
         assert "\n" not in line
         assert line.encode("utf-8").decode("utf-8") == line
-
-
-def test_bytes_spell_characters(with_bytes: SentencePieceProcessor) -> None:
-    """Characters of the text's own and of other scripts come back; a broken one becomes U+FFFD, a line feed a space."""
-    line = "Eine Sonne: 日, 𝔘 und <0xE6>"
-    ids = encode_lines(with_bytes, [line])[0]
-    assert [4 + byte for byte in "日".encode()] == [i for i in ids if i in {4 + byte for byte in "日".encode()}]
-    assert decode_ids(with_bytes, [ids]) == [line]
-    assert decode_ids(with_bytes, [[4 + 0xE6, 4 + 0x97], [4 + 0x41, 4 + 0x0A, 4 + 0x42]]) == ["\ufffd\ufffd", "A B"]

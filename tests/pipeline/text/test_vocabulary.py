@@ -83,18 +83,6 @@ def test_pieces_are_those_of_whole_lines(tmp_path: Path, corpus: Corpus) -> None
     assert [ours.id_to_piece(i) for i in range(1500)] == [of_lines.id_to_piece(i) for i in range(1500)]
 
 
-def test_a_sample_is_spread_over_all_shards(tmp_path: Path) -> None:
-    """A sample of 10 out of 1000 pairs takes every hundredth: exactly the words of those are learned."""
-    pairs = [(chr(0x4E00 + i), chr(0x6000 + i)) for i in range(1000)]
-    corpus = corpus_of(tmp_path / "corpus", {"train": pairs}, ("zh", "ja"), shard_pairs=300)
-    learned = learn_in(tmp_path / "v", corpus, size=25, sample_pairs=10)
-    figures = {"size": 25, "sampled_pairs": 10, "train_pairs": 1000, "words": 20}
-    assert learned.read_json("vocabulary.json") == figures
-    processor = load(learned.path)
-    characters = {piece for i in range(4, 25) if (piece := processor.id_to_piece(i)) != "▁"}
-    assert characters == {side for i in range(99, 1000, 100) for side in pairs[i]}
-
-
 def test_impossible_sizes_name_the_nearest_possible(tmp_path: Path, corpus: Corpus) -> None:
     """The sizes named in the errors are exact: they work, and one beyond does not."""
     with pytest.raises(UserError, match=r"allows at most \d+ pieces, not 90000") as caught:
@@ -166,11 +154,3 @@ def test_symbols_of_trees_are_pieces(tmp_path: Path, byte_fallback: bool) -> Non
     unseen = ["aXX", "(SX", "a(S", "X", "(", "(VP )VP (NPX"] if byte_fallback else []
     for text in words + unseen:
         assert processor.decode(processor.encode(text)) == text
-
-
-def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
-    """A missing file and a text file each give one line."""
-    (tmp_path / "text").write_text("not a model")
-    for name in ("none", "text"):
-        with pytest.raises(UserError, match=f"{name} is missing or no sentencepiece model"):
-            load(tmp_path / name)

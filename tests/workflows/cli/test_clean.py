@@ -1,28 +1,171 @@
-"""`aiayn clean` as its users see it."""
+"""workflows.cli.clean: what may go from a store and what may not, beside processes that use it or are killed."""
 
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from pipeline.errors import UserError
 from pipeline.store.store import LocalStore
 from tests.support.command_line import CommandLine
 from tests.support.lock_holder import lock_holder
-from tests.support.tiny_dag import listing, run_table, table_of
+from tests.support.tiny_dag import TEXT, dangling, half_make, listing, make, run_table, table_of
+from workflows.cli.clean import SILENT_S, clean, plan
+from workflows.engine.dag import in_order, to_run
+from workflows.names import begin_run
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from pipeline.store.store import LocalStore
+from workflows.cli import clean as cleaning
+def die(*given):
+    os.kill(os.getpid(), signal.SIGKILL)
+setattr(cleaning, sys.argv[2], die)
+store = LocalStore(Path(sys.argv[1]))
+cleaning.clean(store, cleaning.plan(store))
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three finished runs of one text: two with the first profile, one with another."""
+    root = tmp_path_factory.mktemp("made")
+    run_table(LocalStore(root), 1)
+    run_table(LocalStore(root), 2)
+    run_table(LocalStore(root), 3, "multi30k")
+    return root
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> LocalStore:
-    """Two finished runs, of which the first has been given up."""
-    made = LocalStore(tmp_path / "runs")
-    shutil.rmtree(run_table(made, 1))
-    run_table(made, 2)
-    return made
+def store(made: Path, tmp_path: Path) -> LocalStore:
+    """A copy of these runs, which all links stay within."""
+    return LocalStore(shutil.copytree(made, tmp_path / "runs", symlinks=True))
+
+
+def _names(store: LocalStore) -> list[str]:
+    return sorted(folder.name for folder in plan(store))
+
+
+def _only(seed: int) -> list[str]:
+    """The artifacts of a run that no other has."""
+    return sorted(step.name for step in in_order([table_of(seed)]) if step.stage is not TEXT)
+
+
+def _give_up(store: LocalStore, number: int) -> None:
+    shutil.rmtree(store.root / "table2" / "embedded" / str(number))
+
+
+def test_a_run_whose_folder_is_removed_goes(store: LocalStore) -> None:
+    """What it alone was made of; the text, which others were made from, stays, and they stay cached as a whole.
+
+    Its command makes again what it lacks, and no more.
+    """
+    assert _names(store) == []
+    _give_up(store, 1)
+    shown, before = plan(store), listing(store.root)
+    assert _names(store) == _only(1)
+    labels = {"train en-de base", "average en-de base", "score en-de base", "table 2"}
+    assert {folder.what for folder in shown} == labels
+    assert listing(store.root) == before
+    assert clean(store, shown) == shown
+    assert not [path for path in listing(store.root) if any(name in path for name in _only(1))]
+    assert not dangling(store.root)
+    for seed in (2, 3):
+        assert to_run([table_of(seed)], store) == {}
+    assert _names(store) == []
+    assert set(make(store, table_of(1))) == labels
+
+
+def test_what_is_not_finished_stays(store: LocalStore) -> None:
+    """A run that has begun has names for all it needs: what is made of it, and a training that is half made."""
+    table = table_of(9)
+    run = begin_run(store, "table2", "embedded", table)
+    text, training, averaged, *_ = in_order([table])
+    make(store, averaged)
+    store.folder(training.name).rename(store.scratch(training.name))
+    assert _names(store) == []
+    shutil.rmtree(run)
+    assert _names(store) == sorted([averaged.name, store.scratch(training.name).name])
+    assert text.name not in _names(store)
+
+
+def test_what_nobody_names_goes(store: LocalStore) -> None:
+    """Artifacts without a run, halves that nobody continues, and what killed commands have left."""
+    make(store, table_of(9))
+    half_make(store, "decoding-0000000000000009")
+    half_make(store, _only(2)[0])
+    workspace = store.artifacts / ".tune-host-1-0"
+    workspace.mkdir()
+    gone = [*_only(9), ".making-decoding-0000000000000009", f".making-{_only(2)[0]}", workspace.name]
+    assert _names(store) == sorted(gone)
+    clean(store, plan(store))
+    assert not [name for name in gone if store.folder(name).exists()]
+    assert _names(store) == []
+
+
+def test_nothing_goes_while_a_command_without_names_makes_something(store: LocalStore) -> None:
+    """Which artifacts it reads is not known. A workspace is always a named workflow's, and stays by itself."""
+    make(store, table_of(9))
+    before = listing(store.root)
+    with lock_holder(store.folder("heads-0000000000000001")) as holder:
+        half = store.scratch("heads-0000000000000001")
+        half.mkdir()
+        with pytest.raises(UserError, match=rf"^pid {holder.pid} on host .* is making train here"):
+            clean(store, plan(store))
+        assert before.items() <= listing(store.root).items()
+    with lock_holder(store.folder(".tune-host-1-0")):
+        (store.artifacts / ".tune-host-1-0").mkdir()
+        clean(store, plan(store))
+        assert not store.folder(_only(9)[0]).exists()
+        assert not half.exists()
+        assert (store.artifacts / ".tune-host-1-0").is_dir()
+
+
+def test_a_single_stage_without_a_lock_is_given_time(store: LocalStore) -> None:
+    """`aiayn average --out` into the store: what was written a moment ago stays, and what was left there goes."""
+    folder = half_make(store, "mine")
+    assert _names(store) == []
+    for path in (folder / "half", folder):
+        os.utime(path, (time.time() - SILENT_S - 1,) * 2)
+    assert _names(store) == [folder.name]
+    (folder / "half").write_text("more")
+    assert _names(store) == []
+
+
+@pytest.mark.parametrize("before", ["set_aside", "delete"])
+def test_a_kill_leaves_a_store_that_works(store: LocalStore, before: str) -> None:
+    """Before the renaming or the deletion: the rest is cached, and the same call ends it."""
+    _give_up(store, 1)
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(store.root), before], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert to_run([table_of(2)], store) == {}
+    assert len(list(store.artifacts.glob(".deleted-*"))) == (0 if before == "set_aside" else 4)
+    clean(store, plan(store))
+    assert not [name for name in listing(store.root) if name.startswith("store/.deleted") or _only(1)[0] in name]
+    assert _names(store) == []
+
+
+def test_a_users_file_stays(store: LocalStore) -> None:
+    """In the folder of a run and in the store."""
+    run = store.root / "table2" / "embedded" / "1"
+    (run / "models" / "notes.txt").write_text("mine")
+    mine = store.folder("mine")
+    mine.mkdir()
+    clean(store, plan(store))
+    assert (run / "models" / "notes.txt").is_file()
+    assert mine.is_dir()
 
 
 def test_a_list_first_and_yes_deletes_it(store: LocalStore, command_line: CommandLine) -> None:
     """Without --yes nothing changes; the sizes are those of the files; the second time there is nothing left."""
     (store.folder(table_of(1).name) / "report.html").write_bytes(b"x" * 2_500_000)
+    _give_up(store, 1)
     root, before = str(store.root), listing(store.root)
     told = command_line.here("workflows.cli", "clean", "--store", root)
     assert told.returncode == 0
@@ -37,20 +180,3 @@ def test_a_list_first_and_yes_deletes_it(store: LocalStore, command_line: Comman
     assert (again.returncode, again.stdout) == (0, f"nothing to delete in {root}\n")
     assert store.find(table_of(2).name)
     assert not store.find(table_of(1).name)
-
-
-def test_mistakes_are_one_line(store: LocalStore, tmp_path: Path, command_line: CommandLine) -> None:
-    """No store, somebody who is making something; nothing is changed."""
-    root, before = ["--store", str(store.root)], listing(store.root)
-    with lock_holder(store.folder("heads-0000000000000001")):
-        for arguments, message in (
-            (["--store", str(tmp_path / "none")], "there is no store here"),
-            (root, "is making train here, and no run says from what"),
-            (["--yes", *root], "is making train here, and no run says from what"),
-        ):
-            done = command_line.here("workflows.cli", "clean", *arguments)
-            assert done.returncode == 2, arguments
-            assert message in done.stderr
-            assert done.stderr.count("\n") == 1
-    assert listing(store.root) == before
-    assert not (tmp_path / "none").exists()

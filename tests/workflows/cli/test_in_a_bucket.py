@@ -40,13 +40,3 @@ def test_the_doctor_looks_at_the_bucket(uri: str, command_line: CommandLine) -> 
     assert missing.returncode == 1
     assert "does not exist" in " ".join(missing.stdout.split())
     assert CREDENTIALS["AWS_SECRET_ACCESS_KEY"] not in missing.stdout
-
-
-@pytest.mark.parametrize("command", ["runs", "compare", "clean"])
-def test_what_is_wrong_is_one_line(command: str, at_s3: S3Server, command_line: CommandLine) -> None:
-    """A bucket that does not exist, a scheme that is not known: exit status 2."""
-    for wrong, reason in (("s3://no-such-bucket", "does not exist"), ("ftp://host/a", "give a folder, or a URI")):
-        done = command_line.here("workflows.cli", command, "--store", wrong)
-        assert done.returncode == 2
-        assert reason in done.stderr
-        assert done.stderr.count("\n") == 1

@@ -86,24 +86,3 @@ def test_text_to_score(
     assert scores["paper_bleu"] == pytest.approx(100)
     assert scores["sacrebleu"] == pytest.approx(100)
     assert "tok:13a" in scores["signature"]
-
-
-def test_mistakes_are_reported_in_one_line(toml: Path, tmp_path: Path, ray_cluster: None) -> None:
-    """They are a vocabulary too large for the data, invalid UTF-8, files of unequal length and an existing --out."""
-    with pytest.raises(UserError, match=r"vocabulary"):
-        main.prepare(out=tmp_path / "a", files=toml, overrides=["vocabulary.size=30000"])
-    assert not (tmp_path / "a/vocabulary").exists()
-    (tmp_path / "run.json").write_text("{}")
-    with pytest.raises(UserError, match="exists already"):
-        main.average(tmp_path, out=toml.parent, last=1)
-    german = toml.parent / "train.de"
-    original = german.read_bytes()
-    try:
-        german.write_bytes(original.replace(b"\n", b"\xff\n", 3).replace(b"\xff\n", b"\n", 2))
-        with pytest.raises(UserError, match=r"train.de, line 3: not UTF-8"):
-            main.prepare(out=tmp_path / "b", files=toml)
-        german.write_bytes(original[: original.rindex(b"\n", 0, -1) + 1])
-        with pytest.raises(UserError, match=r"has 600 lines and .*train.de has 599"):
-            main.prepare(out=tmp_path / "c", files=toml)
-    finally:
-        german.write_bytes(original)

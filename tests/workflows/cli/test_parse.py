@@ -1,7 +1,5 @@
 """`aiayn parse`: sentences in, trees out."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -39,9 +37,7 @@ def test_each_line_gives_a_tree_over_its_words(checkpoint: Checkpoint, command_l
     assert [first, last] == [bracketed(one.tree) for one in expected if one]
 
 
-@pytest.mark.parametrize(
-    "line", ["x" * 2500, "x" * 2500 + " sleeps .", "The dog " + "x" * 2500, "\u200b", "The \u200b dog"]
-)
+@pytest.mark.parametrize("line", ["x" * 2500 + " sleeps .", "The \u200b dog"])
 def test_a_part_of_a_word_is_no_sentence(checkpoint: Checkpoint, command_line: CommandLine, line: str) -> None:
     """A word longer than what is searched for at once, and one without a visible character, stay one word each."""
     done = command_line.here(
@@ -72,11 +68,3 @@ def test_a_translator_is_no_parser(tmp_path: Path, command_line: CommandLine) ->
     refused = command_line.here("workflows.cli", "parse", str(tmp_path), text="A dog .\n")
     assert refused.returncode == 2
     assert "holds no model.safetensors" in refused.stderr
-
-
-def test_input_that_is_not_text_is_one_line(checkpoint: Checkpoint) -> None:
-    """Bytes that are not UTF-8 are refused with status 2, and no traceback."""
-    command = [sys.executable, "-m", "workflows.cli", "parse", str(checkpoint.folder), *OPTIONS]
-    done = subprocess.run(command, input=b"a \xff\n", capture_output=True, check=False)
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert done.stderr.count(b"\n") == 1

@@ -9,6 +9,8 @@ from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact, publish
 from pipeline.store.store import LocalStore
 from tests.support.tiny_stages import Pair, Words, WriteSettings, join, write
+from workflows import reproduce_table2, reproduce_table3
+from workflows.engine import dag
 from workflows.engine.dag import Stage, Step, to_run
 
 WRITE, JOIN = Stage("tiny_stages.write", write, Words), Stage("tiny_stages.join", join, Words)
@@ -81,3 +83,18 @@ def test_damage_in_a_users_own_folder_is_reported_in_one_line(tmp_path: Path) ->
     with pytest.raises(UserError, match=r"tiny_stages-.* is damaged: words.txt has 1 bytes, .*make it again$"):
         to_run([step], LocalStore(tmp_path))
     assert words.exists()
+
+
+def test_tables_follow_the_source_and_trainings_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a change of the code a table is made again, but not the trainings it is made from."""
+    assert reproduce_table2.TABULATE.follows_source
+    assert reproduce_table3.TABULATE.follows_source
+    follows, stays = (
+        Stage("tiny_stages.write", write, Words, follows_source=follows_source) for follows_source in (True, False)
+    )
+    settings = WriteSettings(text="a")
+    before = [stage("a", settings).fingerprint for stage in (follows, stays)]
+    monkeypatch.setattr(dag, "source_sha256", lambda: "another")
+    after = [stage("a", settings).fingerprint for stage in (follows, stays)]
+    assert before[0] != after[0]
+    assert before[1] == after[1]

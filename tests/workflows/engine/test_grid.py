@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact
 from pipeline.store.store import LocalStore
 from tests.support.ray_workers import workers_alive
@@ -50,21 +49,6 @@ class Killer(Watcher):
                 os.kill(pid, signal.SIGKILL)
 
 
-class Failures(Watcher):
-    """Notes the models that failed while Tune is at work."""
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-        self._is_over = False
-
-    def failed(self, model: str) -> None:
-        assert not self._is_over
-        self.names.append(model)
-
-    def end(self, error: BaseException | None) -> None:
-        self._is_over = True
-
-
 def _trials(**rows: dict[str, Any]) -> list[RowTrial]:
     text = stages.prepared(PROFILE, "en-de")
     chosen = [GridRow(name, difference, varied(BASE, name, difference), None) for name, difference in rows.items()]
@@ -93,20 +77,3 @@ def test_a_killed_trial_continues_from_its_checkpoint(store: LocalStore) -> None
     run = to_step(trials[0].evaluation.training).published(store)
     lines = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().split("\n")[:-1]]
     assert [line["update"] for line in lines if "dev_perplexity" in line] == [2, 4, 6, 8]
-
-
-def test_a_failure_leaves_the_other_models_alone(store: LocalStore) -> None:
-    """A row that diverges is reported while Tune is at work, with its reason; the other row has its results.
-
-    A grid of which nothing is left is an error.
-    """
-    diverging = {"learning_rate_scale": 1e30}
-    failures = Failures()
-    models = _models(_trials(F4={}, F5=diverging))
-    reasons = run_grid(models, store, [failures], layout=BASE)
-    assert reasons.keys() == {"F5"}
-    assert "loss" in reasons["F5"]
-    assert failures.names == ["F5"]
-    assert all(step.is_made(store) for step in models["F4"])
-    with pytest.raises(UserError, match=r"nothing was trained; F5 failed: .*loss"):
-        run_grid({"F5": models["F5"]}, store, layout=BASE)

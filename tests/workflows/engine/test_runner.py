@@ -3,7 +3,6 @@
 import json
 import logging
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -26,7 +25,6 @@ from tests.support.tiny_stages import (
     fail_in_a_task,
     join,
     lingering,
-    outlive_actor,
     tell_environment,
     write,
 )
@@ -133,33 +131,6 @@ def test_what_is_damaged_is_named_and_made_again(tmp_path: Path, caplog: pytest.
     assert runner.to_run([step], store) == {}
 
 
-class Vandal(Log):
-    """Damages a file after the driver has checked the store and before anything runs."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self._path = path
-
-    def begin(self, steps: Any, cached: Any) -> None:
-        _flip(self._path)
-
-
-@pytest.mark.usefixtures("ray_cluster")
-def test_an_input_damaged_after_the_drivers_check_is_not_used(tmp_path: Path) -> None:
-    """When the input is used, a one-line error names the file and the step; the same command then makes it again."""
-    step = _joined(tmp_path / "log")
-    left = step.inputs[0]
-    runner.run([left], LocalStore(tmp_path))
-    words = LocalStore(tmp_path).folder(left.name) / "words.txt"
-    with pytest.raises(
-        UserError, match=r"^.*, an input of join, is damaged: words.txt .* in manifest.json; run the same command again"
-    ):
-        runner.run([step], LocalStore(tmp_path), [Vandal(words)])
-    assert not (tmp_path / "log").exists()
-    (joined,) = runner.run([step], LocalStore(tmp_path))
-    assert joined.text == "a b a [1, 1, 1]"
-
-
 class Killer(Log):
     """Kills the processes that make other steps as soon as a step is finished."""
 
@@ -201,34 +172,11 @@ def test_a_step_whose_process_is_killed_is_retried(tmp_path: Path) -> None:
     assert not making_folder(LocalStore(tmp_path).folder(step.name)).exists()
 
 
-@pytest.mark.usefixtures("ray_cluster")
-def test_what_a_killed_actor_reserved_is_free_again(tmp_path: Path) -> None:
-    """As when the controller of a training dies: without that the step would wait for ever."""
-    step = Stage("tiny_stages.outlive_actor", outlive_actor, Words, cpus=0)("outlive")
-    (words,) = runner.run([step], LocalStore(tmp_path))
-    assert words.text == "[3]"
-
-
 def _driver(function: str, folder: Path) -> tuple[list[str], dict[str, str]]:
     """Command and environment of a process that calls a function of `tiny_stages` with a store and a log."""
     script = f"import sys; from tests.support import tiny_stages; tiny_stages.{function}(*sys.argv[1:])"
     command = [sys.executable, "-c", script, str(folder / "store"), str(folder / "log")]
     return command, {**os.environ, "PYTHONPATH": os.getcwd()}
-
-
-def test_a_failing_step_stops_the_others_in_a_scripts_background(tmp_path: Path) -> None:
-    """A driver that was started with SIGINT ignored, as by `&`: Ray's processes do not inherit that."""
-    command, environment = _driver("drive_ignoring_interrupts", tmp_path)
-    done = subprocess.run(
-        command,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
-    )
-    assert (done.returncode, done.stdout) == (0, "stopped\n"), done.stderr
 
 
 def test_a_step_that_computes_on_a_gpu_waits_for_one(tmp_path: Path) -> None:

@@ -2,10 +2,7 @@
 
 from pathlib import Path
 
-import pytest
-
 from pipeline.corpora.embedded import split_of
-from pipeline.errors import UserError
 from pipeline.store.artifacts import Checkpoint, Corpus
 from pipeline.store.store import LocalStore
 from tests.support.tiny_model_store import CORPUS
@@ -40,11 +37,3 @@ def test_what_a_model_translates_where_nothing_is_given(store: LocalStore, tmp_p
     corpus.shard_path("dev", 0, "de").write_text(f"Kurz.\n{line}\n", encoding="utf-8")
     corpus.describe(("de", "en"), {"dev": [2]}, {})
     assert ExaminedModel("m", Checkpoint(tmp_path), corpus=corpus).sentences() == (line,)
-
-
-def test_what_is_not_there_is_told_in_one_line(store: LocalStore, tmp_path: Path) -> None:
-    """No model in the store, none in the folder."""
-    with pytest.raises(UserError, match="has no trained model; train one"):
-        newest(LocalStore(tmp_path))
-    with pytest.raises(UserError, match="holds no model"):
-        at(tmp_path, store)

@@ -1,4 +1,4 @@
-"""The report of prepared text: its files are made from real text, its words and plots from made-up figures."""
+"""The report of prepared text: its files are made from real text, its place in a report from made-up figures."""
 
 import json
 from dataclasses import replace
@@ -9,16 +9,46 @@ import pytest
 
 from pipeline.settings import PlanSettings
 from pipeline.store.artifact import Context
-from pipeline.text.corpus_statistics import Plan, measure
-from tests.support.html_reader import Reader, assert_asks_for_nothing_outside, csv_files, drawings
-from tests.support.tiny_statistics import STATISTICS, collection
+from pipeline.text.corpus_statistics import (
+    Collection,
+    CorpusStatistics,
+    Lengths,
+    Plan,
+    Split,
+    VocabularySample,
+    measure,
+)
+from tests.support.html_reader import Reader, assert_asks_for_nothing_outside, drawings
 from tests.support.tiny_text import prepare_text
 from workflows.quantities import percent
 from workflows.reports import table2 as table2_report
 from workflows.reports.corpus import CorpusReport, report_corpus
-from workflows.reports.corpus_plot import lengths_figure, lengths_svg
-from workflows.reports.corpus_text import facts, metrics, rows, summary
 from workflows.tables import table2
+
+REASONS = ("blank", "too_long", "ratio", "too_many_tokens")
+
+
+def collection(name: str, kept: int, *dropped: int) -> Collection:
+    """Makes a collection with the given numbers of pairs dropped for each of REASONS."""
+    return Collection(name, kept + sum(dropped), kept, dict(zip(REASONS, dropped, strict=True)), 0.0002)
+
+
+def lengths(language: str, *sentences: int) -> Lengths:
+    """Makes the lengths of a side with the given numbers of sentences of 1, 2, ... tokens."""
+    mean = sum(n * count for n, count in enumerate(sentences, start=1)) / sum(sentences)
+    return Lengths(language, mean, {"0.5": 2, "0.99": len(sentences), "0.999": len(sentences)}, [0, *sentences])
+
+
+STATISTICS = CorpusStatistics(
+    data="two collections",
+    collections=[collection("europarl-v7", 1_900, 60, 0, 30, 10), collection("<b>web & more</b>", 1_000, 0, 0, 0, 0)],
+    splits=[Split("train", 2_900, 2.5, 3.5, 0.0002, 0.12, 0.003), Split("dev", 20, 2.4, 3.4, 0.0, 0.11, 0.0)],
+    lengths=(lengths("en", 100, 1_500, 1_000, 300), lengths("de", 50, 900, 1_000, 700, 250)),
+    sample=VocabularySample(
+        size=500, sampled_pairs=1_000, train_pairs=2_910, words=4_200, characters=80, first_characters=30, bytes=256
+    ),
+    plan=Plan(budget_tokens=400, micro_batches=2, every=1, updates=26, padding_fraction=0.0421, problem=""),
+)
 
 
 def test_figures_and_drawings_of_text(parallel_text: Path, tmp_path: Path) -> None:
@@ -54,42 +84,6 @@ def test_figures_and_drawings_of_text(parallel_text: Path, tmp_path: Path) -> No
 def test_percentages_tell_all_or_nothing_only_where_it_is(fraction: float, text: str) -> None:
     """A percentage shows two digits of the smaller part."""
     assert percent(fraction) == text
-
-
-def test_words() -> None:
-    """The summary, the collections, the facts and the metrics have the figures of the statistics."""
-    assert summary(STATISTICS) == (
-        "2,900 of 3,000 training pairs kept, 2.5 source and 3.5 target tokens per pair, 0.02 % unknown, 4.2 % padding"
-    )
-    assert [row.name for row in rows(STATISTICS)] == ["europarl-v7", "<b>web & more</b>", "all"]
-    assert rows(STATISTICS)[2] == collection("all", 2_900, 60, 0, 30, 10)
-    assert facts(STATISTICS)["vocabulary"] == "500 pieces, learned from 1,000 of 2,910 pairs with 4,200 distinct words"
-    assert facts(STATISTICS)["unknown tokens"] == "train 0.02 %, dev 0 %"
-    assert facts(STATISTICS)["one epoch"] == "26 updates of up to 400 tokens per side, each in 2 micro-batches"
-    assert metrics(STATISTICS, "en-de")["padding_fraction.en-de"] == 0.0421
-    assert metrics(STATISTICS, "en-de")["pairs_dropped.ratio.en-de"] == 30
-
-
-def test_without_a_plan_the_problem_is_shown() -> None:
-    """It takes the place of the plan's figures."""
-    without = replace(STATISTICS, plan=Plan(400, 2, 1, None, None, "an update would hold 3 tokens"))
-    assert facts(without)["padding"] == "an update would hold 3 tokens"
-    assert "one epoch" not in facts(without)
-    assert "padding" not in summary(without)
-    assert not {"padding_fraction.en-de", "updates_an_epoch.en-de"} & metrics(without, "en-de").keys()
-
-
-def test_the_drawing_names_both_sides() -> None:
-    """Each with its mean; its data are the counts by length, also where one side is longer than the other."""
-    assert {"en, mean 2.5", "de, mean 3.1"} <= {
-        element.text for element in ElementTree.fromstring(lengths_svg(STATISTICS)).iter()
-    }
-    english, german = STATISTICS.lengths
-    longer = replace(STATISTICS, lengths=(english, replace(german, sentences=[*german.sentences, 0, 7])))
-    heading, *rows = csv_files(lengths_figure(longer))["lengths-en-de.csv"]
-    assert heading == ["tokens", "en", "de"]
-    assert rows[-1] == [str(len(german.sentences) + 1), "0", "7"]
-    assert [int(row[1]) for row in rows if row[1] != "0"] == [n for n in english.sentences if n]
 
 
 def test_a_report_shows_each_text() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.html_reader import Reader, assert_asks_for_nothing_outside, csv_files
+from tests.support.html_reader import Reader, assert_asks_for_nothing_outside
 from tests.support.tiny_complexity import counts, measurements, theory_s
 from workflows.reports.table1 import render
 from workflows.tables.table1 import compute
@@ -28,17 +28,3 @@ def test_rows_have_the_paper_s_figures_and_ours(report: str) -> None:
     assert row[1:] == ["O(n·d²)", "1", "1.00", "1.00 ± 0.00", "2", "2.00", "2.00 ± 0.00", "O(n)", "1", "O(n)", "2"]
     assert ["32", "1", "200", "not up to 256"] in reader.rows
     assert "a machine" in reader.text
-
-
-def test_every_size_is_in_the_data_of_the_drawings(report: str) -> None:
-    """FLOP, time and memory over n and d, and the times of a crossover, in the units of their titles."""
-    data = csv_files(report)
-    assert [*data] == [
-        *(f"{quantity}-over-{variable}.csv" for quantity in ("time", "flop", "memory") for variable in "nd"),
-        "crossover-32-1.csv",
-    ]
-    heading, first, *_ = data["time-over-n.csv"]
-    assert heading == ["curve", "n (d = 32)", "time, ms"]
-    assert first[:2] == ["self-attention", "64"]
-    assert float(first[2]) == pytest.approx(3e3 * theory_s("self-attention", 64, 32), rel=1e-4)
-    assert {row[0] for row in data["crossover-32-1.csv"][1:]} == {"self-attention", "with projections", "recurrent"}

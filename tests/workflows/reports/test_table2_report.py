@@ -76,15 +76,6 @@ def test_each_figure_has_its_data_and_alternative_text(report: str) -> None:
     assert any("EN-DE base ends at" in label for label in labels)
 
 
-def test_settings_and_figures_of_each_model_are_listed(report: str) -> None:
-    """Time, rates and both costs, of the trainings that were measured."""
-    assert "Settings and figures: EN-FR big, seed 1" in report
-    rows = Reader(report).rows
-    assert ["training time", "1 min 40 s, 8,000 target tokens/s"] in rows
-    assert ["training cost", "1.0e13 FLOP in the paper’s way, 3.1e12 counted"] in rows
-    assert any(row[0] == "decoding" and row[1].endswith("float32, 6 sentences/s") for row in rows)
-
-
 def test_nothing_was_run() -> None:
     """A table of printed figures alone says so first."""
     report = table2_report.render(table2.compute([]), [])

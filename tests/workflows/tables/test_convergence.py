@@ -49,14 +49,3 @@ def test_a_row_still_falling_is_marked(trained_row: TrainedRow) -> None:
     (note,) = (note for note in table.notes if note.startswith("Not converged"))
     assert note.startswith("Not converged (A1, C1): over the last tenth of its updates")
     assert not any("onverged" in note for note in table3.compute([trained_row("A2", 7.0)])[0].notes)
-
-
-def test_a_row_that_was_measured_too_seldom_is_not_marked(trained_row: TrainedRow) -> None:
-    """With a measurement at the end alone, neither can be told."""
-    inputs = trained_row("base", 7.0, last_fall=0.5)
-    run = inputs.trainings[0].training
-    lines = (run.folder / "metrics.jsonl").read_text().splitlines(keepends=True)
-    (run.folder / "metrics.jsonl").write_text(lines[-1])
-    trained = table3.compute([inputs])[0].rows[0].trained
-    assert trained is not None
-    assert (trained.last_fall, trained.has_converged) == (None, None)

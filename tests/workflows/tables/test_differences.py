@@ -8,8 +8,7 @@ import pytest
 
 from model.config import BASE
 from pipeline.store.figures import Stretch, StretchDevices
-from workflows import paper
-from workflows.tables.differences import Difference, differences, table2_notes
+from workflows.tables.differences import Difference, differences
 from workflows.tables.measurements import Measured, Translation
 
 Cell = Callable[..., Translation]
@@ -86,44 +85,6 @@ def test_vocabulary_is_the_paper_s_within_a_hundredth(printed: Measured, size: i
     )
 
 
-@pytest.mark.parametrize(
-    ("source", "target", "differs"),
-    [(27_500, 22_500, False), (27_501, 25_000, True), (25_000, 22_499, True), (27_501, 22_499, True)],
-)
-def test_tokens_of_both_sides_are_the_paper_s_within_a_tenth(
-    printed: Measured, source: int, target: int, differs: bool
-) -> None:
-    """The mean over the updates counts; one side that differs is enough."""
-    aspects = aspects_of(changed(printed, "run", source_tokens=source * 100_000, target_tokens=target * 100_000))
-    here = f"{source:,} source and {target:,} target on average"
-    assert {what: entry.here for what, entry in aspects.items()} == ({"tokens per update": here} if differs else {})
-
-
-@pytest.mark.parametrize("size", [32_000, 8_000])
-def test_word_pieces_are_no_joint_byte_pairs(printed: Measured, size: int) -> None:
-    """EN-FR's vocabulary differs in kind, of whatever size (§5.1)."""
-    french = replace(printed, pair="en-fr", config=replace(BASE, vocabulary_size=size))
-    (vocabulary,) = [entry for entry in differences([french]) if entry.what == "vocabulary"]
-    assert vocabulary.paper == "about 32,000 word-pieces"
-    assert vocabulary.here == f"{size:,} pieces of a joint byte-pair encoding"
-
-
-@pytest.mark.parametrize(
-    ("data", "sentences", "here"),
-    [
-        ("WMT 2014", 3000, None),
-        ("WMT 2014", 2999, "newstest2013, 2,999 sentences"),
-        ("Multi30k task 1", 3000, "dev, 3,000 sentences"),
-    ],
-)
-def test_the_dev_set_of_wmt14_is_newstest2013(printed: Measured, data: str, sentences: int, here: str | None) -> None:
-    """Table 3 is measured on it in the paper (§6.2); the dev set of other text is another."""
-    scores = {"dev": printed.main_scores.model_copy(update={"sentences": sentences})}
-    cell = replace(printed, data=data, test_set="dev", scores=scores)
-    aspects = differences([cell], lambda _pair, model: paper.variation_experiment(model))
-    assert [entry.here for entry in aspects if entry.what == "test set"] == ([here] if here else [])
-
-
 def test_test_set_updates_and_hardware_are_reported(printed: Measured) -> None:
     """Any other number of sentences or updates, or any other device, differs."""
     scores = printed.main_scores
@@ -136,35 +97,6 @@ def test_test_set_updates_and_hardware_are_reported(printed: Measured) -> None:
     }
     assert aspects_of(on(printed, count=4))["hardware"].here == "4 × NVIDIA P100, float32"
     assert aspects_of(on(printed, dtype="bfloat16"))["hardware"].here == "8 × NVIDIA P100, bfloat16"
-
-
-@pytest.mark.parametrize("name", ["Tesla P100-SXM2-16GB", "Tesla P100-PCIE-16GB"])
-def test_the_paper_s_device_is_known_by_its_driver_s_name(printed: Measured, name: str) -> None:
-    """Eight of its boards in float32 are no difference; what differs is named by the driver's name."""
-    assert not aspects_of(on(printed, name))
-    assert aspects_of(on(printed, name, 4))["hardware"].here == f"4 × {name}, float32"
-    assert aspects_of(on(printed, "Tesla K40m"))["hardware"].here == "8 × Tesla K40m, float32"
-
-
-@pytest.mark.parametrize(
-    ("updates", "every", "here"),
-    [
-        ((1, 2, 3, 4, 5), 1500, None),
-        ((1, 2, 3, 4, 5), 1000, "last 5 (updates 1, …, 5)"),
-        ((1, 2, 3, 4), 1500, "last 4 (updates 1, …, 4)"),
-        ((1, 2, 3), 1500, "last 3 (updates 1, 2, 3)"),
-        ((1, 2), 1500, "last 2 (updates 1, 2)"),
-        ((1,), 1500, "none"),
-    ],
-)
-def test_averaged_checkpoints_are_reported(
-    printed: Measured, updates: tuple[int, ...], every: int, here: str | None
-) -> None:
-    """Their number and the updates between them count; long lists are shortened."""
-    settings = printed.run.settings.model_copy(update={"checkpoint_updates": every})
-    aspects = aspects_of(changed(replace(printed, averaged_updates=updates), "run", settings=settings))
-    wanted = {"averaged checkpoints": ("last 5, written every 10 minutes, 1,500 updates", here)} if here else {}
-    assert {what: (entry.paper, entry.here) for what, entry in aspects.items()} == wanted
 
 
 def test_optimizer_decoding_and_model_name_what_differs(printed: Measured) -> None:
@@ -189,15 +121,3 @@ def test_cells_that_differ_alike_share_an_entry(printed: Measured) -> None:
     assert aspects_of(wide)["training data"].cells == ("EN-DE base",)
     some = [entry.cells for entry in differences([wide, printed, other]) if entry.what == "training data"]
     assert some == [("EN-DE base",), ("EN-FR big",)]
-
-
-def test_notes_of_table_2_name_other_test_sets(printed: Measured) -> None:
-    """Scores beside the table's stand below; what explains the scores stands there once."""
-    other = printed.main_scores.model_copy(update={"paper_bleu": 25.0, "sacrebleu": 24.5})
-    notes = table2_notes([replace(printed, scores={**printed.scores, "newstest2013": other})])
-    assert notes[-1] == "EN-DE base on newstest2013: paper BLEU 25.00, sacreBLEU 24.50."
-    assert sum("sacreBLEU signature" in note for note in notes) == 1
-    assert sum("41.0" in note for note in notes) == 1
-    assert sum("one training cost for base and one for big" in note for note in notes) == 1
-    (scorers,) = [note for note in notes if "29.02 in paper BLEU and 27.52 in sacreBLEU" in note]
-    assert "tensor2tensor/issues/317" in scorers

@@ -1,11 +1,10 @@
-"""What is read of one cell: the label, the main test set, and samples at even distances."""
+"""What is read of one cell: samples at even distances."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
-from pipeline.text.lines import read_lines, write_lines
+from pipeline.text.lines import write_lines
 from workflows.tables.measurements import Translation
 
 Cell = Callable[..., Translation]
@@ -25,20 +24,3 @@ def test_ten_samples_at_even_distances(cell: Cell, lines: int, taken: list[int])
     assert [(sample.source, sample.reference, sample.hypothesis) for sample in samples] == [
         (f"en {i}", f"de {i}", f"ours {i}") for i in taken
     ]
-
-
-def test_a_cell_has_the_figures_of_its_files(cell: Cell) -> None:
-    """Its pairs are those of all training shards, its test set is the first unless a split is named."""
-    inputs = cell("en-de", "base")
-    measured = inputs.measured()
-    assert (measured.label, measured.train_pairs, measured.test_set) == ("EN-DE base", 3, "test_a")
-    assert (measured.averaged_updates, measured.settings) == ((300, 400), measured.run.settings)
-    assert measured.main_scores == inputs.scores.load().test_sets["test_a"]
-    assert measured.word_by_word is None
-    assert len(measured.metrics) == sum(1 for _ in read_lines(inputs.training.folder / "metrics.jsonl")) > 0
-    assert measured.metrics[0]["update"] == 50
-    assert measured.libraries == {}
-    inputs.training.write_json("manifest.json", {"libraries": {"torch": "2.13.0"}})
-    with_words = replace(inputs, word_by_word=inputs.scores).measured()
-    assert with_words.libraries == {"torch": "2.13.0"}
-    assert with_words.word_by_word == measured.scores

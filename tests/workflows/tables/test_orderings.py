@@ -2,14 +2,13 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
 from workflows import paper
 from workflows.paper import KINDS, Kind
 from workflows.tables import table3
-from workflows.tables.orderings import Noise, OrderingOutcome, Standing, Verdict, notes, outcomes
+from workflows.tables.orderings import Noise, OrderingOutcome, Standing, Verdict, outcomes
 from workflows.tables.table3 import RowInputs, Table3
 
 TrainedRow = Callable[..., RowInputs]
@@ -86,16 +85,6 @@ def test_a_chain_is_as_good_as_its_worst_step(
     assert outcome.measured["bleu"] is in_order
 
 
-def test_more_seeds_lower_the_limit() -> None:
-    """The same 1.1 BLEU are within noise for one seed against three, and beyond it for three against three."""
-    single, three = (
-        outcomes({"A1": Standing({"perplexity": 9.0, "bleu": 28.9}, seeds), "base": base}, PRINTED, NOISE)[0]
-        for base in [Standing({"perplexity": 9.0, "bleu": 30.0}, 3)]
-        for seeds in (1, 3)
-    )
-    assert (single.verdict["bleu"], three.verdict["bleu"]) == ("within noise", "yes")
-
-
 def test_without_noise_there_is_no_verdict() -> None:
     """Whether the figures as they stand are in order is told all the same; equality cannot be."""
     outcome = judged("one head", None, A1=(12.0, 31.0), base=(10.0, 30.0))
@@ -162,61 +151,3 @@ def test_noise_and_verdicts_come_from_the_files(trained_row: TrainedRow) -> None
     single, _ = table3.compute([RowInputs("base", {}, base.trainings[:1]), *rows[1:]])
     assert single.noise is None
     assert {row.trained.is_beyond_noise for row in single.rows if row.trained} == {None}
-
-
-def test_a_user_s_own_row_has_no_part_in_the_paper_s_claims(trained_row: TrainedRow) -> None:
-    """The big model is compared with the paper's rows, though one of the user's own may be better."""
-    table, _ = table3.compute([trained_row("base", 7.0), trained_row("big", 6.0), trained_row("F1", 2.0)])
-    outcome = outcome_of(table, "the big model")
-    assert outcome is not None
-    assert outcome.rows == ("base", "big")
-    assert outcome.measured["perplexity"] is True
-
-
-def test_an_ordering_with_a_row_missing_is_unknown(trained_row: TrainedRow) -> None:
-    """A claim of whose rows only base was measured is left out, since no row of it was asked for."""
-    table, _ = table3.compute(
-        [trained_row("base", 7.0, 7.1), trained_row("C1", 9.0), RowInputs("C2", {"n_layers": 2}, (), "failed", "lost")]
-    )
-    (layers,) = table.orderings
-    assert layers.rows == ("C1", "C2", "base", "C3")
-    assert layers.measured == layers.verdict == {"perplexity": None, "bleu": None}
-
-
-def test_notes_give_the_noise_or_say_that_it_was_not_measured() -> None:
-    """With noise: s, the factor and the limit against base; without: that it was not measured, and how to."""
-    text = " ".join(notes(NOISE))
-    assert "standard deviation s of 1.0 % in perplexity (s of its logarithm) and of 0.50 in BLEU" in text
-    assert "2 s √(1/n + 1/m)" in text
-    assert "by more than 2.3 % in perplexity or 1.15 in BLEU" in text
-    assert "was not measured" in notes(None)[0]
-    assert "grid.base_seeds=3" in notes(None)[0]
-
-
-@pytest.mark.parametrize(
-    ("relation", "rows", "reversed_kinds", "order"),
-    [
-        ("better", ("C1", "base"), (), "C1 → base"),
-        ("better", ("D3", "base"), ("perplexity",), "perplexity base → D3, BLEU D3 → base"),
-        ("best", ("base", "A1", "big"), (), "2 of 19 rows → big"),
-        ("equal", ("E", "base"), (), "E = base"),
-    ],
-)
-def test_orders_are_written_by_their_relation(
-    relation: paper.Relation, rows: tuple[str, ...], reversed_kinds: tuple[paper.Kind, ...], order: str
-) -> None:
-    """The claim about the best row says how many of the others were measured."""
-    outcome = OrderingOutcome("said", rows, {}, {}, relation, reversed_kinds)
-    assert outcome.order() == order
-
-
-def test_answers_without_measured_noise_have_a_question_mark() -> None:
-    """With noise the verdict stands instead; what was not measured is unknown either way."""
-    signs: dict[paper.Kind, bool | None] = {"perplexity": True, "bleu": False}
-    unsure = OrderingOutcome("said", ("A1", "base"), signs, signs)
-    assert [unsure.answer(kind, "here") for kind in paper.KINDS] == ["yes?", "no?"]
-    assert [unsure.answer(kind, "paper") for kind in paper.KINDS] == ["yes", "no"]
-    sure = replace(unsure, verdict={"perplexity": "within noise", "bleu": "no"})
-    assert [sure.answer(kind, "here") for kind in paper.KINDS] == ["within noise", "no"]
-    missing = replace(unsure, measured=dict.fromkeys(paper.KINDS))
-    assert missing.answer("bleu", "here") == "unknown"

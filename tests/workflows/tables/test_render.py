@@ -9,7 +9,6 @@ from rich.console import Console, RenderableType
 from pipeline.store.artifact import JsonArtifact
 from workflows.tables.render import (
     FOOTNOTES,
-    differences_table,
     markdown_table,
     render_markdown,
     render_terminal,
@@ -97,23 +96,6 @@ def test_markdown_has_a_line_for_each_line(name: str) -> None:
         assert f"- {'* ' if note in FOOTNOTES else ''}{note}".replace("- *", "- \\*") in markdown
 
 
-def test_blocks_stand_side_by_side_where_they_fit() -> None:
-    """Each under its heading, with a rule where a group of rows begins."""
-    assert printed(70, *terminal_table(SCORES, 70)) == [
-        "Scores",
-        "                    perplexity              BLEU         training",
-        "row   change             paper       here  paper   here      FLOP",
-        "─────────────────────────────────────────────────────────────────",
-        "base                      4.92  7.20±0.28   25.8  24.10    3.1e12",
-        "─────────────────────────────────────────────────────────────────",
-        "A1    h 1, d_k 512        5.29              24.9          not run",
-        "",
-        "Time is not shown.",
-        "",
-        "",
-    ]
-
-
 def test_blocks_stand_beneath_each_other_where_they_do_not() -> None:
     """In few parts, each with the columns that lead."""
     assert printed(50, *terminal_table(SCORES, 50))[1:] == [
@@ -137,42 +119,6 @@ def test_blocks_stand_beneath_each_other_where_they_do_not() -> None:
     ]
 
 
-def test_words_are_broken_only_where_nothing_else_fits() -> None:
-    """A name is folded between its words first; a word as long as the terminal is cut, and nothing is lost."""
-    table = TextTable("Names", words("name", "why"), [Line(["restricted self-attention", "x" * 20])])
-    lines = printed(38, *terminal_table(table, 38))
-    assert [line.split() for line in lines[3:5]] == [["restricted", "x" * 20], ["self-attention"]]
-    narrow = printed(24, *terminal_table(table, 24))
-    assert max(map(len, narrow)) <= 24
-    assert "".join(narrow).count("x") == 20
-
-
-def styles_of(table: TextTable, shown: str) -> set[str]:
-    """Returns the styles of what is `shown` in a table."""
-    console = Console(width=80)
-    parts = terminal_table(table, 80)
-    segments = [segment for part in parts for segment in console.render(part) if shown in segment.text]
-    return {str(segment.style) for segment in segments}
-
-
-def test_measured_figures_are_bold_and_missing_ones_pale() -> None:
-    """Lines of what was measured, or columns of it; text that looks like markup is shown as it is."""
-    assert styles_of(SCORES, "3.1e12") == {"bold"}
-    assert styles_of(SCORES, "not run") == {"dim"}
-    assert styles_of(SCORES, "25.8") == {"None"}
-    lines = by_origin([["[red]ByteNet", "23.75"]], [["Transformer", "27.30"]])
-    table = TextTable("BLEU", [Column("model"), *numbers("BLEU")], lines)
-    assert printed(80, *terminal_table(table, 80))[3:8] == [
-        "as printed in the paper",
-        "[red]ByteNet             23.75",
-        "──────────────────────────────",
-        "measured here",
-        "Transformer              27.30",
-    ]
-    assert styles_of(table, "27.30") == styles_of(table, "Transformer") == {"bold"}
-    assert styles_of(table, "measured here") == {"dim italic"}
-
-
 def test_markdown_escapes_what_it_would_interpret() -> None:
     """Measured lines say so; lines of a text stand behind each other."""
     lines = by_origin([["a|b *", "1"]], [["c\nd", "2"]])
@@ -183,8 +129,3 @@ def test_markdown_escapes_what_it_would_interpret() -> None:
         "| a\\|b \\* | 1 |",
         "| c; d, measured | 2 |",
     ]
-
-
-def test_nothing_differs() -> None:
-    """Which is said, rather than shown as an empty table."""
-    assert "Nothing that was run differs." in printed(80, *terminal_table(differences_table([]), 80))

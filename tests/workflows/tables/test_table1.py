@@ -39,14 +39,6 @@ def test_exponents_are_those_of_flop_and_of_median_times(table: Table1) -> None:
     assert "Every exponent of FLOP and of time is within 0.15 of the theory." in table.notes
 
 
-def test_counts_are_those_of_the_longest_sequence(table: Table1) -> None:
-    """n = 6, and every n beneath the table."""
-    for layer in table.layers:
-        assert (layer.counted_n, layer.longest_path, layer.sequential_operations) == (6, 2, 1)
-        assert layer.formula_agrees
-    assert "| convolutional | 3, 6 | 1, 1 | 1, 2 | 1, 4 |" in render_markdown(table)
-
-
 def test_a_crossover_is_where_self_attention_becomes_the_slower(table: Table1) -> None:
     """By time at n = 200; with projections not up to the longest n measured."""
     (row,) = table.crossovers
@@ -55,17 +47,6 @@ def test_a_crossover_is_where_self_attention_becomes_the_slower(table: Table1) -
     markdown = render_markdown(table)
     assert "| 32 | 1 | 200 | not up to 256 |" in markdown
     assert table.figures()["crossover_n.d_32.batch_1"] == row.n
-
-
-def test_self_attention_that_is_always_slower_has_no_crossover() -> None:
-    """The table says so, rather than that it is not slower."""
-    measured = measurements(theory_s)
-    points = tuple(
-        point.model_copy(update={"projected_s": 2 * point.recurrent_s}) for point in measured.crossovers[0].points
-    )
-    crossover = measured.crossovers[0].model_copy(update={"points": points})
-    table = compute(counts(), measured.model_copy(update={"crossovers": (crossover,)}))
-    assert "| 32 | 1 | 200 | at every n |" in render_markdown(table)
 
 
 def test_exponents_far_from_the_theory_are_named() -> None:
@@ -83,24 +64,3 @@ def test_a_formula_that_torch_does_not_confirm_is_told() -> None:
     table = compute(counted.model_copy(update={"layers": layers}), measurements(theory_s))
     assert [row.formula_agrees for row in table.layers] == [True, False, True, True, True]
     assert "The formula and torch's counter disagree on a forward pass of: recurrent." in table.notes
-
-
-def test_a_row_has_the_paper_s_columns_and_ours(table: Table1) -> None:
-    """Theory, FLOP and time beside each other, and what the paper prints of paths beside what was counted."""
-    main, *_, exponents = table.shown()
-    assert [column.label for column in main.columns][2:5] == [
-        f"exponent of n, {of}" for of in ("paper", "FLOP", "time")
-    ]
-    row = ["recurrent", "O(n·d²)", "1", "1.00", "1.00 ± 0.00", "2", "2.00", "2.00 ± 0.00", "O(n)", "1", "O(n)", "2"]
-    assert main.lines[1].texts == row
-    assert [line.texts[1] for line in exponents.lines[:6]][-1] == "FLOP with projections"
-
-
-def test_figures_have_names_of_their_own(table: Table1) -> None:
-    """Every layer's exponents, counts and times."""
-    figures = table.figures()
-    for layer in table.layers:
-        assert figures[f"exponent_n.flop.{layer.name}"] == layer.exponent_n
-        assert figures[f"exponent_d.time.{layer.name}"] == layer.exponent_d_time
-        assert figures[f"longest_path.{layer.name}"] == layer.longest_path
-        assert figures[f"time_s.{layer.name}.n_512.d_32"] == layer.over_n[-1].time_s

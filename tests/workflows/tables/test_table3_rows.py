@@ -44,25 +44,6 @@ def test_sizes_keep_the_paper_s_ratio_to_base(profile: Profile) -> None:
     assert by_row["base"].training == base
 
 
-@pytest.mark.parametrize(
-    ("profile", "name", "difference"),
-    [
-        (EMBEDDED, "A1", {"n_heads": 1, "d_k": 64, "d_v": 64}),
-        (EMBEDDED, "A4", {"n_heads": 32, "d_k": 2, "d_v": 2}),
-        (EMBEDDED, "C1", {"n_layers": 1}),
-        (EMBEDDED, "D2", {"dropout": 0.1}),
-        (MULTI30K, "B1", {"d_k": 2}),
-        (MULTI30K, "C4", {"d_model": 32, "d_k": 4, "d_v": 4}),
-        (MULTI30K, "D3", {"label_smoothing": 0.0}),
-    ],
-)
-def test_differences_are_given_in_sizes_of_the_base_here(
-    profile: Profile, name: str, difference: dict[str, object]
-) -> None:
-    """The expected sizes are worked out by hand: heads times their width stays that of base, and half stays half."""
-    assert by_name(profile.grid)[name].difference == difference
-
-
 def test_big_trains_three_times_as_long() -> None:
     """Table 3 prints 100K steps for base and 300K for big; no other row changes them."""
     by_row = by_name(load_profile(overrides=["grid.training.updates=70"]).grid)
@@ -78,12 +59,6 @@ def test_a_size_that_would_not_be_whole_is_refused() -> None:
     ):
         rows(grid)
     assert [row.name for row in rows(grid, "B,C4")] == ["B1", "B2", "C4"]
-
-
-def test_a_size_that_the_model_refuses_names_its_row() -> None:
-    """Half of a d_model of 6 is odd, and the model refuses that."""
-    with pytest.raises(UserError, match=r"^row C4: model: d_model is 3; sinusoids come in pairs"):
-        rows(load_profile(overrides=["grid.training.model.d_model=6"]).grid, "C4")
 
 
 def test_rows_of_the_user_s_own_come_from_a_toml_file(tmp_path: Path) -> None:
@@ -114,9 +89,7 @@ def test_rows_of_the_user_s_own_come_from_a_toml_file(tmp_path: Path) -> None:
             "F1 = {layers = 1}",
             r"grid\.rows\.F1: there is no setting 'layers' that a row can change; choose from n_layers",
         ),
-        ("F1 = {vocabulary_size = 9}", r"grid\.rows\.F1: there is no setting 'vocabulary_size' that a row can change"),
         ("F1 = {n_layers = 0}", "row F1: model: n_layers is 0; it must be at least 1"),
-        ("F1 = {updates = 1.5}", "row F1: updates: Input should be a valid integer"),
         ("F1 = 3", r"grid\.rows\.F1: Input should be a valid dictionary"),
     ],
 )
@@ -127,14 +100,6 @@ def test_a_mistake_in_a_row_of_one_s_own_is_one_line(tmp_path: Path, written: st
     with pytest.raises(UserError, match=f"^{message}") as caught:
         rows(load_profile(config=config).grid)
     assert "\n" not in str(caught.value)
-
-
-def test_the_grid_has_the_profile_s_vocabulary() -> None:
-    """The grid follows the profile's vocabulary as the recipes do, and a size of its own is refused."""
-    grid = load_profile(overrides=["vocabulary.size=400"]).grid
-    assert {row.training.model.vocabulary_size for row in rows(grid)} == {400}
-    with pytest.raises(UserError, match=r"no setting .*vocabulary_size"):
-        load_profile(overrides=["grid.training.model.vocabulary_size=9"])
 
 
 def test_rows_are_chosen_by_name_or_letter() -> None:

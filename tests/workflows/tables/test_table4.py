@@ -1,23 +1,14 @@
-"""Table 4 from the files of its stages: rows, the choice, what differs, and its renderings."""
+"""Table 4 from the files of its stages: rows, printed and measured."""
 
-import math
 from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
 
-import pytest
 from nltk.tree import Tree
 
 from pipeline.evaluation.tree_scores import TreeScoringFigures
-from pipeline.store.artifact import Context
-from tests.support.html_reader import Reader
-from workflows import paper
 from workflows.paper import TABLE_4
-from workflows.reports.table4 import drawn, said, scores, tabulate
+from workflows.reports.table4 import drawn, said, scores
 from workflows.tables import table4
-from workflows.tables.parser_differences import ASPECTS_OF_PARSERS
 from workflows.tables.parser_measurements import ParserInputs
-from workflows.tables.render import render_markdown
 
 Row = Callable[..., ParserInputs]
 
@@ -58,54 +49,6 @@ def test_the_paper_s_own_trees_make_the_paper_s_own_rows(parser_row: Row) -> Non
     assert not any("cannot be compared" in note for note in table.notes)
 
 
-def test_rows_of_other_trees_are_named(parser_row: Row) -> None:
-    """One row of them is enough to say that it cannot be compared with the printed ones."""
-    table = table4.compute([parser_row(data="WSJ"), parser_row("semi-supervised")])
-    assert any("rows are of WSJ and generated trees, not of the paper's treebank" in note for note in table.notes)
-    assert not any("--silver FILE adds" in note for note in table.notes)
-
-
-def test_what_differs_is_told(parser_row: Row) -> None:
-    """Sizes, vocabulary and data of the tiny parser; not what the paper chose on its dev set and does not print."""
-    table = table4.compute([parser_row()])
-    differing = {row.what: row for row in table.differences}
-    assert "d_model 1024" in differing["model"].paper
-    assert "P_drop" not in differing["model"].paper
-    assert differing["vocabulary"].paper == "about 16,000 pieces"
-    assert differing["training data"].here == "generated trees, 300 trees"
-    assert differing["search on the dev set"].paper == "beam 21"
-    assert differing["dropout of attention weights"].paper == "chosen on section 22, not printed"
-    assert differing["dropout of attention weights"].here == "0, the only one tried"
-
-
-def test_dropout_of_attention_weights_is_chosen_and_printed(parser_row: Row) -> None:
-    """Where several were tried, nothing differs from §6.3, and each candidate's is shown."""
-    table = table4.compute([parser_row(of_attention=(0.2, 0.0))])
-    assert "dropout of attention weights" not in {row.what for row in table.differences}
-    assert "attention" not in {row.what: row for row in table.differences}["model"].here
-    assert [row.attention_dropout for row in table.candidates] == [0.2, 0.0, None]
-    markdown = render_markdown(table)
-    assert "| candidate | dropout | of attention | learning rate |" in markdown
-    assert "| dropout 0, chosen | 0.1 | 0.2 | × 1 |" in markdown
-
-
-@pytest.mark.parametrize(
-    ("pairs", "recombined", "here"),
-    [
-        (44_000, 0, ""),
-        (36_000, 0, ""),
-        (44_001, 0, "WSJ, 44,001 trees"),
-        (35_999, 0, "WSJ, 35,999 trees"),
-        (40_000, 5_000, "WSJ, 35,000 trees, and 5,000 recombined of their constituents"),
-    ],
-)
-def test_trees_are_the_paper_s_within_a_tenth(parser_row: Row, pairs: int, recombined: int, here: str) -> None:
-    """The paper rounds their number; recombined trees differ however many there are."""
-    parser = replace(parser_row(data="WSJ").measured[0], train_pairs=pairs, recombined_trees=recombined)
-    printed = paper.parser_experiment("WSJ only, discriminative")
-    assert ASPECTS_OF_PARSERS["training data"](parser, printed) == ("WSJ, about 40,000 trees", here)
-
-
 def test_f1_is_of_all_sentences_and_that_of_short_ones_beside_it(parser_row: Row) -> None:
     """Also in the first screen of the report, in its sentence, and in MLflow."""
     inputs = parser_row()
@@ -130,34 +73,6 @@ def test_a_row_whose_trainings_all_failed_says_so(parser_row: Row) -> None:
     (line,) = [row for row in table.rows if row.state == "failed"]
     assert (line.f1, line.texts()[2]) == (None, "failed")
     assert "the loss is not finite" in line.reason
-
-
-def test_stage_writes_what_it_reads_back(parser_row: Row, tmp_path: Path) -> None:
-    """The JSON gives the same table again, as does the Markdown, and the report has the drawn trees."""
-    (tmp_path / "table").mkdir()
-    made = tabulate(Context(tmp_path / "table"), [parser_row()])
-    markdown = (made.folder / "table4.md").read_text(encoding="utf-8")
-    assert render_markdown(made.load()) == markdown
-    report = (made.folder / "report.html").read_text(encoding="utf-8")
-    assert report.count('class="tree"') == 2 * 3  # gold and parse of three sentences at even distances
-    reader = Reader(report)
-    (transformer,) = [row for row in made.load().rows if row.state == "measured" and row.name.startswith("Transformer")]
-    plain = {row[0]: row[1:] for row in reader.rows if len(row) == 3}
-    assert plain["Transformer, generated trees only"] == ["91.3", transformer.texts()[2]]
-    assert plain["Transformer, semi-supervised"] == ["92.7", "not run"]
-    result = (
-        f"The parser reaches F1 {transformer.f1:.1f} after training on generated trees only, right-branching trees "
-    )
-    assert result in reader.text
-    assert "; the paper’s figures are of another treebank." in reader.text
-    for shown in ("Outputs that were no tree", "F1 by length", "Chosen on the dev set", "Learning curves"):
-        assert shown in report
-    figures = made.load().figures()
-    assert all(math.isfinite(value) for value in figures.values())
-    assert list(figures) == [
-        "f1.right-branching trees generated trees none",
-        "f1.Transformer 2 layers generated trees generated trees only",
-    ]
 
 
 def test_trees_of_any_depth_are_drawn() -> None:

@@ -1,23 +1,23 @@
-"""A tracking server that is lost: a real one, killed or silent; nothing stops, and the same command sends the rest."""
+"""A tracking server that is lost: a real one, killed; nothing stops, and the same command sends the rest."""
 
 import os
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 
 from pipeline.errors import UserError
 from pipeline.store.artifacts import TrainingRun
-from tests.support.arrived import assert_arrived, runs_of
 from tests.support.tracking_server import TrackingServer
 from tests.workflows.test_reproduce_table2 import TINY
-from workflows.tracking.tracker import Tracker
+from workflows.tables.measurements import read_metrics
+from workflows.tracking.tracker import TRAINING_TAG, Tracker
 
 LONG = ("recipes.base.training.updates=200", "recipes.base.training.checkpoint_updates=40")
 
@@ -42,6 +42,29 @@ def _warnings(running: "subprocess.Popen[str]") -> list[str]:
     return re.findall(r"WARNING: .*", told)
 
 
+def runs_of(client: MlflowClient) -> list[Run]:
+    """All runs of the experiment `table2`."""
+    experiment = client.get_experiment_by_name("table2")
+    return list(client.search_runs([experiment.experiment_id])) if experiment else []
+
+
+def assert_arrived(client: MlflowClient, training: TrainingRun) -> None:
+    """Asserts that curves, scores, table and model of a training are there, and each point once."""
+    fingerprint = training.manifest["fingerprint"]
+    (child,) = [run for run in runs_of(client) if run.data.tags.get(TRAINING_TAG) == fingerprint]
+    parent = client.get_run(child.data.tags["mlflow.parentRunId"])
+    assert (parent.info.status, child.info.status) == ("FINISHED", "FINISHED")
+    for name in ("loss", "dev_perplexity"):
+        expected = sorted((line["update"], line[name]) for line in read_metrics(training) if name in line)
+        arrived = client.get_metric_history(child.info.run_id, name)
+        assert sorted((point.step, point.value) for point in arrived) == expected
+    assert {"sacrebleu.test", "paper_bleu.test", "final_dev_perplexity"} <= child.data.metrics.keys()
+    sent = {file.path for file in client.list_artifacts(parent.info.run_id)}
+    assert {"table2.md", "report.html"} <= sent
+    (output,) = child.outputs.model_outputs
+    assert str(client.get_logged_model(output.model_id).status) == "READY"
+
+
 @pytest.mark.timeout(900)
 def test_killed_in_mid_training(server: TrackingServer, tmp_path: Path) -> None:
     """One warning, and the training ends well; the same command sends what is missing, and makes nothing."""
@@ -64,52 +87,8 @@ def test_killed_in_mid_training(server: TrackingServer, tmp_path: Path) -> None:
     made = {path.name for path in (store / "store").iterdir()}
 
     assert _warnings(_start(server, store)) == []
-    assert_arrived(client, store, TrainingRun(training), tmp_path / "arrived")
+    assert_arrived(client, TrainingRun(training))
     assert {path.name for path in (store / "store").iterdir()} == made
-
-
-@contextmanager
-def _silent(server: TrackingServer) -> Iterator[None]:
-    """Suspends the server for as long as the body takes; clients wait for a second."""
-    usual = os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"]
-    os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] = "1"
-    server.suspend()
-    try:
-        yield
-    finally:
-        server.resume()
-        os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] = usual
-
-
-def test_a_silent_server_is_waited_for_once(
-    server: TrackingServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It accepts connections and answers nothing: seconds and a warning, then neither until it is asked again."""
-    tracker = Tracker(server.uri, "silent", tmp_path)
-    run = tracker.open({"aiayn.workflow": "w"}, "workflow", {}).info.run_id
-    with _silent(server):
-        assert not tracker.attempt(lambda: tracker.results(run, {"bleu": 27.3}))
-        began_s = time.monotonic()
-        for _ in range(100):
-            assert not tracker.attempt(lambda: tracker.results(run, {"bleu": 27.3}))
-        assert time.monotonic() - began_s < 1
-    tracker.is_away = False
-    assert tracker.attempt(lambda: tracker.results(run, {"bleu": 27.3}))
-    assert tracker.client.get_run(run).data.metrics == {"bleu": 27.3}
-    assert len(caplog.records) == 1
-
-
-def test_what_is_refused_does_not_stop_the_rest(
-    server: TrackingServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A name that MLflow forbids: one warning that says so, and the server is not taken to be away."""
-    tracker = Tracker(server.uri, "refused", tmp_path)
-    run = tracker.open({"aiayn.workflow": "w"}, "workflow", {}).info.run_id
-    for _ in range(2):
-        assert not tracker.attempt(lambda: tracker.results(run, {"a name with §": 1.0}))
-    assert tracker.attempt(lambda: tracker.results(run, {"bleu": 27.3}))
-    (warning,) = caplog.records
-    assert warning.message.startswith(f"MLflow at {server.uri} does not take what it is sent (")
 
 
 def _open(tracker: Tracker) -> bool:

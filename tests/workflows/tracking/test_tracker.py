@@ -1,9 +1,5 @@
 """MLflow on a real SQLite store: runs are found again, nothing is sent twice, statuses are right."""
 
-import signal
-import sqlite3
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -68,16 +64,6 @@ def test_a_second_command_continues_and_sends_nothing_twice(runs: Path, uri: str
     assert len(second.runs({WORKFLOW_TAG: "w"})) == 1
 
 
-def test_long_curves_are_sent_in_several_requests(runs: Path, uri: str) -> None:
-    """All figures arrive even if there are more than MLflow accepts at once."""
-    tracker, run = _opened(uri, runs, "long", {f"p{n}": n for n in range(250)})
-    tracker.curves(run, [{"update": n, "loss": 1.0, "train_s": 0.0} for n in range(2500)], 1.0)
-    with sqlite3.connect(runs / "mlflow.db") as database:
-        sent = database.execute("select count(*) from metrics where run_uuid = ? and key = 'loss'", (run,)).fetchone()
-    assert sent == (2500,)
-    assert len(tracker.client.get_run(run).data.params) == 250
-
-
 def test_a_run_found_again_gets_what_it_lacks(runs: Path, uri: str) -> None:
     """Parameters that a killed command did not send are added, tags replaced, passwords never sent."""
     mirror = {"corpus": {"mirrors": ["https://me:secret@mirror/"], "train_pairs": 600}}
@@ -91,28 +77,3 @@ def test_a_run_found_again_gets_what_it_lacks(runs: Path, uri: str) -> None:
         "corpus.train_pairs": "600",
     }
     assert run.data.tags["commit"] == "b"
-
-
-@pytest.mark.slow
-def test_two_commands_open_a_new_store_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even after a command was killed while making the tables, both find the same runs, each made once."""
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    script = (
-        "import sys; from pathlib import Path; from workflows.tracking.tracker import Tracker\n"
-        "from workflows.tracking.addresses import default_uri\n"
-        "runs = Path(sys.argv[1]); tracker = Tracker(default_uri(runs), 'table2', runs)\n"
-        "print(tracker.open({'aiayn.workflow': 'w'}, 'workflow', {}).info.run_id)"
-    )
-    command = [sys.executable, "-c", script, str(tmp_path)]
-    killed = subprocess.Popen(command)
-    while not (tmp_path / ".making-mlflow.db").exists():
-        assert killed.poll() is None
-        time.sleep(0.01)
-    killed.send_signal(signal.SIGKILL)
-    killed.wait()
-    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    printed = [process.communicate(timeout=120)[0] for process in both]
-    assert [process.returncode for process in both] == [0, 0]
-    assert printed[0] == printed[1]
-    assert len(printed[0].split()) == 1
-    assert not (tmp_path / ".making-mlflow.db").exists()
