@@ -1,5 +1,6 @@
 """Says whether MLflow has, once, what a store has of a training of Table 2."""
 
+import json
 from pathlib import Path
 
 from mlflow.artifacts import download_artifacts
@@ -7,7 +8,7 @@ from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 
 from pipeline.store.artifacts import TrainingRun
-from workflows.tables.measurements import read_metrics
+from pipeline.text.lines import read_lines
 from workflows.tracking.models import TRANSLATOR_TAG
 from workflows.tracking.tracker import TRAINING_TAG
 
@@ -26,7 +27,7 @@ def assert_arrived(client: MlflowClient, store: Path, training: TrainingRun, tar
     assert (parent.info.status, child.info.status) == ("FINISHED", "FINISHED")
 
     expected: dict[str, dict[int, float]] = {}
-    for line in read_metrics(training):
+    for line in map(json.loads, read_lines(training.folder / "metrics.jsonl")):
         for name, value in line.items():
             if name not in ("update", "train_s") and isinstance(value, int | float):  # there is a final one, too
                 expected.setdefault(name, {})[line["update"]] = float(value)

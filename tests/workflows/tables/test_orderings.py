@@ -10,9 +10,9 @@ from workflows import paper
 from workflows.paper import KINDS, Kind
 from workflows.tables import table3
 from workflows.tables.orderings import Noise, OrderingOutcome, Standing, Verdict, notes, outcomes
-from workflows.tables.table3 import RowInputs, Table3
+from workflows.tables.table3 import RowTrainings, Table3
 
-TrainedRow = Callable[..., RowInputs]
+TrainedRow = Callable[..., RowTrainings]
 NOISE = Noise(3, {"perplexity": 0.01, "bleu": 0.5})
 """Rows of one seed and base, of three, differ by noise up to 2 s √(1 + 1/3): a ratio of 1.0234, and 1.155 BLEU."""
 PRINTED = {
@@ -159,7 +159,7 @@ def test_noise_and_verdicts_come_from_the_files(trained_row: TrainedRow) -> None
     assert (few.measured["perplexity"], many.measured["perplexity"]) == (True, True)
     beyond = [row.trained.is_beyond_noise for row in table.rows if row.trained]
     assert [kinds and kinds["perplexity"] for kinds in beyond] == [False, True, False, True]
-    single, _ = table3.compute([RowInputs("base", {}, base.trainings[:1]), *rows[1:]])
+    single, _ = table3.compute([RowTrainings("base", {}, base.trainings[:1]), *rows[1:]])
     assert single.noise is None
     assert {row.trained.is_beyond_noise for row in single.rows if row.trained} == {None}
 
@@ -176,7 +176,7 @@ def test_a_user_s_own_row_has_no_part_in_the_paper_s_claims(trained_row: Trained
 def test_an_ordering_with_a_row_missing_is_unknown(trained_row: TrainedRow) -> None:
     """A claim of whose rows only base was measured is left out, since no row of it was asked for."""
     table, _ = table3.compute(
-        [trained_row("base", 7.0, 7.1), trained_row("C1", 9.0), RowInputs("C2", {"n_layers": 2}, (), "failed", "lost")]
+        [trained_row("base", 7.0, 7.1), trained_row("C1", 9.0), RowTrainings("C2", {"n_layers": 2}, (), "lost")]
     )
     (layers,) = table.orderings
     assert layers.rows == ("C1", "C2", "base", "C3")

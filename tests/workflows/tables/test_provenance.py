@@ -21,7 +21,7 @@ def trained_in(inputs: Translation, *stretches: Stretch) -> Translation:
 
 def note_of(*inputs: Translation) -> str:
     """Returns the line beneath the table."""
-    (note,) = provenance_notes([model.measured() for model in inputs])
+    (note,) = provenance_notes(inputs)
     return note
 
 
@@ -48,7 +48,7 @@ def test_rates_are_listed_by_device_and_type(cell: Cell) -> None:
     """The paper's devices need none; the others have the least and the greatest that was measured."""
     p100 = replace(ON_CPUS, devices=(StretchDevices("Tesla P100-SXM2", 8, 9e12),))
     cells = [trained_in(cell("en-de", "base"), TOGETHER, ALONE), trained_in(cell("en-de", "big"), p100, ON_CPUS)]
-    bfloat16, float32 = rate_notes([model.measured() for model in cells])
+    bfloat16, float32 = rate_notes(cells)
     assert bfloat16.startswith("NVIDIA H100 is not among the paper's devices (K80, K40, M40, P100)")
     assert "with a bfloat16 matrix product before training: 600 to 620 TFLOPS per device" in bfloat16
     assert "with a float32 matrix product before training: 0.05 TFLOPS" in float32

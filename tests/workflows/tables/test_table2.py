@@ -1,11 +1,13 @@
 """Table 2 from artifacts: printed cells, measured cells, cells that were not run, and what stands beneath them."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from pipeline.errors import UserError
 from workflows import paper
+from workflows.engine.dag import to_artifact
 from workflows.tables import table2
 from workflows.tables.measurements import Translation
 
@@ -15,7 +17,7 @@ Cell = Callable[..., Translation]
 def test_measured_cells_come_from_files_and_the_rest_says_not_run(cell: Cell) -> None:
     """The row has the numbers of scores.json and cost.json; the other three of the four cells were not run."""
     inputs = cell("en-de", "base")
-    base, big = table2.rows([inputs.measured()])[-2:]
+    base, big = table2.rows([inputs])[-2:]
     assert inputs.scores is not None
     scores = inputs.scores.load().test_sets["test_a"]
     assert base.name == "Transformer (base)"
@@ -39,30 +41,30 @@ def test_printed_rows_have_the_paper_s_digits() -> None:
 def test_main_figures_are_those_of_the_measured_cells(cell: Cell) -> None:
     """One for each model that was run, models before the baseline; none for cells that were not run."""
     inputs = cell("en-de", "base")
-    with_baseline = Translation(**{**inputs.__dict__, "word_by_word": inputs.scores})
-    figures = table2.compute([with_baseline.measured(), cell("en-fr", "big").measured()]).figures()
+    with_baseline = replace(inputs, word_by_word=inputs.scores)
+    figures = table2.compute([with_baseline, cell("en-fr", "big")]).figures()
     assert [*figures] == ["paper BLEU EN-DE base", "paper BLEU EN-FR big", "paper BLEU EN-DE word-by-word"]
-    assert figures["paper BLEU EN-DE base"] == inputs.measured().main_scores.paper_bleu
+    assert figures["paper BLEU EN-DE base"] == inputs.main_bleu.paper_bleu
 
 
 def test_word_by_word_substitution_has_its_row(cell: Cell) -> None:
     """Its scores stand above the models, without a training cost."""
     inputs = cell("en-de", "base")
-    with_baseline = Translation(**{**inputs.__dict__, "word_by_word": inputs.scores})
-    row = table2.rows([with_baseline.measured()])[-3]
+    with_baseline = replace(inputs, word_by_word=inputs.scores)
+    row = table2.rows([with_baseline])[-3]
     assert row.name == "word-by-word substitution"
-    assert row.texts()[1] == table2.rows([inputs.measured()])[-2].texts()[1]
+    assert row.texts()[1] == table2.rows([inputs])[-2].texts()[1]
     assert row.texts()[3:] == [""] * 6
 
 
 def test_a_missing_file_or_figure_is_named(cell: Cell) -> None:
     """The line says which file, and which figure of it."""
     inputs = cell("en-de", "base")
-    assert inputs.training is not None
-    assert inputs.cost is not None
-    inputs.cost.write_json("cost.json", inputs.cost.load().model_dump(exclude={"device_name"}))
+    cost = to_artifact(inputs.cost)
+    cost.write_json("cost.json", cost.load().model_dump(exclude={"device_name"}))
     with pytest.raises(UserError, match=r"cost\.json has no 'device_name'; remove .* and make it again"):
-        inputs.measured()
-    (inputs.training.folder / "run.json").unlink()
+        table2.compute([inputs])
+    other = cell("en-de", "big")
+    (to_artifact(other.training).folder / "run.json").unlink()
     with pytest.raises(UserError, match=r"run\.json is missing"):
-        inputs.measured()
+        table2.compute([other])

@@ -8,9 +8,9 @@ import pytest
 
 from model.config import TransformerConfig
 from workflows.tables import table3
-from workflows.tables.table3 import Figure, RowInputs, Table3, Table3Row
+from workflows.tables.table3 import Figure, RowTrainings, Table3, Table3Row
 
-TrainedRow = Callable[..., RowInputs]
+TrainedRow = Callable[..., RowTrainings]
 
 
 def by_name(table: Table3) -> dict[str, Table3Row]:
@@ -18,7 +18,7 @@ def by_name(table: Table3) -> dict[str, Table3Row]:
     return {line.name: line for line in table.rows}
 
 
-def bleu_of(inputs: RowInputs) -> list[float]:
+def bleu_of(inputs: RowTrainings) -> list[float]:
     """Reads paper BLEU on the dev set from the files of a row's trainings."""
     scores = []
     for training in inputs.trainings:
@@ -66,7 +66,7 @@ def test_differences_from_base_stay_in_their_column(trained_row: TrainedRow) -> 
 
 def test_without_a_measured_base_there_are_no_measured_differences(trained_row: TrainedRow) -> None:
     """The printed differences are there; a note says why the measured ones are not."""
-    table, _ = table3.compute([RowInputs("base", {}, (), "failed", "out of memory"), trained_row("B1", 8.0)])
+    table, _ = table3.compute([RowTrainings("base", {}, (), "out of memory"), trained_row("B1", 8.0)])
     row = by_name(table)["B1"]
     assert row.printed is not None
     assert row.trained is not None
@@ -76,28 +76,27 @@ def test_without_a_measured_base_there_are_no_measured_differences(trained_row: 
 
 
 def test_rows_without_figures_keep_their_state(trained_row: TrainedRow) -> None:
-    """Rows that were not run, failed or were stopped say so, and the notes beneath give the reasons."""
+    """Rows that were not run or failed say so, and the notes beneath give the reasons."""
     table, measured = table3.compute(
         [
             trained_row("base", 7.0),
-            RowInputs("A1", {"n_heads": 1}, ()),
-            RowInputs("A2", {"n_heads": 4}, ()),
-            RowInputs("C3", {"n_layers": 6}, (), "failed", "out of memory"),
-            RowInputs("D1", {"dropout": 0.0}, trained_row("D1", 9.0).trainings, "stopped", "after update 150"),
+            RowTrainings("A1", {"n_heads": 1}, ()),
+            RowTrainings("A2", {"n_heads": 4}, ()),
+            RowTrainings("C3", {"n_layers": 6}, (), "out of memory"),
         ]
     )
-    assert [line.state for line in table.rows] == ["measured", "not run", "not run", "failed", "stopped"]
-    assert [line.trained is None for line in table.rows] == [False, True, True, True, True]
-    assert table.notes[-2:] == ["C3 failed: out of memory", "D1 stopped: after update 150"]
+    assert [line.state for line in table.rows] == ["measured", "not run", "not run", "failed"]
+    assert [line.trained is None for line in table.rows] == [False, True, True, True]
+    assert table.notes[-1] == "C3 failed: out of memory"
     assert list(measured) == ["base"]
-    bleu = measured["base"][0].main_scores.paper_bleu
+    bleu = measured["base"][0].main_bleu.paper_bleu
     assert table.figures() == {"dev perplexity base": 7.0, "paper BLEU dev base": bleu, "rows measured": 1}
 
 
 def test_a_row_of_one_s_own_has_nothing_printed(trained_row: TrainedRow) -> None:
     """The row has a difference from base and takes no part in the correlation."""
     lines = [trained_row(name, value) for name, value in (("base", 7.0), ("A1", 8.0), ("A2", 9.0))]
-    own = RowInputs("F1", {"n_layers": 1, "warmup_steps": 9}, trained_row("F1", 6.5).trainings)
+    own = RowTrainings("F1", {"n_layers": 1, "warmup_steps": 9}, trained_row("F1", 6.5).trainings)
     table, _ = table3.compute([*lines, own])
     row = table.rows[-1]
     assert (row.printed, row.change, row.state) == (None, "N 1, warmup_steps 9", "measured")
@@ -153,7 +152,7 @@ def test_notes_tell_the_ratios_of_base_s_sizes(trained_row: TrainedRow) -> None:
 def test_notes_tell_how_many_seeds(trained_row: TrainedRow) -> None:
     """Rows have one seed, several, or different numbers; a seed that failed is noted although the row has figures."""
     two = trained_row("A1", 8.0, 9.0)
-    part = RowInputs("A2", {}, trained_row("A2", 8.0).trainings, reason="A2 seed 2: out of memory")
+    part = RowTrainings("A2", {}, trained_row("A2", 8.0).trainings, reason="A2 seed 2: out of memory")
     single = " ".join(table3.compute([trained_row("base", 7.0)])[0].notes)
     assert "Each measured row is one training with one seed" in single
     assert "differ from seed to seed was not measured" in single
@@ -169,7 +168,7 @@ def test_a_row_s_texts(trained_row: TrainedRow) -> None:
     rows = [
         trained_row("base", 7.004, 7.4, errors=(0, 6)),
         trained_row("E", 7.2, last_fall=0.2, train_s=700.0),
-        RowInputs("C3", {"n_layers": 6}, (), "failed", "out of memory"),
+        RowTrainings("C3", {"n_layers": 6}, (), "out of memory"),
     ]
     base, learned, failed = (line.texts for line in table3.compute(rows)[0].shown()[0].lines)
     assert base[3:7] == ["4.92", "", "7.20±0.28", ""]

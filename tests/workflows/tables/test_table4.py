@@ -2,24 +2,25 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from nltk.tree import Tree
 
 from pipeline.evaluation.tree_scores import TreeScoringFigures
+from pipeline.parsing.treebank import GOLD_COLLECTION, LANGUAGES, RECOMBINED_COLLECTION
 from pipeline.store.artifact import Context
 from tests.support.html_reader import Reader
 from workflows import paper
+from workflows.engine.dag import to_artifact
 from workflows.paper import TABLE_4
 from workflows.reports.table4 import drawn, said, scores, tabulate
 from workflows.tables import table4
 from workflows.tables.parser_differences import ASPECTS_OF_PARSERS
-from workflows.tables.parser_measurements import ParserInputs
+from workflows.tables.parser_measurements import ParserRow
 from workflows.tables.render import render_markdown
 
-Row = Callable[..., ParserInputs]
+Row = Callable[..., ParserRow]
 
 
 def test_printed_rows_stand_above_measured_ones(parser_row: Row) -> None:
@@ -101,7 +102,10 @@ def test_dropout_of_attention_weights_is_chosen_and_printed(parser_row: Row) -> 
 )
 def test_trees_are_the_paper_s_within_a_tenth(parser_row: Row, pairs: int, recombined: int, here: str) -> None:
     """The paper rounds their number; recombined trees differ however many there are."""
-    parser = replace(parser_row(data="WSJ").measured[0], train_pairs=pairs, recombined_trees=recombined)
+    parser = parser_row(data="WSJ").candidates[0]
+    to_artifact(parser.corpus).describe(
+        LANGUAGES, {"train": [pairs - recombined, recombined]}, {}, [GOLD_COLLECTION, RECOMBINED_COLLECTION]
+    )
     printed = paper.parser_experiment("WSJ only, discriminative")
     assert ASPECTS_OF_PARSERS["training data"](parser, printed) == ("WSJ, about 40,000 trees", here)
 
@@ -125,7 +129,7 @@ def test_f1_is_of_all_sentences_and_that_of_short_ones_beside_it(parser_row: Row
 def test_a_row_whose_trainings_all_failed_says_so(parser_row: Row) -> None:
     """No figure, and the reason of each."""
     made = parser_row()
-    failed = ParserInputs(made.training, made.data, "test", (), made.unfinished, made.baseline, None, None)
+    failed = ParserRow(made.training, made.data, "test", (), made.unfinished, made.baseline, None, None)
     table = table4.compute([failed])
     (line,) = [row for row in table.rows if row.state == "failed"]
     assert (line.f1, line.texts()[2]) == (None, "failed")
