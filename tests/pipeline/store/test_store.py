@@ -1,9 +1,6 @@
 """pipeline.store.store: artifacts, the records and workspaces next to them, and names that are a user's folders."""
 
-import os
 from pathlib import Path
-
-import pytest
 
 from pipeline.store.artifact import Artifact
 from pipeline.store.store import LocalStore
@@ -20,24 +17,6 @@ def test_an_absolute_name_is_a_users_own_folder(tmp_path: Path) -> None:
     assert store.publish(str(mine), _write, {}, ours=lambda: True).folder == mine
     assert store.find(str(mine)) == mine
     assert not (tmp_path / "runs").exists()
-
-
-def test_processes_of_one_number_write_a_record_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process on another host may have our number; what it writes meanwhile is not in our way, nor ours in its."""
-    ours, theirs = LocalStore(tmp_path), LocalStore(tmp_path)
-    theirs.write_record("stopped/1", {"by": "them, before"})
-    replace, met = os.replace, []
-
-    def meanwhile(temporary: Path, path: Path) -> None:
-        if not met:
-            met.append(temporary)
-            theirs.write_record("stopped/1", {"by": "them"})
-        replace(temporary, path)
-
-    monkeypatch.setattr(os, "replace", meanwhile)
-    ours.write_record("stopped/1", {"by": "us"})
-    assert ours.read_record("stopped/1") == {"by": "us"}
-    assert [path.name for path in (ours.artifacts / "stopped").iterdir()] == ["1.json"]
 
 
 def test_workspaces_of_dead_processes_are_removed_and_those_of_live_ones_kept(tmp_path: Path) -> None:
