@@ -11,7 +11,8 @@ from pipeline.store.artifacts import ChosenParser
 from pipeline.store.store import Store
 from workflows import paper, stages
 from workflows.engine.dag import Step
-from workflows.engine.runner import Watcher, run_grid
+from workflows.engine.grid import run_grid
+from workflows.engine.runner import Watcher
 from workflows.profiles.parsing import SEMI_SUPERVISED, ParsingProfile
 from workflows.tables.parser_measurements import CandidateParser, ParserRow, SearchedTrees
 

@@ -84,6 +84,7 @@ def main(
         models={f"{cell.pair} {cell.model}": cell for cell in cells},
         reports=reports,
         tabulate=lambda _failures: table,
+        forecast=Imported("workflows.forecast.estimate:forecast_text"),
     )
     reproduce(experiment, request)
 

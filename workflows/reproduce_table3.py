@@ -83,6 +83,7 @@ def main(
         reports={pair: text.report},
         tabulate=tabulate,
         train=partial(train_rows, text, trials, chosen.grid.training, request.store, request.address),
+        forecast=Imported("workflows.forecast.estimate:forecast_text"),
     )
     reproduce(experiment, request)
 

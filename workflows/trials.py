@@ -7,7 +7,8 @@ from pipeline.settings import AveragingSettings, DecodingSettings, TrainingSetti
 from pipeline.store.store import Store
 from workflows import stages
 from workflows.engine.dag import Imported
-from workflows.engine.runner import Watcher, run_grid
+from workflows.engine.grid import run_grid
+from workflows.engine.runner import Watcher
 from workflows.tables import table3
 from workflows.tables.measurements import Translation
 from workflows.tables.table3_rows import GridRow
