@@ -41,5 +41,5 @@ def test_a_gpu_s_time_is_a_range_marked_as_not_measured() -> None:
     assert duration(2 * one.seconds) in text
     assert f"to {duration(one.host_bound_s)}" in text
     assert f"to {duration(2 * one.host_bound_s)}" in text
-    assert "taken to be 10 ms a micro-batch" in text
+    assert "taken to be 8 ms a micro-batch" in text
     assert "Times are assumptions, not measurements" in text
