@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 
-from pipeline.evaluation import parser_choice
 from pipeline.settings import DecodingSettings, TrainingSettings
 from pipeline.store.artifacts import ChosenParser
 from pipeline.store.store import Store
@@ -14,9 +13,7 @@ from workflows.engine.dag import Step
 from workflows.engine.grid import run_grid
 from workflows.engine.runner import Watcher
 from workflows.profiles.parsing import SEMI_SUPERVISED, ParsingProfile
-from workflows.tables.parser_measurements import CandidateParser, ParserRow, SearchedTrees
-
-DEV = parser_choice.SPLIT
+from workflows.tables.parser_measurements import DEV, CandidateParser, ParserRow, SearchedTrees
 
 
 @dataclass(frozen=True)
@@ -83,7 +80,6 @@ class ParserGrid:
 
     def row(self, failures: Mapping[str, str]) -> ParserRow:
         """Returns the row that is chosen from the candidates with results."""
-        names = [candidate.model for candidate in self.candidates]
         candidates = tuple(candidate for candidate in self.candidates if candidate.model not in failures)
         baseline = stages.RIGHT_BRANCHING(f"right-branching {self.name}", self.text.corpus, [self.split])
         parser = free = constrained = None
@@ -100,7 +96,7 @@ class ParserGrid:
             self.data,
             self.split,
             candidates,
-            tuple((name, "failed", failures[name]) for name in names if name in failures),
+            {failed.model: failures[failed.model] for failed in self.candidates if failed.model in failures},
             stages.SCORE_PARSES(f"score right-branching {self.name}", baseline),
             parser,
             free,

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 from nltk.tree import Tree
-from nltk.tree.prettyprinter import TreePrettyPrinter
 
-from pipeline.parsing.trees import bracketed
+from pipeline.parsing.trees import drawn
 from pipeline.store.artifact import Context
 from pipeline.text.corpus_statistics import CorpusStatistics
 from workflows import paper
@@ -74,15 +73,6 @@ def render(
 
 def _drawing(tree: Tree) -> Markup:
     return Markup('<pre class="tree" tabindex="0">{}</pre>').format(drawn(tree))
-
-
-def drawn(tree: Tree) -> str:
-    """Draws a tree in box-drawing characters, words at the bottom; in brackets where it is too deep for that."""
-    try:
-        text: str = TreePrettyPrinter(tree).text(unicodelines=True)
-    except RecursionError:
-        text = bracketed(tree)
-    return text
 
 
 def tabulate(

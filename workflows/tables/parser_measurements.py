@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -121,8 +122,8 @@ class ParserRow:
     split: str
     candidates: tuple[CandidateParser, ...]
     """Those that have results."""
-    unfinished: tuple[tuple[str, str, str], ...]
-    """Name, state and reason of those that have none."""
+    failures: Mapping[str, str]
+    """Why the others have none, by name."""
     baseline: Ref[ScoredTrees]
     parser: Ref[ChosenParser] | None
     """None if no candidate has results."""

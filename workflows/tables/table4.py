@@ -227,7 +227,7 @@ def _rows(rows: Sequence[ParserRow]) -> list[Table4Row]:
         if row.free:
             table.append(_scored(name_of(row), training_of(row), row.free.measured))
         else:
-            reason = "; ".join(f"{name} {state}: {why}" for name, state, why in row.unfinished)
+            reason = "; ".join(f"{name} failed: {why}" for name, why in row.failures.items())
             table.append(Table4Row(name_of(row), "measured", training_of(row), None, "failed", reason=reason))
     run = {row.training for row in rows}
     table += [
@@ -271,7 +271,7 @@ def _candidates(row: ParserRow) -> list[CandidateRow]:
         )
         for candidate in row.candidates
     ]
-    return measured + [CandidateRow(name, training_of(row), False, state, why) for name, state, why in row.unfinished]
+    return measured + [CandidateRow(name, training_of(row), False, "failed", why) for name, why in row.failures.items()]
 
 
 def _beams(row: ParserRow) -> list[BeamRow]:
@@ -328,8 +328,8 @@ def _notes(rows: Sequence[ParserRow]) -> list[str]:
     if rows and "semi-supervised" not in run:
         notes.append("The semi-supervised row was not run: --silver FILE adds automatically parsed trees to training.")
     notes += [
-        f"{name_of(row)}, {training_of(row)}: {name} {state}: {why}"
+        f"{name_of(row)}, {training_of(row)}: {name} failed: {why}"
         for row in rows
-        for name, state, why in row.unfinished
+        for name, why in row.failures.items()
     ]
     return [*notes, *provenance_notes(chosen)]

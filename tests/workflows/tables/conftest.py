@@ -76,7 +76,7 @@ def parser_row(cell: Callable[..., Translation], tmp_path: Path) -> Callable[...
             data,
             "test",
             tuple(candidates),
-            (("dropout 0.3", "failed", "the loss is not finite"),),
+            {"dropout 0.3": "the loss is not finite"},
             score_parses(Context(folder(training, "right scores")), baseline),
             parser,
             SearchedTrees(*parsed(gold, "test", f"{training} test", 7)),

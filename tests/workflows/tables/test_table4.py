@@ -9,12 +9,13 @@ from nltk.tree import Tree
 
 from pipeline.evaluation.tree_scores import TreeScoringFigures
 from pipeline.parsing.treebank import GOLD_COLLECTION, LANGUAGES, RECOMBINED_COLLECTION
+from pipeline.parsing.trees import drawn
 from pipeline.store.artifact import Context
 from tests.support.html_reader import Reader
 from workflows import paper
 from workflows.engine.dag import to_artifact
 from workflows.paper import TABLE_4
-from workflows.reports.table4 import drawn, said, scores, tabulate
+from workflows.reports.table4 import said, scores, tabulate
 from workflows.tables import table4
 from workflows.tables.parser_differences import ASPECTS_OF_PARSERS
 from workflows.tables.parser_measurements import ParserRow
@@ -129,7 +130,7 @@ def test_f1_is_of_all_sentences_and_that_of_short_ones_beside_it(parser_row: Row
 def test_a_row_whose_trainings_all_failed_says_so(parser_row: Row) -> None:
     """No figure, and the reason of each."""
     made = parser_row()
-    failed = ParserRow(made.training, made.data, "test", (), made.unfinished, made.baseline, None, None)
+    failed = ParserRow(made.training, made.data, "test", (), made.failures, made.baseline, None, None)
     table = table4.compute([failed])
     (line,) = [row for row in table.rows if row.state == "failed"]
     assert (line.f1, line.texts()[2]) == (None, "failed")
