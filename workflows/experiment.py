@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rich.console import RenderableType
+
 from pipeline.errors import UserError
 from pipeline.store.artifact import JsonArtifact
 from pipeline.store.object_store import store_at
@@ -31,7 +33,6 @@ from workflows.tracking.tracker import Tracker
 from workflows.tracking.watcher import Workflow, tracked
 
 cluster = Imported("workflows.engine.cluster:cluster")
-forecast_text = Imported("workflows.forecast.estimate:forecast_text")
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,8 @@ class Reproduction:
     """Returns the step that makes the table, given the models that failed and the reasons."""
     train: Callable[[Sequence[Watcher]], Mapping[str, str]] | None = None
     """Trains the models, if the table's step does not do so itself, and returns why some failed."""
+    forecast: Callable[..., RenderableType] | None = None
+    """What says with --plan how long the trainings will take, if there are any (`workflows.forecast.estimate`)."""
 
 
 def reproduce(experiment: Reproduction, request: Request) -> None:
@@ -125,8 +128,8 @@ def _print_line(line: str) -> None:
 def _print_plan(experiment: Reproduction, request: Request, target: Step[Any]) -> None:
     """Prints what is cached and what is to run, with a forecast where something is trained."""
     # First, so that a wrong --gpu is reported before anything is printed.
-    models = [*experiment.models.values()]
-    forecast = forecast_text(request.profile, models, request.gpus, request.gpu, request.store.root) if models else None
+    hardware, models = (request.gpus, request.gpu), [*experiment.models.values()]
+    forecast = experiment.forecast and experiment.forecast(request.profile, models, *hardware, request.store.root)
     _print_line(request.profile.in_force())
     print_plan(console, target, request.store)
     if forecast:

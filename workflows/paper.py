@@ -16,10 +16,7 @@ from typing import Any, Literal
 from model.config import BASE, BIG, TransformerConfig
 from model.layer_types.sizes import LayerType
 
-Pair = Literal["en-de", "en-fr"]
-PAIRS: tuple[Pair, ...] = ("en-de", "en-fr")
-ModelName = Literal["base", "big"]
-MODELS: tuple[ModelName, ...] = ("base", "big")
+PAIRS = ("en-de", "en-fr")
 Kind = Literal["perplexity", "bleu"]
 KINDS: tuple[Kind, ...] = ("perplexity", "bleu")
 """The figures of a row of Table 3."""
@@ -148,12 +145,6 @@ def experiment(pair: str, model: str) -> Experiment:
     if model == "big":
         return Experiment(big, "WMT 2014", pairs, vocabulary_size, 300_000, 20, 1.0, "3.5 days", pieces=pieces)
     return Experiment(BASE, "WMT 2014", pairs, vocabulary_size, 100_000, 5, 0.4, "12 hours", pieces=pieces)
-
-
-def cost_flop(pair: str, model: str) -> float | None:
-    """Returns the cost that Table 2 prints for the training of "base" or "big" on a language pair."""
-    row = next(row for row in TABLE_2 if row.name == f"Transformer ({model})")
-    return row.cost_flop.get(pair)
 
 
 def symbols(difference: Mapping[str, Any]) -> str:

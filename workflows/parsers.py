@@ -5,17 +5,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 
-from pipeline.evaluation import parser_choice
 from pipeline.settings import DecodingSettings, TrainingSettings
 from pipeline.store.artifacts import ChosenParser
 from pipeline.store.store import Store
 from workflows import paper, stages
 from workflows.engine.dag import Step
-from workflows.engine.runner import Watcher, run_grid
+from workflows.engine.grid import run_grid
+from workflows.engine.runner import Watcher
 from workflows.profiles.parsing import SEMI_SUPERVISED, ParsingProfile
-from workflows.tables.parser_measurements import CandidateParser, ParserInputs, SearchedTrees
-
-DEV = parser_choice.SPLIT
+from workflows.tables.parser_measurements import DEV, CandidateParser, ParserRow, SearchedTrees
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,7 @@ class ParserGrid:
     """What the trees are, silver ones not mentioned, in a few words."""
     split: str
     """The test set whose F1 stands in the table."""
-    with_dev_f1: bool = False
+    with_dev_scores: bool = False
     """Says whether every kept checkpoint is scored on the dev set."""
 
     @property
@@ -73,14 +71,15 @@ class ParserGrid:
                     stages.COST(f"cost {name}", training),
                     parses,
                     stages.SCORE_PARSES(f"score {name}", parses),
-                    stages.DEV_F1(f"dev F1 {name}", training, self.text.corpus, decoding) if self.with_dev_f1 else None,
+                    dev_scores=stages.SCORE_CHECKPOINTS(f"dev scores {name}", training, self.text.corpus, decoding)
+                    if self.with_dev_scores
+                    else None,
                 )
             )
         return candidates
 
-    def row(self, failures: Mapping[str, str]) -> ParserInputs:
+    def row(self, failures: Mapping[str, str]) -> ParserRow:
         """Returns the row that is chosen from the candidates with results."""
-        names = [candidate.model for candidate in self.candidates]
         candidates = tuple(candidate for candidate in self.candidates if candidate.model not in failures)
         baseline = stages.RIGHT_BRANCHING(f"right-branching {self.name}", self.text.corpus, [self.split])
         parser = free = constrained = None
@@ -92,12 +91,12 @@ class ParserGrid:
             free = self._searched(parser, decoding.model_copy(update={"well_formed": False}), "free")
             if self.profile.choice.also_constrained:
                 constrained = self._searched(parser, decoding.model_copy(update={"well_formed": True}), "constrained")
-        return ParserInputs(
+        return ParserRow(
             self.training,
             self.data,
             self.split,
             candidates,
-            tuple((name, "failed", failures[name]) for name in names if name in failures),
+            {failed.model: failures[failed.model] for failed in self.candidates if failed.model in failures},
             stages.SCORE_PARSES(f"score right-branching {self.name}", baseline),
             parser,
             free,

@@ -34,7 +34,7 @@ TABULATE = Stage(
 
 
 def cells_of(
-    profile: Profile, pairs: Collection[str], models: Collection[str], *, dev_bleu: bool = False
+    profile: Profile, pairs: Collection[str], models: Collection[str], *, dev_scores: bool = False
 ) -> list[Translation]:
     """The DAG from text to scores, for each cell of `pairs` and `models`: §5.1, §5.2-5.4, §6.1."""
     cells = []
@@ -45,7 +45,9 @@ def cells_of(
         for model in models:
             recipe = of_pair.recipes[model]
             training = stages.TRAIN(f"train {pair} {model}", text.dataset, recipe.training)
-            cell = stages.evaluated(text, model, training, recipe.averaging, of_pair.decoding, with_dev_bleu=dev_bleu)
+            cell = stages.evaluated(
+                text, model, training, recipe.averaging, of_pair.decoding, with_dev_scores=dev_scores
+            )
             cells.append(replace(cell, word_by_word=substituted))
     return cells
 
@@ -73,7 +75,7 @@ def main(
     chosen = load_profile(profile, data=data, files=files or [], config=config, overrides=overrides or [])
     request = requested("table2", chosen, config, overrides, store, address, plan, gpus, gpu)
     chosen_pairs = chosen_names("pairs", pairs, chosen.corpora)
-    cells = cells_of(chosen, chosen_pairs, chosen_names("models", models, chosen.recipes), dev_bleu=dev_bleu)
+    cells = cells_of(chosen, chosen_pairs, chosen_names("models", models, chosen.recipes), dev_scores=dev_bleu)
     reports = {pair: stages.prepared(chosen, pair).report for pair in chosen_pairs}
     table = TABULATE("table 2", cells, [*reports.values()], request.command)
     experiment = Reproduction(
@@ -82,6 +84,7 @@ def main(
         models={f"{cell.pair} {cell.model}": cell for cell in cells},
         reports=reports,
         tabulate=lambda _failures: table,
+        forecast=Imported("workflows.forecast.estimate:forecast_text"),
     )
     reproduce(experiment, request)
 

@@ -66,7 +66,7 @@ def main(
     request = requested("table3", chosen, config, overrides, store, address, plan, gpus, gpu)
     text, chosen_rows = stages.prepared(chosen, pair), rows(chosen.grid, asked)
     base_seeds = chosen.grid.base_seeds
-    trials = trials_of(text, chosen_rows, seeds, chosen.decoding, base_seeds=base_seeds, dev_bleu=dev_bleu)
+    trials = trials_of(text, chosen_rows, seeds, chosen.decoding, base_seeds=base_seeds, dev_scores=dev_bleu)
 
     def tabulate(failures: Mapping[str, str]) -> Step[table3.Table3Artifact]:
         return TABULATE("table 3", rows_of(trials, failures), [text.report], request.command)
@@ -83,6 +83,7 @@ def main(
         reports={pair: text.report},
         tabulate=tabulate,
         train=partial(train_rows, text, trials, chosen.grid.training, request.store, request.address),
+        forecast=Imported("workflows.forecast.estimate:forecast_text"),
     )
     reproduce(experiment, request)
 

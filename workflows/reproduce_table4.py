@@ -84,6 +84,7 @@ def main(
         reports=reports,
         tabulate=tabulate,
         train=partial(train_candidates, grids, request.store, request.address),
+        forecast=Imported("workflows.forecast.estimate:forecast_text"),
     )
     reproduce(experiment, request)
 

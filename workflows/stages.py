@@ -7,8 +7,7 @@ to declare the stages, and where everything is cached, none of these libraries i
 from dataclasses import dataclass
 
 from pipeline.corpora import embedded, files, multi30k, wmt14
-from pipeline.evaluation import costs, dev_bleu, dev_f1, parser_choice, parses, perplexity, tree_scores
-from pipeline.evaluation.dev_bleu import DevBleu
+from pipeline.evaluation import costs, dev_scores, parser_choice, parses, perplexity, tree_scores
 from pipeline.parsing import treebank
 from pipeline.settings import AveragingSettings, DecodingSettings, Settings
 from pipeline.store.artifacts import (
@@ -51,8 +50,7 @@ RIGHT_BRANCHING = Stage("right_branching.parse", parses.right_branching, parses.
 SCORE_PARSES = Stage("tree_scores.score_parses", tree_scores.score_parses, tree_scores.ScoredTrees)
 CHOOSE_PARSER = Stage("parser_choice.choose", parser_choice.choose, ChosenParser, cpus=0)
 DECODE_CHOSEN = Stage("parser_decoding.decode", parser_choice.decode_chosen, Hypotheses, cpus=0)
-DEV_F1 = Stage("dev_f1.measure", dev_f1.measure, dev_f1.DevF1, cpus=0)
-DEV_BLEU = Stage("dev_bleu.measure", dev_bleu.measure, DevBleu, cpus=0)
+SCORE_CHECKPOINTS = Stage("dev_scores.measure", dev_scores.measure, dev_scores.DevScores, cpus=0)
 
 
 @dataclass(frozen=True)
@@ -93,11 +91,11 @@ def evaluated(
     *,
     split: str = "",
     word_by_word: Step[Scores] | None = None,
-    with_dev_bleu: bool = False,
+    with_dev_scores: bool = False,
 ) -> Translation:
     """Returns the steps that measure a training (§6.1), on the test sets or on another `split`.
 
-    `with_dev_bleu` adds the BLEU of every kept checkpoint on the dev set.
+    `with_dev_scores` adds the BLEU of every kept checkpoint on the dev set.
     """
     name = f"{text.pair} {model}"
     splits = ([split],) if split else ()
@@ -116,7 +114,9 @@ def evaluated(
         SCORE(f"score {name}", hypotheses, text.corpus, *splits),
         word_by_word,
         split,
-        DEV_BLEU(f"dev BLEU {name}", training, text.corpus, decoding) if with_dev_bleu else None,
+        dev_scores=SCORE_CHECKPOINTS(f"dev scores {name}", training, text.corpus, decoding)
+        if with_dev_scores
+        else None,
     )
 
 

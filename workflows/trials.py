@@ -7,7 +7,8 @@ from pipeline.settings import AveragingSettings, DecodingSettings, TrainingSetti
 from pipeline.store.store import Store
 from workflows import stages
 from workflows.engine.dag import Imported
-from workflows.engine.runner import Watcher, run_grid
+from workflows.engine.grid import run_grid
+from workflows.engine.runner import Watcher
 from workflows.tables import table3
 from workflows.tables.measurements import Translation
 from workflows.tables.table3_rows import GridRow
@@ -34,7 +35,7 @@ def trials_of(
     decoding: DecodingSettings,
     *,
     base_seeds: int = 1,
-    dev_bleu: bool = False,
+    dev_scores: bool = False,
 ) -> list[RowTrial]:
     """Returns trials that train each row with `seeds` seeds and measure its last checkpoint on the dev set (§6.2).
 
@@ -50,13 +51,13 @@ def trials_of(
             training = stages.TRAIN(f"train {text.pair} {name}", text.dataset, settings)
             trial_decoding = decoding.model_copy(update={"workers": settings.workers})
             evaluation = stages.evaluated(
-                text, name, training, LAST_CHECKPOINT, trial_decoding, split=table3.SPLIT, with_dev_bleu=dev_bleu
+                text, name, training, LAST_CHECKPOINT, trial_decoding, split=table3.SPLIT, with_dev_scores=dev_scores
             )
             trials.append(RowTrial(name, row, replace(evaluation, model=row.name)))  # the table gives the seed itself
     return trials
 
 
-def rows_of(trials: Sequence[RowTrial], failures: Mapping[str, str]) -> list[table3.RowInputs]:
+def rows_of(trials: Sequence[RowTrial], failures: Mapping[str, str]) -> list[table3.RowTrainings]:
     """Returns the table's rows, made of the trials that have results; a row without any states why they failed."""
     by_row: dict[str, list[RowTrial]] = {}
     for trial in trials:
@@ -69,8 +70,7 @@ def rows_of(trials: Sequence[RowTrial], failures: Mapping[str, str]) -> list[tab
             for trial in row_trials
             if trial.name in failures
         ]
-        state: table3.State = "measured" if measured else "failed"
-        rows.append(table3.RowInputs(name, row_trials[0].row.difference, measured, state, "; ".join(reasons)))
+        rows.append(table3.RowTrainings(name, row_trials[0].row.difference, measured, "; ".join(reasons)))
     return rows
 
 

@@ -15,5 +15,3 @@ class Amount:
     downloads: Mapping[str, int | None] = field(default_factory=dict)
     """Bytes of each download, or None if not known, keyed by its path on the server, which is the same for all corpora
     that need it. Evaluation sets, a few MB, are not counted if their size is not in the settings."""
-    estimated: frozenset[str] = frozenset()
-    """Keys of the downloads whose size is only an estimate."""

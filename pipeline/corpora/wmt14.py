@@ -135,7 +135,6 @@ def amount(settings: Wmt14Settings) -> Amount:
         pairs,
         pairs and pairs * PAIR_BYTES,
         {archive.path: archive.size_bytes or ESTIMATED_BYTES.get(archive.path) for archive in archives},
-        frozenset(archive.path for archive in archives if archive.size_bytes is None),
     )
 
 

@@ -195,3 +195,13 @@ def with_tags_of(tree: Tree, tagged: Tree) -> Tree:
             children = done.pop()
             done[-1].append(new_tree(node.label(), children))
     return done[0][0]
+
+
+def drawn(tree: Tree) -> str:
+    """Draws a tree in box-drawing characters, words at the bottom; in brackets where it is too deep for that."""
+    from nltk.tree.prettyprinter import TreePrettyPrinter
+
+    try:
+        return str(TreePrettyPrinter(tree).text(unicodelines=True)).rstrip()
+    except RecursionError:
+        return bracketed(tree)

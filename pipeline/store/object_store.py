@@ -154,18 +154,6 @@ class ObjectStore(LocalStore):
         """See `Store.lock`."""
         return BucketLock(self.bucket, f"store/{name}", task)
 
-    def read_record(self, name: str) -> Any:
-        """See `Store.read_record`."""
-        stored = self.bucket.read(f"store/{name}.json")
-        try:
-            return json.loads(stored.data) if stored else None
-        except ValueError:
-            return None
-
-    def write_record(self, name: str, value: Any) -> None:
-        """See `Store.write_record`."""
-        self.bucket.write(f"store/{name}.json", json.dumps(value).encode())
-
     def shared_scratch(self, name: str) -> Scratch:
         """See `Store.shared_scratch`."""
         return BucketScratch(self.scratch(name), self, name, self.bucket, f"store/{MAKING}{name}", machine())

@@ -7,7 +7,6 @@ The engine and the commands access artifacts only through these calls, so anothe
 subclass. A name may also be an absolute path: single stages publish wherever their user says.
 """
 
-import json
 import os
 import secrets
 import shutil
@@ -90,14 +89,6 @@ class Store(ABC):
     @abstractmethod
     def owner(self, name: str) -> Owner | None:
         """Returns the living process that holds the lock `name`, None if there is none."""
-
-    @abstractmethod
-    def read_record(self, name: str) -> Any:
-        """Reads a small JSON value stored along with the artifacts; None if it is missing or unreadable."""
-
-    @abstractmethod
-    def write_record(self, name: str, value: Any) -> None:
-        """Stores a small JSON value, replacing any earlier one of that name."""
 
     @abstractmethod
     def shared_scratch(self, name: str) -> Scratch:
@@ -201,25 +192,6 @@ class LocalStore(Store):
     def owner(self, name: str) -> Owner | None:
         """See `Store.owner`."""
         return self.lock(name, "").holder()
-
-    def read_record(self, name: str) -> Any:
-        """See `Store.read_record`."""
-        try:
-            return json.loads((self.artifacts / f"{name}.json").read_text(encoding="utf-8"))
-        except (FileNotFoundError, ValueError):
-            return None
-
-    def write_record(self, name: str, value: Any) -> None:
-        """See `Store.write_record`."""
-        path = self.artifacts / f"{name}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(f".{secrets.token_hex(8)}")  # a process number may be another host's, too
-        try:
-            temporary.write_text(json.dumps(value), encoding="utf-8")
-            os.replace(temporary, path)
-        except OSError:
-            temporary.unlink(missing_ok=True)
-            raise
 
     def shared_scratch(self, name: str) -> Scratch:
         """See `Store.shared_scratch`."""

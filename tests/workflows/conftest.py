@@ -19,7 +19,7 @@ from pipeline.text.lines import write_lines
 from tests.support.tiny_figures import CONFIG, TRAINING, trained_on
 from workflows.paper import TABLE_3
 from workflows.tables.measurements import Translation
-from workflows.tables.table3 import RowInputs
+from workflows.tables.table3 import RowTrainings
 
 ENGLISH = ["The old house stands on the hill.", "A well-known man reads <b>two</b> books.", "She sleeps & dreams."]
 GERMAN = [
@@ -111,14 +111,14 @@ def cell(tmp_path: Path) -> Callable[..., Translation]:
 
 
 @pytest.fixture
-def trained_row(cell: Callable[..., Translation]) -> Callable[..., RowInputs]:
+def trained_row(cell: Callable[..., Translation]) -> Callable[..., RowTrainings]:
     """Makes a row of Table 3 that was trained with seeds 1 and 2 by `trained_row("A1", 5.1, 5.3, errors=(1, 2))`.
 
     The figures are the dev perplexities; `errors` counts the wrong words of the translations, which lower their BLEU.
     """
     first = GERMAN[0].split()
 
-    def build(name: str, *perplexities: float, errors: Sequence[int] = (1,), **more: Any) -> RowInputs:
+    def build(name: str, *perplexities: float, errors: Sequence[int] = (1,), **more: Any) -> RowTrainings:
         trainings = []
         for seed, perplexity in enumerate(perplexities, start=1):
             wrong = errors[(seed - 1) % len(errors)]
@@ -126,6 +126,6 @@ def trained_row(cell: Callable[..., Translation]) -> Callable[..., RowInputs]:
             options = {"seed": seed, "dev_perplexity": perplexity, "translated": translated, **more}
             trainings.append(cell("en-de", name, split="dev", **options))
         difference = next((variation.difference for variation in TABLE_3 if variation.name == name), {})
-        return RowInputs(name, difference, tuple(trainings))
+        return RowTrainings(name, difference, tuple(trainings))
 
     return build

@@ -53,15 +53,16 @@ def test_counted_measured_then_again_then_with_more_rounds(
     assert {path.name for path in folder.iterdir()} >= {"table1.json", "table1.md", "report.html", "manifest.json"}
     artifact = (folder / "table1.json").resolve().parent
     assert {path.name for path in artifact.iterdir()} >= {"table1.json", "table1.md", "report.html", "manifest.json"}
-    assert [layer["name"] for layer in table["layers"]] == list(LAYER_TYPES)
+    assert [layer["printed"]["name"] for layer in table["layers"]] == list(LAYER_TYPES)
     for layer in table["layers"]:
-        assert layer["exponent_n"] == pytest.approx(layer["expected_n"], abs=0.15)
-        assert layer["exponent_d"] == pytest.approx(layer["expected_d"], abs=0.25)  # d is not far above k here
+        flop, printed = layer["fits"]["flop"], layer["printed"]
+        assert flop["n"][0] == pytest.approx(printed["exponent_n"], abs=0.15)
+        assert flop["d"][0] == pytest.approx(printed["exponent_d"], abs=0.25)  # d is not far above k here
         assert layer["formula_agrees"]
-        assert (layer["sequential_operations"] == 12) == (layer["name"] == "recurrent")
+        assert (12 in layer["sequential_by_n"].values()) == (printed["name"] == "recurrent")
         assert [size["n"] for size in layer["over_n"]] == [16, 32, 64]
         assert min(size["forward_s"] for size in [*layer["over_n"], *layer["over_d"]]) > 0
-    assert [layer["longest_path"] for layer in table["layers"]] == [1, 12, 4, 4, 4]
+    assert [max(layer["path_by_n"].values()) for layer in table["layers"]] == [1, 12, 4, 4, 4]
     assert table["crossovers"][0]["d"] == 8
 
     client = MlflowClient(default_uri(runs))
@@ -69,8 +70,8 @@ def test_counted_measured_then_again_then_with_more_rounds(
     (run,) = client.search_runs([experiment.experiment_id])
     assert (run.info.run_name, run.info.status) == ("table1 cpu", "FINISHED")
     assert run.data.params["layers.window"] == "8"
-    assert run.data.metrics["exponent_n.flop.recurrent"] == table["layers"][1]["exponent_n"]
-    assert run.data.metrics["exponent_d.time.self-attention"] == table["layers"][0]["exponent_d_time"]
+    assert run.data.metrics["exponent_n.flop.recurrent"] == table["layers"][1]["fits"]["flop"]["n"][0]
+    assert run.data.metrics["exponent_d.time.self-attention"] == table["layers"][0]["fits"]["time"]["d"][0]
 
     before = _made(runs)
     reproduce_table1.main(profile="cpu", overrides=TINY, store=runs)

@@ -130,20 +130,19 @@ def test_one_cell_then_again_then_another_beam(
     first, second = chosen(runs_in(LocalStore(tmp_path)), "embedded/1", "embedded/2")
     compared = compare(first, second)
     assert [(pair.name, pair.first, pair.second) for pair in compared.settings] == [("decoding.beam_size", 4, 1)]
-    assert compared.lonely == ((), ("dev BLEU en-de base",))
+    assert compared.lonely == ((), ("dev scores en-de base",))
     assert "score en-de base test_sets.test.sacrebleu" in {pair.name for pair in compared.figures}
     after = _stages(tmp_path)
     changed = {kind for kind in after if after[kind] != before.get(kind)}
-    assert changed == {"decoding", "scoring", "dev_bleu", "tabulating"}
+    assert changed == {"decoding", "scoring", "dev_scores", "tabulating"}
     assert len(client.search_logged_models([experiment.experiment_id])) == 1  # the same weights
     children = client.search_runs([experiment.experiment_id], "run_name = 'en-de base'")
     assert {run.data.params["decoding.beam_size"] for run in children} == {"4", "1"}
     (greedy,) = [run for run in children if run.data.params["decoding.beam_size"] == "1"]
     points = client.get_metric_history(greedy.info.run_id, "dev_sacrebleu")
-    (measured,) = (tmp_path / "store").glob("dev_bleu-*/dev_bleu.json")
-    scored = {
-        int(update): scores["sacrebleu"] for update, scores in json.loads(measured.read_text())["checkpoints"].items()
-    }
+    (measured,) = (tmp_path / "store").glob("dev_scores-*/dev_scores.json")
+    series = json.loads(measured.read_text())["series"]["dev_sacrebleu"]
+    scored = {int(update): score for update, score in series.items()}
     assert {point.step: point.value for point in points} == scored
     assert sorted(scored) == [2, 4, 6, 8, 10]
     assert {run.info.status for run in children} == {"FINISHED"}

@@ -124,7 +124,7 @@ def test_both_rows_then_again_then_another_beam(
     assert (last["training"], last["f1"], last["state"]) == ("semi-supervised", None, "not run")
     kinds = {name.rpartition("-")[0] for name in _made(tmp_path / "runs") - before}
     assert "training" not in kinds
-    assert {"parser_choice", "tabulating", "dev_f1"} <= kinds
+    assert {"parser_choice", "tabulating", "dev_scores"} <= kinds
     runs = client.search_runs([experiment.experiment_id], "run_name = 'supervised dropout 0 rate 1'")
     points = [client.get_metric_history(run.info.run_id, "dev_f1") for run in runs]
     assert [sorted(point.step for point in of_run) for of_run in points if of_run] == [[3, 6]]

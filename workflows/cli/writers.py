@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from nltk.tree import Tree
-from nltk.tree.prettyprinter import TreePrettyPrinter
 
 from pipeline.evaluation.parser import Parser, settings_of
 from pipeline.evaluation.translation import Translation, Translator
-from pipeline.parsing.trees import bracketed
+from pipeline.parsing.trees import bracketed, drawn
 from pipeline.settings import DecodingSettings
 from pipeline.text.lines import lines_of
 from workflows.profiles.changes import checked
@@ -55,11 +53,6 @@ def parse(folder: Path, changes: dict[str, Any]) -> None:
     parser = Parser(folder, settings, _device(settings))
     written = drawn if sys.stdin.isatty() and sys.stdout.isatty() else bracketed
     _stream(lambda lines: ("" if parsed is None else written(parsed.tree) for parsed in parser.parse(lines)))
-
-
-def drawn(tree: Tree) -> str:
-    """Draws a tree with lines, the words at the bottom."""
-    return str(TreePrettyPrinter(tree).text(unicodelines=True)).rstrip()
 
 
 def _stream(outputs: Callable[[Sequence[str]], Iterable[str]]) -> None:

@@ -1,24 +1,17 @@
 """Makes the artifacts of a DAG that are missing, and keeps watchers informed. Ray is loaded if there are any.
 
-    (table,) = run([table_step], store, watchers)
-    failures = run_grid({"base": [perplexity, scores]}, store, layout=profile.grid.training)
-
-A grid's results go to the store as usual: its trainings share the prepared data, and one that failed or was interrupted
-continues from its newest checkpoint, in this command or the next.
+(table,) = run([table_step], store, watchers)
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from pipeline.errors import UserError
-from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Artifact
 from pipeline.store.store import Store
 from workflows.engine.dag import A, Imported, Step, to_run
 
 execute = Imported("workflows.engine.execution:execute")
-tune_models = Imported("workflows.engine.tuning:tune_models")
 logger = logging.getLogger(__name__)
 
 
@@ -64,36 +57,6 @@ def run(
             watcher.begin([], [*targets])
             watcher.end(None)
     return [step.published(store) for step in targets]
-
-
-def run_grid(
-    models: Mapping[str, Sequence[Step[Artifact]]],
-    store: Store,
-    watchers: Sequence[Watcher] = (),
-    address: str | None = None,
-    *,
-    inputs: Sequence[Step[Artifact]] = (),
-    layout: TrainingSettings,
-) -> dict[str, str]:
-    """Makes `inputs`, which the trainings share, then the results of `models`; returns why some failed, by name.
-
-    They start in their order, as many at once as the cluster has room for, given the training workers in `layout`.
-    Raises UserError if all fail.
-    """
-    if inputs:
-        run(inputs, store, watchers, address)
-    missing = missing_steps([step for results in models.values() for step in results], store)
-    if not missing:
-        return {}
-    to_make = {step.fingerprint for step in missing}
-    unfinished = {
-        name: results for name, results in models.items() if any(step.fingerprint in to_make for step in results)
-    }
-    failures: dict[str, str] = tune_models(unfinished, missing, store, watchers, address, layout)
-    if len(failures) == len(models):
-        name = next(iter(models))
-        raise UserError(f"nothing was trained; {name} failed: {failures[name]}")
-    return failures
 
 
 def missing_steps(targets: Sequence[Step[Artifact]], store: Store) -> list[Step[Artifact]]:

@@ -1,4 +1,4 @@
-"""Trains the models of a grid (`workflows.engine.runner.run_grid`) as trials of Ray Tune.
+"""Trains the models of a grid (`workflows.engine.grid.run_grid`) as trials of Ray Tune.
 
 Tune decides which models are trained concurrently, and retries those that fail.
 """
@@ -6,8 +6,7 @@ Tune decides which models are trained concurrently, and retries those that fail.
 import logging
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -47,8 +46,8 @@ def tune_models(
 ) -> dict[str, str]:
     """Makes the results of `models`, which need the steps `missing`; returns why some failed, by name (`run_grid`)."""
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # the table lists the failures
+    os.environ.update(QUIET)
     with (
-        _environment(QUIET),
         working(missing, watchers, address) as relay,
         store.workspace("tune") as tune_folder,
     ):
@@ -116,16 +115,3 @@ class _Follower(tune.Callback):
     def __getstate__(self) -> dict[str, Any]:
         """Leaves the state out when Tune pickles its callbacks, since it includes the screen."""
         return {}
-
-
-@contextmanager
-def _environment(variables: dict[str, str]) -> Iterator[None]:
-    """Sets environment variables while the body runs."""
-    previous = dict(os.environ)
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name in variables:
-            del os.environ[name]
-        os.environ.update(previous)

@@ -2,16 +2,13 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
 
 from pipeline.corpora.files import FilesSettings
 from pipeline.errors import UserError
-from workflows.profiles.changes import named_profile, read_config, read_override
+from workflows.profiles.changes import named_profile, read_config
 from workflows.profiles.own_text import DATA, count_pairs, own_profile
-from workflows.profiles.profile import Profile, change, describe
+from workflows.profiles.profile import Profile, described_with, finished
 from workflows.profiles.translation import EMBEDDED, PROFILES
-
-ProfileT = TypeVar("ProfileT", bound=Profile)
 
 
 def load_profile(
@@ -50,18 +47,3 @@ def load_profile(
         described["corpora"] = {f"{corpus.source}-{corpus.target}": corpus for corpus in texts}
         described["grid"]["text"].pop("corpora", None)
     return finished(profile, described, overrides)
-
-
-def described_with(profile: Profile, config: Path | None) -> dict[str, Any]:
-    """Describes a profile with the changes in a TOML file. Raises UserError if a setting does not exist."""
-    described, changes = describe(profile), read_config(config)
-    changes.pop("profile", None)
-    change(described, changes, where=str(config))
-    return described
-
-
-def finished(profile: ProfileT, described: dict[str, Any], overrides: Sequence[str]) -> ProfileT:
-    """Applies `overrides` ("key=value") and returns the profile. Raises UserError for a wrong key or value."""
-    for override in overrides:
-        change(described, read_override(override), where=f"--set {override}")
-    return profile.remade(described)

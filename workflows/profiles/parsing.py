@@ -29,8 +29,7 @@ from pipeline.settings import (
 )
 from workflows.paper import PARSER_MODEL
 from workflows.profiles.changes import named_profile, read_config
-from workflows.profiles.loading import described_with, finished
-from workflows.profiles.profile import Profile, Recipe
+from workflows.profiles.profile import Profile, Recipe, described_with, finished
 
 SUPERVISED, SEMI_SUPERVISED = "supervised", "semi-supervised"
 EMBEDDED_NAME, TREEBANK_NAME, WSJ_NAME = "embedded", "treebank", "wsj"

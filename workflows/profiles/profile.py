@@ -1,8 +1,9 @@
 """The profiles of Tables 2 to 4: settings of text, training and evaluation as classes, and changes to them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from pathlib import Path
+from typing import Any, Self, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -20,7 +21,7 @@ from pipeline.settings import (
     VocabularySettings,
     not_in_fingerprint,
 )
-from workflows.profiles.changes import BaseProfile, checked, merge
+from workflows.profiles.changes import BaseProfile, checked, merge, read_config, read_override
 
 
 class Recipe(Settings):
@@ -123,6 +124,9 @@ class Profile(BaseProfile):
         return self
 
 
+ProfileT = TypeVar("ProfileT", bound=Profile)
+
+
 def describe(profile: Profile) -> dict[str, Any]:
     """Returns a profile as nested dictionaries that can be changed, without the models' vocabulary_size.
 
@@ -132,6 +136,21 @@ def describe(profile: Profile) -> dict[str, Any]:
     for trained in (*described["recipes"].values(), described["grid"]):
         del trained["training"]["model"]["vocabulary_size"]
     return described
+
+
+def described_with(profile: Profile, config: Path | None) -> dict[str, Any]:
+    """Describes a profile with the changes in a TOML file. Raises UserError if a setting does not exist."""
+    described, changes = describe(profile), read_config(config)
+    changes.pop("profile", None)
+    change(described, changes, where=str(config))
+    return described
+
+
+def finished(profile: ProfileT, described: dict[str, Any], overrides: Sequence[str]) -> ProfileT:
+    """Applies `overrides` ("key=value") and returns the profile. Raises UserError for a wrong key or value."""
+    for override in overrides:
+        change(described, read_override(override), where=f"--set {override}")
+    return profile.remade(described)
 
 
 def change(described: dict[str, Any], changes: Mapping[str, Any], where: str) -> None:

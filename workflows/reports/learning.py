@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from workflows.reports.plots import Curve, Point, curves
-from workflows.tables.measurements import Trained
+from workflows.tables.measurements import TrainedModel
 
 TITLES = {
     "loss": "training loss",
@@ -24,7 +24,7 @@ CUT = {"dev_perplexity", "gradient_norm"}
 """Those that begin far above their end."""
 
 
-def learning_curve(model: Trained, name: str) -> list[Point]:
+def learning_curve(model: TrainedModel, name: str) -> list[Point]:
     """Returns a figure over the updates of the lines of `metrics.jsonl` that have it, or of the checkpoints scored."""
     scored = model.series().get(name)
     if scored is not None:
@@ -32,7 +32,7 @@ def learning_curve(model: Trained, name: str) -> list[Point]:
     return [(line["update"], line[name]) for line in model.metrics if name in line]
 
 
-def learning_figure(models: Sequence[Trained], name: str, title: str = "", file: str = "") -> list[Markup]:
+def learning_figure(models: Sequence[TrainedModel], name: str, title: str = "", file: str = "") -> list[Markup]:
     """Draws a curve for each training that has the figure; none if no training has."""
     lines = [Curve(model.label, points) for model in models if (points := learning_curve(model, name))]
     if not lines:
@@ -41,6 +41,6 @@ def learning_figure(models: Sequence[Trained], name: str, title: str = "", file:
     return [curves(title, "update", lines, file or name, smooth=name in SMOOTH, cut=name in CUT)]
 
 
-def learning_figures(models: Sequence[Trained]) -> list[Markup]:
+def learning_figures(models: Sequence[TrainedModel]) -> list[Markup]:
     """Draws each figure that any of the trainings has."""
     return [drawing for name in TITLES for drawing in learning_figure(models, name)]

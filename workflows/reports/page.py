@@ -23,7 +23,7 @@ from workflows.quantities import duration, flop_text, rounded
 from workflows.reports import corpus_text
 from workflows.reports.corpus_plot import lengths_figure
 from workflows.tables.differences import DECODING_NAMES, OPTIMIZER_NAMES
-from workflows.tables.measurements import Measured, Trained
+from workflows.tables.measurements import TrainedModel, Translation
 from workflows.tables.provenance import hardware, span
 from workflows.tables.render import FOOTNOTES, Shown, differences_table, render_markdown
 from workflows.tables.text_table import ABSENT, Column, Line, TextTable, numbers, words
@@ -51,7 +51,7 @@ def render(
     compared: TextTable | None = None,
     pictures: Sequence[Markup] = (),
     sections: Sequence[Section] = (),
-    models: Sequence[Trained] = (),
+    models: Sequence[TrainedModel] = (),
     corpora: Sequence[CorpusStatistics] = (),
     command: str = "",
 ) -> str:
@@ -119,7 +119,7 @@ def facts_table(title: str, facts: Mapping[str, str]) -> TextTable:
     return TextTable(title, words("", ""), [Line(fact) for fact in facts.items()])
 
 
-def ran(models: Sequence[Trained]) -> dict[str, str]:
+def ran(models: Sequence[TrainedModel]) -> dict[str, str]:
     """Returns in a few words which models were trained, on what text, on what machine and in how long."""
     if not models:
         return {}
@@ -136,9 +136,9 @@ def ran(models: Sequence[Trained]) -> dict[str, str]:
     }
 
 
-def settings(model: Trained) -> dict[str, str]:
+def settings(model: TrainedModel) -> dict[str, str]:
     """Lists the settings and figures of a model, in the order of the paper."""
-    run, cost = model.run, model.cost
+    run, cost = model.run, model.costs
 
     def named(names: Mapping[str, str], values: object) -> str:
         return ", ".join(f"{short} {getattr(values, name)}" for name, short in names.items())
@@ -161,7 +161,7 @@ def settings(model: Trained) -> dict[str, str]:
         f"{flop_text(cost.counted_flop)} counted",
         "hardware": hardware(run),
         "averaged checkpoints": ", ".join(map(rounded, model.averaged_updates)),
-        "dev perplexity": f"{model.perplexity.dev_perplexity:.3f} per word-piece",
+        "dev perplexity": f"{model.dev.dev_perplexity:.3f} per word-piece",
         "decoding": f"{named(DECODING_NAMES, model.decoding.settings)}, {model.decoding.dtype}{rate}",
         **model.score_texts(),
     }
@@ -173,7 +173,7 @@ def learning_curves(drawings: Sequence[Markup]) -> list[Section]:
     return [Section("Learning curves", explanation, drawings)] * bool(drawings)
 
 
-def translations(model: Measured) -> Section:
+def translations(model: Translation) -> Section:
     """Returns the section of a model's sample translations, with the words marked that differ."""
     explanation = (
         "Sentences at regular intervals through the test set, not picked by hand. Words that the other side does not "

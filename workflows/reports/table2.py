@@ -8,26 +8,26 @@ from workflows.command_line import UNKNOWN, CommandLine
 from workflows.reports import page
 from workflows.reports.corpus import CorpusReport
 from workflows.reports.learning import learning_figures
-from workflows.tables.measurements import Measured, Translation
+from workflows.tables.measurements import Translation
 from workflows.tables.table2 import MEASURED_NAMES, WORD_BY_WORD, Table2, Table2Artifact, compute
 
 OTHER_TEXT = ("training data", "test set")
 """The aspects in which a cell of the same text as the paper's does not differ."""
 
 
-def scores(table: Table2, cells: Sequence[Measured]) -> list[list[str]]:
+def scores(table: Table2, cells: Sequence[Translation]) -> list[list[str]]:
     """Returns paper BLEU of each model beside the paper's, and of word-by-word substitution: name, paper, here."""
     lines = []
     for pair in dict.fromkeys(cell.pair for cell in cells):
         of_pair = [cell for cell in cells if cell.pair == pair]
-        words = next((cell.word_by_word[cell.test_set] for cell in of_pair if cell.word_by_word), None)
+        words = next(filter(None, (cell.baseline for cell in of_pair)), None)
         if words:
             lines.append([f"{pair.upper()} {WORD_BY_WORD}", "", f"{words.paper_bleu:.2f}"])
-        lines += [[cell.label, _printed(table, cell), f"{cell.main_scores.paper_bleu:.2f}"] for cell in of_pair]
+        lines += [[cell.label, _printed(table, cell), f"{cell.main_bleu.paper_bleu:.2f}"] for cell in of_pair]
     return lines
 
 
-def _printed(table: Table2, cell: Measured) -> str:
+def _printed(table: Table2, cell: Translation) -> str:
     """Returns the paper's BLEU of the same model and language pair; empty where it prints none."""
     name = MEASURED_NAMES.get(cell.model)
     rows = (row for row in table.rows if row.origin == "paper" and name and row.name.startswith(name))
@@ -49,7 +49,7 @@ def said(table: Table2, lines: Sequence[Sequence[str]]) -> str:
 
 
 def render(
-    table: Table2, cells: Sequence[Measured], corpora: Sequence[CorpusStatistics] = (), command: str = ""
+    table: Table2, cells: Sequence[Translation], corpora: Sequence[CorpusStatistics] = (), command: str = ""
 ) -> str:
     """Renders the report as HTML that needs nothing outside itself; `corpora` are the texts behind the cells."""
     lines = scores(table, cells)
@@ -76,8 +76,7 @@ def tabulate(
 
     `reports` are the reports of the cells' texts, one for each language pair.
     """
-    measured = [cell.measured() for cell in cells]
-    table = compute(measured)
+    table = compute(cells)
     artifact = Table2Artifact(context.folder)
-    page.write(artifact, table, render(table, measured, [report.load() for report in reports], command.typed))
+    page.write(artifact, table, render(table, cells, [report.load() for report in reports], command.typed))
     return artifact

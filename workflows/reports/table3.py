@@ -15,9 +15,9 @@ from workflows.reports.corpus import CorpusReport
 from workflows.reports.learning import learning_figure
 from workflows.reports.page import Section
 from workflows.reports.plots import COLORS, INK, Point, figure, svg
-from workflows.tables.measurements import Measured
+from workflows.tables.measurements import Translation
 from workflows.tables.orderings import KIND_NAMES
-from workflows.tables.table3 import RowInputs, Table3, Table3Artifact, compute
+from workflows.tables.table3 import RowTrainings, Table3, Table3Artifact, compute
 
 GROUPS = {
     "A": "A: number of heads",
@@ -51,7 +51,7 @@ def said(table: Table3) -> str:
 
 def render(
     table: Table3,
-    cells: Mapping[str, Sequence[Measured]],
+    cells: Mapping[str, Sequence[Translation]],
     corpora: Sequence[CorpusStatistics] = (),
     command: str = "",
 ) -> str:
@@ -88,7 +88,7 @@ def render(
     )
 
 
-def _drawings(cells: Mapping[str, Sequence[Measured]]) -> list[Markup]:
+def _drawings(cells: Mapping[str, Sequence[Translation]]) -> list[Markup]:
     """Draws dev perplexity against updates: a drawing for each group of rows and base, a curve for each training."""
     groups: dict[str, list[str]] = {}
     for name in cells:
@@ -150,7 +150,7 @@ def dots(kind: Kind, points: Mapping[str, Point], noisy: set[str]) -> Markup:
 
 def tabulate(
     context: Context,
-    rows: list[RowInputs],
+    rows: list[RowTrainings],
     reports: Sequence[CorpusReport] = (),
     command: CommandLine = UNKNOWN,
 ) -> Table3Artifact:

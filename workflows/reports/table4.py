@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 from nltk.tree import Tree
-from nltk.tree.prettyprinter import TreePrettyPrinter
 
-from pipeline.parsing.trees import bracketed
+from pipeline.parsing.trees import drawn
 from pipeline.store.artifact import Context
 from pipeline.text.corpus_statistics import CorpusStatistics
 from workflows import paper
@@ -15,11 +14,11 @@ from workflows.reports import page
 from workflows.reports.corpus import CorpusReport
 from workflows.reports.learning import learning_figures
 from workflows.reports.page import Section
-from workflows.tables.parser_measurements import WSJ, ParserInputs
+from workflows.tables.parser_measurements import WSJ, ParserRow
 from workflows.tables.table4 import RIGHT_BRANCHING, Table4, Table4Artifact, compute, name_of, training_of
 
 
-def scores(table: Table4, rows: Sequence[ParserInputs]) -> list[list[str]]:
+def scores(table: Table4, rows: Sequence[ParserRow]) -> list[list[str]]:
     """Returns F1 of the parsers beside the paper's, and of right-branching trees: name, paper, here."""
     printed = {row.training: row.f1 for row in paper.TABLE_4 if row.name.startswith("Transformer")}
     lines = [
@@ -33,7 +32,7 @@ def scores(table: Table4, rows: Sequence[ParserInputs]) -> list[list[str]]:
     return lines + [[f"Transformer, {name}", f1, "not run"] for name, f1 in printed.items()]
 
 
-def said(rows: Sequence[ParserInputs]) -> str:
+def said(rows: Sequence[ParserRow]) -> str:
     """Says in a sentence how well the parsers do."""
     parsed = [(training_of(row), row.free.measured.total.f1) for row in rows if row.free]
     if not parsed:
@@ -44,10 +43,10 @@ def said(rows: Sequence[ParserInputs]) -> str:
 
 
 def render(
-    table: Table4, rows: Sequence[ParserInputs], corpora: Sequence[CorpusStatistics] = (), command: str = ""
+    table: Table4, rows: Sequence[ParserRow], corpora: Sequence[CorpusStatistics] = (), command: str = ""
 ) -> str:
     """Renders the report as HTML that needs nothing outside itself; `corpora` are the trees behind the rows."""
-    candidates = [candidate for row in rows for candidate in row.measured]
+    candidates = [candidate for row in rows for candidate in row.candidates]
     return page.render(
         table,
         lead="English constituency parsing: the paper’s printed figures, with those measured here below them. F1 is in "
@@ -76,18 +75,9 @@ def _drawing(tree: Tree) -> Markup:
     return Markup('<pre class="tree" tabindex="0">{}</pre>').format(drawn(tree))
 
 
-def drawn(tree: Tree) -> str:
-    """Draws a tree in box-drawing characters, words at the bottom; in brackets where it is too deep for that."""
-    try:
-        text: str = TreePrettyPrinter(tree).text(unicodelines=True)
-    except RecursionError:
-        text = bracketed(tree)
-    return text
-
-
 def tabulate(
     context: Context,
-    rows: list[ParserInputs],
+    rows: list[ParserRow],
     reports: Sequence[CorpusReport] = (),
     command: CommandLine = UNKNOWN,
 ) -> Table4Artifact:

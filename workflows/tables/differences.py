@@ -7,7 +7,7 @@ from typing import TypeVar
 from pipeline.evaluation.costs import paper_device
 from workflows import paper
 from workflows.quantities import duration, rounded
-from workflows.tables.measurements import Measured, Trained
+from workflows.tables.measurements import TrainedModel, Translation
 from workflows.tables.provenance import hardware, provenance_notes, rate_notes
 
 OPTIMIZER_NAMES = {
@@ -52,13 +52,13 @@ def is_near(number: float, other: float, tolerance: float) -> bool:
     return abs(number - other) <= tolerance * other
 
 
-def _data(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
+def _data(cell: TrainedModel, printed: paper.Experiment) -> tuple[str, str]:
     is_same = printed.corpus in cell.data and is_near(cell.train_pairs, printed.pairs, 0.1)
     here = f"{cell.data or 'unnamed data'}, {rounded(cell.train_pairs)} pairs"
     return f"{printed.corpus}, about {rounded(printed.pairs)} pairs", "" if is_same else here
 
 
-def _test_set(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
+def _test_set(cell: TrainedModel, printed: paper.Experiment) -> tuple[str, str]:
     # WMT 2014's dev set is newstest2013 (`pipeline.corpora.wmt14`).
     is_development = cell.test_set == "dev" and printed.corpus in cell.data
     test_set, sentences = paper.VARIATION_TEST_SET if is_development else cell.test_set, cell.sentences
@@ -67,7 +67,7 @@ def _test_set(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
     return f"{printed.test_set}, {rounded(printed.test_sentences)} sentences", "" if is_same else here
 
 
-def _vocabulary(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
+def _vocabulary(cell: TrainedModel, printed: paper.Experiment) -> tuple[str, str]:
     size = cell.config.vocabulary_size
     here = "" if is_near(size, printed.vocabulary_size, 0.01) else f"{rounded(size)} pieces"
     if printed.pieces == "word-pieces":
@@ -75,16 +75,16 @@ def _vocabulary(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
     return f"about {rounded(printed.vocabulary_size)} {printed.pieces}", here
 
 
-def _model(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
+def _model(cell: TrainedModel, printed: paper.Experiment) -> tuple[str, str]:
     return differing_fields(MODEL_NAMES, printed.model, cell.config)
 
 
-def _updates(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
+def _updates(cell: TrainedModel, printed: paper.Experiment) -> tuple[str, str]:
     updates = cell.run.updates
     return rounded(printed.updates), "" if updates == printed.updates else rounded(updates)
 
 
-def _tokens(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
+def _tokens(cell: TrainedModel, printed: paper.Experiment) -> tuple[str, str]:
     source, target = (tokens / cell.run.updates for tokens in (cell.run.source_tokens, cell.run.target_tokens))
     is_same = all(is_near(mean, printed.budget_tokens, 0.1) for mean in (source, target))
     budget = rounded(printed.budget_tokens)
@@ -92,11 +92,11 @@ def _tokens(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
     return f"about {budget} source and {budget} target", "" if is_same else here
 
 
-def _optimizer(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
+def _optimizer(cell: TrainedModel, printed: paper.Experiment) -> tuple[str, str]:
     return differing_fields(OPTIMIZER_NAMES, printed, cell.settings.optimizer)
 
 
-def _averaging(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
+def _averaging(cell: TrainedModel, printed: paper.Experiment) -> tuple[str, str]:
     updates, every = cell.averaged_updates, printed.checkpoint_updates
     in_paper = (
         f"last {printed.averaged}, written every {printed.checkpoint_minutes:.0f} minutes, {rounded(every)} updates"
@@ -109,11 +109,11 @@ def _averaging(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
     return in_paper, f"last {len(updates)} (updates {listed})" if len(updates) > 1 else "none"
 
 
-def _decoding(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
+def _decoding(cell: TrainedModel, printed: paper.Experiment) -> tuple[str, str]:
     return differing_fields(DECODING_NAMES, printed, cell.decoding.settings)
 
 
-def _hardware(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
+def _hardware(cell: TrainedModel, printed: paper.Experiment) -> tuple[str, str]:
     in_paper = f"{printed.hardware}, float32"
     is_same = hardware(cell.run, _printed_name) == in_paper
     return in_paper, "" if is_same else hardware(cell.run)
@@ -125,7 +125,7 @@ def _printed_name(device_name: str) -> str:
     return f"NVIDIA {device}" if device else device_name
 
 
-def _duration(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
+def _duration(cell: TrainedModel, printed: paper.Experiment) -> tuple[str, str]:
     train_s = cell.run.train_s
     return (
         f"{printed.duration}, {printed.step_s} s per update",
@@ -133,10 +133,10 @@ def _duration(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
     )
 
 
-Cell = TypeVar("Cell", bound=Trained)
+Cell = TypeVar("Cell", bound=TrainedModel)
 Aspect = Callable[[Cell, paper.Experiment], tuple[str, str]]
 """Returns the text for the paper and the text for here, which is empty where nothing differs."""
-ASPECTS: dict[str, Aspect[Trained]] = {
+ASPECTS: dict[str, Aspect[TrainedModel]] = {
     "training data": _data,
     "test set": _test_set,
     "vocabulary": _vocabulary,
@@ -174,10 +174,10 @@ def differences(
     return entries
 
 
-def reading_notes(cells: Sequence[Measured]) -> list[str]:
+def reading_notes(cells: Sequence[Translation]) -> list[str]:
     """Explains how to read the scores of any table, with the sacreBLEU signatures and the dtypes of this one."""
     tokenized, detokenized = paper.SAME_CHECKPOINT_BLEU
-    signatures = sorted({cell.main_scores.signature for cell in cells})
+    signatures = sorted({cell.main_bleu.signature for cell in cells})
     return [
         "Paper BLEU is tokenized and case-sensitive, as the authors scored: quotation marks become ASCII, Moses splits "
         "the text into tokens, and German compounds are split at hyphens. The printed rows are paper BLEU.",
@@ -188,7 +188,7 @@ def reading_notes(cells: Sequence[Measured]) -> list[str]:
     ]
 
 
-def table2_notes(cells: Sequence[Measured]) -> list[str]:
+def table2_notes(cells: Sequence[Translation]) -> list[str]:
     """Writes the notes beneath Table 2: how to read scores and costs, and the sustained rates that were measured."""
     notes = [
         *reading_notes(cells),
@@ -202,7 +202,7 @@ def table2_notes(cells: Sequence[Measured]) -> list[str]:
     notes += [
         f"{cell.label} on {name}: paper BLEU {scores.paper_bleu:.2f}, sacreBLEU {scores.sacrebleu:.2f}."
         for cell in cells
-        for name, scores in cell.scores.items()
+        for name, scores in cell.bleu.items()
         if name != cell.test_set
     ]
     return notes

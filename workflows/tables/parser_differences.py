@@ -14,8 +14,8 @@ from workflows.tables.differences import (
     differing_fields,
     is_near,
 )
-from workflows.tables.measurements import Trained
-from workflows.tables.parser_measurements import WSJ, Candidate, ParserInputs
+from workflows.tables.measurements import TrainedModel
+from workflows.tables.parser_measurements import WSJ, CandidateParser, ParserRow
 
 CHOSEN = {"dropout", "attention_dropout", "learning_rate_scale"}
 """What the paper chose on its dev set and does not print."""
@@ -23,7 +23,7 @@ _PRINTED_OF_MODEL = {name: symbol for name, symbol in MODEL_NAMES.items() if nam
 _PRINTED_OF_OPTIMIZER = {name: symbol for name, symbol in OPTIMIZER_NAMES.items() if name not in CHOSEN}
 
 
-def _data(cell: Candidate, printed: paper.Experiment) -> tuple[str, str]:
+def _data(cell: CandidateParser, printed: paper.Experiment) -> tuple[str, str]:
     recombined = cell.recombined_trees
     here = f"{cell.data}, {rounded(cell.train_pairs - recombined)} trees"
     if recombined:
@@ -32,24 +32,24 @@ def _data(cell: Candidate, printed: paper.Experiment) -> tuple[str, str]:
     return f"{printed.corpus}, about {rounded(printed.pairs)} trees", "" if is_same else here
 
 
-def _word_symbol(cell: Candidate, _printed: paper.Experiment) -> tuple[str, str]:
+def _word_symbol(cell: CandidateParser, _printed: paper.Experiment) -> tuple[str, str]:
     return "the same for all words", "names the word's tag" if cell.writes_tags else ""
 
 
-def _test_set(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
+def _test_set(cell: TrainedModel, printed: paper.Experiment) -> tuple[str, str]:
     here = "" if cell.data == WSJ else f"{cell.data}, held out"
     return printed.test_set, here
 
 
-def _model(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
+def _model(cell: TrainedModel, printed: paper.Experiment) -> tuple[str, str]:
     return differing_fields(_PRINTED_OF_MODEL, printed.model, cell.config)
 
 
-def _optimizer(cell: Trained, printed: paper.Experiment) -> tuple[str, str]:
+def _optimizer(cell: TrainedModel, printed: paper.Experiment) -> tuple[str, str]:
     return differing_fields(_PRINTED_OF_OPTIMIZER, printed, cell.settings.optimizer)
 
 
-ASPECTS_OF_PARSERS: dict[str, Aspect[Candidate]] = {
+ASPECTS_OF_PARSERS: dict[str, Aspect[CandidateParser]] = {
     "training data": _data,
     "symbol of a word": _word_symbol,
     "test set": _test_set,
@@ -64,14 +64,14 @@ ASPECTS_OF_PARSERS: dict[str, Aspect[Candidate]] = {
 }
 
 
-def parser_differences(rows: Sequence[ParserInputs]) -> list[Difference]:
+def parser_differences(rows: Sequence[ParserRow]) -> list[Difference]:
     """Compares the chosen candidates with the paper's parsers."""
     training = {row.chosen.model: row.training for row in rows if row.chosen}
     chosen = [row.chosen for row in rows if row.chosen]
     entries = differences(chosen, lambda _pair, model: paper.parser_experiment(training[model]), ASPECTS_OF_PARSERS)
     tried: dict[str, list[str]] = {}
     for row in rows:
-        dropouts = {candidate.config.attention_dropout for candidate in row.measured}
+        dropouts = {candidate.config.attention_dropout for candidate in row.candidates}
         if row.chosen and len(dropouts) == 1:
             tried.setdefault(f"{dropouts.pop():g}, the only one tried", []).append(row.chosen.label)
     return entries + [

@@ -8,9 +8,8 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from pipeline.evaluation.dev_f1 import DevF1
 from pipeline.evaluation.parses import ParsedSplit, Parses
-from pipeline.evaluation.tree_scores import ScoredTrees, TreeScores
+from pipeline.evaluation.tree_scores import BracketScores, ScoredTrees, TreeScores
 from pipeline.parsing.symbols import tagged
 from pipeline.parsing.treebank import RECOMBINED_COLLECTION
 from pipeline.parsing.trees import bracketed
@@ -18,7 +17,7 @@ from pipeline.store.artifacts import ChosenParser, Hypotheses
 from pipeline.store.figures import ChoiceFigures
 from workflows.engine.dag import Ref, to_artifact
 from workflows.paper import ParserTraining
-from workflows.tables.measurements import Trained, TrainedModel, trained_values
+from workflows.tables.measurements import N_SAMPLES, TrainedModel
 
 if TYPE_CHECKING:
     from nltk.tree import Tree
@@ -30,7 +29,6 @@ N_DRAWN = 3
 """The number of parses that are drawn."""
 MAX_DRAWN_WORDS = 18
 """The longest sentence that is drawn."""
-N_SAMPLES = 10
 
 
 @dataclass(frozen=True)
@@ -39,75 +37,50 @@ class CandidateParser(TrainedModel):
 
     parses: Ref[Parses]
     scores: Ref[ScoredTrees]
-    dev_f1: Ref[DevF1] | None = None
 
     serves = "pipeline.export.mlflow_parser"
     command = "parse"
-
-    def measured(self) -> Candidate:
-        """Reads their files. Raises UserError where a file is missing, broken or lacks a figure."""
-        parses, corpus = to_artifact(self.parses), to_artifact(self.corpus)
-        return Candidate(
-            **trained_values(self, DEV),
-            scores=to_artifact(self.scores).load().splits[DEV],
-            parsed=parses.load().splits[DEV],
-            samples=tuple(
-                (bracketed(gold), bracketed(tree))
-                for gold, tree in islice(zip(parses.gold(DEV), parses.trees(DEV), strict=True), N_SAMPLES)
-            ),
-            f1_over_time=to_artifact(self.dev_f1).load().checkpoints if self.dev_f1 else None,
-            recombined_trees=sum(
-                shard.pairs for shard in corpus.shards("train") if shard.collection == RECOMBINED_COLLECTION
-            ),
-            writes_tags=any(symbol.startswith(tagged("")) for symbol in corpus.symbols),
-        )
-
-
-@dataclass(frozen=True)
-class Candidate(Trained):
-    """What the files of a candidate hold."""
-
-    scores: TreeScores
-    parsed: ParsedSplit
-    samples: tuple[tuple[str, str], ...]
-    """Gold trees of the dev set, and the candidate's."""
-    f1_over_time: Mapping[int, float] | None = None
-    """F1 on the dev set by the update of the checkpoint, where asked for."""
-    recombined_trees: int = 0
-    """Those of the training pairs that are made of the treebank's constituents."""
-    writes_tags: bool = False
-    """True if the symbol of a word names its tag."""
+    test_set = DEV
 
     @property
     def label(self) -> str:
         """Its name, which begins with that of its row."""
         return self.model
 
+    @cached_property
+    def recombined_trees(self) -> int:
+        """Those of the training pairs that are made of the treebank's constituents."""
+        shards = to_artifact(self.corpus).shards("train")
+        return sum(shard.pairs for shard in shards if shard.collection == RECOMBINED_COLLECTION)
+
     @property
-    def dev_f1(self) -> float:
-        """F1 on the dev set, in percent."""
-        return self.scores.total.f1
+    def writes_tags(self) -> bool:
+        """True if the symbol of a word names its tag."""
+        return any(symbol.startswith(tagged("")) for symbol in to_artifact(self.corpus).symbols)
+
+    @cached_property
+    def total(self) -> BracketScores:
+        """The scores of all sentences of the dev set."""
+        return to_artifact(self.scores).load().splits[DEV].total
 
     def final_figures(self) -> dict[str, float]:
         """Returns the figures of every model, and those of the dev set's trees."""
         names = ("f1", "recall", "precision", "complete_match")
-        return {**super().final_figures(), **{f"{name}.{DEV}": getattr(self.scores.total, name) for name in names}}
-
-    def series(self) -> dict[str, dict[int, float]]:
-        """Returns F1 on the dev set by update, where it was measured."""
-        return {"dev_f1": dict(self.f1_over_time)} if self.f1_over_time else {}
+        return {**super().final_figures(), **{f"{name}.{DEV}": getattr(self.total, name) for name in names}}
 
     def score_texts(self) -> dict[str, str]:
         """Returns F1 on the dev set in words."""
-        total = self.scores.total
+        total, parsed = self.total, to_artifact(self.parses).load().splits[DEV]
         return {
             f"F1, {DEV}": f"{total.f1:.2f} (recall {total.recall:.2f}, precision {total.precision:.2f}), "
-            f"{self.parsed.repaired} of {self.parsed.sentences} trees repaired"
+            f"{parsed.repaired} of {parsed.sentences} trees repaired"
         }
 
     def samples_text(self) -> str:
         """Returns the first trees of the dev set beside the gold ones."""
-        return "\n\n".join(f"gold:  {gold}\nparse: {tree}" for gold, tree in self.samples)
+        parses = to_artifact(self.parses)
+        pairs = islice(zip(parses.gold(DEV), parses.trees(DEV), strict=True), N_SAMPLES)
+        return "\n\n".join(f"gold:  {bracketed(gold)}\nparse: {bracketed(tree)}" for gold, tree in pairs)
 
 
 @dataclass(frozen=True)
@@ -138,7 +111,7 @@ class SearchedTrees:
 
 
 @dataclass(frozen=True)
-class ParserInputs:
+class ParserRow:
     """A row of the Transformer in Table 4: its candidates, the one that was chosen, and the trees of the test set.
 
     Its files are read where they are asked for, which raises UserError where one is missing, broken or lacks a figure.
@@ -149,8 +122,8 @@ class ParserInputs:
     split: str
     candidates: tuple[CandidateParser, ...]
     """Those that have results."""
-    unfinished: tuple[tuple[str, str, str], ...]
-    """Name, state and reason of those that have none."""
+    failures: Mapping[str, str]
+    """Why the others have none, by name."""
     baseline: Ref[ScoredTrees]
     parser: Ref[ChosenParser] | None
     """None if no candidate has results."""
@@ -159,19 +132,14 @@ class ParserInputs:
     """The search that writes only well-formed trees, where asked for."""
 
     @cached_property
-    def measured(self) -> tuple[Candidate, ...]:
-        """What the files of the candidates hold."""
-        return tuple(candidate.measured() for candidate in self.candidates)
-
-    @cached_property
     def choice(self) -> ChoiceFigures | None:
         """How the parser was chosen; None if no candidate has results."""
         return to_artifact(self.parser).choice if self.parser else None
 
     @property
-    def chosen(self) -> Candidate | None:
+    def chosen(self) -> CandidateParser | None:
         """The candidate that was chosen."""
-        return next((parser for parser in self.measured if self.choice and parser.model == self.choice.model), None)
+        return next((parser for parser in self.candidates if self.choice and parser.model == self.choice.model), None)
 
     @property
     def baseline_scores(self) -> TreeScores:

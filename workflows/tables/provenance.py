@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from pipeline.evaluation.costs import PAPER_SUSTAINED_FLOP_S, sustained_flop_s
 from pipeline.store.figures import Stretch, TrainingFigures
-from workflows.tables.measurements import Trained
+from workflows.tables.measurements import TrainedModel
 
 COMPILED = {True: "compiled layers", False: "layers not compiled"}
 
@@ -21,7 +21,7 @@ def hardware(run: TrainingFigures, name: Callable[[str], str] = str) -> str:
     return f"{', then '.join(dict.fromkeys(groups))}, {_types(stretches)}"
 
 
-def provenance_notes(cells: Sequence[Trained]) -> list[str]:
+def provenance_notes(cells: Sequence[TrainedModel]) -> list[str]:
     """Names in one line every dtype and device behind the cells; none where there are no cells."""
     if not cells:
         return []
@@ -44,7 +44,7 @@ def provenance_notes(cells: Sequence[Trained]) -> list[str]:
     return [note]
 
 
-def rate_notes(cells: Iterable[Trained]) -> list[str]:
+def rate_notes(cells: Iterable[TrainedModel]) -> list[str]:
     """Writes a line for each device and dtype whose sustained rate was measured."""
     rates: dict[tuple[str, str], list[float]] = {}
     for cell in cells:

@@ -6,7 +6,7 @@ Beneath what a table shows stand the differences from the paper, and the notes. 
 blocks stand beneath each other, each with the columns that lead, and words too long for their column are folded.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, Protocol
 
 from rich.box import HORIZONTALS
@@ -21,8 +21,8 @@ from workflows.tables.text_table import ABSENT, Line, TextTable, words
 FOOTNOTES = frozenset(row.footnote for row in paper.TABLE_2 if row.footnote)
 """The notes that an asterisk in a table refers to."""
 
-MIN_NAME, MIN_WORD = 24, 8
-"""The width to which names beside figures may be folded, and that at which words are broken if nothing else fits."""
+MIN_NAME = 24
+"""The width to which names beside figures may be folded."""
 GAP = 2
 """Between columns."""
 
@@ -66,7 +66,7 @@ def terminal_table(table: TextTable, width: int) -> Iterator[RenderableType]:
     yield Text(table.title, style="bold")
     if table.lines:
         for columns in _parts(table, width):
-            yield _grid(table, _widths(table, columns, width))
+            yield _grid(table, columns)
             yield ""
     if table.explanation:
         yield Text(f"{table.explanation}\n")
@@ -104,34 +104,21 @@ def _heading(table: TextTable, i: int) -> str:
     return f"{column.block}\n{column.heading}" if begins else column.heading
 
 
-def _widths(table: TextTable, columns: Sequence[int], width: int) -> dict[int, int]:
-    """Returns the widths of columns side by side: those of their texts, the widest narrowed until all fit."""
-    widths = {}
-    for i in columns:
-        texts = [line.texts[i] for line in table.lines if i < len(line.texts)]
-        widths[i] = max(len(part) for text in [_heading(table, i), *texts] for part in text.split("\n"))
-    while sum(widths.values()) + GAP * (len(columns) - 1) > width:
-        narrowed = [i for i in columns if widths[i] > _least(table, i)]
-        narrowed = narrowed or [i for i in columns if widths[i] > MIN_WORD and not table.columns[i].is_number]
-        if not narrowed:
-            break
-        widths[max(narrowed, key=lambda i: widths[i])] -= 1
-    return widths
-
-
-def _grid(table: TextTable, widths: Mapping[int, int]) -> Table:
-    """Draws columns in their widths."""
+def _grid(table: TextTable, columns: Sequence[int]) -> Table:
+    """Draws columns side by side; of figures, none is folded."""
     grid = Table(box=HORIZONTALS, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0), border_style="dim")
-    for i, width in widths.items():
+    for i in columns:
         justify: Literal["right", "left"] = "right" if table.columns[i].is_number else "left"
-        grid.add_column(Text(_heading(table, i), style="bold"), justify=justify, overflow="fold", width=width)
+        grid.add_column(
+            Text(_heading(table, i), style="bold"), justify=justify, overflow="fold", no_wrap=table.columns[i].is_number
+        )
     for line in table.lines:
         if line.begins:
             grid.add_section()
         if line.kind == "heading":
             grid.add_row(Text(line.texts[0], style="dim italic"))
         else:
-            grid.add_row(*(Text(line.texts[i], style=_style(table, line, i)) for i in widths))
+            grid.add_row(*(Text(line.texts[i], style=_style(table, line, i)) for i in columns))
     return grid
 
 

@@ -69,23 +69,8 @@ QUANTITIES: dict[Quantity, Callable[[Size], float]] = {
 class Layer:
     """A row of Table 1."""
 
-    name: LayerType
-    complexity: str
-    """As printed, like `printed_sequential` and `printed_path`; empty where the paper prints nothing."""
-    expected_n: int
-    expected_d: int
-    exponent_n: float
-    """Of counted FLOP, like `exponent_d`."""
-    exponent_d: float
-    exponent_n_time: float
-    """Of the time of a forward and backward pass, like `exponent_d_time`."""
-    exponent_d_time: float
-    sequential_operations: int
-    """At n = `counted_n`, like `longest_path`."""
-    longest_path: int
-    counted_n: int
-    printed_sequential: str
-    printed_path: str
+    printed: paper.LayerComplexity
+    """Without counts of steps where the paper prints nothing."""
     fits: Mapping[Quantity, Mapping[Variable, Exponent]]
     """All fitted exponents, with the ends of their confidence intervals."""
     projected: Mapping[Variable, Exponent]
@@ -98,6 +83,31 @@ class Layer:
     """Whether torch's counter and the formula give the same FLOP of a forward pass, at every size."""
     over_n: list[Size]
     over_d: list[Size]
+
+    @property
+    def name(self) -> LayerType:
+        """The layer type."""
+        return self.printed.name
+
+    @property
+    def expected(self) -> dict[Variable, int]:
+        """The exponents of the paper's complexity."""
+        return {"n": self.printed.exponent_n, "d": self.printed.exponent_d}
+
+    @property
+    def counted_n(self) -> int:
+        """The longest sequence whose steps were counted, like `sequential_operations` and `longest_path`."""
+        return max(self.path_by_n)
+
+    @property
+    def sequential_operations(self) -> int:
+        """Products in sequence."""
+        return self.sequential_by_n[self.counted_n]
+
+    @property
+    def longest_path(self) -> int:
+        """The longest path between two positions, in layers of a stack or time steps."""
+        return self.path_by_n[self.counted_n]
 
 
 @dataclass(frozen=True)
@@ -123,15 +133,7 @@ class Table1:
 
     layers: list[Layer]
     crossovers: list[CrossoverRow]
-    kernel: int
-    window: int
-    n_heads: int
     device_name: str
-    threads: int
-    dtype: str
-    torch_version: str
-    rounds: int
-    measured_s: float
     differences: list[Difference]
     notes: list[str]
 
@@ -187,15 +189,7 @@ def compute(counts: Counts, measured: Measurements) -> Table1:
     return Table1(
         layers,
         crossovers,
-        counts.settings.kernel,
-        counts.settings.window,
-        counts.settings.n_heads,
         measured.device_name,
-        measured.threads,
-        measured.dtype,
-        measured.torch_version,
-        measured.timing.rounds,
-        measured.seconds,
         _differences(counts),
         _notes(counts, measured, layers),
     )
@@ -215,22 +209,9 @@ def _layer(
         }
         for quantity, value in QUANTITIES.items()
     }
-    n = max(counted.longest_path)
     return Layer(
-        name=counted.name,
-        complexity=printed.complexity,
-        expected_n=printed.exponent_n,
-        expected_d=printed.exponent_d,
-        exponent_n=fits["flop"]["n"].value,
-        exponent_d=fits["flop"]["d"].value,
-        exponent_n_time=fits["time"]["n"].value,
-        exponent_d_time=fits["time"]["d"].value,
-        sequential_operations=counted.sequential_operations[n],
-        longest_path=counted.longest_path[n],
-        counted_n=n,
-        printed_sequential=printed.sequential,
-        printed_path=printed.path,
-        fits=fits,
+        printed,
+        fits,
         projected=_projected(counted, sweep),
         sequential_by_n=counted.sequential_operations,
         path_by_n=counted.longest_path,
@@ -333,26 +314,29 @@ def _notes(counts: Counts, measured: Measurements, layers: Sequence[Layer]) -> l
 
 
 def _far(layer: Layer) -> list[str]:
-    expected: dict[Variable, int] = {"n": layer.expected_n, "d": layer.expected_d}
     quantities: tuple[Quantity, ...] = ("flop", "time")
     return [
         f"{layer.name}, {QUANTITY_NAMES[quantity]} over {name} "
-        f"({layer.fits[quantity][name].value:.2f} instead of {expected[name]})"
+        f"({layer.fits[quantity][name].value:.2f} instead of {layer.expected[name]})"
         for quantity in quantities
         for name in VARIABLES
-        if abs(layer.fits[quantity][name].value - expected[name]) > TOLERANCE
+        if abs(layer.fits[quantity][name].value - layer.expected[name]) > TOLERANCE
     ]
 
 
 def _exponents_and_counts(layer: Layer) -> list[str]:
-    expected: dict[Variable, int] = {"n": layer.expected_n, "d": layer.expected_d}
     exponents = [
         text
         for name in VARIABLES
-        for text in (str(expected[name]), f"{layer.fits['flop'][name].value:.2f}", _interval(layer.fits["time"][name]))
+        for text in (
+            str(layer.expected[name]),
+            f"{layer.fits['flop'][name].value:.2f}",
+            _interval(layer.fits["time"][name]),
+        )
     ]
-    counts = [layer.printed_sequential, str(layer.sequential_operations), layer.printed_path, str(layer.longest_path)]
-    return [layer.name, layer.complexity, *exponents, *counts]
+    printed = layer.printed
+    counts = [printed.sequential, str(layer.sequential_operations), printed.path, str(layer.longest_path)]
+    return [layer.name, printed.complexity, *exponents, *counts]
 
 
 def _interval(fitted: Exponent) -> str:

@@ -14,7 +14,7 @@ from pipeline.store.artifact import JsonArtifact
 from workflows import paper
 from workflows.quantities import flop_text
 from workflows.tables.differences import Difference, differences, table2_notes
-from workflows.tables.measurements import Measured
+from workflows.tables.measurements import Translation
 from workflows.tables.text_table import NOT_RUN, Column, TextTable, by_origin, numbers
 
 MEASURED_NAMES = {"base": "Transformer (base)", "big": "Transformer (big)"}
@@ -112,25 +112,23 @@ def _printed(row: paper.PrintedRow, pairs: Sequence[str]) -> Table2Row:
     return Table2Row(row.name + (" *" if row.footnote else ""), "paper", cells)
 
 
-def _measured(measured: Measured | None) -> Table2Cell:
+def _measured(measured: Translation | None) -> Table2Cell:
     if measured is None:
         return Table2Cell(not_run=True)
-    scores, cost = measured.main_scores, measured.cost
+    scores, cost = measured.main_bleu, measured.costs
     return Table2Cell(scores.paper_bleu, scores.sacrebleu, cost.paper_way_flop, cost.counted_flop)
 
 
-def _word_by_word(measured: Sequence[Measured], pairs: Sequence[str]) -> list[Table2Row]:
+def _word_by_word(measured: Sequence[Translation], pairs: Sequence[str]) -> list[Table2Row]:
     cells = {
-        cell.pair: Table2Cell(scores.paper_bleu, scores.sacrebleu)
-        for cell in measured
-        if cell.word_by_word and (scores := cell.word_by_word[cell.test_set])
+        cell.pair: Table2Cell(scores.paper_bleu, scores.sacrebleu) for cell in measured if (scores := cell.baseline)
     }
     return [
         Table2Row(f"{WORD_BY_WORD} substitution", "measured", {pair: cells.get(pair, Table2Cell()) for pair in pairs})
     ] * bool(cells)
 
 
-def rows(measured: Sequence[Measured]) -> list[Table2Row]:
+def rows(measured: Sequence[Translation]) -> list[Table2Row]:
     """Returns the printed rows, then the measured ones; the paper's language pairs come before any others."""
     pairs = list(dict.fromkeys([*paper.PAIRS, *(cell.pair for cell in measured)]))
     by_cell = {(cell.pair, cell.model): cell for cell in measured}
@@ -141,6 +139,6 @@ def rows(measured: Sequence[Measured]) -> list[Table2Row]:
     return [_printed(row, pairs) for row in paper.TABLE_2] + _word_by_word(measured, pairs) + models
 
 
-def compute(measured: Sequence[Measured]) -> Table2:
+def compute(measured: Sequence[Translation]) -> Table2:
     """Computes the table of what was measured."""
     return Table2(rows(measured), differences(measured), table2_notes(measured))

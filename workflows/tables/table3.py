@@ -2,7 +2,7 @@
 
     python -m workflows.reproduce_table3
 
-A measured figure comes from an artifact's file. A row that was not run, failed or was stopped says so. A printed row is
+A measured figure comes from an artifact's file. A row that was not run or failed says so. A printed row is
 compared with the printed base, and a measured row with the measured base.
 """
 
@@ -19,11 +19,11 @@ from workflows.quantities import duration, flop_text
 from workflows.tables import orderings
 from workflows.tables.convergence import MAX_FALL, last_fall
 from workflows.tables.differences import Difference, differences, reading_notes
-from workflows.tables.measurements import Measured, Translation
+from workflows.tables.measurements import Translation
 from workflows.tables.orderings import KIND_NAMES, Noise, OrderingOutcome, Standing
 from workflows.tables.text_table import Column, Line, TextTable, numbers
 
-State = Literal["measured", "not run", "failed", "stopped"]
+State = Literal["measured", "not run", "failed"]
 SPLIT = "dev"
 """The split whose scores stand in the table."""
 PRINTED_DIGITS: dict[Kind, int] = {"perplexity": 2, "bleu": 1}
@@ -44,16 +44,15 @@ SCALED = ("n_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v", "dropout")
 
 
 @dataclass(frozen=True)
-class RowInputs:
+class RowTrainings:
     """A row and its trainings, one a seed, or why it has none."""
 
     name: str
     difference: Mapping[str, Any]
     """From base, as trained here."""
     trainings: tuple[Translation, ...]
-    state: State = "measured"
     reason: str = ""
-    """Why it failed or was stopped."""
+    """Why it, or some of its trainings, failed."""
 
 
 @dataclass(frozen=True)
@@ -202,13 +201,9 @@ class Table3Artifact(JsonArtifact[Table3]):
     figures_file = "table3.json"
 
 
-def compute(rows: Sequence[RowInputs]) -> tuple[Table3, dict[str, list[Measured]]]:
+def compute(rows: Sequence[RowTrainings]) -> tuple[Table3, dict[str, list[Translation]]]:
     """Computes the table; returns it with what was measured of each training, by row."""
-    cells = {
-        row.name: [training.measured() for training in row.trainings]
-        for row in rows
-        if row.trainings and row.state == "measured"
-    }
+    cells = {row.name: list(row.trainings) for row in rows if row.trainings}
     base = cells.get("base", [])
     noise = Noise.between([_standing([cell]).figures for cell in base])
     lines = [_row(row, cells.get(row.name), base, noise) for row in rows]
@@ -227,9 +222,11 @@ def correlation_text(correlations: Sequence[Correlation]) -> str:
     )
 
 
-def _row(row: RowInputs, cells: Sequence[Measured] | None, base: Sequence[Measured], noise: Noise | None) -> Table3Row:
+def _row(
+    row: RowTrainings, cells: Sequence[Translation] | None, base: Sequence[Translation], noise: Noise | None
+) -> Table3Row:
     printed = paper.VARIATIONS.get(row.name)
-    state: State = row.state if cells or row.state != "measured" else "not run"
+    state: State = "measured" if cells else "failed" if row.reason else "not run"
     return Table3Row(
         row.name,
         paper.symbols(row.difference),
@@ -251,18 +248,18 @@ def _printed(variation: paper.Variation) -> Printed:
     return Printed(change, variation.perplexity, variation.bleu, variation.parameters_millions, from_base)
 
 
-def _figures(cells: Sequence[Measured]) -> dict[Kind, Figure]:
+def _figures(cells: Sequence[Translation]) -> dict[Kind, Figure]:
     return {
-        "perplexity": Figure.over([cell.perplexity.dev_perplexity for cell in cells]),
-        "bleu": Figure.over([cell.main_scores.paper_bleu for cell in cells]),
+        "perplexity": Figure.over([cell.dev.dev_perplexity for cell in cells]),
+        "bleu": Figure.over([cell.main_bleu.paper_bleu for cell in cells]),
     }
 
 
-def _standing(cells: Sequence[Measured]) -> Standing:
+def _standing(cells: Sequence[Translation]) -> Standing:
     return Standing({kind: figure.mean for kind, figure in _figures(cells).items()}, len(cells))
 
 
-def _trained(cells: Sequence[Measured], base: Sequence[Measured], noise: Noise | None) -> Trained:
+def _trained(cells: Sequence[Translation], base: Sequence[Translation], noise: Noise | None) -> Trained:
     figures, here = _figures(cells), _standing(cells)
     of_base = _standing(base) if base else None
     falls = [fall for cell in cells if (fall := last_fall(cell.metrics, cell.run.updates)) is not None]
@@ -270,12 +267,12 @@ def _trained(cells: Sequence[Measured], base: Sequence[Measured], noise: Noise |
     return Trained(
         figures["perplexity"],
         figures["bleu"],
-        Figure.over([cell.main_scores.sacrebleu for cell in cells]),
+        Figure.over([cell.main_bleu.sacrebleu for cell in cells]),
         cells[0].run.parameters,
         cells[0].run.updates,
         tuple(cell.settings.seed for cell in cells),
         sum(cell.run.train_s for cell in cells),
-        sum(cell.cost.counted_flop for cell in cells),
+        sum(cell.costs.counted_flop for cell in cells),
         {kind: here.figures[kind] - of_base.figures[kind] for kind in KINDS} if of_base else None,
         {kind: noise.is_exceeded(kind, here, of_base) for kind in KINDS} if of_base and noise else None,
         fall,
@@ -283,7 +280,7 @@ def _trained(cells: Sequence[Measured], base: Sequence[Measured], noise: Noise |
     )
 
 
-def _orderings(cells: Mapping[str, Sequence[Measured]], noise: Noise | None) -> list[OrderingOutcome]:
+def _orderings(cells: Mapping[str, Sequence[Translation]], noise: Noise | None) -> list[OrderingOutcome]:
     measured = {name: _standing(trainings) for name, trainings in cells.items() if name in paper.VARIATIONS}
     printed = {
         name: Standing({kind: float(getattr(variation, kind)) for kind in KINDS})
@@ -310,7 +307,7 @@ def _ranks(values: Sequence[float]) -> list[float]:
     return [sum(other < value for other in values) + (values.count(value) + 1) / 2 for value in values]
 
 
-def _differences(cells: Mapping[str, list[Measured]]) -> list[Difference]:
+def _differences(cells: Mapping[str, list[Translation]]) -> list[Difference]:
     """Compares base with the paper's base; where base was not run, the first row that was run with the paper's."""
     name = "base" if "base" in cells else next(iter(cells), None)
     if name is None:
@@ -318,7 +315,7 @@ def _differences(cells: Mapping[str, list[Measured]]) -> list[Difference]:
     return differences(cells[name][:1], lambda _pair, model: paper.variation_experiment(model))
 
 
-def _notes(rows: Sequence[Table3Row], cells: Mapping[str, list[Measured]], noise: Noise | None) -> list[str]:
+def _notes(rows: Sequence[Table3Row], cells: Mapping[str, list[Translation]], noise: Noise | None) -> list[str]:
     measured = [cell for trainings in cells.values() for cell in trainings]
     counts = sorted({len(trainings) for trainings in cells.values()})
     seeds = " to ".join(map(str, dict.fromkeys([*counts[:1], *counts[-1:]])))

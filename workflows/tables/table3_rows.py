@@ -25,8 +25,6 @@ class GridRow:
     difference: dict[str, Any]
     """What differs from the base trained here, by the names of its settings."""
     training: TrainingSettings
-    printed: Variation | None
-    """The paper's row; None for a row of the user's own."""
 
 
 def rows(grid: Grid, asked: str | None = None) -> list[GridRow]:
@@ -41,7 +39,7 @@ def rows(grid: Grid, asked: str | None = None) -> list[GridRow]:
     for name in chosen([*VARIATIONS, *grid.rows], asked):
         variation = VARIATIONS.get(name)
         difference = grid.rows[name] if variation is None else scaled(variation, grid.training)
-        rows.append(GridRow(name, difference, varied(grid.training, name, difference), variation))
+        rows.append(GridRow(name, difference, varied(grid.training, name, difference)))
     return rows
 
 

@@ -15,7 +15,7 @@ from workflows import paper
 from workflows.quantities import duration
 from workflows.tables.differences import Difference
 from workflows.tables.parser_differences import parser_differences
-from workflows.tables.parser_measurements import WSJ, ParserInputs, SearchedTrees
+from workflows.tables.parser_measurements import WSJ, ParserRow, SearchedTrees
 from workflows.tables.provenance import provenance_notes
 from workflows.tables.text_table import Column, Line, TextTable, by_origin, numbers, words
 
@@ -186,7 +186,7 @@ def mlflow_name(text: str) -> str:
     return "".join(character if character.isalnum() or character in "-_. /" else "" for character in text)
 
 
-def compute(rows: Sequence[ParserInputs]) -> Table4:
+def compute(rows: Sequence[ParserRow]) -> Table4:
     """Computes the table of the rows that were run."""
     return Table4(
         _rows(rows),
@@ -199,25 +199,25 @@ def compute(rows: Sequence[ParserInputs]) -> Table4:
     )
 
 
-def name_of(row: ParserInputs) -> str:
+def name_of(row: ParserRow) -> str:
     """Returns the name of a measured row: with its layers, and its data unless they are the paper's."""
     n_layers = row.chosen.config.n_layers if row.chosen else None
     layers = "" if n_layers is None else f" ({n_layers} layer{'s' * (n_layers > 1)})"
     return f"Transformer{layers}{_suffix(row)}"
 
 
-def training_of(row: ParserInputs) -> str:
+def training_of(row: ParserRow) -> str:
     """Returns what a measured row was trained on: the paper's words where it is the paper's data."""
     if row.data == WSJ:
         return row.training
     return row.training if row.training == "semi-supervised" else f"{row.data} only"
 
 
-def _suffix(row: ParserInputs) -> str:
+def _suffix(row: ParserRow) -> str:
     return "" if row.data == WSJ else f", {row.data}"
 
 
-def _rows(rows: Sequence[ParserInputs]) -> list[Table4Row]:
+def _rows(rows: Sequence[ParserRow]) -> list[Table4Row]:
     table = [
         Table4Row(row.name, "paper", row.training, float(row.f1), "printed", printed_f1=row.f1) for row in paper.TABLE_4
     ]
@@ -227,7 +227,7 @@ def _rows(rows: Sequence[ParserInputs]) -> list[Table4Row]:
         if row.free:
             table.append(_scored(name_of(row), training_of(row), row.free.measured))
         else:
-            reason = "; ".join(f"{name} {state}: {why}" for name, state, why in row.unfinished)
+            reason = "; ".join(f"{name} failed: {why}" for name, why in row.failures.items())
             table.append(Table4Row(name_of(row), "measured", training_of(row), None, "failed", reason=reason))
     run = {row.training for row in rows}
     table += [
@@ -255,7 +255,7 @@ def _scored(name: str, training: str, scores: TreeScores) -> Table4Row:
     )
 
 
-def _candidates(row: ParserInputs) -> list[CandidateRow]:
+def _candidates(row: ParserRow) -> list[CandidateRow]:
     measured = [
         CandidateRow(
             candidate.model,
@@ -265,23 +265,23 @@ def _candidates(row: ParserInputs) -> list[CandidateRow]:
             dropout=candidate.config.dropout,
             attention_dropout=candidate.config.attention_dropout,
             learning_rate_scale=candidate.settings.optimizer.learning_rate_scale,
-            dev_f1=candidate.dev_f1,
-            dev_perplexity=candidate.perplexity.dev_perplexity,
+            dev_f1=candidate.total.f1,
+            dev_perplexity=candidate.dev.dev_perplexity,
             train_s=candidate.run.train_s,
         )
-        for candidate in row.measured
+        for candidate in row.candidates
     ]
-    return measured + [CandidateRow(name, training_of(row), False, state, why) for name, state, why in row.unfinished]
+    return measured + [CandidateRow(name, training_of(row), False, "failed", why) for name, why in row.failures.items()]
 
 
-def _beams(row: ParserInputs) -> list[BeamRow]:
+def _beams(row: ParserRow) -> list[BeamRow]:
     if row.choice is None:
         return []
     chosen = row.choice.settings.beam_size
     return [BeamRow(training_of(row), size, f1, size == chosen) for size, f1 in sorted(row.choice.beams.items())]
 
 
-def _searches(row: ParserInputs) -> list[SearchRow]:
+def _searches(row: ParserRow) -> list[SearchRow]:
     searches: dict[Literal["free", "constrained"], SearchedTrees | None] = {
         "free": row.free,
         "constrained": row.constrained,
@@ -301,12 +301,12 @@ def _searches(row: ParserInputs) -> list[SearchRow]:
     ]
 
 
-def _lengths(row: ParserInputs) -> list[LengthRow]:
+def _lengths(row: ParserRow) -> list[LengthRow]:
     groups = row.free.measured.by_length.items() if row.free else ()
     return [LengthRow(training_of(row), words, scores.sentences, scores.f1) for words, scores in groups]
 
 
-def _notes(rows: Sequence[ParserInputs]) -> list[str]:
+def _notes(rows: Sequence[ParserRow]) -> list[str]:
     chosen = [row.chosen for row in rows if row.chosen]
     notes = [
         "F1 is that of labelled constituents over all sentences of the test set, in percent, as EVALB computes it with "
@@ -328,8 +328,8 @@ def _notes(rows: Sequence[ParserInputs]) -> list[str]:
     if rows and "semi-supervised" not in run:
         notes.append("The semi-supervised row was not run: --silver FILE adds automatically parsed trees to training.")
     notes += [
-        f"{name_of(row)}, {training_of(row)}: {name} {state}: {why}"
+        f"{name_of(row)}, {training_of(row)}: {name} failed: {why}"
         for row in rows
-        for name, state, why in row.unfinished
+        for name, why in row.failures.items()
     ]
     return [*notes, *provenance_notes(chosen)]

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Literal
 
 NOT_RUN = "not run"
-ABSENT = frozenset({NOT_RUN, "failed", "stopped"})
+ABSENT = frozenset({NOT_RUN, "failed"})
 """The texts that stand in place of a missing figure."""
 ORIGINS = {"paper": "as printed in the paper", "measured": "measured here"}
 """The headings of printed and measured lines, where they stand apart."""

@@ -12,14 +12,14 @@ from workflows.tables.measurements import TrainedModel
 from workflows.tracking.tracker import Input, flatten
 
 
-def settings_of(evaluation: TrainedModel) -> dict[str, Any]:
+def settings_of(model: TrainedModel) -> dict[str, Any]:
     """Returns the settings of each step behind a model, e.g. {"corpus": {...}, "cleaning": {"max_words": 250, ...}}.
 
     They are those that the steps run with, so that no others can be reported. `corpus` are those of the step that
     provides the text, with its name.
     """
     settings_by_kind: dict[str, Any] = {}
-    for step in in_order(evaluation.results):
+    for step in in_order(model.results):
         kind = _kind(step)
         for argument in step.arguments:
             if isinstance(argument, Settings):
@@ -28,14 +28,14 @@ def settings_of(evaluation: TrainedModel) -> dict[str, Any]:
     return settings_by_kind
 
 
-def inputs_of(evaluation: TrainedModel, store: LocalStore) -> list[Input]:
+def inputs_of(model: TrainedModel, store: LocalStore) -> list[Input]:
     """Returns the cleaned text that a model is trained on, and its vocabulary."""
-    steps = in_order(evaluation.results)
+    steps = in_order(model.results)
     (text,) = [_kind(step) for step in steps if step.stage.makes is Corpus and not step.inputs]
     (vocabulary,) = [step for step in steps if step.stage.makes is Vocabulary]
-    name = f"{text} {evaluation.pair}"
+    name = f"{text} {model.pair}"
     return [
-        _input(name, to_step(evaluation.corpus), store, "training"),
+        _input(name, to_step(model.corpus), store, "training"),
         _input(f"{name} vocabulary", vocabulary, store, "vocabulary"),
     ]
 

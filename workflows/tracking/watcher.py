@@ -187,15 +187,15 @@ class MlflowWatcher(Watcher):
         """
         run, tracker, tags = self._runs[name], self._tracker, self._tags(self._workflow.models[name])
         model = self._workflow.models[name].published(self._store)
-        measured, training = model.measured(), to_artifact(model.training)
+        training = to_artifact(model.training)
 
         def send() -> None:
             ended_s = datetime.fromisoformat(training.manifest["started"]).timestamp() + training.manifest["seconds"]
-            tracker.curves(run, measured.metrics, ended_s)
-            tracker.results(run, measured.final_figures(), measured.series())
-            used = {f"used.{figure}": str(getattr(measured.run, figure)) for figure in USED}
-            tracker.tags(run, {**used, "used.decoding_dtype": measured.decoding.dtype})
-            tracker.client.log_text(run, measured.samples_text() + "\n", "samples.txt")
+            tracker.curves(run, model.metrics, ended_s)
+            tracker.results(run, model.final_figures(), model.series())
+            used = {f"used.{figure}": str(getattr(model.run, figure)) for figure in USED}
+            tracker.tags(run, {**used, "used.decoding_dtype": model.decoding.dtype})
+            tracker.client.log_text(run, model.samples_text() + "\n", "samples.txt")
             model_id = keep(tracker.client, tracker.experiment_id, run, to_artifact(model.checkpoint), model.serves)
             register(tracker.client, registered_name(tracker.experiment, name, model.pair), model_id, run, tags)
             tracker.end(run, "FINISHED", has_all_of=self._workflow.fingerprint)

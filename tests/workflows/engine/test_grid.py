@@ -12,7 +12,8 @@ from pipeline.store.store import LocalStore
 from tests.support.ray_workers import workers_alive
 from workflows import stages
 from workflows.engine.dag import Step, to_step
-from workflows.engine.runner import Watcher, run, run_grid
+from workflows.engine.grid import run_grid
+from workflows.engine.runner import Watcher, run
 from workflows.profiles.loading import load_profile
 from workflows.tables.table3_rows import GridRow, varied
 from workflows.trials import RowTrial, trials_of

@@ -1,10 +1,79 @@
-"""The hardware of a forecast: published rates, and what is chosen."""
+"""The hardware of a forecast: published rates as literal text, the share of them, and what is chosen."""
 
 from dataclasses import replace
+from typing import Any
 
+import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from workflows.forecast.hardware import GPUS, Hardware, find
+from model.config import BASE, BIG, OptimizerConfig
+from model.rows import Batch
+from model.training_step import TrainingStep
+from model.transformer import Transformer
+from workflows.forecast.hardware import CPU_FRACTIONS, GPU_FRACTIONS, GPUS, LAUNCH_S, Hardware, find
+
+NO_KERNEL = {
+    "t",
+    "view",
+    "expand",
+    "slice",
+    "select",
+    "detach",
+    "transpose",
+    "permute",
+    "unsqueeze",
+    "squeeze",
+    "split",
+}
+NO_KERNEL |= {"_unsafe_view", "as_strided", "split_with_sizes", "empty", "empty_like", "alias", "unbind", "new_empty"}
+
+
+class Launches(TorchDispatchMode):
+    """Counts operations that compute something; on the meta device the model runs as on a GPU."""
+
+    n = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Counts one operation and runs it."""
+        self.n += str(function).split(".")[1] not in NO_KERNEL
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("n_layers", [2, 6])
+def test_the_host_launches_the_kernels_that_a_micro_batch_has(n_layers: int) -> None:
+    """Within a tenth of those counted, which for base is 8.4 ms; a CPU waits for no launch."""
+    step = TrainingStep(Transformer(replace(BASE, n_layers=n_layers)).to("meta"), OptimizerConfig(), torch.bfloat16)
+    tokens = torch.ones(100, 31, dtype=torch.long, device="meta")
+    with Launches() as launches:
+        step.accumulate(Batch.in_grid(tokens, tokens, torch.bfloat16), seed=1)
+    assert Hardware("gpu", "a GPU").host_s(n_layers) == pytest.approx(launches.n * LAUNCH_S, rel=0.1)
+    assert Hardware("gpu", "a GPU").host_s(6) == pytest.approx(0.0084, rel=0.05)
+    assert Hardware("cpu", "a CPU").host_s(n_layers) == 0
+
+
+def test_a_width_has_the_share_of_the_widest_known_one_below() -> None:
+    """Widths below all known ones have the share of the narrowest; the shares are those that the page documents."""
+    gpu, cpu = Hardware("gpu", "a GPU"), Hardware("cpu", "a CPU")
+    assert [gpu.fraction(width) for width in (64, BASE.d_model, BIG.d_model - 1, BIG.d_model, 4096)] == [
+        0.40,
+        0.40,
+        0.40,
+        0.50,
+        0.50,
+    ]
+    assert [cpu.fraction(width) for width in (64, 128, 191, 192, 255, 256, 511, 512, 1024)] == [
+        0.23,
+        0.23,
+        0.23,
+        0.47,
+        0.47,
+        0.59,
+        0.59,
+        0.77,
+        0.77,
+    ]
+    assert (len(GPU_FRACTIONS), len(CPU_FRACTIONS)) == (2, 4)
 
 
 def test_dtype_follows_precision_and_gpu() -> None:

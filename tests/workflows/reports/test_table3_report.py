@@ -10,7 +10,7 @@ from tests.support.html_reader import Reader, assert_asks_for_nothing_outside, c
 from workflows.reports import table3 as table3_report
 from workflows.tables import table3
 from workflows.tables.measurements import Translation
-from workflows.tables.table3 import RowInputs
+from workflows.tables.table3 import RowTrainings
 
 Cell = Callable[..., Translation]
 RIGHT = [
@@ -21,31 +21,30 @@ RIGHT = [
 """Translations that score 100; the default ones of `cell` score less."""
 
 
-def rendered(*rows: RowInputs) -> str:
+def rendered(*rows: RowTrainings) -> str:
     """Renders the report of these rows."""
     return table3_report.render(*table3.compute(rows), command="python -m workflows.reproduce_table3 --rows 'F<b>1'")
 
 
 @pytest.fixture
-def rows(cell: Cell) -> list[RowInputs]:
-    """Base with two seeds, A1 worse, C1 better, rows that failed, were stopped or were not run, and a user's own."""
+def rows(cell: Cell) -> list[RowTrainings]:
+    """Base with two seeds, A1 worse, C1 better, rows that failed or were not run, and a user's own."""
     base = tuple(
         cell("en-de", "base", split="dev", seed=seed, dev_perplexity=value) for seed, value in ((1, 7.0), (2, 7.4))
     )
     c1 = cell("en-de", "C1", split="dev", dev_perplexity=6.0, translated=RIGHT, parameters=900_000)
     return [
-        RowInputs("base", {}, base),
-        RowInputs("A1", {"n_heads": 1, "d_k": 128}, (cell("en-de", "A1", split="dev", dev_perplexity=9.0),)),
-        RowInputs("B1", {"d_k": 4}, (), "failed", "no room on <i>node 2</i>"),
-        RowInputs("B2", {"d_k": 8}, (), "stopped", "worse than half of the rows after 200 updates"),
-        RowInputs("C1", {"n_layers": 1}, (c1,)),
-        RowInputs("E", {"positions": "learned"}, (), "not run"),
-        RowInputs("F<b>1", {"dropout": 0.3}, (cell("en-de", "F1", split="dev", dev_perplexity=7.5),)),
+        RowTrainings("base", {}, base),
+        RowTrainings("A1", {"n_heads": 1, "d_k": 128}, (cell("en-de", "A1", split="dev", dev_perplexity=9.0),)),
+        RowTrainings("B1", {"d_k": 4}, (), "no room on <i>node 2</i>"),
+        RowTrainings("C1", {"n_layers": 1}, (c1,)),
+        RowTrainings("E", {"positions": "learned"}, ()),
+        RowTrainings("F<b>1", {"dropout": 0.3}, (cell("en-de", "F1", split="dev", dev_perplexity=7.5),)),
     ]
 
 
 @pytest.fixture
-def report(rows: list[RowInputs]) -> str:
+def report(rows: list[RowTrainings]) -> str:
     """The report of all of them."""
     return rendered(*rows)
 
@@ -88,7 +87,7 @@ def test_a_row_of_one_s_own_is_in_the_table_alone(report: str) -> None:
     assert all("base" in panel for panel in curves)
 
 
-def test_what_holds_is_put_into_words(report: str, rows: list[RowInputs]) -> None:
+def test_what_holds_is_put_into_words(report: str, rows: list[RowTrainings]) -> None:
     """The report gives the rank correlation, and for each claim whether it holds in the paper and here."""
     # A1 is worse in perplexity and its BLEU is base's. The two seeds of base, 7.0 and 7.4, have s = 0.0393: A1's 9.0
     # and C1's 6.0 are beyond 2 s √1.5 = 0.0963.

@@ -16,13 +16,13 @@ from pipeline.store.figures import DecodedTestSet, DecodingFigures
 from pipeline.text.lines import write_lines
 from tests.support.tiny_parser import make_trees
 from workflows.tables.measurements import Translation
-from workflows.tables.parser_measurements import CandidateParser, ParserInputs, SearchedTrees
+from workflows.tables.parser_measurements import CandidateParser, ParserRow, SearchedTrees
 
 SEARCH = DecodingSettings(beam_size=4, length_penalty=0.3, max_extra_tokens=300)
 
 
 @pytest.fixture
-def parser_row(cell: Callable[..., Translation], tmp_path: Path) -> Callable[..., ParserInputs]:
+def parser_row(cell: Callable[..., Translation], tmp_path: Path) -> Callable[..., ParserRow]:
     """Makes a row of two candidates; of the outputs of the second, every third has its last two symbols cut off."""
 
     def folder(*parts: str) -> Path:
@@ -44,7 +44,7 @@ def parser_row(cell: Callable[..., Translation], tmp_path: Path) -> Callable[...
         training: str = "WSJ only, discriminative",
         data: str = "generated trees",
         of_attention: tuple[float, float] = (0.0, 0.0),
-    ) -> ParserInputs:
+    ) -> ParserRow:
         gold = make_trees(tmp_path / training)
         candidates = []
         for (name, cut), attention_dropout in zip((("dropout 0", 2), ("dropout 0.1", 6)), of_attention, strict=True):
@@ -71,12 +71,12 @@ def parser_row(cell: Callable[..., Translation], tmp_path: Path) -> Callable[...
         choice = {"model": "dropout 0", "models": f1, "beams": {1: 50.0, 4: f1["dropout 0"]}}
         parser.write_json(CHOICE_FILE, {**choice, "settings": SEARCH.model_dump()})
         baseline = right_branching(Context(folder(training, "right")), gold, ["test"])
-        return ParserInputs(
+        return ParserRow(
             training,  # type: ignore[arg-type]
             data,
             "test",
             tuple(candidates),
-            (("dropout 0.3", "failed", "the loss is not finite"),),
+            {"dropout 0.3": "the loss is not finite"},
             score_parses(Context(folder(training, "right scores")), baseline),
             parser,
             SearchedTrees(*parsed(gold, "test", f"{training} test", 7)),

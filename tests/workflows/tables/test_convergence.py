@@ -6,9 +6,9 @@ import pytest
 
 from workflows.tables import table3
 from workflows.tables.convergence import last_fall
-from workflows.tables.table3 import RowInputs
+from workflows.tables.table3 import RowTrainings
 
-TrainedRow = Callable[..., RowInputs]
+TrainedRow = Callable[..., RowTrainings]
 
 
 def curve(*points: tuple[int, float]) -> list[dict[str, float]]:
@@ -42,7 +42,7 @@ def test_a_row_still_falling_is_marked(trained_row: TrainedRow) -> None:
     """The limit is 5 %, and a row of several seeds is judged by their mean; the note names the rows."""
     rows = [trained_row("base", 7.0, last_fall=0.049), trained_row("A1", 7.0, last_fall=0.051)]
     two = trained_row("C1", 7.0).trainings + trained_row("C2", 7.0, last_fall=0.12).trainings
-    table, _ = table3.compute([*rows, RowInputs("C1", {}, two)])
+    table, _ = table3.compute([*rows, RowTrainings("C1", {}, two)])
     trained = [row.trained for row in table.rows if row.trained]
     assert [row.last_fall for row in trained] == pytest.approx([0.049, 0.051, 0.06])
     assert [row.has_converged for row in trained] == [True, False, False]

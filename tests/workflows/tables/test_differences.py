@@ -1,38 +1,35 @@
 """Differences from the paper: a training like the paper's has none but its time, and each aspect is named by itself."""
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from itertools import count
+from typing import Any, TypeVar
 
 import pytest
 
 from model.config import BASE
+from pipeline.store.artifact import Artifact
 from pipeline.store.figures import Stretch, StretchDevices
+from workflows.engine.dag import to_artifact
 from workflows.tables.differences import Difference, differences
-from workflows.tables.measurements import Measured, Translation
+from workflows.tables.measurements import Translation
 
 Cell = Callable[..., Translation]
+A = TypeVar("A", bound=Artifact)
 
 
 @pytest.fixture
-def printed(cell: Cell) -> Measured:
+def printed(cell: Cell) -> Translation:
     """A cell whose figures are those of the paper's EN-DE base."""
-    measured = cell("en-de", "base", config=BASE).measured()
+    measured = replace(cell("en-de", "base", config=BASE), data="WMT 2014")
     training = {"updates": 100_000, "source_tokens": 2_500_000_000, "target_tokens": 2_500_000_000, "train_s": 43_200.0}
-    scores = measured.main_scores.model_copy(update={"sentences": 3003})
-    cell_of_paper = replace(
-        measured,
-        data="WMT 2014",
-        train_pairs=4_500_000,
-        test_set="newstest2014",
-        scores={"newstest2014": scores},
-        averaged_updates=(96_000, 97_000, 98_000, 99_000, 100_000),
-        run=measured.run.model_copy(update=training),
-    )
-    return on(cell_of_paper)
+    measured = changed(measured, "training", **training)
+    measured = changed(measured, "checkpoint", updates=(96_000, 97_000, 98_000, 99_000, 100_000))
+    return on(of_pairs(scored(measured, newstest2014=3003), 4_500_000))
 
 
-def aspects_of(cell: Measured) -> dict[str, Difference]:
+def aspects_of(cell: Translation) -> dict[str, Difference]:
     """Returns the differences of one cell by aspect, without the training time, which always differs."""
     aspects = {difference.what: difference for difference in differences([cell])}
     assert aspects.pop("training time").cells == ("EN-DE base",)
@@ -40,58 +37,85 @@ def aspects_of(cell: Measured) -> dict[str, Difference]:
 
 
 def on(
-    cell: Measured, name: str = "NVIDIA P100", count: int = 8, dtype: str = "float32", rate_flop_s: float = 5e10
-) -> Measured:
+    cell: Translation, name: str = "NVIDIA P100", count: int = 8, dtype: str = "float32", rate_flop_s: float = 5e10
+) -> Translation:
     """Returns the cell as trained on so many devices of a name."""
     devices = (StretchDevices(name, count, rate_flop_s),)
-    return changed(cell, "run", stretches=(Stretch(devices, 1, dtype, "2.13.0", False, cell.run.train_s),))
+    return changed(cell, "training", stretches=(Stretch(devices, 1, dtype, "2.13.0", False, cell.run.train_s),))
 
 
-def changed(cell: Measured, part: str, **fields: Any) -> Measured:
-    """Returns the cell with other figures in one of its files."""
-    return replace(cell, **{part: getattr(cell, part).model_copy(update=fields)})
+def changed(cell: Translation, part: str, **fields: Any) -> Translation:
+    """Returns the cell with a copy of one of its artifacts that has other figures."""
+    artifact = copied(getattr(cell, part))
+    artifact.write(artifact.load().model_copy(update=fields))
+    return replace(cell, **{part: artifact})
 
 
-def test_a_training_like_the_paper_s_differs_in_its_time_alone(printed: Measured) -> None:
+def copied(artifact: A) -> A:
+    """Returns a copy of an artifact, in a folder beside it."""
+    names = (artifact.folder.with_name(f"{artifact.folder.name}-{i}") for i in count())
+    return type(artifact)(shutil.copytree(artifact.folder, next(name for name in names if not name.exists())))
+
+
+def of_pairs(cell: Translation, pairs: int) -> Translation:
+    """Returns the cell as trained on so many pairs."""
+    corpus = copied(to_artifact(cell.corpus))
+    corpus.describe(("en", "de"), {"train": [pairs], "dev": [3], "newstest2014": [3003]}, {})
+    return replace(cell, corpus=corpus)
+
+
+def with_model(cell: Translation, **fields: Any) -> Translation:
+    """Returns the cell as of base with some sizes changed."""
+    checkpoint = copied(to_artifact(cell.checkpoint))
+    checkpoint.write_json("model.json", replace(BASE, **fields).__dict__)
+    return replace(cell, checkpoint=checkpoint)
+
+
+def scored(cell: Translation, **sentences: int) -> Translation:
+    """Returns the cell with the same scores of other test sets, which have so many sentences; the first is its own."""
+    scores = cell.main_bleu
+    sets = {name: scores.model_copy(update={"sentences": n}) for name, n in sentences.items()}
+    return replace(changed(cell, "scores", test_sets=sets), split=next(iter(sets)))
+
+
+def test_a_training_like_the_paper_s_differs_in_its_time_alone(printed: Translation) -> None:
     """Both times are given, with the seconds of an update."""
     (time,) = differences([printed])
     assert (time.paper, time.here) == ("12 hours, 0.4 s per update", "12 h 00 min, 0.43 s per update")
 
 
 @pytest.mark.parametrize(
-    ("fields", "here"),
+    ("data", "pairs", "here"),
     [
-        ({"train_pairs": 4_950_000}, None),
-        ({"train_pairs": 4_050_000}, None),
-        ({"train_pairs": 4_950_001}, "WMT 2014, 4.95 M pairs"),
-        ({"train_pairs": 4_049_999}, "WMT 2014, 4.05 M pairs"),
-        ({"data": "Multi30k"}, "Multi30k, 4.5 M pairs"),
-        ({"data": ""}, "unnamed data, 4.5 M pairs"),
-        ({"data": "part of WMT 2014"}, None),
+        ("WMT 2014", 4_950_000, None),
+        ("WMT 2014", 4_050_000, None),
+        ("WMT 2014", 4_950_001, "WMT 2014, 4.95 M pairs"),
+        ("WMT 2014", 4_049_999, "WMT 2014, 4.05 M pairs"),
+        ("Multi30k", 4_500_000, "Multi30k, 4.5 M pairs"),
+        ("", 4_500_000, "unnamed data, 4.5 M pairs"),
+        ("part of WMT 2014", 4_500_000, None),
     ],
 )
-def test_data_are_the_paper_s_within_a_tenth(printed: Measured, fields: dict[str, Any], here: str | None) -> None:
+def test_data_are_the_paper_s_within_a_tenth(printed: Translation, data: str, pairs: int, here: str | None) -> None:
     """The paper rounds its number of pairs; other data differ whatever their size."""
-    aspects = aspects_of(replace(printed, **fields))
+    aspects = aspects_of(of_pairs(replace(printed, data=data), pairs))
     assert {what: entry.here for what, entry in aspects.items()} == ({"training data": here} if here else {})
 
 
 @pytest.mark.parametrize(("size", "differs"), [(37_370, False), (36_630, False), (37_371, True), (36_629, True)])
-def test_vocabulary_is_the_paper_s_within_a_hundredth(printed: Measured, size: int, differs: bool) -> None:
+def test_vocabulary_is_the_paper_s_within_a_hundredth(printed: Translation, size: int, differs: bool) -> None:
     """A vocabulary learned with 37 000 pieces need not have exactly as many."""
-    aspects = aspects_of(replace(printed, config=replace(BASE, vocabulary_size=size)))
+    aspects = aspects_of(with_model(printed, vocabulary_size=size))
     assert {what: entry.here for what, entry in aspects.items()} == (
         {"vocabulary": f"{size:,} pieces"} if differs else {}
     )
 
 
-def test_test_set_updates_and_hardware_are_reported(printed: Measured) -> None:
+def test_test_set_updates_and_hardware_are_reported(printed: Translation) -> None:
     """Any other number of sentences or updates, or any other device, differs."""
-    scores = printed.main_scores
-    fewer = replace(printed, scores={"newstest2014": scores.model_copy(update={"sentences": 3000})})
-    assert aspects_of(fewer)["test set"].here == "newstest2014, 3,000 sentences"
-    assert aspects_of(replace(printed, test_set="newstest2013", scores={"newstest2013": scores})).keys() == {"test set"}
-    longer = changed(printed, "run", updates=100_001)
+    assert aspects_of(scored(printed, newstest2014=3000))["test set"].here == "newstest2014, 3,000 sentences"
+    assert aspects_of(scored(printed, newstest2013=3003)).keys() == {"test set"}
+    longer = changed(printed, "training", updates=100_001)
     assert {what: (entry.paper, entry.here) for what, entry in aspects_of(longer).items()} == {
         "updates": ("100,000", "100,001")
     }
@@ -99,22 +123,22 @@ def test_test_set_updates_and_hardware_are_reported(printed: Measured) -> None:
     assert aspects_of(on(printed, dtype="bfloat16"))["hardware"].here == "8 × NVIDIA P100, bfloat16"
 
 
-def test_optimizer_decoding_and_model_name_what_differs(printed: Measured) -> None:
+def test_optimizer_decoding_and_model_name_what_differs(printed: Translation) -> None:
     """Only the fields that differ are listed, in the paper's symbols, on both sides."""
     settings = printed.run.settings
     optimizer = replace(settings.optimizer, beta_2=0.98, warmup_steps=400, label_smoothing=0.0)
-    aspects = aspects_of(changed(printed, "run", settings=settings.model_copy(update={"optimizer": optimizer})))
+    aspects = aspects_of(changed(printed, "training", settings=settings.model_copy(update={"optimizer": optimizer})))
     assert {what: (entry.paper, entry.here) for what, entry in aspects.items()} == {
         "optimizer": ("warmup 4000, ε_ls 0.1", "warmup 400, ε_ls 0.0")
     }
     decoding = printed.decoding.settings.model_copy(update={"beam_size": 5})
-    assert aspects_of(changed(printed, "decoding", settings=decoding))["decoding"].here == "beam 5"
-    assert aspects_of(replace(printed, config=replace(BASE, n_heads=4)))["model"].paper == "h 8"
+    assert aspects_of(changed(printed, "hypotheses", settings=decoding))["decoding"].here == "beam 5"
+    assert aspects_of(with_model(printed, n_heads=4))["model"].paper == "h 8"
 
 
-def test_cells_that_differ_alike_share_an_entry(printed: Measured) -> None:
+def test_cells_that_differ_alike_share_an_entry(printed: Translation) -> None:
     """All of several cells are `all`; a part of them, or the only cell there is, is named."""
-    wide = replace(printed, train_pairs=9_000_000)
+    wide = of_pairs(printed, 9_000_000)
     other = replace(wide, pair="en-fr", model="big")
     data = {entry.cells for entry in differences([wide, replace(wide, model="base")]) if entry.what == "training data"}
     assert data == {("all",)}

@@ -20,7 +20,7 @@ def test_ten_samples_at_even_distances(cell: Cell, lines: int, taken: list[int])
     for language in ("en", "de"):
         write_lines(inputs.corpus.shard_path("test_a", 0, language), [f"{language} {i}" for i in range(lines)])
     write_lines(inputs.hypotheses.folder / "test_a.de", [f"ours {i}" for i in range(lines)])
-    samples = inputs.measured().samples
+    samples = inputs.samples
     assert [(sample.source, sample.reference, sample.hypothesis) for sample in samples] == [
         (f"en {i}", f"de {i}", f"ours {i}") for i in taken
     ]

@@ -9,11 +9,11 @@ from workflows import paper
 from workflows.paper import KINDS, Kind
 from workflows.tables import table3
 from workflows.tables.orderings import Noise, OrderingOutcome, Standing, Verdict, outcomes
-from workflows.tables.table3 import RowInputs, Table3
+from workflows.tables.table3 import RowTrainings, Table3
 
-TrainedRow = Callable[..., RowInputs]
+TrainedRow = Callable[..., RowTrainings]
 NOISE = Noise(3, {"perplexity": 0.01, "bleu": 0.5})
-"""Rows of one seed and base, of three, differ by noise up to 2 s √(1 + 1/3): a ratio of 1.0234, and 1.155 BLEU."""
+
 PRINTED = {
     name: Standing({"perplexity": float(variation.perplexity), "bleu": float(variation.bleu)})
     for name, variation in paper.VARIATIONS.items()
@@ -148,6 +148,6 @@ def test_noise_and_verdicts_come_from_the_files(trained_row: TrainedRow) -> None
     assert (few.measured["perplexity"], many.measured["perplexity"]) == (True, True)
     beyond = [row.trained.is_beyond_noise for row in table.rows if row.trained]
     assert [kinds and kinds["perplexity"] for kinds in beyond] == [False, True, False, True]
-    single, _ = table3.compute([RowInputs("base", {}, base.trainings[:1]), *rows[1:]])
+    single, _ = table3.compute([RowTrainings("base", {}, base.trainings[:1]), *rows[1:]])
     assert single.noise is None
     assert {row.trained.is_beyond_noise for row in single.rows if row.trained} == {None}

@@ -119,6 +119,15 @@ def test_blocks_stand_beneath_each_other_where_they_do_not() -> None:
     ]
 
 
+@pytest.mark.parametrize("width", [38, 24])
+def test_words_too_long_for_their_column_are_folded(width: int) -> None:
+    """Nothing is lost and nothing is wider than the terminal."""
+    table = TextTable("Names", words("name", "why"), [Line(["restricted self-attention", "x" * 20])])
+    lines = printed(width, *terminal_table(table, width))
+    assert max(map(len, lines)) <= width
+    assert "".join(lines).count("x") == 20
+
+
 def test_markdown_escapes_what_it_would_interpret() -> None:
     """Measured lines say so; lines of a text stand behind each other."""
     lines = by_origin([["a|b *", "1"]], [["c\nd", "2"]])

@@ -8,6 +8,7 @@ writes the stored files again where a change to them is meant.
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,8 @@ from pipeline.store.artifact import Context, JsonArtifact
 from tests.support.tiny_complexity import counts, measurements, theory_s
 from workflows.reports import table1, table2, table3, table4
 from workflows.tables.measurements import Translation
-from workflows.tables.parser_measurements import ParserInputs
-from workflows.tables.table3 import RowInputs
+from workflows.tables.parser_measurements import ParserRow
+from workflows.tables.table3 import RowTrainings
 
 EXPECTED = Path(__file__).parent / "expected"
 
@@ -59,24 +60,24 @@ def test_table1(context: Context, tmp_path: Path) -> None:
 def test_table2(context: Context, cell: Callable[..., Translation]) -> None:
     """A cell with word-by-word substitution, another without, and two that were not run."""
     base = cell("en-de", "base")
-    with_words = Translation(**{**base.__dict__, "word_by_word": base.scores})
+    with_words = replace(base, word_by_word=base.scores)
     assert_as_stored(table2.tabulate(context, [with_words, cell("en-fr", "big")]))
 
 
-def test_table3(context: Context, trained_row: Callable[..., RowInputs]) -> None:
+def test_table3(context: Context, trained_row: Callable[..., RowTrainings]) -> None:
     """Rows of several seeds, one that has not converged, rows without figures, and a user's own."""
     rows = [
         trained_row("base", 7.0, 7.4, errors=(1, 2)),
         trained_row("A1", 8.0, last_fall=0.2),
-        RowInputs("B1", {"d_k": 16}, (), "failed", "out of memory"),
-        RowInputs("B2", {"d_k": 32}, ()),
+        RowTrainings("B1", {"d_k": 16}, (), "out of memory"),
+        RowTrainings("B2", {"d_k": 32}, ()),
         trained_row("C1", 6.0, errors=(0,), parameters=900_000),
         trained_row("E", 7.1),
-        RowInputs("F1", {"n_layers": 1, "warmup_steps": 9}, trained_row("F1", 6.5).trainings),
+        RowTrainings("F1", {"n_layers": 1, "warmup_steps": 9}, trained_row("F1", 6.5).trainings),
     ]
     assert_as_stored(table3.tabulate(context, rows))
 
 
-def test_table4(context: Context, parser_row: Callable[..., ParserInputs]) -> None:
+def test_table4(context: Context, parser_row: Callable[..., ParserRow]) -> None:
     """One row of three candidates, of which one failed."""
     assert_as_stored(table4.tabulate(context, [parser_row(of_attention=(0.2, 0.0))]))

@@ -15,15 +15,11 @@ def table() -> Table1:
 
 def test_exponents_are_those_of_flop_and_of_median_times(table: Table1) -> None:
     """One round of a disturbed time changes nothing; intervals hold the exponents."""
-    assert {layer.name: (layer.expected_n, layer.expected_d) for layer in table.layers} == EXPECTED
+    assert {layer.name: (layer.expected["n"], layer.expected["d"]) for layer in table.layers} == EXPECTED
     for layer in table.layers:
-        for time, expected in (
-            (layer.exponent_n_time, layer.expected_n),
-            (layer.exponent_d_time, layer.expected_d),
-        ):
-            assert time == pytest.approx(expected, abs=1e-6)
-        assert layer.exponent_n == pytest.approx(layer.expected_n, abs=1e-6)
-        assert layer.exponent_d == pytest.approx(layer.expected_d, abs=0.05)
+        for variable, expected in layer.expected.items():
+            assert layer.fits["time"][variable].value == pytest.approx(expected, abs=1e-6)
+            assert layer.fits["flop"][variable].value == pytest.approx(expected, abs=0.05 if variable == "d" else 1e-6)
         assert layer.fits["memory"]["n"].value == pytest.approx(1)
         first, fits = layer.over_n[0], layer.fits
         for quantity, factor in (("forward", 1), ("backward", 2), ("time", 3)):

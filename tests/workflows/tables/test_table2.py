@@ -11,7 +11,7 @@ Cell = Callable[..., Translation]
 def test_measured_cells_come_from_files_and_the_rest_says_not_run(cell: Cell) -> None:
     """The row has the numbers of scores.json and cost.json; the other three of the four cells were not run."""
     inputs = cell("en-de", "base")
-    base, big = table2.rows([inputs.measured()])[-2:]
+    base, big = table2.rows([inputs])[-2:]
     assert inputs.scores is not None
     scores = inputs.scores.load().test_sets["test_a"]
     assert base.name == "Transformer (base)"

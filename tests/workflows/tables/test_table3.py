@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from workflows.tables import table3
-from workflows.tables.table3 import RowInputs, Table3, Table3Row
+from workflows.tables.table3 import RowTrainings, Table3, Table3Row
 
-TrainedRow = Callable[..., RowInputs]
+TrainedRow = Callable[..., RowTrainings]
 
 
 def by_name(table: Table3) -> dict[str, Table3Row]:
@@ -16,7 +16,7 @@ def by_name(table: Table3) -> dict[str, Table3Row]:
     return {line.name: line for line in table.rows}
 
 
-def bleu_of(inputs: RowInputs) -> list[float]:
+def bleu_of(inputs: RowTrainings) -> list[float]:
     """Reads paper BLEU on the dev set from the files of a row's trainings."""
     scores = []
     for training in inputs.trainings:

@@ -5,12 +5,13 @@ from collections.abc import Callable
 from nltk.tree import Tree
 
 from pipeline.evaluation.tree_scores import TreeScoringFigures
+from pipeline.parsing.trees import drawn
 from workflows.paper import TABLE_4
-from workflows.reports.table4 import drawn, said, scores
+from workflows.reports.table4 import said, scores
 from workflows.tables import table4
-from workflows.tables.parser_measurements import ParserInputs
+from workflows.tables.parser_measurements import ParserRow
 
-Row = Callable[..., ParserInputs]
+Row = Callable[..., ParserRow]
 
 
 def test_printed_rows_stand_above_measured_ones(parser_row: Row) -> None:
@@ -68,7 +69,7 @@ def test_f1_is_of_all_sentences_and_that_of_short_ones_beside_it(parser_row: Row
 def test_a_row_whose_trainings_all_failed_says_so(parser_row: Row) -> None:
     """No figure, and the reason of each."""
     made = parser_row()
-    failed = ParserInputs(made.training, made.data, "test", (), made.unfinished, made.baseline, None, None)
+    failed = ParserRow(made.training, made.data, "test", (), made.failures, made.baseline, None, None)
     table = table4.compute([failed])
     (line,) = [row for row in table.rows if row.state == "failed"]
     assert (line.f1, line.texts()[2]) == (None, "failed")

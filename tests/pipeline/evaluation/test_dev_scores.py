@@ -1,12 +1,11 @@
-"""pipeline.evaluation.dev_bleu: every kept checkpoint is scored by itself."""
+"""pipeline.evaluation.dev_scores: every kept checkpoint is scored by itself."""
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
 
-from pipeline.evaluation import averaging, decoding, dev_bleu, scoring
+from pipeline.evaluation import averaging, decoding, dev_scores, scoring
 from pipeline.settings import AveragingSettings, DecodingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EncodedDataset, TrainingRun
@@ -43,13 +42,16 @@ def test_every_kept_checkpoint_is_scored(run: TrainingRun, text: Corpus, tmp_pat
     events: list[dict[str, object]] = []
     out = tmp_path / "out"
     out.mkdir()
-    measured = dev_bleu.measure(Context(out, events.append), run, text, SETTINGS)
-    scores = measured.load().checkpoints
-    assert list(scores) == [6, 9]
+    measured = dev_scores.measure(Context(out, events.append), run, text, SETTINGS)
+    series = measured.load().series
+    assert {name: list(scores) for name, scores in series.items()} == {
+        "dev_paper_bleu": [6, 9],
+        "dev_sacrebleu": [6, 9],
+    }
     last = averaging.average(_folder(tmp_path / "last"), run, AveragingSettings(last=1))
     hypotheses = decoding.decode(_folder(tmp_path / "hypotheses"), last, text, SETTINGS, ["dev"])
-    assert scores[9] == scoring.score(_folder(tmp_path / "scores"), hypotheses, text, ["dev"]).load().test_sets["dev"]
-    assert [path.name for path in out.iterdir()] == ["dev_bleu.json"]  # neither weights nor translations
-    assert json.loads((out / "dev_bleu.json").read_text())["checkpoints"]["6"]["sentences"] == 3
+    scores = scoring.score(_folder(tmp_path / "scores"), hypotheses, text, ["dev"]).load().test_sets["dev"]
+    assert (series["dev_paper_bleu"][9], series["dev_sacrebleu"][9]) == (scores.paper_bleu, scores.sacrebleu)
+    assert [path.name for path in out.iterdir()] == ["dev_scores.json"]  # neither weights nor translations
     assert events[-1] == {"done": 2, "total": 2, "unit": "checkpoints"}
     assert "after 9" in measured.summary
