@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 from torch.nn.utils.rnn import pad_sequence
 
-from benchmarks import decoding
+from benchmarks import decoding, gpu, gpu_on_ray
 from benchmarks.contenders import OURS, Contender, processes
 from benchmarks.decoding import CTRANSLATE2, MARIAN
 from model.config import OptimizerConfig
@@ -122,14 +122,62 @@ def test_preparation(tmp_path: Path) -> None:
 
 
 def test_gpu_in_tiny_form(tmp_path: Path) -> None:
-    """On the CPU each kind of step is done; its file has the figures, and a line is printed."""
-    steps = ["rate", "train-base-8-plain"]
+    """On the CPU each kind of step is done or says what it lacks; files have the figures, and lines are printed."""
+    steps = ["rate", "train-base-8-plain", "peers-big", "ray"]
     shown = run(tmp_path, "gpu", "--device=cpu", "--quick", "--out=out", f"--steps={','.join(steps)}")
-    rate, train = (json.loads((tmp_path / "out" / f"{step}.json").read_text()) for step in steps)
+    rate, train, peers, ray = (json.loads((tmp_path / "out" / f"{step}.json").read_text()) for step in steps)
     assert [line.split()[0] for line in shown.splitlines()] == steps
     assert min(rate["matmul_flop_s"].values()) > 1e8
-    assert (train["micro_batches"], train["compiled"]) == (8, False)
+    assert (train["micro_batches"], train["compiled"], train["packed"], train["captured"]) == (8, False, False, False)
     assert train["tokens_s"] > 0
+    assert [peer["name"] for peer in peers["contenders"]] == [OURS, "torch.nn.Transformer"]
+    assert ray == {"skipped": "Ray is not installed"}
+    assert f"| train-base-8-plain | {train['tokens_s']:,.0f} |" in (tmp_path / "out" / "table.md").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_gpu_on_ray() -> None:
+    """With CPUs in place of GPUs: one worker and two end in the same weights, which their actors translate with."""
+    result = gpu_on_ray.measure(on_gpus=False)
+    assert result["workers"] == [*result["update_s"]] == [*result["sentences_s"]]
+    assert min(*result["update_s"].values(), *result["sentences_s"].values()) > 0
+
+
+def test_the_fastest_form_is_that_of_all_cases() -> None:
+    """The geometric mean over all cases decides; a form that one case lacks does not count."""
+    rates = {f"train-{size}-{n}-{form}": 100.0 for size, n in gpu.CASES for form in ("plain", "captured")}
+    rates |= {"train-big-8-captured": 300.0, "train-base-1-plain": 200.0, "train-base-1-padded": 10_000.0}
+    assert gpu.fastest_form(rates) == "captured"
+    assert gpu.fastest_form(rates | {"train-base-1-plain": 400.0}) == "plain"
+    assert gpu.fastest_form({"train-base-1-plain": 1.0}) == ""
+    assert "failed: out of memory" in gpu.table({"train-big-1-plain": {"failed": "out of memory"}})
+
+
+@pytest.mark.parametrize(("slots", "expected"), [("3D controller: NVIDIA", "lspci shows a GPU"), ("", "no GPU here")])
+def test_a_card_that_torch_does_not_see_is_an_error(tmp_path: Path, slots: str, expected: str) -> None:
+    """One line and exit status 2, which says whether there is a card; a script stands in for a machine with one."""
+    if torch.cuda.is_available():
+        pytest.skip("torch sees a card")
+    lspci = tmp_path / "lspci"
+    lspci.write_text(f"#!/bin/sh\necho '{slots}'\n")
+    lspci.chmod(0o755)
+    environment = {**os.environ, "PATH": str(tmp_path)}
+    words = [sys.executable, "-m", "benchmarks.gpu", "--out", str(tmp_path)]
+    done = subprocess.run(words, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert expected in done.stderr
+
+
+def test_the_tests_of_make_gpu_need_few_libraries(tmp_path: Path) -> None:
+    """They can be imported without the libraries that the steps do without, and there are some."""
+    (tmp_path / "sitecustomize.py").write_text(BLOCKED)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = next(line for line in (ROOT / "Makefile").read_text().splitlines() if "-m pytest -q -m gpu" in line)
+    words = [sys.executable, *command.split()[1:], "--collect-only"]
+    done = subprocess.run(words, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "test_a_graph_computes_what_its_kernels_do[cuda]" in done.stdout
 
 
 def test_a_peer_that_fails_drops_out_and_ours_ends_the_benchmark() -> None:

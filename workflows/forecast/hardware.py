@@ -52,13 +52,11 @@ summed in float32. P100 and V100 are the SXM2 boards. Where a sheet prints bfloa
 GPU_FRACTIONS: Mapping[int, float] = MappingProxyType({BASE.d_model: 0.40, BIG.d_model: 0.50})
 """Share of the rate by width of the model: this project's targets for the paper's base and big on one GPU with a whole
 update of 25 000 tokens. Not measured."""
-LAUNCHES, LAUNCHES_PER_LAYER = 209, 151
+LAUNCHES, LAUNCHES_PER_LAYER = 73, 87
 """Kernels that the host launches for a micro-batch in bfloat16, forward and backward, if layers are not compiled: those
-outside the layers, and those of a layer of the encoder and one of the decoder. Counted before batches were packed: base
-has at most 620 since, as tests/model/test_fake_cuda.py counts."""
-LAUNCH_S = 7.5e-6
-"""Time that a host needs to launch a kernel from Python, so 8 ms for a micro-batch of base. 5.5 µs are usual on the
-fastest hosts, hence 6 ms; not measured."""
+outside the layers, and those of a layer of the encoder and one of the decoder. Counted by tests/workflows/forecast."""
+LAUNCH_S = 8e-6
+"""Time that a host needs to launch a kernel from Python, so 4.8 ms for a micro-batch of base; not measured."""
 CPU_WIDEST = 256
 CPU_FRACTIONS: Mapping[int, float] = MappingProxyType({128: 0.23, 192: 0.47, CPU_WIDEST: 0.59, BASE.d_model: 0.77})
 """Share of the rate by width of the model, in float32 on two cores, measured in trainings of the profiles embedded (400

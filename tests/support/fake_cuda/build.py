@@ -28,12 +28,16 @@ def build(folder: Path) -> Path:
     return library
 
 
-def run(library: Path, module: str) -> str:
+def run(library: Path, module: str, *arguments: str) -> str:
     """Runs a module with the guard preloaded; returns what it printed."""
     libraries = Path(torch.__file__).parent / "lib"
     environment = {**os.environ, "LD_LIBRARY_PATH": str(libraries), "LD_PRELOAD": str(library)}
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", module], capture_output=True, text=True, check=False, env=environment
+        [sys.executable, "-W", "ignore", "-m", module, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout

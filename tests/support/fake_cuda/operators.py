@@ -1,11 +1,12 @@
 """Runs a base model's work on a GPU that is not there, and prints how many operators each part of it launches, as JSON.
 
-    LD_PRELOAD=guard.so python -m tests.support.fake_cuda.operators
+    LD_PRELOAD=guard.so python -m tests.support.fake_cuda.operators [layers]
 
 A FakeTensor refuses operators between two devices, and those whose result the host must wait for.
 """
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -77,7 +78,8 @@ def main() -> None:
     # torch has none for a rate that is a tensor; this operator changes its arguments and returns nothing.
     library = torch.library.Library("aten", "IMPL")
     library.impl("_fused_adam_.tensor_lr", lambda *args, **options: None, "Meta")
-    config, size = TransformerConfig(), PackedSize.of(most_tokens=3125, most_pairs=300, longest=150)
+    layers = int(sys.argv[1]) if sys.argv[1:] else TransformerConfig.n_layers
+    config, size = TransformerConfig(n_layers=layers), PackedSize.of(most_tokens=3125, most_pairs=300, longest=150)
     source_BS, target_BT = torch.randint(4, 100, (100, 30)), torch.randint(4, 100, (100, 31))
     packed, padded = Batch.packed(source_BS, target_BT, size), Batch.in_grid(source_BS, target_BT, torch.bfloat16)
 
