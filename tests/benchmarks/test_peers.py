@@ -11,6 +11,7 @@ import torch
 from benchmarks.peers import Marian, TorchTransformer, copy_weights
 from benchmarks.training import Size
 from benchmarks.training_loops import MarianLoop, TorchLoop
+from model.attention import SelfAttention
 from model.config import OptimizerConfig, TransformerConfig
 from model.parameters import views
 from model.rows import Batch
@@ -25,7 +26,8 @@ def _as_torch(ours: Transformer, peer: TorchTransformer) -> None:
     """Copies our weights into torch's module, whose attention biases are initialised to 0."""
 
     def attention(mine: Any, theirs: Any) -> None:
-        theirs.in_proj_weight.copy_(torch.cat((mine.w_q.weight, mine.w_kv.weight)))
+        weights = [mine.w_qkv.weight] if isinstance(mine, SelfAttention) else [mine.w_q.weight, mine.w_kv.weight]
+        theirs.in_proj_weight.copy_(torch.cat(weights))
         theirs.out_proj.weight.copy_(mine.w_o.weight)
 
     def feed_forward(mine: Any, theirs: Any) -> None:

@@ -16,7 +16,7 @@ def test_one_line_names_type_devices_and_torch(cell: Cell) -> None:
     """The numbers of devices are those of all stretches; without a difference in type there is no warning."""
     inputs = cell("en-de", "base")
     inputs.training.write(inputs.training.load().model_copy(update={"stretches": (TOGETHER, ALONE)}))
-    assert provenance_notes([inputs.measured()]) == [
+    assert provenance_notes([inputs]) == [
         "Trained in bfloat16 on 1 to 8 × NVIDIA H100, with torch 2.13.0, compiled layers; decoded in float32."
     ]
     assert provenance_notes([]) == []
