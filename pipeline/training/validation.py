@@ -35,7 +35,8 @@ def split_sums(model: Transformer, split: EncodedSplit, smoothing: float, rank: 
             rows = order[bounds[number] : bounds[number + 1]]
             source_BS, target_BT = (tokens.to(device) for tokens in split.batch(rows))
             batch = Batch.in_grid(source_BS, target_BT, model.embedding.weight.dtype)
-            hidden_ND = model(batch.source, batch.inputs)
+            # Not a call of the model, which may be compiled for the one shape of packed batches and no other.
+            hidden_ND = model.forward(batch.source, batch.inputs)
             of_batch = smoothed_cross_entropy(hidden_ND, model.embedding.weight, batch.targets_N, smoothing)
             sums += torch.stack((of_batch.loss, of_batch.nll, of_batch.n_tokens)).double()
     model.train(was_training)

@@ -12,9 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import torch._dynamo.utils
 import torch.distributed as dist
 from torch import Tensor
 
+from model.transformer import Transformer
 from pipeline.hardware import make_deterministic
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import EncodedDataset
@@ -109,6 +111,18 @@ def test_validation_is_that_of_float64(device: str, dataset: EncodedDataset) -> 
     expected = split_sums(deepcopy(training.step.master).cpu().double(), split, smoothing=0.1)
     assert sums.device.type == device
     torch.testing.assert_close(sums.cpu(), expected, rtol=1e-5, atol=0)
+
+
+def test_validation_compiles_nothing(device: str, dataset: EncodedDataset) -> None:
+    """A model compiled for the one shape of packed batches is validated on batches of any shape as it is."""
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    torch.manual_seed(0)
+    model, split = Transformer(STILL.model).to(device), EncodedSplit.open(dataset, "dev")
+    plain = split_sums(model, split, smoothing=0.1)
+    model.compile(fullgraph=True, dynamic=False)
+    assert torch.equal(split_sums(model, split, smoothing=0.1), plain)
+    assert not torch._dynamo.utils.counters["stats"]
 
 
 class ThroughHost(WorkerGroup):
