@@ -1,5 +1,6 @@
 """A tracking server that is lost: a real one, killed; nothing stops, and the same command sends the rest."""
 
+import json
 import os
 import re
 import subprocess
@@ -16,7 +17,6 @@ from pipeline.errors import UserError
 from pipeline.store.artifacts import TrainingRun
 from tests.support.tracking_server import TrackingServer
 from tests.workflows.test_reproduce_table2 import TINY
-from workflows.tables.measurements import read_metrics
 from workflows.tracking.tracker import TRAINING_TAG, Tracker
 
 LONG = ("recipes.base.training.updates=200", "recipes.base.training.checkpoint_updates=40")
@@ -54,8 +54,9 @@ def assert_arrived(client: MlflowClient, training: TrainingRun) -> None:
     (child,) = [run for run in runs_of(client) if run.data.tags.get(TRAINING_TAG) == fingerprint]
     parent = client.get_run(child.data.tags["mlflow.parentRunId"])
     assert (parent.info.status, child.info.status) == ("FINISHED", "FINISHED")
+    lines = [json.loads(line) for line in (training.folder / "metrics.jsonl").read_text().splitlines()]
     for name in ("loss", "dev_perplexity"):
-        expected = sorted((line["update"], line[name]) for line in read_metrics(training) if name in line)
+        expected = sorted((line["update"], line[name]) for line in lines if name in line)
         arrived = client.get_metric_history(child.info.run_id, name)
         assert sorted((point.step, point.value) for point in arrived) == expected
     assert {"sacrebleu.test", "paper_bleu.test", "final_dev_perplexity"} <= child.data.metrics.keys()
