@@ -200,7 +200,7 @@ def _pack(tokens_BL: Tensor, lengths_B: Tensor, left_over: list[int], size: Pack
     real_BL = tokens_BL != PAD_ID
     position_BL = torch.arange(tokens_BL.shape[1]).expand(tokens_BL.shape)
     tokens_N, positions_N = torch.full((2, size.n_rows), PAD_ID)
-    n_real = int(lengths_B.sum())
+    n_real = size.n_rows - sum(left_over)
     tokens_N[:n_real], positions_N[:n_real] = tokens_BL[real_BL], position_BL[real_BL]
     lengths = F.pad(torch.tensor([*lengths_B.tolist(), *left_over]), (1, 0))
     offsets = F.pad(lengths.cumsum(0), (0, size.n_sentences + 1 - len(lengths)), value=size.n_rows)

@@ -102,11 +102,8 @@ def name_of(head: HeadFigures) -> str:
 class _Sample(NamedTuple):
     source_BS: Tensor
     target_BT: Tensor
-
-    @property
-    def batch(self) -> Batch:
-        """What the model computes from."""
-        return Batch.in_grid(self.source_BS, self.target_BT, torch.float32)
+    batch: Batch
+    """The same, as the model computes it."""
 
     def queries(self, kind: Kind) -> Tensor:
         """Returns True for real queries, (B, L)."""
@@ -178,7 +175,7 @@ def _sample(dataset: EncodedDataset, at_most_pairs: int, device: str) -> list[_S
     samples = []
     for first, end in pairwise(bounds):
         source_BS, target_BT = (tokens.to(device) for tokens in split.batch(rows[first:end]))
-        samples.append(_Sample(source_BS, target_BT))
+        samples.append(_Sample(source_BS, target_BT, Batch.in_grid(source_BS, target_BT, torch.float32)))
     return samples
 
 

@@ -41,8 +41,10 @@ class EpochPlan:
     """Source tokens of each update, without padding."""
     target_tokens: Integers
     """Target tokens of each update, without padding."""
+    real_tokens: Integers
+    """Columns (source, target): tokens of each micro-batch without padding, in the order of `bounds`."""
     padded_tokens: Integers
-    """Columns (source, target): tokens of each micro-batch including padding, in the order of `bounds`."""
+    """The same including padding."""
 
     def __len__(self) -> int:
         """Returns the number of updates."""
@@ -94,13 +96,15 @@ def plan_epoch(source_lengths: Integers, target_lengths: Integers, settings: Pla
     starts = bounds[:-1]
     dealt = random.permutation(len(starts))
 
-    def per_update(tokens: Integers) -> Integers:
-        first_of_update = np.arange(0, len(dealt), settings.micro_batches)
-        return np.add.reduceat(np.add.reduceat(tokens, starts, dtype=np.int64)[dealt], first_of_update)
-
+    real_tokens = np.stack([np.add.reduceat(side, starts, dtype=np.int64) for side in (source, target)], axis=1)
+    source_tokens, target_tokens = np.add.reduceat(
+        real_tokens[dealt], np.arange(0, len(dealt), settings.micro_batches)
+    ).T
     longest = np.stack((np.maximum.reduceat(source, starts), np.maximum.reduceat(target, starts)), axis=1)
     padded_tokens = longest.astype(np.int64) * np.diff(bounds)[:, None]
-    plan = EpochPlan(rows, bounds, dealt, settings.micro_batches, per_update(source), per_update(target), padded_tokens)
+    plan = EpochPlan(
+        rows, bounds, dealt, settings.micro_batches, source_tokens, target_tokens, real_tokens, padded_tokens
+    )
     _check_budget(plan, settings.budget_tokens)
     return plan
 

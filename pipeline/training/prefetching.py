@@ -115,7 +115,5 @@ class Updates(Generic[LaidOut]):
 
 def packed_size(split: EncodedSplit, plan: EpochPlan) -> PackedSize:
     """Returns the size that fits all micro-batches of all epochs: those of another epoch hold as many tokens."""
-    sides = (split.source_lengths, split.target_lengths)
-    tokens = [np.add.reduceat(lengths[plan.rows], plan.bounds[:-1], dtype=np.int64) for lengths in sides]
-    longest = max(int(lengths.max()) for lengths in sides)
-    return PackedSize.of(int(np.max(tokens)), int(np.diff(plan.bounds).max()), longest)
+    longest = max(int(lengths.max()) for lengths in (split.source_lengths, split.target_lengths))
+    return PackedSize.of(int(plan.real_tokens.max()), int(np.diff(plan.bounds).max()), longest)

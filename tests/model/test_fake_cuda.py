@@ -1,6 +1,7 @@
 """What a GPU would be asked for, without one: no operator between two devices, no wait for the host, few launches."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -8,10 +9,9 @@ from tests.support.fake_cuda import build
 
 
 @pytest.fixture(scope="module")
-def counts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, int]]:
+def counts(cuda_guard: Path) -> dict[str, dict[str, int]]:
     """Operators with a kernel, by part of the work and name; the parts fail where devices mix or the host waits."""
-    library = build.build(tmp_path_factory.mktemp("guard"))
-    counted: dict[str, dict[str, int]] = json.loads(build.run(library, "tests.support.fake_cuda.operators"))
+    counted: dict[str, dict[str, int]] = json.loads(build.run(cuda_guard, "tests.support.fake_cuda.operators"))
     return counted
 
 

@@ -13,9 +13,9 @@ from workflows.forecast.hardware import CPU_FRACTIONS, GPU_FRACTIONS, GPUS, LAUN
 
 
 @pytest.mark.parametrize("n_layers", [2, 6])
-def test_the_host_launches_the_kernels_that_a_micro_batch_has(n_layers: int, tmp_path: Path) -> None:
+def test_the_host_launches_the_kernels_that_a_micro_batch_has(n_layers: int, cuda_guard: Path) -> None:
     """Within a hundredth of those counted, which for base is 4.8 ms; a CPU waits for no launch."""
-    counts = json.loads(build.run(build.build(tmp_path), "tests.support.fake_cuda.operators", str(n_layers)))
+    counts = json.loads(build.run(cuda_guard, "tests.support.fake_cuda.operators", str(n_layers)))
     n_launches = sum(counts["micro-batch"].values())
     assert Hardware("gpu", "a GPU").host_s(n_layers) == pytest.approx(n_launches * LAUNCH_S, rel=0.01)
     assert Hardware("gpu", "a GPU").host_s(6) == pytest.approx(0.0048, rel=0.05)
