@@ -8,9 +8,9 @@ a single one. It waits while another translates. A sample of the sentences warms
 fastest batch size. They are then timed in interleaved rounds; the clock covers text to text, but not loading the model.
 A ratio is the quotient of two medians over the rounds.
 
-Ours computes in the dtype that suits the machine and, where the processor has int8, in that too; the peers in
-float32, in our type, and CTranslate2 in int8 (on a GPU also in float16). All have the paper's beam and length
-penalty, but the peers define the penalty differently, so BLEU scores are printed beside the rates.
+Ours computes in the dtype that suits the machine; the peers in float32, in our type, and CTranslate2 in int8 (on a GPU
+also in float16). All have the paper's beam and length penalty, but the peers define the penalty differently, so BLEU
+scores are printed beside the rates.
 
 It needs neither Ray nor MLflow. Peers take part if they are installed: pip install -e '.[bench]'.
 """
@@ -47,15 +47,13 @@ def measure(
     """
     import torch
 
-    from model.int8 import is_available
     from pipeline.hardware import device_name, dtype_name, dtype_of
 
     lines, references = [source for source, _ in pairs], [target for _, target in pairs] if language else []
     sample = lines[:: -(-len(lines) // SAMPLE_SENTENCES)]
     device, threads = "cuda" if torch.cuda.is_available() else "cpu", os.cpu_count() or 1
     auto, on_gpu = dtype_name(dtype_of("auto", device)), device == "cuda"
-    wanted = [(OURS, auto), *([(OURS, "int8")] if not on_gpu and is_available() else [])]
-    types = list(dict.fromkeys(["float32", auto]))
+    wanted, types = [(OURS, auto)], list(dict.fromkeys(["float32", auto]))
     with tempfile.TemporaryDirectory(prefix="aiayn-bench-") as folder, processes():
         workload = Workload(model, Path(folder) / "exported", settings, device)
         if is_installed("ctranslate2"):
@@ -140,7 +138,6 @@ def figures(contenders: Sequence[Contender], described: Sequence[dict[str, Any]]
         **{key: ours[key] for key in ("sentences_s", "sentences_s_spread", "tokens_s")},
         **ratio("ratio_ctranslate2", by_ours, peer),
         **ratio("ratio_ctranslate2_int8", by_ours, peer_int8),
-        **ratio("ratio_int8_ctranslate2_int8", fastest(OURS, int8=True)[0], peer_int8),
         **ratio("ratio_transformers", by_ours, fastest(MARIAN)[0]),
         "sacrebleu_ours": ours.get("sacrebleu"),
         "sacrebleu_ctranslate2": peer_bleu,

@@ -23,7 +23,7 @@ from model.optimizer import learning_rate
 from model.rows import shift_right
 from pipeline.hardware import compute_dtype, device_name, dtype_name, dtype_of, matmul_flop_s
 from pipeline.memory import peak_memory_bytes
-from pipeline.settings import DecodingDtype, TrainingSettings
+from pipeline.settings import Dtype, TrainingSettings
 from pipeline.store.artifact import ignore
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.text.encoding import EncodedSplit
@@ -124,7 +124,7 @@ class PlainLoop(TrainingLoop):
     make_model: Callable[[TransformerConfig], nn.Module]
 
     def __init__(
-        self, settings: TrainingSettings, dataset: EncodedDataset, dtype: DecodingDtype, with_cudnn: bool = True
+        self, settings: TrainingSettings, dataset: EncodedDataset, dtype: Dtype, with_cudnn: bool = True
     ) -> None:
         super().__init__(settings)
         torch.backends.cuda.enable_cudnn_sdp(with_cudnn)

@@ -20,15 +20,12 @@ or hypothesis (`model.on_cpu`); X columns of any meaning.
 """
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, cast
 
 import torch
 from torch import Tensor, nn
 
 from model.attention import MultiHeadAttention
-from model.int8 import Int8Linear
 from model.on_cpu import filled, softmax
 from model.rows import Grid, Memory, grid
 from model.transformer import DecoderLayer, Transformer
@@ -154,59 +151,18 @@ def attention_dtype(x: Tensor) -> torch.dtype:
     return torch.promote_types(x.dtype, torch.float32) if x.device.type == "cpu" else x.dtype
 
 
-class Product(Protocol):
-    """A product with weights, and the addition of a bias if there is one: x_ND -> y_NX."""
-
-    def __call__(self, x_ND: Tensor) -> Tensor:
-        """Returns y_NX."""
-
-    def add_to(self, residual_NX: Tensor, x_ND: Tensor) -> Tensor:
-        """Returns the sum of `residual_NX` and y_NX; it may overwrite the residual."""
-
-
-@dataclass
-class _Dense:
-    """A product in floating point."""
-
-    w_DX: Tensor
-    bias_X: Tensor | None = None
-
-    def __call__(self, x_ND: Tensor) -> Tensor:
-        return x_ND @ self.w_DX if self.bias_X is None else torch.addmm(self.bias_X, x_ND, self.w_DX)
-
-    def add_to(self, residual_NX: Tensor, x_ND: Tensor) -> Tensor:
-        return (residual_NX if self.bias_X is None else residual_NX + self.bias_X).addmm_(x_ND, self.w_DX)
-
-
-def _product(linear: nn.Module) -> Product:
-    """Returns the product of a layer, of which weights in floating point are copied."""
-    if isinstance(linear, Int8Linear):
-        return linear
-    return _Dense(cast("nn.Linear", linear).weight.t().contiguous(), cast("nn.Linear", linear).bias)
-
-
-def _projections(linear: nn.Module, sizes: Sequence[int], d_k: int) -> Callable[[Tensor], Sequence[Tensor]]:
-    """Returns what computes the parts of a layer without bias, of which the first makes queries and is over √d_k."""
-    if isinstance(linear, Int8Linear):
-
-        def project(x_ND: Tensor) -> Sequence[Tensor]:
-            parts = linear(x_ND).split(sizes, dim=1)
-            parts[0].mul_(1 / math.sqrt(d_k))
-            return parts
-
-        return project
-    w_DX = cast("nn.Linear", linear).weight.t().contiguous()
-    w_DX[:, : sizes[0]] /= math.sqrt(d_k)
-    return lambda x_ND: (x_ND @ w_DX).split(sizes, dim=1)
+def _transposed(linear: nn.Linear) -> Tensor:
+    """Returns a copy of a layer's weights as its product reads them: w_DX."""
+    return linear.weight.t().contiguous()
 
 
 class _Attention:
-    """One attention's products, with 1 / √d_k folded into those that make queries."""
+    """One attention, without the products that make queries, keys and values."""
 
     def __init__(self, attention: MultiHeadAttention) -> None:
         self.n_heads, self.d_k, self.d_v = attention.n_heads, attention.d_k, attention.d_v
         self.module = attention
-        self.w_o = _product(attention.w_o)
+        self.w_o_XD = _transposed(attention.w_o)
 
     def attend(self, x_ND: Tensor, q_BHWK: Tensor, k_BHKM: Tensor, v_BHMV: Tensor, bias_B1WM: Tensor | None) -> Tensor:
         """Attends, and adds the result to the residual `x_ND` in place."""
@@ -218,24 +174,26 @@ class _Attention:
             weights_BHWM = self.module.on_weights(weights_BHWM)
         x_BHWV = weights_BHWM @ v_BHMV
         x_NX = x_BHWV.transpose(1, 2).reshape(-1, self.n_heads * self.d_v).to(x_ND.dtype)
-        return self.w_o.add_to(x_ND, filled(x_NX))
+        return x_ND.addmm_(filled(x_NX), self.w_o_XD)
 
 
 class _Layer:
-    """A decoder layer with its weights laid out for `step`."""
+    """A decoder layer with its weights laid out for `step`, and 1 / √d_k folded into those that make queries."""
 
     def __init__(self, layer: DecoderLayer) -> None:
         self.self_attention, self.cross = _Attention(layer.self_attention), _Attention(layer.cross_attention)
-        self_attention, cross = layer.self_attention, layer.cross_attention
-        self.w_qkv = _projections(self_attention.w_qkv, self_attention.sizes, self_attention.d_k)
-        self.w_q = _projections(cross.w_q, cross.sizes[:1], cross.d_k)
+        self_attention, cross, feed_forward = layer.self_attention, layer.cross_attention, layer.feed_forward
+        self.w_qkv_DX, self.sizes = _transposed(self_attention.w_qkv), self_attention.sizes
+        self.w_qkv_DX[:, : self.sizes[0]] /= math.sqrt(self_attention.d_k)
+        self.w_q_DX = _transposed(cross.w_q) / math.sqrt(cross.d_k)
         self.cross_keys_values = cross.keys_values
         self.norms: tuple[nn.LayerNorm, ...] = (
             layer.self_attention_norm,
             layer.cross_attention_norm,
             layer.feed_forward_norm,
         )
-        self.w_1, self.w_2 = _product(layer.feed_forward.w_1), _product(layer.feed_forward.w_2)
+        self.w_1_DX, self.b_1_X = _transposed(feed_forward.w_1), feed_forward.w_1.bias
+        self.w_2_XD, self.b_2_D = _transposed(feed_forward.w_2), feed_forward.w_2.bias
 
     def start(self, memory: Memory) -> LayerCache:
         """Returns a cache that holds only the keys and values of the encoder's output."""
@@ -255,18 +213,19 @@ class _Layer:
     def step(self, x_ND: Tensor, hypotheses: Grid, cache: LayerCache, state: DecoderCache) -> Tensor:
         """Decodes one position of every hypothesis and adds its keys and values to `cache`: x_ND -> x_ND."""
         self_attention, cross, n_tokens = self.self_attention, self.cross, state.bias_BWM.shape[2]
-        q_BHWK, k_BHWK, v_BHWV = (hypotheses.by_head(x_NX, self_attention.n_heads) for x_NX in self.w_qkv(x_ND))
+        parts = (x_ND @ self.w_qkv_DX).split(self.sizes, dim=1)
+        q_BHWK, k_BHWK, v_BHWV = (hypotheses.by_head(x_NX, self_attention.n_heads) for x_NX in parts)
         added = slice(n_tokens - hypotheses.length, n_tokens)
         cache.k_BHKC[:, :, :, added] = k_BHWK.transpose(2, 3)
         cache.v_BHCV[:, :, added] = v_BHWV
         keys, values = cache.k_BHKC[:, :, :, :n_tokens], cache.v_BHCV[:, :, :n_tokens]
         x_ND = self_attention.attend(x_ND, q_BHWK, keys, values, state.bias_BWM[:, None])
         x_ND = self.norms[0](x_ND)
-        (q_NX,) = self.w_q(x_ND)
-        queries = hypotheses.by_head(q_NX, cross.n_heads)
+        queries = hypotheses.by_head(x_ND @ self.w_q_DX, cross.n_heads)
         x_ND = cross.attend(x_ND, queries, cache.memory_k_BHKS, cache.memory_v_BHSV, state.memory_bias_B11S)
         x_ND = self.norms[1](x_ND)
-        return self.norms[2](self.w_2.add_to(x_ND, self.w_1(x_ND).relu_()))
+        hidden_NX = torch.addmm(self.b_1_X, x_ND, self.w_1_DX).relu_()
+        return self.norms[2]((x_ND + self.b_2_D).addmm_(hidden_NX, self.w_2_XD))
 
 
 class IncrementalDecoder:
@@ -279,7 +238,7 @@ class IncrementalDecoder:
     def __init__(self, model: Transformer) -> None:
         with torch.no_grad():
             self.model, self._layers = model, [_Layer(layer) for layer in model.decoder]
-            self._w_vocabulary = None if model.projection else model.embedding.weight.t().contiguous()
+            self._w_vocabulary_DV = model.embedding.weight.t().contiguous()
 
     def start(self, source_BS: Tensor) -> DecoderCache:
         """Encodes sentences and prepares their cache, with one hypothesis per sentence."""
@@ -306,12 +265,8 @@ class IncrementalDecoder:
     def logits(self, hidden_ND: Tensor) -> Tensor:
         """Returns logits_NV of the next token, padded behind the vocabulary with -inf to a multiple of 64 columns."""
         n_rows, vocabulary_size = len(hidden_ND), self.model.config.vocabulary_size
-        if self.model.projection is not None:
-            logits_NV = self.model.projection(hidden_ND)
-            logits_NV[:, vocabulary_size:] = -math.inf
-            return logits_NV
         x_ND = filled(hidden_ND)
         logits_NV = x_ND.new_empty(len(x_ND), -(-vocabulary_size // LOGITS_MULTIPLE) * LOGITS_MULTIPLE)
-        torch.mm(x_ND, cast("Tensor", self._w_vocabulary), out=logits_NV[:, :vocabulary_size])
+        torch.mm(x_ND, self._w_vocabulary_DV, out=logits_NV[:, :vocabulary_size])
         logits_NV[:, vocabulary_size:] = -math.inf
         return logits_NV[:n_rows]

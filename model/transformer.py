@@ -92,8 +92,6 @@ class Transformer(nn.Module):
         decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.n_layers))
         self.decoder = cast("Sequence[DecoderLayer]", decoder)
         self.dropout = Dropout(config.dropout)
-        self.projection: nn.Module | None = None
-        """Takes the embedding's place before the softmax where its weights are quantized (`model.int8`)."""
         self.positions: nn.Embedding | None = None
         if config.positions == "learned":
             self.positions = nn.Embedding(config.max_positions, config.d_model)
@@ -144,9 +142,6 @@ class Transformer(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Projects hidden (..., D) to logits (..., V) by the transposed embedding (§3.4)."""
-        if self.projection is not None:
-            logits_NV = self.projection(hidden.flatten(0, -2))[:, : self.config.vocabulary_size]
-            return cast("Tensor", logits_NV.unflatten(0, hidden.shape[:-1]))
         return F.linear(hidden, self.embedding.weight)
 
 

@@ -14,8 +14,6 @@ Device = Literal["auto", "cpu", "gpu"]
 Dtype = Literal["auto", "float32", "bfloat16"]
 """auto: bfloat16 if the device gains by it (`pipeline.hardware`), otherwise float32. All workers of a training use the
 same type, and a training that is continued keeps its own (`pipeline.training.agreement`)."""
-DecodingDtype = Literal["auto", "float32", "bfloat16", "int8"]
-"""int8: weights in int8, the rest in float32 (`model.int8`), on CPUs alone; `auto` never chooses it."""
 
 
 def not_in_fingerprint(default: Any, **constraints: Any) -> Any:
@@ -169,7 +167,7 @@ class DecodingSettings(Settings):
     """The output is at most this many tokens longer than the input."""
     well_formed: bool = False
     """Write nothing but a tree with as many words as the input (§6.3, for parsers: `pipeline.parsing.constraint`)."""
-    dtype: DecodingDtype = "auto"
+    dtype: Dtype = "auto"
     batch_tokens: int = not_in_fingerprint(0, ge=0)
     """Source tokens decoded at once, not counting beams; 0: 4096 on a CPU and 16384 on a GPU."""
     workers: int = not_in_fingerprint(0, ge=0)

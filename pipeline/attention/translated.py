@@ -20,7 +20,8 @@ from model.config import BEGIN_ID, END_ID, UNKNOWN_ID
 from model.recording import KINDS, Kind, RecordingDecoder
 from model.search import beam_search, max_length
 from pipeline.errors import UserError
-from pipeline.evaluation.translation import in_dtype, load_checkpoint
+from pipeline.evaluation.translation import load_checkpoint
+from pipeline.hardware import dtype_of
 from pipeline.settings import DecodingSettings
 from pipeline.text.encoding import decode_ids
 from pipeline.text.segmentation import encode_lines
@@ -78,7 +79,7 @@ class AttentionTranslator:
     def __init__(self, checkpoint_folder: Path, settings: DecodingSettings, device: str = "cpu") -> None:
         self.settings, self._device = settings, device
         model, self._vocabulary = load_checkpoint(Path(checkpoint_folder), device)
-        self.model = in_dtype(model, settings.dtype, device)
+        self.model = model.to(dtype_of(settings.dtype, device))
         self._decoder = RecordingDecoder(self.model)
 
     def translate(self, sentence: str) -> Attended:

@@ -6,7 +6,6 @@
 
 A checkpoint is `model.safetensors`, `model.json` and `joint.model`. Whatever dtype the model was trained in, it
 computes in the settings' `dtype`, by default bfloat16 where the processor gains by it, else float32.
-For int8 the weights are quantized when it is loaded.
 """
 
 import logging
@@ -24,14 +23,13 @@ from torch.nn.utils.rnn import pad_sequence
 
 from model.config import END_ID, PAD_ID
 from model.incremental import IncrementalDecoder
-from model.int8 import is_available, quantize
 from model.search import Hypothesis, beam_search
 from model.transformer import Transformer
 from pipeline.errors import UserError
-from pipeline.hardware import device_name, dtype_of
+from pipeline.hardware import dtype_of
 from pipeline.parsing.constraint import TreeTokens, WellFormed
 from pipeline.parsing.pieces import tree_tokens
-from pipeline.settings import DecodingDtype, DecodingSettings
+from pipeline.settings import DecodingSettings
 from pipeline.store.artifacts import Checkpoint
 from pipeline.text.encoding import decode_ids
 from pipeline.text.segmentation import encode_lines
@@ -98,32 +96,14 @@ def load_checkpoint(folder: Path, device: str = "cpu") -> tuple[Transformer, Sen
     return model, vocabulary
 
 
-def in_dtype(model: Transformer, dtype: DecodingDtype, device: str) -> Transformer:
-    """Turns a model that is on `device` into one that decodes in that dtype; its own weights are given up.
-
-    Raises UserError for int8 on a GPU, or on a processor that does not multiply it natively.
-    """
-    if dtype != "int8":
-        return model.to(dtype_of(dtype, device))
-    if device != "cpu":
-        raise UserError("dtype is int8, in which only CPUs decode; set it to auto, or device to cpu")
-    if not is_available():
-        raise UserError(f"dtype is int8, which this processor ({device_name(device)}) lacks; set it to auto")
-    quantize(model)
-    return model
-
-
 class Translator:
-    """A model and its vocabulary, ready to translate.
-
-    Raises UserError where the checkpoint cannot be loaded, or the device cannot decode in the settings' dtype.
-    """
+    """A model and its vocabulary, ready to translate. Raises UserError where the checkpoint cannot be loaded."""
 
     def __init__(self, checkpoint_folder: Path, settings: DecodingSettings, device: str = "cpu") -> None:
         self.settings, self.device = settings, device
         self.dtype = dtype_of(settings.dtype, device)
         model, self._vocabulary = load_checkpoint(Path(checkpoint_folder), device)
-        self._decoder, self.config = IncrementalDecoder(in_dtype(model, settings.dtype, device)), model.config
+        self._decoder, self.config = IncrementalDecoder(model.to(self.dtype)), model.config
         learned = self.config.positions == "learned"
         self._longest_tokens = min(LONGEST_TOKENS, self.config.max_positions) if learned else LONGEST_TOKENS
 

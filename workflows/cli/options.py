@@ -38,9 +38,7 @@ DevBleuOption = Annotated[
 BatchTokensOption = Annotated[
     int, typer.Option("--batch-tokens", min=0, help="Source tokens decoded at once; 0: as suits the device.")
 ]
-DtypeOption = Annotated[
-    str, typer.Option("--dtype", help="float32, bfloat16, int8 (CPUs), or auto (bfloat16 if faster).")
-]
+DtypeOption = Annotated[str, typer.Option("--dtype", help="float32, bfloat16, or auto (bfloat16 if faster).")]
 ThreadsOption = Annotated[int, typer.Option("--threads", min=0, help="CPU threads; 0: all.")]
 GpusOption = Annotated[
     int | None,
