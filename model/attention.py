@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from model.cache import LayerCache
 from model.dropout import Dropout
 from model.on_cpu import by_size, softmax
-from model.rows import Memory, Packed, Sentences
+from model.rows import Grid, Memory, Packed, Sentences
 
 KERNEL_MULTIPLE = 8
 """The kernels of `packed_attention` take heads of a multiple of this many columns."""
@@ -96,11 +97,18 @@ class MultiHeadAttention(nn.Module):
             assert isinstance(keys, Packed)
             q_NHK, k_MHK, v_MHV = (x_NX.unflatten(-1, (self.n_heads, -1)) for x_NX in (q_NX, k_MX, v_MX))
             return self.w_o(self.attend_packed(q_NHK, k_MHK, v_MHV, queries, keys).flatten(1))
-        q_BHLK, k_BHMK, v_BHMV = (
-            by_size(sentences.by_head(x_NX, self.n_heads), q_NX.numel())
-            for x_NX, sentences in ((q_NX, queries), (k_MX, keys), (v_MX, keys))
-        )
-        x_BHLV = self.attend_in_grid(q_BHLK, k_BHMK, v_BHMV, keys.bias)
+        k_BHMK, v_BHMV = (by_size(keys.by_head(x_NX, self.n_heads), q_NX.numel()) for x_NX in (k_MX, v_MX))
+        return self.attend_by_head(q_NX, k_BHMK, v_BHMV, queries, keys.bias)
+
+    def attend_by_head(
+        self, q_NX: Tensor, k_BHMK: Tensor, v_BHMV: Tensor, queries: Sentences, bias: Tensor | None
+    ) -> Tensor:
+        """Attends in the type of the keys and values, which are by head, and projects by W_O: x_ND."""
+        assert isinstance(queries, Grid)
+        q_BHLK = queries.by_head(q_NX, self.n_heads)
+        if q_BHLK.dtype != k_BHMK.dtype:  # the product would copy heads that are not next to each other anyway
+            q_BHLK = q_BHLK.to(k_BHMK.dtype, memory_format=torch.contiguous_format)
+        x_BHLV = self.attend_in_grid(q_BHLK, k_BHMK, v_BHMV, bias)
         x_NX = x_BHLV.transpose(1, 2).reshape(-1, self.n_heads * self.d_v).to(q_NX.dtype)
         left_over = len(q_NX) - len(x_NX)
         return self.w_o(F.pad(x_NX, (0, 0, 0, left_over)) if left_over else x_NX)
@@ -122,10 +130,16 @@ class SelfAttention(MultiHeadAttention):
         self.sizes = [n_heads * d_k, n_heads * d_k, n_heads * d_v]
         self.w_qkv = projection(d_model, self.sizes)
 
-    def forward(self, x_ND: Tensor, sentences: Sentences) -> Tensor:
-        """x_ND -> x_ND."""
+    def forward(self, x_ND: Tensor, sentences: Sentences, cache: LayerCache | None = None) -> Tensor:
+        """x_ND -> x_ND; with a cache, rows see all that it holds, themselves added, but for what their bias hides."""
         q_NX, k_NX, v_NX = self.w_qkv(x_ND).split(self.sizes, dim=-1)
-        return self.attend(q_NX, k_NX, v_NX, sentences, sentences)
+        if cache is None:
+            return self.attend(q_NX, k_NX, v_NX, sentences, sentences)
+        assert isinstance(sentences, Grid)
+        assert sentences.bias is not None
+        k_BHWK, v_BHWV = (sentences.by_head(x_NX, self.n_heads) for x_NX in (k_NX, v_NX))
+        k_BHMK, v_BHMV = cache.with_tokens(k_BHWK, v_BHWV, n_tokens=sentences.bias.shape[-1])
+        return self.attend_by_head(q_NX, k_BHMK, v_BHMV, sentences, sentences.bias)
 
 
 class CrossAttention(MultiHeadAttention):
@@ -142,10 +156,14 @@ class CrossAttention(MultiHeadAttention):
         k_MX, v_MX = self.w_kv(memory_MD).split(self.sizes, dim=-1)
         return k_MX, v_MX
 
-    def forward(self, x_ND: Tensor, sentences: Sentences, memory: Memory) -> Tensor:
-        """x_ND -> x_ND."""
-        k_MX, v_MX = self.keys_values(memory.x_ND)
-        return self.attend(self.w_q(x_ND), k_MX, v_MX, sentences, memory.sentences)
+    def forward(self, x_ND: Tensor, sentences: Sentences, memory: Memory, cache: LayerCache | None = None) -> Tensor:
+        """x_ND -> x_ND; a cache has the memory's keys and values already."""
+        if cache is None:
+            k_MX, v_MX = self.keys_values(memory.x_ND)
+            return self.attend(self.w_q(x_ND), k_MX, v_MX, sentences, memory.sentences)
+        assert isinstance(memory.sentences, Grid)
+        k_BHMK, v_BHMV = cache.memory_k_BHKS.transpose(2, 3), cache.memory_v_BHSV
+        return self.attend_by_head(self.w_q(x_ND), k_BHMK, v_BHMV, sentences, memory.sentences.bias)
 
 
 def projection(n_inputs: int, outputs: Sequence[int]) -> nn.Linear:

@@ -25,8 +25,9 @@ import torch
 from torch import Tensor
 
 from model.attention import MultiHeadAttention
+from model.cache import DecoderCache
 from model.config import BEGIN_ID
-from model.incremental import DecoderCache, IncrementalDecoder
+from model.incremental import IncrementalDecoder
 from model.transformer import EncoderLayer, Transformer
 
 Kind = Literal["encoder", "decoder", "cross"]

@@ -20,8 +20,9 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from model.cache import DecoderCache, compacted
 from model.config import BEGIN_ID, END_ID, PAD_ID, SearchConfig
-from model.incremental import LOGITS_MULTIPLE, DecoderCache, IncrementalDecoder, compacted
+from model.incremental import LOGITS_MULTIPLE, IncrementalDecoder
 from model.transformer import Transformer
 
 CHUNK_ROWS = {"cpu": 512, "cuda": 8192}

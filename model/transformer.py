@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from model.attention import CrossAttention, SelfAttention
 from model.banded import NeighbourhoodAttention
+from model.cache import LayerCache
 from model.config import PAD_ID, TransformerConfig
 from model.dropout import Dropout
 from model.positions import sinusoids
@@ -73,10 +74,13 @@ class DecoderLayer(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(config.d_model)
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, x_ND: Tensor, sentences: Sentences, memory: Memory) -> Tensor:
-        """x_ND -> x_ND; `sentences` hides later positions, and `memory` is the encoder's output."""
-        x_ND = self.self_attention_norm(x_ND + self.dropout(self.self_attention(x_ND, sentences)))
-        x_ND = self.cross_attention_norm(x_ND + self.dropout(self.cross_attention(x_ND, sentences, memory)))
+    def forward(self, x_ND: Tensor, sentences: Sentences, memory: Memory, cache: LayerCache | None = None) -> Tensor:
+        """x_ND -> x_ND; `sentences` hides later positions, and `memory` is the encoder's output.
+
+        With a cache, the rows are those of the next position alone (`model.incremental`).
+        """
+        x_ND = self.self_attention_norm(x_ND + self.dropout(self.self_attention(x_ND, sentences, cache)))
+        x_ND = self.cross_attention_norm(x_ND + self.dropout(self.cross_attention(x_ND, sentences, memory, cache)))
         return self.feed_forward_norm(x_ND + self.dropout(self.feed_forward(x_ND)))
 
 

@@ -5,7 +5,6 @@ import sys
 import pytest
 import torch
 
-from model import incremental
 from model.config import BEGIN_ID, END_ID, PAD_ID, TransformerConfig
 from model.recording import KINDS, AttentionWeights, RecordingDecoder, attentions, recording
 from model.rows import shift_right
@@ -72,8 +71,8 @@ def test_the_search_s_weights_are_those_of_forward(pruned: bool, monkeypatch: py
 
     The tree of hypotheses branches and dies out on the way, and the cache is pruned at every position or never.
     """
-    monkeypatch.setattr(incremental, "FIRST_PRUNED_TOKENS", 0 if pruned else sys.maxsize)
-    monkeypatch.setattr(incremental, "PRUNING_GROWTH", 0)
+    monkeypatch.setattr("model.cache.FIRST_PRUNED_TOKENS", 0 if pruned else sys.maxsize)
+    monkeypatch.setattr("model.cache.PRUNING_GROWTH", 0)
     branched = 0
     for seed in range(4):
         model = peaked_model(seed)

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from model import incremental
 from model.attention import CrossAttention, MultiHeadAttention, SelfAttention
 from model.config import END_ID, PAD_ID, TransformerConfig
 from model.dropout import Dropout
@@ -177,8 +176,8 @@ def test_cached_decoding_is_uncached_decoding(
 
     It does so with a cache that keeps every token and with one that is pruned at every position.
     """
-    monkeypatch.setattr(incremental, "FIRST_PRUNED_TOKENS", 0 if pruned else sys.maxsize)
-    monkeypatch.setattr(incremental, "PRUNING_GROWTH", 0)
+    monkeypatch.setattr("model.cache.FIRST_PRUNED_TOKENS", 0 if pruned else sys.maxsize)
+    monkeypatch.setattr("model.cache.PRUNING_GROWTH", 0)
     torch.manual_seed(3)
     model = random_model(replace(TINY, d_k=5, d_v=3, positions=positions)).eval().to(device)
     source_BS, tokens_BWT = SOURCE_BS.to(device), torch.full((3, 1, 1), 2, device=device)

@@ -1,0 +1,137 @@
+"""The keys and values that a decoder has computed, so that beam search computes each of them once.
+
+The hypotheses of a sentence form a tree. The keys and values of its tokens are stored once, in decoding order. A
+hypothesis attends to the tokens on its path; a bias of -inf hides the others. Reordering hypotheses therefore reorders
+a few numbers, and W hypotheses are W queries of one product. Once in a while the tokens that are on no path are dropped
+(`DecoderCache.prune`); only the order in which attention sums its terms, so the last bits, depends on it.
+
+Two choices make it fast on a CPU, measured for 256 rows (64 sentences of 4 hypotheses, d_model 192) on one AVX-512
+core: keys are stored with positions innermost (a product with them takes half the time), and the place of a finished
+sentence is taken by one of the last sentences, so that the others need not move.
+
+Shapes: B sentences, W hypotheses of each, S source length, M tokens of a sentence's tree, C room for them; H heads,
+K = d_k, V = d_v; X columns of any meaning.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+FIRST_ROOM = 16
+"""Smallest capacity of a cache, in tokens; it grows to twice the tokens it must hold."""
+FIRST_PRUNED_TOKENS = 256
+"""Smaller trees are not pruned: at 64, translations of 13 tokens with a beam of 4 took as long as without pruning."""
+PRUNING_GROWTH = 1.5
+"""A tree is pruned when it has grown to this many times the tokens that were on a path when it was pruned last."""
+
+
+@dataclass
+class LayerCache:
+    """The keys and values of one decoder layer: those of the encoder's output, and those of the tokens so far."""
+
+    memory_k_BHKS: Tensor
+    memory_v_BHSV: Tensor
+    k_BHKC: Tensor
+    v_BHCV: Tensor
+
+    @classmethod
+    def of_memory(cls, k_BHSK: Tensor, v_BHSV: Tensor) -> "LayerCache":
+        """Makes a cache without tokens."""
+        k_BHKS, v_BHSV = k_BHSK.transpose(2, 3).contiguous(), v_BHSV.contiguous()
+        return cls(k_BHKS, v_BHSV, k_BHKS[..., :0], v_BHSV[:, :, :0])
+
+    def with_tokens(self, k_BHWK: Tensor, v_BHWV: Tensor, n_tokens: int) -> tuple[Tensor, Tensor]:
+        """Stores the last W of a tree's `n_tokens` tokens; returns the keys and values of all: k_BHMK and v_BHMV."""
+        before = n_tokens - k_BHWK.shape[2]
+        if n_tokens > self.v_BHCV.shape[2]:
+            self._grow(before, max(2 * n_tokens, FIRST_ROOM))
+        self.k_BHKC[..., before:n_tokens] = k_BHWK.transpose(2, 3)
+        self.v_BHCV[:, :, before:n_tokens] = v_BHWV
+        return self.k_BHKC[..., :n_tokens].transpose(2, 3), self.v_BHCV[:, :, :n_tokens]
+
+    def _grow(self, n_tokens: int, room: int) -> None:
+        k_BHKC, v_BHCV = self.k_BHKC, self.v_BHCV
+        self.k_BHKC = k_BHKC.new_empty(*k_BHKC.shape[:3], room)
+        self.v_BHCV = v_BHCV.new_empty(*v_BHCV.shape[:2], room, v_BHCV.shape[3])
+        self.k_BHKC[..., :n_tokens], self.v_BHCV[:, :, :n_tokens] = k_BHKC[..., :n_tokens], v_BHCV[:, :, :n_tokens]
+
+    def select(self, tokens_BX: Tensor) -> None:
+        """Keeps only the tokens `tokens_BX` of each sentence's tree, in the order given."""
+        n_tokens, (batch, n_heads, room, d_v) = tokens_BX.shape[1], self.v_BHCV.shape
+        columns_BHKX = tokens_BX[:, None, None].expand(-1, n_heads, self.k_BHKC.shape[2], -1)
+        self.k_BHKC[..., :n_tokens] = self.k_BHKC.gather(3, columns_BHKX)
+        # Values are whole rows, and copying rows takes a third of the time of `gather`.
+        first_BH1 = torch.arange(0, batch * n_heads * room, room, device=tokens_BX.device).view(batch, n_heads, 1)
+        rows_N = (first_BH1 + tokens_BX[:, None]).flatten()
+        self.v_BHCV[:, :, :n_tokens] = (
+            self.v_BHCV.flatten(0, 2).index_select(0, rows_N).view(batch, n_heads, n_tokens, d_v)
+        )
+
+    def move(self, sources: Tensor, places: Tensor, n_sentences: int) -> None:
+        """Copies the sentences `sources` to `places`, then keeps the first `n_sentences`."""
+        for name, kept in vars(self).items():
+            kept[places] = kept[sources]
+            setattr(self, name, kept[:n_sentences])
+
+
+@dataclass
+class DecoderCache:
+    """Everything needed to decode one more position of B sentences with W hypotheses each."""
+
+    layers: list[LayerCache]
+    memory_bias_B11S: Tensor | None
+    """-inf at padding, 0 elsewhere; None if there is none."""
+    bias_BWM: Tensor
+    """-inf at tokens of the tree that are not on the hypothesis's path, 0 elsewhere."""
+    length: int = 0
+    """Number of positions decoded."""
+    prune_at_tokens: int = 0
+    """Size of the tree at which `open_position` prunes it next, FIRST_PRUNED_TOKENS or more."""
+
+    def branch(self, parents_BW: Tensor) -> None:
+        """Replaces each sentence's hypotheses with continuations of `parents_BW` (long); W may change."""
+        n_tokens = self.bias_BWM.shape[2]
+        self.bias_BWM = self.bias_BWM.gather(1, parents_BW[:, :, None].expand(-1, -1, n_tokens))
+
+    def keep(self, sentences: Tensor) -> None:
+        """Keeps only `sentences` (long, (B',)), in the order given by `compacted`."""
+        places = (sentences != torch.arange(len(sentences), device=sentences.device)).nonzero().squeeze(1)
+        for layer in self.layers:
+            layer.move(sentences[places], places, len(sentences))
+        self.bias_BWM = self.bias_BWM[sentences]
+        if self.memory_bias_B11S is not None:
+            self.memory_bias_B11S = self.memory_bias_B11S[sentences]
+
+    def prune(self) -> None:
+        """Drops the tokens that are on no hypothesis's path.
+
+        Each sentence keeps as many tokens as the one that needs most; a bias of -inf hides what it keeps beyond need.
+        """
+        live_BM = (self.bias_BWM == 0).any(dim=1)
+        n_live = int(live_BM.sum(dim=1).max())
+        if n_live < live_BM.shape[1]:
+            tokens_BX = (~live_BM).sort(dim=1, stable=True).indices[:, :n_live]
+            self.bias_BWM = self.bias_BWM.gather(2, tokens_BX[:, None].expand(-1, self.bias_BWM.shape[1], -1))
+            for layer in self.layers:
+                layer.select(tokens_BX)
+        self.prune_at_tokens = int(PRUNING_GROWTH * n_live)
+
+    def open_position(self, width: int) -> None:
+        """Adds a position to the tree, in which each of `width` hypotheses sees only its own token."""
+        if self.bias_BWM.shape[2] >= max(self.prune_at_tokens, FIRST_PRUNED_TOKENS):
+            self.prune()
+        own_WW = self.bias_BWM.new_full((width, width), -math.inf).fill_diagonal_(0)
+        self.bias_BWM = torch.cat((self.bias_BWM, own_WW.expand(len(self.bias_BWM), -1, -1)), dim=2)
+
+
+def compacted(open_B: Tensor) -> Tensor:
+    """Orders the open sentences for `DecoderCache.keep`: the last ones take the places of those that are closed.
+
+    `open_B` is True for open sentences; returns (B',), long.
+    """
+    sentences = open_B.nonzero().squeeze(1)
+    order = torch.arange(len(sentences), device=open_B.device)
+    order[~open_B[: len(order)]] = sentences[sentences >= len(order)]
+    return order
