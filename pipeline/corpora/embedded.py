@@ -22,6 +22,8 @@ from pydantic import Field
 
 from pipeline.corpora.amount import Amount
 from pipeline.corpora.grammar import Derivation, derive, word_by_word
+from pipeline.parsing.linearisation import linearise
+from pipeline.parsing.trees import parse
 from pipeline.settings import Settings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, Hypotheses
@@ -168,9 +170,6 @@ def _tree_pairs(
     derivations: Iterator[Derivation], symbols: set[str], gold: TextIO | None = None
 ) -> Iterator[tuple[str, str]]:
     """Yields words and linearised trees; collects the trees' symbols and writes them, bracketed, to `gold`."""
-    from pipeline.parsing.linearisation import linearise  # nltk imports slowly, and translation does not need it
-    from pipeline.parsing.trees import parse
-
     for derivation in derivations:
         linearised = linearise(parse(derivation.tree))
         symbols.update(linearised)

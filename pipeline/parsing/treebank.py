@@ -18,9 +18,8 @@ from pydantic import field_validator
 
 from pipeline.errors import UserError
 from pipeline.parsing.layouts import SPLITS, Selection, files_of, splits_of
-from pipeline.parsing.linearisation import linearise
+from pipeline.parsing.linearisation import WORD_SYMBOL, linearise, tag_of
 from pipeline.parsing.recombination import Recombination, RecombinationSettings, Trees
-from pipeline.parsing.symbols import WORD_SYMBOL, tag_of
 from pipeline.parsing.trees import PlacedTree, bracketed, cleaned, words_of
 from pipeline.settings import Settings
 from pipeline.store.artifact import Context
