@@ -13,7 +13,9 @@ Pitfalls that are avoided here:
 
 import shutil
 import tempfile
+import tomllib
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,59 +35,25 @@ SOURCE = "en"
 TEST_SET = "newstest2014"
 Wmt14Target = Literal["de", "fr"]
 
-_BOTH: dict[str, dict[str, Any]] = {
-    "europarl-v7": {
-        "path": "wmt13/training-parallel-europarl-v7.tgz",
-        "size_bytes": 657632379,
-        "checksum": "sha256:0224c7c710c8a063dfd893b0cc0830202d61f4c75c17eb8e31836103d27d96e7",
-        "member": "training/europarl-v7.{pair}.",
-    },
-    "commoncrawl": {
-        "path": "wmt13/training-parallel-commoncrawl.tgz",
-        "size_bytes": 918311367,
-        "checksum": "sha256:c7a74e2ea01ac6c920123108627e35278d4ccb5701e15428ffa34de86fa3a9e5",
-        "member": "commoncrawl.{pair}.",
-    },
-    "news-commentary-v9": {
-        "path": "wmt14/training-parallel-nc-v9.tgz",
-        "size_bytes": 80418416,
-        "checksum": "sha256:cb8953f292298e6877ae433c98912b927cb0766b303f4540512ddd286c748485",
-        "member": "training/news-commentary-v9.{pair}.",
-    },
-}
-_FRENCH: dict[str, dict[str, Any]] = {
-    "un": {"path": "wmt13/training-parallel-un.tgz", "member": "un/undoc.2000.{pair}."},
-    "giga-fren": {
-        "path": "wmt10/training-giga-fren.tar",
-        "size_bytes": 2595102720,
-        "member": "giga-fren.release2.fixed.",
-        "suffix": ".gz",
-    },
-}
-"""The archives for English-French alone. No sha256 is published for them."""
-TRAIN_PAIRS: dict[str, dict[Wmt14Target, int]] = {
-    "europarl-v7": {"de": 1_920_209, "fr": 2_007_723},
-    "commoncrawl": {"de": 2_399_123, "fr": 3_244_152},
-    "news-commentary-v9": {"de": 201_288, "fr": 183_251},
-    "un": {"fr": 12_886_831},
-    "giga-fren": {"fr": 22_520_376},
-}
-"""Lines in the members of the official archives, as public preparations of WMT14 count them: 4.5 M and 40.8 M in total
-(the paper has 36 M English-French). Only forecasts use them; the lines that are read are counted."""
-ESTIMATED_BYTES = {"wmt13/training-parallel-un.tgz": int(2.3 * 2**30)}
-"""Sizes of archives without a published exact size: WMT14's page prints 2.3 GB, in powers of 1024 like its others."""
 PAIR_BYTES = 316
 """Approximate UTF-8 bytes per pair, both sides with line ends: 7.26 MB in the first 20 000 pairs of Europarl v7 and the
 3 000 of newstest2013, English and German."""
 
 
+@cache
+def _published() -> dict[str, dict[str, Any]]:
+    return tomllib.loads(Path(__file__).with_name("wmt14.toml").read_text(encoding="utf-8"))
+
+
 def official_archives(target: Wmt14Target) -> dict[str, Archive]:
     """Returns the archives of the training data from English to `target`, in reading order."""
     archives = {}
-    for name, described in (_BOTH if target == "de" else _BOTH | _FRENCH).items():
-        fields = dict(described)
-        member, suffix = fields.pop("member").format(pair=f"{target}-{SOURCE}"), fields.pop("suffix", "")
-        archives[name] = Archive(source=f"{member}{SOURCE}{suffix}", target=f"{member}{target}{suffix}", **fields)
+    for name, described in _published().items():
+        if target in described["pairs"]:
+            fields = {key: described.get(key) for key in ("path", "size_bytes", "checksum")}
+            for side, language in (("source", SOURCE), ("target", target)):
+                fields[side] = described["members"].format(pair=f"{target}-{SOURCE}", language=language)
+            archives[name] = Archive(**fields)
     return archives
 
 
@@ -127,14 +95,15 @@ class Wmt14Settings(Settings):
 
 def amount(settings: Wmt14Settings) -> Amount:
     """Returns pairs and text size, if all archives are official, and the sizes of the downloads."""
-    official = official_archives(settings.target)
+    official, published = official_archives(settings.target), _published()
     known = all(name in official and archive.path == official[name].path for name, archive in settings.archives.items())
-    pairs = sum(TRAIN_PAIRS[name][settings.target] for name in settings.archives) if known else None
+    pairs = sum(published[name]["pairs"][settings.target] for name in settings.archives) if known else None
+    estimated_bytes = {described["path"]: described.get("estimated_bytes") for described in published.values()}
     archives = [] if settings.data else list(settings.archives.values())
     return Amount(
         pairs,
         pairs and pairs * PAIR_BYTES,
-        {archive.path: archive.size_bytes or ESTIMATED_BYTES.get(archive.path) for archive in archives},
+        {archive.path: archive.size_bytes or estimated_bytes.get(archive.path) for archive in archives},
     )
 
 
