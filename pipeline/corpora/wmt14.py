@@ -19,12 +19,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from pipeline.corpora.amount import Amount
 from pipeline.corpora.archives import Archive, Checksum, Origin, extract, report_downloads
 from pipeline.errors import UserError
-from pipeline.settings import Settings, not_in_fingerprint
+from pipeline.settings import AbsolutePath, Settings, not_in_fingerprint
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus
 from pipeline.text.aligned import SHARD_PAIRS, move_shards, write_shards
@@ -77,20 +77,15 @@ class Wmt14Settings(Settings):
     """The training data. A checksum identifies an archive, so its location has no part in the stage's identity."""
     dev: EvaluationSet = EvaluationSet(name="wmt13", pairs=3000)
     test: EvaluationSet = EvaluationSet(name="wmt14/full", pairs=3003)
-    data: Path | None = not_in_fingerprint(None)
+    data: AbsolutePath | None = not_in_fingerprint(None)
     """Folder with the archives, either flat or with the server's folders; None to download them."""
     base_url: str = not_in_fingerprint(STATMT)
     """Server that has all archives."""
     mirrors: tuple[str, ...] = not_in_fingerprint(())
     """Servers with the same folders, tried in order if `base_url` fails."""
-    downloads: Path | None = not_in_fingerprint(None)
+    downloads: AbsolutePath | None = not_in_fingerprint(None)
     """Folder where downloads are kept, 2 GB for EN-DE and 5 GB more for EN-FR; None for `downloads` in the store, which
     is on the disk chosen for large files and visible to every node of a cluster."""
-
-    @field_validator("data", "downloads")
-    @classmethod
-    def _absolute(cls, folder: Path | None) -> Path | None:
-        return folder and folder.expanduser().absolute()  # the stage may run in another working directory
 
 
 def amount(settings: Wmt14Settings) -> Amount:
