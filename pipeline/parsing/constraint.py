@@ -33,7 +33,7 @@ OTHER, OPENING, CLOSING, WORD = range(4)
 
 @dataclass(frozen=True)
 class TreeTokens:
-    """The token ids that trees are written with. Raises ValueError if the two kinds of brackets differ in number."""
+    """The token ids that trees are written with."""
 
     vocabulary_size: int
     opening: Sequence[int]
@@ -42,10 +42,6 @@ class TreeTokens:
     """One for each label, in the same order."""
     words: Sequence[int]
     """XX, which stands for any word, or one for each tag."""
-
-    def __post_init__(self) -> None:
-        if len(self.opening) != len(self.closing):
-            raise ValueError(f"there are {len(self.opening)} opening brackets and {len(self.closing)} closing ones")
 
 
 def writes_trees(vocabulary: SentencePieceProcessor) -> bool:

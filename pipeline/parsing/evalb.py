@@ -31,17 +31,6 @@ _FUNCTION = re.compile("[-=]")
 _QUOTES = ("'", '"', "/")
 Span = tuple[str, int, int]
 """The label of a constituent, its first word and the one after its last."""
-FIELDS = {
-    "MAX_ERROR": "max_errors",
-    "CUTOFF_LEN": "cutoff_length",
-    "LABELED": "labeled",
-    "DELETE_LABEL": "delete_labels",
-    "DELETE_LABEL_FOR_LENGTH": "delete_labels_for_length",
-    "QUOTE_LABEL": "quote_labels",
-    "EQ_LABEL": "equal_labels",
-    "EQ_WORD": "equal_words",
-}
-"""What EVALB's parameter files call the fields of `EvalbParameters`."""
 TITLES: tuple[str, ...] = (
     "Number of sentence",
     "Number of Error sentence",
@@ -55,32 +44,32 @@ TITLES += ("No crossing", "2 or less crossing", "Tagging accuracy")
 
 @dataclass(frozen=True)
 class EvalbParameters:
-    """What EVALB counts; the defaults are those of COLLINS.prm, by which parsers of the Penn Treebank are compared."""
+    """What EVALB counts, by its own keywords; the defaults are those of COLLINS.prm, used for the Penn Treebank."""
 
-    max_errors: int = 10
+    max_error: int = 10
     """One error more is tolerated, the next ends the scoring."""
-    cutoff_length: int = 40
+    cutoff_len: int = 40
     """The second summary is of the sentences of at most this many words."""
     labeled: bool = True
     """Brackets match only if their labels do."""
-    delete_labels: tuple[str, ...] = ("TOP", "-NONE-", ",", ":", "``", "''", ".")
+    delete_label: tuple[str, ...] = ("TOP", "-NONE-", ",", ":", "``", "''", ".")
     """Words with these tags, and brackets with these labels, do not count."""
-    delete_labels_for_length: tuple[str, ...] = ("-NONE-",)
+    delete_label_for_length: tuple[str, ...] = ("-NONE-",)
     """Words with these tags do not count for the length of a sentence."""
-    quote_labels: tuple[str, ...] = ()
+    quote_label: tuple[str, ...] = ()
     """Tags of words that are a quote in one file and none in the other."""
-    equal_labels: tuple[tuple[str, str], ...] = (("ADVP", "PRT"),)
+    eq_label: tuple[tuple[str, str], ...] = (("ADVP", "PRT"),)
     """Labels or tags that count as the same, either way round."""
-    equal_words: tuple[tuple[str, str], ...] = ()
+    eq_word: tuple[tuple[str, str], ...] = ()
     """Words that count as the same, either way round."""
 
     def same_label(self, first: str, second: str) -> bool:
         """Compares two labels or tags."""
-        return first == second or (first, second) in self.equal_labels or (second, first) in self.equal_labels
+        return first == second or (first, second) in self.eq_label or (second, first) in self.eq_label
 
     def same_word(self, first: str, second: str) -> bool:
         """Compares two words."""
-        return first == second or (first, second) in self.equal_words or (second, first) in self.equal_words
+        return first == second or (first, second) in self.eq_word or (second, first) in self.eq_word
 
 
 def read_parameters(path: Path) -> EvalbParameters:
@@ -88,15 +77,17 @@ def read_parameters(path: Path) -> EvalbParameters:
 
     Lines that EVALB would not understand are ignored with a warning. Raises UserError if the file cannot be read.
     """
-    values: dict[str, Any] = dict.fromkeys(list(FIELDS.values())[3:], ())
+    values: dict[str, Any] = dict.fromkeys(
+        ("delete_label", "delete_label_for_length", "quote_label", "eq_label", "eq_word"), ()
+    )
     for number, line in enumerate(read_lines(path, errors="surrogateescape"), 1):
         match re.findall(r"\S+", line, re.ASCII):
             case ["MAX_ERROR" | "CUTOFF_LEN" | "LABELED" as keyword, value, *_] if value.isdecimal():
-                values[FIELDS[keyword]] = int(value)
+                values[keyword.lower()] = int(value)
             case ["DELETE_LABEL" | "DELETE_LABEL_FOR_LENGTH" | "QUOTE_LABEL" as keyword, label]:
-                values[FIELDS[keyword]] += (label,)
+                values[keyword.lower()] += (label,)
             case ["EQ_LABEL" | "EQ_WORD" as keyword, first, second]:
-                values[FIELDS[keyword]] += ((first, second),)
+                values[keyword.lower()] += ((first, second),)
             case [keyword, *_] if keyword != "DEBUG" and not keyword.startswith("#"):
                 log.warning("%s, line %d: EVALB has no parameter %r; ignored", path, number, line.strip())
     return EvalbParameters(**values)
@@ -224,9 +215,9 @@ def score_trees(gold: Path, test: Path, parameters: EvalbParameters = EvalbParam
 
     def report(problem: str) -> None:
         messages.append(f"{number} : {problem}")
-        if len(messages) > parameters.max_errors + 1:
+        if len(messages) > parameters.max_error + 1:
             raise UserError(
-                f"{gold} and {test}: {len(messages)} errors, more than MAX_ERROR {parameters.max_errors} tolerates, "
+                f"{gold} and {test}: {len(messages)} errors, more than MAX_ERROR {parameters.max_error} tolerates, "
                 f"the last in line {number}: {problem}; check that both hold the same sentences, one tree a line"
             )
 
@@ -239,8 +230,8 @@ def score_trees(gold: Path, test: Path, parameters: EvalbParameters = EvalbParam
         gold_tree = _read(gold_line, f"{gold}, line {number}", parameters, report)
         test_tree = _read(test_line, f"{test}, line {number}", parameters, report)
         sentences.append(_score(number, gold_tree, test_tree, len(messages) > before, parameters, report))
-    short = [sentence for sentence in sentences if sentence.length <= parameters.cutoff_length]
-    return BracketingScores(sentences, Total.of(sentences), Total.of(short), parameters.cutoff_length, messages)
+    short = [sentence for sentence in sentences if sentence.length <= parameters.cutoff_len]
+    return BracketingScores(sentences, Total.of(sentences), Total.of(short), parameters.cutoff_len, messages)
 
 
 @dataclass
@@ -260,7 +251,7 @@ class _Tree:
         before = [*accumulate(self.counts, initial=0), -1]
         spans = [(_FUNCTION.split(label, 1)[0], before[start], before[end]) for label, start, end in self.brackets]
         deleted = [
-            label for label, *_ in spans if any(parameters.same_label(label, d) for d in parameters.delete_labels)
+            label for label, *_ in spans if any(parameters.same_label(label, d) for d in parameters.delete_label)
         ]
         return [span for span in spans if span[1] != span[2] and span[0] not in deleted]
 
@@ -277,8 +268,8 @@ def _read(line: str, place: str, parameters: EvalbParameters, report: Callable[[
             raise UserError(f"{place}: {text!r} is not the only word of a bracket; correct the tree")
         if word is not None:
             tree.words.append((tag, word))
-            tree.counts.append(tag not in parameters.delete_labels)
-            tree.length += tag not in parameters.delete_labels_for_length
+            tree.counts.append(tag not in parameters.delete_label)
+            tree.length += tag not in parameters.delete_label_for_length
         elif label is not None:
             if element.end() == len(line):
                 report("More than two elements in a bracket")
@@ -330,12 +321,12 @@ def _score(
 def _restore_quotes(gold: _Tree, test: _Tree, parameters: EvalbParameters) -> None:
     """Counts each quote that one file's tag deletes and the other's, after as many words, does not."""
     quotes = [
-        [i for i, (tag, word) in enumerate(tree.words) if tag in parameters.quote_labels and word in _QUOTES]
+        [i for i, (tag, word) in enumerate(tree.words) if tag in parameters.quote_label and word in _QUOTES]
         for tree in (test, gold)
     ]
     for i, j in product(*quotes):
         tags = test.words[i][0], gold.words[j][0]
-        if sum(test.counts[:i]) == sum(gold.counts[:j]) and not set(tags) <= set(parameters.delete_labels):
+        if sum(test.counts[:i]) == sum(gold.counts[:j]) and not set(tags) <= set(parameters.delete_label):
             test.counts[i] = gold.counts[j] = True
 
 

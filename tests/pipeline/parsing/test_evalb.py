@@ -79,14 +79,14 @@ CASES = {
     "equivalent words": (
         "(NP (DT a) (NN b))",
         "(NP (DT the) (NN b))",
-        EvalbParameters(equal_words=(("the", "a"),)),
+        EvalbParameters(eq_word=(("the", "a"),)),
         (2, 0, 1, 1, 1, 0, 2, 2),
     ),
     # The gold tree's '' is deleted, the test tree's POS is not: put back, it is in S 0-3 and NP 0-2 of both.
     "a quote that is a possessive": (
         "(S (NP (NNS dogs) ('' ')) (VP (VBP eat)))",
         "(S (NP (NNS dogs) (POS ')) (VP (VBP eat)))",
-        EvalbParameters(quote_labels=("''", "POS")),
+        EvalbParameters(quote_label=("''", "POS")),
         (3, 0, 3, 3, 3, 0, 3, 2),
     ),
     # Errors that end the comparison leave only the length.
@@ -114,7 +114,7 @@ def test_totals_are_of_valid_sentences(tmp_path: Path) -> None:
     gold, test = zip(
         *(CASES[name][:2] for name in ("equal", "split", "crossing", "an empty line", "another word")), strict=True
     )
-    scores = scored(tmp_path, list(gold), list(test), EvalbParameters(cutoff_length=5))
+    scores = scored(tmp_path, list(gold), list(test), EvalbParameters(cutoff_len=5))
     total = scores.total
     assert (total.sentences, total.errors, total.skipped, total.valid) == (5, 1, 1, 3)
     assert (total.recall, total.precision) == (100 * 8 / 12, 100 * 8 / 13)
@@ -198,17 +198,17 @@ def test_every_parameter_is_read(tmp_path: Path, caplog: pytest.LogCaptureFixtur
         "DELETE_LABEL   ,\nDELETE_LABEL_FOR_LENGTH -NONE-\nQUOTE_LABEL POS\nEQ_LABEL ADVP  PRT\nEQ_WORD a\tthe\nx\n"
     )
     assert read_parameters(tmp_path / "all.prm") == EvalbParameters(
-        max_errors=5,
-        cutoff_length=70,
+        max_error=5,
+        cutoff_len=70,
         labeled=False,
-        delete_labels=("TOP", ","),
-        delete_labels_for_length=("-NONE-",),
-        quote_labels=("POS",),
-        equal_labels=(("ADVP", "PRT"),),
-        equal_words=(("a", "the"),),
+        delete_label=("TOP", ","),
+        delete_label_for_length=("-NONE-",),
+        quote_label=("POS",),
+        eq_label=(("ADVP", "PRT"),),
+        eq_word=(("a", "the"),),
     )
     assert caplog.messages == [f"{tmp_path / 'all.prm'}, line 12: EVALB has no parameter 'x'; ignored"]
     (tmp_path / "none.prm").write_text("")
     assert read_parameters(tmp_path / "none.prm") == EvalbParameters(
-        delete_labels=(), delete_labels_for_length=(), equal_labels=()
+        delete_label=(), delete_label_for_length=(), eq_label=()
     )
