@@ -3,7 +3,7 @@
 python -m benchmarks.preparation                        # 200 000 pairs
 python -m benchmarks.preparation --pairs 4500000        # as many as WMT14's English-German
 
-`pipeline.corpora.synthetic` generates the text, with WMT14's lengths, alphabets and noise. The benchmark times the
+`benchmarks.synthetic` generates the text, with WMT14's lengths, alphabets and noise. The benchmark times the
 stages of profile `wmt14` as a workflow runs them: read, clean, vocabulary, encode.
 Temporary files take some 1.2 kB a pair; TMPDIR says where.
 """
@@ -31,7 +31,7 @@ BARE_SHARDS = 4
 
 def measure(pairs: int, vocabulary_size: int) -> dict[str, Any]:
     """Runs the benchmark and returns what --json prints."""
-    from pipeline.corpora.synthetic.text import write_text
+    from benchmarks.synthetic import write_text
     from pipeline.hardware import device_name
     from pipeline.store.store import LocalStore
     from workflows import stages

@@ -43,7 +43,7 @@ class Size:
 
     model: TransformerConfig
     lengths: str
-    """A key of `pipeline.corpora.synthetic.lengths.LENGTHS`."""
+    """A key of `pipeline.corpora.lengths.LENGTHS`."""
     cpu_updates: int
     """Timed updates per round, about ten seconds on two cores."""
     micro_batches: int
@@ -91,8 +91,9 @@ def measure(
 
     Raises UserError if our own training fails. A peer that fails is reported as failed, with null for its ratio.
     """
+    from benchmarks.synthetic import write_dataset
     from benchmarks.training_loops import MarianLoop, OurLoop, TorchLoop, TrainingLoop
-    from pipeline.corpora.synthetic.lengths import LENGTHS, write_dataset
+    from pipeline.corpora.lengths import LENGTHS
     from pipeline.environment import worker_environment
 
     n_updates = updates or (GPU_UPDATES if settings.device == "gpu" else size.cpu_updates)

@@ -3,9 +3,10 @@
 A field marked `not_in_fingerprint()` affects how a stage runs, not its output: changing it recomputes nothing.
 """
 
+from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, model_validator
 
 from model.config import OptimizerConfig, SearchConfig, TransformerConfig
 
@@ -14,6 +15,8 @@ Device = Literal["auto", "cpu", "gpu"]
 Dtype = Literal["auto", "float32", "bfloat16"]
 """auto: bfloat16 if the device gains by it (`pipeline.hardware`), otherwise float32. All workers of a training use the
 same type, and a training that is continued keeps its own (`pipeline.training.agreement`)."""
+AbsolutePath = Annotated[Path, AfterValidator(lambda path: path.expanduser().absolute())]
+"""Made absolute when it is read, since a stage may run in another working directory."""
 
 
 def not_in_fingerprint(default: Any, **constraints: Any) -> Any:

@@ -7,6 +7,7 @@ that imports are absolute and that every package has a docstring.
 
 import ast
 import sys
+import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -118,6 +119,17 @@ def test_the_packages_keep_the_rules() -> None:
     """No import against the arrows, and no circle; not for want of modules."""
     assert violations(ROOT) == []
     assert {"model.transformer", "pipeline.corpora.grammar.rules", "workflows.engine.runner"} <= read(ROOT).keys()
+
+
+def test_files_beside_the_modules_are_packaged() -> None:
+    """Whatever a module reads from its own folder is named in pyproject.toml, or an installed package would lack it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    patterns = project["tool"]["setuptools"]["package-data"]
+    packaged = {
+        path for name, globs in patterns.items() for g in globs for path in ROOT.joinpath(*name.split(".")).glob(g)
+    }
+    beside = {path for top in ("model", "pipeline", "workflows") for path in (ROOT / top).rglob("*.*")}
+    assert {path for path in beside if path.is_file() and path.suffix not in (".py", ".pyc")} == packaged
 
 
 @pytest.mark.parametrize("table", TABLES)

@@ -7,11 +7,9 @@ The decoder is given the reference, so position i of the target writes token i a
 Shapes: B batch, L query length, M key length, H heads.
 """
 
-import csv
 import math
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -82,7 +80,7 @@ class HeadsFigures(Figures):
 
 @dataclass(frozen=True)
 class Heads(JsonArtifact[HeadsFigures]):
-    """`heads.json` and the same table as `heads.csv`."""
+    """`heads.json`: where all heads look and what they are worth."""
 
     figures_file = "heads.json"
 
@@ -150,19 +148,7 @@ def examine(context: Context, checkpoint: Checkpoint, dataset: EncodedDataset, s
     heads = Heads(context.folder)
     pairs = sum(len(sample.source_BS) for sample in samples)
     heads.write(HeadsFigures(heads=tuple(figures), perplexity=perplexity, pairs=pairs, tokens=n_tokens))
-    write_table(heads.folder / "heads.csv", figures)
     return heads
-
-
-def write_table(path: Path, heads: list[HeadFigures]) -> None:
-    """Writes the table of heads as CSV."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        rows = csv.DictWriter(file, list(HeadFigures.model_fields), lineterminator="\n")
-        rows.writeheader()
-        rows.writerows(
-            {name: f"{value:.6g}" if isinstance(value, float) else value for name, value in head.model_dump().items()}
-            for head in heads
-        )
 
 
 def _sample(dataset: EncodedDataset, at_most_pairs: int, device: str) -> list[_Sample]:

@@ -1,18 +1,43 @@
-"""The stage that counts what the layer types of Table 1 cost; what it makes is the same on every machine."""
+"""The stage that counts what the layer types of Table 1 cost (paper §4); what it makes is the same on every machine.
+
+    counted_flop(layer, length=512, width=256)         # of a forward pass, by torch's own counter
+    products_in_sequence(layer, length=64, width=8)    # 1 for a convolution, 64 for a recurrent layer
+    longest_path("convolutional", LayerSettings(), length=64, width=8, kernels="dilated")
+
+The longest path between positions is read from gradients. A network of s steps is computed with random weights and
+random input, and an output position depends on an input position if its gradient with respect to it is not zero. A step
+of a recurrent layer is one time step; of every other type, one layer of a stack. The longest path is the least number
+of steps after which every output depends on each input that it can depend on at all: in a recurrent layer those up to
+its own position, otherwise all.
+
+Shapes: B outputs looked at at once, L length, D width.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
 import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from model.layer_types.flop import forward_flop, projected_flop
-from model.layer_types.modules import make, make_projected
+from model.layer_types.modules import Recurrent, make, make_projected
 from model.layer_types.sizes import LAYER_TYPES, LayerType
-from pipeline.complexity.counting import counted_flop, products_in_sequence
-from pipeline.complexity.dependencies import CONVOLUTIONS, Kernels, longest_path
 from pipeline.complexity.figures import Counts, CountsArtifact, LayerCounts, SizeCounts
 from pipeline.complexity.settings import LayerSettings, PathSettings, SweepSettings
 from pipeline.errors import UserError
 from pipeline.store.artifact import Context
 
 SEED = 1
+Network = Callable[[Tensor, int], Tensor]
+"""Computes the given number of steps: x_BLD -> x_BLD."""
+Kernels = Literal["contiguous", "dilated"]
+"""How a stack of convolutions sees further: with the same kernels in each layer, or with growing distances (§4)."""
+AT_ONCE = 64
+"""Outputs whose gradients are computed at once."""
+CONVOLUTIONS: tuple[LayerType, ...] = ("convolutional", "separable convolution")
 
 
 def count(context: Context, settings: LayerSettings, sweep: SweepSettings, paths: PathSettings) -> CountsArtifact:
@@ -34,33 +59,126 @@ def _layer(layer_type: LayerType, settings: LayerSettings, sweep: SweepSettings,
     def path(kernels: Kernels) -> dict[int, int]:
         return {n: longest_path(layer_type, settings, n, paths.width, kernels) for n in paths.lengths}
 
+    points = [(n, d, settings.sizes(d)) for n, d in sweep.points(layer_type)]
+    projected: tuple[SizeCounts, ...] = ()
+    if layer_type == "self-attention" or layer_type == "restricted self-attention":
+        projected = tuple(
+            _size(make_projected(layer_type, sizes), n, d, projected_flop(layer_type, sizes, n))
+            for n, d, sizes in points
+        )
     probe = make(layer_type, settings.sizes(paths.width))
     return LayerCounts(
         name=layer_type,
-        sizes=tuple(_size(layer_type, settings, n, d) for n, d in sweep.points(layer_type)),
-        projected=tuple(_projected(layer_type, settings, n, d) for n, d in sweep.points(layer_type))
-        if layer_type in ("self-attention", "restricted self-attention")
-        else (),
+        sizes=tuple(_size(make(layer_type, sizes), n, d, forward_flop(layer_type, sizes, n)) for n, d, sizes in points),
+        projected=projected,
         sequential_operations={n: products_in_sequence(probe, n, paths.width) for n in paths.lengths},
         longest_path=path("dilated"),
         longest_path_contiguous=path("contiguous") if layer_type in CONVOLUTIONS else {},
     )
 
 
-def _size(layer_type: LayerType, settings: LayerSettings, length: int, width: int) -> SizeCounts:
-    sizes = settings.sizes(width)
+def _size(layer: nn.Module, length: int, width: int, formula_flop: int) -> SizeCounts:
     # A step at a time, computing is quicker than working out shapes.
-    device = "cpu" if layer_type == "recurrent" else "meta"
-    flop = counted_flop(make(layer_type, sizes), length, width, device)
-    return SizeCounts(
-        length=length, width=width, counted_flop=flop, formula_flop=forward_flop(layer_type, sizes, length)
-    )
+    flop = counted_flop(layer, length, width, "cpu" if isinstance(layer, Recurrent) else "meta")
+    return SizeCounts(length=length, width=width, counted_flop=flop, formula_flop=formula_flop)
 
 
-def _projected(layer_type: LayerType, settings: LayerSettings, length: int, width: int) -> SizeCounts:
-    assert layer_type in ("self-attention", "restricted self-attention")
-    sizes = settings.sizes(width)
-    flop = counted_flop(make_projected(layer_type, sizes), length, width)
-    return SizeCounts(
-        length=length, width=width, counted_flop=flop, formula_flop=projected_flop(layer_type, sizes, length)
-    )
+def counted_flop(layer: nn.Module, length: int, width: int, device: str = "meta") -> int:
+    """Returns the FLOP of a forward pass over one sequence, as torch counts them.
+
+    Nothing is computed on the device `meta`, where tensors have a shape alone. The backward pass is not counted: there
+    torch 2.13 takes a depthwise convolution for a full one, and counts k·n·d² instead of k·n·d.
+    """
+    x_BLD = torch.zeros(1, length, width, device=device)
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        layer.to(device)(x_BLD)
+    return counter.get_total_flops()
+
+
+def products_in_sequence(layer: nn.Module, length: int, width: int) -> int:
+    """Counts the matrix products and convolutions of which each waits for the one before: the longest such chain.
+
+    This is Table 1's number of sequential operations, read from a forward pass. Other operations do not count; each
+    kind of layer has a fixed number of them around each product.
+    """
+    with torch.no_grad(), _Depths() as depths:
+        layer(torch.randn(1, length, width))
+    return depths.deepest
+
+
+class _Depths(TorchDispatchMode):
+    """Follows, through all operations, how many products stand one after the other behind each tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.deepest = 0
+        self._depths: dict[int, int] = {}
+        """The depth of each tensor, by identity."""
+        self._kept: list[Tensor] = []
+        """The tensors themselves, so that no other gets the identity of one that is gone."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        operands = [value for value in tree_leaves((args, kwargs)) if isinstance(value, Tensor)]
+        is_product = func.overloadpacket in flop_registry
+        depth = max((self._depths.get(id(tensor), 0) for tensor in operands), default=0) + is_product
+        for tensor in (value for value in tree_leaves(result) if isinstance(value, Tensor)):
+            self._depths[id(tensor)] = depth
+            self._kept.append(tensor)
+        self.deepest = max(self.deepest, depth)
+        return result
+
+
+def network(layer_type: LayerType, settings: LayerSettings, width: int, kernels: Kernels = "dilated") -> Network:
+    """Returns a random network of the type, of any number of steps; `kernels` are those of convolutions."""
+    if layer_type == "recurrent":
+        layer = make(layer_type, settings.sizes(width)).double()
+        assert isinstance(layer, Recurrent)
+        return layer.after
+    layers: list[nn.Module] = []
+
+    def stacked(x_BLD: Tensor, steps: int) -> Tensor:
+        while len(layers) < steps:
+            # The largest factor with which a stack has no gaps: a kernel sees kernel // 2 positions to each side.
+            dilation = (settings.kernel // 2 + 1) ** len(layers) if kernels == "dilated" else 1
+            layers.append(make(layer_type, settings.sizes(width, dilation)).double())
+        for layer in layers[:steps]:
+            x_BLD = layer(x_BLD)
+        return x_BLD
+
+    return stacked
+
+
+def dependencies(compute: Network, steps: int, length: int, width: int) -> Tensor:
+    """Returns depends_LL: whether an output (row) depends on an input (column) after `steps` steps."""
+    x_LD = torch.randn(length, width, dtype=torch.float64)
+    weights_D = torch.randn(width, dtype=torch.float64)
+    rows = []
+    for outputs_B in torch.arange(length).split(AT_ONCE):
+        # One sequence for each output that is looked at, so that one backward pass gives the gradients of all.
+        x_BLD = x_LD.repeat(len(outputs_B), 1, 1).requires_grad_()
+        seen_B = (compute(x_BLD, steps) @ weights_D)[torch.arange(len(outputs_B)), outputs_B]
+        (gradient_BLD,) = torch.autograd.grad(seen_B.sum(), x_BLD)
+        rows.append((gradient_BLD != 0).any(dim=-1))
+    return torch.cat(rows)
+
+
+def longest_path(layer_type: LayerType, settings: LayerSettings, length: int, width: int, kernels: Kernels) -> int:
+    """Returns the least number of steps after which every output depends on each input that it can depend on."""
+    compute = network(layer_type, settings, width, kernels)
+    wanted_LL = torch.ones(length, length, dtype=torch.bool)
+    if layer_type == "recurrent":
+        wanted_LL = dependencies(compute, length, length, width)
+
+    def suffices(steps: int) -> bool:
+        return bool((dependencies(compute, steps, length, width) | ~wanted_LL).all())
+
+    low, high = 0, 1
+    while high < length and not suffices(high):
+        low, high = high, min(2 * high, length)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if suffices(middle) else (middle, high)
+    return high

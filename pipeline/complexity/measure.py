@@ -1,13 +1,21 @@
-"""The stage that measures times and memory of the layer types of Table 1 on this machine, one after the other."""
+"""The stage that measures times and memory of the layer types of Table 1 on this machine, one after the other.
+
+Times are measured in rounds, each layer once a round, so that a disturbance does not hit one layer alone. Memory is the
+peak of a forward and backward pass: bytes of tensors, as torch's allocator hands them out. What exists before the pass,
+the input and the weights, does not count; their gradients do. On a GPU the allocator itself keeps the peak. On a CPU
+the profiler records every allocation, and the peak is that of their running sum; what libraries such as oneDNN allocate
+for themselves, past torch, is not seen.
+"""
 
 import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from statistics import median
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
 
 from model.layer_types.modules import make, make_projected
 from model.layer_types.sizes import LAYER_TYPES
@@ -20,9 +28,7 @@ from pipeline.complexity.figures import (
     MeasurementsArtifact,
     SizeMeasurements,
 )
-from pipeline.complexity.memory import peak_bytes
 from pipeline.complexity.settings import LayerSettings, SweepSettings, TimingSettings
-from pipeline.complexity.timing import PassTimes, Timer
 from pipeline.errors import UserError
 from pipeline.hardware import device_name, dtype_name
 from pipeline.store.artifact import Context
@@ -47,13 +53,17 @@ def measure(
     device = _device(context, timing)
     started_s = time.monotonic()
     torch.manual_seed(SEED)
-    with _threads(timing.threads or len(os.sched_getaffinity(0))) as threads:
+    threads, threads_before = timing.threads or len(os.sched_getaffinity(0)), torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
         layers = _sweeps(context, device, settings, sweep, timing)
         compared = [(width, batch) for batch in timing.crossover_batches for width in timing.crossover_widths]
         crossovers = []
         for done, (width, batch) in enumerate(compared):
             context.progress(done, len(compared), "crossovers")
             crossovers.append(_crossover(device, settings, timing, width, batch))
+    finally:
+        torch.set_num_threads(threads_before)
     artifact = MeasurementsArtifact(context.folder)
     artifact.write(
         Measurements(
@@ -75,17 +85,6 @@ def _device(context: Context, timing: TimingSettings) -> str:
     if timing.device == "gpu" and not context.device.startswith("cuda"):
         raise UserError("there is no GPU to measure on; choose --profile cpu")
     return "cpu" if timing.device == "cpu" else context.device
-
-
-@contextmanager
-def _threads(threads: int) -> Iterator[int]:
-    """Lets torch compute with so many threads in the body."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        yield threads
-    finally:
-        torch.set_num_threads(before)
 
 
 def _sweeps(
@@ -155,3 +154,75 @@ def _medians_s(layers: Sequence[nn.Module], x_BLD: Tensor, least_s: float) -> li
 
 def _input(batch: int, length: int, width: int, device: str) -> Tensor:
     return torch.randn(batch, length, width).to(device)
+
+
+class PassTimes(NamedTuple):
+    """Seconds of one pass, as the mean over repetitions right after each other."""
+
+    forward_s: float
+    backward_s: float
+
+
+class Timer:
+    """Times passes of a layer over an input. The first pass, made at once, says how many make up a measurement."""
+
+    def __init__(self, layer: nn.Module, x_BLD: Tensor, least_s: float) -> None:
+        self._layer, self._x_BLD = layer, x_BLD.detach().requires_grad_()
+        self._ones_BLD = torch.ones_like(x_BLD)
+        self._wait: Callable[[], None] = torch.cuda.synchronize if x_BLD.is_cuda else lambda: None
+        first = self._once()
+        self._repetitions = max(1, round(least_s / (first.forward_s + first.backward_s)))
+
+    def time(self) -> PassTimes:
+        """Returns the mean times of a few passes, as many as take `least_s`."""
+        passes = [self._once() for _ in range(self._repetitions)]
+        return PassTimes(*(sum(times) / len(passes) for times in zip(*passes, strict=True)))
+
+    def _once(self) -> PassTimes:
+        self._wait()
+        started_s = time.perf_counter()
+        y_BLD = self._layer(self._x_BLD)
+        self._wait()
+        between_s = time.perf_counter()
+        y_BLD.backward(self._ones_BLD)
+        self._wait()
+        times = PassTimes(between_s - started_s, time.perf_counter() - between_s)
+        # Every layer is kept for all rounds; its gradients need not be.
+        self._layer.zero_grad(set_to_none=True)
+        self._x_BLD.grad = None
+        return times
+
+
+def peak_bytes(layer: nn.Module, x_BLD: Tensor) -> int:
+    """Returns the largest number of bytes in use at any moment of a pass, beyond those in use before it."""
+    _forget_gradients(layer, x_BLD)
+    if x_BLD.device.type == "cuda":
+        torch.cuda.synchronize(x_BLD.device)
+        torch.cuda.reset_peak_memory_stats(x_BLD.device)
+        before_bytes = torch.cuda.memory_allocated(x_BLD.device)
+        _pass(layer, x_BLD)
+        peak = torch.cuda.max_memory_allocated(x_BLD.device) - before_bytes
+        _forget_gradients(layer, x_BLD)
+        return peak
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        _pass(layer, x_BLD)
+    _forget_gradients(layer, x_BLD)
+    results = profiler.profiler
+    assert results is not None
+    events = results.kineto_results.events()
+    changes_bytes = sorted((event.start_ns(), event.nbytes()) for event in events if event.name() == "[memory]")
+    peak = held = 0
+    for _, change in changes_bytes:
+        held += change
+        peak = max(peak, held)
+    return peak
+
+
+def _forget_gradients(layer: nn.Module, x_BLD: Tensor) -> None:
+    layer.zero_grad(set_to_none=True)
+    x_BLD.grad = None
+
+
+def _pass(layer: nn.Module, x_BLD: Tensor) -> None:
+    y_BLD = layer(x_BLD)
+    y_BLD.backward(torch.ones_like(y_BLD))

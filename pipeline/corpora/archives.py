@@ -11,9 +11,7 @@ import secrets
 import shutil
 import tarfile
 import threading
-import time
 import zlib
-from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -35,8 +33,6 @@ log = logging.getLogger(__name__)
 BLOCK_BYTES = 1 << 20
 POLL_S = 1.0
 """Interval between two reports on downloads."""
-RATE_S = 10.0
-"""Period over which the reported download rate is averaged."""
 
 Checksum = Annotated[str, StringConstraints(pattern=r"^(sha256:[0-9a-f]{64}|md5:[0-9a-f]{32})$")]
 
@@ -108,29 +104,15 @@ class Members:
     archive_sha256: str
 
 
-class DamagedError(UserError):
-    """An archive cannot be read to its end."""
-
-
 def extract(archive: Archive, origin: Origin, folder: Path) -> Members:
     """Extracts the archive's two members into `folder` under their own names.
 
-    A damaged download is fetched once more. Raises UserError if the archive cannot be obtained, is damaged or not the
-    expected one, or lacks a member.
+    Raises UserError if the archive cannot be obtained, is damaged or not the expected one, or lacks a member.
     """
-    record, retried = origin.record(archive), False
+    record = origin.record(archive)
     known = archive.checksum or _kept_checksum(record)
-    while True:
-        path = _obtain(archive, origin, known)
-        try:
-            source, target = _stream_out(path, (archive.source, archive.target), folder, to_the_end=known is None)
-            break
-        except DamagedError as error:
-            if retried or known or origin.data is not None:
-                raise
-            log.warning("%s; downloading it again", error)
-            path.unlink(missing_ok=True)
-            retried = True
+    path = _obtain(archive, origin, known)
+    source, target = _stream_out(path, (archive.source, archive.target), folder, to_the_end=known is None)
     kind, _, digest = (known or "").partition(":")
     sha256 = digest if kind == "sha256" else content_sha256(path)
     if known is None:
@@ -140,23 +122,31 @@ def extract(archive: Archive, origin: Origin, folder: Path) -> Members:
 
 @contextmanager
 def report_downloads(context: Context, archives: Sequence[Archive], origin: Origin) -> Iterator[None]:
-    """Reports megabytes downloaded, and their rate, as the stage's progress while the body runs.
+    """Reports megabytes downloaded as the stage's progress while the body runs.
 
     The figures come from the sizes of the files, so downloads by other processes and commands count too.
     """
-    if origin.data is not None:
-        yield
-        return
     ended = threading.Event()
-    begun = time.monotonic(), sum(_downloaded_bytes(origin.downloads / archive.path) for archive in archives)
-    arguments = context, archives, origin.downloads, begun, ended
-    watch = threading.Thread(target=_poll_downloads, args=arguments, daemon=True)
-    watch.start()
+
+    def watch() -> None:
+        over = False
+        while not over:
+            over = ended.wait(POLL_S)  # the last bytes are reported, too
+            have_bytes = [_downloaded_bytes(origin.downloads / archive.path) for archive in archives]
+            total_bytes = sum(
+                max(archive.size_bytes or 0, have) for archive, have in zip(archives, have_bytes, strict=True)
+            )
+            context.progress(sum(have_bytes) / 1e6, total_bytes / 1e6, "MB")
+
+    thread = threading.Thread(target=watch, daemon=True)
+    if origin.data is None:
+        thread.start()
     try:
         yield
     finally:
         ended.set()
-        watch.join()
+        if origin.data is None:
+            thread.join()
 
 
 def _obtain(archive: Archive, origin: Origin, checksum: str | None) -> Path:
@@ -203,13 +193,10 @@ def _stream_out(path: Path, names: tuple[str, str], folder: Path, to_the_end: bo
                     _copy(archive.extractfile(member) if member.isreg() else None, copies[name], f"{path}: {name}")
                 if len(copies) == len(names) and not to_the_end:
                     break
-            if to_the_end:
-                _read_through(file)
-                for path_of_member in copies.values():
-                    with _unzipped(path_of_member) as content:
-                        _read_through(content)
+            while to_the_end and file.read(BLOCK_BYTES):
+                pass
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DamagedError(f"{path} is damaged ({error}); get it again") from None
+        raise UserError(f"{path} is damaged ({error}); remove it and get it again") from None
     if missing := [name for name in names if name not in copies]:
         raise UserError(f"{path} has no member {' and no '.join(missing)}; it is not the official archive")
     return [copies[name] for name in names]
@@ -240,11 +227,6 @@ def _unzipped(path: Path) -> Iterator[IO[bytes]]:
             yield raw
 
 
-def _read_through(file: IO[bytes]) -> None:
-    while file.read(BLOCK_BYTES):
-        pass
-
-
 def _copy(content: IO[bytes] | None, path: Path, name: str) -> None:
     if content is None:
         raise UserError(f"{name} is not a regular file; it is not the official archive")
@@ -253,12 +235,7 @@ def _copy(content: IO[bytes] | None, path: Path, name: str) -> None:
 
 
 def _kept_checksum(record: Path) -> str | None:
-    try:
-        return "sha256:" + record.read_text(encoding="utf-8").split()[0]
-    except FileNotFoundError:
-        return None
-    except (UnicodeDecodeError, IndexError):
-        raise UserError(f"{record} holds no sha256; remove it") from None
+    return "sha256:" + record.read_text(encoding="utf-8").partition(" ")[0] if record.exists() else None
 
 
 def _keep_checksum(record: Path, sha256: str, name: str) -> None:
@@ -267,26 +244,6 @@ def _keep_checksum(record: Path, sha256: str, name: str) -> None:
     temporary = record.with_name(f".{record.name}.{secrets.token_hex(4)}")
     temporary.write_text(f"{sha256}  {name}\n", encoding="utf-8")
     temporary.replace(record)
-
-
-def _poll_downloads(
-    context: Context, archives: Sequence[Archive], downloads: Path, begun: tuple[float, int], ended: threading.Event
-) -> None:
-    """Reports until `ended`; `begun` is when the downloads began, and the bytes there were then."""
-    seen, over = deque([begun]), False
-    while not over:
-        over = ended.wait(POLL_S)  # the last bytes are reported, too
-        have_bytes = total_bytes = 0
-        for archive in archives:
-            downloaded_bytes = _downloaded_bytes(downloads / archive.path)
-            have_bytes += downloaded_bytes
-            total_bytes += max(archive.size_bytes or 0, downloaded_bytes)
-        seen.append((time.monotonic(), have_bytes))
-        while len(seen) > 2 and seen[-1][0] - seen[0][0] > RATE_S:
-            seen.popleft()
-        (since, then_bytes), (now, _) = seen[0], seen[-1]
-        rate = (have_bytes - then_bytes) / (now - since) if now > since else 0.0
-        context.progress(have_bytes / 1e6, total_bytes / 1e6, "MB", mb_s=rate / 1e6)
 
 
 def _downloaded_bytes(path: Path) -> int:

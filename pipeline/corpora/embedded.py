@@ -22,6 +22,8 @@ from pydantic import Field
 
 from pipeline.corpora.amount import Amount
 from pipeline.corpora.grammar import Derivation, derive, word_by_word
+from pipeline.parsing.linearisation import linearise
+from pipeline.parsing.trees import parse
 from pipeline.settings import Settings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, Hypotheses
@@ -97,11 +99,6 @@ def substitute(context: Context, corpus: Corpus) -> Hypotheses:
     return hypotheses
 
 
-def split_of(english: str) -> SplitName:
-    """Returns the split of a sentence, which depends only on its hash."""
-    return _split(_hash(english))
-
-
 def held_out(seed: int, split: Literal["dev", "test"]) -> Iterator[Derivation]:
     """Yields the endless derivations of a split, without repetitions; the corpus holds the first of them."""
     return _derivations(seed, split, 0, {"source_words": 0, "repeated": 0})
@@ -135,8 +132,8 @@ def _derivations(seed: int, split: SplitName, shard: int, report: dict[str, int]
     seen: set[int] = set()
     for number in count((SPLITS.index(split) << 60) + (shard << 32)):
         derivation = derive(seed, number)
-        hashed = _hash(derivation.english)
-        if _split(hashed) != split:
+        hashed = hash_of(derivation.english)
+        if split_of(hashed) != split:
             continue
         if hashed in seen:
             if split != "train":
@@ -147,12 +144,13 @@ def _derivations(seed: int, split: SplitName, shard: int, report: dict[str, int]
         yield derivation
 
 
-def _hash(english: str) -> int:
-    """Returns a 64-bit hash that is the same in every process."""
+def hash_of(english: str) -> int:
+    """Returns 64 bits that are the same in every process."""
     return int.from_bytes(hashlib.blake2b(english.encode(), digest_size=8).digest(), "big")
 
 
-def _split(hashed: int) -> SplitName:
+def split_of(hashed: int) -> SplitName:
+    """Returns the split of a sentence with this hash."""
     permille = hashed % 1000
     if permille < TEST_PERMILLE:
         return "test"
@@ -168,9 +166,6 @@ def _tree_pairs(
     derivations: Iterator[Derivation], symbols: set[str], gold: TextIO | None = None
 ) -> Iterator[tuple[str, str]]:
     """Yields words and linearised trees; collects the trees' symbols and writes them, bracketed, to `gold`."""
-    from pipeline.parsing.linearisation import linearise  # nltk imports slowly, and translation does not need it
-    from pipeline.parsing.trees import parse
-
     for derivation in derivations:
         linearised = linearise(parse(derivation.tree))
         symbols.update(linearised)

@@ -8,12 +8,10 @@ import tempfile
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import field_validator
-
 from pipeline.corpora.amount import Amount
 from pipeline.corpora.download import fetch
 from pipeline.errors import UserError
-from pipeline.settings import Settings, not_in_fingerprint
+from pipeline.settings import AbsolutePath, Settings, not_in_fingerprint
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus
 from pipeline.text.aligned import content_sha256, write_corpus
@@ -49,15 +47,10 @@ class Multi30kSettings(Settings):
     """The language pair, and where its files come from."""
 
     target: Literal["de", "fr"] = "de"
-    data: Path | None = None
+    data: AbsolutePath | None = None
     """Folder with `train.en.gz` or `train.en`, `val.*`, `test_2016_flickr.*` and other `test_*`; None to download."""
     base_url: str = not_in_fingerprint(REPOSITORY)
     """Address of the published files. Their hashes are checked, so a mirror changes nothing."""
-
-    @field_validator("data")
-    @classmethod
-    def _absolute(cls, data: Path | None) -> Path | None:
-        return data and data.expanduser().absolute()  # the stage may run in another working directory
 
     def identity(self) -> dict[str, Any]:
         """Depends on the content of the files, not on their paths. Raises UserError if one is missing."""

@@ -13,16 +13,18 @@ Pitfalls that are avoided here:
 
 import shutil
 import tempfile
+import tomllib
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from pipeline.corpora.amount import Amount
 from pipeline.corpora.archives import Archive, Checksum, Origin, extract, report_downloads
 from pipeline.errors import UserError
-from pipeline.settings import Settings, not_in_fingerprint
+from pipeline.settings import AbsolutePath, Settings, not_in_fingerprint
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus
 from pipeline.text.aligned import SHARD_PAIRS, move_shards, write_shards
@@ -33,59 +35,25 @@ SOURCE = "en"
 TEST_SET = "newstest2014"
 Wmt14Target = Literal["de", "fr"]
 
-_BOTH: dict[str, dict[str, Any]] = {
-    "europarl-v7": {
-        "path": "wmt13/training-parallel-europarl-v7.tgz",
-        "size_bytes": 657632379,
-        "checksum": "sha256:0224c7c710c8a063dfd893b0cc0830202d61f4c75c17eb8e31836103d27d96e7",
-        "member": "training/europarl-v7.{pair}.",
-    },
-    "commoncrawl": {
-        "path": "wmt13/training-parallel-commoncrawl.tgz",
-        "size_bytes": 918311367,
-        "checksum": "sha256:c7a74e2ea01ac6c920123108627e35278d4ccb5701e15428ffa34de86fa3a9e5",
-        "member": "commoncrawl.{pair}.",
-    },
-    "news-commentary-v9": {
-        "path": "wmt14/training-parallel-nc-v9.tgz",
-        "size_bytes": 80418416,
-        "checksum": "sha256:cb8953f292298e6877ae433c98912b927cb0766b303f4540512ddd286c748485",
-        "member": "training/news-commentary-v9.{pair}.",
-    },
-}
-_FRENCH: dict[str, dict[str, Any]] = {
-    "un": {"path": "wmt13/training-parallel-un.tgz", "member": "un/undoc.2000.{pair}."},
-    "giga-fren": {
-        "path": "wmt10/training-giga-fren.tar",
-        "size_bytes": 2595102720,
-        "member": "giga-fren.release2.fixed.",
-        "suffix": ".gz",
-    },
-}
-"""The archives for English-French alone. No sha256 is published for them."""
-TRAIN_PAIRS: dict[str, dict[Wmt14Target, int]] = {
-    "europarl-v7": {"de": 1_920_209, "fr": 2_007_723},
-    "commoncrawl": {"de": 2_399_123, "fr": 3_244_152},
-    "news-commentary-v9": {"de": 201_288, "fr": 183_251},
-    "un": {"fr": 12_886_831},
-    "giga-fren": {"fr": 22_520_376},
-}
-"""Lines in the members of the official archives, as public preparations of WMT14 count them: 4.5 M and 40.8 M in total
-(the paper has 36 M English-French). Only forecasts use them; the lines that are read are counted."""
-ESTIMATED_BYTES = {"wmt13/training-parallel-un.tgz": int(2.3 * 2**30)}
-"""Sizes of archives without a published exact size: WMT14's page prints 2.3 GB, in powers of 1024 like its others."""
 PAIR_BYTES = 316
 """Approximate UTF-8 bytes per pair, both sides with line ends: 7.26 MB in the first 20 000 pairs of Europarl v7 and the
 3 000 of newstest2013, English and German."""
 
 
+@cache
+def _published() -> dict[str, dict[str, Any]]:
+    return tomllib.loads(Path(__file__).with_name("wmt14.toml").read_text(encoding="utf-8"))
+
+
 def official_archives(target: Wmt14Target) -> dict[str, Archive]:
     """Returns the archives of the training data from English to `target`, in reading order."""
     archives = {}
-    for name, described in (_BOTH if target == "de" else _BOTH | _FRENCH).items():
-        fields = dict(described)
-        member, suffix = fields.pop("member").format(pair=f"{target}-{SOURCE}"), fields.pop("suffix", "")
-        archives[name] = Archive(source=f"{member}{SOURCE}{suffix}", target=f"{member}{target}{suffix}", **fields)
+    for name, described in _published().items():
+        if target in described["pairs"]:
+            fields = {key: described.get(key) for key in ("path", "size_bytes", "checksum")}
+            for side, language in (("source", SOURCE), ("target", target)):
+                fields[side] = described["members"].format(pair=f"{target}-{SOURCE}", language=language)
+            archives[name] = Archive(**fields)
     return archives
 
 
@@ -109,32 +77,28 @@ class Wmt14Settings(Settings):
     """The training data. A checksum identifies an archive, so its location has no part in the stage's identity."""
     dev: EvaluationSet = EvaluationSet(name="wmt13", pairs=3000)
     test: EvaluationSet = EvaluationSet(name="wmt14/full", pairs=3003)
-    data: Path | None = not_in_fingerprint(None)
+    data: AbsolutePath | None = not_in_fingerprint(None)
     """Folder with the archives, either flat or with the server's folders; None to download them."""
     base_url: str = not_in_fingerprint(STATMT)
     """Server that has all archives."""
     mirrors: tuple[str, ...] = not_in_fingerprint(())
     """Servers with the same folders, tried in order if `base_url` fails."""
-    downloads: Path | None = not_in_fingerprint(None)
+    downloads: AbsolutePath | None = not_in_fingerprint(None)
     """Folder where downloads are kept, 2 GB for EN-DE and 5 GB more for EN-FR; None for `downloads` in the store, which
     is on the disk chosen for large files and visible to every node of a cluster."""
-
-    @field_validator("data", "downloads")
-    @classmethod
-    def _absolute(cls, folder: Path | None) -> Path | None:
-        return folder and folder.expanduser().absolute()  # the stage may run in another working directory
 
 
 def amount(settings: Wmt14Settings) -> Amount:
     """Returns pairs and text size, if all archives are official, and the sizes of the downloads."""
-    official = official_archives(settings.target)
+    official, published = official_archives(settings.target), _published()
     known = all(name in official and archive.path == official[name].path for name, archive in settings.archives.items())
-    pairs = sum(TRAIN_PAIRS[name][settings.target] for name in settings.archives) if known else None
+    pairs = sum(published[name]["pairs"][settings.target] for name in settings.archives) if known else None
+    estimated_bytes = {described["path"]: described.get("estimated_bytes") for described in published.values()}
     archives = [] if settings.data else list(settings.archives.values())
     return Amount(
         pairs,
         pairs and pairs * PAIR_BYTES,
-        {archive.path: archive.size_bytes or ESTIMATED_BYTES.get(archive.path) for archive in archives},
+        {archive.path: archive.size_bytes or estimated_bytes.get(archive.path) for archive in archives},
     )
 
 

@@ -14,9 +14,8 @@ from typing import Self
 
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import Translator
-from pipeline.parsing.linearisation import Rebuilt, rebuild
-from pipeline.parsing.pieces import writes_trees
-from pipeline.parsing.symbols import WORD_SYMBOL
+from pipeline.parsing.constraint import writes_trees
+from pipeline.parsing.linearisation import WORD_SYMBOL, Rebuilt, rebuild
 from pipeline.settings import PARSING, DecodingSettings
 from pipeline.store.artifacts import CHOICE_FILE, ChosenParser
 from pipeline.text.vocabulary import load

@@ -27,8 +27,7 @@ from model.search import Hypothesis, beam_search
 from model.transformer import Transformer
 from pipeline.errors import UserError
 from pipeline.hardware import dtype_of
-from pipeline.parsing.constraint import TreeTokens, WellFormed
-from pipeline.parsing.pieces import tree_tokens
+from pipeline.parsing.constraint import TreeTokens, WellFormed, tree_tokens
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifacts import Checkpoint
 from pipeline.text.encoding import decode_ids

@@ -3,6 +3,7 @@
 scores = score_parses(Context(folder), parses).load().splits["test"].total.f1
 """
 
+import math
 from collections.abc import Mapping, Sequence
 
 from pipeline.errors import UserError
@@ -74,12 +75,9 @@ def _by_length(sentences: Sequence[SentenceScore]) -> dict[str, BracketScores]:
     groups: dict[str, BracketScores] = {}
     least = 1
     for most in (*LENGTHS, None):
-        group = Total()
-        for sentence in sentences:
-            if least <= sentence.length and (most is None or sentence.length <= most):
-                group.add(sentence)
-        if group.sentences:
-            groups[f"{least}-{most}" if most else f"{least} and more"] = _figures(group)
+        group = [s for s in sentences if least <= s.length and (most is None or s.length <= most)]
+        if group:
+            groups[f"{least}-{most}" if most else f"{least} and more"] = _figures(Total.of(group))
         least = (most or 0) + 1
     return groups
 
@@ -90,6 +88,6 @@ def _figures(total: Total) -> BracketScores:
         valid=total.valid,
         recall=total.recall,
         precision=total.precision,
-        f1=total.f1 if total.matched else 0.0,
+        f1=0.0 if math.isnan(total.f1) else total.f1,
         complete_match=total.complete_match,
     )

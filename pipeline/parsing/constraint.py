@@ -1,7 +1,6 @@
 """Lets a search write well-formed trees only, with as many words as the sentence has (§6.3).
 
-    tokens = TreeTokens(vocabulary_size, opening=[5, 7], closing=[6, 8], words=[4])  # (S (NP )S )NP XX
-    beam_search(model, source_BS, constraint=WellFormed(tokens, n_words=[7, 5]))
+    beam_search(model, source_BS, constraint=WellFormed(tree_tokens(vocabulary), n_words=[7, 5]))
 
 A tree is written as by Vinyals et al. (2015, "Grammar as a Foreign Language"): `(S (NP XX XX )NP (VP XX )VP )S`. It has
 one root; a closing bracket has the label of the innermost open one, and there is a word between the two; all words are
@@ -16,9 +15,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
+from sentencepiece import SentencePieceProcessor
 from torch import Tensor
 
 from model.config import END_ID
+from pipeline.errors import UserError
+from pipeline.parsing.linearisation import BRACKET, WORD_SYMBOL, tag_of
+from pipeline.text.vocabulary import SPACE_SIGN
 
 MAX_OPEN = 100
 """The most brackets open at once; the 3 914 trees of the Penn Treebank sample in NLTK have at most 28."""
@@ -30,7 +33,7 @@ OTHER, OPENING, CLOSING, WORD = range(4)
 
 @dataclass(frozen=True)
 class TreeTokens:
-    """The token ids that trees are written with. Raises ValueError if the two kinds of brackets differ in number."""
+    """The token ids that trees are written with."""
 
     vocabulary_size: int
     opening: Sequence[int]
@@ -40,9 +43,29 @@ class TreeTokens:
     words: Sequence[int]
     """XX, which stands for any word, or one for each tag."""
 
-    def __post_init__(self) -> None:
-        if len(self.opening) != len(self.closing):
-            raise ValueError(f"there are {len(self.opening)} opening brackets and {len(self.closing)} closing ones")
+
+def writes_trees(vocabulary: SentencePieceProcessor) -> bool:
+    """Tells the vocabulary of a parser, which has a piece for any word of a tree."""
+    return bool(vocabulary.piece_to_id(SPACE_SIGN + WORD_SYMBOL) != vocabulary.unk_id())
+
+
+def tree_tokens(vocabulary: SentencePieceProcessor) -> TreeTokens:
+    """Returns the ids of brackets, and of XX and tags; a label counts if both its brackets are pieces.
+
+    Raises UserError if there are none: the vocabulary is not that of a parser.
+    """
+    pieces = {i: vocabulary.id_to_piece(i) for i in range(len(vocabulary))}
+    ids = {piece.removeprefix(SPACE_SIGN): i for i, piece in pieces.items() if piece.startswith(SPACE_SIGN)}
+    brackets = {symbol: bracket for symbol in ids if (bracket := BRACKET.fullmatch(symbol))}
+    opening = {bracket[2]: ids[symbol] for symbol, bracket in brackets.items() if bracket[1] == "("}
+    closing = {bracket[2]: ids[symbol] for symbol, bracket in brackets.items() if bracket[1] == ")"}
+    labels = sorted(opening.keys() & closing.keys())
+    if WORD_SYMBOL not in ids or not labels:
+        raise UserError("the vocabulary has no pieces for brackets and XX, so it is not a parser's; search freely")
+    words = [i for symbol, i in ids.items() if tag_of(symbol)]
+    return TreeTokens(
+        len(vocabulary), [opening[label] for label in labels], [closing[label] for label in labels], words
+    )
 
 
 @dataclass(frozen=True)

@@ -1,32 +1,96 @@
-"""Bracketing scores as the program EVALB computes them (S. Sekine and M. J. Collins, version 20080701): Table 4's F1.
+"""Bracketing scores, with the figures of the program EVALB (Sekine and Collins, version 20080701): Table 4's F1.
 
     scores = score_trees(Path("gold.trees"), Path("parsed.trees"))
     scores.total.f1, scores.total_short.f1    # of all sentences, and of those of at most 40 words
 
-Line i of one file is scored against line i of the other. A constituent counts as found if the other tree has one of the
-same label over the same words, once `EvalbParameters` have removed punctuation. What EVALB does with malformed lines is
-done here too, up to its limits on their length, which are lifted.
+Line i of one file is scored against line i of the other. A constituent counts as same if the other tree has one of the
+same label over the same words, once `EvalbParameters` have removed punctuation. Malformed lines are counted as EVALB
+counts them; its limits on the length of a line are lifted.
 """
 
+import logging
 import math
 import re
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from itertools import zip_longest
+from itertools import accumulate, compress, product, zip_longest
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pipeline.errors import UserError
-from pipeline.parsing.evalb_parameters import COLLINS, EvalbParameters
 from pipeline.text.lines import read_lines
 
-SPACES = " \t\n\v\f\r"
-_SPACES = re.compile(f"[{SPACES}]*")
-_TOKEN = re.compile(f"[^(){SPACES}]*")
+log = logging.getLogger(__name__)
+
+_ELEMENT = re.compile(
+    r"\((?P<tag>[^()\s]*)\s+(?P<word>[^()\s]*)\)|\((?P<label>[^()\s]*)|(?P<closing>\))|(?P<text>[^()\s]+)", re.ASCII
+)
+"""A tagged word, an opening bracket with its label, a closing bracket, or text outside of them."""
 _FUNCTION = re.compile("[-=]")
 _QUOTES = ("'", '"', "/")
+Span = tuple[str, int, int]
+"""The label of a constituent, its first word and the one after its last."""
+TITLES: tuple[str, ...] = (
+    "Number of sentence",
+    "Number of Error sentence",
+    "Number of Skip  sentence",
+    "Number of Valid sentence",
+)
+TITLES += ("Bracketing Recall", "Bracketing Precision", "Bracketing FMeasure", "Complete match", "Average crossing")
+TITLES += ("No crossing", "2 or less crossing", "Tagging accuracy")
+"""What EVALB calls the figures of a `Total`."""
+
+
+@dataclass(frozen=True)
+class EvalbParameters:
+    """What EVALB counts, by its own keywords; the defaults are those of COLLINS.prm, used for the Penn Treebank."""
+
+    max_error: int = 10
+    """One error more is tolerated, the next ends the scoring."""
+    cutoff_len: int = 40
+    """The second summary is of the sentences of at most this many words."""
+    labeled: bool = True
+    """Brackets match only if their labels do."""
+    delete_label: tuple[str, ...] = ("TOP", "-NONE-", ",", ":", "``", "''", ".")
+    """Words with these tags, and brackets with these labels, do not count."""
+    delete_label_for_length: tuple[str, ...] = ("-NONE-",)
+    """Words with these tags do not count for the length of a sentence."""
+    quote_label: tuple[str, ...] = ()
+    """Tags of words that are a quote in one file and none in the other."""
+    eq_label: tuple[tuple[str, str], ...] = (("ADVP", "PRT"),)
+    """Labels or tags that count as the same, either way round."""
+    eq_word: tuple[tuple[str, str], ...] = ()
+    """Words that count as the same, either way round."""
+
+    def same_label(self, first: str, second: str) -> bool:
+        """Compares two labels or tags."""
+        return first == second or (first, second) in self.eq_label or (second, first) in self.eq_label
+
+    def same_word(self, first: str, second: str) -> bool:
+        """Compares two words."""
+        return first == second or (first, second) in self.eq_word or (second, first) in self.eq_word
+
+
+def read_parameters(path: Path) -> EvalbParameters:
+    """Reads a .prm file; what it does not name has EVALB's value, not that of COLLINS.prm: nothing is deleted.
+
+    Lines that EVALB would not understand are ignored with a warning. Raises UserError if the file cannot be read.
+    """
+    values: dict[str, Any] = dict.fromkeys(
+        ("delete_label", "delete_label_for_length", "quote_label", "eq_label", "eq_word"), ()
+    )
+    for number, line in enumerate(read_lines(path, errors="surrogateescape"), 1):
+        match re.findall(r"\S+", line, re.ASCII):
+            case ["MAX_ERROR" | "CUTOFF_LEN" | "LABELED" as keyword, value, *_] if value.isdecimal():
+                values[keyword.lower()] = int(value)
+            case ["DELETE_LABEL" | "DELETE_LABEL_FOR_LENGTH" | "QUOTE_LABEL" as keyword, label]:
+                values[keyword.lower()] += (label,)
+            case ["EQ_LABEL" | "EQ_WORD" as keyword, first, second]:
+                values[keyword.lower()] += ((first, second),)
+            case [keyword, *_] if keyword != "DEBUG" and not keyword.startswith("#"):
+                log.warning("%s, line %d: EVALB has no parameter %r; ignored", path, number, line.strip())
+    return EvalbParameters(**values)
 
 
 class Status(IntEnum):
@@ -38,34 +102,8 @@ class Status(IntEnum):
     """The tree to be scored holds no word that counts."""
 
 
-class _Shares:
-    """The figures that a sentence and a total have in common, in percent; 0 where there is nothing to be shared."""
-
-    matched: int
-    gold_brackets: int
-    test_brackets: int
-    words: int
-    correct_tags: int
-
-    @property
-    def recall(self) -> float:
-        """Share of the gold brackets that are matched."""
-        return _percent(self.matched, self.gold_brackets)
-
-    @property
-    def precision(self) -> float:
-        """Share of the brackets to be scored that are matched."""
-        return _percent(self.matched, self.test_brackets)
-
-    @property
-    def tagging_accuracy(self) -> float:
-        """Share of the words with the gold tree's tag."""
-        return _percent(self.correct_tags, self.words)
-
-
-@dataclass(frozen=True)
-class SentenceScore(_Shares):
-    """The figures of one line of both files; those that an error or a missing tree left uncounted are 0."""
+class SentenceScore(NamedTuple):
+    """The figures of one line of both files; what an error or a missing tree left uncounted is 0."""
 
     line: int
     length: int
@@ -80,308 +118,228 @@ class SentenceScore(_Shares):
     """Words that count, the same in both trees."""
     correct_tags: int = 0
 
-
-@dataclass
-class Total(_Shares):
-    """Sums over sentences; those with an error and skipped ones are only counted as such."""
-
-    sentences: int = 0
-    errors: int = 0
-    skipped: int = 0
-    matched: int = 0
-    gold_brackets: int = 0
-    test_brackets: int = 0
-    complete: int = 0
-    """Sentences of which all brackets match."""
-    crossing: int = 0
-    without_crossing: int = 0
-    with_two_or_less_crossing: int = 0
-    words: int = 0
-    correct_tags: int = 0
-
-    def add(self, score: SentenceScore) -> None:
-        """Counts a sentence."""
-        self.sentences += 1
-        self.errors += score.status is Status.ERROR
-        self.skipped += score.status is Status.SKIPPED
-        if score.status is Status.VALID:
-            self.matched += score.matched
-            self.gold_brackets += score.gold_brackets
-            self.test_brackets += score.test_brackets
-            self.complete += score.matched == score.gold_brackets == score.test_brackets
-            self.crossing += score.crossing
-            self.without_crossing += score.crossing == 0
-            self.with_two_or_less_crossing += score.crossing <= 2
-            self.words += score.words
-            self.correct_tags += score.correct_tags
-
-    @property
-    def valid(self) -> int:
-        """Sentences that the figures are computed on."""
-        return self.sentences - self.errors - self.skipped
-
-    @property
-    def f1(self) -> float:
-        """Harmonic mean of precision and recall in percent; not a number if both are 0."""
-        both = self.precision + self.recall
-        return 2 * self.precision * self.recall / both if both else math.nan
-
-    @property
-    def complete_match(self) -> float:
-        """Share of sentences of which all brackets match, in percent."""
-        return _percent(self.complete, self.valid)
-
-    @property
-    def average_crossing(self) -> float:
-        """Crossing brackets per sentence."""
-        return self.crossing / self.valid if self.valid else 0.0
-
-    @property
-    def no_crossing(self) -> float:
-        """Share of sentences without a crossing bracket, in percent."""
-        return _percent(self.without_crossing, self.valid)
-
-    @property
-    def two_or_less_crossing(self) -> float:
-        """Share of sentences with at most two crossing brackets, in percent."""
-        return _percent(self.with_two_or_less_crossing, self.valid)
+    def __str__(self) -> str:
+        """The columns of EVALB's table: its numbers, with recall, precision and tagging accuracy in percent."""
+        recall, precision = _percent(self.matched, self.gold_brackets), _percent(self.matched, self.test_brackets)
+        return (
+            f"{self.line:4d}  {self.length:3d}    {self.status:d}  {recall:6.2f} {precision:6.2f}   {self.matched:3d}"
+            f"    {self.gold_brackets:3d}  {self.test_brackets:3d}    {self.crossing:3d}   {self.words:4d}  "
+            f"{self.correct_tags:4d}   {_percent(self.correct_tags, self.words):6.2f}"
+        )
 
 
-@dataclass
-class BracketingScores:
+class Total(NamedTuple):
+    """EVALB's summary of some sentences; those with an error and skipped ones are only counted as such.
+
+    All figures but the numbers of sentences and `average_crossing` are in percent, 0 where there is nothing to share.
+    """
+
+    sentences: int
+    errors: int
+    skipped: int
+    valid: int
+    """Sentences that the figures are computed on."""
+    recall: float
+    """Share of the gold brackets that are matched."""
+    precision: float
+    """Share of the brackets to be scored that are matched."""
+    f1: float
+    """Harmonic mean of precision and recall; not a number if both are 0."""
+    complete_match: float
+    """Share of the sentences of which all brackets match."""
+    average_crossing: float
+    """Crossing brackets per sentence."""
+    no_crossing: float
+    two_or_less_crossing: float
+    tagging_accuracy: float
+    """Share of the words with the gold tree's tag."""
+
+    @classmethod
+    def of(cls, sentences: Sequence[SentenceScore]) -> "Total":
+        """Sums the counts before it divides them."""
+        status = [sentence.status for sentence in sentences]
+        valid = [sentence for sentence in sentences if sentence.status is Status.VALID]
+        matched = sum(s.matched for s in valid)
+        recall = _percent(matched, sum(s.gold_brackets for s in valid))
+        precision = _percent(matched, sum(s.test_brackets for s in valid))
+        return cls(
+            sentences=len(sentences),
+            errors=status.count(Status.ERROR),
+            skipped=status.count(Status.SKIPPED),
+            valid=len(valid),
+            recall=recall,
+            precision=precision,
+            f1=2 * precision * recall / (precision + recall) if matched else math.nan,
+            complete_match=_percent(sum(s.matched == s.gold_brackets == s.test_brackets for s in valid), len(valid)),
+            average_crossing=sum(s.crossing for s in valid) / max(len(valid), 1),
+            no_crossing=_percent(sum(s.crossing == 0 for s in valid), len(valid)),
+            two_or_less_crossing=_percent(sum(s.crossing <= 2 for s in valid), len(valid)),
+            tagging_accuracy=_percent(sum(s.correct_tags for s in valid), sum(s.words for s in valid)),
+        )
+
+    def lines(self) -> Iterator[str]:
+        """Yields EVALB's summary, a figure a line."""
+        for title, figure in zip(TITLES, self, strict=True):
+            yield f"{title:25} = {figure:6{'d' if isinstance(figure, int) else '.2f'}}"
+
+    def rounded(self) -> dict[str, float | None]:
+        """Returns the figures with the two digits that EVALB prints; None for what is no number."""
+        return {name: None if math.isnan(figure) else round(figure, 2) for name, figure in self._asdict().items()}
+
+
+class BracketingScores(NamedTuple):
     """The scores of a file of trees."""
 
-    cutoff_length: int
-    sentences: list[SentenceScore] = field(default_factory=list)
-    total: Total = field(default_factory=Total)
-    total_short: Total = field(default_factory=Total)
+    sentences: Sequence[SentenceScore]
+    total: Total
+    total_short: Total
     """The same for sentences of at most `cutoff_length` words."""
-    messages: list[str] = field(default_factory=list)
+    cutoff_length: int
+    messages: Sequence[str]
     """EVALB's messages about malformed or unequal lines, each as "line : message"."""
 
+    def summary(self) -> Iterator[str]:
+        """Yields the lines of EVALB's summary."""
+        yield from ("=== Summary ===", "", "-- All --", *self.total.lines())
+        yield from ("", f"-- len<={self.cutoff_length} --", *self.total_short.lines())
 
-def score_trees(gold: Path, test: Path, parameters: EvalbParameters = COLLINS) -> BracketingScores:
+
+def score_trees(gold: Path, test: Path, parameters: EvalbParameters = EvalbParameters()) -> BracketingScores:
     """Scores the trees of `test` against those of `gold`, one a line, in plain or gzip files.
 
-    Raises UserError where a file cannot be read, or where more errors are found than EVALB tolerates.
+    Raises UserError where a file cannot be read, a line has text outside of brackets, or there are more errors than
+    EVALB tolerates.
     """
-    scores = BracketingScores(parameters.cutoff_length)
-    errors = _Errors(f"{gold} and {test}", parameters.max_errors, scores.messages)
-    files = (read_lines(path, errors="surrogateescape") for path in (gold, test))
-    for line, (gold_line, test_line) in enumerate(zip_longest(*files), 1):
-        before = len(errors.messages)
-        errors.line = line
-        gold_tree = None if gold_line is None else _read(gold_line, parameters, errors)
-        if gold_tree is None or test_line is None:
-            longer = "gold" if test_line is None else "test"
-            errors.add(f"Number of lines unmatch (too many lines in {longer} file)")
-            break
-        test_tree = _read(test_line, parameters, errors)
-        status = Status.ERROR if len(errors.messages) > before else Status.VALID
-        score = _score(gold_tree, test_tree, status, parameters, errors)
-        scores.sentences.append(score)
-        scores.total.add(score)
-        if score.length <= parameters.cutoff_length:
-            scores.total_short.add(score)
-    return scores
+    sentences: list[SentenceScore] = []
+    messages: list[str] = []
 
-
-class _Errors:
-    """Collects EVALB's messages and ends the scoring when there are too many."""
-
-    def __init__(self, files: str, max_errors: int, messages: list[str]) -> None:
-        self.files, self.max_errors, self.messages, self.line = files, max_errors, messages, 0
-
-    def add(self, message: str) -> None:
-        """Records an error in the present line. Raises UserError for the second one beyond `max_errors`."""
-        self.messages.append(f"{self.line} : {message}")
-        if len(self.messages) > self.max_errors + 1:
+    def report(problem: str) -> None:
+        messages.append(f"{number} : {problem}")
+        if len(messages) > parameters.max_error + 1:
             raise UserError(
-                f"{self.files}: {len(self.messages)} errors, more than MAX_ERROR {self.max_errors} tolerates, the last "
-                f"in line {self.line}: {message}; check that both hold the same sentences, one tree a line"
+                f"{gold} and {test}: {len(messages)} errors, more than MAX_ERROR {parameters.max_error} tolerates, "
+                f"the last in line {number}: {problem}; check that both hold the same sentences, one tree a line"
             )
 
-
-class _Terminal(NamedTuple):
-    """A word with its tag."""
-
-    tag: str
-    word: str
-
-
-@dataclass
-class _Bracket:
-    """A constituent over words `start` to `end`, exclusive; one that is never closed ends at -1, as in EVALB."""
-
-    label: str
-    start: int
-    end: int = -1
-
-    def counts(self, parameters: EvalbParameters) -> bool:
-        """Cuts functions off the label and tells whether the bracket holds words and is not to be deleted."""
-        if self.start == self.end:
-            return False
-        self.label = _FUNCTION.split(self.label, maxsplit=1)[0]
-        return not parameters.deletes_bracket(self.label)
-
-
-@dataclass
-class _Quote:
-    """A word that may be a quote, kept or deleted, and its place: words, brackets and open brackets before it."""
-
-    terminal: _Terminal
-    index: int
-    brackets: int
-    open_brackets: list[_Bracket]
+    files = (read_lines(path, errors="surrogateescape") for path in (gold, test))
+    for number, (gold_line, test_line) in enumerate(zip_longest(*files), 1):
+        if gold_line is None or test_line is None:
+            report(f"Number of lines unmatch (too many lines in {'gold' if test_line is None else 'test'} file)")
+            break
+        before = len(messages)
+        gold_tree = _read(gold_line, f"{gold}, line {number}", parameters, report)
+        test_tree = _read(test_line, f"{test}, line {number}", parameters, report)
+        sentences.append(_score(number, gold_tree, test_tree, len(messages) > before, parameters, report))
+    short = [sentence for sentence in sentences if sentence.length <= parameters.cutoff_len]
+    return BracketingScores(sentences, Total.of(sentences), Total.of(short), parameters.cutoff_len, messages)
 
 
 @dataclass
 class _Tree:
-    """What EVALB reads from a line."""
+    """What a line holds."""
 
     length: int = 0
-    terminals: list[_Terminal] = field(default_factory=list)
-    brackets: list[_Bracket] = field(default_factory=list)
-    quotes: list[_Quote] = field(default_factory=list)
+    words: list[tuple[str, str]] = field(default_factory=list)
+    """Tags and words."""
+    counts: list[bool] = field(default_factory=list)
+    """False for words that are deleted."""
+    brackets: list[list[Any]] = field(default_factory=list)
+    """Label, first word and the one after the last, which is -1 if the bracket is never closed, as in EVALB."""
 
-    def reinsert(self, number: int) -> None:
-        """Puts a deleted quote back among the words, and moves what comes after it."""
-        quote = self.quotes[number]
-        self.terminals.insert(quote.index, quote.terminal)
-        for bracket in self.brackets[quote.brackets :]:
-            bracket.start += 1
-            bracket.end += 1
-        for bracket in quote.open_brackets:
-            bracket.end += 1
-        for later in self.quotes[number:]:
-            later.index += 1
+    def spans(self, parameters: EvalbParameters) -> list[Span]:
+        """Returns the constituents of the words that count, except for empty and deleted ones."""
+        before = [*accumulate(self.counts, initial=0), -1]
+        spans = [(_FUNCTION.split(label, 1)[0], before[start], before[end]) for label, start, end in self.brackets]
+        deleted = [
+            label for label, *_ in spans if any(parameters.same_label(label, d) for d in parameters.delete_label)
+        ]
+        return [span for span in spans if span[1] != span[2] and span[0] not in deleted]
 
 
-def _read(line: str, parameters: EvalbParameters, errors: _Errors) -> _Tree:
-    """Reads a tree; a bracket with a label, a space and a word is a terminal, any other is a constituent."""
+def _read(line: str, place: str, parameters: EvalbParameters, report: Callable[[str], None]) -> _Tree:
+    """Reads a tree; a bracket with a label, a space and a word is a word, any other is a constituent."""
     tree = _Tree()
-    stack: dict[int, _Bracket] = {}
-    depth = at = 0
-    while at < len(line):
-        if line[at] in SPACES:
-            at += 1
-        elif line[at] == "(":
-            label = _token(line, at + 1)
-            at += 1 + len(label)
-            word_at = _after_spaces(line, at)
-            if word_at > at or word_at == len(line):
-                terminal = _Terminal(label, _token(line, word_at))
-                end = word_at + len(terminal.word)
-                if line[end : end + 1] == ")":
-                    _add_terminal(tree, terminal, (stack[level] for level in range(depth)), parameters)
-                    at = end + 1
-                    continue
-                if line[end : end + 1] != "(":
-                    errors.add("More than two elements in a bracket")
-            bracket = _Bracket(label, len(tree.terminals))
-            tree.brackets.append(bracket)
-            stack[depth] = bracket
+    stack: dict[int, list[Any]] = {}
+    depth = 0
+    line = line.rstrip(" \t\n\v\f\r")
+    for element in _ELEMENT.finditer(line):
+        tag, word, label, _, text = element.groups()
+        if text is not None:  # EVALB reports it for ever
+            raise UserError(f"{place}: {text!r} is not the only word of a bracket; correct the tree")
+        if word is not None:
+            tree.words.append((tag, word))
+            tree.counts.append(tag not in parameters.delete_label)
+            tree.length += tag not in parameters.delete_label_for_length
+        elif label is not None:
+            if element.end() == len(line):
+                report("More than two elements in a bracket")
+            stack[depth] = [label, len(tree.words), -1]
+            tree.brackets.append(stack[depth])
             depth += 1
-        elif line[at] == ")":
+        else:
             # As in EVALB, the first bracket too many goes unnoticed until the next one or the end of the line.
             if depth < 0:
-                errors.add("Bracketing unbalance (too many close bracket)")
+                report("Bracketing unbalance (too many close bracket)")
             depth -= 1
             if depth in stack:
-                stack[depth].end = len(tree.terminals)
-            at += 1
-        else:
-            while True:  # EVALB does not get past this character; it repeats itself until there are too many errors
-                errors.add("Reading sentence")
+                stack[depth][2] = len(tree.words)
     if depth:
-        errors.add("Bracketing is unbalanced (too many open bracket)")
+        report("Bracketing is unbalanced (too many open bracket)")
     return tree
 
 
-def _add_terminal(
-    tree: _Tree, terminal: _Terminal, open_brackets: Iterable[_Bracket], parameters: EvalbParameters
-) -> None:
-    """Adds a word unless its tag is to be deleted; remembers where it stands if it may be a quote."""
-    tree.length += terminal.tag not in parameters.delete_labels_for_length
-    if terminal.tag in parameters.quote_labels and terminal.word in _QUOTES:
-        tree.quotes.append(_Quote(terminal, len(tree.terminals), len(tree.brackets), list(open_brackets)))
-    if terminal.tag not in parameters.delete_labels:
-        tree.terminals.append(terminal)
-
-
-def _token(line: str, at: int) -> str:
-    token = _TOKEN.match(line, at)
-    return token[0] if token else ""
-
-
-def _after_spaces(line: str, at: int) -> int:
-    spaces = _SPACES.match(line, at)
-    return spaces.end() if spaces else at
-
-
-def _score(gold: _Tree, test: _Tree, status: Status, parameters: EvalbParameters, errors: _Errors) -> SentenceScore:
-    """Scores a tree against the gold one; `status` is an error if one was found while reading."""
-    line = errors.line
-    if not test.terminals:
+def _score(
+    line: int, gold: _Tree, test: _Tree, malformed: bool, parameters: EvalbParameters, report: Callable[[str], None]
+) -> SentenceScore:
+    """Scores a tree against the gold one; of malformed ones the figures are computed, but do not enter the totals."""
+    if not any(test.counts):
         return SentenceScore(line, gold.length, Status.SKIPPED)
-    if len(gold.terminals) != len(test.terminals):
+    if sum(gold.counts) != sum(test.counts):
         _restore_quotes(gold, test, parameters)
-    if len(gold.terminals) != len(test.terminals):
-        errors.add(f"Length unmatch ({len(gold.terminals)}|{len(test.terminals)})")
+    if sum(gold.counts) != sum(test.counts):
+        report(f"Length unmatch ({sum(gold.counts)}|{sum(test.counts)})")
         return SentenceScore(line, gold.length, Status.ERROR)
-    for word, other in zip(gold.terminals, test.terminals, strict=True):
-        if not parameters.same_word(word.word, other.word):
-            errors.add(f"Words unmatch ({word.word}|{other.word})")
+    words = [*zip(compress(gold.words, gold.counts), compress(test.words, test.counts), strict=True)]
+    for (_, word), (_, other) in words:
+        if not parameters.same_word(word, other):
+            report(f"Words unmatch ({word}|{other})")
             return SentenceScore(line, gold.length, Status.ERROR)
-    gold_brackets, test_brackets = (
-        [bracket for bracket in tree.brackets if bracket.counts(parameters)] for tree in (gold, test)
-    )
-    tags = zip(gold.terminals, test.terminals, strict=True)
+    gold_spans, test_spans = gold.spans(parameters), test.spans(parameters)
     return SentenceScore(
         line,
         gold.length,
-        status,
-        matched=_matched(gold_brackets, test_brackets, parameters),
-        gold_brackets=len(gold_brackets),
-        test_brackets=len(test_brackets),
-        crossing=_crossing(gold_brackets, test_brackets),
-        words=len(gold.terminals),
-        correct_tags=sum(parameters.same_label(tag.tag, other.tag) for tag, other in tags),
+        Status.ERROR if malformed else Status.VALID,
+        _matched(gold_spans, test_spans, parameters),
+        len(gold_spans),
+        len(test_spans),
+        sum(any(_cross(*span[1:], *other[1:]) for other in gold_spans) for span in test_spans),
+        len(words),
+        sum(parameters.same_label(tag, other) for (tag, _), (other, _) in words),
     )
 
 
 def _restore_quotes(gold: _Tree, test: _Tree, parameters: EvalbParameters) -> None:
-    """Puts back each quote that one file's tag deletes and the other's does not."""
-    for number, quote in enumerate(test.quotes):
-        index, test_deletes = quote.index, quote.terminal.tag in parameters.delete_labels
-        for gold_number, gold_quote in enumerate(gold.quotes):
-            if gold_quote.index == index and gold_quote.terminal.tag != quote.terminal.tag:
-                gold_deletes = gold_quote.terminal.tag in parameters.delete_labels
-                if gold_deletes and not test_deletes:
-                    gold.reinsert(gold_number)
-                elif test_deletes and not gold_deletes:
-                    test.reinsert(number)
+    """Counts each quote that one file's tag deletes and the other's, after as many words, does not."""
+    quotes = [
+        [i for i, (tag, word) in enumerate(tree.words) if tag in parameters.quote_label and word in _QUOTES]
+        for tree in (test, gold)
+    ]
+    for i, j in product(*quotes):
+        tags = test.words[i][0], gold.words[j][0]
+        if sum(test.counts[:i]) == sum(gold.counts[:j]) and not set(tags) <= set(parameters.delete_label):
+            test.counts[i] = gold.counts[j] = True
 
 
-def _matched(gold: list[_Bracket], test: list[_Bracket], parameters: EvalbParameters) -> int:
-    """Counts gold brackets that match, each the first bracket of the same words not yet matched."""
-    unmatched: defaultdict[tuple[int, int], list[str]] = defaultdict(list)
-    for bracket in test:
-        unmatched[bracket.start, bracket.end].append(bracket.label)
-    matched = 0
-    for bracket in gold:
-        labels = unmatched[bracket.start, bracket.end]
-        for at, label in enumerate(labels):
-            if not parameters.labeled or parameters.same_label(bracket.label, label):
-                del labels[at]
-                matched += 1
-                break
-    return matched
-
-
-def _crossing(gold: list[_Bracket], test: list[_Bracket]) -> int:
-    spans = {(bracket.start, bracket.end) for bracket in gold}
-    return sum(any(_cross(bracket.start, bracket.end, *span) for span in spans) for bracket in test)
+def _matched(gold: Sequence[Span], test: Sequence[Span], parameters: EvalbParameters) -> int:
+    """Counts gold brackets that match, each the first bracket of the same words that is not yet matched."""
+    unmatched = list(test)
+    for label, *words in gold:
+        same = (span for span in unmatched if [*span[1:]] == words)
+        if parameters.labeled:
+            same = (span for span in same if parameters.same_label(label, span[0]))
+        if match := next(same, None):
+            unmatched.remove(match)
+    return len(test) - len(unmatched)
 
 
 def _cross(start: int, end: int, other_start: int, other_end: int) -> bool:

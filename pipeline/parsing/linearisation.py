@@ -10,17 +10,22 @@ input.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from pipeline.parsing.symbols import BRACKET, WORD_SYMBOL, tag_of, tagged
 from pipeline.parsing.trees import TOP, is_preterminal, new_tree, walk
 
 if TYPE_CHECKING:
     from nltk.tree import Tree
 
+WORD_SYMBOL = "XX"
+"""Stands for a word and its part-of-speech tag."""
+BRACKET = re.compile(r"([()])([^()\s]+)", re.ASCII)
+"""An opening or closing bracket, and its label: "(NP"."""
+_TAGGED = re.compile(rf"{WORD_SYMBOL}/([^()\s]+)", re.ASCII)
 PUNCTUATION_TAGS = {
     **dict.fromkeys([",", "``", "''", "$", "#", "-LRB-", "-RRB-"]),
     **dict.fromkeys([".", "?", "!"], "."),
@@ -58,6 +63,19 @@ class Rebuilt(NamedTuple):
 
     tree: Tree
     repairs: Counter[Repair]
+
+
+def tagged(tag: str) -> str:
+    """Returns the symbol of a word with a tag, where tags are written: "XX/NNP"."""
+    return f"{WORD_SYMBOL}/{tag}"
+
+
+def tag_of(symbol: str) -> str | None:
+    """Returns the tag of a symbol that stands for a word, XX where it does not tell; None for other symbols."""
+    if symbol == WORD_SYMBOL:
+        return WORD_SYMBOL
+    tag = _TAGGED.fullmatch(symbol)
+    return tag[1] if tag else None
 
 
 def linearise(tree: Tree, with_tags: bool = False) -> list[str]:

@@ -11,18 +11,14 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from pathlib import Path
 from typing import Any, NamedTuple, TextIO
-
-from pydantic import field_validator
 
 from pipeline.errors import UserError
 from pipeline.parsing.layouts import SPLITS, Selection, files_of, splits_of
-from pipeline.parsing.linearisation import linearise
+from pipeline.parsing.linearisation import WORD_SYMBOL, linearise, tag_of
 from pipeline.parsing.recombination import Recombination, RecombinationSettings, Trees
-from pipeline.parsing.symbols import WORD_SYMBOL, tag_of
 from pipeline.parsing.trees import PlacedTree, bracketed, cleaned, words_of
-from pipeline.settings import Settings
+from pipeline.settings import AbsolutePath, Settings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus
 from pipeline.text.aligned import SHARD_PAIRS, content_sha256, move_shards, write_shards
@@ -39,24 +35,14 @@ PART_TREES = 20_000
 class TreebankSettings(Settings):
     """The treebank and automatically parsed trees."""
 
-    treebank: Path
+    treebank: AbsolutePath
     """A folder in one of the layouts of `pipeline.parsing.layouts`, or a file."""
-    silver: tuple[Path, ...] = ()
+    silver: tuple[AbsolutePath, ...] = ()
     """Files of automatically parsed trees, plain or gzip."""
     write_tags: bool = False
     """Write a word with its part-of-speech tag, "XX/NNP", instead of "XX"."""
     recombination: RecombinationSettings | None = None
     """Further training trees, made of the treebank's constituents."""
-
-    @field_validator("treebank")
-    @classmethod
-    def _absolute(cls, path: Path) -> Path:
-        return path.expanduser().absolute()  # the stage may run in another working directory
-
-    @field_validator("silver")
-    @classmethod
-    def _all_absolute(cls, paths: tuple[Path, ...]) -> tuple[Path, ...]:
-        return tuple(path.expanduser().absolute() for path in paths)
 
     def identity(self) -> dict[str, Any]:
         """Depends on the content of the files, not on their folders. Raises UserError if one cannot be read."""

@@ -181,20 +181,12 @@ def bracketed(tree: Tree) -> str:
 
 def with_tags_of(tree: Tree, tagged: Tree) -> Tree:
     """Returns a copy of `tree` with the part-of-speech tags of `tagged`. Raises ValueError if their words differ."""
-    tags = list(preterminals(tagged))
-    if words_of(tree) != [node[0] for node in tags]:
+    if words_of(tree) != words_of(tagged):
         raise ValueError(f"the words of {bracketed(tree)} are not those of {bracketed(tagged)}")
-    remaining = iter(tags)
-    done: list[list[Tree]] = [[]]
-    for node, entering in walk(tree):
-        if is_preterminal(node):
-            done[-1].append(new_tree(next(remaining).label(), [node[0]]))
-        elif entering:
-            done.append([])
-        else:
-            children = done.pop()
-            done[-1].append(new_tree(node.label(), children))
-    return done[0][0]
+    copy = parse(bracketed(tree))
+    for node, other in zip(preterminals(copy), preterminals(tagged), strict=True):
+        node.set_label(other.label())
+    return copy
 
 
 def drawn(tree: Tree) -> str:

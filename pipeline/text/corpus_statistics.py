@@ -1,9 +1,9 @@
-"""Statistics of prepared text: dropped pairs and the reasons, sentence lengths, pieces and their use, padding.
+"""Statistics of prepared text: dropped pairs and the reasons, sentence lengths, the vocabulary's sample, padding.
 
     statistics = measure("WMT 2014", corpus, vocabulary, dataset, TrainingSettings().plan)
 
-Lengths are in tokens and include END_ID. They and the ids are read shard by shard; the earlier stages recorded all
-other figures. Memory is bounded: for a large corpus the epoch is planned on a sample.
+Lengths are in tokens and include END_ID. They are read shard by shard; the earlier stages recorded all other figures.
+Memory is bounded: for a large corpus the epoch is planned on a sample.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,6 @@ from pipeline.errors import UserError
 from pipeline.settings import PlanSettings
 from pipeline.store.artifacts import ALL, Corpus, EncodedDataset, Vocabulary
 from pipeline.text.batching import plan_epoch
-from pipeline.text.vocabulary import PieceKinds, load, piece_kinds
 
 TOO_MANY_TOKENS = "too_many_tokens"
 """The reason for which encoding leaves out pairs; cleaning's reasons are `pipeline.text.cleaning.REASONS`."""
@@ -45,15 +44,8 @@ class Split:
     """An encoded split."""
 
     name: str
-    pairs: int
-    source_tokens_a_pair: float
-    target_tokens_a_pair: float
     unknown_fraction: float
     """Share of unknown tokens on both sides together."""
-    character_fraction: float
-    """Share of tokens that are a single character, with or without a space before it."""
-    byte_fraction: float
-    """Share of tokens that are a byte of a character without a piece."""
 
 
 @dataclass(frozen=True)
@@ -79,12 +71,6 @@ class VocabularySample:
     """Training pairs in the corpus."""
     words: int
     """Distinct words in the sample."""
-    characters: int
-    """Pieces that are a single character, the sign for a space included."""
-    first_characters: int
-    """Pieces that are a single character after a space."""
-    bytes: int
-    """Pieces that are a byte: 256 or 0."""
 
 
 @dataclass(frozen=True)
@@ -121,22 +107,17 @@ class CorpusStatistics:
         return "-".join(side.language for side in self.lengths)
 
     @property
-    def train(self) -> Split:
-        """The training split."""
-        return next(split for split in self.splits if split.name == "train")
-
-    @property
     def total(self) -> Collection:
         """All collections together."""
         return Collection(
             ALL,
             sum(collection.read for collection in self.collections),
-            self.train.pairs,
+            sum(collection.kept for collection in self.collections),
             {
                 reason: sum(collection.dropped[reason] for collection in self.collections)
                 for reason in self.collections[0].dropped
             },
-            self.train.unknown_fraction,
+            next(split.unknown_fraction for split in self.splits if split.name == "train"),
         )
 
 
@@ -152,7 +133,7 @@ def measure(
     Raises UserError if a file is missing or damaged.
     """
     # It imports pyarrow, and every command imports this module.
-    from pipeline.text.encoding import count_ids, shard_lengths
+    from pipeline.text.encoding import shard_lengths
 
     encoded = dataset.read_json("dataset.json")
     cleaned = corpus.read_json("corpus.json")["report"]["collections"]
@@ -165,20 +146,14 @@ def measure(
             histogram[: len(histograms[side])] += histograms[side]
             histograms[side] = histogram
             sampled[side].append(lengths[::every].copy())
-    kinds = piece_kinds(load(vocabulary.path))
     return CorpusStatistics(
         data=data,
         collections=[
             _collection(name, counts, encoded["collections"].get(name, {})) for name, counts in cleaned.items()
         ],
-        splits=[_split(name, shards, count_ids(dataset, name), kinds) for name, shards in encoded["splits"].items()],
+        splits=[Split(name, _unknown_fraction(shards)) for name, shards in encoded["splits"].items()],
         lengths=(_lengths(corpus.languages[0], histograms[0]), _lengths(corpus.languages[1], histograms[1])),
-        sample=VocabularySample(
-            **vocabulary.read_json("vocabulary.json"),
-            characters=int(kinds.is_character.sum()),
-            first_characters=int(kinds.is_first_character.sum()),
-            bytes=int(kinds.is_byte.sum()),
-        ),
+        sample=VocabularySample(**vocabulary.read_json("vocabulary.json")),
         plan=_plan(np.concatenate(sampled[0]), np.concatenate(sampled[1]), every, settings),
     )
 
@@ -187,22 +162,6 @@ def _collection(name: str, cleaned: Mapping[str, Any], encoded: Mapping[str, int
     """Joins the figures of cleaning and encoding; `encoded` is empty if cleaning kept nothing of the collection."""
     dropped = {**cleaned["dropped"], TOO_MANY_TOKENS: encoded.get("left_out", 0)}
     return Collection(name, cleaned["read"], encoded.get("pairs", 0), dropped, _unknown_fraction([encoded]))
-
-
-def _split(name: str, shards: Sequence[Mapping[str, int]], occurrences: NDArray[np.int64], kinds: PieceKinds) -> Split:
-    """Summarizes a split's shards and how often each id occurs in it."""
-    pairs = sum(shard["pairs"] for shard in shards)
-    source, target = (sum(shard[f"{side}_tokens"] for shard in shards) / pairs for side in ("source", "target"))
-    tokens = occurrences.sum()
-    return Split(
-        name,
-        pairs,
-        source,
-        target,
-        _unknown_fraction(shards),
-        character_fraction=float(occurrences[kinds.is_character | kinds.is_first_character].sum() / tokens),
-        byte_fraction=float(occurrences[kinds.is_byte].sum() / tokens),
-    )
 
 
 def _unknown_fraction(counts: Sequence[Mapping[str, int]]) -> float:

@@ -121,17 +121,6 @@ def shard_lengths(dataset: EncodedDataset, split: str) -> Iterator[tuple[NDArray
             yield source, target
 
 
-def count_ids(dataset: EncodedDataset, split: str) -> NDArray[np.int64]:
-    """Counts how often each id occurs in a split, on both sides together."""
-    described = dataset.read_json("dataset.json")
-    counts = np.zeros(described["vocabulary_size"], np.int64)
-    for i, shard in enumerate(described["splits"][split]):
-        for batch in _open(dataset.folder / split / f"{i:05d}.arrow", shard["pairs"]):
-            for name in SIDES:
-                counts += np.bincount(batch.column(name).values.to_numpy(), minlength=len(counts))
-    return counts
-
-
 def bucket_bounds(max_tokens: int) -> list[int]:
     """Returns the longest side of each bucket: 8, then a quarter more each time, in steps of 4, up to `max_tokens`."""
     bounds = [8]

@@ -71,16 +71,7 @@ class _Words(dict[str, tuple[int, ...]]):
         return ids
 
 
+@lru_cache(maxsize=1)
 def segmenter(model: Path) -> Segmenter:
     """Returns the segmenter of a vocabulary file, with the words this process already knows. Raises UserError."""
-    try:
-        status = model.stat()
-    except OSError:
-        return Segmenter(load(model))  # raises
-    return _segmenter(model, status.st_size, status.st_mtime_ns)
-
-
-@lru_cache(maxsize=1)
-def _segmenter(model: Path, size_bytes: int, changed_ns: int) -> Segmenter:
-    """Loads the vocabulary; the arguments after the first only key the cache."""
     return Segmenter(load(model))

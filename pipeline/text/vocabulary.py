@@ -3,7 +3,7 @@
 Text is not normalised (rule `identity`): translations are scored against raw references, so the model must read and
 write the raw characters. Only runs of spaces become one space. A character is a piece if it is among the most frequent
 ones that make up `character_coverage` of the text. Any other is spelled in the bytes of its UTF-8 with `byte_fallback`,
-and unknown without; `pipeline.text.corpus_statistics` counts both.
+and unknown without.
 
 Where the target side is of linearised trees (§6.3), each of their symbols is a piece, with the space before it.
 """
@@ -13,10 +13,8 @@ import re
 from collections import Counter
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from model.config import BEGIN_ID, END_ID, PAD_ID, UNKNOWN_ID
@@ -32,16 +30,6 @@ SPACE_SIGN = "\u2581"
 """Sentencepiece's sign for a space."""
 KEPT_WORDS = 400_000
 """Most frequent words, from which the pieces are learned. Memory grows with them, and rarer words make no pieces."""
-
-
-class PieceKinds(NamedTuple):
-    """Masks over the ids of a vocabulary, which exclude each other."""
-
-    is_character: NDArray[np.bool_]
-    """Single characters, the sign for a space among them: what `character_coverage` spends pieces on."""
-    is_first_character: NDArray[np.bool_]
-    """Single characters with a space before them, which are learned like any other pair."""
-    is_byte: NDArray[np.bool_]
 
 
 def learn(context: Context, corpus: Corpus, settings: VocabularySettings) -> Vocabulary:
@@ -108,16 +96,6 @@ def load(path: Path) -> SentencePieceProcessor:
             f"{(PAD_ID, UNKNOWN_ID, BEGIN_ID, END_ID)}; learn the vocabulary with this program"
         )
     return processor
-
-
-def piece_kinds(processor: SentencePieceProcessor) -> PieceKinds:
-    """Tells which pieces are single characters, with or without a space before them, and which are bytes."""
-    pieces = [processor.id_to_piece(i) for i in range(len(processor))]
-    return PieceKinds(
-        np.array([len(piece) == 1 for piece in pieces]),
-        np.array([len(piece) == 2 and piece[0] == SPACE_SIGN for piece in pieces]),
-        np.array([processor.is_byte(i) for i in range(len(processor))]),
-    )
 
 
 def count_words(shard: Shard, rows_before: int, sample_pairs: int, pairs: int) -> Counter[str]:

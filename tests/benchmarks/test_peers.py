@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from benchmarks.peers import Marian, TorchTransformer, copy_weights
+from benchmarks.synthetic import write_dataset
 from benchmarks.training import Size
 from benchmarks.training_loops import MarianLoop, TorchLoop
 from model.attention import SelfAttention
@@ -17,7 +18,7 @@ from model.parameters import views
 from model.rows import Batch
 from model.training_step import TrainingStep
 from model.transformer import Transformer
-from pipeline.corpora.synthetic.lengths import LENGTHS, write_dataset
+from pipeline.corpora.lengths import LENGTHS
 
 TINY = TransformerConfig(vocabulary_size=300, n_layers=2, d_model=32, d_ff=64, n_heads=2, d_k=16, d_v=16, dropout=0.0)
 

@@ -14,7 +14,7 @@ from workflows.figures.drawing import AttentionFigures
 
 FILES = {
     *(f"figure{number}.{kind}" for number in (3, 4, 5) for kind in ("svg", "png")),
-    *("attention.html", "figures.json", "heads.json", "heads.csv", "relations.json"),
+    *("attention.html", "figures.json", "heads.json", "relations.json"),
     "manifest.json",
 }
 

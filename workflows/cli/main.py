@@ -24,9 +24,8 @@ from typing import Annotated
 import typer
 
 from pipeline.errors import UserError
+from pipeline.parsing.evalb import EvalbParameters, read_parameters
 from pipeline.parsing.evalb import score_trees as tree_scores
-from pipeline.parsing.evalb_parameters import COLLINS, read_parameters
-from pipeline.parsing.evalb_text import json_values, sentence_table, summary
 from pipeline.settings import AveragingSettings, DecodingSettings
 from pipeline.store.artifact import Artifact, Context, publish
 from pipeline.store.artifacts import EncodedDataset, TrainingRun
@@ -279,14 +278,16 @@ def score_trees(
     sentences: Annotated[bool, typer.Option("--sentences", help="Print the figures of each sentence too.")] = False,
 ) -> None:
     """Print labelled bracketing recall, precision and F1 as the program EVALB computes them (paper §6.3)."""
-    scores = tree_scores(gold, test, read_parameters(params) if params else COLLINS)
+    scores = tree_scores(gold, test, read_parameters(params) if params else EvalbParameters())
     for message in scores.messages:
         typer.echo(message, err=True)
+    rows = [str(sentence) for sentence in scores.sentences] if sentences else []
     if as_json:
-        typer.echo(json.dumps(json_values(scores, with_sentences=sentences)))
-        return
-    for line in (*(sentence_table(scores) if sentences else ()), *summary(scores)):
-        typer.echo(line)
+        length_40 = scores.total_short.rounded()  # so named whatever the length
+        values = {**scores.total.rounded(), "cutoff_length": scores.cutoff_length, "length_40": length_40}
+        typer.echo(json.dumps(values | ({"sentence_lines": rows} if sentences else {})))
+    else:
+        typer.echo("\n".join([*rows, *scores.summary()]))
 
 
 @export.callback()

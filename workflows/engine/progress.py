@@ -23,8 +23,6 @@ RATE_S = 600.0
 def _figures(progress: dict[str, Any]) -> str:
     """Formats the figures of a progress event, e.g. `5 120 tokens/s  loss 2.31`."""
     figures = [f"{progress['tokens_s']:,.0f} tokens/s".replace(",", " ")] if progress.get("tokens_s") else []
-    if progress.get("mb_s"):
-        figures.append(f"{progress['mb_s']:.1f} MB/s")
     if "loss" in progress:
         figures.append(f"loss {progress['loss']:.2f}")
     return "  ".join(figures)

@@ -74,7 +74,7 @@ class DrawnFigures(Figures):
 class AttentionFigures(JsonArtifact[DrawnFigures]):
     """`figure3.svg`, `figure3.png` and so on, `attention.html`, `figures.json`.
 
-    With them `heads.json`, `heads.csv` and `relations.json`, where those were measured.
+    With them `heads.json` and `relations.json`, where those were measured.
     """
 
     figures_file = "figures.json"
@@ -129,10 +129,9 @@ def draw_figures(
         shown_heads=drawn[0].heads,
     )
     (context.folder / "attention.html").write_text(page, encoding="utf-8")
-    for measured, names in ((heads, ("heads.json", "heads.csv")), (relations, ("relations.json",))):
-        if measured:
-            for name in names:
-                shutil.copyfile(measured.folder / name, context.folder / name)
+    for folder, name in ((heads and heads.folder, "heads.json"), (relations and relations.folder, "relations.json")):
+        if folder:
+            shutil.copyfile(folder / name, context.folder / name)
     artifact = AttentionFigures(context.folder)
     translations = {sentence.sentence: sentence.translation for sentence in sentences}
     artifact.write(DrawnFigures(model=settings.name, figures=tuple(drawn), translations=translations))

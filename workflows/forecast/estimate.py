@@ -24,7 +24,7 @@ from model.flops import training_flop
 from model.parameters import count
 from pipeline.corpora import embedded, files, multi30k, wmt14
 from pipeline.corpora.amount import Amount
-from pipeline.corpora.synthetic.lengths import LENGTHS, draw_lengths
+from pipeline.corpora.lengths import LENGTHS, draw_lengths
 from pipeline.parsing import treebank
 from pipeline.settings import Settings, TrainingSettings
 from pipeline.text.batching import by_length, cut
@@ -62,7 +62,7 @@ class TextForecast:
 
     pair: str
     lengths: str
-    """Text whose measured lengths stand in for this one's: a key of `pipeline.corpora.synthetic.lengths.LENGTHS`."""
+    """Text whose measured lengths stand in for this one's: a key of `pipeline.corpora.lengths.LENGTHS`."""
     train_pairs: int | None
     downloads_bytes: int | None
     """Size of the downloads, in part estimated, without those that an earlier pair needs too."""

@@ -24,11 +24,11 @@ def title(statistics: CorpusStatistics) -> str:
 
 def summary(statistics: CorpusStatistics) -> str:
     """Returns the main figures on one line."""
-    total, train, plan = statistics.total, statistics.train, statistics.plan
+    total, plan, (source, target) = statistics.total, statistics.plan, statistics.lengths
     padding = "" if plan.padding_fraction is None else f", {percent(plan.padding_fraction)} padding"
     return (
-        f"{rounded(total.kept)} of {rounded(total.read)} training pairs kept, {train.source_tokens_a_pair:.1f} source "
-        f"and {train.target_tokens_a_pair:.1f} target tokens per pair, {percent(train.unknown_fraction)} unknown"
+        f"{rounded(total.kept)} of {rounded(total.read)} training pairs kept, {source.mean:.1f} source "
+        f"and {target.mean:.1f} target tokens per pair, {percent(total.unknown_fraction)} unknown"
         f"{padding}"
     )
 
@@ -83,14 +83,14 @@ def facts(statistics: CorpusStatistics) -> dict[str, str]:
 
 def metrics(statistics: CorpusStatistics, name: str) -> dict[str, float]:
     """Returns the main figures for MLflow, under names that end in the text's."""
-    total, train, plan = statistics.total, statistics.train, statistics.plan
+    total, plan, (source, target) = statistics.total, statistics.plan, statistics.lengths
     figures: Mapping[str, float | None] = {
         "pairs_read": total.read,
         "pairs_kept": total.kept,
         **{f"pairs_dropped.{reason}": pairs for reason, pairs in total.dropped.items()},
-        "source_tokens_a_pair": train.source_tokens_a_pair,
-        "target_tokens_a_pair": train.target_tokens_a_pair,
-        "unknown_fraction": train.unknown_fraction,
+        "source_tokens_a_pair": source.mean,
+        "target_tokens_a_pair": target.mean,
+        "unknown_fraction": total.unknown_fraction,
         "padding_fraction": plan.padding_fraction,
         "updates_an_epoch": plan.updates,
     }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.evaluation.parses import ParsedSplit, Parses
 from pipeline.evaluation.tree_scores import BracketScores, ScoredTrees, TreeScores
-from pipeline.parsing.symbols import tagged
+from pipeline.parsing.linearisation import tagged
 from pipeline.parsing.treebank import RECOMBINED_COLLECTION
 from pipeline.parsing.trees import bracketed
 from pipeline.store.artifacts import ChosenParser, Hypotheses

@@ -3,7 +3,7 @@
     >>> derivation = derive(seed=1, number=0)
     >>> derivation.english, derivation.german, derivation.french, derivation.tree
 
-`words` lists the lemmas, `inflection` and `lexicon` inflect them, `rules` draws abstract syntax (`syntax`), and
+`words.toml` lists the lemmas, `inflection` and `lexicon` inflect them, `rules` draws abstract syntax (`syntax`), and
 `english`, `german` and `french` turn it into sentences.
 """
 

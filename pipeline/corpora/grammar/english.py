@@ -6,7 +6,7 @@ Labels are those of the Penn Treebank without functions and traces: (S (NP (DT T
 import re
 
 from pipeline.corpora.grammar.inflection import EnglishVerb
-from pipeline.corpora.grammar.lexicon import Adverbial, Preposition, Profession
+from pipeline.corpora.grammar.lexicon import Adverbial, Preposition, Profession, lexicon
 from pipeline.corpora.grammar.syntax import (
     Clause,
     Coordination,
@@ -22,47 +22,15 @@ from pipeline.corpora.grammar.syntax import (
 SUBJECTS = ("I", "you", "", "we", "they")
 OBJECTS = ("me", "you", "", "us", "them")
 THIRD = {"m": ("he", "him"), "f": ("she", "her")}
-TENS = ["_", "_", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
-UNITS = [
-    "_",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-]
-ADVERBIAL_TREES = {
-    "today": "(NP (NN today))",
-    "yesterday": "(NP (NN yesterday))",
-    "tomorrow": "(NP (NN tomorrow))",
-    "every day": "(NP (DT every) (NN day))",
-    "on Monday": "(PP (IN on) (NP (NNP Monday)))",
-    "in the morning": "(PP (IN in) (NP (DT the) (NN morning)))",
-    "in the evening": "(PP (IN in) (NP (DT the) (NN evening)))",
-}
-"""Trees of the adverbials that are more than a single adverb."""
 LEAF = re.compile(r" ([^ ()]+)\)")
 
 
 def number(value: int) -> str:
     """Spells a number from two to ninety-nine."""
+    units, tens = lexicon().units["english"], lexicon().tens["english"]
     if value < 20:
-        return UNITS[value]
-    return TENS[value // 10] + (f"-{UNITS[value % 10]}" if value % 10 else "")
+        return units[value]
+    return tens[value // 10] + (f"-{units[value % 10]}" if value % 10 else "")
 
 
 def tree(sentence: Sentence) -> str:
@@ -211,7 +179,7 @@ def _complements(clause: Clause) -> str:
 
 
 def _adverbial(adverbial: Adverbial) -> str:
-    return ADVERBIAL_TREES.get(adverbial.english) or f"(ADVP (RB {adverbial.english}))"
+    return adverbial.tree or f"(ADVP (RB {adverbial.english}))"
 
 
 def _prepositional(place: PrepositionalPhrase) -> str:

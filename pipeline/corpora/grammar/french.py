@@ -40,42 +40,19 @@ BEFORE_VOWEL = {
 CONTRACTIONS = {("de", "le"): "du", ("de", "les"): "des", ("à", "le"): "au", ("à", "les"): "aux"}
 VOWELS = frozenset("aeiouhéèêàâôœ")
 ASPIRATED = frozenset(["haut", "haute", "hauts", "hautes", "huit", "onze"])
-TENS = ["_", "_", "vingt", "trente", "quarante", "cinquante", "soixante", "soixante", "quatre-vingt", "quatre-vingt"]
-UNITS = [
-    "_",
-    "un",
-    "deux",
-    "trois",
-    "quatre",
-    "cinq",
-    "six",
-    "sept",
-    "huit",
-    "neuf",
-    "dix",
-    "onze",
-    "douze",
-    "treize",
-    "quatorze",
-    "quinze",
-    "seize",
-    "dix-sept",
-    "dix-huit",
-    "dix-neuf",
-]
 
 
 def number(value: int, feminine: bool = False) -> list[str]:
     """Spells a number from deux to quatre-vingt-dix-neuf; un agrees in gender."""
-    un = "une" if feminine else "un"
+    un, units = "une" if feminine else "un", lexicon().units["french"]
     if value < 20:
-        return [UNITS[value]]
-    tens, rest = TENS[value // 10], value % (20 if value >= 60 else 10)
+        return [units[value]]
+    tens, rest = lexicon().tens["french"][value // 10], value % (20 if value >= 60 else 10)
     if rest == 0:
         return [tens + ("s" if value == 80 else "")]
     if rest in (1, 11) and value < 80:
         return [tens, "et", un if rest == 1 else "onze"]
-    return [f"{tens}-{un if rest == 1 else UNITS[rest]}"]
+    return [f"{tens}-{un if rest == 1 else units[rest]}"]
 
 
 def text(sentence: Sentence) -> str:

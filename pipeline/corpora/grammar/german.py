@@ -38,36 +38,14 @@ THIRD = {"m": ("er", "ihn", "ihm"), "f": ("sie", "sie", "ihr"), "n": ("es", "es"
 POSSESSIVES = {"a": "ein", "my": "mein", "your": "dein", "his": "sein", "her": "ihr", "our": "unser"}
 WHICH = {**THE, "p": ("die", "die", "denen", "deren")}
 CONTRACTIONS = {"in dem": "im", "in das": "ins", "zu dem": "zum", "zu der": "zur", "von dem": "vom", "an das": "ans"}
-TENS = ["_", "_", "zwanzig", "dreißig", "vierzig", "fünfzig", "sechzig", "siebzig", "achtzig", "neunzig"]
-UNITS = [
-    "_",
-    "ein",
-    "zwei",
-    "drei",
-    "vier",
-    "fünf",
-    "sechs",
-    "sieben",
-    "acht",
-    "neun",
-    "zehn",
-    "elf",
-    "zwölf",
-    "dreizehn",
-    "vierzehn",
-    "fünfzehn",
-    "sechzehn",
-    "siebzehn",
-    "achtzehn",
-    "neunzehn",
-]
 
 
 def number(value: int) -> str:
     """Spells a number from zwei to neunundneunzig."""
+    units, tens = lexicon().units["german"], lexicon().tens["german"]
     if value < 20:
-        return UNITS[value]
-    return (f"{UNITS[value % 10]}und" if value % 10 else "") + TENS[value // 10]
+        return units[value]
+    return (f"{units[value % 10]}und" if value % 10 else "") + tens[value // 10]
 
 
 def text(sentence: Sentence) -> str:

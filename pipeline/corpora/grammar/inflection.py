@@ -1,4 +1,4 @@
-"""Inflects nouns, adjectives and verbs of the three languages by rule, from the principal parts in `words`.
+"""Inflects nouns, adjectives and verbs of the three languages by rule, from the principal parts in `words.toml`.
 
 Persons are indices: 0 I, 1 you (singular), 2 he/she/it, 3 we, 4 they. Cases are indices too, nominative to genitive.
 German genders are "m", "f", "n", and "p" for any plural.

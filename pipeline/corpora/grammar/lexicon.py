@@ -1,14 +1,17 @@
-"""The lemmas with all their forms, read once from `words`, and a Zipf-like choice among them."""
+"""The lemmas with all their forms, read once from `words.toml`, and a Zipf-like choice among them."""
 
+import tomllib
 from bisect import bisect
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from itertools import accumulate
+from pathlib import Path
 from random import Random
 from typing import Generic, NamedTuple, TypeVar
 
-from pipeline.corpora.grammar import words
 from pipeline.corpora.grammar.inflection import (
+    ACCUSATIVE,
+    DATIVE,
     EnglishVerb,
     Four,
     FrenchVerb,
@@ -26,7 +29,7 @@ Lemma = TypeVar("Lemma")
 
 
 class Noun(NamedTuple):
-    """A noun with forms (singular, plural). `kind` is as in `words`, or "name" for proper names."""
+    """A noun with forms (singular, plural). `kind` is as in `words.toml`, or "name" for proper names."""
 
     kind: str
     english: tuple[str, str]
@@ -91,6 +94,8 @@ class Adverbial(NamedTuple):
     german: str
     french: str
     tenses: str = ""
+    tree: str = ""
+    """The English tree, unless it is a single adverb."""
 
 
 class Profession(NamedTuple):
@@ -104,10 +109,10 @@ class Profession(NamedTuple):
 class Conjunction(NamedTuple):
     """A subordinating conjunction; `german` is (present, past)."""
 
-    tenses: str
     english: str
     german: tuple[str, str]
     french: str
+    tenses: str
 
 
 class Zipf(Generic[Lemma]):
@@ -121,13 +126,6 @@ class Zipf(Generic[Lemma]):
     def pick(self, random: Random) -> Lemma:
         """Draws one random number and returns the lemma it selects."""
         return self.lemmas[bisect(self.cumulative, random.random())]
-
-
-def rows(table: str) -> Iterator[list[str]]:
-    """Yields the cells of each row of a table in `words`, without comments."""
-    for line in table.strip().split("\n"):
-        if not line.startswith("#"):
-            yield [cell.strip() for cell in line.split("|")]
 
 
 def _noun(kind: str, english: str, german: str, french: str) -> Noun:
@@ -145,11 +143,6 @@ def _noun(kind: str, english: str, german: str, french: str) -> Noun:
         (french_word, french_plurals[0] if french_plurals else french_plural(french_word)),
         french_gender,
     )
-
-
-def _name(name: str, sex: str) -> Noun:
-    forms: Four = (name, name, name, name + "s")
-    return Noun("name", (name, name), sex, (forms, forms), sex, (name, name), sex)
 
 
 def _adjective(kinds: str, english: str, german: str, french: str) -> Adjective:
@@ -177,84 +170,74 @@ def _french_verb(cell: str) -> FrenchVerb:
     return french_verb(parts, "être" in marks, "se" in marks, "à" in marks)
 
 
-def _verb(row: Sequence[str]) -> Verb:
-    kinds, english, german, french, *rest = row
-    frame, subjects, objects = kinds.split() if len(kinds.split()) == 3 else [*kinds.split(), ""]
+def _verb(frame: str, subjects: str, objects: str, english: str, german: str, french: str, *rest: str) -> Verb:
     *forms, particle = [*english.split(), ""] if "+" not in english else english.split()
-    preposition = None
-    if frame == "p":
-        preposition = _preposition("|".join(cell.strip() for cell in rest[0].split(";")).split("|"))
     english_forms = EnglishVerb("be", "is", "was", "been", "being", "") if forms[0] == "be" else english_verb(*forms)
     return Verb(
         frame,
         subjects,
-        "" if objects == "-" else objects,
-        rest == ["s"],
+        objects,
+        rest == ("s",),
         english_forms._replace(particle=particle.lstrip("+")),
         _german_verb(german),
         _french_verb(french),
-        preposition,
+        _preposition(*rest) if frame == "p" else None,
     )
 
 
-def _preposition(row: Sequence[str]) -> Preposition:
-    english, german, french, *kinds = row
+def _preposition(english: str, german: str, french: str, kinds: str = "") -> Preposition:
     word, case = german.split()
-    return Preposition(
-        english, word, {"acc": 1, "dat": 2}[case], [] if french == "-" else french.split(), kinds[0] if kinds else ""
-    )
+    return Preposition(english, word, {"acc": ACCUSATIVE, "dat": DATIVE}[case], french.split(), kinds)
 
 
 class Lexicon:
     """All lemmas, made once per process by `lexicon()`."""
 
     def __init__(self) -> None:
-        nouns = [_noun(*row) for row in rows(words.NOUNS)]
-        by_english = {noun.english[0]: noun for noun in nouns}
-        self.nouns = nouns
-        self.noun_of = by_english
-        self.names = Zipf([_name(*row[0].split()) for row in rows(words.NAMES)])
-        kinds = dict.fromkeys(noun.kind for noun in nouns)
+        words = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
+        self.nouns = [_noun(*row) for row in words["nouns"]]
+        self.noun_of = {noun.english[0]: noun for noun in self.nouns}
+        self.names = Zipf(
+            [Noun("name", (n, n), sex, ((n, n, n, n + "s"),) * 2, sex, (n, n), sex) for n, sex in words["names"]]
+        )
         self._nouns_of: dict[str, Zipf[Noun]] = {}
         self.compounds: dict[str, list[tuple[Noun, str]]] = {}
-        for english, form, heads in rows(words.COMPOUNDS):
+        for english, form, heads in words["compounds"]:
             for head in heads.split():
-                self.compounds.setdefault(head, []).append((by_english[english], form))
-        self.adjectives = [_adjective(*row) for row in rows(words.ADJECTIVES)]
-        self.adjectives_of = {
-            kind: Zipf([adjective for adjective in self.adjectives if kind in adjective.kinds]) for kind in kinds
-        }
-        self.colours_of = {
-            kind: Zipf([a for a in self.adjectives if kind in a.kinds and not a.precedes]) for kind in kinds
-        }
-        self.verbs = [_verb(row) for row in rows(words.VERBS)]
+                self.compounds.setdefault(head, []).append((self.noun_of[english], form))
+        self.adjectives = [_adjective(*row) for row in words["adjectives"]]
+        adjectives_of = {kind: [a for a in self.adjectives if kind in a.kinds] for kind in {n.kind for n in self.nouns}}
+        self.adjectives_of = {kind: Zipf(adjectives) for kind, adjectives in adjectives_of.items()}
+        self.colours_of = {kind: Zipf([a for a in few if not a.precedes]) for kind, few in adjectives_of.items()}
+        self.verbs = [_verb(*row) for row in words["verbs"]]
         self.verbs_of = {frame: Zipf([verb for verb in self.verbs if verb.frame == frame]) for frame in "tdgilmpc"}
-        self.be, self.become = (_verb(next(rows(row))) for row in (words.BE, words.BECOME))
+        self.be, self.become = _verb(*words["be"]), _verb(*words["become"])
         self.modals = Zipf(
             [
-                Modal((english.split()[0], english.split()[1]), _german_verb(german), _french_verb(french))
-                for english, german, french in rows(words.MODALS)
+                Modal((present, past), _german_verb(german), _french_verb(french))
+                for present, past, german, french in words["modals"]
             ]
         )
-        self.prepositions = {row[0]: _preposition(row) for row in rows(words.PREPOSITIONS)}
-        times = [Adverbial(english, german, french, tenses) for tenses, english, german, french in rows(words.TIMES)]
+        self.prepositions = {row[0]: _preposition(*row) for row in words["prepositions"]}
+        times = [Adverbial(*row) for row in words["times"]]
         self.times = {letter: Zipf([time for time in times if letter in time.tenses]) for letter in "phf"}
-        self.frequencies = Zipf([Adverbial(*row) for row in rows(words.FREQUENCIES)])
-        self.manners = Zipf([Adverbial(*row) for row in rows(words.MANNERS)])
+        self.frequencies = Zipf([Adverbial(*row) for row in words["frequencies"]])
+        self.manners = Zipf([Adverbial(*row) for row in words["manners"]])
         self.adverbials = [*times, *self.frequencies.lemmas, *self.manners.lemmas]
         self.professions = Zipf(
-            [
-                Profession(english, (german.split()[0], german.split()[1]), (french.split()[0], french.split()[1]))
-                for english, german, french in rows(words.PROFESSIONS)
-            ]
+            [Profession(english, (g_m, g_f), (f_m, f_f)) for english, g_m, g_f, f_m, f_f in words["professions"]]
         )
         conjunctions = [
-            Conjunction(tenses, english, (german.split()[0], german.split()[1]), french)
-            for tenses, english, german, french in rows(words.CONJUNCTIONS)
+            Conjunction(english, (present, past), french, tenses)
+            for english, present, past, french, tenses in words["conjunctions"]
         ]
         self.conjunctions = {letter: Zipf([c for c in conjunctions if letter in c.tenses]) for letter in "ph"}
         self.haben = next(verb for verb in self.verbs if verb.english.base == "have").german
         self.avoir = next(verb for verb in self.verbs if verb.english.base == "have").french
+        self.function_words: list[list[str]] = words["function_words"]
+        self.units: dict[str, list[str]] = words["units"]
+        """Numbers below twenty, by language."""
+        self.tens: dict[str, list[str]] = words["tens"]
 
     def nouns_of(self, kinds: str) -> Zipf[Noun]:
         """Returns a choice among the nouns of the given kinds, ranked as in the list."""

@@ -34,13 +34,6 @@ class Span(NamedTuple):
     end: int
 
 
-class Reference(NamedTuple):
-    """A word and the earlier or later word it belongs to, in one language or across two."""
-
-    query: Span
-    key: Span
-
-
 class Anaphora(NamedTuple):
     """A pronoun and its antecedent, in English and in the target language."""
 
@@ -74,13 +67,13 @@ def anaphora(derivation: Derivation, target: Literal["de", "fr"]) -> Anaphora | 
     return Anaphora(source_pronoun, source_antecedent, _gendered(derivation, pronoun, target), target_antecedent)
 
 
-def verb_objects(derivation: Derivation) -> list[Reference]:
+def verb_objects(derivation: Derivation) -> list[tuple[Span, Span]]:
     """Returns the English verbs, each with its direct object's noun, that are at least LONG_WORDS words apart."""
     references = []
     for verb, noun in _verb_object_marks(derivation.sentence):
         query, key = _marked_word(derivation, verb, "en"), _marked_word(derivation, noun, "en")
         if query and key and abs(_word(derivation.english, query) - _word(derivation.english, key)) >= LONG_WORDS:
-            references.append(Reference(query, key))
+            references.append((query, key))
     return references
 
 

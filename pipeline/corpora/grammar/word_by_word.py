@@ -6,16 +6,6 @@ from functools import cache
 from pipeline.corpora.grammar import english, french, german
 from pipeline.corpora.grammar.lexicon import Verb, lexicon
 
-FUNCTION_WORDS = """
-the die le, a ein un, an ein un, this dieser ce, these diese ces, every jeder chaque, many viele beaucoup, my mein
-mon, your dein ton, his sein son, her ihr son, our unser notre, i ich je, you du tu, he er il, she sie elle, it es il,
-we wir nous, they sie ils, me mich me, him ihn le, us uns nous, them sie les, and und et, but aber mais, that dass
-que, who der qui, whom den que, which dem lequel, of von de, not nicht pas, will werden -, do - -, does - -, did - -,
-am bin suis, is ist est, are sind sont, was war était, were waren étaient, be sein être, has hat a, have haben ai, had
-hatte avait, can kann peut, could konnte pouvait, must muss doit, want wollen vouloir, wants will veut, wanted wollte
-voulait, to zu à, about über de, next neben côté
-"""
-
 
 def word_by_word(sentence: str, language: str) -> str:
     """Replaces each word of `sentence` by its usual form in `language` ("de" or "fr"), in English order.
@@ -32,10 +22,7 @@ def word_by_word(sentence: str, language: str) -> str:
 def dictionary(column: int) -> dict[str, str]:
     """Maps English forms to German (0) or French (1) forms, keeping the first of several lemmas."""
     lemmas = lexicon()
-    words: dict[str, str] = {}
-    for entry in FUNCTION_WORDS.replace("\n", " ").split(","):
-        source, *targets = entry.split()
-        words[source] = targets[column].strip("-")
+    words = {source: targets[column] for source, *targets in lemmas.function_words}
 
     def learn(source: str, *targets: str) -> None:
         words.setdefault(source.lower(), targets[column])

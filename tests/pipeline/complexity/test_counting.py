@@ -8,9 +8,7 @@ import torch
 
 from model.layer_types.modules import make
 from model.layer_types.sizes import LAYER_TYPES, LayerType
-from pipeline.complexity.count import count
-from pipeline.complexity.counting import products_in_sequence
-from pipeline.complexity.dependencies import Kernels, longest_path
+from pipeline.complexity.count import Kernels, count, longest_path, products_in_sequence
 from pipeline.complexity.settings import LayerSettings, PathSettings, SweepSettings
 from pipeline.store.artifact import Context
 

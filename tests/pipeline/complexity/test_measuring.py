@@ -12,10 +12,8 @@ from model.layer_types.modules import make
 from model.layer_types.sizes import LAYER_TYPES, LayerSizes
 from pipeline.complexity.count import count
 from pipeline.complexity.figures import CountsArtifact
-from pipeline.complexity.measure import measure
-from pipeline.complexity.memory import peak_bytes
+from pipeline.complexity.measure import Timer, measure, peak_bytes
 from pipeline.complexity.settings import LayerSettings, PathSettings, SweepSettings, TimingSettings
-from pipeline.complexity.timing import Timer
 from pipeline.errors import UserError
 from pipeline.store.artifact import Context
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.corpora.archives import Archive, DamagedError, Members, Origin, extract
+from pipeline.corpora.archives import Archive, Members, Origin, extract
 from pipeline.errors import UserError
 from tests.support.official_archives import checksum, text, write_archive
 
@@ -69,10 +69,10 @@ def test_a_link_in_place_of_a_member_is_refused(data: Path, target: str, message
 def test_a_file_that_is_no_complete_archive_is_reported(data: Path, known: bool) -> None:
     """Text, a truncated gzip file and a truncated tar file are reported as damaged."""
     (data / "x.tgz").write_bytes(b"<html>not found</html>\n" * 100)
-    with pytest.raises(DamagedError, match=r"x.tgz is damaged \(.*get it again"):
+    with pytest.raises(UserError, match=r"x.tgz is damaged \(.*remove it and get it again"):
         taken(data, known=known)
     for name in ("x.tgz", "x.tar"):
         write_archive(data / name, {"in/a.en": text([str(i) for i in range(9999)]), "in/a.de": b"b\n"})
         (data / name).write_bytes((data / name).read_bytes()[:5000])
-        with pytest.raises(DamagedError, match=rf"{name} is damaged \(.*end"):
+        with pytest.raises(UserError, match=rf"{name} is damaged \(.*end"):
             taken(data, name, known=known)

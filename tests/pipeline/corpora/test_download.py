@@ -47,7 +47,7 @@ def get(
         size_bytes=size_bytes,
         checksum=checksum,
         advice="pass --data DIR",
-        attempts=3,
+        retries=2,
         pause_s=0.001,
         timeout_s=timeout_s,
     )
@@ -80,7 +80,7 @@ def test_a_link_that_falls_silent_is_dropped_and_continued(server: RangeServer, 
 
 @pytest.mark.parametrize("known", [True, False])
 def test_the_partial_file_of_an_earlier_run_is_continued(server: RangeServer, target: Path, known: bool) -> None:
-    """Nothing that arrived is fetched twice, even if only the last step is missing."""
+    """Nothing that arrived is fetched twice, unless only the last step is missing and no size is published."""
     changes = {} if known else {"size_bytes": None, "checksum": None}
     part = target.with_name("file.part")
     part.write_bytes(CONTENT[:1000])
@@ -90,7 +90,7 @@ def test_the_partial_file_of_an_earlier_run_is_continued(server: RangeServer, ta
     target.rename(part)
     get(server, target, **changes)
     assert target.read_bytes() == CONTENT
-    assert ranges(server)[1:] == ([] if known else ["bytes=300000-"])
+    assert ranges(server)[1:] == ([] if known else ["bytes=300000-", None])
 
 
 def test_a_server_without_ranges_starts_again(server: RangeServer, target: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_server_without_ranges_starts_again(server: RangeServer, target: Path)
     server.ranges = False
     target.with_name("file.part").write_bytes(CONTENT[:1000])
     get(server, target)
-    assert ranges(server) == ["bytes=1000-"]
+    assert ranges(server) == ["bytes=1000-", None]
     assert target.read_bytes() == CONTENT
 
 
@@ -150,7 +150,9 @@ def test_a_mirror_goes_on_where_the_first_server_stopped(server: RangeServer, ta
             get(server, target.with_name("other"), f"{mirror.url}/file")
 
 
-def test_other_schemes_are_refused(target: Path) -> None:
-    """A URL of another scheme cannot make the program read local files."""
+def test_what_is_no_server_is_refused(target: Path) -> None:
+    """Nobody answers; and a URL of another scheme cannot make the program read local files."""
+    with pytest.raises(UserError, match=r"http://127.0.0.1:9/x: Connection refused; pass --data DIR"):
+        get("http://127.0.0.1:9/x", target)
     with pytest.raises(UserError, match="neither http"):
         get((target.parent / "x").as_uri(), target)

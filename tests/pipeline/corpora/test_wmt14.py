@@ -64,7 +64,7 @@ def settings(official: Path, server: RangeServer) -> Callable[..., Wmt14Settings
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Removes the pauses between download attempts."""
-    monkeypatch.setattr(archives, "fetch", partial(archives.fetch, pause_s=0.001, attempts=2))
+    monkeypatch.setattr(archives, "fetch", partial(archives.fetch, pause_s=0.001, retries=1))
 
 
 def lines(corpus: Corpus, split: str) -> list[tuple[str, str]]:

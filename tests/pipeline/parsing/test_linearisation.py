@@ -12,8 +12,8 @@ from pipeline.parsing.linearisation import (
     Repair,
     linearise,
     rebuild,
+    tag_of,
 )
-from pipeline.parsing.symbols import tag_of
 from pipeline.parsing.trees import bracketed, preterminals, with_tags_of, words_of
 from tests.support.random_trees import LABELS, trees
 

@@ -5,7 +5,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
@@ -15,7 +14,7 @@ from pipeline.settings import VocabularySettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, Vocabulary
 from pipeline.text.lines import read_lines, read_pairs
-from pipeline.text.vocabulary import learn, load, piece_kinds
+from pipeline.text.vocabulary import learn, load
 from tests.support.parallel_text import corpus_of, text_pairs
 
 IDS = (PAD_ID, UNKNOWN_ID, BEGIN_ID, END_ID)
@@ -110,8 +109,7 @@ def test_coverage_decides_which_characters_are_pieces(tmp_path: Path, corpus: Co
             wanted.add(character)
         reached += number
     processor = load(learn_in(tmp_path / "v", corpus, size=600, character_coverage=0.999).path)
-    kinds = piece_kinds(processor)
-    assert {processor.id_to_piece(i) for i in np.flatnonzero(kinds.is_character).tolist()} == wanted
+    assert {piece for i in range(600) if len(piece := processor.id_to_piece(i)) == 1} == wanted
     assert len(wanted) < len(counts)
     assert UNKNOWN_ID in processor.encode("".join(set(counts) - wanted))
 
@@ -119,14 +117,13 @@ def test_coverage_decides_which_characters_are_pieces(tmp_path: Path, corpus: Co
 def test_bytes_spell_what_is_no_piece(tmp_path: Path, corpus: Corpus) -> None:
     """All 256 follow the special ids, nothing is unknown any more, and every line comes back, whatever its script."""
     processor = load(learn_in(tmp_path / "v", corpus, size=600, character_coverage=0.999, byte_fallback=True).path)
-    kinds = piece_kinds(processor)
-    assert np.flatnonzero(kinds.is_byte).tolist() == list(range(4, 260))
+    assert [i for i in range(600) if processor.is_byte(i)] == list(range(4, 260))
     assert [processor.id_to_piece(i) for i in (*IDS, 4, 259)] == ["<pad>", "<unk>", "<s>", "</s>", "<0x00>", "<0xFF>"]
     for line in (*words_of(corpus), "日本 𝔘 ☃ <0xE6> ĳ", "e\u0301\u2028 x"):
         ids = processor.encode(line)
         assert UNKNOWN_ID not in ids
         assert processor.decode(ids) == line
-    assert kinds.is_byte[processor.encode("☃")].sum() == 3
+    assert sum(map(processor.is_byte, processor.encode("☃"))) == 3
     with pytest.raises(UserError, match=r"needs at least \d+ pieces, one for each character and byte, not 200"):
         learn_in(tmp_path / "small", corpus, size=200, byte_fallback=True)
 

@@ -1,4 +1,4 @@
-"""`aiayn score-trees`: EVALB's page, messages on the error stream, and mistakes in one line."""
+"""`aiayn score-trees`: EVALB's figures, messages on the error stream, and mistakes in one line."""
 
 import gzip
 from pathlib import Path
@@ -27,7 +27,7 @@ def run(command_line: CommandLine, folder: Path, *options: str) -> Done:
 
 
 def test_the_summary(folder: Path, command_line: CommandLine) -> None:
-    """EVALB's summary alone: 4 of 5 gold brackets and of 6; with --sentences its table before it."""
+    """EVALB's summary alone: 4 of 5 gold brackets and of 6; with --sentences those of each before it."""
     done = run(command_line, folder)
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.split("\n")
@@ -39,7 +39,7 @@ def test_the_summary(folder: Path, command_line: CommandLine) -> None:
     ]
     with_table = run(command_line, folder, "--sentences").stdout
     assert with_table.endswith(done.stdout)
-    assert "\n   1    6    0   75.00  60.00     3      4    5      0      5     5   100.00\n" in with_table
+    assert "   1    6    0   75.00  60.00     3      4    5      0      5     5   100.00\n" in with_table
 
 
 def test_errors(folder: Path, command_line: CommandLine) -> None:

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from model.config import TransformerConfig
-from pipeline.corpora.synthetic.lengths import LENGTHS, draw_lengths
+from pipeline.corpora.lengths import LENGTHS, draw_lengths
 from pipeline.settings import TrainingSettings
 from pipeline.text.batching import plan_epoch
 from workflows import reproduce_table2, reproduce_table3

@@ -1,7 +1,10 @@
-"""Generates raw parallel text for benchmarks with WMT14's lengths, alphabets, word frequencies and noise.
+"""Generates what benchmarks work on: encoded datasets with lengths of real text, and raw text like WMT14's.
 
+    dataset = write_dataset(folder, LENGTHS["multi30k"], vocabulary_size=8_000)
     write_text(Path("train.en"), Path("train.de"), pairs=100_000, seed=1)
 
+The ids of a dataset are log-uniform: the r-th most frequent of V has probability log(1 + 1/r) / log V, Zipf's law. Raw
+text has WMT14's lengths, alphabets, word frequencies and noise.
 The cost of preparation depends on the number of characters and words, on how often words repeat and on how much is
 dropped, and hardly on what the text means. Words per line, the shares of the most frequent words, and word lengths were
 measured on the first 20 000 pairs of Europarl v7, part of WMT14's training data, and the 3 000 of newstest2013. There
@@ -9,18 +12,27 @@ are half as many distinct words again as in Europarl, because the archives hold 
 one institution.
 """
 
+import math
 from bisect import bisect
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.corpora.synthetic.lengths import PairLengths, draw_lengths
+from model.config import END_ID
+from pipeline.corpora.lengths import PairLengths, draw_lengths
+from pipeline.settings import EncodingSettings
+from pipeline.store.artifacts import EncodedDataset
+from pipeline.text.encoding import Ragged, write_shard
 from pipeline.text.lines import write_pairs
+from pipeline.text.segmentation import id_type
 
+MAX_TOKENS = EncodingSettings().max_tokens
+DEV_PAIRS = 8
 BLOCK_PAIRS = 10_000
 """Pairs generated at one time."""
 SYLLABLES = 1280
@@ -75,6 +87,26 @@ NOISE = {"blank": 0.004, "overlong": 0.0005, "misaligned": 0.002, "return": 0.00
 """Share of pairs with each kind of noise: a blank side, 40 sentences in one line, one word for a sentence, a carriage
 return at the end, a line separator inside, a word in another script."""
 SCRIPTS = ("αβγδεζηθικλμνξοπρστυφχψω", "абвгдежзийклмнопрстуфхцчшщыьэюя", "的一是不了人我在有他这中大来上国")
+
+
+def draw_ids(lengths: NDArray[np.int64], vocabulary_size: int, random: np.random.Generator) -> Ragged:
+    """Draws sentences of these lengths: ids above the special ones, the lowest most frequent, and END_ID last."""
+    first = END_ID + 1
+    ranks = np.exp(random.random(int(lengths.sum()), dtype=np.float32) * math.log(vocabulary_size - first))
+    ids: NDArray[Any] = (ranks + (first - 1)).clip(max=vocabulary_size - 1).astype(id_type(vocabulary_size))
+    ids[np.cumsum(lengths) - 1] = END_ID
+    return Ragged(ids, lengths)
+
+
+def write_dataset(folder: Path, lengths: PairLengths, vocabulary_size: int, seed: int = 1) -> EncodedDataset:
+    """Writes an encoded dataset like `pipeline.text.encoding`, with splits train and dev but without `joint.model`."""
+    dataset, random, splits = EncodedDataset(folder), np.random.default_rng(seed), {}
+    for split, pairs, limit in (("train", lengths.pairs, MAX_TOKENS), ("dev", DEV_PAIRS, None)):
+        (folder / split).mkdir(parents=True)
+        source, target = (draw_ids(side, vocabulary_size, random) for side in draw_lengths(lengths, pairs, random))
+        splits[split] = [write_shard(folder / split / "00000.arrow", source, target, limit)]
+    dataset.write_json("dataset.json", {"vocabulary_size": vocabulary_size, "splits": splits})
+    return dataset
 
 
 def spell(rank: int, language: Language) -> str:

@@ -1,4 +1,4 @@
-"""Drawn lengths are those of real text, and written pairs are ids of a vocabulary."""
+"""benchmarks.synthetic: written pairs are ids of a vocabulary."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.corpora.synthetic.lengths import LENGTHS, write_dataset
+from benchmarks.synthetic import write_dataset
+from pipeline.corpora.lengths import LENGTHS
 from pipeline.text.encoding import EncodedSplit
 
 

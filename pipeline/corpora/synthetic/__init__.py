@@ -1,1 +1,0 @@
-"""Generated data with the measured lengths of real corpora, for benchmarks and forecasts."""
