@@ -6,11 +6,12 @@ python -m benchmarks.decoding MODEL --src test.en.gz --ref test.de.gz --lang de 
 Each contender (`translators`) runs in processes of one thread, one for each core, that split the sentences; on a GPU in
 a single one. It waits while another translates. A sample of the sentences warms it up and, for the peers, picks the
 fastest batch size. They are then timed in interleaved rounds; the clock covers text to text, but not loading the model.
-A ratio is the quotient of two medians over the rounds.
+A ratio is the quotient of two medians over the rounds. On a machine that others use, too, `sentences_processor_s`, the
+sentences in a second of processor time, varies less.
 
-Ours computes in the dtype that suits the machine; the peers in float32, in our type, and CTranslate2 in int8 (on a GPU
-also in float16). All have the paper's beam and length penalty, but the peers define the penalty differently, so BLEU
-scores are printed beside the rates.
+All compute in the dtype that suits the machine and in float32, CTranslate2 also in int8 (on a GPU in float16, too). All
+have the paper's beam and length penalty, but the peers end their search otherwise and MarianMT defines the penalty
+differently, so BLEU and the number of outputs that equal ours in float32 are printed beside the rates.
 
 It needs neither Ray nor MLflow. Peers take part if they are installed: pip install -e '.[bench]'.
 """
@@ -29,6 +30,8 @@ from benchmarks.contenders import OURS, Contender, is_installed, print_result, p
 from benchmarks.translators import CTranslate2, MarianGenerate, OurTranslator, Translator, Workload
 from pipeline.errors import UserError
 from pipeline.settings import DecodingSettings
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import Checkpoint
 from pipeline.text.lines import read_lines, read_pairs
 from workflows.cli.console import help_text, run_app
 from workflows.names import named_folder
@@ -53,13 +56,15 @@ def measure(
     sample = lines[:: -(-len(lines) // SAMPLE_SENTENCES)]
     device, threads = "cuda" if torch.cuda.is_available() else "cpu", os.cpu_count() or 1
     auto, on_gpu = dtype_name(dtype_of("auto", device)), device == "cuda"
-    wanted, types = [(OURS, auto)], list(dict.fromkeys(["float32", auto]))
+    types = list(dict.fromkeys([auto, "float32"]))
+    wanted = [(OURS, dtype) for dtype in types]
     with tempfile.TemporaryDirectory(prefix="aiayn-bench-") as folder, processes():
         workload = Workload(model, Path(folder) / "exported", settings, device)
         if is_installed("ctranslate2"):
-            from pipeline.export.ctranslate2 import export_ctranslate2
+            from pipeline.export.ctranslate2 import export
 
-            export_ctranslate2(model, workload.exported_folder)
+            workload.exported_folder.mkdir()
+            export(Context(workload.exported_folder), Checkpoint(model))
             wanted += [(CTRANSLATE2, dtype) for dtype in (*types, *(["float16"] if on_gpu else []), "int8")]
         if is_installed("transformers"):
             wanted += [(MARIAN, dtype) for dtype in types]
@@ -74,7 +79,10 @@ def measure(
         for _ in range(rounds):
             for contender, size in batch_sizes.items():
                 contender.rounds += filter(None, [translate(contender, lines, size)])
-        described = [_described(contender, size, references, language) for contender, size in batch_sizes.items()]
+        exact = [*batch_sizes][len(types) - 1].rounds[-1]["texts"]
+        described = [
+            _described(contender, size, exact, references, language) for contender, size in batch_sizes.items()
+        ]
     return {
         "device": "gpu" if on_gpu else "cpu",
         "device_name": device_name(device),
@@ -93,34 +101,44 @@ def translate(contender: Contender, lines: Sequence[str], batch_size: int | None
     order, n = sorted(range(len(lines)), key=lambda i: -len(lines[i])), contender.workers
     shares = [order[first::n] for first in range(n)]
     started_s = time.perf_counter()
-    parts = contender.call_each("translate", [([lines[i] for i in share], batch_size) for share in shares])
+    results = contender.call_each("timed", [([lines[i] for i in share], batch_size) for share in shares])
     seconds = time.perf_counter() - started_s
-    if parts is None:
+    if results is None:
         return None
+    parts, processor_s = zip(*results, strict=True)
     by_line = {i: done for share, part in zip(shares, parts, strict=True) for i, done in zip(share, part, strict=True)}
     texts, counts = zip(*(by_line[i] for i in range(len(lines))), strict=True)
-    return {"sentences": len(lines), "tokens": sum(counts), "seconds": seconds, "texts": list(texts)}
+    return {
+        "sentences": len(lines),
+        "tokens": sum(counts),
+        "seconds": seconds,
+        "processor_s": sum(processor_s),
+        "texts": list(texts),
+    }
 
 
 def _described(
-    contender: Contender, batch_size: int | None, references: Sequence[str], language: str
+    contender: Contender, batch_size: int | None, exact: Sequence[str], references: Sequence[str], language: str
 ) -> dict[str, Any]:
     described = contender.described("sentences", "sentences_s")
     if contender.failed:
         return described
     peaks = contender.call_each("peak_memory_gb", [()] * contender.workers) or []
     described |= {"workers": contender.workers, "threads": 1, "batch_size": batch_size}
+    described["sentences_processor_s"] = median(done["sentences"] / done["processor_s"] for done in contender.rounds)
     described |= {"tokens_s": median(contender.rates("tokens")), "peak_memory_gb": sum(peaks)}
+    texts = contender.rounds[-1]["texts"]
+    described["equal_outputs"] = sum(text == other for text, other in zip(texts, exact, strict=True))
     if references:
         from pipeline.evaluation.scoring import score_texts
 
-        scores = score_texts(contender.rounds[-1]["texts"], references, language)
+        scores = score_texts(texts, references, language)
         described |= {"sacrebleu": scores.sacrebleu, "paper_bleu": scores.paper_bleu}
     return described
 
 
 def figures(contenders: Sequence[Contender], described: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Returns rates, ratios and scores; ours in floating point comes first and has not failed."""
+    """Returns rates, ratios and scores; ours in the dtype that suits the machine comes first and has not failed."""
 
     def fastest(name: str, *, int8: bool = False) -> tuple[list[float], float | None]:
         """Returns the rates by round and the BLEU of the fastest with this name, in floating point or in int8."""

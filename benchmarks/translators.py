@@ -1,20 +1,21 @@
 """The translators that `benchmarks.decoding` compares: ours, CTranslate2, and `generate` of Hugging Face's MarianMT.
 
-All have the same weights, vocabulary and sentences, and translate text to text on one thread, or on a GPU. The other
-two run as their users would run them: CTranslate2 sorts and batches by itself, and `generate` is given batches of
-sentences of similar length. Their length penalty is |y|^α, not the paper's ((5 + |y|) / 6)^α.
+All have the same weights, vocabulary and sentences, and translate text to text on one thread, or on a GPU. CTranslate2
+runs as in `aiayn translate --engine ctranslate2`; `generate` is given batches of sentences of similar length, and its
+length penalty is |y|^α, not the paper's ((5 + |y|) / 6)^α.
 
 A translator imports only what it needs, because the memory of its process is measured. Shapes: B batch,
 S source length, T target length.
 """
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from model.config import END_ID, PAD_ID
 from pipeline.memory import peak_memory_bytes
-from pipeline.settings import DecodingSettings
+from pipeline.settings import DecodingSettings, Engine
 from pipeline.text.vocabulary import load
 
 
@@ -43,6 +44,11 @@ class Translator:
         """Translates each line, none of them blank, and counts the tokens of its output, END_ID included."""
         raise NotImplementedError
 
+    def timed(self, lines: Sequence[str], batch_size: int | None) -> tuple[list[tuple[str, int]], float]:
+        """Returns what `translate` does, and the seconds of processor time that it took."""
+        before_s = time.process_time()
+        return self.translate(lines, batch_size), time.process_time() - before_s
+
     def peak_memory_gb(self) -> float:
         """Returns the process's peak memory so far, GPU memory not included."""
         return peak_memory_bytes() / 1e9
@@ -52,46 +58,27 @@ class OurTranslator(Translator):
     """Our `Translator`, which forms batches by its own rule. Raises UserError if the checkpoint is unusable."""
 
     BATCH_SIZES = (None,)
+    ENGINE: Engine = "torch"
 
     def __init__(self, workload: Workload, dtype: str) -> None:
         super().__init__(workload, dtype)
         import torch
 
-        from pipeline.evaluation import translation
+        from pipeline.evaluation.ctranslate2 import translator_of
 
         torch.set_num_threads(1)
-        settings = self.settings.model_copy(update={"dtype": dtype})
-        self.translator = translation.Translator(workload.checkpoint_folder, settings, workload.device)
+        settings = self.settings.model_copy(update={"engine": self.ENGINE, "dtype": dtype})
+        folder = workload.checkpoint_folder if self.ENGINE == "torch" else workload.exported_folder
+        self.translator = translator_of(folder, settings, workload.device)
 
     def translate(self, lines: Sequence[str], batch_size: int | None) -> list[tuple[str, int]]:
         return [(done.text, done.n_tokens) for done in self.translator.translations(lines)]
 
 
-class CTranslate2(Translator):
-    """CTranslate2's Translator. Raises ValueError or RuntimeError if CTranslate2 refuses the type or the device."""
+class CTranslate2(OurTranslator):
+    """The same with CTranslate2's search. Raises UserError if it does not compute in the type on the device."""
 
-    def __init__(self, workload: Workload, dtype: str) -> None:
-        super().__init__(workload, dtype)
-        import ctranslate2
-
-        self.translator = ctranslate2.Translator(
-            str(workload.exported_folder), device=workload.device, compute_type=dtype, intra_threads=1
-        )
-
-    def translate(self, lines: Sequence[str], batch_size: int | None) -> list[tuple[str, int]]:
-        sources = self.vocabulary.encode(list(lines), out_type=str)
-        longest_tokens = max(map(len, sources), default=0) + 1  # CTranslate2 has one limit for all and adds END_ID
-        results = self.translator.translate_batch(
-            sources,
-            max_batch_size=batch_size or 0,
-            batch_type="examples",
-            beam_size=self.settings.beam_size,
-            length_penalty=self.settings.length_penalty,
-            max_decoding_length=longest_tokens + self.settings.max_extra_tokens,
-        )
-        outputs = [result.hypotheses[0] for result in results]
-        texts = self.vocabulary.decode(outputs)
-        return [(text, len(pieces) + 1) for text, pieces in zip(texts, outputs, strict=True)]
+    ENGINE = "ctranslate2"
 
 
 class MarianGenerate(Translator):

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from pipeline.errors import UserError
-from pipeline.settings import Dtype
+from pipeline.settings import DecodingDtype
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ def reserved_gpu(device: str) -> str:
     return device
 
 
-def dtype_of(setting: Dtype, device: str) -> torch.dtype:
+def dtype_of(setting: DecodingDtype, device: str) -> torch.dtype:
     """Returns the dtype that a setting means on a device."""
     dtype: torch.dtype = compute_dtype(device) if setting == "auto" else getattr(torch, setting)
     return dtype

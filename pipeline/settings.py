@@ -17,6 +17,10 @@ Dtype = Literal["auto", "float32", "bfloat16"]
 same type, and a training that is continued keeps its own (`pipeline.training.agreement`)."""
 AbsolutePath = Annotated[Path, AfterValidator(lambda path: path.expanduser().absolute())]
 """Made absolute when it is read, since a stage may run in another working directory."""
+DecodingDtype = Literal["auto", "float32", "bfloat16", "int8"]
+"""int8: weights in int8, which only CTranslate2 computes with; `auto` never chooses it."""
+Engine = Literal["torch", "ctranslate2"]
+"""What searches: `model.search`, or CTranslate2, with the model exported to it (`pipeline.export.ctranslate2`)."""
 
 
 def not_in_fingerprint(default: Any, **constraints: Any) -> Any:
@@ -170,7 +174,9 @@ class DecodingSettings(Settings):
     """The output is at most this many tokens longer than the input."""
     well_formed: bool = False
     """Write nothing but a tree with as many words as the input (§6.3, for parsers: `pipeline.parsing.constraint`)."""
-    dtype: Dtype = "auto"
+    engine: Engine = not_in_fingerprint("torch")
+    """The exported model is an artifact of its own, by whose fingerprint its translations differ from the others."""
+    dtype: DecodingDtype = "auto"
     batch_tokens: int = not_in_fingerprint(0, ge=0)
     """Source tokens decoded at once, not counting beams; 0: 4096 on a CPU and 16384 on a GPU."""
     workers: int = not_in_fingerprint(0, ge=0)
@@ -179,10 +185,18 @@ class DecodingSettings(Settings):
     """CPU threads per worker."""
     device: Device = not_in_fingerprint("auto")
 
+    @property
+    def on_torch(self) -> "DecodingSettings":
+        """The same search by torch, in a dtype that it has."""
+        dtype = "auto" if self.dtype == "int8" else self.dtype
+        return self.model_copy(update={"engine": "torch", "dtype": dtype})
+
     @model_validator(mode="after")
-    def _room_for_a_tree(self) -> "DecodingSettings":
+    def _possible(self) -> "DecodingSettings":
         if self.well_formed and self.max_extra_tokens < 2:
             raise ValueError("a tree has at least two symbols more than words; set max_extra_tokens to 2 or more")
+        if self.dtype == "int8" and self.engine == "torch":
+            raise ValueError("only engine ctranslate2 computes in int8; choose that engine, or dtype auto")
         return self
 
 

@@ -131,6 +131,11 @@ def named_folder(maker: str, path: Path, marker: str) -> Path:
     raise UserError(f"{path} {reason}; name a folder that `aiayn {maker}` made, or a name in a run's folder {kind}")
 
 
+def store_beside(folder: Path, default: LocalStore) -> LocalStore:
+    """Returns the store that an artifact's folder is in, or the default."""
+    return LocalStore(folder.parent.parent) if folder.parent.name == STORE else default
+
+
 def _candidates(path: Path, kind: str) -> Iterator[Path]:
     """Yields the folders in a store that a name may mean; a run's, where it has but one of the kind."""
     for root, rest in _in_stores(path):

@@ -14,6 +14,7 @@ from pipeline.store.artifacts import (
     Checkpoint,
     ChosenParser,
     Corpus,
+    CTranslate2Model,
     EncodedDataset,
     Hypotheses,
     Scores,
@@ -41,6 +42,7 @@ TRAIN = Stage(
     "training.train", Imported("pipeline.training.on_ray:train"), TrainingRun, version=2, cpus=0, resumes=True
 )
 AVERAGE = Stage("averaging.average", Imported("pipeline.evaluation.averaging:average"), Checkpoint, computes=True)
+EXPORT = Stage("exporting.export_ctranslate2", Imported("pipeline.export.ctranslate2:export"), CTranslate2Model)
 DECODE = Stage("decoding.decode", Imported("pipeline.evaluation.decoding:decode"), Hypotheses, cpus=0)
 SCORE = Stage("scoring.score", Imported("pipeline.evaluation.scoring:score"), Scores)
 PERPLEXITY = Stage("perplexity.measure", perplexity.measure, perplexity.Perplexity, gpus=1, computes=True)
@@ -95,12 +97,13 @@ def evaluated(
 ) -> Translation:
     """Returns the steps that measure a training (§6.1), on the test sets or on another `split`.
 
-    `with_dev_scores` adds the BLEU of every kept checkpoint on the dev set.
+    `with_dev_scores` adds the BLEU of every kept checkpoint on the dev set, searched by torch.
     """
     name = f"{text.pair} {model}"
     splits = ([split],) if split else ()
     checkpoint = AVERAGE(f"average {name}", training, averaging)
-    hypotheses = DECODE(f"decode {name}", checkpoint, text.corpus, decoding, *splits)
+    translating = EXPORT(f"export {name}", checkpoint) if decoding.engine == "ctranslate2" else checkpoint
+    hypotheses = DECODE(f"decode {name}", translating, text.corpus, decoding, *splits)
     return Translation(
         text.pair,
         model,
@@ -114,7 +117,7 @@ def evaluated(
         SCORE(f"score {name}", hypotheses, text.corpus, *splits),
         word_by_word,
         split,
-        dev_scores=SCORE_CHECKPOINTS(f"dev scores {name}", training, text.corpus, decoding)
+        dev_scores=SCORE_CHECKPOINTS(f"dev scores {name}", training, text.corpus, decoding.on_torch)
         if with_dev_scores
         else None,
     )

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import ray
 from ray.exceptions import RayTaskError
@@ -23,7 +23,7 @@ from pipeline.environment import worker_environment
 from pipeline.errors import UserError
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Checkpoint, Corpus, Hypotheses
+from pipeline.store.artifacts import Checkpoint, Corpus, CTranslate2Model, Hypotheses
 from pipeline.store.figures import DecodedTestSet, DecodingFigures
 from pipeline.store.scratch import Scratch
 from pipeline.text.lines import read_lines, write_lines
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+Model: TypeAlias = Checkpoint | CTranslate2Model
+"""What decodes, by the settings' engine."""
 FLOAT32_BYTES = 4
 CHUNK_SENTENCES = 500
 """The most sentences in a chunk: enough to fill batches of one length, few enough that a dead actor costs little."""
@@ -68,21 +70,21 @@ class Translated(NamedTuple):
 
 
 class DecodingWorker:
-    """A translator in its own process. The first call loads it, so a bad checkpoint is that call's error."""
+    """A translator in its own process. The first call loads it, so a bad model is that call's error."""
 
-    def __init__(self, scratch: Scratch, checkpoint: Checkpoint, settings: DecodingSettings, device: str) -> None:
-        self._scratch, self._checkpoint, self._settings, self._device = scratch, checkpoint, settings, device
+    def __init__(self, scratch: Scratch, model: Model, settings: DecodingSettings, device: str) -> None:
+        self._scratch, self._model, self._settings, self._device = scratch, model, settings, device
 
     @cached_property
     def _translator(self) -> "Translator":
         import torch
 
-        from pipeline.evaluation.translation import Translator
+        from pipeline.evaluation.ctranslate2 import translator_of
         from pipeline.hardware import reserved_gpu
 
         torch.set_num_threads(self._settings.threads)
         device = reserved_gpu(self._device) if self._device == "cuda" else self._device
-        return Translator(self._scratch.on_this_node(self._checkpoint).folder, self._settings, device)
+        return translator_of(self._scratch.on_this_node(self._model).folder, self._settings, device)
 
     def translate(self, lines: Sequence[str]) -> Translated:
         """Translates lines; called with no lines, it just gets ready."""
@@ -101,14 +103,14 @@ class DecodingWorker:
 
 def decode(
     context: Context,
-    checkpoint: Checkpoint,
+    model: Model,
     corpus: Corpus,
     settings: DecodingSettings,
     splits: Sequence[str] | None = None,
 ) -> Hypotheses:
     """Translates `splits` of a corpus, by default its test sets: writes `<split>.<language>`, one sentence a line.
 
-    Raises UserError where the checkpoint cannot be loaded, the corpus has no test set, `settings.device` asks for a GPU
+    Raises UserError where the model cannot be loaded, the corpus has no test set, `settings.device` asks for a GPU
     and the cluster has none, or the cluster's nodes do not all compute in the same dtype.
     """
     splits = corpus.test_sets if splits is None else splits
@@ -121,7 +123,7 @@ def decode(
     seconds, tokens = dict.fromkeys(sources, 0.0), dict.fromkeys(sources, 0)
     total = sum(len(lines) for lines in sources.values())
     done, dtypes = 0, set()
-    for chunk, translated in _on_actors(context.scratch, sources, checkpoint, settings):
+    for chunk, translated in _on_actors(context.scratch, sources, model, settings):
         texts[chunk.test_set][chunk.first : chunk.first + len(chunk.lines)] = translated.texts
         tokens[chunk.test_set] += translated.n_tokens
         seconds[chunk.test_set] += translated.seconds
@@ -189,7 +191,7 @@ def _room_on_gpu(config: TransformerConfig, settings: DecodingSettings) -> int:
     return n_actors
 
 
-def _layout(settings: DecodingSettings, checkpoint: Checkpoint) -> Layout:
+def _layout(settings: DecodingSettings, model: Model) -> Layout:
     """Returns the settings' own number of actors, or as many as the cluster has room for.
 
     Where an autoscaler may bring a GPU that is asked for, the actors wait for it.
@@ -201,7 +203,7 @@ def _layout(settings: DecodingSettings, checkpoint: Checkpoint) -> Layout:
             return Layout("cuda", settings.workers or 1, 1)
         raise UserError("device is gpu, but the Ray cluster has none; set device to cpu or join a node that has one")
     if settings.device != "cpu" and n_gpus:
-        return shared(n_gpus, settings.workers or n_gpus * _room_on_gpu(checkpoint.config, settings))
+        return shared(n_gpus, settings.workers or n_gpus * _room_on_gpu(model.config, settings))
     return Layout("cpu", settings.workers or max(1, n_cpus // settings.threads))
 
 
@@ -217,10 +219,10 @@ def _chunks(sources: dict[str, list[str]], workers: int) -> list[Chunk]:
 
 
 def _on_actors(
-    scratch: Scratch, sources: dict[str, list[str]], checkpoint: Checkpoint, settings: DecodingSettings
+    scratch: Scratch, sources: dict[str, list[str]], model: Model, settings: DecodingSettings
 ) -> Iterator[tuple[Chunk, Translated]]:
     """Yields each chunk with its translations as they arrive; the actors live until the last one has."""
-    device, workers, gpu_share = _layout(settings, checkpoint)
+    device, workers, gpu_share = _layout(settings, model)
     chunks = _chunks(sources, workers)
     actor_class: Any = ray.remote(DecodingWorker)
     options = actor_class.options(
@@ -232,7 +234,7 @@ def _on_actors(
         runtime_env={"env_vars": worker_environment()} if settings.threads > 1 else None,
     )
     waiting = list(reversed(chunks))
-    actors = [options.remote(scratch, checkpoint, settings, device) for _ in range(min(workers, len(chunks)))]
+    actors = [options.remote(scratch, model, settings, device) for _ in range(min(workers, len(chunks)))]
     # An actor the cluster has no room for yet gets no chunk before it answers.
     running: dict[Any, tuple[Any, Chunk | None]] = {actor.translate.remote([]): (actor, None) for actor in actors}
     unfinished = len(chunks)

@@ -9,6 +9,7 @@ computes in the settings' `dtype`, by default bfloat16 where the processor gains
 """
 
 import logging
+import sys
 from collections.abc import Iterator, Sequence
 from copy import copy
 from functools import cached_property
@@ -100,11 +101,19 @@ class Translator:
 
     def __init__(self, checkpoint_folder: Path, settings: DecodingSettings, device: str = "cpu") -> None:
         self.settings, self.device = settings, device
-        self.dtype = dtype_of(settings.dtype, device)
-        model, self._vocabulary = load_checkpoint(Path(checkpoint_folder), device)
+        self._load(Path(checkpoint_folder))
+        self._longest_tokens = min(LONGEST_TOKENS, self._max_positions)
+
+    def _load(self, folder: Path) -> None:
+        """Sets what `search` needs: dtype, configuration, vocabulary and model."""
+        self.dtype = dtype_of(self.settings.dtype, self.device)
+        model, self._vocabulary = load_checkpoint(folder, self.device)
         self._decoder, self.config = IncrementalDecoder(model.to(self.dtype)), model.config
-        learned = self.config.positions == "learned"
-        self._longest_tokens = min(LONGEST_TOKENS, self.config.max_positions) if learned else LONGEST_TOKENS
+
+    @property
+    def _max_positions(self) -> int:
+        """The greatest length of a source and of an output, END_ID counted, for which the model has positions."""
+        return self.config.max_positions if self.config.positions == "learned" else sys.maxsize
 
     def with_settings(self, settings: DecodingSettings) -> "Translator":
         """Returns a translator with the same model, vocabulary and dtype that searches by other settings."""

@@ -1,17 +1,17 @@
 """Exports a checkpoint to CTranslate2, which translates without torch: pip install 'aiayn[ctranslate2]'.
 
-    export_ctranslate2(checkpoint_folder, folder)
+    exported = export(Context(folder), checkpoint)
 
     model, pieces = ctranslate2.Translator("folder"), SentencePieceProcessor(model_file="folder/joint.model")
     found = model.translate_batch([pieces.encode("Two dogs run .", out_type=str)], beam_size=4)
     pieces.decode(found[0].hypotheses[0])
 
 The weights stay float32; `Translator(folder, compute_type="int8")` rounds them while loading. Log-probabilities are
-those of `model.transformer`; the search is CTranslate2's own. Its defaults differ from ours:
+those of `model.transformer`; the search is CTranslate2's own (`pipeline.evaluation.ctranslate2`, which makes it ours as
+far as it can). Its defaults differ from ours:
 
 - `length_penalty=1` divides by |y|^α, not by ((5 + |y|) / 6)^α; only 0, no penalty, means the same in both.
 - `disable_unk=False` and no `suppress_sequences` allow <unk>, <pad> and <s>, which `model.search` never produces.
-  Forbidding them raises the probabilities of the other tokens a little.
 - `min_decoding_length=1` forbids an empty output. `max_decoding_length=256` cuts off longer ones, while ours may have
   up to 50 tokens more than the source, including the end mark.
 - `max_input_length=1024`, including the end mark, cuts off a longer source, which our `Translator` translates in parts.
@@ -19,14 +19,8 @@ those of `model.transformer`; the search is CTranslate2's own. Its defaults diff
 
 Where the vocabulary has bytes, pieces such as `<0xE6>` are ordinary ones for CTranslate2. `decode` turns bytes that
 form no character into U+FFFD, and `<0x0A>` into a line feed, for which `aiayn translate` writes a space.
-
-With SAME_SEARCH a trained model (Multi30k, 3 layers, d_model 192, float32) gave our output for each of the 1000
-sentences of test_2016_flickr, both greedily and with beam 4, with log-probabilities at most 0.015 nats higher; with
-`length_penalty=0` alone it did the same.
 """
 
-from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from torch import Tensor
@@ -35,50 +29,35 @@ from model.config import BEGIN_ID, END_ID, UNKNOWN_ID
 from model.positions import sinusoids
 from model.transformer import Transformer
 from pipeline.errors import UserError
-from pipeline.evaluation.translation import LONGEST_TOKENS, load_checkpoint
-
-SAME_SEARCH = MappingProxyType(
-    {
-        "length_penalty": 0,
-        "disable_unk": True,
-        "suppress_sequences": [["<pad>"], ["<s>"]],
-        "min_decoding_length": 0,
-    }
-)
-"""Options that make `Translator.translate_batch` find what `model.search` finds without a length penalty."""
-SINUSOID_POSITIONS = 2 * LONGEST_TOKENS
-"""Rows of CTranslate2's position table: enough for its longest source and an output twice as long."""
+from pipeline.evaluation.ctranslate2 import MAX_OUTPUT_TOKENS, installed
+from pipeline.evaluation.translation import load_checkpoint
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import Checkpoint, CTranslate2Model
 
 
-def export_ctranslate2(checkpoint_folder: Path, out: Path) -> None:
-    """Writes `model.bin`, `config.json`, `shared_vocabulary.json` and `joint.model` into `out`, a new or empty folder.
+def export(context: Context, checkpoint: Checkpoint) -> CTranslate2Model:
+    """Writes a checkpoint as CTranslate2 loads it.
 
-    Callers of the exported model pass pieces only: CTranslate2 adds END_ID to a source and starts a target with
-    BEGIN_ID. Raises UserError if CTranslate2 is not installed or cannot express the model, if the checkpoint is
-    unusable, or if `out` is not empty.
+    Callers of CTranslate2 pass pieces only: it adds END_ID to a source and starts a target with BEGIN_ID. Raises
+    UserError if CTranslate2 is not installed or cannot express the model, or if the checkpoint is unusable.
     """
-    try:
-        from ctranslate2.specs import TransformerSpec
-        from ctranslate2.specs.transformer_spec import TransformerDecoderSpec, TransformerEncoderSpec
-    except ImportError:
-        raise UserError("CTranslate2 is not installed; pip install 'aiayn[ctranslate2]'") from None
-    model, vocabulary = load_checkpoint(checkpoint_folder)
+    transformer_spec = installed("ctranslate2.specs.transformer_spec")
+    model, vocabulary = load_checkpoint(checkpoint.folder)
     config = model.config
     if config.d_k != config.d_v:
         raise UserError(
-            f"{checkpoint_folder}: CTranslate2 needs keys and values of the same size, and this model has d_k "
-            f"{config.d_k} and d_v {config.d_v}; translate with `aiayn translate` instead"
+            f"{checkpoint.folder}: CTranslate2 needs keys and values of the same size, and this model has d_k "
+            f"{config.d_k} and d_v {config.d_v}; translate with engine torch"
         )
     if config.attention_window:
         raise UserError(
-            f"{checkpoint_folder}: CTranslate2 has no restricted self-attention, and this model has attention_window "
-            f"{config.attention_window}; translate with `aiayn translate` instead"
+            f"{checkpoint.folder}: CTranslate2 has no restricted self-attention, and this model has attention_window "
+            f"{config.attention_window}; translate with engine torch"
         )
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"{out} exists already; remove it or choose another folder")
-
     sizes = {"num_layers": config.n_layers, "num_heads": config.n_heads, "head_dim": config.d_k, "pre_norm": False}
-    spec = TransformerSpec(TransformerEncoderSpec(**sizes), TransformerDecoderSpec(**sizes))
+    spec = transformer_spec.TransformerSpec(
+        transformer_spec.TransformerEncoderSpec(**sizes), transformer_spec.TransformerDecoderSpec(**sizes)
+    )
     _set_weights(spec, model)
     pieces = [vocabulary.id_to_piece(i) for i in range(len(vocabulary))]
     spec.register_source_vocabulary(pieces)
@@ -89,11 +68,12 @@ def export_ctranslate2(checkpoint_folder: Path, out: Path) -> None:
     spec.config.decoder_start_token = pieces[BEGIN_ID]
     spec.config.add_source_eos = True
     spec.config.layer_norm_epsilon = model.decoder[0].feed_forward_norm.eps
-    spec.register_file(str(checkpoint_folder / "joint.model"))
+    for file in ("joint.model", "model.json"):
+        spec.register_file(str(checkpoint.folder / file))
     spec.validate()
     spec.optimize()  # writes a matrix that is used in several places only once
-    out.mkdir(parents=True, exist_ok=True)
-    spec.save(str(out))
+    spec.save(str(context.folder))
+    return CTranslate2Model(context.folder)
 
 
 def _set_weights(spec: Any, model: Transformer) -> None:
@@ -102,7 +82,7 @@ def _set_weights(spec: Any, model: Transformer) -> None:
     learned_LD = weights.get("positions.weight")
     for side in (spec.encoder, spec.decoder):
         side.position_encodings.encodings = (
-            sinusoids(SINUSOID_POSITIONS, config.d_model) if learned_LD is None else learned_LD
+            sinusoids(MAX_OUTPUT_TOKENS, config.d_model) if learned_LD is None else learned_LD
         )
     for embedding in (*spec.encoder.embeddings, spec.decoder.embeddings, spec.decoder.projection):
         embedding.weight = weights["embedding.weight"]

@@ -183,6 +183,17 @@ def _refuse_unknown_fields(fields: Any) -> Any:
 
 
 @dataclass(frozen=True)
+class CTranslate2Model(Artifact):
+    """A checkpoint as CTranslate2 loads it: `model.bin`, `config.json`, `shared_vocabulary.json`, and the checkpoint's
+    `joint.model` and `model.json`."""
+
+    @property
+    def config(self) -> TransformerConfig:
+        """The model's configuration. Raises UserError where `model.json` is missing or describes no model."""
+        return Checkpoint(self.folder).config
+
+
+@dataclass(frozen=True)
 class ChosenParser(Checkpoint):
     """The checkpoint of the candidate that was chosen, and `parsing.json`."""
 

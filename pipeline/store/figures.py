@@ -133,6 +133,11 @@ class DecodingFigures(Figures):
     dtype: str
     """The dtype that the model computed in, e.g. "bfloat16"."""
 
+    @property
+    def computed_in(self) -> str:
+        """The dtype, with the engine if that is not torch."""
+        return self.dtype if self.settings.engine == "torch" else f"{self.dtype} by CTranslate2"
+
 
 class ChoiceFigures(Figures):
     """`parsing.json`: what was chosen on the dev set, by F1 in percent (§6.3)."""

@@ -5,8 +5,11 @@ from typing import get_type_hints
 
 import pytest
 
+from pipeline.settings import AveragingSettings, DecodingSettings
 from workflows import reproduce_table1, reproduce_table2, reproduce_table3, reproduce_table4, stages
-from workflows.engine.dag import Imported, Stage
+from workflows.engine.dag import Imported, Stage, in_order, to_step
+from workflows.profiles.changes import checked
+from workflows.profiles.translation import EMBEDDED
 
 MODULES = (stages, reproduce_table1, reproduce_table2, reproduce_table3, reproduce_table4)
 NAMED = {
@@ -23,6 +26,26 @@ def test_the_named_function_returns_the_stages_artifact(name: str) -> None:
     stage = NAMED[name]
     assert isinstance(stage.function, Imported)
     assert get_type_hints(resolve_name(stage.function.name))["return"] is stage.makes
+
+
+def test_another_engine_searches_with_the_exported_model() -> None:
+    """Its steps are those of our own search, the export and what follows it apart, and BLEU over time stays ours."""
+    text, averaging = stages.prepared(EMBEDDED, "en-de"), AveragingSettings()
+    training = stages.TRAIN("train", text.dataset, EMBEDDED.recipes["base"].training)
+
+    def steps(**changes: str) -> dict[str, str]:
+        decoding = checked(DecodingSettings, **changes)
+        measured = stages.evaluated(text, "base", training, averaging, decoding, with_dev_scores=True)
+        wanted = (measured.scores, measured.dev_scores)
+        return {step.label: step.fingerprint for step in in_order(to_step(step) for step in wanted if step)}
+
+    ours, theirs = steps(), steps(engine="ctranslate2")
+    assert theirs.keys() - ours.keys() == {"export en-de base"}
+    assert {name for name in ours if ours[name] != theirs[name]} == {"decode en-de base", "score en-de base"}
+    in_int8 = steps(engine="ctranslate2", dtype="int8")
+    assert in_int8["export en-de base"] == theirs["export en-de base"]
+    assert in_int8["decode en-de base"] != theirs["decode en-de base"]
+    assert in_int8["dev scores en-de base"] == ours["dev scores en-de base"]
 
 
 def test_a_named_function_is_called_with_its_arguments() -> None:

@@ -3,7 +3,7 @@
 aiayn prepare --files corpus.toml --out prepared        text -> clean text, vocabulary, token ids, a report
 aiayn train prepared/dataset --out run                  token ids -> checkpoints
 aiayn average run --out model                           checkpoints -> one model
-aiayn translate model < text.en > text.de
+aiayn translate model < text.en > text.de               --engine ctranslate2: faster on CPUs
 aiayn score --hyp text.de --ref reference.de --lang de
 aiayn parse model < text.words > text.trees             sentences -> bracketed trees (Table 4)
 aiayn score-trees --gold gold.trees --test parsed.trees
@@ -22,13 +22,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from pipeline.errors import UserError
 from pipeline.parsing.evalb import EvalbParameters, read_parameters
 from pipeline.parsing.evalb import score_trees as tree_scores
 from pipeline.settings import AveragingSettings, DecodingSettings
-from pipeline.store.artifact import Artifact, Context, publish
-from pipeline.store.artifacts import EncodedDataset, TrainingRun
+from pipeline.store.artifact import Context, publish
+from pipeline.store.artifacts import Checkpoint, EncodedDataset, TrainingRun
 from pipeline.store.store import LocalStore
 from pipeline.text.lines import read_lines
 from workflows import stages
@@ -53,7 +54,7 @@ from workflows.cli.runs import compare_runs, runs
 from workflows.engine.dag import Imported, Step
 from workflows.engine.progress import View
 from workflows.engine.runner import run
-from workflows.names import named_folder
+from workflows.names import DEFAULT_ROOT, named_folder, store_beside
 from workflows.profiles.changes import checked, read_config
 from workflows.profiles.loading import load_profile
 from workflows.profiles.profile import Profile, Recipe
@@ -75,7 +76,6 @@ app.add_typer(export, name="export")
 translate_input = Imported("workflows.cli.writers:translate")
 parse_input = Imported("workflows.cli.writers:parse")
 score_texts = Imported("pipeline.evaluation.scoring:score_texts")
-export_ctranslate2 = Imported("pipeline.export.ctranslate2:export_ctranslate2")
 
 AVERAGING, DECODING = AveragingSettings(), DecodingSettings()
 """The paper's, as the defaults of options."""
@@ -201,6 +201,10 @@ def translate(
         typer.Option("--scores", help="Begin each line with log P / penalty and a tab; n-best lists have both anyway."),
     ] = False,
     batch_tokens: BatchTokensOption = DECODING.batch_tokens,
+    engine: Annotated[
+        str,
+        typer.Option(help="torch, or ctranslate2 (faster on CPUs), whose first use exports the model to the store."),
+    ] = DECODING.engine,
     dtype: DtypeOption = DECODING.dtype,
     threads: ThreadsOption = 0,
 ) -> None:
@@ -213,10 +217,15 @@ def translate(
         length_penalty=length_penalty,
         max_extra_tokens=max_extra_tokens,
         batch_tokens=batch_tokens,
+        engine=engine,
         dtype=dtype,
         threads=threads or os.cpu_count() or 1,
     )
-    translate_input(named_folder("average", model, "model.safetensors"), settings, n_best, scores)
+    folder = named_folder("average", model, "model.safetensors")
+    if settings.engine == "ctranslate2":
+        step = stages.EXPORT(f"export {folder.name}", Checkpoint(folder))
+        folder = run([step], store_beside(folder, LocalStore(DEFAULT_ROOT)), [View(Console(stderr=True))])[0].folder
+    translate_input(folder, settings, n_best, scores)
 
 
 @app.command()
@@ -298,13 +307,10 @@ def _export() -> None:
 @export.command()
 def ctranslate2(model: ModelArgument, out: OutOption) -> None:
     """Write a folder that ctranslate2.Translator loads, with the vocabulary; print Python code that uses it."""
-    checkpoint = named_folder("average", model, "model.safetensors")
+    checkpoint = Checkpoint(named_folder("average", model, "model.safetensors"))
 
-    def make(folder: Path) -> Artifact:
-        export_ctranslate2(checkpoint, folder)
-        return Artifact(folder)
-
-    publish(out.absolute(), make, {"stage": "exporting.export_ctranslate2", "settings": [], "model": str(model)})
+    manifest = {"stage": stages.EXPORT.name, "settings": [], "model": str(model)}
+    publish(out.absolute(), lambda folder: stages.EXPORT.function(Context(folder), checkpoint), manifest)
     console.print(f"model: {out}; to use it in Python:", highlight=False, soft_wrap=True)
     example = EXAMPLE.format(folder=str(out), vocabulary=str(out / "joint.model"))
     console.print(example, highlight=False, soft_wrap=True, markup=False)

@@ -38,7 +38,9 @@ DevBleuOption = Annotated[
 BatchTokensOption = Annotated[
     int, typer.Option("--batch-tokens", min=0, help="Source tokens decoded at once; 0: as suits the device.")
 ]
-DtypeOption = Annotated[str, typer.Option("--dtype", help="float32, bfloat16, or auto (bfloat16 if faster).")]
+DtypeOption = Annotated[
+    str, typer.Option("--dtype", help="float32, bfloat16, auto (bfloat16 if faster), or int8 (CTranslate2 only).")
+]
 ThreadsOption = Annotated[int, typer.Option("--threads", min=0, help="CPU threads; 0: all.")]
 GpusOption = Annotated[
     int | None,

@@ -14,7 +14,7 @@ from pipeline.store.artifact import MANIFEST
 from pipeline.store.artifacts import Checkpoint, Corpus, EncodedDataset
 from pipeline.store.store import LocalStore
 from workflows.engine.dag import behind
-from workflows.names import named_folder
+from workflows.names import named_folder, store_beside
 
 MODELS = ("averaging", "parser_choice")
 """How the folders of trained models begin in a store."""
@@ -64,8 +64,7 @@ def newest(store: LocalStore) -> ExaminedModel:
 def at(folder: Path, store: LocalStore) -> ExaminedModel:
     """Returns the model in a folder. Raises UserError if it holds none, or a damaged one."""
     folder = named_folder("average", folder, "model.safetensors")
-    beside = LocalStore(folder.parent.parent) if folder.parent.name == "store" else store
-    return _of_folder(folder, beside)
+    return _of_folder(folder, store_beside(folder, store))
 
 
 def _of_folder(folder: Path, store: LocalStore) -> ExaminedModel:

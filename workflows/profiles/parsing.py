@@ -8,9 +8,9 @@ Each has its trees under the name of the row they are for: `supervised` and, wit
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from model.config import BASE, OptimizerConfig
 from pipeline.corpora.embedded import EmbeddedSettings
@@ -59,6 +59,12 @@ class ParsingProfile(Profile):
     # Not in the base class: nltk, which treebanks need, imports slowly, and the other tables do without.
     corpora: dict[str, EmbeddedSettings | TreebankSettings]  # type: ignore[assignment]
     choice: Choice = Choice()
+
+    @model_validator(mode="after")
+    def _parses_by_torch(self) -> Self:
+        if self.decoding.engine != "torch":
+            raise ValueError("parsers search by torch alone; leave decoding.engine out")
+        return self
 
 
 EMBEDDED_TREES = ParsingProfile(

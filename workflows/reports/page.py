@@ -162,7 +162,7 @@ def settings(model: TrainedModel) -> dict[str, str]:
         "hardware": hardware(run),
         "averaged checkpoints": ", ".join(map(rounded, model.averaged_updates)),
         "dev perplexity": f"{model.dev.dev_perplexity:.3f} per word-piece",
-        "decoding": f"{named(DECODING_NAMES, model.decoding.settings)}, {model.decoding.dtype}{rate}",
+        "decoding": f"{named(DECODING_NAMES, model.decoding.settings)}, {model.decoding.computed_in}{rate}",
         **model.score_texts(),
     }
 

@@ -36,7 +36,7 @@ def provenance_notes(cells: Sequence[TrainedModel]) -> list[str]:
         f"Trained in {_types(stretches)} on {', '.join(devices)}, with torch "
         f"{_listed(stretch.torch_version for stretch in stretches)}, "
         f"{_listed(COMPILED[stretch.compiled] for stretch in stretches)}; decoded in "
-        f"{_listed(cell.decoding.dtype for cell in cells)}."
+        f"{_listed(cell.decoding.computed_in for cell in cells)}."
     )
     if len(set(types.values())) > 1:
         listed = ", ".join(f"{label} {type_}" for label, type_ in types.items())

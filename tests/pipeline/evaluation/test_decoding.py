@@ -12,7 +12,9 @@ import pytest
 from model.config import BASE, BIG
 from model.parameters import count
 from pipeline.evaluation import decoding
+from pipeline.evaluation.ctranslate2 import CTranslate2Translator
 from pipeline.evaluation.translation import Translator
+from pipeline.export.ctranslate2 import export
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, Corpus
@@ -52,6 +54,21 @@ def test_stage_writes_every_test_set_in_order(
     while workers_alive("DecodingWorker") and time.monotonic() < deadline_s:
         time.sleep(0.1)
     assert not workers_alive("DecodingWorker")
+
+
+def test_an_exported_model_is_decoded_by_ctranslate2(
+    ray_cluster: None, checkpoint: Checkpoint, corpus: Corpus, tmp_path: Path
+) -> None:
+    """Two actors write what one CTranslate2Translator gives; decoding.json says in what it was computed."""
+    pytest.importorskip("ctranslate2")
+    (tmp_path / "exported").mkdir()
+    exported = export(Context(tmp_path / "exported"), checkpoint)
+    settings = DecodingSettings(max_extra_tokens=5, workers=2, engine="ctranslate2", dtype="int8")
+    (tmp_path / "out").mkdir()
+    hypotheses = decoding.decode(Context(tmp_path / "out"), exported, corpus, settings, ["first"])
+    expected = CTranslate2Translator(exported.folder, settings).translate(SENTENCES)
+    assert list(read_lines(tmp_path / "out" / "first.de")) == expected
+    assert hypotheses.load().computed_in == "int8 by CTranslate2"
 
 
 def test_killed_actor_loses_nothing(

@@ -1,4 +1,4 @@
-"""pipeline.export.ctranslate2: a checkpoint and its export give the same log-probabilities and outputs."""
+"""A checkpoint and its export to CTranslate2 give the same log-probabilities and translations."""
 
 import dataclasses
 from pathlib import Path
@@ -10,11 +10,17 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from model.config import BEGIN_ID, END_ID, PAD_ID, TransformerConfig
-from model.search import beam_search
+from model.search import penalty
 from model.transformer import Transformer
 from pipeline.errors import UserError
-from pipeline.export.ctranslate2 import SAME_SEARCH, export_ctranslate2
+from pipeline.evaluation.ctranslate2 import CTranslate2Translator
+from pipeline.evaluation.translation import Translator
+from pipeline.export.ctranslate2 import export
+from pipeline.settings import DecodingSettings
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import Checkpoint
 from pipeline.text import vocabulary
+from pipeline.text.segmentation import encode_lines
 from pipeline.training.checkpoints import write_weights
 from tests.support.batches import hidden_of
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
@@ -65,30 +71,48 @@ def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     """A model and the folder it was exported to."""
     folder = tmp_path_factory.mktemp("exported")
     model = make_model(folder / "checkpoint", **MODELS[request.param])
-    export_ctranslate2(folder / "checkpoint", folder / "out")
+    (folder / "out").mkdir()
+    export(Context(folder / "out"), Checkpoint(folder / "checkpoint"))
     return model, folder / "out"
 
 
-def translator(folder: Path, **more: Any) -> Any:
-    return ctranslate2.Translator(str(folder), inter_threads=1, intra_threads=1, **more)
+@pytest.mark.parametrize(("beam_size", "length_penalty"), [(1, 0.0), (4, 0.0), (4, 0.6)])
+def test_same_translations(exported: tuple[Transformer, Path], beam_size: int, length_penalty: float) -> None:
+    """Each line's best output is ours, in n-best lists that are scored by our penalty, whatever the batches.
 
-
-@pytest.mark.parametrize("beam_size", [1, 4])
-def test_same_outputs(exported: tuple[Transformer, Path], beam_size: int) -> None:
-    """CTranslate2 outputs the pieces of our search; outputs that reach our limit, which it lacks, are not compared."""
-    model, folder = exported
-    processor = vocabulary.load(folder / "joint.model")
-    source_BS = ids(processor, LINES)
-    ours = [best for (best,) in beam_search(model, source_BS, beam_size=beam_size, length_penalty=0)]
-    pieces = [processor.encode(line, out_type=str) for line in LINES]
-    theirs = translator(folder).translate_batch(pieces, beam_size=beam_size, **SAME_SEARCH)
-    compared = []
-    for source, best, result in zip(pieces, ours, theirs, strict=True):
-        if len(best.tokens) < len(source) + 50:
-            assert [processor.id_to_piece(i) for i in best.tokens] == result.hypotheses[0]
-            compared.append(tuple(best.tokens))
+    Outputs that reach our limit are not compared, nor are log-probabilities beyond a percent: forbidding tokens raises
+    the others'.
+    """
+    lines, (_, folder) = [*LINES, ""], exported
+    settings = DecodingSettings(beam_size=beam_size, length_penalty=length_penalty, dtype="float32", batch_tokens=100)
+    ours = Translator(folder.with_name("checkpoint"), settings)
+    limits = [len(tokens) + settings.max_extra_tokens for tokens in encode_lines(ours._vocabulary, lines)]
+    theirs, compared = CTranslate2Translator(folder, settings).n_best(lines, beam_size), set()
+    for limit, expected, outputs in zip(limits, ours.translations(lines), theirs, strict=True):
+        assert len(outputs) == (beam_size if expected.n_tokens else 1)
+        assert sorted(outputs, key=lambda output: -output.score) == outputs
+        for output in outputs:
+            assert output.score == pytest.approx(output.log_probability / penalty(output.n_tokens, length_penalty))
+        if expected.n_tokens < limit:
+            assert (outputs[0].text, outputs[0].n_tokens) == (expected.text, expected.n_tokens)
+            assert outputs[0].log_probability == pytest.approx(expected.log_probability, rel=0.02)
+            compared.add(expected.text)
     assert len(compared) >= 4
-    assert len(set(compared)) > 1
+
+
+def test_int8_and_what_a_processor_lacks(exported: tuple[Transformer, Path]) -> None:
+    """In int8 most translations are those in float32; a dtype that CTranslate2 lacks on the processor is one line."""
+    _, folder = exported
+    in_float32, in_int8 = (
+        CTranslate2Translator(folder, DecodingSettings(engine="ctranslate2", dtype=dtype)) for dtype in ("auto", "int8")
+    )
+    assert in_int8.dtype == torch.int8
+    pairs = zip(in_float32.translate(LINES), in_int8.translate(LINES), strict=True)
+    assert sum(one == other for one, other in pairs) >= len(LINES) - 2
+    lacking = {"float32", "bfloat16", "int8"} - ctranslate2.get_supported_compute_types("cpu")
+    for dtype in lacking:
+        with pytest.raises(UserError, match=f"does not compute in {dtype} here, only in"):
+            CTranslate2Translator(folder, DecodingSettings(engine="ctranslate2", dtype=dtype))
 
 
 def test_same_log_probabilities(exported: tuple[Transformer, Path]) -> None:
@@ -100,7 +124,8 @@ def test_same_log_probabilities(exported: tuple[Transformer, Path]) -> None:
         log_p_BTV = model.logits(hidden_of(model, source_BS, shifted(target_BT))).log_softmax(dim=-1)
     log_p_BT = log_p_BTV.gather(2, target_BT[:, :, None])[:, :, 0]
     pieces = [[processor.encode(line, out_type=str) for line in side] for side in (LINES, LINES[::-1])]
-    for expected_T, target_T, result in zip(log_p_BT, target_BT, translator(folder).score_batch(*pieces), strict=True):
+    scored = ctranslate2.Translator(str(folder)).score_batch(*pieces)
+    for expected_T, target_T, result in zip(log_p_BT, target_BT, scored, strict=True):
         assert result.log_probs == pytest.approx(expected_T[target_T != PAD_ID].tolist(), abs=1e-4)
 
 
@@ -118,6 +143,5 @@ def test_what_ctranslate2_cannot_express(difference: dict[str, int], message: st
     config = dataclasses.replace(TINY, **difference)
     write_weights(folder, Transformer(config).state_dict(), dataclasses.asdict(config))
     with pytest.raises(UserError, match=message) as raised:
-        export_ctranslate2(folder, tmp_path / "out")
+        export(Context(tmp_path), Checkpoint(folder))
     assert "\n" not in str(raised.value)
-    assert not (tmp_path / "out").exists()

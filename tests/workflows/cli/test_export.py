@@ -33,7 +33,8 @@ def test_the_printed_code_translates(checkpoint: Checkpoint, tmp_path: Path) -> 
     assert where == "model: the model's; to use it in Python:"
     assert len(lines) == 3
     files = {path.name for path in (tmp_path / "the model's").iterdir()}
-    assert files == {"model.bin", "config.json", "shared_vocabulary.json", "joint.model", "manifest.json"}
+    exported = {"model.bin", "config.json", "shared_vocabulary.json", "joint.model", "model.json"}
+    assert files == {*exported, "manifest.json"}
     manifest = json.loads((tmp_path / "the model's/manifest.json").read_text())
     assert set(manifest["files"]) == files - {"manifest.json"}
     translated = subprocess.run(

@@ -7,13 +7,19 @@ import subprocess
 import sys
 import termios
 import time
+from pathlib import Path
 
 import pytest
 
+from pipeline.evaluation.ctranslate2 import CTranslate2Translator
 from pipeline.evaluation.translation import Translator
 from pipeline.settings import DecodingSettings
+from pipeline.store.artifact import Artifact
 from pipeline.store.artifacts import Checkpoint
+from pipeline.store.store import LocalStore
+from tests.support.command_line import CommandLine
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
+from tests.support.tiny_model_store import publish_model
 
 FAST = DecodingSettings(beam_size=3, max_extra_tokens=3)
 COMMAND = [sys.executable, "-m", "workflows.cli", "translate"]
@@ -63,6 +69,34 @@ def test_n_best_list_has_the_moses_format(checkpoint: Checkpoint, translator: Tr
     assert [float(score) for *_, score in fields] == pytest.approx([output.score for output in flat], abs=1e-4)
     log_p = [float(log_p.removeprefix("LogP= ")) for _, _, log_p, _ in fields]
     assert log_p == pytest.approx([output.log_probability for output in flat], abs=1e-4)
+
+
+def test_ctranslate2_translates_what_its_first_use_exports(
+    command_line: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exported model is an artifact in the store that the model is in, so that the next use finds it.
+
+    Where CTranslate2 is not installed, one line says what to install; int8 without it is refused.
+    """
+    pytest.importorskip("ctranslate2")
+    store = LocalStore(tmp_path / "runs")
+    model, text = str(publish_model(store).folder), "".join(line + "\n" for line in SENTENCES)
+    options = ["translate", model, *OPTIONS, "--dtype", "int8"]
+    by_ctranslate2 = [*options, "--engine", "ctranslate2"]
+    first = command_line.in_process("workflows.cli", *by_ctranslate2, text=text)
+    assert first.returncode == 0, first.stderr
+    (exported,) = store.artifacts.glob("exporting-*")
+    assert Artifact(exported).damage() is None
+    expected = CTranslate2Translator(exported, FAST.model_copy(update={"dtype": "int8"})).translate(SENTENCES)
+    assert first.stdout.split("\n") == [*expected, ""]
+    assert command_line.here("workflows.cli", *by_ctranslate2, text=text) == (0, first.stdout, "")
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    status, printed, message = command_line.here("workflows.cli", *by_ctranslate2, text=text)
+    assert (status, printed, message.count("\n")) == (2, "", 1)
+    assert "pip install" in message
+    status, _, message = command_line.here("workflows.cli", *options, text=text)
+    assert (status, message.count("\n")) == (2, 1)
+    assert "choose that engine" in message
 
 
 def test_each_sentence_typed_is_answered_at_once(checkpoint: Checkpoint, translator: Translator) -> None:

@@ -1,0 +1,123 @@
+"""Translates with CTranslate2, a C++ engine that is faster on CPUs, and has weights in int8.
+
+    translator = CTranslate2Translator(exported.folder, DecodingSettings(engine="ctranslate2", dtype="int8"))
+    translator.translate(["Two dogs run ."])
+
+Its search is not quite that of `model.search`, and not all of the paper's can be said in its options:
+
+- Its `length_penalty` divides by |y|^α, never by ((5 + |y|) / 6)^α. So it searches without one, which follows the same
+  hypotheses, until as many outputs have ended as the beam is wide; these are ranked here, by the paper's penalty. Ours
+  goes on until no open hypothesis can be better. Its `coverage_penalty` is a term that the paper does not use.
+- `max_decoding_length` is one number for a batch, hence LENGTH_MULTIPLE, and cuts an output off without END_ID.
+- The probabilities of forbidden tokens (SAME_SEARCH) go to the others, which raises log-probabilities a little.
+- It has no constraints such as `pipeline.parsing.constraint`: parsers search by torch.
+"""
+
+from collections.abc import Sequence
+from importlib import import_module
+from itertools import groupby
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import torch
+
+from model.search import Hypothesis, penalty
+from pipeline.errors import UserError
+from pipeline.evaluation.translation import LONGEST_TOKENS, Translator
+from pipeline.hardware import dtype_name, dtype_of
+from pipeline.settings import DecodingSettings
+from pipeline.store.artifacts import CTranslate2Model
+from pipeline.text.vocabulary import load
+
+SAME_SEARCH = MappingProxyType(
+    {
+        "length_penalty": 0,
+        "disable_unk": True,
+        "suppress_sequences": [["<pad>"], ["<s>"]],
+        "min_decoding_length": 0,
+    }
+)
+"""Options of `translate_batch` that differ from its defaults, which would penalise lengths and allow <unk>."""
+BATCH_SENTENCES = 32
+"""Sentences that a thread translates at once."""
+LENGTH_MULTIPLE = 16
+"""Outputs may be as long as if their sources had a multiple of this many tokens: no limit depends on the batch."""
+MAX_OUTPUT_TOKENS = 2 * LONGEST_TOKENS
+"""An exported model with sinusoids has no more positions."""
+
+
+def installed(module: str) -> Any:
+    """Returns a module of CTranslate2's. Raises UserError if it is not installed."""
+    try:
+        return import_module(module)
+    except ImportError:
+        raise UserError("CTranslate2 is not installed; pip install 'ctranslate2>=4.8,<5'") from None
+
+
+class CTranslate2Translator(Translator):
+    """Translates with the model in an exported folder, text for text as `Translator` does, on `settings.threads`.
+
+    Raises UserError where CTranslate2 is not installed or does not compute in the settings' dtype on the device.
+    """
+
+    def _load(self, folder: Path) -> None:
+        ctranslate2 = installed("ctranslate2")
+        kind, _, number = self.device.partition(":")
+        available = ctranslate2.get_supported_compute_types(kind)
+        dtype = dtype_name(dtype_of(self.settings.dtype, self.device))
+        if self.settings.dtype == "auto" and dtype not in available:
+            dtype = "float32"
+        if dtype not in available:
+            raise UserError(f"CTranslate2 does not compute in {dtype} here, only in {', '.join(sorted(available))}")
+        self.dtype = getattr(torch, dtype)
+        self.config, self._vocabulary = CTranslate2Model(folder).config, load(folder / "joint.model")
+        self._model = ctranslate2.Translator(
+            str(folder),
+            device=kind,
+            device_index=int(number or 0),
+            compute_type=dtype,
+            inter_threads=self.settings.threads,
+            intra_threads=1,
+        )
+
+    def search(self, sources: Sequence[list[int]], n: int = 1) -> list[list[Hypothesis]]:
+        """Returns the `n` best outputs of each source, which are token ids that end in END_ID.
+
+        They are the best by our length penalty among the outputs, as many as the beam, with which CTranslate2 ends.
+        """
+
+        def rounded(row: int) -> int:
+            return -(-len(sources[row]) // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
+
+        settings, pieces = self.settings, self._vocabulary.id_to_piece
+        running: list[tuple[int, Any]] = []
+        for length, rows in groupby(sorted(range(len(sources)), key=lambda row: -len(sources[row])), rounded):
+            limit = min(length + settings.max_extra_tokens, self._max_positions, MAX_OUTPUT_TOKENS)
+            batch = list(rows)
+            results = self._model.translate_batch(
+                [pieces(sources[i][:-1]) for i in batch],
+                asynchronous=True,
+                max_batch_size=BATCH_SENTENCES,
+                beam_size=settings.beam_size,
+                num_hypotheses=settings.beam_size if settings.length_penalty else n,
+                max_decoding_length=limit,
+                return_scores=True,
+                **SAME_SEARCH,
+            )
+            running += zip(batch, results, strict=True)
+        best: list[list[Hypothesis]] = [[] for _ in sources]
+        for i, result in running:
+            outputs = result.result()
+            for output, log_probability in zip(outputs.hypotheses, outputs.scores, strict=True):
+                tokens = self._vocabulary.piece_to_id(output)
+                score = log_probability / penalty(len(tokens) + 1, settings.length_penalty)
+                best[i].append(Hypothesis(tokens, float(score), log_probability))
+            best[i] = sorted(best[i], key=lambda hypothesis: -hypothesis.score)[:n]
+        return best
+
+
+def translator_of(folder: Path, settings: DecodingSettings, device: str = "cpu") -> Translator:
+    """Loads a checkpoint, or for CTranslate2 an exported one, to translate by the settings' engine."""
+    made = CTranslate2Translator if settings.engine == "ctranslate2" else Translator
+    return made(folder, settings, device)
