@@ -213,22 +213,13 @@ def report_full_disk(target: Path) -> Iterator[None]:
         ) from error
 
 
-def alone() -> bool:
-    """Returns True: nobody else is making the same artifact."""
-    return True
-
-
-def stay(finished: Path) -> None:
-    """Does nothing with a finished folder: it is where it is wanted."""
-
-
 def publish(
     target: Path,
     make: Callable[[Path], Made],
     manifest: dict[str, Any],
     resume: bool = False,
-    ours: Callable[[], bool] = alone,
-    deliver: Callable[[Path], None] = stay,
+    ours: Callable[[], bool] = lambda: True,
+    deliver: Callable[[Path], None] | None = None,
 ) -> Made:
     """Publishes an artifact: calls `make` with a folder to write to, then renames that folder to `target`.
 
@@ -266,7 +257,8 @@ def publish(
                     f"{target} was not published: another command took it over because this one had not been heard "
                     "from for a while; run the same command again"
                 )
-            deliver(making)
+            if deliver:
+                deliver(making)
             os.rename(making, target)
         except BaseException:
             if not resume and ours():

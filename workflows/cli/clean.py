@@ -23,7 +23,6 @@ from rich.table import Table
 from pipeline.errors import UserError
 from pipeline.store.artifact import MANIFEST
 from pipeline.store.locks import guarded
-from pipeline.store.object_store import store_at
 from pipeline.store.removal import (
     ASIDE,
     delete,
@@ -37,7 +36,7 @@ from pipeline.store.removal import (
     silent_s,
     size_bytes,
 )
-from pipeline.store.store import LocalStore
+from pipeline.store.store import Store
 from workflows.cli.console import console
 from workflows.cli.options import StoreOption
 from workflows.engine.dag import behind
@@ -58,7 +57,7 @@ class Unneeded:
     """Seconds since 1970."""
 
 
-def plan(store: LocalStore) -> list[Unneeded]:
+def plan(store: Store) -> list[Unneeded]:
     """Returns what no run has a name for, and nothing was made from that a run has a name for.
 
     What is being made stays, and so does a half of what a run has a name for. Raises UserError if there is no store, or
@@ -80,7 +79,7 @@ def plan(store: LocalStore) -> list[Unneeded]:
     return [_described(store, name) for name in free]
 
 
-def clean(store: LocalStore, shown: Sequence[Unneeded]) -> list[Unneeded]:
+def clean(store: Store, shown: Sequence[Unneeded]) -> list[Unneeded]:
     """Deletes what `shown` lists, as far as `plan` still returns it, and returns what that was."""
     listed = {folder.name for folder in shown}
     with guarded(store.root / ".locks"), locks_closed(store):
@@ -90,13 +89,13 @@ def clean(store: LocalStore, shown: Sequence[Unneeded]) -> list[Unneeded]:
     return folders
 
 
-def _needed(store: LocalStore) -> set[str]:
+def _needed(store: Store) -> set[str]:
     """Returns the names of all that runs have names for, and of all that this was made from."""
     linked = set(links_into(store))
     return linked | {artifact.folder.name for artifact in behind(store, (name.rpartition("-")[2] for name in linked))}
 
 
-def _may_be_in_use(store: LocalStore, name: str) -> bool:
+def _may_be_in_use(store: Store, name: str) -> bool:
     """Returns whether a single stage that takes no lock, such as `aiayn average`, may be making a half-made folder now.
 
     Steps of workflows, whose names end in a fingerprint, and workspaces have locks.
@@ -106,7 +105,7 @@ def _may_be_in_use(store: LocalStore, name: str) -> bool:
     return not has_lock and silent_s(store.folder(name)) < SILENT_S
 
 
-def _described(store: LocalStore, name: str) -> Unneeded:
+def _described(store: Store, name: str) -> Unneeded:
     folder, artifact = store.folder(name), lock_name(name)
     label = artifact.rpartition("-")[0].lstrip(".")
     with suppress(OSError, ValueError, KeyError, TypeError):
@@ -129,7 +128,7 @@ def clean_store(
     To give up a run, remove its folder first, e.g. `rm -r runs/table2/embedded/1`. MLflow's database and its model
     files (mlartifacts) are left alone.
     """
-    where = store_at(store)
+    where = Store.at(store).checked()
     if not where.is_shared:
         raise UserError(f"--store {store}: only folders can be cleaned; this machine's copies are in {where.root}")
     shown = plan(where)

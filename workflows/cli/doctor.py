@@ -1,6 +1,5 @@
 """`aiayn doctor`: what of this machine is as the workflows need it, and what to do about the rest."""
 
-import fcntl
 import os
 import secrets
 import shutil
@@ -18,7 +17,7 @@ from rich.text import Text
 
 from pipeline.errors import UserError
 from pipeline.store.locks import FileLock
-from pipeline.store.object_store import ObjectStore, store_named
+from pipeline.store.store import Store
 from workflows.cli.console import console
 from workflows.cli.options import AddressOption, StoreOption
 from workflows.engine.dag import Imported
@@ -132,8 +131,8 @@ def output(where: str | Path) -> Iterator[Finding]:
 
     Of a bucket, it also checks that it answers and that its locks hold.
     """
-    named = store_named(where)
-    if isinstance(named, ObjectStore):
+    named = Store.at(where)
+    if named.uri:
         yield _bucket(named)
     root = named.root
     there = next(folder for folder in (root, *root.parents) if folder.exists())
@@ -153,7 +152,7 @@ def output(where: str | Path) -> Iterator[Finding]:
     yield _disk(there)
 
 
-def _bucket(store: ObjectStore) -> Finding:
+def _bucket(store: Store) -> Finding:
     """Takes a lock as stages do, and tries to take it once more."""
     uri, name = store.uri, f"doctor-{secrets.token_hex(4)}"
     try:
@@ -169,18 +168,10 @@ def _bucket(store: ObjectStore) -> Finding:
 
 
 def _locks_hold(folder: Path) -> bool:
-    """Takes a lock as stages do, and tries to get hold of its guard twice."""
-    with FileLock(folder / "artifact", "doctor") as lock:
-        if lock.take() is not None or not lock.is_ours():
-            return False
-        guard = lock.path.parent / "guard"
-        with guard.open("a") as first, guard.open("a") as second:
-            fcntl.flock(first, fcntl.LOCK_EX)
-            try:
-                fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-    return False
+    """Takes a lock as stages do, and tries to take it once more."""
+    target = folder / "artifact"
+    with FileLock(target, "doctor") as lock, FileLock(target, "doctor") as second:
+        return lock.take() is None and second.take() is not None
 
 
 def _disk(folder: Path) -> Finding:

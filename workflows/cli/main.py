@@ -30,7 +30,7 @@ from pipeline.parsing.evalb_text import json_values, sentence_table, summary
 from pipeline.settings import AveragingSettings, DecodingSettings
 from pipeline.store.artifact import Artifact, Context, publish
 from pipeline.store.artifacts import EncodedDataset, TrainingRun
-from pipeline.store.store import LocalStore
+from pipeline.store.store import Store
 from pipeline.text.lines import read_lines
 from workflows import stages
 from workflows.cli.clean import clean_store
@@ -122,7 +122,7 @@ def prepare(
     vocabulary = replace(stages.LEARN_VOCABULARY("vocabulary", corpus, chosen.vocabulary), out=folder / "vocabulary")
     dataset = replace(stages.ENCODE("encode", corpus, vocabulary, chosen.encoding), out=folder / "dataset")
     report = replace(stages.report("report", chosen, corpus, vocabulary, dataset), out=folder / "report")
-    _, reported = run([dataset, report], LocalStore(folder), [View(console)], address)
+    _, reported = run([dataset, report], Store(folder), [View(console)], address)
     remember(folder, chosen)
     console.print(f"token ids: {out / 'dataset'}", highlight=False, soft_wrap=True)
     console.print(f"report: {out / 'report'}: {reported.summary}", highlight=False, soft_wrap=True)
@@ -162,7 +162,7 @@ def train(
     training = _recipe(chosen, model).training
     console.print(chosen.in_force(), highlight=False, soft_wrap=True, markup=False)
     step = Step("train", stages.TRAIN, (encoded, training), out=out.absolute())
-    run([step], LocalStore(out.absolute().parent), [View(console)], address)
+    run([step], Store(out.absolute().parent), [View(console)], address)
     console.print(f"checkpoints: {out}", highlight=False, soft_wrap=True)
 
 
