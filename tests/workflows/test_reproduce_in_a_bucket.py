@@ -4,6 +4,7 @@ A machine is a cache of its own; the commands start Ray clusters of their own. R
 """
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -47,7 +48,7 @@ def _start(store: str | Path, log: Path, **variables: str) -> subprocess.Popen[b
 def _can_recover(store: Store) -> bool:
     """Whether the bucket has a checkpoint of the training under way."""
     names = store.bucket.sizes_bytes("store")
-    return any(name.startswith(".making-training-") and "/recovery/" in name for name in names)
+    return any(re.match(r"\.making-training-.*/recovery/.*/manifest\.json", name) for name in names)
 
 
 def test_killed_here_and_continued_there(at_s3: S3Server, tmp_path: Path) -> None:

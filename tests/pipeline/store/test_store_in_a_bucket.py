@@ -134,7 +134,9 @@ def test_a_store_is_named_by_a_folder_or_a_uri(at_s3: S3Server, tmp_path: Path) 
         Store.at("s3://no-such-bucket/runs").checked()
 
 
-def test_checkpoints_travel_between_machines(store: Store, elsewhere: Store, tmp_path: Path) -> None:
+def test_checkpoints_travel_between_machines(
+    store: Store, elsewhere: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """A worker elsewhere keeps them; the stage collects exactly those; a worker that takes over finds them."""
     stage = store.shared_scratch("training-1")
     stage.folder.mkdir(parents=True)
@@ -145,6 +147,7 @@ def test_checkpoints_travel_between_machines(store: Store, elsewhere: Store, tmp
         for update in (5, 10, 15):
             (folder / "checkpoints" / f"{update}").mkdir(parents=True)
             (folder / "checkpoints" / f"{update}" / "model").write_text(str(update))
+            (folder / "checkpoints" / f"{update}" / "manifest.json").write_text(f"of {update}")
             (folder / "metrics.jsonl").write_text("line\n" * update)
             worker.keep("metrics.jsonl")
             worker.keep(f"checkpoints/{update}")
@@ -155,9 +158,13 @@ def test_checkpoints_travel_between_machines(store: Store, elsewhere: Store, tmp
             assert third != folder
             assert sorted(path.name for path in (third / "checkpoints").iterdir()) == ["10", "15"]
     assert not folder.exists()
-    (stage.folder / "checkpoints" / "1").mkdir(parents=True)
-    (stage.folder / "checkpoints" / "1" / "model").write_text("of an earlier try")
+    for earlier in ("1", "10"):
+        (stage.folder / "checkpoints" / earlier).mkdir(parents=True)
+        (stage.folder / "checkpoints" / earlier / "model").write_text("of an earlier try")
+        (stage.folder / "checkpoints" / earlier / "manifest.json").write_text("of it")
+    store.bucket.write("store/.making-training-1/checkpoints/20/model", b"of a killed worker")
     stage.collect()
+    assert "checkpoints/20 is not whole; it is passed over" in caplog.text
     assert {path.name: (path / "model").read_text() for path in (stage.folder / "checkpoints").iterdir()} == {
         "10": "10",
         "15": "15",
