@@ -15,7 +15,7 @@ import socket
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
@@ -151,13 +151,11 @@ class FileLock(Lock):
 
 def holder(path: Path) -> Owner | None:
     """Returns the living process that holds the lock in the file `path`, None if there is none."""
-    try:
-        with path.open("rb") as file:
+    with suppress(FileNotFoundError), path.open("rb") as file:
+        try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return None
-    except BlockingIOError:
-        return Owner.read(path.read_bytes()) if path.exists() else None
+        except BlockingIOError:
+            return Owner.read(file.read())
     return None
 
 

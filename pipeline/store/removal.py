@@ -11,7 +11,6 @@ not deleted is in `leftovers`.
 import os
 import secrets
 import shutil
-import time
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -59,12 +58,6 @@ def leftovers(store: Store) -> list[str]:
 def lock_name(name: str) -> str:
     """Returns the name of the lock that the maker of a folder holds: the artifact's, or a workspace's own."""
     return name.removeprefix(MAKING)
-
-
-def silent_s(folder: Path) -> float:
-    """Returns for how many seconds nothing in a folder has been written."""
-    paths = [folder, *folder.rglob("*")]
-    return time.time() - max(path.lstat().st_mtime for path in paths if os.path.lexists(path))
 
 
 def size_bytes(folder: Path) -> int:

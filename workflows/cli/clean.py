@@ -9,7 +9,6 @@ before keeps all it will find, and one that begins after makes what is gone anew
 """
 
 import json
-import re
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -33,7 +32,6 @@ from pipeline.store.removal import (
     owners,
     published,
     set_aside,
-    silent_s,
     size_bytes,
 )
 from pipeline.store.store import Store
@@ -42,9 +40,6 @@ from workflows.cli.options import StoreOption
 from workflows.engine.dag import behind
 from workflows.names import links_into
 from workflows.quantities import duration
-
-SILENT_S = 60.0
-"""What was written to this recently may still be in use, where no lock says so."""
 
 
 @dataclass(frozen=True)
@@ -70,11 +65,7 @@ def plan(store: Store) -> list[Unneeded]:
         if name not in needed and not name.startswith("."):  # a workspace is a named workflow's
             raise UserError(f"{owner} is making {owner.task} here, and no run says from what; clean when it has ended")
     unneeded = [name for name in published(store) if name not in needed]
-    unneeded += [
-        name
-        for name in half_made(store)
-        if (lock_name(name) not in needed or store.find(lock_name(name))) and not _may_be_in_use(store, name)
-    ]
+    unneeded += [name for name in half_made(store) if lock_name(name) not in needed or store.find(lock_name(name))]
     free = [*(name for name in unneeded if lock_name(name) not in making), *leftovers(store)]
     return [_described(store, name) for name in free]
 
@@ -93,16 +84,6 @@ def _needed(store: Store) -> set[str]:
     """Returns the names of all that runs have names for, and of all that this was made from."""
     linked = set(links_into(store))
     return linked | {artifact.folder.name for artifact in behind(store, (name.rpartition("-")[2] for name in linked))}
-
-
-def _may_be_in_use(store: Store, name: str) -> bool:
-    """Returns whether a single stage that takes no lock, such as `aiayn average`, may be making a half-made folder now.
-
-    Steps of workflows, whose names end in a fingerprint, and workspaces have locks.
-    """
-    artifact = lock_name(name)
-    has_lock = name == artifact or re.fullmatch(r"\w+-[0-9a-f]{16}", artifact)
-    return not has_lock and silent_s(store.folder(name)) < SILENT_S
 
 
 def _described(store: Store, name: str) -> Unneeded:

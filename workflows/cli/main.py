@@ -17,9 +17,10 @@ aiayn export ctranslate2 model --out fast               one model -> a model for
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -28,7 +29,7 @@ from pipeline.parsing.evalb import score_trees as tree_scores
 from pipeline.parsing.evalb_parameters import COLLINS, read_parameters
 from pipeline.parsing.evalb_text import json_values, sentence_table, summary
 from pipeline.settings import AveragingSettings, DecodingSettings
-from pipeline.store.artifact import Artifact, Context, publish
+from pipeline.store.artifact import Artifact, Context
 from pipeline.store.artifacts import EncodedDataset, TrainingRun
 from pipeline.store.store import Store
 from pipeline.text.lines import read_lines
@@ -180,7 +181,7 @@ def average(
     made_by = TrainingRun(named_folder("train", training, "run.json"))
     settings = AveragingSettings(last=last)
     manifest = {"stage": stages.AVERAGE.name, "settings": [settings.model_dump(mode="json")], "run": str(training)}
-    publish(out.absolute(), lambda folder: stages.AVERAGE.function(Context(folder), made_by, settings), manifest)
+    _publish(out, "average", lambda folder: stages.AVERAGE.function(Context(folder), made_by, settings), manifest)
     console.print(f"model: {out}", highlight=False, soft_wrap=True)
 
 
@@ -303,10 +304,20 @@ def ctranslate2(model: ModelArgument, out: OutOption) -> None:
         export_ctranslate2(checkpoint, folder)
         return Artifact(folder)
 
-    publish(out.absolute(), make, {"stage": "exporting.export_ctranslate2", "settings": [], "model": str(model)})
+    manifest = {"stage": "exporting.export_ctranslate2", "settings": [], "model": str(model)}
+    _publish(out, "export", make, manifest)
     console.print(f"model: {out}; to use it in Python:", highlight=False, soft_wrap=True)
     example = EXAMPLE.format(folder=str(out), vocabulary=str(out / "joint.model"))
     console.print(example, highlight=False, soft_wrap=True, markup=False)
+
+
+def _publish(out: Path, task: str, make: Callable[[Path], Artifact], manifest: dict[str, Any]) -> None:
+    """Makes an artifact in a folder of the user's. Raises UserError while another command makes it."""
+    store, name = Store(out.absolute().parent), str(out.absolute())
+    with store.lock(name, task) as lock:
+        if owner := lock.take():
+            raise UserError(f"{out} is being made by {owner}; wait for it, or choose another folder")
+        store.publish(name, make, manifest, ours=lock.is_ours)
 
 
 app.command()(runs)

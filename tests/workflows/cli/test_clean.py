@@ -1,11 +1,6 @@
 """workflows.cli.clean: what may go from a store and what may not, beside processes that use it or are killed."""
 
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +10,7 @@ from pipeline.store.store import Store
 from tests.support.command_line import CommandLine
 from tests.support.lock_holder import lock_holder
 from tests.support.tiny_dag import TEXT, dangling, half_make, listing, make, run_table, table_of
-from workflows.cli.clean import SILENT_S, clean, plan
+from workflows.cli.clean import clean, plan
 from workflows.engine.dag import in_order, to_run
 from workflows.names import begin_run
 
@@ -125,30 +120,6 @@ def test_nothing_goes_while_a_command_without_names_makes_something(store: Store
         assert not store.folder(_only(9)[0]).exists()
         assert not half.exists()
         assert (store.artifacts / ".tune-host-1-0").is_dir()
-
-
-def test_a_single_stage_without_a_lock_is_given_time(store: Store) -> None:
-    """`aiayn average --out` into the store: what was written a moment ago stays, and what was left there goes."""
-    folder = half_make(store, "mine")
-    assert _names(store) == []
-    for path in (folder / "half", folder):
-        os.utime(path, (time.time() - SILENT_S - 1,) * 2)
-    assert _names(store) == [folder.name]
-    (folder / "half").write_text("more")
-    assert _names(store) == []
-
-
-@pytest.mark.parametrize("before", ["set_aside", "delete"])
-def test_a_kill_leaves_a_store_that_works(store: Store, before: str) -> None:
-    """Before the renaming or the deletion: the rest is cached, and the same call ends it."""
-    _give_up(store, 1)
-    killed = subprocess.run([sys.executable, "-c", KILLED, str(store.root), before], check=False)
-    assert killed.returncode == -signal.SIGKILL
-    assert to_run([table_of(2)], store) == {}
-    assert len(list(store.artifacts.glob(".deleted-*"))) == (0 if before == "set_aside" else 4)
-    clean(store, plan(store))
-    assert not [name for name in listing(store.root) if name.startswith("store/.deleted") or _only(1)[0] in name]
-    assert _names(store) == []
 
 
 def test_a_users_file_stays(store: Store) -> None:
