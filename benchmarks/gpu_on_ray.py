@@ -23,7 +23,7 @@ def measure(on_gpus: bool) -> dict[str, Any]:
     """Returns rates by the number of workers. Raises UserError if they end in different weights."""
     import ray
 
-    from pipeline.store.store import LocalStore
+    from pipeline.store.store import Store
     from workflows.engine import runner
     from workflows.engine.cluster import cluster
 
@@ -34,7 +34,7 @@ def measure(on_gpus: bool) -> dict[str, Any]:
         update_s, sentences_s, weights = {}, {}, set()
         for workers in sorted({1, most}):
             run, hypotheses = _steps(workers, "gpu" if on_gpus else "cpu")
-            store = LocalStore(Path(folder) / str(workers))  # in one store, the second would be the first
+            store = Store(Path(folder) / str(workers))  # in one store, the second would be the first
             runner.run([hypotheses], store)
             trained, decoded = run.published(store), hypotheses.published(store).load().test_sets["test"]
             weights.add((trained.folder / "checkpoints" / f"{UPDATES:08d}" / "model.safetensors").read_bytes())

@@ -33,7 +33,7 @@ def measure(pairs: int, vocabulary_size: int) -> dict[str, Any]:
     """Runs the benchmark and returns what --json prints."""
     from benchmarks.synthetic import write_text
     from pipeline.hardware import device_name
-    from pipeline.store.store import LocalStore
+    from pipeline.store.store import Store
     from workflows import stages
     from workflows.engine import runner
     from workflows.engine.cluster import cluster, map_on_ray
@@ -47,7 +47,7 @@ def measure(pairs: int, vocabulary_size: int) -> dict[str, Any]:
         started_s = time.perf_counter()
         vocabulary = WMT14.vocabulary.model_copy(update={"size": vocabulary_size})
         profile = WMT14.model_copy(update={"corpora": {PAIR: files}, "pairs": {}, "vocabulary": vocabulary})
-        text, store = stages.prepared(profile, PAIR), LocalStore(Path(folder))
+        text, store = stages.prepared(profile, PAIR), Store(Path(folder))
         (dataset,) = runner.run([text.dataset], store, [])
         seconds = time.perf_counter() - started_s
         shards = text.corpus.published(store).shards("train")[: BARE_SHARDS * cores]

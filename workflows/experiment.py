@@ -15,8 +15,7 @@ from rich.console import RenderableType
 
 from pipeline.errors import UserError
 from pipeline.store.artifact import JsonArtifact
-from pipeline.store.object_store import store_at
-from pipeline.store.store import LocalStore
+from pipeline.store.store import Store
 from workflows.cli.closing import closing_lines
 from workflows.cli.console import console
 from workflows.command_line import CommandLine, command_line
@@ -40,7 +39,7 @@ class Request:
     """What the options ask for that all experiments share."""
 
     profile: BaseProfile
-    store: LocalStore
+    store: Store
     address: str | None
     plan: bool
     gpus: int | None
@@ -69,7 +68,7 @@ def requested(
         words += ["--set", override]
     changes = shlex.join(words)
     command = command_line(f"workflows.reproduce_{name}", changes)
-    return Request(profile, store_at(store), address, plan, gpus, gpu, changes, command)
+    return Request(profile, Store.at(store).checked(), address, plan, gpus, gpu, changes, command)
 
 
 def chosen_names(option: str, requested: str | None, available: Iterable[str]) -> list[str]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact
 from pipeline.store.locks import guarded
-from pipeline.store.store import LocalStore
+from pipeline.store.store import Store
 from workflows.engine.dag import Step, in_order
 
 NEWEST, DEFAULT_ROOT, STORE = "newest", Path("runs"), "store"
@@ -54,7 +54,7 @@ def file_name(text: str) -> str:
     return re.sub(r"[^\w.+-]+", "-", text).strip("-.") or "-"
 
 
-def begin_run(store: LocalStore, workflow: str, profile: str, table: Step[Artifact]) -> Path:
+def begin_run(store: Store, workflow: str, profile: str, table: Step[Artifact]) -> Path:
     """Names all that a workflow needs and makes, and returns the folder of its run.
 
     The workflow that made the same table before continues its run; any other begins the next one. Raises UserError
@@ -75,7 +75,7 @@ def begin_run(store: LocalStore, workflow: str, profile: str, table: Step[Artifa
     return run
 
 
-def finish_run(store: LocalStore, run: Path, table: Step[Artifact], artifact: Artifact) -> None:
+def finish_run(store: Store, run: Path, table: Step[Artifact], artifact: Artifact) -> None:
     """Names the files of a run's table, which is `made`; the run is the newest of its profile now."""
     profile = run.parent
     with guarded(store.root / ".locks"):
@@ -90,7 +90,7 @@ def finish_run(store: LocalStore, run: Path, table: Step[Artifact], artifact: Ar
                 entry.unlink()
 
 
-def _name_steps(store: LocalStore, run: Path, table: Step[Artifact]) -> None:
+def _name_steps(store: Store, run: Path, table: Step[Artifact]) -> None:
     """Names the steps behind a table; of a bucket's, those that are on this machine."""
     for step in in_order(table.inputs):
         if store.is_shared or store.has(step.name):
@@ -105,7 +105,7 @@ def model_names(run: Path) -> list[str]:
     return [entry.name for entry in sorted(links, key=lambda entry: entry.resolve().name.startswith("averaging"))]
 
 
-def links_into(store: LocalStore) -> Iterator[str]:
+def links_into(store: Store) -> Iterator[str]:
     """Yields the names of the artifacts that the runs in a folder have names for, made or not."""
     for workflow in _folders(store.root):
         for parent, folders, files in os.walk(workflow) if workflow.name != STORE else ():
@@ -131,9 +131,9 @@ def named_folder(maker: str, path: Path, marker: str) -> Path:
     raise UserError(f"{path} {reason}; name a folder that `aiayn {maker}` made, or a name in a run's folder {kind}")
 
 
-def store_beside(folder: Path, default: LocalStore) -> LocalStore:
+def store_beside(folder: Path, default: Store) -> Store:
     """Returns the store that an artifact's folder is in, or the default."""
-    return LocalStore(folder.parent.parent) if folder.parent.name == STORE else default
+    return Store(folder.parent.parent) if folder.parent.name == STORE else default
 
 
 def _candidates(path: Path, kind: str) -> Iterator[Path]:

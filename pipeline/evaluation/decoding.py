@@ -84,7 +84,7 @@ class DecodingWorker:
 
         torch.set_num_threads(self._settings.threads)
         device = reserved_gpu(self._device) if self._device == "cuda" else self._device
-        return translator_of(self._scratch.on_this_node(self._model).folder, self._settings, device)
+        return translator_of(self._scratch.on_this_node(self._model.folder), self._settings, device)
 
     def translate(self, lines: Sequence[str]) -> Translated:
         """Translates lines; called with no lines, it just gets ready."""

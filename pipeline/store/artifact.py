@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Generic, TypeVar, get_args, get_origin
 from pydantic import TypeAdapter, ValidationError
 
 from pipeline.errors import UserError
-from pipeline.store.scratch import Scratch
+from pipeline.store.scratch import MANIFEST, Scratch
 
 Result = TypeVar("Result")
 
@@ -30,7 +30,6 @@ Made = TypeVar("Made", bound="Artifact")
 Content = TypeVar("Content")
 
 
-MANIFEST = "manifest.json"
 MAKING = ".making-"
 """What the name of a folder begins with in which an artifact is made."""
 
@@ -213,30 +212,23 @@ def report_full_disk(target: Path) -> Iterator[None]:
         ) from error
 
 
-def alone() -> bool:
-    """Returns True: nobody else is making the same artifact."""
-    return True
-
-
-def stay(finished: Path) -> None:
-    """Does nothing with a finished folder: it is where it is wanted."""
-
-
 def publish(
     target: Path,
     make: Callable[[Path], Made],
     manifest: dict[str, Any],
     resume: bool = False,
-    ours: Callable[[], bool] = alone,
-    deliver: Callable[[Path], None] = stay,
+    ours: Callable[[], bool] = lambda: True,
+    deliver: Callable[[Path], None] | None = None,
+    flush: bool = False,
 ) -> Made:
     """Publishes an artifact: calls `make` with a folder to write to, then renames that folder to `target`.
 
     `manifest.json` is `manifest` plus times, the artifact's figures, the sha256 of each file and its own. The folder to
     write to is `<parent>/.making-<name>`. Unless `resume` is set, it is removed first if an interrupted call left one,
     and again after an error. Once `ours()` is false, somebody else has begun to make `target`, and nothing is published
-    or removed. `deliver` gets the finished folder just before it is renamed. Raises UserError in that case, and if
-    `target` exists or the disk is full.
+    or removed. `deliver` gets the finished folder just before it is renamed. `flush` waits until all is on the disk, so
+    that not even a power failure leaves a part. Raises UserError where nothing is published, and if `target` exists or
+    the disk is full.
     """
     if target.exists():
         raise UserError(f"{target} exists already; remove it or choose another folder")
@@ -266,10 +258,23 @@ def publish(
                     f"{target} was not published: another command took it over because this one had not been heard "
                     "from for a while; run the same command again"
                 )
-            deliver(making)
+            if deliver:
+                deliver(making)
+            for path in (*files, making / MANIFEST, making) if flush else ():
+                _flush(path)
             os.rename(making, target)
+            if flush:
+                _flush(target.parent)
         except BaseException:
             if not resume and ours():
                 shutil.rmtree(making, ignore_errors=True)
             raise
     return replace(artifact, folder=target)
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

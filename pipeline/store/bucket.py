@@ -2,7 +2,7 @@
 
     bucket = Bucket("s3://name/prefix")
     bucket.create("locks/a.json", b"{}")     # False if it is there already
-    bucket.upload(Path("model.safetensors"), "store/a/model.safetensors")
+    bucket.upload({"store/a/model.safetensors": Path("model.safetensors")})
 
 Credentials, region and endpoint come from the environment (AWS_ACCESS_KEY_ID, AWS_REGION, AWS_ENDPOINT_URL, ...) or the
 machine's role, as obstore, the library beneath, finds them; a URI holds none. A service that fails or is slow is asked
@@ -47,8 +47,6 @@ class Object:
 
     data: bytes
     e_tag: str
-    modified_s: float
-    """Seconds since 1970, by the service's clock."""
 
 
 @dataclass(frozen=True)
@@ -61,13 +59,12 @@ class Bucket:
         """Returns an object, None if there is none."""
         import obstore
 
-        with self._told(f"read {name}"):
+        with self._in_a_line(f"read {name}"):
             try:
                 answer = obstore.get(self._service, name)
-                data = bytes(answer.bytes())
+                return Object(bytes(answer.bytes()), answer.meta["e_tag"] or "")
             except FileNotFoundError:
                 return None
-            return Object(data, answer.meta["e_tag"] or "", answer.meta["last_modified"].timestamp())
 
     def write(self, name: str, data: bytes) -> None:
         """Writes an object, replacing any earlier one."""
@@ -81,22 +78,11 @@ class Bucket:
         """Writes an object if the one there is still the one with this `e_tag`; returns whether it was."""
         return self._put(name, data, {"e_tag": e_tag})
 
-    def exists(self, name: str) -> bool:
-        """Returns whether there is an object of that name."""
-        import obstore
-
-        with self._told(f"find {name}"):
-            try:
-                obstore.head(self._service, name)
-            except FileNotFoundError:
-                return False
-            return True
-
     def sizes_bytes(self, folder: str) -> dict[str, int]:
         """Returns the objects below a folder: their names without the folder's, and their sizes."""
         import obstore
 
-        with self._told(f"list {folder}"):
+        with self._in_a_line(f"list {folder}"):
             objects = [item for chunk in obstore.list(self._service, prefix=folder) for item in chunk]
         return {item["path"].removeprefix(f"{folder}/"): item["size"] for item in objects}
 
@@ -104,7 +90,7 @@ class Bucket:
         """Returns the names of the folders in a folder, sorted."""
         import obstore
 
-        with self._told(f"list {folder}"):
+        with self._in_a_line(f"list {folder}"):
             folders = obstore.list_with_delimiter(self._service, prefix=folder)["common_prefixes"]
         return sorted(path.rpartition("/")[2] for path in folders)
 
@@ -113,7 +99,7 @@ class Bucket:
         import obstore
 
         for name in names:
-            with self._told(f"remove {name}"):
+            with self._in_a_line(f"remove {name}"):
                 try:
                     obstore.delete(self._service, name)
                 except FileNotFoundError:
@@ -123,32 +109,33 @@ class Bucket:
         """Removes all objects below a folder."""
         self.remove([f"{folder}/{name}" for name in self.sizes_bytes(folder)])
 
-    def upload(self, file: Path, name: str) -> None:
-        """Copies a file to an object; a large one in parts, of which nobody sees anything before the last."""
+    def upload(self, files: Mapping[str, Path]) -> None:
+        """Copies files to objects, given by name, several at once.
+
+        A large file goes up in parts, of which nobody sees anything before the last.
+        """
         import obstore
 
-        with self._told(f"write {name}"):
-            obstore.put(self._service, name, file)
+        def copy(name: str) -> None:
+            with self._in_a_line(f"write {name}"):
+                obstore.put(self._service, name, files[name])
 
-    def download(self, name: str, file: Path) -> None:
-        """Copies an object to a file. Raises BucketError if there is none."""
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            list(threads.map(copy, files))
+
+    def download(self, files: Mapping[str, Path]) -> None:
+        """Copies objects, given by name, to files, several at once. Raises BucketError if there is none of a name."""
         import obstore
 
-        with self._told(f"read {name}"):
-            file.parent.mkdir(parents=True, exist_ok=True)
-            with file.open("wb") as output:
-                for chunk in obstore.get(self._service, name).stream(min_chunk_size=CHUNK_BYTES):
-                    output.write(chunk)
+        def copy(name: str) -> None:
+            with self._in_a_line(f"read {name}"):
+                files[name].parent.mkdir(parents=True, exist_ok=True)
+                with files[name].open("wb") as output:
+                    for chunk in obstore.get(self._service, name).stream(min_chunk_size=CHUNK_BYTES):
+                        output.write(chunk)
 
-    def upload_files(self, files: Mapping[str, Path]) -> None:
-        """Copies files to objects, given by name, several at once."""
         with ThreadPoolExecutor(AT_ONCE) as threads:
-            list(threads.map(lambda name: self.upload(files[name], name), files))
-
-    def download_files(self, files: Mapping[str, Path]) -> None:
-        """Copies objects, given by name, to files, several at once."""
-        with ThreadPoolExecutor(AT_ONCE) as threads:
-            list(threads.map(lambda name: self.download(name, files[name]), files))
+            list(threads.map(copy, files))
 
     def check(self) -> None:
         """Raises BucketError if the bucket does not exist, does not let us in or does not answer."""
@@ -158,7 +145,7 @@ class Bucket:
         import obstore
         from obstore.exceptions import AlreadyExistsError, NotFoundError, PreconditionError
 
-        with self._told(f"write {name}"):
+        with self._in_a_line(f"write {name}"):
             try:
                 obstore.put(self._service, name, data, mode=mode)
             except (AlreadyExistsError, PreconditionError):
@@ -176,7 +163,7 @@ class Bucket:
         return _connected(self.uri, os.environ.get("AWS_ENDPOINT_URL", ""), PATIENCE_S)
 
     @contextmanager
-    def _told(self, action: str) -> Iterator[None]:
+    def _in_a_line(self, action: str) -> Iterator[None]:
         """Raises BucketError, in one line, for what the client raises in the body."""
         from obstore.exceptions import BaseError
 

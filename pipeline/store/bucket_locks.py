@@ -4,107 +4,90 @@
         owner = lock.take()
 
 A lock is an object that names its owner. It is written only on the condition that nobody has written it meanwhile, and
-its owner writes it anew every few seconds, so the service's clock tells its age. A released lock stays as an object
-without an owner: removing it could remove the lock of whoever took it in that moment.
+its owner writes it anew every few seconds; whoever waits for it and sees it unchanged for longer than that frees it. A
+free lock stays as an object without an owner: removing it could remove the lock of whoever took it in that moment.
 """
 
-import json
+import logging
 import secrets
+import threading
 import time
-from dataclasses import asdict
-from typing import NamedTuple
+from contextlib import suppress
 
-from pipeline.store.bucket import Bucket
-from pipeline.store.locks import POLL_S, Lock, Owner, is_dead
+from pipeline.store.bucket import Bucket, Object
+from pipeline.store.locks import POLL_S, Lock, Owner
 
+RENEWAL_S = 5.0
+LEASE_S = 30.0
+"""An owner counts as dead once it has not renewed its lock for this long."""
+MAX_POLL_S = 4.0
 FREE = b"{}"
 
-
-class _Held(NamedTuple):
-    owner: Owner | None
-    """None: the lock is free."""
-    e_tag: str
-    renewed_s: float
+logger = logging.getLogger(__name__)
 
 
 class BucketLock(Lock):
-    """The lock on making the artifact `target` of a bucket."""
+    """The lock on making the artifact `target` of a bucket. All methods raise BucketError if that does not answer."""
 
     def __init__(self, bucket: Bucket, target: str, task: str) -> None:
-        parent, _, name = target.rpartition("/")
-        super().__init__(name, task)
-        self._bucket, self._folder = bucket, f"{parent}/.locks"
-        self._object = f"{self._folder}/{name}.json"
+        parent, _, self._name = target.rpartition("/")
+        self._bucket, self._object, self._task = bucket, f"{parent}/.locks/{self._name}.json", task
+        self._line = b""
+        """What the lock begins with if it is ours."""
+        self._released = threading.Event()
+        self._renewing = threading.Thread(target=self._renew, name=f"lock of {self._name}", daemon=True)
 
     def take(self) -> Owner | None:
-        """See `Lock.take`. Raises BucketError where the bucket cannot be reached."""
-        ours = self._ourselves()
-        while True:
-            held = self._read()
-            if held is None:
-                taken = self._bucket.create(self._object, _written(ours))
-            else:
-                if held.owner:
-                    silent_s = self._now_s() - held.renewed_s
-                    if not is_dead(held.owner, silent_s):
-                        return held.owner
-                    self._tell_takeover(held.owner, silent_s)
-                taken = self._bucket.replace(self._object, _written(ours), held.e_tag)
-            if taken:
-                break
-        self._heart.start()
+        """See `Lock.take`. The lock of a dead owner is free after `wait`."""
+        held = self._bucket.read(self._object)
+        if held and held.data != FREE:
+            return Owner.read(held.data)
+        if not self._write(held):
+            return self.take()  # somebody else was faster
+        self._renewing.start()
         return None
+
+    def wait(self) -> None:
+        """See `Lock.wait`. Frees the lock of a dead owner."""
+        seen, silent_s, poll_s = "", 0.0, POLL_S
+        while (held := self._bucket.read(self._object)) and held.data != FREE:
+            if held.e_tag != seen:
+                seen, silent_s = held.e_tag, 0.0
+            elif silent_s >= LEASE_S:
+                owner = Owner.read(held.data)
+                logger.warning("freeing the lock on %s (%s) from %s, which is silent", self._name, owner.task, owner)
+                self._bucket.replace(self._object, FREE, held.e_tag)
+                continue
+            time.sleep(poll_s)
+            silent_s += poll_s  # by no clock: while the service is away, nobody can renew anything
+            poll_s = min(2 * poll_s, MAX_POLL_S)
 
     def is_ours(self) -> bool:
         """See `Lock.is_ours`."""
-        held = self._read()
-        return held is not None and held.owner is not None and held.owner.token == self._token
+        return self._ours() is not None
 
-    def wait_for(self, owner: Owner) -> None:
-        """See `Lock.wait_for`."""
-        while (held := self._read()) and held.owner and held.owner.token == owner.token:
-            if is_dead(owner, self._now_s() - held.renewed_s):
-                return
-            time.sleep(POLL_S)
-
-    def holder(self) -> Owner | None:
-        """See `Lock.holder`."""
-        held = self._read()
-        if held is None or held.owner is None or is_dead(held.owner, self._now_s() - held.renewed_s):
-            return None
-        return held.owner
+    def release(self) -> None:
+        """See `Lock.release`."""
+        self._released.set()
+        if self._renewing.is_alive():
+            self._renewing.join()
+        if ours := self._ours():
+            self._bucket.replace(self._object, FREE, ours.e_tag)
 
     def _renew(self) -> None:
-        held = self._read()
-        if held and held.owner and held.owner.token == self._token:
-            self._bucket.replace(self._object, _written(held.owner), held.e_tag)
+        while not self._released.wait(RENEWAL_S):
+            with suppress(OSError):  # the next time, perhaps
+                if ours := self._ours():
+                    self._write(ours)
 
-    def _let_go(self) -> None:
-        held = self._read()
-        if held and held.owner and held.owner.token == self._token:
-            self._bucket.replace(self._object, FREE, held.e_tag)
+    def _ours(self) -> Object | None:
+        held = self._bucket.read(self._object) if self._line else None
+        return held if held and held.data.startswith(self._line) else None
 
-    def _read(self) -> _Held | None:
-        stored = self._bucket.read(self._object)
-        if stored is None:
-            return None
-        try:
-            described = json.loads(stored.data)
-            described.pop("renewal", None)
-            owner = Owner(**described) if described else None
-        except (ValueError, TypeError, AttributeError):
-            owner = Owner("unknown", "", 0, None, "", "unknown", stored.modified_s)
-        return _Held(owner, stored.e_tag, stored.modified_s)
-
-    def _now_s(self) -> float:
-        """Returns the time by the service's clock, to the second, since the machines' clocks differ."""
-        name = f"{self._folder}/clock-{self._token}"
-        self._bucket.write(name, secrets.token_bytes(8))
-        written = self._bucket.read(name)
-        self._bucket.remove([name])
-        return written.modified_s if written else time.time()
-
-
-def _written(owner: Owner) -> bytes:
-    """Returns what the object holds; each renewal differs from the one before, and so does its tag."""
-    return json.dumps({**asdict(owner), "renewal": secrets.token_hex(8)}).encode()
+    def _write(self, held: Object | None) -> bool:
+        """Writes that the lock is ours in place of what it held; returns whether it still held that."""
+        self._line = self._line or Owner.here(self._task).written()
+        data = self._line + b"\n" + secrets.token_hex(8).encode()  # each time another tag
+        if held is None:
+            return self._bucket.create(self._object, data)
+        return self._bucket.replace(self._object, data, held.e_tag)

@@ -11,7 +11,6 @@ not deleted is in `leftovers`.
 import os
 import secrets
 import shutil
-import time
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -19,29 +18,29 @@ from pathlib import Path
 from pipeline.errors import UserError
 from pipeline.store.artifact import MAKING, MANIFEST
 from pipeline.store.locks import Owner, guarded, holder
-from pipeline.store.store import LocalStore
+from pipeline.store.store import Store
 
 ASIDE = ".deleted-"
 """What the name of a folder begins with that was set aside."""
 
 
-def locks_closed(store: LocalStore) -> AbstractContextManager[float]:
+def locks_closed(store: Store) -> AbstractContextManager[None]:
     """Returns a context in which no process can take the lock on an artifact; its body must be short."""
     return guarded(store.artifacts / ".locks")
 
 
-def owners(store: LocalStore) -> dict[str, Owner]:
+def owners(store: Store) -> dict[str, Owner]:
     """Returns the living owners of the store's locks, by what they make."""
-    owners = {path.stem: holder(path) for path in (store.artifacts / ".locks").glob("*.json")}
+    owners = {path.stem: holder(path) for path in (store.artifacts / ".locks").glob("*.lock")}
     return {name: owner for name, owner in owners.items() if owner}
 
 
-def published(store: LocalStore) -> list[str]:
+def published(store: Store) -> list[str]:
     """Returns the names of all artifacts in the store."""
     return [name for name in _folders(store) if not name.startswith(".") and (store.folder(name) / MANIFEST).is_file()]
 
 
-def half_made(store: LocalStore) -> list[str]:
+def half_made(store: Store) -> list[str]:
     """Returns the names of the folders in which artifacts are or were being made, and of workspaces.
 
     `lock_name` returns whose lock their maker holds.
@@ -51,7 +50,7 @@ def half_made(store: LocalStore) -> list[str]:
     ]
 
 
-def leftovers(store: LocalStore) -> list[str]:
+def leftovers(store: Store) -> list[str]:
     """Returns the names of folders that were set aside and not deleted."""
     return [name for name in _folders(store) if name.startswith(ASIDE)]
 
@@ -59,12 +58,6 @@ def leftovers(store: LocalStore) -> list[str]:
 def lock_name(name: str) -> str:
     """Returns the name of the lock that the maker of a folder holds: the artifact's, or a workspace's own."""
     return name.removeprefix(MAKING)
-
-
-def silent_s(folder: Path) -> float:
-    """Returns for how many seconds nothing in a folder has been written."""
-    paths = [folder, *folder.rglob("*")]
-    return time.time() - max(path.lstat().st_mtime for path in paths if os.path.lexists(path))
 
 
 def size_bytes(folder: Path) -> int:
@@ -77,7 +70,7 @@ def size_bytes(folder: Path) -> int:
     return total
 
 
-def set_aside(store: LocalStore, names: Iterable[str]) -> list[Path]:
+def set_aside(store: Store, names: Iterable[str]) -> list[Path]:
     """Renames folders, so that nobody finds them any more, and returns where they are now.
 
     Raises UserError where the file system does not allow it.
@@ -105,7 +98,7 @@ def delete(folders: Iterable[Path]) -> None:
             raise UserError(f"{error.filename} cannot be deleted ({error.strerror})") from None
 
 
-def _folders(store: LocalStore) -> list[str]:
+def _folders(store: Store) -> list[str]:
     if not store.artifacts.is_dir():
         return []
     return sorted(entry.name for entry in os.scandir(store.artifacts) if entry.is_dir(follow_symlinks=False))

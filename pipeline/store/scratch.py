@@ -4,46 +4,145 @@ with scratch.opened() as folder:        # in any of the processes
     ...                                 # write folder/checkpoints/00000050
     scratch.keep("checkpoints/00000050")
 scratch.collect()                       # in the stage, once they are done
+
+What is kept is a file, which may only grow, or an artifact, whose manifest is copied last: where that is, all of it is.
 """
 
-from collections.abc import Iterator
+import logging
+import operator
+import shutil
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol
+
+from pipeline.store.bucket import Bucket, BucketError
+
+MANIFEST = "manifest.json"
+
+logger = logging.getLogger(__name__)
 
 
-class HasFolder(Protocol):
-    """An artifact, by the one thing that matters here."""
+class Copies(Protocol):
+    """A store in a bucket, of which each machine has copies."""
 
     @property
-    def folder(self) -> Path:
-        """Where its files are."""
+    def bucket(self) -> Bucket:
+        """The bucket."""
 
+    @property
+    def artifacts(self) -> Path:
+        """The folder on this machine that holds the copies."""
 
-A = TypeVar("A", bound=HasFolder)
+    def fetch(self, name: str) -> Path:
+        """Returns a folder on this machine with the files of a published artifact."""
 
 
 @dataclass
 class Scratch:
-    """A folder on a disk that all nodes share, so there is nothing to carry. Instances are pickled."""
+    """A folder on a disk that all nodes share, or one on each of them, and what is kept goes through a bucket.
+
+    Instances are pickled.
+    """
 
     folder: Path
+    store: Copies | None = field(default=None, kw_only=True)
+    """None: all nodes share the disk, so there is nothing to carry."""
+    _owed: list[str] = field(default_factory=list, kw_only=True)
+    """What could not be kept yet."""
 
     @contextmanager
     def opened(self) -> Iterator[Path]:
-        """Yields the folder on this node, with what has been kept; whatever was kept in the body is safe after it."""
-        yield self.folder
+        """Yields the folder on this node, with what has been kept; whatever was kept in the body is safe after it.
+
+        Raises BucketError if the bucket does not take what is still to be kept.
+        """
+        if self.store is None:
+            yield self.folder
+            return
+        here = self.store.artifacts / self.folder.name
+        is_the_stage_s = here == self.folder and here.is_dir()
+        self.folder = here
+        here.mkdir(parents=True, exist_ok=True)
+        self._pull(self.store.bucket, operator.lt)
+        yield here
+        self._settle()
+        if not is_the_stage_s:
+            shutil.rmtree(here, ignore_errors=True)
 
     def keep(self, part: str) -> None:
-        """Puts a file of the folder, or a folder in it, where other nodes find it, in place of what was kept before."""
+        """Puts a file of the folder, or an artifact in it, where other nodes find it, in place of what was kept before.
+
+        Where the bucket does not answer, the next call tries again, after a warning.
+        """
+        if self.store is None:
+            return
+        self._owed = [*(owed for owed in self._owed if owed != part), part]
+        try:
+            self._settle()
+        except BucketError as error:
+            logger.warning("%s is on this machine alone (%s)", part, error)
 
     def drop(self, part: str) -> None:
-        """Removes what was kept of a file or folder."""
+        """Removes what was kept of a file or an artifact."""
+        if part in self._owed:
+            self._owed.remove(part)
+        try:
+            if self.store:
+                self.store.bucket.remove_folder(f"{self._place}/{part}")
+        except BucketError as error:
+            logger.warning("%s was not removed (%s)", part, error)
 
     def collect(self) -> None:
-        """Brings the stage's own folder to what has been kept."""
+        """Brings the stage's own folder to what has been kept. Raises BucketError where the bucket does not answer."""
+        if self.store is None:
+            return
+        bucket = self.store.bucket
+        kinds = {name.partition("/")[0] for name in bucket.sizes_bytes(self._place) if "/" in name}
+        for artifact in [folder for kind in kinds for folder in self.folder.glob(f"{kind}/*")]:
+            manifest = artifact / MANIFEST
+            kept = bucket.read(f"{self._place}/{manifest.relative_to(self.folder).as_posix()}")
+            if not (kept and manifest.is_file() and manifest.read_bytes() == kept.data):
+                shutil.rmtree(artifact)
+        self._pull(bucket, operator.ne)
 
-    def on_this_node(self, artifact: A) -> A:
-        """Returns an input of the stage with a folder that this node has."""
-        return artifact
+    def on_this_node(self, folder: Path) -> Path:
+        """Returns the folder on this node of an input of the stage."""
+        return self.store.fetch(folder.name) if self.store else folder
+
+    @property
+    def _place(self) -> str:
+        return f"store/{self.folder.name}"
+
+    def _pull(self, bucket: Bucket, differs: Callable[[int, int], bool]) -> None:
+        """Downloads the artifacts that have been kept and are not here, and the files whose size here `differs`."""
+        kept_bytes = bucket.sizes_bytes(self._place)
+        for folder in sorted({name.rpartition("/")[0] for name in kept_bytes if "/" in name}):
+            manifest = f"{folder}/{MANIFEST}"
+            if manifest not in kept_bytes:
+                logger.warning("%s/%s/%s is not whole; it is passed over", bucket.uri, self._place, folder)
+            elif not (self.folder / manifest).is_file():
+                names = [name for name in kept_bytes if name.startswith(f"{folder}/") and name != manifest]
+                self._download(bucket, names)
+                self._download(bucket, [manifest])
+        files = [name for name in kept_bytes if "/" not in name]
+        self._download(bucket, [name for name in files if differs(self._size_bytes(name), kept_bytes[name])])
+
+    def _size_bytes(self, name: str) -> int:
+        path = self.folder / name
+        return path.stat().st_size if path.is_file() else -1
+
+    def _download(self, bucket: Bucket, names: list[str]) -> None:
+        bucket.download({f"{self._place}/{name}": self.folder / name for name in names})
+
+    def _settle(self) -> None:
+        """Copies what is owed to the bucket."""
+        while self.store and self._owed:
+            path = self.folder / self._owed[0]
+            files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+            names = {f"{self._place}/{file.relative_to(self.folder).as_posix()}": file for file in files}
+            manifest = {name: names.pop(name) for name in [*names] if names[name] == path / MANIFEST}
+            self.store.bucket.upload(names)
+            self.store.bucket.upload(manifest)
+            del self._owed[0]

@@ -1,129 +1,105 @@
 """The store, which finds, publishes and locks artifacts by name.
 
-    store = LocalStore(Path("runs"))
-    store.find("cleaning-0123456789abcdef")      # its folder, or None if it is not published
+    store = Store(Path("runs"))                     # or Store.at("s3://bucket/aiayn")
+    store.find("cleaning-0123456789abcdef")         # its folder, or None if it is not published
 
-The engine and the commands access artifacts only through these calls, so another kind of storage only takes another
-subclass. A name may also be an absolute path: single stages publish wherever their user says.
+A store is a folder. Where the machines share no disk, it is one on each of them, in `$AIAYN_CACHE` (by default
+`~/.cache/aiayn`), and artifacts come from and go to a bucket (`pipeline.store.bucket_artifacts`). A copy is checked
+against its manifest before it is used, and fetched once a machine.
+
+A name may also be an absolute path: single stages publish wherever their user says.
 """
 
+import hashlib
 import os
+import re
 import secrets
 import shutil
 import socket
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from pipeline.errors import UserError
-from pipeline.store.artifact import Artifact, Made, making_folder, publish
-from pipeline.store.locks import FileLock, Lock, Owner
+from pipeline.store.artifact import MANIFEST, Artifact, Made, making_folder, publish
+from pipeline.store.bucket import SCHEMES, Bucket
+from pipeline.store.bucket_artifacts import BucketArtifacts, Published
+from pipeline.store.bucket_locks import BucketLock
+from pipeline.store.locks import FileLock, Lock
 from pipeline.store.scratch import Scratch
 
-
-class Store(ABC):
-    """A place to keep artifacts. Instances are pickled with the tasks that use them."""
-
-    @property
-    @abstractmethod
-    def is_shared(self) -> bool:
-        """Whether the folders are the same on all nodes."""
-
-    @property
-    @abstractmethod
-    def shown(self) -> str:
-        """The store as its user named it."""
-
-    @abstractmethod
-    def check(self) -> None:
-        """Raises UserError if nothing can be stored here."""
-
-    @abstractmethod
-    def find(self, name: str) -> Path | None:
-        """Returns the folder of a published artifact, or None; its files may be elsewhere until `fetch` is called."""
-
-    @abstractmethod
-    def fetch(self, name: str) -> Path:
-        """Returns a folder on this machine with the files of a published artifact."""
-
-    @abstractmethod
-    def outline(self, name: str) -> None:
-        """Brings what tells of a published artifact, its manifest and its small files, to this machine."""
-
-    @abstractmethod
-    def scratch(self, name: str) -> Path:
-        """Returns the folder on this machine in which an artifact is made until it is published."""
-
-    @abstractmethod
-    def publish(
-        self,
-        name: str,
-        make: Callable[[Path], Made],
-        manifest: dict[str, Any],
-        *,
-        resume: bool = False,
-        ours: Callable[[], bool],
-    ) -> Made:
-        """Makes an artifact in its scratch folder and publishes it as a whole (`pipeline.store.artifact.publish`)."""
-
-    @abstractmethod
-    def damage(self, name: str) -> str | None:
-        """Returns what is wrong with the files of a published artifact, None if nothing is."""
-
-    @abstractmethod
-    def remove(self, name: str) -> None:
-        """Removes a published artifact, typically a damaged one."""
-
-    @abstractmethod
-    def lock(self, name: str, task: str) -> Lock:
-        """Returns the lock on making an artifact; `task` tells others what it is held for."""
-
-    @abstractmethod
-    def wait_for_lock(self, name: str, owner: Owner) -> None:
-        """Waits until `owner` no longer holds the lock on an artifact, or is dead."""
-
-    @abstractmethod
-    def owner(self, name: str) -> Owner | None:
-        """Returns the living process that holds the lock `name`, None if there is none."""
-
-    @abstractmethod
-    def shared_scratch(self, name: str) -> Scratch:
-        """Returns the folder in which an artifact is made, for processes on whatever nodes."""
-
-    @abstractmethod
-    def peek(self, name: str, file: str) -> str | None:
-        """Returns the text of a file of an artifact, published or being made, as far as it is known; None if not."""
-
-    @abstractmethod
-    def workspace(self, kind: str) -> AbstractContextManager[Path]:
-        """Yields the path of a folder for this process alone; it does not exist yet and is removed after the body."""
+SMALL_BYTES = 100_000
+_found: set[tuple[str, str]] = set()
+"""The artifacts that this process has found published in buckets, by URI and name: they do not change."""
+_checked: set[tuple[str, str]] = set()
+"""The copies that this process has checked, by folder and manifest."""
 
 
 @dataclass(frozen=True)
-class LocalStore(Store):
-    """A store on a file system that all nodes share; on a single machine, its disk."""
+class Store:
+    """A folder of artifacts; with a `uri`, of copies of what is in a bucket. Pickled with the tasks that use it."""
 
     root: Path
-    """The folder given by `--store`. Artifacts are in its subfolder `store/`, with MLflow's files next to it."""
+    """Artifacts are in its subfolder `store/`, with MLflow's files next to it."""
+    uri: str = ""
+    """Empty: all nodes share the folder."""
+
+    @classmethod
+    def at(cls, where: str | Path) -> Self:
+        """Returns the store that `--store` names, a folder or a URI (s3://, gs://, az://, file://).
+
+        Raises UserError for any other URI.
+        """
+        text = str(where)
+        scheme, separator, rest = text.partition("://")
+        if not separator:
+            return cls(Path(text).absolute())
+        if scheme == "file":
+            return cls(Path("/" + rest.lstrip("/")))
+        if scheme not in SCHEMES or not rest.strip("/"):
+            known = ", ".join(f"{scheme}://" for scheme in (*SCHEMES, "file"))
+            raise UserError(f"--store {text}: give a folder, or a URI that begins with {known} and names one")
+        uri = text.rstrip("/")
+        service = os.environ.get("AWS_ENDPOINT_URL", "")
+        digest = hashlib.sha256(f"{service} {uri}".encode()).hexdigest()[:8]
+        default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "aiayn")
+        cache = Path(os.environ.get("AIAYN_CACHE") or default).absolute()
+        return cls(cache / f"{re.sub(r'[^A-Za-z0-9.]+', '-', uri)}-{digest}", uri)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles a bucket's store as its URI, since the folder differs by machine."""
+        return (Store.at, (self.uri,)) if self.uri else (Store, (self.root,))
+
+    def checked(self) -> Self:
+        """Returns itself. Raises UserError if nothing can be stored here; a folder may still refuse what is written."""
+        if self.uri:
+            self.bucket.check()
+        if self.root.is_file():
+            raise UserError(f"--store {self.root} is a file; name a folder")
+        return self
 
     @property
     def is_shared(self) -> bool:
-        """See `Store.is_shared`."""
-        return True
+        """Whether the folders are the same on all nodes."""
+        return not self.uri
 
     @property
     def shown(self) -> str:
-        """See `Store.shown`."""
-        return str(self.root)
+        """The store as its user named it."""
+        return self.uri or str(self.root)
 
-    def check(self) -> None:
-        """See `Store.check`. A folder that cannot be written to is told by the first who writes."""
-        if self.root.is_file():
-            raise UserError(f"--store {self.root} is a file; name a folder")
+    @property
+    def bucket(self) -> Bucket:
+        """The bucket; only where there is a `uri`."""
+        return Bucket(self.uri)
+
+    @property
+    def remote(self) -> BucketArtifacts | None:
+        """The artifacts of the bucket, None if all nodes share the folder."""
+        return BucketArtifacts(self.bucket) if self.uri else None
 
     @property
     def artifacts(self) -> Path:
@@ -134,25 +110,68 @@ class LocalStore(Store):
         """Returns the folder in which an artifact is or will be published."""
         return self.artifacts / name
 
+    def scratch(self, name: str) -> Path:
+        """Returns the folder on this machine in which an artifact is made until it is published."""
+        return making_folder(self.folder(name))
+
+    def shared_scratch(self, name: str) -> Scratch:
+        """Returns the folder in which an artifact is made, for processes on whatever nodes."""
+        return Scratch(self.scratch(name), store=self if self.uri else None)
+
     def find(self, name: str) -> Path | None:
-        """See `Store.find`."""
-        folder = self.folder(name)
-        return folder if folder.is_dir() else None
+        """Returns the folder of a published artifact, or None; its files may be elsewhere until `fetch` is called."""
+        folder, key = self.folder(name), (self.uri, name)
+        if not self.remote:
+            return folder if folder.is_dir() else None
+        if key not in _found and self.remote.published(name):
+            _found.add(key)
+        return folder if key in _found else None
 
     def fetch(self, name: str) -> Path:
-        """See `Store.fetch`. The files are already on this machine."""
-        return self.folder(name)
+        """Returns a folder on this machine with the files of a published artifact.
+
+        Raises UserError if the artifact is gone from the bucket, or damaged there.
+        """
+        folder = self.folder(name)
+        if not self.remote:
+            return folder
+        published = self.remote.published(name)
+        if published is None:
+            _found.discard((self.uri, name))
+            raise UserError(f"{self.uri}/store/{name} is no longer there; run the same command again")
+        if self._is_copy(folder, published):
+            return folder
+        with FileLock(folder, f"fetch {name}") as lock:
+            lock.take_in_turn()
+            if not self._is_copy(folder, published):
+                aside = self._download(name, published, published.files)
+                if damage := Artifact(aside).damage():
+                    shutil.rmtree(aside)
+                    place = f"{self.uri}/store/{name}"
+                    raise UserError(
+                        f"{place}/{published.attempt} is damaged: {damage}; remove {place} to make it again"
+                    )
+                shutil.rmtree(folder, ignore_errors=True)  # what is not, or no longer, a copy
+                os.rename(aside, folder)
+        return folder
 
     def outline(self, name: str) -> None:
-        """See `Store.outline`. Everything is on this machine."""
+        """Brings what tells of a published artifact, its manifest and its small files, to this machine."""
+        folder, published = self.folder(name), self.remote.published(name) if self.remote else None
+        if published is None or folder.exists():
+            return
+        with FileLock(folder, f"outline {name}") as lock:
+            lock.take_in_turn()
+            if not folder.exists():
+                small = [file for file, size in published.files.items() if size <= SMALL_BYTES]
+                os.rename(self._download(name, published, small), folder)
 
     def has(self, name: str) -> bool:
-        """Returns whether all files of an artifact are on this machine."""
-        return self.folder(name).is_dir()
-
-    def scratch(self, name: str) -> Path:
-        """See `Store.scratch`."""
-        return making_folder(self.folder(name))
+        """Returns whether all files of a published artifact are on this machine."""
+        artifact = Artifact(self.folder(name))
+        if not (artifact.folder / MANIFEST).is_file():
+            return False
+        return all((artifact.folder / file).is_file() for file in artifact.manifest["files"])
 
     def publish(
         self,
@@ -163,50 +182,40 @@ class LocalStore(Store):
         resume: bool = False,
         ours: Callable[[], bool],
     ) -> Made:
-        """See `Store.publish`. A single rename publishes the artifact here."""
-        self._make_room(name)
-        return publish(self.folder(name), make, manifest, resume, ours, partial(self._deliver, name))
-
-    def _make_room(self, name: str) -> None:
-        """Clears the place of an artifact that is about to be made; here an artifact in it is never in the way."""
-
-    def _deliver(self, name: str, finished: Path) -> None:
-        """Takes a finished artifact to where it is published, unless the rename does that."""
+        """Makes an artifact in its scratch folder and publishes it as a whole (`pipeline.store.artifact.publish`)."""
+        if self.remote:
+            shutil.rmtree(self.folder(name), ignore_errors=True)  # a copy of what the bucket no longer has
+        upload = partial(self.remote.upload, name) if self.remote else None
+        return publish(self.folder(name), make, manifest, resume, ours, upload)
 
     def damage(self, name: str) -> str | None:
-        """See `Store.damage`. It reads all files."""
-        return Artifact(self.folder(name)).damage()
+        """Returns what is wrong with the files of a published artifact, None if nothing is; reads those of a folder."""
+        return self.remote.damage(name) if self.remote else Artifact(self.folder(name)).damage()
 
     def remove(self, name: str) -> None:
-        """See `Store.remove`."""
-        shutil.rmtree(self.folder(name))
+        """Removes a published artifact, typically a damaged one."""
+        if self.remote:
+            _found.discard((self.uri, name))
+            self.remote.remove(name)
+        shutil.rmtree(self.folder(name), ignore_errors=bool(self.uri))
 
     def lock(self, name: str, task: str) -> Lock:
-        """See `Store.lock`."""
-        return FileLock(self.folder(name), task)
-
-    def wait_for_lock(self, name: str, owner: Owner) -> None:
-        """See `Store.wait_for_lock`."""
-        self.lock(name, "").wait_for(owner)
-
-    def owner(self, name: str) -> Owner | None:
-        """See `Store.owner`."""
-        return self.lock(name, "").holder()
-
-    def shared_scratch(self, name: str) -> Scratch:
-        """See `Store.shared_scratch`."""
-        return Scratch(self.scratch(name))
+        """Returns the lock on making an artifact; `task` tells others what it is held for."""
+        return BucketLock(self.bucket, f"store/{name}", task) if self.uri else FileLock(self.folder(name), task)
 
     def peek(self, name: str, file: str) -> str | None:
-        """See `Store.peek`."""
+        """Returns the text of a file of an artifact, published or being made, as far as it is known; None if not."""
         for folder in (self.folder(name), self.scratch(name)):
             with suppress(OSError):
                 return (folder / file).read_text(encoding="utf-8")
-        return None
+        return self.remote.peek(name, file) if self.remote else None
 
     @contextmanager
     def workspace(self, kind: str) -> Iterator[Path]:
-        """See `Store.workspace`. Leftovers of killed processes are removed first."""
+        """Yields the path of a folder for this process alone; it does not exist yet and is removed after the body.
+
+        Leftovers of killed processes are removed first.
+        """
         self.artifacts.mkdir(parents=True, exist_ok=True)
         for leftover in self.artifacts.glob(f".{kind}-*"):
             with FileLock(leftover, kind) as lock:
@@ -219,3 +228,21 @@ class LocalStore(Store):
                 yield folder
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
+
+    def _download(self, name: str, published: Published, files: Iterable[str]) -> Path:
+        """Copies the manifest and files of an artifact to a folder aside, which it returns."""
+        aside = self.folder(f".fetching-{name}")
+        shutil.rmtree(aside, ignore_errors=True)  # left by a killed process
+        BucketArtifacts(self.bucket).download(name, published, files, aside)
+        return aside
+
+    def _is_copy(self, folder: Path, published: Published) -> bool:
+        """Says whether a folder holds what was published, intact."""
+        checked = (str(folder), published.sha256)
+        if checked in _checked and (folder / MANIFEST).is_file():
+            return True
+        artifact = Artifact(folder)
+        if not (folder / MANIFEST).is_file() or artifact.damage() or artifact.manifest["sha256"] != published.sha256:
+            return False
+        _checked.add(checked)
+        return True

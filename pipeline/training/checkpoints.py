@@ -7,8 +7,8 @@ one is decided by the settings (`TrainingSettings.kept_updates`), never by a clo
 `state.json` (progress, counters and identity of the training). It is written as often as that takes little of the time
 (`RECOVERY_SHARE`), before a machine goes and at the end; the newest two stay, of a finished training only the last.
 
-Both have `checksums.json` (the sha256 of each file), and are written under another name, flushed to the disk and
-renamed while training goes on. A damaged checkpoint is skipped with a warning, and the one before it is used.
+Both are artifacts (`pipeline.store.artifact`), published while training goes on and flushed to the disk. A damaged one
+is skipped with a warning, and the one before it is used.
 """
 
 import json
@@ -33,15 +33,13 @@ from model.optimizer import Adam
 from model.parameters import views
 from model.training_step import TrainingStep
 from pipeline.errors import UserError
-from pipeline.store.artifact import DISK_FULL, Artifact, file_sha256
+from pipeline.store.artifact import MAKING, Artifact, publish
 from pipeline.store.figures import Stretch
 from pipeline.store.scratch import Scratch
 from pipeline.training.metrics import METRICS
 from pipeline.training.worker_group import WorkerGroup
 
 Tensors = dict[str, Tensor]
-CHECKSUMS = "checksums.json"
-ASIDE = ".making-"
 KEPT, RECOVERY = "checkpoints", "recovery"
 """The folders of a training that hold its checkpoints."""
 MAX_RECOVERIES = 2
@@ -170,31 +168,20 @@ class CheckpointWriter:
         optimizer: Tensors | None = None,
         state: dict[str, Any] | None = None,
     ) -> None:
-        folder = self.folder / kind
-        target, aside = folder / f"{update:08d}", folder / f"{ASIDE}{update:08d}"
-        for leftover in folder.glob(f"{ASIDE}*"):  # left by a killed process
+        target = self.folder / kind / f"{update:08d}"
+        for leftover in target.parent.glob(f"{MAKING}*"):  # left by a killed process
             shutil.rmtree(leftover)
-        try:
-            aside.mkdir(parents=True)
-            write_weights(aside, weights, config)
+        if target.exists():  # a damaged checkpoint of the same update, or the same after a kill
+            shutil.rmtree(target)
+
+        def make(folder: Path) -> Artifact:
+            write_weights(folder, weights, config)
             if optimizer and state:
-                _write_tensors(aside / "optimizer.safetensors", optimizer)
-                Artifact(aside).write_json("state.json", state)
-            Artifact(aside).write_json(CHECKSUMS, {path.name: file_sha256(path) for path in sorted(aside.iterdir())})
-            for path in aside.iterdir():
-                _flush(path)
-            if target.exists():  # a damaged checkpoint of the same update, or the same after a kill
-                shutil.rmtree(target)
-            os.rename(aside, target)
-            _flush(folder)
-        except OSError as error:
-            shutil.rmtree(aside, ignore_errors=True)
-            if error.errno in DISK_FULL:
-                raise UserError(
-                    f"the disk of {self.folder} is full, and the checkpoint of update {update} was not written; "
-                    "free some space or lower keep_checkpoints, and run the same command again"
-                ) from error
-            raise
+                _write_tensors(folder / "optimizer.safetensors", optimizer)
+                Artifact(folder).write_json("state.json", state)
+            return Artifact(folder)
+
+        publish(target, make, {"update": update}, flush=True)
         self.scratch.keep(METRICS)  # first: it may go beyond the checkpoint, but not end before it
         self.scratch.keep(f"{kind}/{target.name}")
 
@@ -207,12 +194,18 @@ def list_folders(folder: Path) -> list[Path]:
 def load_newest(folder: Path, identity: dict[str, Any], kept: Sequence[int]) -> tuple[Path, TrainingState] | None:
     """Returns the newest checkpoint from which the training in `folder` can go on, or None; warns of those it skips.
 
-    It must be intact, and so must be those of the updates `kept` that were due before it. Raises UserError, naming the
-    fields that differ, if it belongs to another training.
+    It must be intact, and so must be those of the updates `kept` that were due before it. Raises UserError if it is
+    another training's, naming the fields that differ, or was written before checkpoints were artifacts.
     """
     for checkpoint in reversed(list_folders(folder / RECOVERY)):
         relied_on = [folder / KEPT / f"{update:08d}" for update in kept if update <= int(checkpoint.name)]
-        damaged = next(((path, damage) for path in (checkpoint, *relied_on) if (damage := find_damage(path))), None)
+        if (checkpoint / "checksums.json").exists():
+            raise UserError(
+                f"{checkpoint} was written by an earlier version; continue the training with that version, or remove "
+                f"{folder / RECOVERY} to start over"
+            )
+        damages = ((path, Artifact(path).damage()) for path in (checkpoint, *relied_on))
+        damaged = next(((path, damage) for path, damage in damages if damage), None)
         if damaged:
             log.warning("checkpoint %s is damaged (%s); skipping %s", *damaged, checkpoint)
             continue
@@ -224,20 +217,6 @@ def load_newest(folder: Path, identity: dict[str, Any], kept: Sequence[int]) -> 
                 f"restore its settings, or remove {folder / RECOVERY} to start over"
             )
         return checkpoint, state
-    return None
-
-
-def find_damage(checkpoint: Path) -> str | None:
-    """Says what is wrong with a checkpoint's files, or returns None if their checksums are valid."""
-    try:
-        checksums = json.loads((checkpoint / CHECKSUMS).read_text(encoding="utf-8"))
-        for name, expected in checksums.items():
-            if file_sha256(checkpoint / name) != expected:
-                return f"{name} does not match its sha256 in {CHECKSUMS}"
-    except FileNotFoundError as error:
-        return f"{Path(error.filename).name} is missing"
-    except (OSError, ValueError, AttributeError) as error:
-        return f"{CHECKSUMS}: {error}"
     return None
 
 
@@ -304,11 +283,3 @@ def _differences(then: Any, now: Any, name: str = "") -> Iterator[str]:
             yield from _differences(then.get(key), now.get(key), f"{name}.{key}" if name else key)
     elif then != now:
         yield f"{name} was {json.dumps(then)} and is {json.dumps(now)}"
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -97,7 +97,7 @@ def _run_worker(work: _Work) -> "TrainingFigures":
     if n_workers > 1:
         backend = BACKENDS[device.partition(":")[0]]
         join(ray.util.get_node_ip_address(), broadcast_from_rank_zero, rank, n_workers, backend)
-    dataset = work.scratch.on_this_node(work.dataset)
+    dataset = EncodedDataset(work.scratch.on_this_node(work.dataset.folder))
     with work.scratch.opened() if rank == 0 else nullcontext(work.scratch.folder) as folder:
         return run(
             WorkerGroup(rank, n_workers, device),

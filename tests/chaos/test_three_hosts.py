@@ -86,8 +86,8 @@ class Nodes:
     def fetched(self, uri: str) -> Path:
         """Brings all that is in a bucket to the head's host; returns where it is."""
         fetch = (
-            "from pipeline.store.object_store import ObjectStore, PUBLISHED\n"
-            f"store = ObjectStore.at({uri!r})\n"
+            "from pipeline.store.store import Store\n"
+            f"store = Store.at({uri!r})\n"
             "names = [name for name in store.bucket.folders('store') if store.find(name)]\n"
             "print([store.fetch(name) for name in names] and store.root)"
         )

@@ -40,7 +40,7 @@ SETTINGS = {
 }
 """A training of two workers and one of a single worker; everything else is small, but in several parts."""
 NOT_A_SIGN = ("ray", ".locks")
-"""Folders in the store that change without progress: Ray Train's own, the locks with their heartbeats."""
+"""Folders in the store that change without progress: Ray Train's own, the locks."""
 
 ERROR = re.compile(r"error: |[\w.]+(Error|Exception)\b")
 """The beginning of a line that says why the command ended."""

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 import ray
 import ray.train
@@ -21,14 +21,13 @@ from pipeline.ray_private import loopback_only
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import EncodedDataset
-from pipeline.store.scratch import HasFolder, Scratch
+from pipeline.store.scratch import Scratch
 from pipeline.training import loop
 from pipeline.training.on_ray import train
 from tests.support.ray_workers import workers_alive
 from tests.support.tiny_training import with_fields
 from workflows.engine.cluster import set_local_variables
 
-A = TypeVar("A", bound=HasFolder)
 Fault = Literal["not finite", "fetch", "update"]
 FAULTY_UPDATE = 2
 """The first one after the learning rate, far too high, has been applied."""
@@ -58,7 +57,7 @@ class FaultyScratch(Scratch):
     diary: Path
     """Each worker adds a file as it starts, and the last rank one more as the fault begins."""
 
-    def on_this_node(self, artifact: A) -> A:
+    def on_this_node(self, folder: Path) -> Path:
         """Runs at each rank before anything else."""
         worker = ray.train.get_context()
         (self.diary / f"start-{os.getpid()}").touch()
@@ -67,7 +66,7 @@ class FaultyScratch(Scratch):
             if self.fault == "fetch":
                 self._begin_fault()
             loop.dropout_seed = self._seed_or_fault
-        return artifact
+        return folder
 
     def _seed_or_fault(self, seed: int, update: int, micro_batch: int) -> int:
         if update == FAULTY_UPDATE:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import psutil
 import ray
@@ -28,11 +28,10 @@ from pipeline.ray_private import loopback_only
 from pipeline.settings import DecodingSettings, TrainingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, Corpus, EncodedDataset, Hypotheses, TrainingRun
-from pipeline.store.scratch import HasFolder, Scratch
+from pipeline.store.scratch import Scratch
 from pipeline.training.on_ray import train
 from workflows.engine.cluster import ON_HEAD, set_local_variables
 
-A = TypeVar("A", bound=HasFolder)
 N_GPUS = 2
 PATIENCE_S = 240
 started: list[Cluster] = []
@@ -62,7 +61,7 @@ class RecordingScratch(Scratch):
     head_raylet: int
     """Process id."""
 
-    def on_this_node(self, artifact: A) -> A:
+    def on_this_node(self, folder: Path) -> Path:
         """Runs at each rank."""
         worker, runtime = ray.train.get_context(), ray.get_runtime_context()
         placed = Placed(
@@ -76,7 +75,7 @@ class RecordingScratch(Scratch):
         )
         (self.diary / f"rank-{placed.rank}.json").write_text(json.dumps(placed))
         (self.diary / "head.json").write_text(json.dumps(titles_below(self.head_raylet)))
-        return artifact
+        return folder
 
     @property
     def placed(self) -> list[Placed]:

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pipeline.settings import Settings
 from pipeline.store.artifact import Artifact, Context
-from pipeline.store.store import LocalStore
+from pipeline.store.store import Store
 from workflows.command_line import CommandLine
 from workflows.engine.dag import Stage, Step, in_order, resolved
 from workflows.names import begin_run, finish_run
@@ -57,7 +57,7 @@ def table_of(seed: int) -> Step[Artifact]:
     return TABULATE("table 2", scored, CommandLine(typed=f"python -m workflows.reproduce_table2 --seed {seed}"))
 
 
-def make(store: LocalStore, target: Step[Artifact]) -> list[str]:
+def make(store: Store, target: Step[Artifact]) -> list[str]:
     """Makes what is missing of a step and its inputs, and returns the labels of that."""
     labels = []
     for step in in_order([target]):
@@ -83,7 +83,7 @@ def make(store: LocalStore, target: Step[Artifact]) -> list[str]:
     return labels
 
 
-def run_table(store: LocalStore, seed: int, profile: str = "embedded") -> Path:
+def run_table(store: Store, seed: int, profile: str = "embedded") -> Path:
     """Runs the workflow, and returns the folder of its run."""
     target = table_of(seed)
     run = begin_run(store, "table2", profile, target)
@@ -92,7 +92,7 @@ def run_table(store: LocalStore, seed: int, profile: str = "embedded") -> Path:
     return run
 
 
-def half_make(store: LocalStore, name: str) -> Path:
+def half_make(store: Store, name: str) -> Path:
     """Leaves the folder in which an artifact was being made by a process that is gone."""
     folder = store.scratch(name)
     folder.mkdir()

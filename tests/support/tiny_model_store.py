@@ -8,14 +8,14 @@ from pipeline.corpora.embedded import EmbeddedSettings
 from pipeline.settings import CleaningSettings, EncodingSettings, VocabularySettings
 from pipeline.store.artifact import Artifact, Context, publish
 from pipeline.store.artifacts import Checkpoint, Corpus, EncodedDataset, Vocabulary
-from pipeline.store.store import LocalStore
+from pipeline.store.store import Store
 from pipeline.text import cleaning, encoding, vocabulary
 from tests.support.tiny_checkpoint import make_checkpoint
 
 CORPUS = EmbeddedSettings(target="de", train_pairs=80, dev_pairs=6, test_pairs=4)
 
 
-def publish_model(store: LocalStore) -> Checkpoint:
+def publish_model(store: Store) -> Checkpoint:
     """Publishes a corpus of generated text, its token ids, and a checkpoint of random weights made from them."""
 
     def put(stage: str, label: str, inputs: dict[str, str], make, settings: list | None = None) -> Artifact:  # type: ignore[no-untyped-def,type-arg]

@@ -15,7 +15,7 @@ from pipeline.errors import UserError
 from pipeline.ray_private import loopback_only
 from pipeline.settings import Settings, not_in_fingerprint
 from pipeline.store.artifact import Artifact, Context
-from pipeline.store.store import LocalStore
+from pipeline.store.store import Store
 from workflows.engine.cluster import cluster
 from workflows.engine.dag import Ref, Stage, Step, to_artifact
 from workflows.engine.runner import Watcher, run
@@ -137,7 +137,7 @@ def drive(store: str, log: str) -> None:
         Path(f"{log}.{os.getpid()}").touch()
         while len(list(Path(log).parent.glob("log.*"))) < 2:
             time.sleep(0.05)
-        (words,) = run([lingering(Path(log), 2)], LocalStore(Path(store).parent), [Waits()])
+        (words,) = run([lingering(Path(log), 2)], Store(Path(store).parent), [Waits()])
     print(words.text)
 
 
@@ -166,5 +166,5 @@ def drive_behind_a_gpu(store: str, _log: str) -> None:
     holder = ray.remote(num_cpus=0, num_gpus=1)(Holder).remote()
     ray.get(holder.ready.remote())
     step = Stage("tiny_stages.tell_gpus", tell_gpus, Words, gpus=1)("tell GPUs")
-    (words,) = run([step], LocalStore(Path(store).parent), [Release(holder)])
+    (words,) = run([step], Store(Path(store).parent), [Release(holder)])
     print(words.text)

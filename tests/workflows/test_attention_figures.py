@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.store.store import LocalStore
+from pipeline.store.store import Store
 from tests.support.command_line import CommandLine
 from tests.support.html_reader import Reader
 from tests.support.tiny_model_store import publish_model
@@ -22,7 +22,7 @@ FILES = {
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with one model."""
-    store = LocalStore(tmp_path_factory.mktemp("attention_figures") / "runs")
+    store = Store(tmp_path_factory.mktemp("attention_figures") / "runs")
     store.artifacts.mkdir(parents=True)
     publish_model(store)
     return store.root

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.store.store import LocalStore
+from pipeline.errors import UserError
+from pipeline.store.store import Store
 from tests.support.tiny_dag import run_table, table_of
 from workflows.engine.dag import in_order
 from workflows.names import begin_run, links_into, named_folder
@@ -21,7 +22,7 @@ def _model(path: str | Path) -> Path:
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory has a folder `runs` with two runs."""
     monkeypatch.chdir(tmp_path)
-    store = LocalStore(tmp_path / "runs")
+    store = Store(tmp_path / "runs")
     run_table(store, 1)
     run_table(store, 2)
     return store.root
@@ -44,9 +45,18 @@ def test_a_run_s_folder_leads_into_the_store(runs: Path) -> None:
     assert (moved / "table2" / "embedded" / "report.html").is_file()
 
 
+def test_what_is_damaged_is_not_used(runs: Path) -> None:
+    """A changed weight of a kept checkpoint would otherwise be averaged without any warning."""
+    training = runs / "table2" / "embedded" / "trainings" / "en-de-base"
+    assert named_folder("train", training, "run.json") == training
+    (training / "model.safetensors").write_text("[]\n")
+    with pytest.raises(UserError, match=r"en-de-base is damaged: model.safetensors does not match its sha256"):
+        named_folder("train", training, "run.json")
+
+
 def test_the_same_again_continues_its_run(runs: Path) -> None:
     """Under its number, and it is the newest then; what is not made yet has its name from the beginning."""
-    store = LocalStore(runs)
+    store = Store(runs)
     assert run_table(store, 1).name == "1"
     profile = runs / "table2" / "embedded"
     assert (profile / "newest").resolve().name == "1"
@@ -75,7 +85,7 @@ def test_what_a_user_has_put_there_stays(tmp_path: Path, caplog: pytest.LogCaptu
     mine = tmp_path / "table2" / "embedded" / "models"
     mine.mkdir(parents=True)
     (mine / "notes.txt").write_text("mine")
-    run_table(LocalStore(tmp_path), 1)
+    run_table(Store(tmp_path), 1)
     assert (mine / "notes.txt").read_text() == "mine"
     assert "models is not a link; it stays" in caplog.text
     assert (tmp_path / "table2" / "embedded" / "report.html").is_file()

@@ -4,6 +4,7 @@ A machine is a cache of its own; the commands start Ray clusters of their own. R
 """
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.store.object_store import PUBLISHED, ObjectStore
+from pipeline.store.store import Store
 from tests.chaos.comparison import differences, outcome
 from tests.chaos.two_nodes import ROOT
 from tests.support.s3_server import FaultyProxy, S3Server
@@ -44,17 +45,17 @@ def _start(store: str | Path, log: Path, **variables: str) -> subprocess.Popen[b
         )
 
 
-def _can_recover(store: ObjectStore) -> bool:
+def _can_recover(store: Store) -> bool:
     """Whether the bucket has a checkpoint of the training under way."""
     names = store.bucket.sizes_bytes("store")
-    return any(name.startswith(".making-training-") and "/recovery/" in name for name in names)
+    return any(re.match(r"\.making-training-.*/recovery/.*/manifest\.json", name) for name in names)
 
 
 def test_killed_here_and_continued_there(at_s3: S3Server, tmp_path: Path) -> None:
     """Every file is that of an undisturbed run on a local disk, although the service failed and was slow meanwhile."""
     local = tmp_path / "local"
     assert _start(local, tmp_path / "local.log").wait(END_S) == 0, (tmp_path / "local.log").read_text()
-    store = ObjectStore.at(f"{at_s3.bucket()}/runs")
+    store = Store.at(f"{at_s3.bucket()}/runs")
     log = tmp_path / "first.log"
     with FaultyProxy(at_s3.address) as proxy:
         here = {"AIAYN_CACHE": str(tmp_path / "here"), "AWS_ENDPOINT_URL": proxy.address}
@@ -75,7 +76,7 @@ def test_killed_here_and_continued_there(at_s3: S3Server, tmp_path: Path) -> Non
     third_log = tmp_path / "third.log"
     assert _start(store.uri, third_log, AIAYN_CACHE=str(tmp_path / "third")).wait(END_S) == 0, third_log.read_text()
     assert "done in" not in third_log.read_text()  # nothing was left to do
-    names = [name for name in store.bucket.folders("store") if store.bucket.exists(f"store/{name}/{PUBLISHED}")]
+    names = [name for name in store.bucket.folders("store") if store.find(name)]
     for name in names:
         store.fetch(name)
     assert differences(outcome(local), outcome(store.root)) == []

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from mlflow.tracking import MlflowClient
 
-from pipeline.store.store import LocalStore
+from pipeline.store.store import Store
 from tests.support.slow_libraries import SLOW
 from workflows import reproduce_table2
 from workflows.cli.runs import chosen, compare, runs_in
@@ -95,7 +95,7 @@ def test_one_cell_then_again_then_another_beam(
     assert "| Transformer (base), measured |" in note
     assert "models:/aiayn-en-de-base@newest" in note
 
-    (run,) = runs_in(LocalStore(tmp_path))
+    (run,) = runs_in(Store(tmp_path))
     assert (run.name, run.folder) == ("table2/embedded/1", (report.parent / "table2.json").resolve().parent)
     assert run.figures["paper BLEU EN-DE base"] == base["cells"]["en-de"]["paper_bleu"]
     assert parent.data.metrics["paper BLEU EN-DE base"] == run.figures["paper BLEU EN-DE base"]
@@ -127,7 +127,7 @@ def test_one_cell_then_again_then_another_beam(
     assert sent_again.data.metrics == child.data.metrics
 
     reproduce_table2.main(overrides=[*TINY, "decoding.beam_size=1"], dev_bleu=True, **arguments)
-    first, second = chosen(runs_in(LocalStore(tmp_path)), "embedded/1", "embedded/2")
+    first, second = chosen(runs_in(Store(tmp_path)), "embedded/1", "embedded/2")
     compared = compare(first, second)
     assert [(pair.name, pair.first, pair.second) for pair in compared.settings] == [("decoding.beam_size", 4, 1)]
     assert compared.lonely == ((), ("dev scores en-de base",))

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.corpora.wmt14 import Wmt14Settings, official_archives
 from pipeline.store.artifacts import Corpus
-from pipeline.store.store import LocalStore
+from pipeline.store.store import Store
 from pipeline.text.lines import read_lines
 from tests.support.official_archives import settings_of, write_official
 from tests.support.range_server import serving
@@ -61,12 +61,12 @@ def test_an_interrupted_download_goes_on(parallel_text: Path, tmp_path: Path) ->
         step = stages.corpus("en-de", Wmt14Settings(**fields))
         server.pause_s = 0.3
         with pytest.raises(KeyboardInterrupt):
-            run([step], LocalStore(tmp_path), [Interrupting()])
+            run([step], Store(tmp_path), [Interrupting()])
         assert server.most_at_once >= 2  # side by side
         assert list((tmp_path / "store" / "downloads").rglob("*.part"))
         server.pause_s = 0.0
         server.asked.clear()
-        (corpus,) = run([step], LocalStore(tmp_path))
+        (corpus,) = run([step], Store(tmp_path))
         assert any(asked for _, asked in server.asked)
     assert isinstance(corpus, Corpus)
     assert [shard.pairs for shard in corpus.shards("train")] == [1500, 1500, 1500]

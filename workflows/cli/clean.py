@@ -9,7 +9,6 @@ before keeps all it will find, and one that begins after makes what is gone anew
 """
 
 import json
-import re
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -23,7 +22,6 @@ from rich.table import Table
 from pipeline.errors import UserError
 from pipeline.store.artifact import MANIFEST
 from pipeline.store.locks import guarded
-from pipeline.store.object_store import store_at
 from pipeline.store.removal import (
     ASIDE,
     delete,
@@ -34,18 +32,14 @@ from pipeline.store.removal import (
     owners,
     published,
     set_aside,
-    silent_s,
     size_bytes,
 )
-from pipeline.store.store import LocalStore
+from pipeline.store.store import Store
 from workflows.cli.console import console
 from workflows.cli.options import StoreOption
 from workflows.engine.dag import behind
 from workflows.names import links_into
 from workflows.quantities import duration
-
-SILENT_S = 60.0
-"""What was written to this recently may still be in use, where no lock says so."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +52,7 @@ class Unneeded:
     """Seconds since 1970."""
 
 
-def plan(store: LocalStore) -> list[Unneeded]:
+def plan(store: Store) -> list[Unneeded]:
     """Returns what no run has a name for, and nothing was made from that a run has a name for.
 
     What is being made stays, and so does a half of what a run has a name for. Raises UserError if there is no store, or
@@ -71,16 +65,12 @@ def plan(store: LocalStore) -> list[Unneeded]:
         if name not in needed and not name.startswith("."):  # a workspace is a named workflow's
             raise UserError(f"{owner} is making {owner.task} here, and no run says from what; clean when it has ended")
     unneeded = [name for name in published(store) if name not in needed]
-    unneeded += [
-        name
-        for name in half_made(store)
-        if (lock_name(name) not in needed or store.find(lock_name(name))) and not _may_be_in_use(store, name)
-    ]
+    unneeded += [name for name in half_made(store) if lock_name(name) not in needed or store.find(lock_name(name))]
     free = [*(name for name in unneeded if lock_name(name) not in making), *leftovers(store)]
     return [_described(store, name) for name in free]
 
 
-def clean(store: LocalStore, shown: Sequence[Unneeded]) -> list[Unneeded]:
+def clean(store: Store, shown: Sequence[Unneeded]) -> list[Unneeded]:
     """Deletes what `shown` lists, as far as `plan` still returns it, and returns what that was."""
     listed = {folder.name for folder in shown}
     with guarded(store.root / ".locks"), locks_closed(store):
@@ -90,23 +80,13 @@ def clean(store: LocalStore, shown: Sequence[Unneeded]) -> list[Unneeded]:
     return folders
 
 
-def _needed(store: LocalStore) -> set[str]:
+def _needed(store: Store) -> set[str]:
     """Returns the names of all that runs have names for, and of all that this was made from."""
     linked = set(links_into(store))
     return linked | {artifact.folder.name for artifact in behind(store, (name.rpartition("-")[2] for name in linked))}
 
 
-def _may_be_in_use(store: LocalStore, name: str) -> bool:
-    """Returns whether a single stage that takes no lock, such as `aiayn average`, may be making a half-made folder now.
-
-    Steps of workflows, whose names end in a fingerprint, and workspaces have locks.
-    """
-    artifact = lock_name(name)
-    has_lock = name == artifact or re.fullmatch(r"\w+-[0-9a-f]{16}", artifact)
-    return not has_lock and silent_s(store.folder(name)) < SILENT_S
-
-
-def _described(store: LocalStore, name: str) -> Unneeded:
+def _described(store: Store, name: str) -> Unneeded:
     folder, artifact = store.folder(name), lock_name(name)
     label = artifact.rpartition("-")[0].lstrip(".")
     with suppress(OSError, ValueError, KeyError, TypeError):
@@ -129,7 +109,7 @@ def clean_store(
     To give up a run, remove its folder first, e.g. `rm -r runs/table2/embedded/1`. MLflow's database and its model
     files (mlartifacts) are left alone.
     """
-    where = store_at(store)
+    where = Store.at(store).checked()
     if not where.is_shared:
         raise UserError(f"--store {store}: only folders can be cleaned; this machine's copies are in {where.root}")
     shown = plan(where)

@@ -1,6 +1,5 @@
 """`aiayn doctor`: what of this machine is as the workflows need it, and what to do about the rest."""
 
-import fcntl
 import os
 import secrets
 import shutil
@@ -18,7 +17,7 @@ from rich.text import Text
 
 from pipeline.errors import UserError
 from pipeline.store.locks import FileLock
-from pipeline.store.object_store import ObjectStore, store_named
+from pipeline.store.store import Store
 from workflows.cli.console import console
 from workflows.cli.options import AddressOption, StoreOption
 from workflows.engine.dag import Imported
@@ -26,6 +25,8 @@ from workflows.engine.dag import Imported
 PROJECT = "aiayn"
 STYLES = {"ok": "green", "warning": "yellow", "fails": "red"}
 FAILED = 1
+LOCAL_LOCKS = ("nolock", "local_lock=flock", "local_lock=all", "localflock")
+"""Options of NFS and Lustre that keep locks on the host."""
 MIN_DISK_BYTES, LITTLE_DISK_BYTES = 10**9, 10 * 10**9
 
 chosen_address = Imported("workflows.engine.cluster:chosen_address")
@@ -132,8 +133,8 @@ def output(where: str | Path) -> Iterator[Finding]:
 
     Of a bucket, it also checks that it answers and that its locks hold.
     """
-    named = store_named(where)
-    if isinstance(named, ObjectStore):
+    named = Store.at(where)
+    if named.uri:
         yield _bucket(named)
     root = named.root
     there = next(folder for folder in (root, *root.parents) if folder.exists())
@@ -145,7 +146,12 @@ def output(where: str | Path) -> Iterator[Finding]:
         yield Finding("store", "fails", f"{there} cannot be written ({reason})", "choose another folder with --store")
         return
     yield Finding("store", "ok", f"{root} can be written" if there == root else f"{root} can be made")
-    if held:
+    mounts = Path("/proc/self/mounts")
+    option = local_locks(there.resolve(), mounts.read_text(encoding="utf-8") if mounts.exists() else "")
+    if held and option:
+        remedy = "mount it without that option, as NFS 4 is by default, before several hosts use it"
+        yield Finding("file locks", "warning", f"one process at a time on this host only ({option})", remedy)
+    elif held:
         yield Finding("file locks", "ok", "one process at a time")
     else:
         remedy = "choose a file system with flock for --store, or mount this one with it"
@@ -153,7 +159,7 @@ def output(where: str | Path) -> Iterator[Finding]:
     yield _disk(there)
 
 
-def _bucket(store: ObjectStore) -> Finding:
+def _bucket(store: Store) -> Finding:
     """Takes a lock as stages do, and tries to take it once more."""
     uri, name = store.uri, f"doctor-{secrets.token_hex(4)}"
     try:
@@ -169,18 +175,21 @@ def _bucket(store: ObjectStore) -> Finding:
 
 
 def _locks_hold(folder: Path) -> bool:
-    """Takes a lock as stages do, and tries to get hold of its guard twice."""
-    with FileLock(folder / "artifact", "doctor") as lock:
-        if lock.take() is not None or not lock.is_ours():
-            return False
-        guard = lock.path.parent / "guard"
-        with guard.open("a") as first, guard.open("a") as second:
-            fcntl.flock(first, fcntl.LOCK_EX)
-            try:
-                fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-    return False
+    """Takes a lock as stages do, and tries to take it once more."""
+    target = folder / "artifact"
+    with FileLock(target, "doctor") as lock, FileLock(target, "doctor") as second:
+        return lock.take() is None and second.take() is not None
+
+
+def local_locks(folder: Path, mounts: str) -> str:
+    """Returns the option of the folder's file system by which other hosts do not see its locks; empty if it has none.
+
+    `mounts` is what /proc/self/mounts holds.
+    """
+    fields = [line.split(" ") for line in mounts.splitlines()]
+    around = [(len(point), options) for _, point, _, options, *_ in fields if folder.is_relative_to(point)]
+    chosen = max(around, default=(0, ""))[1].split(",")
+    return next((option for option in chosen if option in LOCAL_LOCKS), "")
 
 
 def _disk(folder: Path) -> Finding:

@@ -17,9 +17,10 @@ aiayn export ctranslate2 model --out fast               one model -> a model for
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -28,9 +29,9 @@ from pipeline.errors import UserError
 from pipeline.parsing.evalb import EvalbParameters, read_parameters
 from pipeline.parsing.evalb import score_trees as tree_scores
 from pipeline.settings import AveragingSettings, DecodingSettings
-from pipeline.store.artifact import Context, publish
+from pipeline.store.artifact import Artifact, Context
 from pipeline.store.artifacts import Checkpoint, EncodedDataset, TrainingRun
-from pipeline.store.store import LocalStore
+from pipeline.store.store import Store
 from pipeline.text.lines import read_lines
 from workflows import stages
 from workflows.cli.clean import clean_store
@@ -121,7 +122,7 @@ def prepare(
     vocabulary = replace(stages.LEARN_VOCABULARY("vocabulary", corpus, chosen.vocabulary), out=folder / "vocabulary")
     dataset = replace(stages.ENCODE("encode", corpus, vocabulary, chosen.encoding), out=folder / "dataset")
     report = replace(stages.report("report", chosen, corpus, vocabulary, dataset), out=folder / "report")
-    _, reported = run([dataset, report], LocalStore(folder), [View(console)], address)
+    _, reported = run([dataset, report], Store(folder), [View(console)], address)
     remember(folder, chosen)
     console.print(f"token ids: {out / 'dataset'}", highlight=False, soft_wrap=True)
     console.print(f"report: {out / 'report'}: {reported.summary}", highlight=False, soft_wrap=True)
@@ -161,7 +162,7 @@ def train(
     training = _recipe(chosen, model).training
     console.print(chosen.in_force(), highlight=False, soft_wrap=True, markup=False)
     step = Step("train", stages.TRAIN, (encoded, training), out=out.absolute())
-    run([step], LocalStore(out.absolute().parent), [View(console)], address)
+    run([step], Store(out.absolute().parent), [View(console)], address)
     console.print(f"checkpoints: {out}", highlight=False, soft_wrap=True)
 
 
@@ -179,7 +180,7 @@ def average(
     made_by = TrainingRun(named_folder("train", training, "run.json"))
     settings = AveragingSettings(last=last)
     manifest = {"stage": stages.AVERAGE.name, "settings": [settings.model_dump(mode="json")], "run": str(training)}
-    publish(out.absolute(), lambda folder: stages.AVERAGE.function(Context(folder), made_by, settings), manifest)
+    _publish(out, "average", lambda folder: stages.AVERAGE.function(Context(folder), made_by, settings), manifest)
     console.print(f"model: {out}", highlight=False, soft_wrap=True)
 
 
@@ -224,7 +225,7 @@ def translate(
     folder = named_folder("average", model, "model.safetensors")
     if settings.engine == "ctranslate2":
         step = stages.EXPORT(f"export {folder.name}", Checkpoint(folder))
-        folder = run([step], store_beside(folder, LocalStore(DEFAULT_ROOT)), [View(Console(stderr=True))])[0].folder
+        folder = run([step], store_beside(folder, Store(DEFAULT_ROOT)), [View(Console(stderr=True))])[0].folder
     translate_input(folder, settings, n_best, scores)
 
 
@@ -310,10 +311,19 @@ def ctranslate2(model: ModelArgument, out: OutOption) -> None:
     checkpoint = Checkpoint(named_folder("average", model, "model.safetensors"))
 
     manifest = {"stage": stages.EXPORT.name, "settings": [], "model": str(model)}
-    publish(out.absolute(), lambda folder: stages.EXPORT.function(Context(folder), checkpoint), manifest)
+    _publish(out, "export", lambda folder: stages.EXPORT.function(Context(folder), checkpoint), manifest)
     console.print(f"model: {out}; to use it in Python:", highlight=False, soft_wrap=True)
     example = EXAMPLE.format(folder=str(out), vocabulary=str(out / "joint.model"))
     console.print(example, highlight=False, soft_wrap=True, markup=False)
+
+
+def _publish(out: Path, task: str, make: Callable[[Path], Artifact], manifest: dict[str, Any]) -> None:
+    """Makes an artifact in a folder of the user's. Raises UserError while another command makes it."""
+    store, name = Store(out.absolute().parent), str(out.absolute())
+    with store.lock(name, task) as lock:
+        if owner := lock.take():
+            raise UserError(f"{out} is being made by {owner}; wait for it, or choose another folder")
+        store.publish(name, make, manifest, ours=lock.is_ours)
 
 
 app.command()(runs)

@@ -19,8 +19,7 @@ from rich.text import Text
 
 from pipeline.errors import UserError
 from pipeline.store.artifact import MANIFEST
-from pipeline.store.object_store import store_at
-from pipeline.store.store import LocalStore
+from pipeline.store.store import Store
 from workflows.cli.console import console
 from workflows.cli.options import StoreOption
 from workflows.engine.dag import behind
@@ -48,7 +47,7 @@ class Run:
 
     name: str
     """E.g. `table2/embedded/3`."""
-    store: LocalStore
+    store: Store
     folder: Path
     """The table's folder in the store."""
     manifest: Mapping[str, Any]
@@ -107,13 +106,13 @@ class Comparison:
 
 def runs_at(uri: str) -> list[Run]:
     """Returns the runs in the store that `--store` names (`runs_in`). Raises UserError if there is no such folder."""
-    store = store_at(uri)
+    store = Store.at(uri).checked()
     if store.is_shared and not store.root.is_dir():
         raise UserError(f"--store {uri}: there is no such folder; python -m workflows.reproduce_table2 makes a table")
     return runs_in(store)
 
 
-def runs_in(store: LocalStore) -> list[Run]:
+def runs_in(store: Store) -> list[Run]:
     """Returns the runs in a folder whose tables are made, newest first."""
     runs = []
     for link in store.root.glob(f"*/*/*/{TABLE}"):

@@ -19,7 +19,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 from pipeline.errors import UserError
 from pipeline.settings import Settings
 from pipeline.store.artifact import MANIFEST, Artifact
-from pipeline.store.store import LocalStore, Store
+from pipeline.store.store import Store
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("model", "pipeline", "workflows")
@@ -237,7 +237,7 @@ def to_run(targets: Iterable[Step[Artifact]], store: Store) -> dict[Step[Artifac
     return {step: damages[step.fingerprint] or "" for step in in_order(targets, must_run)}
 
 
-def behind(store: LocalStore, fingerprints: Iterable[str]) -> Iterator[Artifact]:
+def behind(store: Store, fingerprints: Iterable[str]) -> Iterator[Artifact]:
     """Yields the artifacts of these fingerprints and all that they were made from, as their manifests say.
 
     Each comes once, the nearest first, as far as this machine has it.

@@ -19,7 +19,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from pipeline.environment import worker_environment
 from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact, Context
-from pipeline.store.locks import Lock, Owner
+from pipeline.store.locks import Lock
 from pipeline.store.store import Store
 from workflows.engine.cluster import (
     ON_HEAD,
@@ -133,16 +133,14 @@ def _execute(step: Step[Artifact], store: Store, board: ActorHandle, *inputs: st
 
 def _take(lock: Lock, post: Poster, store: Store, name: str) -> None:
     """Takes the lock once its current owners have released it. A task waiting in `ray.get` frees its CPU for others."""
-    # On this node, where the death of an owner on the same machine is noticed at once.
-    this_node = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
-    wait = ray.remote(num_cpus=0)(_wait).options(scheduling_strategy=this_node)
+    wait = ray.remote(num_cpus=0, scheduling_strategy="DEFAULT")(_wait)
     while owner := lock.take():
         post({"waiting": f"being made by {owner}"})
-        ray.get(wait.remote(store, name, owner))
+        ray.get(wait.remote(store, name))
 
 
-def _wait(store: Store, name: str, owner: Owner) -> None:
-    store.wait_for_lock(name, owner)
+def _wait(store: Store, name: str) -> None:
+    store.lock(name, "").wait()
 
 
 def _is_published(step: Step[Artifact], store: Store) -> bool:

@@ -9,7 +9,7 @@ from rich.progress import BarColumn, Progress, Task, TextColumn, TimeRemainingCo
 from rich.table import Table
 
 from pipeline.store.artifact import Artifact
-from pipeline.store.store import LocalStore
+from pipeline.store.store import Store
 from workflows.engine.dag import Step, in_order, to_run
 from workflows.engine.runner import Watcher
 from workflows.quantities import duration
@@ -120,7 +120,7 @@ class View(Watcher):
         )
 
 
-def print_plan(console: Console, target: Step[Artifact], store: LocalStore) -> None:
+def print_plan(console: Console, target: Step[Artifact], store: Store) -> None:
     """Prints every stage, whether it is cached or has to run, and its folder."""
     missing = {step.fingerprint: damage for step, damage in to_run([target], store).items()}
     table = Table(box=None, pad_edge=False)

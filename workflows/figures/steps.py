@@ -11,7 +11,7 @@ from pipeline.attention.heads import HeadSettings
 from pipeline.attention.relations import RelationSettings
 from pipeline.errors import UserError
 from pipeline.store.artifacts import EncodedDataset
-from pipeline.store.object_store import store_at
+from pipeline.store.store import Store
 from workflows.engine.dag import Stage, Step
 from workflows.engine.runner import Watcher, run
 from workflows.figures import trained
@@ -41,7 +41,7 @@ def draw(
 
     Raises UserError if an option is invalid or there is no such model.
     """
-    in_store = store_at(store)
+    in_store = Store.at(store).checked()
     model = trained.at(folder, in_store) if folder else trained.newest(in_store)
     if dataset:
         model = replace(model, dataset=EncodedDataset(named_folder("prepare", dataset, "dataset.json")))

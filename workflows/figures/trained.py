@@ -12,7 +12,7 @@ from pipeline.corpora.grammar.references import anaphora
 from pipeline.errors import UserError
 from pipeline.store.artifact import MANIFEST
 from pipeline.store.artifacts import Checkpoint, Corpus, EncodedDataset
-from pipeline.store.store import LocalStore
+from pipeline.store.store import Store
 from workflows.engine.dag import behind
 from workflows.names import named_folder, store_beside
 
@@ -52,7 +52,7 @@ class ExaminedModel:
         return PAPERS
 
 
-def newest(store: LocalStore) -> ExaminedModel:
+def newest(store: Store) -> ExaminedModel:
     """Returns the model of a store that was made last. Raises UserError if there is none."""
     manifests = [manifest for kind in MODELS for manifest in store.artifacts.glob(f"{kind}-*/{MANIFEST}")]
     if not manifests:
@@ -61,13 +61,13 @@ def newest(store: LocalStore) -> ExaminedModel:
     return _of_folder(max(checkpoints, key=lambda checkpoint: str(checkpoint.manifest["started"])).folder, store)
 
 
-def at(folder: Path, store: LocalStore) -> ExaminedModel:
+def at(folder: Path, store: Store) -> ExaminedModel:
     """Returns the model in a folder. Raises UserError if it holds none, or a damaged one."""
     folder = named_folder("average", folder, "model.safetensors")
     return _of_folder(folder, store_beside(folder, store))
 
 
-def _of_folder(folder: Path, store: LocalStore) -> ExaminedModel:
+def _of_folder(folder: Path, store: Store) -> ExaminedModel:
     checkpoint = Checkpoint(folder)
     manifest, known = checkpoint.manifest, dict[str, Any]()
     for artifact in behind(store, manifest.get("inputs", {}).values()):

@@ -6,7 +6,7 @@ from typing import Any
 from pipeline.settings import Settings
 from pipeline.store.artifact import Artifact
 from pipeline.store.artifacts import Corpus, Vocabulary
-from pipeline.store.store import LocalStore
+from pipeline.store.store import Store
 from workflows.engine.dag import Step, in_order, to_step
 from workflows.tables.measurements import TrainedModel
 from workflows.tracking.tracker import Input, flatten
@@ -28,7 +28,7 @@ def settings_of(model: TrainedModel) -> dict[str, Any]:
     return settings_by_kind
 
 
-def inputs_of(model: TrainedModel, store: LocalStore) -> list[Input]:
+def inputs_of(model: TrainedModel, store: Store) -> list[Input]:
     """Returns the cleaned text that a model is trained on, and its vocabulary."""
     steps = in_order(model.results)
     (text,) = [_kind(step) for step in steps if step.stage.makes is Corpus and not step.inputs]
@@ -52,5 +52,5 @@ def _kind(step: Step[Artifact]) -> str:
     return step.stage.name.partition(".")[0]
 
 
-def _input(name: str, step: Step[Artifact], store: LocalStore, context: str) -> Input:
+def _input(name: str, step: Step[Artifact], store: Store, context: str) -> Input:
     return Input(name, step.fingerprint, store.folder(step.name), context)

@@ -17,7 +17,7 @@ from typing import Any
 from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact
 from pipeline.store.artifacts import TrainingRun
-from pipeline.store.store import LocalStore
+from pipeline.store.store import Store
 from pipeline.training.metrics import METRICS
 from workflows.engine.dag import Step, to_artifact, to_step
 from workflows.engine.runner import Watcher
@@ -52,7 +52,7 @@ class Workflow:
 class MlflowWatcher(Watcher):
     """Sends curves while trainings run, a model's results as soon as it is measured, and the rest by `finish`."""
 
-    def __init__(self, tracker: Tracker, workflow: Workflow, store: LocalStore) -> None:
+    def __init__(self, tracker: Tracker, workflow: Workflow, store: Store) -> None:
         """Opens the runs. Raises UserError if the address or the password is wrong."""
         self._tracker, self._workflow, self._store = tracker, workflow, store
         self._parent = ""
@@ -216,7 +216,7 @@ def _training(model: TrainedModel) -> Step[TrainingRun]:
 
 
 @contextmanager
-def tracked(tracker: Tracker, workflow: Workflow, store: LocalStore) -> Iterator[MlflowWatcher]:
+def tracked(tracker: Tracker, workflow: Workflow, store: Store) -> Iterator[MlflowWatcher]:
     """Opens a workflow's runs; closes them if the body fails, which calls `finish` at its end."""
     watcher = MlflowWatcher(tracker, workflow, store)
     try:

@@ -46,7 +46,7 @@ def test_what_is_wrong_is_reported_in_a_line_without_secrets(at_s3: S3Server, tm
         Bucket("s3://no-such-bucket").check()
     bucket = Bucket(at_s3.bucket())
     with pytest.raises(BucketError) as missing:
-        bucket.download("none", tmp_path / "none")
+        bucket.download({"none": tmp_path / "none"})
     assert "\n" not in str(missing.value)
     assert CREDENTIALS["AWS_SECRET_ACCESS_KEY"] not in str(missing.value)
     with pytest.raises(BucketError, match="give a URI such as"):
@@ -58,14 +58,14 @@ def test_a_server_that_fails_for_a_while_is_asked_again(proxy: FaultyProxy, at_s
     bucket = Bucket(at_s3.bucket())
     bucket.write("a", b"1")
     proxy.fail_next = 2
-    assert bucket.exists("a")
+    assert bucket.read("a")
     assert proxy.n_failed == 2
     proxy.fails = True
     with pytest.raises(BucketError, match=r"cannot write a .*run the same command again") as failed:
         bucket.write("a", b"2")
     assert "\n" not in str(failed.value)
     proxy.fails = False
-    assert bucket.exists("a")
+    assert bucket.read("a")
 
 
 def test_a_lost_answer_is_not_taken_for_a_refusal(proxy: FaultyProxy, at_s3: S3Server) -> None:

@@ -1,24 +1,30 @@
 """pipeline.store.bucket_locks between real processes, on a real S3 server."""
 
-import json
 import multiprocessing
 import time
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from pipeline.store import locks
+from pipeline.store import bucket_locks
 from pipeline.store.bucket import Bucket
 from pipeline.store.bucket_locks import BucketLock
 from pipeline.store.locks import Owner
-from tests.support.s3_server import S3Server
+from tests.support.s3_server import FaultyProxy, S3Server
 
 SPAWN = multiprocessing.get_context("spawn")
 TAKES = 4
-DEAD_S = 3.0
-"""A minute is too long for a test; the service's clock ticks in seconds."""
+LEASE_S = 2.0
+"""Half a minute is too long for a test."""
+OBJECT = "store/.locks/a.json"
+
+
+@pytest.fixture
+def bucket(at_s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Bucket:
+    """An empty one, in which locks are renewed and freed faster."""
+    monkeypatch.setattr(bucket_locks, "LEASE_S", LEASE_S)
+    monkeypatch.setattr(bucket_locks, "RENEWAL_S", 0.2)
+    return Bucket(at_s3.bucket())
 
 
 def _take_in_turn(uri: str, counter: Path) -> None:
@@ -31,32 +37,43 @@ def _take_in_turn(uri: str, counter: Path) -> None:
             counter.write_text(str(value + 1))
 
 
-def _held_by(bucket: Bucket, **differing: Any) -> Owner:
-    """Writes the lock of an owner on another machine."""
-    owner = Owner(**{**asdict(Owner("far", "far away", 1, 1, "t", "train", time.time())), **differing})
-    bucket.write("store/.locks/a.json", json.dumps(asdict(owner)).encode())
-    return owner
-
-
-def test_a_silent_owner_elsewhere_is_dead(at_s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the service's clock; one that renews its lock is alive, and notices when it has lost it."""
-    monkeypatch.setattr(locks, "DEAD_S", DEAD_S)
-    monkeypatch.setattr(locks, "HEARTBEAT_S", 0.2)
-    bucket = Bucket(at_s3.bucket())
-    owner = _held_by(bucket)
+def test_the_lock_of_a_silent_owner_is_freed(bucket: Bucket) -> None:
+    """By who has waited for as long as the owner should have renewed it."""
+    owner = Owner("far", 1, "train", time.time())
+    bucket.write(OBJECT, owner.written())
     with BucketLock(bucket, "store/a", "train") as lock:
         assert lock.take() == owner
+        assert lock.take() == owner
         began_s = time.monotonic()
-        lock.wait_for(owner)
-        assert DEAD_S - 1 <= time.monotonic() - began_s <= DEAD_S + 5
+        lock.wait()
+        assert LEASE_S <= time.monotonic() - began_s <= LEASE_S + bucket_locks.MAX_POLL_S + 2
         assert lock.take() is None
-        time.sleep(DEAD_S + 1)
-        assert BucketLock(bucket, "store/a", "").holder() is not None  # it is renewed
-        _held_by(bucket, token="another")
+        assert lock.is_ours()
+
+
+def test_a_lock_is_kept_as_long_as_it_is_renewed_and_its_loss_is_noticed(bucket: Bucket, at_s3: S3Server) -> None:
+    """Whoever waits asks ever less often; a lock that another has taken is not ours to release."""
+    with BucketLock(bucket, "store/a", "train") as lock, FaultyProxy(at_s3.address) as proxy:
+        assert lock.take() is None
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("AWS_ENDPOINT_URL", proxy.address)
+            waiting = SPAWN.Process(target=_take_in_turn_of_a, args=(bucket.uri,))
+            waiting.start()
+        waiting.join(3 * LEASE_S + 3)
+        assert waiting.is_alive()
+        assert 0 < proxy.n_passed < 10
+        bucket.write(OBJECT, b"another's")
         assert not lock.is_ours()
-    holder = BucketLock(bucket, "store/a", "").holder()
-    assert holder
-    assert holder.token == "another"  # it was not ours to release
+    stored = bucket.read(OBJECT)
+    assert stored
+    assert stored.data == b"another's"
+    waiting.kill()
+    waiting.join()
+
+
+def _take_in_turn_of_a(uri: str) -> None:
+    bucket_locks.LEASE_S = LEASE_S
+    BucketLock(Bucket(uri), "store/a", "train").take_in_turn()
 
 
 def test_racing_processes_hold_the_lock_one_at_a_time(at_s3: S3Server, tmp_path: Path) -> None:

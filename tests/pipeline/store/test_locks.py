@@ -1,55 +1,37 @@
-"""Locks between real processes, and with owners on other hosts, whose lock files the tests write themselves."""
+"""Locks between real processes."""
 
-import json
 import multiprocessing
 import os
 import signal
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from pipeline.store import locks
-from pipeline.store.locks import DEAD_S, FileLock, Owner, wait_for
+from pipeline.store.locks import FileLock, holder
 from tests.support.lock_holder import lock_holder
 
 SPAWN = multiprocessing.get_context("spawn")
 TAKES = 10
 
 
-def _write(lock: FileLock, age_s: float, **differing: Any) -> Owner:
-    """Writes the lock of an owner on another host, last renewed `age_s` ago."""
-    owner = {
-        "host": "far",
-        "machine": "far away",
-        "pid": os.getpid(),
-        "process_started": 1,
-        "token": "t",
-        "task": "train",
-    }
-    lock.path.parent.mkdir(exist_ok=True)
-    lock.path.write_text(json.dumps({**owner, "since": time.time() - age_s, **differing}))
-    os.utime(lock.path, (time.time() - age_s,) * 2)
-    return Owner(**json.loads(lock.path.read_text()))
-
-
 def test_a_live_owner_is_named_and_waited_for(tmp_path: Path) -> None:
     """The lock is handed over when its owner, another process, releases it; no lock file is left at the end."""
-    with lock_holder(tmp_path / "a") as holder, FileLock(tmp_path / "a", "train") as lock:
+    with lock_holder(tmp_path / "a") as process, FileLock(tmp_path / "a", "train") as lock:
         owner = lock.take()
         assert owner is not None
-        assert (owner.pid, owner.task) == (holder.pid, "train")
-        assert str(owner).startswith(f"pid {holder.pid} on host {os.uname().nodename} since ")
+        assert (owner.pid, owner.task) == (process.pid, "train")
+        assert str(owner).startswith(f"pid {process.pid} on host {os.uname().nodename} since ")
+        assert holder(lock.path) == owner
         assert not lock.is_ours()
-        waiting = threading.Thread(target=wait_for, args=(lock.path, owner))
+        waiting = threading.Thread(target=lock.wait)
         waiting.start()
         waiting.join(1.2)
         assert waiting.is_alive()
-        assert holder.stdin
-        holder.stdin.write("\n")
-        holder.stdin.flush()
+        assert process.stdin
+        process.stdin.write("\n")
+        process.stdin.flush()
         waiting.join(20)
         assert not waiting.is_alive()
         assert lock.take() is None
@@ -58,59 +40,29 @@ def test_a_live_owner_is_named_and_waited_for(tmp_path: Path) -> None:
     assert not lock.is_ours()
 
 
-def test_the_lock_of_a_killed_process_is_taken_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """After a SIGKILL this happens at once, whether the process is still a zombie or already reaped, and is logged."""
-    for reaped in (False, True):
-        with lock_holder(tmp_path / "a") as holder:
-            owner = FileLock(tmp_path / "a", "train").take()
-            assert owner is not None
-            os.kill(holder.pid, signal.SIGKILL)
-            if reaped:
-                holder.wait()
-            wait_for(FileLock(tmp_path / "a", "").path, owner)
-            with FileLock(tmp_path / "a", "train again") as lock:
-                assert lock.take() is None
-        assert f"taking over the lock on a (train) from pid {holder.pid} on host" in caplog.text
+def test_the_lock_of_a_killed_process_is_free(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """After a SIGKILL this happens at once, and is logged by the next one who takes it."""
+    with lock_holder(tmp_path / "a") as process:
+        with FileLock(tmp_path / "a", "train again") as lock:
+            assert lock.take()
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+            assert holder(lock.path) is None
+            lock.wait()
+            assert lock.take() is None
+            assert holder(lock.path)
+        assert f"taking over the lock on a (train) from pid {process.pid} on host" in caplog.text
 
 
-def test_a_later_process_with_the_same_pid_is_not_the_owner(tmp_path: Path) -> None:
-    """The process did not start at the time recorded in the lock."""
-    with FileLock(tmp_path / "a", "train") as lock:
-        _write(lock, 0, machine=locks.machine())
-        assert lock.take() is None
-
-
-def test_owners_on_other_hosts_count_as_alive_while_they_renew_their_lock(tmp_path: Path) -> None:
-    """A lock renewed less than a minute ago by the file system's clock is respected; an older one is not."""
-    with FileLock(tmp_path / "a", "train") as lock:
-        fresh = _write(lock, DEAD_S - 30)
-        assert lock.take() == fresh
-        waiting = threading.Thread(target=wait_for, args=(lock.path, fresh))
-        waiting.start()
-        waiting.join(1.2)
-        assert waiting.is_alive()
-        _write(lock, DEAD_S + 30)
-        waiting.join(20)
-        assert not waiting.is_alive()
-        assert lock.take() is None
-
-
-def test_an_owner_renews_its_lock_and_notices_its_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file is renewed while the lock is held; after another host takes over, it is neither renewed nor removed."""
-    monkeypatch.setattr(locks, "HEARTBEAT_S", 0.05)
-    with FileLock(tmp_path / "a", "train") as lock:
-        assert lock.take() is None
-        os.utime(lock.path, (0, 0))
-        end_s = time.monotonic() + 10
-        while lock.path.stat().st_mtime == 0:
-            assert time.monotonic() < end_s
-            time.sleep(0.05)
-        _write(lock, 30)
-        assert not lock.is_ours()
-        taken_over = lock.path.stat().st_mtime
-        time.sleep(0.5)
-        assert lock.path.stat().st_mtime == taken_over
-    assert lock.path.exists()
+def test_a_lock_is_not_ours_once_its_file_is_gone(tmp_path: Path) -> None:
+    """Somebody has removed it: the next one takes another file's lock, which is not ours to remove."""
+    with FileLock(tmp_path / "a", "first") as first, FileLock(tmp_path / "a", "second") as second:
+        assert first.take() is None
+        first.path.unlink()
+        assert second.take() is None
+        assert not first.is_ours()
+        first.release()
+        assert second.is_ours()
 
 
 def _take_often(target: Path, log: Path) -> None:
@@ -118,6 +70,7 @@ def _take_often(target: Path, log: Path) -> None:
         with FileLock(target, "race") as lock:
             while lock.take():
                 time.sleep(0.001)
+                holder(lock.path)
             for word in ("in", "out"):
                 with log.open("a") as file:
                     file.write(f"{word} {os.getpid()}\n")

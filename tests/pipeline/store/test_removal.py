@@ -4,13 +4,13 @@ import threading
 from pathlib import Path
 
 from pipeline.store import removal
-from pipeline.store.store import LocalStore
+from pipeline.store.store import Store
 from tests.support.lock_holder import lock_holder
 
 
 def test_locks_wait_and_their_owners_are_known(tmp_path: Path) -> None:
     """A lock is taken once the body has ended, and its owner is listed as long as its process lives."""
-    store = LocalStore(tmp_path)
+    store = Store(tmp_path)
     taken = threading.Event()
 
     def take() -> None:

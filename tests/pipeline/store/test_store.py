@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from pipeline.store.artifact import Artifact
-from pipeline.store.store import LocalStore
+from pipeline.store.store import Store
 
 
 def _write(folder: Path) -> Artifact:
@@ -13,7 +13,7 @@ def _write(folder: Path) -> Artifact:
 
 def test_an_absolute_name_is_a_users_own_folder(tmp_path: Path) -> None:
     """Single stages publish wherever their user says, outside the store."""
-    store, mine = LocalStore(tmp_path / "runs"), tmp_path / "mine"
+    store, mine = Store(tmp_path / "runs"), tmp_path / "mine"
     assert store.publish(str(mine), _write, {}, ours=lambda: True).folder == mine
     assert store.find(str(mine)) == mine
     assert not (tmp_path / "runs").exists()
@@ -21,7 +21,7 @@ def test_an_absolute_name_is_a_users_own_folder(tmp_path: Path) -> None:
 
 def test_workspaces_of_dead_processes_are_removed_and_those_of_live_ones_kept(tmp_path: Path) -> None:
     """Two drivers have a workspace each; the workspace of a killed one is removed when the next driver starts."""
-    store = LocalStore(tmp_path)
+    store = Store(tmp_path)
     (store.artifacts / ".tune-here-1-dead" / "grid").mkdir(parents=True)
     with store.workspace("tune") as first:
         first.mkdir()

@@ -18,10 +18,11 @@ from model.rows import Batch
 from model.training_step import TrainingStep
 from model.transformer import Transformer
 from pipeline.errors import UserError
+from pipeline.store.artifact import Artifact
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.store.scratch import Scratch
 from pipeline.text.encoding import EncodedSplit
-from pipeline.training.checkpoints import CheckpointWriter, TrainingState, find_damage, list_folders, load_newest
+from pipeline.training.checkpoints import CheckpointWriter, TrainingState, list_folders, load_newest
 from pipeline.training.loop import run
 from pipeline.training.worker_group import WorkerGroup
 from tests.support.tiny_training import TINY, curve, train_as, weights, with_fields
@@ -59,7 +60,7 @@ def newest(folder: Path) -> tuple[Path, TrainingState] | None:
         "recovery/00000006/model.safetensors",
         "recovery/00000006/optimizer.safetensors",
         "recovery/00000006/state.json",
-        "recovery/00000006/checksums.json",
+        "recovery/00000006/manifest.json",
         "checkpoints/00000006/model.safetensors",
     ],
 )
@@ -156,7 +157,7 @@ def test_full_disk_keeps_the_last_good_checkpoint(tmp_path: Path, dataset: Encod
             run(WorkerGroup(), dataset, TINY, disk)
         written = [path for kind in ("checkpoints", "recovery") for path in list_folders(disk / kind)]
         assert written
-        assert [find_damage(path) for path in written] == [None] * len(written)
+        assert [Artifact(path).damage() for path in written] == [None] * len(written)
         subprocess.run(["mount", "-o", "remount,size=9m", str(disk)], check=True)
         assert run(WorkerGroup(), dataset, TINY, disk).checkpoints[-1] == TINY.updates
     finally:
@@ -200,10 +201,11 @@ def test_a_damaged_checkpoint_that_all_rely_on_starts_over(trained: Path, datase
     assert newest(trained) is None
 
 
-def test_missing_file_is_damage(trained: Path) -> None:
-    """A checkpoint without one of its files, or without its checksums, is damaged."""
+def test_the_checkpoint_of_an_earlier_version_is_refused(trained: Path, dataset: EncodedDataset) -> None:
+    """It had checksums and no manifest; the line says what to do, and nothing is overwritten."""
     checkpoint = trained / "recovery/00000006"
-    (checkpoint / "optimizer.safetensors").unlink()
-    assert find_damage(checkpoint) == "optimizer.safetensors is missing"
-    (checkpoint / "checksums.json").unlink()
-    assert find_damage(checkpoint) == "checksums.json is missing"
+    (checkpoint / "manifest.json").rename(checkpoint / "checksums.json")
+    before = weights(trained, 6)
+    with pytest.raises(UserError, match=r"recovery/00000006 was written by an earlier version; .* remove .*/recovery"):
+        run(WorkerGroup(), dataset, TINY, trained)
+    assert weights(trained, 6) == before

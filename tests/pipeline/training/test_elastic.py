@@ -20,9 +20,9 @@ import torch
 from ray.cluster_utils import Cluster
 
 from pipeline.settings import TrainingSettings
-from pipeline.store.artifact import publish
+from pipeline.store.artifact import Artifact, publish
 from pipeline.store.artifacts import EncodedDataset
-from pipeline.training.checkpoints import find_damage, list_folders
+from pipeline.training.checkpoints import list_folders
 from pipeline.training.loop import Training
 from pipeline.training.worker_group import WorkerGroup
 from tests.support.tiny_training import PIECES
@@ -135,7 +135,7 @@ def test_nodes_come_and_go_and_the_weights_do_not_tell(
     finally:
         training.driver.terminate()
         training.driver.wait(60)
-    newest = [path for path in list_folders(training.folder / "recovery") if find_damage(path) is None][-1]
+    newest = [path for path in list_folders(training.folder / "recovery") if Artifact(path).damage() is None][-1]
     assert newest >= checkpoint
     update = int(newest.name)
     described = json.loads((newest / "state.json").read_text())["identity"]

@@ -1,33 +1,28 @@
 """workflows.cli.clean: what may go from a store and what may not, beside processes that use it or are killed."""
 
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from pipeline.errors import UserError
-from pipeline.store.store import LocalStore
+from pipeline.store.store import Store
 from tests.support.command_line import CommandLine
 from tests.support.lock_holder import lock_holder
 from tests.support.tiny_dag import TEXT, dangling, half_make, listing, make, run_table, table_of
-from workflows.cli.clean import SILENT_S, clean, plan
+from workflows.cli.clean import clean, plan
 from workflows.engine.dag import in_order, to_run
 from workflows.names import begin_run
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from pipeline.store.store import LocalStore
+from pipeline.store.store import Store
 from workflows.cli import clean as cleaning
 def die(*given):
     os.kill(os.getpid(), signal.SIGKILL)
 setattr(cleaning, sys.argv[2], die)
-store = LocalStore(Path(sys.argv[1]))
+store = Store(Path(sys.argv[1]))
 cleaning.clean(store, cleaning.plan(store))
 """
 
@@ -36,19 +31,19 @@ cleaning.clean(store, cleaning.plan(store))
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three finished runs of one text: two with the first profile, one with another."""
     root = tmp_path_factory.mktemp("made")
-    run_table(LocalStore(root), 1)
-    run_table(LocalStore(root), 2)
-    run_table(LocalStore(root), 3, "multi30k")
+    run_table(Store(root), 1)
+    run_table(Store(root), 2)
+    run_table(Store(root), 3, "multi30k")
     return root
 
 
 @pytest.fixture
-def store(made: Path, tmp_path: Path) -> LocalStore:
+def store(made: Path, tmp_path: Path) -> Store:
     """A copy of these runs, which all links stay within."""
-    return LocalStore(shutil.copytree(made, tmp_path / "runs", symlinks=True))
+    return Store(shutil.copytree(made, tmp_path / "runs", symlinks=True))
 
 
-def _names(store: LocalStore) -> list[str]:
+def _names(store: Store) -> list[str]:
     return sorted(folder.name for folder in plan(store))
 
 
@@ -57,11 +52,11 @@ def _only(seed: int) -> list[str]:
     return sorted(step.name for step in in_order([table_of(seed)]) if step.stage is not TEXT)
 
 
-def _give_up(store: LocalStore, number: int) -> None:
+def _give_up(store: Store, number: int) -> None:
     shutil.rmtree(store.root / "table2" / "embedded" / str(number))
 
 
-def test_a_run_whose_folder_is_removed_goes(store: LocalStore) -> None:
+def test_a_run_whose_folder_is_removed_goes(store: Store) -> None:
     """What it alone was made of; the text, which others were made from, stays, and they stay cached as a whole.
 
     Its command makes again what it lacks, and no more.
@@ -82,7 +77,7 @@ def test_a_run_whose_folder_is_removed_goes(store: LocalStore) -> None:
     assert set(make(store, table_of(1))) == labels
 
 
-def test_what_is_not_finished_stays(store: LocalStore) -> None:
+def test_what_is_not_finished_stays(store: Store) -> None:
     """A run that has begun has names for all it needs: what is made of it, and a training that is half made."""
     table = table_of(9)
     run = begin_run(store, "table2", "embedded", table)
@@ -95,7 +90,7 @@ def test_what_is_not_finished_stays(store: LocalStore) -> None:
     assert text.name not in _names(store)
 
 
-def test_what_nobody_names_goes(store: LocalStore) -> None:
+def test_what_nobody_names_goes(store: Store) -> None:
     """Artifacts without a run, halves that nobody continues, and what killed commands have left."""
     make(store, table_of(9))
     half_make(store, "decoding-0000000000000009")
@@ -109,7 +104,7 @@ def test_what_nobody_names_goes(store: LocalStore) -> None:
     assert _names(store) == []
 
 
-def test_nothing_goes_while_a_command_without_names_makes_something(store: LocalStore) -> None:
+def test_nothing_goes_while_a_command_without_names_makes_something(store: Store) -> None:
     """Which artifacts it reads is not known. A workspace is always a named workflow's, and stays by itself."""
     make(store, table_of(9))
     before = listing(store.root)
@@ -127,31 +122,7 @@ def test_nothing_goes_while_a_command_without_names_makes_something(store: Local
         assert (store.artifacts / ".tune-host-1-0").is_dir()
 
 
-def test_a_single_stage_without_a_lock_is_given_time(store: LocalStore) -> None:
-    """`aiayn average --out` into the store: what was written a moment ago stays, and what was left there goes."""
-    folder = half_make(store, "mine")
-    assert _names(store) == []
-    for path in (folder / "half", folder):
-        os.utime(path, (time.time() - SILENT_S - 1,) * 2)
-    assert _names(store) == [folder.name]
-    (folder / "half").write_text("more")
-    assert _names(store) == []
-
-
-@pytest.mark.parametrize("before", ["set_aside", "delete"])
-def test_a_kill_leaves_a_store_that_works(store: LocalStore, before: str) -> None:
-    """Before the renaming or the deletion: the rest is cached, and the same call ends it."""
-    _give_up(store, 1)
-    killed = subprocess.run([sys.executable, "-c", KILLED, str(store.root), before], check=False)
-    assert killed.returncode == -signal.SIGKILL
-    assert to_run([table_of(2)], store) == {}
-    assert len(list(store.artifacts.glob(".deleted-*"))) == (0 if before == "set_aside" else 4)
-    clean(store, plan(store))
-    assert not [name for name in listing(store.root) if name.startswith("store/.deleted") or _only(1)[0] in name]
-    assert _names(store) == []
-
-
-def test_a_users_file_stays(store: LocalStore) -> None:
+def test_a_users_file_stays(store: Store) -> None:
     """In the folder of a run and in the store."""
     run = store.root / "table2" / "embedded" / "1"
     (run / "models" / "notes.txt").write_text("mine")
@@ -162,7 +133,7 @@ def test_a_users_file_stays(store: LocalStore) -> None:
     assert mine.is_dir()
 
 
-def test_a_list_first_and_yes_deletes_it(store: LocalStore, command_line: CommandLine) -> None:
+def test_a_list_first_and_yes_deletes_it(store: Store, command_line: CommandLine) -> None:
     """Without --yes nothing changes; the sizes are those of the files; the second time there is nothing left."""
     (store.folder(table_of(1).name) / "report.html").write_bytes(b"x" * 2_500_000)
     _give_up(store, 1)

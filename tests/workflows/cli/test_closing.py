@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.store.store import LocalStore
+from pipeline.store.store import Store
 from tests.support.tiny_dag import run_table
 from workflows.cli.closing import closing_lines
 from workflows.names import named_folder
@@ -14,7 +14,7 @@ from workflows.names import named_folder
 def test_lines_for_the_default_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Report, models, the command that translates, MLflow's command; the model's name is understood."""
     monkeypatch.chdir(tmp_path)
-    run = run_table(LocalStore(tmp_path / "runs"), 1)
+    run = run_table(Store(tmp_path / "runs"), 1)
     report, models, translate, curves = closing_lines(run, "translate", "mlflow ui")
     assert report == "report: runs/table2/embedded/report.html"
     assert (tmp_path / report.removeprefix("report: ")).is_file()

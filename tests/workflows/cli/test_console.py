@@ -70,7 +70,7 @@ AVERAGE = ["workflows.cli", "average", "RUN", "--last", "1", "--out"]
         (["workflows.reproduce_table2", "--store", "FILE/x"], "Not a directory; a file stands where a folder should"),
         (["workflows.reproduce_table2", "--plan", "--config", "FOLDER"], "Is a directory; name a file"),
         (["workflows.cli", "clean", "--store", "FILE"], "file is a file; name a folder"),
-        ([*AVERAGE, "/proc/nope"], "/proc/.making-nope: No such file or directory; check the path"),
+        ([*AVERAGE, "/proc/nope"], "/proc/.locks: No such file or directory; check the path"),
         ([*AVERAGE, "FOLDER/" + "x" * 300], "File name too long; choose a shorter path"),
         ([*TEXT, "FOLDER"], "Is a directory"),
         (["workflows.cli", "score-trees", "--gold", "FOLDER", "--test", "FILE"], "Is a directory"),

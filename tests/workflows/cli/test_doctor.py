@@ -60,6 +60,17 @@ def test_a_cluster_that_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(doctor.ray_cluster(None)) == []
 
 
+def test_locks_that_other_hosts_do_not_see() -> None:
+    """The options are those of the innermost file system that the folder is in."""
+    mounts = (
+        "/dev/sda1 / ext4 rw,relatime 0 0\n"
+        "server:/a /shared nfs rw,vers=3,nolock,local_lock=all 0 0\n"
+        "server:/b /shared/b nfs4 rw,vers=4.1,local_lock=none 0 0\n"
+    )
+    folders = ("/home", "/shared/runs", "/shared/b/runs", "/shared")
+    assert [doctor.local_locks(Path(folder), mounts) for folder in folders] == ["", "nolock", "", "nolock"]
+
+
 def test_locks_that_do_not_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some file systems grant every lock; none of that kind can be mounted by a test."""
     monkeypatch.setattr(fcntl, "flock", lambda *_: None)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.store.artifacts import Checkpoint
+from tests.support.lock_holder import lock_holder
 from tests.support.tiny_checkpoint import make_checkpoint, make_corpus
 
 
@@ -44,3 +45,7 @@ def test_the_printed_code_translates(checkpoint: Checkpoint, tmp_path: Path) -> 
     again = run(tmp_path, "ctranslate2", "checkpoint", "--out", "the model's")
     assert again.returncode == 2
     assert "exists already" in again.stderr
+    with lock_holder(tmp_path / "busy") as holder:
+        busy = run(tmp_path, "ctranslate2", "checkpoint", "--out", "busy")
+    assert busy.returncode == 2
+    assert f"busy is being made by pid {holder.pid} on host" in busy.stderr

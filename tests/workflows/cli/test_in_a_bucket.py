@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from pipeline.store.object_store import ObjectStore
+from pipeline.store.store import Store
 from tests.support.command_line import CommandLine
 from tests.support.s3_server import CREDENTIALS, S3Server
 from tests.support.tiny_dag import dangling, run_table
@@ -13,7 +13,7 @@ from tests.support.tiny_dag import dangling, run_table
 @pytest.fixture
 def uri(at_s3: S3Server) -> str:
     """A store in which two workflows have run."""
-    store = ObjectStore.at(f"{at_s3.bucket()}/runs")
+    store = Store.at(f"{at_s3.bucket()}/runs")
     run_table(store, 1)
     run_table(store, 2)
     model = store.root / "table2" / "embedded" / "1" / "models" / "en-de-base"

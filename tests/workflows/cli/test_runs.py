@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.store.store import LocalStore
+from pipeline.store.store import Store
 from tests.support.command_line import CommandLine
 from tests.support.tiny_dag import run_table, table_of
 from workflows.cli.runs import Pair, Run, chosen, compare, runs_in
@@ -12,15 +12,15 @@ from workflows.names import begin_run
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> LocalStore:
+def store(tmp_path: Path) -> Store:
     """Two finished runs."""
-    made = LocalStore(tmp_path / "runs")
+    made = Store(tmp_path / "runs")
     run_table(made, 1)
     run_table(made, 2)
     return made
 
 
-def test_runs_are_listed(store: LocalStore, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_are_listed(store: Store, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     """By name, with the options of their commands and their folders in the store."""
     monkeypatch.setenv("COLUMNS", "120")
     done = command_line.in_process("workflows.cli", "runs", "--store", str(store.root))
@@ -31,7 +31,7 @@ def test_runs_are_listed(store: LocalStore, command_line: CommandLine, monkeypat
     assert listed == {(f"table2/embedded/{seed}", table_of(seed).name) for seed in (1, 2)}
 
 
-def test_mistakes_are_one_line(store: LocalStore, tmp_path: Path, command_line: CommandLine) -> None:
+def test_mistakes_are_one_line(store: Store, tmp_path: Path, command_line: CommandLine) -> None:
     """A run or a folder that is not there, a model of a wrong name; a folder without runs is no mistake."""
     root = str(store.root)
     for arguments, message in (
@@ -54,7 +54,7 @@ def test_mistakes_are_one_line(store: LocalStore, tmp_path: Path, command_line: 
 @pytest.fixture
 def runs(tmp_path: Path) -> list[Run]:
     """Two finished runs that differ in a seed, one of another profile and the same seed; another has only begun."""
-    store = LocalStore(tmp_path)
+    store = Store(tmp_path)
     run_table(store, 1)
     run_table(store, 2)
     run_table(store, 1, "multi30k")
@@ -66,7 +66,7 @@ def test_tables_that_are_made_are_listed(runs: list[Run], tmp_path: Path) -> Non
     """Each with its folder in the store."""
     assert {run.name for run in runs} == {"table2/embedded/1", "table2/embedded/2", "table2/multi30k/1"}
     assert {run.folder for run in runs} == {tmp_path / "store" / table_of(seed).name for seed in (1, 2)}
-    assert runs_in(LocalStore(tmp_path / "none")) == []
+    assert runs_in(Store(tmp_path / "none")) == []
 
 
 def test_each_difference_is_named_once(runs: list[Run]) -> None:

@@ -16,7 +16,7 @@ from pipeline.evaluation.translation import Translator
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Artifact
 from pipeline.store.artifacts import Checkpoint
-from pipeline.store.store import LocalStore
+from pipeline.store.store import Store
 from tests.support.command_line import CommandLine
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
 from tests.support.tiny_model_store import publish_model
@@ -79,7 +79,7 @@ def test_ctranslate2_translates_what_its_first_use_exports(
     Where CTranslate2 is not installed, one line says what to install; int8 without it is refused.
     """
     pytest.importorskip("ctranslate2")
-    store = LocalStore(tmp_path / "runs")
+    store = Store(tmp_path / "runs")
     model, text = str(publish_model(store).folder), "".join(line + "\n" for line in SENTENCES)
     options = ["translate", model, *OPTIONS, "--dtype", "int8"]
     by_ctranslate2 = [*options, "--engine", "ctranslate2"]

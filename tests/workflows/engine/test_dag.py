@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact, publish
-from pipeline.store.store import LocalStore
+from pipeline.store.store import Store
 from tests.support.tiny_stages import Pair, Words, WriteSettings, join, write
 from workflows import reproduce_table2, reproduce_table3
 from workflows.engine import dag
@@ -33,7 +33,7 @@ def test_the_fingerprint_depends_on_settings_inputs_and_version(tmp_path: Path) 
     assert step.fingerprint == Step("another label", JOIN, step.arguments).fingerprint
 
 
-def _publish(step: Step[Artifact], store: LocalStore) -> Artifact:
+def _publish(step: Step[Artifact], store: Store) -> Artifact:
     def make(folder: Path) -> Artifact:
         (folder / "words.txt").write_text(step.label)
         return Words(folder)
@@ -45,12 +45,12 @@ def test_only_needed_steps_run(tmp_path: Path) -> None:
     """A published output needs none of its inputs; a missing output needs only those inputs that are missing."""
     step = _joined(tmp_path)
     left, right = step.inputs
-    _publish(left, LocalStore(tmp_path))
-    assert [needed.label for needed in to_run([step], LocalStore(tmp_path))] == ["r", "join"]
-    _publish(right, LocalStore(tmp_path))
-    _publish(step, LocalStore(tmp_path))
-    shutil.rmtree(LocalStore(tmp_path).folder(left.name))
-    assert to_run([step], LocalStore(tmp_path)) == {}
+    _publish(left, Store(tmp_path))
+    assert [needed.label for needed in to_run([step], Store(tmp_path))] == ["r", "join"]
+    _publish(right, Store(tmp_path))
+    _publish(step, Store(tmp_path))
+    shutil.rmtree(Store(tmp_path).folder(left.name))
+    assert to_run([step], Store(tmp_path)) == {}
 
 
 def test_damaged_artifacts_count_as_missing(tmp_path: Path) -> None:
@@ -58,30 +58,30 @@ def test_damaged_artifacts_count_as_missing(tmp_path: Path) -> None:
     step = _joined(tmp_path)
     left, right = step.inputs
     for made in (left, right, step):
-        _publish(made, LocalStore(tmp_path))
-    (LocalStore(tmp_path).folder(step.name) / "words.txt").write_text("joim")
-    (LocalStore(tmp_path).folder(left.name) / "words.txt").unlink()
+        _publish(made, Store(tmp_path))
+    (Store(tmp_path).folder(step.name) / "words.txt").write_text("joim")
+    (Store(tmp_path).folder(left.name) / "words.txt").unlink()
     damages = {left: "words.txt is missing", step: "words.txt does not match its sha256 in manifest.json"}
-    assert to_run([step], LocalStore(tmp_path)) == damages
-    shutil.rmtree(LocalStore(tmp_path).folder(right.name))
-    assert to_run([step], LocalStore(tmp_path)) == {left: damages[left], right: "", step: damages[step]}
-    assert LocalStore(tmp_path).folder(step.name).exists()
+    assert to_run([step], Store(tmp_path)) == damages
+    shutil.rmtree(Store(tmp_path).folder(right.name))
+    assert to_run([step], Store(tmp_path)) == {left: damages[left], right: "", step: damages[step]}
+    assert Store(tmp_path).folder(step.name).exists()
 
 
 def test_damage_in_a_users_own_folder_is_reported_in_one_line(tmp_path: Path) -> None:
     """A damaged `out` or input of a single stage is neither used nor removed; the message says what to do."""
-    given = _publish(WRITE("given", WriteSettings(text="a")), LocalStore(tmp_path))
+    given = _publish(WRITE("given", WriteSettings(text="a")), Store(tmp_path))
     step = Step("join", JOIN, ([Pair(Words(given.folder))], tmp_path / "log"), out=tmp_path / "out")
-    assert to_run([step], LocalStore(tmp_path)) == {step: ""}
-    _publish(step, LocalStore(tmp_path))
-    assert to_run([step], LocalStore(tmp_path)) == {}
-    words = LocalStore(tmp_path).folder(step.name) / "words.txt"
+    assert to_run([step], Store(tmp_path)) == {step: ""}
+    _publish(step, Store(tmp_path))
+    assert to_run([step], Store(tmp_path)) == {}
+    words = Store(tmp_path).folder(step.name) / "words.txt"
     words.write_text("")
     with pytest.raises(UserError, match=r"/out is damaged: words.txt has 0 bytes, not the 4 .*; remove it or choose"):
-        to_run([step], LocalStore(tmp_path))
+        to_run([step], Store(tmp_path))
     (given.folder / "words.txt").write_text("G")
     with pytest.raises(UserError, match=r"tiny_stages-.* is damaged: words.txt has 1 bytes, .*make it again$"):
-        to_run([step], LocalStore(tmp_path))
+        to_run([step], Store(tmp_path))
     assert words.exists()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pipeline.store.artifact import Artifact
-from pipeline.store.store import LocalStore
+from pipeline.store.store import Store
 from tests.support.ray_workers import workers_alive
 from workflows import stages
 from workflows.engine.dag import Step, to_step
@@ -52,7 +52,7 @@ class Killer(Watcher):
 
 def _trials(**rows: dict[str, Any]) -> list[RowTrial]:
     text = stages.prepared(PROFILE, "en-de")
-    chosen = [GridRow(name, difference, varied(BASE, name, difference), None) for name, difference in rows.items()]
+    chosen = [GridRow(name, difference, varied(BASE, name, difference)) for name, difference in rows.items()]
     return trials_of(text, chosen, 1, PROFILE.decoding)
 
 
@@ -61,15 +61,15 @@ def _models(trials: list[RowTrial]) -> dict[str, tuple[Step[Any], ...]]:
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> LocalStore:
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """A store with the prepared text."""
-    store = LocalStore(tmp_path_factory.mktemp("grid"))
+    store = Store(tmp_path_factory.mktemp("grid"))
     text = stages.prepared(PROFILE, "en-de")
     run([text.corpus, text.dataset], store)
     return store
 
 
-def test_a_killed_trial_continues_from_its_checkpoint(store: LocalStore) -> None:
+def test_a_killed_trial_continues_from_its_checkpoint(store: Store) -> None:
     """After Tune's process gets a SIGKILL at update 4, the trial is retried and its curve has each update once."""
     trials = _trials(F3={"d_ff": 48})
     killer = Killer("train en-de F3", 4)

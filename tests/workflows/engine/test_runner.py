@@ -15,7 +15,7 @@ import pytest
 from pipeline.environment import worker_environment
 from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact, making_folder
-from pipeline.store.store import LocalStore
+from pipeline.store.store import Store
 from tests.support.lock_holder import lock_holder
 from tests.support.tiny_stages import (
     Pair,
@@ -61,7 +61,7 @@ def test_the_first_error_of_a_map_is_raised_at_once(tmp_path: Path) -> None:
     """The error does not wait for earlier tasks, which are stopped."""
     log, started = tmp_path / "log", time.monotonic()
     with pytest.raises(UserError, match="the text is bad; write another"):
-        runner.run([Stage("tiny_stages.fail_in_a_task", fail_in_a_task, Words)("fails", log)], LocalStore(tmp_path))
+        runner.run([Stage("tiny_stages.fail_in_a_task", fail_in_a_task, Words)("fails", log)], Store(tmp_path))
     while not log.read_text() and time.monotonic() - started < 90:
         time.sleep(0.1)
     assert log.read_text() == "stopped"
@@ -75,14 +75,14 @@ def test_what_computes_runs_in_a_process_for_computing(tmp_path: Path) -> None:
         Stage("tiny_stages.tell_environment", tell_environment, Words, computes=computes)(f"tell {computes}", computes)
         for computes in (True, False)
     ]
-    told = [json.loads(words.text).items() for words in runner.run(steps, LocalStore(tmp_path))]
+    told = [json.loads(words.text).items() for words in runner.run(steps, Store(tmp_path))]
     assert [worker_environment().items() <= variables for variables in told] == [True, False]
 
 
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_dag_runs_once_and_reruns_only_what_changed(tmp_path: Path) -> None:
     """Outputs are correct and have a manifest; a second call runs nothing; a change reruns the steps it affects."""
-    store, log = LocalStore(tmp_path), tmp_path / "log"
+    store, log = Store(tmp_path), tmp_path / "log"
     watcher = Log()
     (words,) = runner.run([_joined(log)], store, [watcher])
     assert isinstance(words, Words)
@@ -114,7 +114,7 @@ def _flip(path: Path) -> None:
 @pytest.mark.usefixtures("ray_cluster")
 def test_what_is_damaged_is_named_and_made_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A flipped bit in a table and a cut manifest of its input: both are made again, as they were, and nothing else."""
-    store, step = LocalStore(tmp_path), _joined(tmp_path / "log")
+    store, step = Store(tmp_path), _joined(tmp_path / "log")
     runner.run([step], store)
     folders = [store.folder(step.name), store.folder(step.inputs[0].name)]
     _flip(folders[0] / "words.txt")
@@ -149,11 +149,9 @@ def test_waiting_for_steps_of_another_workflow_takes_no_cpu(tmp_path: Path) -> N
     """On two CPUs two steps wait while a third runs; then the makers of the two die and their steps are taken over."""
     step = lingering(tmp_path / "log", 0.1)
     with ExitStack() as stack:
-        others = [
-            stack.enter_context(lock_holder(LocalStore(tmp_path).folder(needed.name))) for needed in step.inputs[:2]
-        ]
+        others = [stack.enter_context(lock_holder(Store(tmp_path).folder(needed.name))) for needed in step.inputs[:2]]
         watcher = Killer(others)
-        (words,) = runner.run([step], LocalStore(tmp_path), [watcher])
+        (words,) = runner.run([step], Store(tmp_path), [watcher])
     assert words.text == "a b c [1, 1, 1]"
     assert sorted(label for event, label in watcher.calls if event == "waiting") == ["linger a", "linger b"]
     finished = [label for event, label in watcher.calls if event == "finished"]
@@ -166,10 +164,10 @@ def test_waiting_for_steps_of_another_workflow_takes_no_cpu(tmp_path: Path) -> N
 def test_a_step_whose_process_is_killed_is_retried(tmp_path: Path) -> None:
     """Ray restarts it in another process, which takes over the dead one's lock and starts with an empty folder."""
     step = Stage("tiny_stages.die_once", die_once, Words)("die once", tmp_path / "log")
-    (words,) = runner.run([step], LocalStore(tmp_path))
+    (words,) = runner.run([step], Store(tmp_path))
     assert words.text == "whole"
     assert (tmp_path / "log").exists()
-    assert not making_folder(LocalStore(tmp_path).folder(step.name)).exists()
+    assert not making_folder(Store(tmp_path).folder(step.name)).exists()
 
 
 def _driver(function: str, folder: Path) -> tuple[list[str], dict[str, str]]:
@@ -207,5 +205,5 @@ def test_two_drivers_on_one_store_make_each_step_once(tmp_path: Path) -> None:
             driver.kill()
     lines = (tmp_path / "log").read_text().splitlines()
     assert sorted(lines) == sorted([f"{word} {text}" for text in "abc" for word in ("begins", "ends")] + ["joined"])
-    assert {line.partition(": pid")[0] for line in waited} >= {"linger a", "linger b"}
-    assert not list((tmp_path / "store" / ".locks").glob("*.json"))
+    assert {line.partition(": being made by pid")[0] for line in waited} >= {"linger a", "linger b"}
+    assert not list(tmp_path.rglob("*.lock"))

@@ -5,23 +5,23 @@ import pytest
 from pipeline.attention.translated import Attended, AttentionTranslator
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifacts import Checkpoint
-from pipeline.store.store import LocalStore
+from pipeline.store.store import Store
 from tests.support.tiny_model_store import publish_model
 
 SENTENCES = ("The lamp is old, but I like it.", "The man who sees the <b>dog</b> sleeps & dreams.")
 
 
 @pytest.fixture(scope="session")
-def store(tmp_path_factory: pytest.TempPathFactory) -> LocalStore:
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """A store that holds one model, `en-de base`; tests do not change it, but for what stages add."""
-    made = LocalStore(tmp_path_factory.mktemp("figures") / "runs")
+    made = Store(tmp_path_factory.mktemp("figures") / "runs")
     made.artifacts.mkdir(parents=True)
     publish_model(made)
     return made
 
 
 @pytest.fixture(scope="session")
-def checkpoint(store: LocalStore) -> Checkpoint:
+def checkpoint(store: Store) -> Checkpoint:
     """The model of the store."""
     (folder,) = store.artifacts.glob("averaging-*")
     return Checkpoint(folder)

@@ -4,16 +4,16 @@ from pathlib import Path
 
 from pipeline.corpora.embedded import hash_of, split_of
 from pipeline.store.artifacts import Checkpoint, Corpus
-from pipeline.store.store import LocalStore
+from pipeline.store.store import Store
 from tests.support.tiny_model_store import CORPUS
 from workflows.figures.trained import PAPERS, ExaminedModel, at, newest
 
 
-def test_a_model_is_found_with_its_lineage(store: LocalStore, checkpoint: Checkpoint) -> None:
+def test_a_model_is_found_with_its_lineage(store: Store, checkpoint: Checkpoint) -> None:
     """By its folder, or as the newest: each time with dev split, text and training."""
     models = [
         newest(store),
-        at(checkpoint.folder, LocalStore(Path("elsewhere"))),
+        at(checkpoint.folder, Store(Path("elsewhere"))),
     ]
     for model in models:
         assert model == models[0]
@@ -25,7 +25,7 @@ def test_a_model_is_found_with_its_lineage(store: LocalStore, checkpoint: Checkp
     assert model.corpus.languages == ("en", "de")
 
 
-def test_what_a_model_translates_where_nothing_is_given(store: LocalStore, tmp_path: Path) -> None:
+def test_what_a_model_translates_where_nothing_is_given(store: Store, tmp_path: Path) -> None:
     """Unseen sentences with a distant pronoun; the paper's for English; else some of its own dev split."""
     sentences = newest(store).sentences()
     assert len(sentences) == 3

@@ -1,4 +1,4 @@
-"""pipeline.store.object_store on a real S3 server, seen from two machines: two processes' caches, here two folders."""
+"""pipeline.store.store on a real S3 server, seen from two machines: two processes' caches, here two folders."""
 
 import multiprocessing
 import os
@@ -11,11 +11,10 @@ import pytest
 
 from pipeline.errors import UserError
 from pipeline.store import bucket as bucket_module
-from pipeline.store import object_store
+from pipeline.store import store as store_module
 from pipeline.store.artifact import Artifact
 from pipeline.store.bucket import Bucket, BucketError
-from pipeline.store.object_store import ObjectStore, store_at
-from pipeline.store.store import LocalStore
+from pipeline.store.store import Store
 from tests.support.s3_server import FaultyProxy, S3Server
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -28,31 +27,31 @@ def _write(folder: Path) -> Artifact:
     return Artifact(folder)
 
 
-def _publish(store: ObjectStore, name: str = "words-1") -> Artifact:
+def _publish(store: Store, name: str = "words-1") -> Artifact:
     return store.publish(name, _write, {"fingerprint": "1"}, ours=lambda: True)
 
 
 def _publish_at(uri: str) -> None:
-    _publish(ObjectStore.at(uri))
+    _publish(Store.at(uri))
 
 
 @pytest.fixture
-def store(at_s3: S3Server) -> ObjectStore:
+def store(at_s3: S3Server) -> Store:
     """A store in an empty bucket."""
-    return ObjectStore.at(f"{at_s3.bucket()}/runs")
+    return Store.at(f"{at_s3.bucket()}/runs")
 
 
 @pytest.fixture
-def elsewhere(store: ObjectStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ObjectStore:
+def elsewhere(store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Store:
     """The same store as another machine has it."""
     monkeypatch.setenv("AIAYN_CACHE", str(tmp_path / "another machine"))
     there = pickle.loads(pickle.dumps(store))
-    assert isinstance(there, ObjectStore)
+    assert isinstance(there, Store)
     assert there.root != store.root
     return there
 
 
-def test_what_one_machine_publishes_another_finds(store: ObjectStore, elsewhere: ObjectStore) -> None:
+def test_what_one_machine_publishes_another_finds(store: Store, elsewhere: Store) -> None:
     """All files arrive as they are, once a machine; removed, it is gone for both."""
     assert elsewhere.find("words-1") is None
     published = _publish(store)
@@ -73,18 +72,18 @@ def test_what_one_machine_publishes_another_finds(store: ObjectStore, elsewhere:
     assert store.bucket.sizes_bytes("store") == {}
 
 
-def test_a_damaged_copy_is_fetched_again(store: ObjectStore, elsewhere: ObjectStore) -> None:
+def test_a_damaged_copy_is_fetched_again(store: Store, elsewhere: Store) -> None:
     """What was changed on a machine is not used, and costs nobody else anything."""
     _publish(store)
     weights = elsewhere.fetch("words-1") / "checkpoints" / "weights"
     published = weights.read_bytes()
     weights.write_bytes(b"damaged")
-    object_store._checked.clear()  # as in the next process
+    store_module._checked.clear()  # as in the next process
     assert (elsewhere.fetch("words-1") / "checkpoints" / "weights").read_bytes() == published
     assert elsewhere.damage("words-1") is None
 
 
-def test_a_missing_object_is_damage_and_a_changed_one_is_not_used(store: ObjectStore, elsewhere: ObjectStore) -> None:
+def test_a_missing_object_is_damage_and_a_changed_one_is_not_used(store: Store, elsewhere: Store) -> None:
     """Missing and short objects are seen in the bucket's list; others when they are fetched."""
     _publish(store)
     (attempt,) = store.bucket.folders("store/words-1")
@@ -102,7 +101,7 @@ def test_a_missing_object_is_damage_and_a_changed_one_is_not_used(store: ObjectS
     assert elsewhere.damage("words-1") == "manifest.json is missing"
 
 
-def test_a_writer_killed_in_mid_upload_has_published_nothing(store: ObjectStore, at_s3: S3Server) -> None:
+def test_a_writer_killed_in_mid_upload_has_published_nothing(store: Store, at_s3: S3Server) -> None:
     """The next one makes it, and is not disturbed by what the other left."""
     with FaultyProxy(at_s3.address) as proxy, pytest.MonkeyPatch.context() as patch:
         proxy.failing_writes_of = "weights"
@@ -124,42 +123,48 @@ def test_a_writer_killed_in_mid_upload_has_published_nothing(store: ObjectStore,
 
 def test_a_store_is_named_by_a_folder_or_a_uri(at_s3: S3Server, tmp_path: Path) -> None:
     """What names neither is reported in a line."""
-    assert store_at(tmp_path) == store_at(str(tmp_path)) == store_at(f"file://{tmp_path}") == LocalStore(tmp_path)
+    assert Store.at(tmp_path) == Store.at(str(tmp_path)) == Store.at(f"file://{tmp_path}") == Store(tmp_path)
     uri = at_s3.bucket()
-    store = store_at(f"{uri}/runs/")
-    assert isinstance(store, ObjectStore)
+    store = Store.at(f"{uri}/runs/").checked()
     assert store.shown == f"{uri}/runs"
     for wrong in ("ftp://host/runs", "s3://", "http://host"):
         with pytest.raises(UserError, match="give a folder, or a URI that begins with s3://"):
-            store_at(wrong)
+            Store.at(wrong)
     with pytest.raises(BucketError, match="s3://no-such-bucket"):
-        store_at("s3://no-such-bucket/runs")
+        Store.at("s3://no-such-bucket/runs").checked()
 
 
-def test_checkpoints_travel_between_machines(store: ObjectStore, elsewhere: ObjectStore, tmp_path: Path) -> None:
+def test_checkpoints_travel_between_machines(
+    store: Store, elsewhere: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """A worker elsewhere keeps them; the stage collects exactly those; a worker that takes over finds them."""
     stage = store.shared_scratch("training-1")
     stage.folder.mkdir(parents=True)
     worker = pickle.loads(pickle.dumps(stage))
-    worker.store, worker.machine = elsewhere, "another machine"
+    worker.store = elsewhere
     with worker.opened() as folder:
         assert folder != stage.folder
         for update in (5, 10, 15):
             (folder / "checkpoints" / f"{update}").mkdir(parents=True)
             (folder / "checkpoints" / f"{update}" / "model").write_text(str(update))
+            (folder / "checkpoints" / f"{update}" / "manifest.json").write_text(f"of {update}")
             (folder / "metrics.jsonl").write_text("line\n" * update)
             worker.keep("metrics.jsonl")
             worker.keep(f"checkpoints/{update}")
         worker.drop("checkpoints/5")
         successor = pickle.loads(pickle.dumps(stage))
-        successor.folder = tmp_path / "third machine"
-        successor._pull()
-        updates = sorted(path.name for path in (successor.folder / "checkpoints").iterdir())
-        assert updates == ["10", "15"]
+        successor.store = Store(tmp_path / "third machine", store.uri)
+        with successor.opened() as third:
+            assert third != folder
+            assert sorted(path.name for path in (third / "checkpoints").iterdir()) == ["10", "15"]
     assert not folder.exists()
-    (stage.folder / "checkpoints" / "1").mkdir(parents=True)
-    (stage.folder / "checkpoints" / "1" / "model").write_text("of an earlier try")
+    for earlier in ("1", "10"):
+        (stage.folder / "checkpoints" / earlier).mkdir(parents=True)
+        (stage.folder / "checkpoints" / earlier / "model").write_text("of an earlier try")
+        (stage.folder / "checkpoints" / earlier / "manifest.json").write_text("of it")
+    store.bucket.write("store/.making-training-1/checkpoints/20/model", b"of a killed worker")
     stage.collect()
+    assert "checkpoints/20 is not whole; it is passed over" in caplog.text
     assert {path.name: (path / "model").read_text() for path in (stage.folder / "checkpoints").iterdir()} == {
         "10": "10",
         "15": "15",
@@ -171,7 +176,7 @@ def test_checkpoints_travel_between_machines(store: ObjectStore, elsewhere: Obje
 
 
 def test_what_could_not_be_kept_is_kept_later(
-    store: ObjectStore, at_s3: S3Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    store: Store, at_s3: S3Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Training goes on while the service is away, with a warning; the next checkpoint takes the other along."""
     monkeypatch.setattr(bucket_module, "PATIENCE_S", 0.5)
