@@ -93,7 +93,6 @@ class OurLoop(TrainingLoop):
         super().__init__(settings)
         folder.mkdir()
         self.training = Training(WorkerGroup(device=self.device), dataset, settings, folder, ignore)
-        self.training.resume()
         self.dtype = self.training.agreement.dtype
 
     def machine(self) -> dict[str, Any]:

@@ -4,7 +4,7 @@ A field marked `not_in_fingerprint()` affects how a stage runs, not its output: 
 """
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, model_validator
 
@@ -89,19 +89,6 @@ class EncodingSettings(Settings):
     """Training pairs with a longer side, end mark included, are left out and counted; dev and test keep every pair."""
 
 
-class PlanSettings(NamedTuple):
-    """What decides how an epoch is cut into updates (§5.1); the fields are those of TrainingSettings."""
-
-    budget_tokens: int
-    micro_batches: int
-    seed: int
-
-    @property
-    def micro_batch_tokens(self) -> int:
-        """Limit on the source tokens, and on the target tokens, of one micro-batch."""
-        return self.budget_tokens // self.micro_batches
-
-
 class TrainingSettings(Settings):
     """One training run (§5.2 to §5.4)."""
 
@@ -141,9 +128,9 @@ class TrainingSettings(Settings):
     """Compute packed micro-batches by a CUDA graph if, at the start, that gives what its kernels give one by one."""
 
     @property
-    def plan(self) -> PlanSettings:
-        """The part of these settings that decides which pairs make which update."""
-        return PlanSettings(self.budget_tokens, self.micro_batches, self.seed)
+    def micro_batch_tokens(self) -> int:
+        """Limit on the source tokens, and on the target tokens, of one micro-batch."""
+        return self.budget_tokens // self.micro_batches
 
     @property
     def kept_updates(self) -> tuple[int, ...]:

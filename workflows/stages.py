@@ -81,7 +81,8 @@ def report(
 ) -> Step[CorpusReport]:
     """Returns the step that reports on prepared text, with a plan for the profile's first recipe (§5.1)."""
     training = next(iter(profile.recipes.values())).training
-    return REPORT(label, corpus, vocabulary, dataset, profile.data, [*training.plan])
+    plan = [training.budget_tokens, training.micro_batches, training.seed]
+    return REPORT(label, corpus, vocabulary, dataset, profile.data, plan)
 
 
 def evaluated(

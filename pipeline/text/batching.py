@@ -4,7 +4,7 @@ The plan is a pure function of the lengths, the seed, the epoch and the budget, 
 update is a fixed number of micro-batches; a worker computes whole micro-batches, dealt out in turn. Pairs of similar
 length share a micro-batch, so that little of the computation is padding.
 
-    plan = plan_epoch(source_lengths, target_lengths, TrainingSettings().plan, epoch=0)
+    plan = plan_epoch(source_lengths, target_lengths, TrainingSettings(), epoch=0)
     for update in range(len(plan)):
         for rows in plan[update]: ...
 """
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import UserError
-from pipeline.settings import PlanSettings
+from pipeline.settings import TrainingSettings
 
 Integers = NDArray[Any]
 BUDGET_TOLERANCE = 0.1
@@ -78,7 +78,7 @@ class EpochPlan:
         return [self._micro_batch(number) for number in dict.fromkeys(numbers)]
 
 
-def plan_epoch(source_lengths: Integers, target_lengths: Integers, settings: PlanSettings, epoch: int) -> EpochPlan:
+def plan_epoch(source_lengths: Integers, target_lengths: Integers, settings: TrainingSettings, epoch: int) -> EpochPlan:
     """Plans each pair once: permutes, sorts by length, cuts into micro-batches, and deals these shuffled to updates.
 
     Lengths are in tokens, including end marks, with one entry per pair. `settings.budget_tokens` bounds the source

@@ -1,6 +1,6 @@
 """Statistics of prepared text: dropped pairs and the reasons, sentence lengths, the vocabulary's sample, padding.
 
-    statistics = measure("WMT 2014", corpus, vocabulary, dataset, TrainingSettings().plan)
+    statistics = measure("WMT 2014", corpus, vocabulary, dataset, TrainingSettings())
 
 Lengths are in tokens and include END_ID. They are read shard by shard; the earlier stages recorded all other figures.
 Memory is bounded: for a large corpus the epoch is planned on a sample.
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import UserError
-from pipeline.settings import PlanSettings
+from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import ALL, Corpus, EncodedDataset, Vocabulary
 from pipeline.text.batching import plan_epoch
 
@@ -126,7 +126,7 @@ def measure(
     corpus: Corpus,
     vocabulary: Vocabulary,
     dataset: EncodedDataset,
-    settings: PlanSettings,
+    settings: TrainingSettings,
 ) -> CorpusStatistics:
     """Measures a cleaned corpus, its vocabulary and its token ids, and plans a first epoch with these settings.
 
@@ -181,9 +181,9 @@ def _lengths(language: str, sentences: NDArray[np.int64]) -> Lengths:
 
 
 def _plan(
-    source_lengths: NDArray[np.int32], target_lengths: NDArray[np.int32], every: int, settings: PlanSettings
+    source_lengths: NDArray[np.int32], target_lengths: NDArray[np.int32], every: int, settings: TrainingSettings
 ) -> Plan:
-    budget_tokens, micro_batches, _ = settings
+    budget_tokens, micro_batches = settings.budget_tokens, settings.micro_batches
     try:
         plan = plan_epoch(source_lengths, target_lengths, settings, epoch=0)
     except UserError as error:  # with other settings the text may still be usable

@@ -4,7 +4,6 @@ Both decide what is computed, so they are the same at every worker. A training k
 whoever continues it: the checkpoints record it.
 """
 
-import logging
 import platform
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,8 +16,6 @@ from pipeline.hardware import compiles, compute_dtype, device_name, multiplies_b
 from pipeline.settings import TrainingSettings
 from pipeline.training.checkpoints import TrainingState
 from pipeline.training.worker_group import WorkerGroup
-
-log = logging.getLogger(__name__)
 
 
 class WorkerDevice(NamedTuple):
@@ -67,24 +64,14 @@ def agree(group: WorkerGroup, settings: TrainingSettings, state: TrainingState, 
     folder that it names.
     """
     devices = group.gathered(WorkerDevice.here(group.device, settings.compiled))
+    faster = "bfloat16" if all(device.gains_by_bfloat16 for device in devices) else "float32"
+    dtype = (state.dtype or faster) if settings.dtype == "auto" else settings.dtype
     lacking = [device for device in devices if not device.multiplies_bfloat16]
-    without_gain = [device for device in devices if not device.gains_by_bfloat16]
-    faster = "float32" if without_gain else "bfloat16"
-    dtype = faster if settings.dtype == "auto" else settings.dtype
-    warning = ""
-    if settings.dtype == "auto" and state.dtype:
-        dtype = state.dtype
-        if dtype == "bfloat16" and lacking and state.update < settings.updates:
-            raise UserError(
-                f"this training began in bfloat16, which {_named(lacking)} cannot multiply natively; continue it on "
-                f"machines that can, or remove {checkpoints} to start over in float32"
-            )
-        if dtype != faster:
-            warning = f"the training began in {dtype} and goes on in it, although {faster} would be faster here"
-    elif settings.dtype == "auto" and 0 < len(without_gain) < len(devices):
-        warning = f"{_named(without_gain)} would not be faster in bfloat16, so all workers compute in float32"
-    if warning and group.rank == 0:
-        log.warning(warning)
+    if settings.dtype == "auto" and dtype == "bfloat16" and lacking and state.update < settings.updates:
+        raise UserError(
+            f"this training began in bfloat16, which {_named(lacking)} cannot multiply natively; continue it on "
+            f"machines that can, or remove {checkpoints} to start over in float32"
+        )
     return Agreement(getattr(torch, dtype), all(device.compiles for device in devices), devices)
 
 

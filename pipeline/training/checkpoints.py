@@ -55,10 +55,6 @@ class TrainingState:
 
     update: int = 0
     """Number of updates done."""
-    epoch: int = 0
-    """The epoch of the next update, counted from 0."""
-    position: int = 0
-    """Index of the next update in its epoch's plan."""
     train_s: float = 0.0
     """Time spent on updates, without validation and writing checkpoints."""
     source_tokens: int = 0
@@ -231,9 +227,9 @@ def restore(checkpoint: Path, step: TrainingStep) -> None:
     step.refresh()
 
 
-def restore_all(group: WorkerGroup, checkpoint: Path, step: TrainingStep) -> None:
-    """Restores a checkpoint at all ranks; only the node of rank 0 needs to have it."""
-    if group.rank == 0:
+def restore_all(group: WorkerGroup, checkpoint: Path | None, step: TrainingStep) -> None:
+    """Restores rank 0's checkpoint at all ranks; the others need not have it."""
+    if checkpoint:
         restore(checkpoint, step)
     if group.size == 1:
         return

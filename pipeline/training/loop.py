@@ -4,7 +4,7 @@ Workers take whole micro-batches in turn. Gradients are summed over the workers 
 of target tokens. All randomness within a micro-batch is seeded by (seed, update, micro-batch), so the number of workers
 changes only the order of the sum.
 
-    run(WorkerGroup(), dataset, TrainingSettings(updates=100), folder)          # one worker, in this process
+    figures = Training(WorkerGroup(), dataset, TrainingSettings(updates=100), folder).run()   # one worker
 """
 
 import hashlib
@@ -35,7 +35,7 @@ from pipeline.text.encoding import EncodedSplit
 from pipeline.training.agreement import agree
 from pipeline.training.checkpoints import RECOVERY, CheckpointWriter, TrainingState, load_newest, restore_all
 from pipeline.training.metrics import METRICS, cut_metrics
-from pipeline.training.prefetching import MicroBatch, Update, Updates
+from pipeline.training.prefetching import Update, Updates
 from pipeline.training.reduction import Reduction
 from pipeline.training.stretches import begin_stretch
 from pipeline.training.validation import check_vocabulary, exp, split_sums
@@ -66,34 +66,6 @@ class _Figures(NamedTuple):
     nll: Tensor
 
 
-def run(
-    group: WorkerGroup,
-    dataset: EncodedDataset,
-    settings: TrainingSettings,
-    folder: Path,
-    emit: Listener = ignore,
-    is_preempted: Callable[[], bool] = lambda: False,
-    scratch: Scratch | None = None,
-) -> TrainingFigures:
-    """Trains up to `settings.updates` from the newest intact checkpoint in `folder/recovery`; returns run.json.
-
-    Every rank calls it with the same arguments. Rank 0 writes checkpoints and `metrics.jsonl`, lets other nodes find
-    them through `scratch` and emits events; the other ranks have no use for `folder`.
-    `is_preempted` tells whether a machine is about to be taken away. All ranks call it at the same updates, those that
-    are logged, and it must answer all alike; once it is true, a checkpoint is written at once and training goes on for
-    as long as it can. Raises UserError at every rank if the settings do not fit the dataset, a device cannot compute in
-    the dtype that the training began in, an update does not fit into memory, the disk is full, or a loss or
-    gradient is not finite. Any other error is raised by the rank that has it, and the others may be waiting for that
-    rank: whoever started them must end them (Ray Train's controller, `torch.multiprocessing.start_processes`).
-    """
-    began_s = time.monotonic()
-    training = Training(group, dataset, settings, folder, emit if group.rank == 0 else ignore, is_preempted, scratch)
-    with training.writer:
-        training.resume()
-        training.train()
-    return training.described(loop_s=time.monotonic() - began_s)
-
-
 def dropout_seed(seed: int, update: int, micro_batch: int) -> int:
     """Derives the seed of a micro-batch's dropout, the same on every machine and in every Python."""
     digest = hashlib.blake2b(f"{seed} {update} {micro_batch}".encode(), digest_size=8).digest()
@@ -117,7 +89,21 @@ class _Unread(NamedTuple):
 
 
 class Training:
-    """One worker's training: call `resume`, then `train` up to any update, as often as needed to reach the end."""
+    """One worker's training up to `settings.updates`, as it stands in `folder`.
+
+    Every rank makes one with the same arguments. It goes on from the newest intact checkpoint in `folder/recovery`.
+    Rank 0 writes checkpoints and `metrics.jsonl`, lets other nodes find them through `scratch` and emits events; the
+    other ranks have no use for `folder`.
+
+    `is_preempted` tells whether a machine is about to be taken away. All ranks call it at the same updates, those that
+    are logged, and it must answer all alike; once it is true, a checkpoint is written at once and training goes on for
+    as long as it can.
+
+    Every method raises UserError at every rank if the settings do not fit the dataset, a device cannot compute in the
+    dtype that the training began in, an update does not fit into memory, the disk is full, or a loss or gradient is not
+    finite. Any other error is raised by the rank that has it, and the others may be waiting for that rank: whoever
+    started them must end them (Ray Train's controller, `torch.multiprocessing.start_processes`).
+    """
 
     def __init__(
         self,
@@ -129,20 +115,26 @@ class Training:
         is_preempted: Callable[[], bool] = lambda: False,
         scratch: Scratch | None = None,
     ) -> None:
+        self.began_s = time.monotonic()
         self.group, self.settings, self.folder = group, settings, folder
         self.kept_updates = frozenset(settings.kept_updates)
-        self.emit, self.is_preempted, self.preemption_handled = emit, is_preempted, False
+        self.emit = emit if group.rank == 0 else ignore
+        self.is_preempted, self.preemption_handled = is_preempted, False
         self.writer = CheckpointWriter(folder, scratch)
         if group.device == "cpu":
             torch.set_num_threads(settings.threads)
         elif settings.exact_reduction:
             make_deterministic()
+        checkpoint: Path | None = None
+        self.state = TrainingState()
         with group.agreed():
             check_vocabulary(dataset, settings.model.vocabulary_size)
             self.split, self.dev = EncodedSplit.open(dataset, "train"), EncodedSplit.open(dataset, "dev")
             self._check_splits()
             self.updates = Updates(self.split, settings, group, self._lay_out)
-        self.checkpoint, self.state = self._find_checkpoint()
+            if group.rank == 0:  # the others need not read the whole dataset
+                checkpoint, self.state = self._newest()
+        self.state = group.from_first(self.state)
         self.agreement = agree(group, settings, self.state, folder / RECOVERY)
         self.state.dtype = dtype_name(self.agreement.dtype)
         self.packs = settings.packed and packs(group.device, self.agreement.dtype, settings.model)
@@ -156,6 +148,10 @@ class Training:
             packed=self.packs,
             n_figures=len(_Figures._fields),
         )
+        if self.state.update:
+            restore_all(group, checkpoint, self.step)
+        if group.rank == 0:
+            cut_metrics(folder / METRICS, self.state.update)
         exchanged = getattr(torch, settings.exchange)
         self.reduction = Reduction(group, self.step, settings.exact_reduction, exchanged)
         self.unread: list[_Unread] = []
@@ -176,27 +172,19 @@ class Training:
                 "raise max_positions or lower the encoding's max_tokens"
             )
 
-    def _identity(self) -> dict[str, Any]:
-        return {**self.settings.identity(), "dataset": self.split.sha256()}
+    def _newest(self) -> tuple[Path | None, TrainingState]:
+        """Returns the newest intact checkpoint, if any, and the state to go on from."""
+        identity = {**self.settings.identity(), "dataset": self.split.sha256()}
+        newest = load_newest(self.folder, identity, self.settings.kept_updates)
+        return newest or (None, TrainingState(identity=identity))
 
-    def _find_checkpoint(self) -> tuple[Path | None, TrainingState]:
-        """Returns the newest intact checkpoint that rank 0 finds, if any, and the state to go on from."""
-        start: tuple[Path | None, TrainingState] = None, TrainingState()
-        with self.group.agreed():
-            if self.group.rank == 0:  # the others need not read the whole dataset
-                identity = self._identity()
-                newest = load_newest(self.folder, identity, self.settings.kept_updates)
-                start = newest or (None, TrainingState(identity=identity))
-        return self.group.from_first(start)
-
-    def resume(self) -> None:
-        """Restores the checkpoint that was found, and cuts later metrics."""
-        if self.checkpoint:
-            restore_all(self.group, self.checkpoint, self.step)
-        if self.group.rank == 0:
-            cut_metrics(self.folder / METRICS, self.state.update)
-            if self.state.update == self.settings.updates:  # the kill came just before
+    def run(self) -> TrainingFigures:
+        """Trains to the end; returns run.json."""
+        with self.writer:
+            if self.group.rank == 0 and self.state.update == self.settings.updates:  # a kill came just before
                 self.writer.prune(1)
+            self.train()
+        return self.described(loop_s=time.monotonic() - self.began_s)
 
     def train(self, until: int | None = None) -> None:
         """Computes the remaining updates, or those up to `until`, with metrics, validation and checkpoints.
@@ -264,18 +252,16 @@ class Training:
     def _update(self, update: Update[Batch]) -> None:
         """Queues one update on the device without waiting for any result."""
         state, number = self.state, self.state.update + 1
-
-        def accumulate(micro_batch: MicroBatch[Batch]) -> Tensor:
+        for micro_batch in self.reduction.micro_batches(update):
             seed = dropout_seed(self.settings.seed, number, micro_batch.number)
             sums = self.step.accumulate(micro_batch.batch, seed)
-            return torch.stack(_Figures(sums.loss, sums.nll))
-
-        sums = self.reduction.sum(update.micro_batches, update.mine, accumulate)
+            self.step.figures.add_(torch.stack(_Figures(sums.loss, sums.nll)))
+        sums_F = self.step.figures.clone()
         norm = self.step.apply(number, update.target_tokens)
-        figures = torch.cat((sums, norm[None]))
-        self.unread.append(_Unread(number, state.epoch, update.source_tokens, update.target_tokens, figures))
+        epoch = (number - 1) // self.updates.in_epoch
+        figures = torch.cat((sums_F, norm[None]))
+        self.unread.append(_Unread(number, epoch, update.source_tokens, update.target_tokens, figures))
         state.update = number
-        state.epoch, state.position = divmod(number, self.updates.in_epoch)
         state.source_tokens += update.source_tokens
         state.target_tokens += update.target_tokens
         packed_tokens = 2 * self.updates.packed_size.n_rows * update.micro_batches

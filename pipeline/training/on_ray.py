@@ -54,7 +54,7 @@ def train(context: Context, dataset: EncodedDataset, settings: TrainingSettings)
     """Trains a model, continuing from what an interrupted call has left in `context.folder`.
 
     It needs a Ray connection. Each worker reserves `settings.threads` CPUs and, on GPUs, one GPU, and waits until they
-    are free. Raises UserError if the cluster's nodes can never hold the workers, and whenever `loop.run` does.
+    are free. Raises UserError if the cluster's nodes can never hold the workers, and whenever `loop.Training` does.
     """
     training_run, dataset = TrainingRun(context.folder.resolve()), EncodedDataset(dataset.folder.resolve())
     layout = layout_of(settings)
@@ -87,7 +87,7 @@ def _run_worker(work: _Work) -> "TrainingFigures":
     from ray.train.collective import broadcast_from_rank_zero
 
     from pipeline.hardware import reserved_gpu
-    from pipeline.training.loop import run
+    from pipeline.training.loop import Training
     from pipeline.training.rendezvous import join
     from pipeline.training.worker_group import BACKENDS, WorkerGroup
 
@@ -99,7 +99,7 @@ def _run_worker(work: _Work) -> "TrainingFigures":
         join(ray.util.get_node_ip_address(), broadcast_from_rank_zero, rank, n_workers, backend)
     dataset = EncodedDataset(work.scratch.on_this_node(work.dataset.folder))
     with work.scratch.opened() if rank == 0 else nullcontext(work.scratch.folder) as folder:
-        return run(
+        training = Training(
             WorkerGroup(rank, n_workers, device),
             dataset,
             work.settings,
@@ -108,6 +108,7 @@ def _run_worker(work: _Work) -> "TrainingFigures":
             is_preempted=lambda: ray.train.get_preemption_info() is not None,
             scratch=work.scratch,
         )
+        return training.run()
 
 
 def _in_a_task(work: _Work) -> "TrainingFigures":

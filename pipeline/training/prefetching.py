@@ -110,7 +110,7 @@ class Updates(Generic[LaidOut]):
         return Update(mine, len(parts), int(source_tokens), int(target_tokens), padded_tokens, flop)
 
     def _plan_of(self, epoch: int) -> EpochPlan:
-        return plan_epoch(self.split.source_lengths, self.split.target_lengths, self.settings.plan, epoch)
+        return plan_epoch(self.split.source_lengths, self.split.target_lengths, self.settings, epoch)
 
 
 def packed_size(split: EncodedSplit, plan: EpochPlan) -> PackedSize:

@@ -10,7 +10,7 @@ Any other number of workers gives the same bits too, but waits more.
 The plain sum may be sent in bfloat16, half as many bytes; then each worker's part and every partial sum are rounded.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from model.rows import Batch
 from model.training_step import TrainingStep
-from pipeline.training.prefetching import MicroBatch
+from pipeline.training.prefetching import MicroBatch, Update
 from pipeline.training.worker_group import WorkerGroup
 
 
@@ -51,23 +51,16 @@ class Reduction:
         """`exchanged` is the type in which the plain sum sends gradients; figures are always sent in float32."""
         self.group, self.step, self.exact, self.exchanged = group, step, exact, exchanged
 
-    def sum(
-        self,
-        leaves: int,
-        mine: Sequence[MicroBatch[Batch]],
-        accumulate: Callable[[MicroBatch[Batch]], Tensor],
-    ) -> Tensor:
-        """Sums an update of `leaves` micro-batches at every rank, in the step's sums; returns a copy of the figures.
+    def micro_batches(self, update: Update[Batch]) -> Iterator[MicroBatch[Batch]]:
+        """Yields this worker's part of an update; accumulate each in the step before the next is asked for.
 
-        `accumulate` adds the gradients of one of `mine` to the step and returns its figures.
+        After the last one, the step's sums are those of the whole update, at every rank.
         """
         if self.exact:
-            self._tree(leaves, {batch.number: batch for batch in mine}, accumulate)
+            yield from self._along_the_tree(update)
         else:
-            for batch in mine:
-                self.step.figures.add_(accumulate(batch))
+            yield from update.mine
             self._exchange()
-        return self.step.figures.clone()
 
     def _exchange(self) -> None:
         step = self.step
@@ -77,14 +70,10 @@ class Reduction:
             step.gradient_P.copy_(self.group.sum(step.gradient_P.to(self.exchanged)))
             self.group.sum(step.figures)
 
-    def _tree(
-        self,
-        leaves: int,
-        mine: dict[int, MicroBatch[Batch]],
-        accumulate: Callable[[MicroBatch[Batch]], Tensor],
-    ) -> None:
+    def _along_the_tree(self, update: Update[Batch]) -> Iterator[MicroBatch[Batch]]:
         group, step, sums = self.group, self.step, dict[int, Tensor]()
-        for node in additions(leaves):
+        mine = {micro_batch.number: micro_batch for micro_batch in update.mine}
+        for node in additions(update.micro_batches):
             if isinstance(node, Addition):
                 sender, receiver = node.taken % group.size, node.into % group.size
                 if sender == receiver == group.rank:
@@ -94,7 +83,7 @@ class Reduction:
                 elif receiver == group.rank:
                     sums[node.into].add_(group.receive(torch.empty_like(step.sums), sender))
             elif node in mine:
-                step.figures.add_(accumulate(mine[node]))
+                yield mine[node]
                 sums[node] = step.sums.clone()
                 step.discard()
         if group.rank == 0:

@@ -48,7 +48,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory, parallel_text: Path) -> En
     vocabulary = learn(Context(folder / "vocabulary"), corpus, every_character(PIECES))
     encoded = encode(Context(folder / "encoded"), corpus, vocabulary, EncodingSettings(max_tokens=60))
     lengths = EncodedSplit.open(encoded, "train")
-    assert len(plan_epoch(lengths.source_lengths, lengths.target_lengths, TINY.plan, epoch=0)) == EPOCH_UPDATES
+    assert len(plan_epoch(lengths.source_lengths, lengths.target_lengths, TINY, epoch=0)) == EPOCH_UPDATES
     return encoded
 
 

@@ -16,7 +16,7 @@ from model.config import OptimizerConfig, TransformerConfig
 from pipeline import hardware
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import EncodedDataset, TrainingRun
-from pipeline.training.loop import Training, run
+from pipeline.training.loop import Training
 from pipeline.training.worker_group import WorkerGroup
 
 PIECES = 800
@@ -87,13 +87,12 @@ def train_as(
     """Trains as one worker of a group up to update `until`; without it to the end, with run.json."""
     folder.mkdir(exist_ok=True)
     if until is None:
-        figures = run(group, dataset, settings, folder)
+        figures = Training(group, dataset, settings, folder).run()
         if group.rank == 0:
             TrainingRun(folder).write(figures)
         return
     training = Training(group, dataset, settings, folder)
     with training.writer:
-        training.resume()
         training.train(until)
 
 

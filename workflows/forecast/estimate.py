@@ -153,7 +153,7 @@ def forecast(profile: Profile, planned: Sequence[Planned], hardware: Hardware, s
 
 def update_flop(training: TrainingSettings, lengths: str) -> float:
     """Returns the mean number of operations in one update of text of such lengths (a key of LENGTHS)."""
-    n_micro_batches = _micro_batches(lengths, training.plan.micro_batch_tokens)
+    n_micro_batches = _micro_batches(lengths, training.micro_batch_tokens)
     return training_flop(training.model, *_drawn(lengths)) * training.micro_batches / n_micro_batches
 
 

@@ -5,7 +5,7 @@
 
 from collections.abc import Sequence
 
-from pipeline.settings import PlanSettings
+from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Context, JsonArtifact
 from pipeline.store.artifacts import Corpus, EncodedDataset, Vocabulary
 from pipeline.text.corpus_statistics import CorpusStatistics, measure
@@ -33,12 +33,14 @@ def report_corpus(
 ) -> CorpusReport:
     """Writes the figures of a language pair's text, and of the first epoch of a training on it.
 
-    `data` describes the text in a few words; `plan` is the fields of PlanSettings. Raises UserError where a
-    file is missing or damaged.
+    `data` describes the text in a few words; `plan` is the training's budget in tokens, its micro-batches and its seed.
+    Raises UserError where a file is missing or damaged.
     """
     from workflows.reports.corpus_plot import lengths_svg  # Matplotlib is slow to import, and a DAG does not need it
 
-    statistics = measure(data, corpus, vocabulary, dataset, PlanSettings(*plan))
+    budget_tokens, micro_batches, seed = plan
+    training = TrainingSettings(budget_tokens=budget_tokens, micro_batches=micro_batches, seed=seed)
+    statistics = measure(data, corpus, vocabulary, dataset, training)
     report = CorpusReport(context.folder)
     report.write(statistics)
     (context.folder / "corpus_report.svg").write_text(lengths_svg(statistics), encoding="utf-8")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pipeline.errors import UserError
-from pipeline.settings import PlanSettings
+from pipeline.settings import TrainingSettings
 from pipeline.text.batching import EpochPlan, cut, plan_epoch
 
 Lengths = NDArray[np.int32]
@@ -26,7 +26,9 @@ def corpus(n: int, seed: int = 0) -> tuple[Lengths, Lengths]:
 
 def plan_of(lengths: tuple[Lengths, Lengths], *, seed: int = 1, epoch: int = 0, micro_batches: int = 8) -> EpochPlan:
     """A plan with a budget of 250 tokens per micro-batch."""
-    return plan_epoch(*lengths, PlanSettings(250 * micro_batches, micro_batches, seed), epoch)
+    return plan_epoch(
+        *lengths, TrainingSettings(budget_tokens=250 * micro_batches, micro_batches=micro_batches, seed=seed), epoch
+    )
 
 
 @settings(max_examples=50)
@@ -105,5 +107,5 @@ def test_little_padding_at_the_papers_batch_size(data: Path) -> None:
             words.append(np.array([len(line.split()) + 1 for line in file], np.int32))
     for micro_batches in (1, 8):
         budget_tokens = 4096 if micro_batches == 1 else 25_000
-        plan = plan_epoch(*words, PlanSettings(budget_tokens, micro_batches, seed=1), epoch=0)
+        plan = plan_epoch(*words, TrainingSettings(budget_tokens=budget_tokens, micro_batches=micro_batches), epoch=0)
         assert plan.padding_fraction < 0.05

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from model.config import END_ID
-from pipeline.settings import PlanSettings
+from pipeline.settings import TrainingSettings
 from pipeline.text.batching import plan_epoch
 from pipeline.text.corpus_statistics import CorpusStatistics, measure
 from pipeline.text.encoding import EncodedSplit
@@ -14,7 +14,7 @@ from pipeline.text.vocabulary import load
 from tests.support.tiny_text import FLICKR_PAIRS, MAX_TOKENS, NOISE, PreparedText, prepare_text
 
 Ids = tuple[list[int], list[int]]
-PLAN = PlanSettings(budget_tokens=3000, micro_batches=2, seed=3)
+PLAN = TrainingSettings(budget_tokens=3000, micro_batches=2, seed=3)
 
 
 @pytest.fixture(scope="module")

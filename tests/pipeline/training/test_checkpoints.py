@@ -23,7 +23,7 @@ from pipeline.store.artifacts import EncodedDataset
 from pipeline.store.scratch import Scratch
 from pipeline.text.encoding import EncodedSplit
 from pipeline.training.checkpoints import CheckpointWriter, TrainingState, list_folders, load_newest
-from pipeline.training.loop import run
+from pipeline.training.loop import Training
 from pipeline.training.worker_group import WorkerGroup
 from tests.support.tiny_training import TINY, curve, train_as, weights, with_fields
 
@@ -86,7 +86,7 @@ def test_damaged_checkpoint_costs_only_its_updates(
     """If one is truncated, training continues from the one before and ends with the bits of one never stopped."""
     path = trained / harm
     path.write_bytes(path.read_bytes()[:1000])
-    run(WorkerGroup(), dataset, TINY, trained)
+    Training(WorkerGroup(), dataset, TINY, trained).run()
     assert [weights(trained, update) for update in (3, 6, 9)] == [weights(one_worker, update) for update in (3, 6, 9)]
     assert curve(trained) == curve(one_worker)
 
@@ -154,12 +154,12 @@ def test_full_disk_keeps_the_last_good_checkpoint(tmp_path: Path, dataset: Encod
         pytest.skip("this machine does not let us mount a disk")
     try:
         with pytest.raises(UserError, match=r"the disk of .* is full.*free some space.*run the same command again"):
-            run(WorkerGroup(), dataset, TINY, disk)
+            Training(WorkerGroup(), dataset, TINY, disk).run()
         written = [path for kind in ("checkpoints", "recovery") for path in list_folders(disk / kind)]
         assert written
         assert [Artifact(path).damage() for path in written] == [None] * len(written)
         subprocess.run(["mount", "-o", "remount,size=9m", str(disk)], check=True)
-        assert run(WorkerGroup(), dataset, TINY, disk).checkpoints[-1] == TINY.updates
+        assert Training(WorkerGroup(), dataset, TINY, disk).run().checkpoints[-1] == TINY.updates
     finally:
         subprocess.run(["umount", str(disk)], check=True)
 
@@ -168,7 +168,7 @@ def test_other_settings_are_refused_by_name(trained: Path, dataset: EncodedDatas
     """The line says which setting differs and how, and nothing is overwritten."""
     before = weights(trained, 6)
     with pytest.raises(UserError, match="seed was 1 and is 2"):
-        run(WorkerGroup(), dataset, with_fields(seed=2), trained)
+        Training(WorkerGroup(), dataset, with_fields(seed=2), trained).run()
     assert weights(trained, 6) == before
 
 
@@ -190,9 +190,9 @@ def test_other_text_of_the_same_lengths_is_refused(trained: Path, dataset: Encod
     assert np.array_equal(splits[0].target_lengths, splits[1].target_lengths)
     before = weights(trained, 6)
     with pytest.raises(UserError, match="belongs to another training: dataset was"):
-        run(WorkerGroup(), other, TINY, trained)
+        Training(WorkerGroup(), other, TINY, trained).run()
     assert weights(trained, 6) == before
-    run(WorkerGroup(), EncodedDataset(shutil.copytree(dataset.folder, tmp_path / "same")), TINY, trained)
+    Training(WorkerGroup(), EncodedDataset(shutil.copytree(dataset.folder, tmp_path / "same")), TINY, trained).run()
 
 
 def test_a_damaged_checkpoint_that_all_rely_on_starts_over(trained: Path, dataset: EncodedDataset) -> None:
@@ -207,5 +207,5 @@ def test_the_checkpoint_of_an_earlier_version_is_refused(trained: Path, dataset:
     (checkpoint / "manifest.json").rename(checkpoint / "checksums.json")
     before = weights(trained, 6)
     with pytest.raises(UserError, match=r"recovery/00000006 was written by an earlier version; .* remove .*/recovery"):
-        run(WorkerGroup(), dataset, TINY, trained)
+        Training(WorkerGroup(), dataset, TINY, trained).run()
     assert weights(trained, 6) == before

@@ -143,7 +143,6 @@ def test_nodes_come_and_go_and_the_weights_do_not_tell(
     (tmp_path / "alone").mkdir()
     undisturbed = Training(WorkerGroup(), dataset, TrainingSettings(**described), tmp_path / "alone")
     with undisturbed.writer:
-        undisturbed.resume()
         undisturbed.train(until=update)
     weights = safetensors.torch.load_file(newest / "model.safetensors")
     alone = undisturbed.step.master.state_dict()

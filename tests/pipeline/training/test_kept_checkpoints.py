@@ -12,7 +12,7 @@ from pipeline.evaluation.averaging import average
 from pipeline.settings import AveragingSettings, TrainingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import EncodedDataset, TrainingRun
-from pipeline.training.loop import run
+from pipeline.training.loop import Training
 from pipeline.training.worker_group import WorkerGroup
 from tests.support.tiny_training import TINY, start_processes, weights, with_fields
 
@@ -34,8 +34,6 @@ def train(rank: int, dataset: EncodedDataset, settings: TrainingSettings, folder
     """Trains in a process of its own, which kills itself as soon as an update is queued."""
     torch.set_num_threads(1)
     if killed_at is not None:
-        from pipeline.training.loop import Training
-
         updated = Training._update
 
         def until_killed(training: Training, update: Any) -> None:
@@ -44,7 +42,7 @@ def train(rank: int, dataset: EncodedDataset, settings: TrainingSettings, folder
                 os.kill(os.getpid(), signal.SIGKILL)
 
         Training._update = until_killed  # type: ignore[method-assign]
-    figures = run(WorkerGroup(), dataset, settings, folder)
+    figures = Training(WorkerGroup(), dataset, settings, folder).run()
     TrainingRun(folder).write(figures)
 
 

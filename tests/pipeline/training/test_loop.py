@@ -21,7 +21,7 @@ from pipeline.text.batching import plan_epoch
 from pipeline.text.encoding import EncodedSplit
 from pipeline.training import loop
 from pipeline.training.checkpoints import CheckpointWriter, list_folders
-from pipeline.training.loop import Training, dropout_seed, run
+from pipeline.training.loop import Training, dropout_seed
 from pipeline.training.worker_group import WorkerGroup
 from tests.support.tiny_training import TINY, curve, metrics, train_in_processes, with_fields
 
@@ -41,7 +41,7 @@ def train_alone(
         if stop_at is not None and event.get("step") == stop_at:
             raise StopError
 
-    return run(WorkerGroup(), dataset, settings, folder, emit).model_dump(mode="json")
+    return Training(WorkerGroup(), dataset, settings, folder, emit).run().model_dump(mode="json")
 
 
 def train_until(dataset: EncodedDataset, settings: TrainingSettings, folder: Path, update: int, where: str) -> None:
@@ -63,7 +63,6 @@ def train_until(dataset: EncodedDataset, settings: TrainingSettings, folder: Pat
 
     if where == "before":
         training.emit = emit
-    training.resume()
     training.step.accumulate = stopping  # type: ignore[method-assign]
     with training.writer:
         training.train()
@@ -103,7 +102,7 @@ def test_gradient_is_that_of_one_batch_of_all_pairs(dataset: EncodedDataset, tmp
     settings = with_fields(model=model, updates=1)
     train_alone(dataset, settings, tmp_path)
     split = EncodedSplit.open(dataset, "train")
-    plan = plan_epoch(split.source_lengths, split.target_lengths, settings.plan, epoch=0)
+    plan = plan_epoch(split.source_lengths, split.target_lengths, settings, epoch=0)
     torch.manual_seed(settings.seed)
     step = TrainingStep(Transformer(model), settings.optimizer, torch.float32)
     sums = step.accumulate(Batch.in_grid(*split.batch(np.concatenate(plan[0])), torch.float32), seed=0)
@@ -213,7 +212,6 @@ def test_update_that_does_not_fit_is_told_and_other_faults_are_not(dataset: Enco
         (faulty, RuntimeError, "illegal memory access"),
     ):
         training = Training(WorkerGroup(), dataset, TINY, tmp_path)
-        training.resume()
         training.step.accumulate = accumulate  # type: ignore[method-assign]
         with pytest.raises(error, match=message):
             training.train()
@@ -235,7 +233,7 @@ def test_machine_about_to_go_makes_a_checkpoint_at_once(
             seen.append([path.name for path in list_folders(tmp_path / "recovery")])
 
     settings = with_fields(checkpoint_updates=4, updates=4, validation_updates=4)
-    described = run(WorkerGroup(), dataset, settings, tmp_path, emit, is_preempted)
+    described = Training(WorkerGroup(), dataset, settings, tmp_path, emit, is_preempted).run()
     assert seen == [[], [], ["00000002"]]  # not asked again
     assert described.checkpoints == (4,)
     assert [path.name for path in list_folders(tmp_path / "checkpoints")] == ["00000004"]

@@ -22,7 +22,7 @@ from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.text.encoding import EncodedSplit
 from pipeline.training.checkpoints import list_folders, restore
-from pipeline.training.loop import Training, run
+from pipeline.training.loop import Training
 from pipeline.training.validation import split_sums
 from pipeline.training.worker_group import WorkerGroup
 from tests.support.tiny_training import TINY, curve, start_processes, with_fields
@@ -54,7 +54,7 @@ def test_loop_walks_the_same_curve(device: str, dataset: EncodedDataset, tmp_pat
         ("plain", STILL.model_copy(update={"compiled": False}), device),
     ):
         (tmp_path / name).mkdir()
-        run(WorkerGroup(device=on), dataset, given, tmp_path / name)
+        Training(WorkerGroup(device=on), dataset, given, tmp_path / name).run()
     for name in ("device", "plain"):
         assert curve(tmp_path / name) == pytest.approx(curve(tmp_path / "cpu"), rel=1e-3)
 
@@ -63,7 +63,6 @@ def test_update_that_is_not_logged_does_not_wait(device: str, dataset: EncodedDa
     """Reading ahead, copying, computing and applying an update are queued without waiting for the device once."""
     given = with_fields(dtype="auto", log_updates=100, validation_updates=100)
     training = Training(WorkerGroup(device=device), dataset, given, tmp_path)
-    training.resume()
     updates = list(training.updates.between(0, 3))
     for update in (updates[0], *updates):  # what is compiled or allocated for the first time may wait
         training._update(update)
@@ -88,7 +87,6 @@ def test_checkpoint_brings_back_every_bit(device: str, dataset: EncodedDataset, 
     given = with_fields(dtype="bfloat16")
     group = WorkerGroup(device=device)
     training = Training(group, dataset, given, tmp_path)
-    training.resume()
     with training.writer:
         training.train(until=3)
         training.writer.wait()
@@ -151,7 +149,7 @@ def train_on_device(
     make_deterministic()  # as the loop does on a GPU; here it shows that no operation lacks a deterministic kernel
     if size > 1:
         dist.init_process_group("gloo", f"file://{folder}.group", world_size=size, rank=rank)
-    run(ThroughHost(rank, size, device), dataset, given, folder)
+    Training(ThroughHost(rank, size, device), dataset, given, folder).run()
     if size > 1:
         dist.destroy_process_group()
 

@@ -17,7 +17,7 @@ from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import EncodedDataset, TrainingRun
 from pipeline.training.checkpoints import list_folders
-from pipeline.training.loop import run
+from pipeline.training.loop import Training
 from pipeline.training.on_ray import MAX_FAILURES, NODE_GROUP, layout_of, layout_on, train
 from pipeline.training.worker_group import WorkerGroup
 from tests.support.tiny_training import TINY, kill_once, metrics, weights, with_fields
@@ -64,7 +64,7 @@ def test_killed_single_worker_ends_in_the_same_bits(dataset: EncodedDataset, tmp
     alone, folder = with_fields(workers=1), tmp_path / "run"
     for made in (folder, tmp_path / "undisturbed"):
         made.mkdir()
-    run(WorkerGroup(), dataset, alone, tmp_path / "undisturbed")
+    Training(WorkerGroup(), dataset, alone, tmp_path / "undisturbed").run()
     train(Context(folder, partial(_kill_once_and_list, tmp_path)), dataset, alone)
     assert (tmp_path / "killed").exists()
     assert weights(folder) == weights(tmp_path / "undisturbed")

@@ -18,12 +18,12 @@ def test_the_next_epoch_is_planned_during_this_one(dataset: EncodedDataset) -> N
     first = next(reading)
     assert AHEAD_UPDATES < EPOCH_UPDATES - 1, "the first update of the next epoch would have been asked for"
     planned = updates._plans[1]
-    expected = plan_epoch(split.source_lengths, split.target_lengths, TINY.plan, epoch=1)
+    expected = plan_epoch(split.source_lengths, split.target_lengths, TINY, epoch=1)
     assert (planned.result(timeout=60).rows == expected.rows).all()
     read = [first, *reading]
     assert updates._plans == {1: planned}, "the plan was made again, or one that no update needs"
     for epoch in (0, 1):
-        plan = plan_epoch(split.source_lengths, split.target_lengths, TINY.plan, epoch)
+        plan = plan_epoch(split.source_lengths, split.target_lengths, TINY, epoch)
         for update, parts in zip(read[epoch * EPOCH_UPDATES :], plan, strict=False):
             assert len(update.mine) == len(parts)
             for micro_batch, rows in zip(update.mine, parts, strict=True):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from model.config import OptimizerConfig
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import EncodedDataset
-from pipeline.training.loop import run
+from pipeline.training.loop import Training
 from pipeline.training.reduction import Addition, additions
 from pipeline.training.worker_group import WorkerGroup
 from tests.support.tiny_training import curve, start_processes, weights, with_fields
@@ -53,7 +53,7 @@ def train_in_group(rank: int, size: int, dataset: EncodedDataset, given: Trainin
     torch.set_num_threads(1)
     if size > 1:
         dist.init_process_group("gloo", f"file://{folder}.group", world_size=size, rank=rank)
-    run(WorkerGroup(rank, size), dataset, given, folder)
+    Training(WorkerGroup(rank, size), dataset, given, folder).run()
     if size > 1:
         dist.destroy_process_group()
 

@@ -43,7 +43,7 @@ def test_operations_of_an_update_are_those_of_a_plan() -> None:
     queries_and_keys = (source * source + target * target + source * target).sum()
     products = weighted + PRODUCTS_PER_QUERY_AND_KEY * queries_and_keys
     training = TrainingSettings(model=SMALL, budget_tokens=2000, micro_batches=2)
-    plan = plan_epoch(source, target, training.plan, epoch=0)
+    plan = plan_epoch(source, target, training, epoch=0)
     assert update_flop(training, "multi30k") == pytest.approx(3 * 2 * products / len(plan), rel=0.005)
 
 

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from pipeline.settings import PlanSettings
+from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Context
 from pipeline.text.corpus_statistics import (
     Collection,
@@ -52,10 +52,10 @@ STATISTICS = CorpusStatistics(
 def test_figures_and_drawings_of_text(parallel_text: Path, tmp_path: Path) -> None:
     """The JSON reads back as what was measured; any XML reader can parse the SVG, which names pair and data."""
     text = prepare_text(tmp_path, parallel_text)
-    plan = PlanSettings(budget_tokens=3000, micro_batches=2, seed=1)
+    training = TrainingSettings(budget_tokens=3000, micro_batches=2, seed=1)
     (tmp_path / "report").mkdir()
-    made = report_corpus(Context(tmp_path / "report"), *text, "two collections", plan)
-    measured = measure("two collections", *text, plan)
+    made = report_corpus(Context(tmp_path / "report"), *text, "two collections", [3000, 2, 1])
+    measured = measure("two collections", *text, training)
     assert CorpusReport(tmp_path / "report").load() == measured
     assert json.loads((made.folder / "corpus_report.json").read_text())["plan"]["updates"] == measured.plan.updates
     assert {path.name for path in made.folder.iterdir()} == {"corpus_report.json", "corpus_report.svg"}
