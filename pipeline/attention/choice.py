@@ -7,7 +7,6 @@
 Shapes: N layers, H heads, L words.
 """
 
-from collections.abc import Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -31,6 +30,25 @@ class Wanted(NamedTuple):
     heads: tuple[int, ...] = ()
     word: str | None = None
 
+    def within(self, attended: Attended) -> tuple[int | None, tuple[int, ...], int | None]:
+        """Returns layer, heads and the first word that is spelled so, capitals aside, all counted from 0.
+
+        Raises UserError where the model lacks the layer or a head, or the sentence the word.
+        """
+        n_layers, n_heads = attended.weights[KIND].shape[:2]
+        if self.layer is not None and not 1 <= self.layer <= n_layers:
+            raise UserError(f"--layer {self.layer}: the model has layers 1 to {n_layers}")
+        for head in self.heads:
+            if not 1 <= head <= n_heads:
+                raise UserError(f"--heads {head}: the model has heads 1 to {n_heads}")
+        number = None
+        if self.word is not None:
+            words = [attended.source.word(i) for i in range(len(attended.source.words))]
+            number = next((i for i, word in enumerate(words) if word.lower() == self.word.lower()), None)
+            if number is None:
+                raise UserError(f"--word {self.word}: the sentence has {', '.join(words)}")
+        return self.layer and self.layer - 1, tuple(head - 1 for head in self.heads), number
+
 
 class Choice(NamedTuple):
     """What a figure draws."""
@@ -45,25 +63,14 @@ class Choice(NamedTuple):
     """How it was chosen, for the caption."""
 
 
-def check(attended: Attended, wanted: Wanted) -> None:
-    """Raises UserError where the model lacks the layer or a head, or the sentence the word."""
-    n_layers, n_heads = attended.weights[KIND].shape[:2]
-    if wanted.layer is not None and not 1 <= wanted.layer <= n_layers:
-        raise UserError(f"--layer {wanted.layer}: the model has layers 1 to {n_layers}")
-    for head in wanted.heads:
-        if not 1 <= head <= n_heads:
-            raise UserError(f"--heads {head}: the model has heads 1 to {n_heads}")
-    if wanted.word is not None:
-        _word(attended, wanted.word)
-
-
 def all_heads(attended: Attended, wanted: Wanted) -> Choice:
     """Chooses the layer and the word whose heads attend most to words at least FAR_WORDS away."""
     weights_NHLL, is_word_L = _weights(attended), _is_word(attended)
     far_LL = np.abs(_offsets(len(is_word_L))) >= FAR_WORDS
     share_NL = (weights_NHLL * (far_LL & is_word_L)).sum(-1).mean(1) * is_word_L
-    layer, word = _best(share_NL, _layer(wanted), _asked_word(attended, wanted))
-    heads = _heads(wanted) or tuple(range(weights_NHLL.shape[1]))
+    wanted_layer, heads, wanted_word = wanted.within(attended)
+    layer, word = _best(share_NL, wanted_layer, wanted_word)
+    heads = heads or tuple(range(weights_NHLL.shape[1]))
     share, why = share_NL[layer, word], "chosen" if wanted.layer or wanted.word else "the most of any word and layer"
     return Choice(layer, heads, word, f"{share:.0%} of its attention is on words at least {FAR_WORDS} away: {why}")
 
@@ -74,9 +81,10 @@ def one_antecedent(attended: Attended, wanted: Wanted) -> Choice:
     earlier_LL = _offsets(len(is_word_L)) <= -FAR_WORDS
     peak_NHL = (weights_NHLL * (earlier_LL & is_word_L)).max(-1) * is_word_L
     two_NHL = np.sort(peak_NHL, axis=1)[:, -2:]
-    layer, word = _best(two_NHL.sum(1), _layer(wanted), _asked_word(attended, wanted))
+    wanted_layer, heads, wanted_word = wanted.within(attended)
+    layer, word = _best(two_NHL.sum(1), wanted_layer, wanted_word)
     order = np.argsort(-peak_NHL[layer, :, word], kind="stable")
-    heads = (_heads(wanted) or tuple(order.tolist()))[:2]
+    heads = (heads or tuple(order.tolist()))[:2]
     target = int((weights_NHLL[layer, heads[0], word] * (earlier_LL[word] & is_word_L)).argmax())
     peak = peak_NHL[layer, heads[0], word]
     antecedent = attended.source.word(target)
@@ -92,9 +100,9 @@ def two_heads(attended: Attended, wanted: Wanted) -> Choice:
     """Chooses the two heads of a layer whose attention differs most, on average over the words."""
     weights_NHLL = _weights(attended)
     best: tuple[float, int, tuple[int, ...]] = (-1.0, 0, (0,))
-    asked = _heads(wanted)[:2]
-    for layer in range(len(weights_NHLL)) if _layer(wanted) is None else [_layer(wanted) or 0]:
-        heads = asked or range(weights_NHLL.shape[1])
+    wanted_layer, asked, _ = wanted.within(attended)
+    for layer in range(len(weights_NHLL)) if wanted_layer is None else [wanted_layer]:
+        heads = asked[:2] or range(weights_NHLL.shape[1])
         for pair in combinations(heads, 2) if len(heads) > 1 else [tuple(heads)]:
             difference_LL = weights_NHLL[layer, pair[0]] - weights_NHLL[layer, pair[-1]]
             best = max(best, (float(np.abs(difference_LL).sum(-1).mean() / 2), layer, tuple(pair)))
@@ -131,24 +139,3 @@ def _best(score_NL: NDArray[np.float32], layer: int | None, word: int | None) ->
     open_NL[chosen] = score_NL[chosen]
     best = np.unravel_index(int(open_NL.argmax()), open_NL.shape)
     return int(best[0]), int(best[1])
-
-
-def _layer(wanted: Wanted) -> int | None:
-    return None if wanted.layer is None else wanted.layer - 1
-
-
-def _heads(wanted: Wanted) -> tuple[int, ...]:
-    return tuple(head - 1 for head in wanted.heads)
-
-
-def _asked_word(attended: Attended, wanted: Wanted) -> int | None:
-    return None if wanted.word is None else _word(attended, wanted.word)
-
-
-def _word(attended: Attended, asked: str) -> int:
-    """Returns the number of the first word that is spelled so, capitals aside."""
-    side: Sequence[str] = [attended.source.word(number) for number in range(len(attended.source.words))]
-    for number, word in enumerate(side):
-        if word.lower() == asked.lower():
-            return number
-    raise UserError(f"--word {asked}: the sentence has {', '.join(side)}")

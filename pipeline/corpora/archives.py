@@ -26,7 +26,7 @@ from pipeline.settings import Settings
 from pipeline.store.artifact import Context
 from pipeline.store.locks import FileLock
 from pipeline.text.aligned import content_sha256
-from pipeline.text.lines import GZIP_MAGIC
+from pipeline.text.lines import open_unzipped
 
 log = logging.getLogger(__name__)
 
@@ -184,7 +184,7 @@ def _stream_out(path: Path, names: tuple[str, str], folder: Path, to_the_end: bo
     copies: dict[str, Path] = {}
     try:
         # tarfile's own mode "r|gz" does not look at gzip's checksum.
-        with _unzipped(path) as file, tarfile.open(fileobj=file, mode="r|") as archive:
+        with open_unzipped(path) as file, tarfile.open(fileobj=file, mode="r|") as archive:
             for member in archive:
                 _check_inside(member, path)
                 name = PurePosixPath(member.name).as_posix()
@@ -214,17 +214,6 @@ def _check_inside(member: tarfile.TarInfo, archive: Path) -> None:
                 f"{archive} is refused: its member {member.name} points to {name}, outside the folder or absolute; "
                 "it is not the official archive"
             )
-
-
-@contextmanager
-def _unzipped(path: Path) -> Iterator[IO[bytes]]:
-    """Opens the bytes of a file, decompressed if it is gzip."""
-    with path.open("rb") as raw:
-        if raw.peek(len(GZIP_MAGIC)).startswith(GZIP_MAGIC):
-            with gzip.GzipFile(fileobj=raw, mode="rb") as unzipped:
-                yield unzipped  # type: ignore[misc]
-        else:
-            yield raw
 
 
 def _copy(content: IO[bytes] | None, path: Path, name: str) -> None:

@@ -3,6 +3,7 @@
 import hashlib
 import logging
 import re
+import time
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -30,10 +31,10 @@ def fetch(
     """Downloads to `path`, which appears only once its size and checksum, as far as given, are right.
 
     `urls` are mirrors of each other, and the first that has the file is used. A partial file `<path>.part` of this call
-    or an earlier one is resumed by HTTP Range. A request that is not answered is repeated `retries` times, with pauses
-    that double; a link that breaks or falls silent for `timeout_s` is given up once it brings no new bytes. A file that
-    turns out wrong is fetched once more. `checksum` is "sha256:..." or "md5:...". Raises UserError, ending in `advice`,
-    if no URL gives the file.
+    or an earlier one is resumed by HTTP Range. A URL is given up after `retries` repetitions, with pauses that double,
+    of a request that is not answered, or whose answer breaks off or falls silent for `timeout_s` without new bytes. A
+    file that turns out wrong is fetched once more. `checksum` is "sha256:..." or "md5:...". Raises UserError, ending in
+    `advice`, if no URL gives the file.
     """
     part = path.with_name(path.name + ".part")
     problems = []
@@ -47,7 +48,7 @@ def fetch(
             client_options={"allow_http": True, "timeout": "7d", "read_timeout": timedelta(seconds=timeout_s)},
             retry_config={"max_retries": retries, "backoff": {"init_backoff": timedelta(seconds=pause_s)}},
         )
-        problem = _fetch_from(store, name, part, size_bytes, checksum)
+        problem = _fetch_from(store, name, part, size_bytes, checksum, retries, pause_s)
         if problem is None:
             part.replace(path)
             return
@@ -68,16 +69,25 @@ def mismatch(path: Path, size_bytes: int | None, checksum: str | None) -> str | 
     return None if actual == expected else f"{algorithm} {actual} instead of {expected}"
 
 
-def _fetch_from(store: HTTPStore, name: str, part: Path, size_bytes: int | None, checksum: str | None) -> str | None:
+def _fetch_from(
+    store: HTTPStore,
+    name: str,
+    part: Path,
+    size_bytes: int | None,
+    checksum: str | None,
+    retries: int,
+    pause_s: float,
+) -> str | None:
     """Completes the partial file from one server; returns what went wrong, or None."""
-    most_bytes, fetched_again = _size(part), False
+    most_bytes, failures, fetched_again = _size(part), 0, False
     while True:
-        have_bytes = _size(part)
+        have_bytes, answered = _size(part), False
         try:
             if size_bytes is None or have_bytes < size_bytes:
                 response = obstore.get(store, name, options={"range": {"offset": have_bytes}} if have_bytes else None)
                 if size_bytes not in (None, response.meta["size"]):
                     return f"it is not the file expected ({response.meta['size']} bytes instead of {size_bytes})"
+                answered = True
                 with part.open("ab") as file:
                     for block in response.stream(min_chunk_size=1):  # a link that breaks loses nothing that arrived
                         file.write(block)
@@ -93,11 +103,13 @@ def _fetch_from(store: HTTPStore, name: str, part: Path, size_bytes: int | None,
             problem = _problem(str(error))
             if have_bytes and (isinstance(error, NotSupportedError) or problem.startswith("HTTP 416")):
                 part.unlink()  # nothing of this server's can continue it
-            # A server without ranges starts over each time, so progress means more bytes than ever before.
-            elif _size(part) <= most_bytes:
+            elif not answered or failures >= retries:  # obstore repeats what is not answered
                 return problem
+            # A server without ranges starts over each time, so progress means more bytes than ever before.
+            failures = 0 if _size(part) > most_bytes else failures + 1
             most_bytes = max(most_bytes, _size(part))
         log.warning("%s: %s; retrying", name, problem)
+        time.sleep(pause_s * 2**failures)
 
 
 def _problem(error: str) -> str:

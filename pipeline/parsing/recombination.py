@@ -16,10 +16,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
+from pipeline.parsing.layouts import Selection
 from pipeline.parsing.trees import PlacedTree, cleaned, is_preterminal, new_tree, walk, words_of
 from pipeline.settings import Settings
 
@@ -46,25 +47,18 @@ class RecombinationSettings(Settings):
     seed: int = Field(1, ge=0)
 
 
-class Trees(Protocol):
-    """A source of trees, such as part of a file."""
-
-    def read(self) -> Iterator[PlacedTree]:
-        """Yields the trees."""
-
-
 @dataclass(frozen=True)
 class Recombination:
     """Part number `part` of the new trees, `trees` of them; each part is drawn with its own seed."""
 
-    treebank: Sequence[Trees]
+    treebank: Sequence[Selection]
     settings: RecombinationSettings
     part: int
     trees: int
 
     def read(self) -> Iterator[PlacedTree]:
         """Yields the new trees; holds the treebank's in memory. Raises UserError where one of those is malformed."""
-        source = _Constituents(chain.from_iterable(trees.read() for trees in self.treebank))
+        source = _Constituents(chain.from_iterable(selection.read() for selection in self.treebank))
         draw = random.Random(f"{self.settings.seed} {self.part}")
         number = 0
         while source.trees and number < self.trees:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TextIO
 from pipeline.errors import UserError
 from pipeline.parsing.layouts import SPLITS, Selection, files_of, splits_of
 from pipeline.parsing.linearisation import WORD_SYMBOL, linearise, tag_of
-from pipeline.parsing.recombination import Recombination, RecombinationSettings, Trees
+from pipeline.parsing.recombination import Recombination, RecombinationSettings
 from pipeline.parsing.trees import PlacedTree, bracketed, cleaned, words_of
 from pipeline.settings import AbsolutePath, Settings
 from pipeline.store.artifact import Context
@@ -75,7 +75,7 @@ class Part(NamedTuple):
 
     folder: Corpus
     split: str
-    trees: Sequence[Trees]
+    trees: Sequence[Selection | Recombination]
     collection: str
     with_tags: bool
     known: frozenset[str] | None = None
@@ -142,7 +142,9 @@ def read(context: Context, settings: TreebankSettings) -> Corpus:
     return corpus
 
 
-def _more_sources(settings: TreebankSettings, train: Sequence[Trees]) -> Iterator[tuple[str, Trees]]:
+def _more_sources(
+    settings: TreebankSettings, train: Sequence[Selection]
+) -> Iterator[tuple[str, Selection | Recombination]]:
     """Yields the silver files and the parts of the recombined trees, each with the name of its collection."""
     for path in settings.silver:
         yield path.name, Selection(path)

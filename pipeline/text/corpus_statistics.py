@@ -61,19 +61,6 @@ class Lengths:
 
 
 @dataclass(frozen=True)
-class VocabularySample:
-    """The pieces of the vocabulary and the text that they were learned on."""
-
-    size: int
-    """Pieces in the vocabulary."""
-    sampled_pairs: int
-    train_pairs: int
-    """Training pairs in the corpus."""
-    words: int
-    """Distinct words in the sample."""
-
-
-@dataclass(frozen=True)
 class Plan:
     """The plan of the first epoch."""
 
@@ -98,7 +85,8 @@ class CorpusStatistics:
     splits: Sequence[Split]
     lengths: tuple[Lengths, Lengths]
     """Lengths of the source side and of the target side."""
-    sample: VocabularySample
+    sample: Mapping[str, int]
+    """`vocabulary.json`: the pieces of the vocabulary and the text that they were learned on."""
     plan: Plan
 
     @property
@@ -153,7 +141,7 @@ def measure(
         ],
         splits=[Split(name, _unknown_fraction(shards)) for name, shards in encoded["splits"].items()],
         lengths=(_lengths(corpus.languages[0], histograms[0]), _lengths(corpus.languages[1], histograms[1])),
-        sample=VocabularySample(**vocabulary.read_json("vocabulary.json")),
+        sample=vocabulary.read_json("vocabulary.json"),
         plan=_plan(np.concatenate(sampled[0]), np.concatenate(sampled[1]), every, settings),
     )
 

@@ -27,7 +27,7 @@ def read_lines(path: Path, errors: Literal["strict", "surrogateescape"] = "stric
     Where `errors` is "surrogateescape", bytes that are not UTF-8 are kept, as Python keeps them.
     """
     try:
-        with _open(path) as file:
+        with open_unzipped(path) as file:
             yield from lines_of(file, str(path), errors)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UserError(f"{path}: damaged gzip file ({error}); get it again") from None
@@ -100,8 +100,8 @@ def write_pairs(source: Path, target: Path, pairs: Iterable[tuple[str, str]]) ->
     return written
 
 
-def _open(path: Path) -> BinaryIO:
-    """Opens the uncompressed bytes of a file."""
+def open_unzipped(path: Path) -> BinaryIO:
+    """Opens the bytes of a file, decompressed if it is gzip."""
     file = path.open("rb")
     if not file.peek(2).startswith(GZIP_MAGIC):
         return file

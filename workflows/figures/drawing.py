@@ -148,7 +148,7 @@ def _sentence_for(number: FigureNumber, attended: Sequence[Attended], wanted: Wa
     problems = []
     for sentence in order:
         try:
-            choice.check(sentence, wanted)
+            wanted.within(sentence)
         except UserError as error:
             problems.append(error)
         else:

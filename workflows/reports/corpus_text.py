@@ -67,8 +67,8 @@ def facts(statistics: CorpusStatistics) -> dict[str, str]:
         "tokens per sentence": f"mean: {of_sides(lambda side: side.mean)}; "
         f"99 % of sentences have at most: {of_sides(lambda side: side.quantiles['0.99'])}",
         "unknown tokens": ", ".join(f"{split.name} {percent(split.unknown_fraction)}" for split in statistics.splits),
-        "vocabulary": f"{rounded(sample.size)} pieces, learned from {rounded(sample.sampled_pairs)} of "
-        f"{rounded(sample.train_pairs)} pairs with {rounded(sample.words)} distinct words",
+        "vocabulary": f"{rounded(sample['size'])} pieces, learned from {rounded(sample['sampled_pairs'])} of "
+        f"{rounded(sample['train_pairs'])} pairs with {rounded(sample['words'])} distinct words",
     }
     if plan.updates is None or plan.padding_fraction is None:
         return {**of_text, "padding": plan.problem}

@@ -143,8 +143,6 @@ def _nested(chain: list[tuple[str, str]], rest: str, infinitive: bool) -> str:
         inner = f"(VP (TO to) (VP (VB {chain[1][1]}){rest}))"
         return f"(S {inner})" if infinitive else inner
     tag, word = chain[0]
-    if len(chain) > 1:
-        return f"(VP ({tag} {word}) {_nested(chain[1:], rest, True)})"
     return f"(VP ({tag} {word}){rest})"
 
 

@@ -11,7 +11,6 @@ from pipeline.corpora.grammar.syntax import (
     Gap,
     Nominal,
     NounPhrase,
-    PrepositionalPhrase,
     Pronoun,
     RelativeClause,
     Sentence,
@@ -20,7 +19,6 @@ from pipeline.corpora.grammar.syntax import (
 SUBJECTS = ("je", "tu", "il", "nous", "ils")
 DIRECT = ("me", "te", "le", "nous", "les")
 INDIRECT = ("me", "te", "lui", "nous", "leur")
-STRESSED = ("moi", "toi", "lui", "nous", "eux")
 REFLEXIVE = ("me", "te", "se", "nous", "se")
 DETERMINERS = {
     "the": ("le", "la", "les"),
@@ -154,21 +152,12 @@ def _complements(clause: Clause) -> list[str]:
     elif clause.predicate:
         words.append(clause.predicate.french[(gender == "f") + 2 * plural])
     if clause.place and not isinstance(clause.place.phrase, Gap):
-        words += _prepositional(clause.place)
+        words += [*clause.place.preposition.french, *_nominal(clause.place.phrase)]
     if clause.time and not clause.time_first:
         words.append(clause.time.french)
     if clause.complement:
         words += ["que", *_clause(clause.complement)]
     return words
-
-
-def _prepositional(place: PrepositionalPhrase) -> list[str]:
-    phrase = place.phrase
-    if isinstance(phrase, Pronoun):
-        feminine = phrase.french_gender[0] == "f" and phrase.person in (2, 4)
-        stressed = ("elle" if phrase.person == 2 else "elles") if feminine else STRESSED[phrase.person]
-        return [*place.preposition.french, stressed]
-    return [*place.preposition.french, *_nominal(phrase)]
 
 
 def _nominal(nominal: Nominal) -> list[str]:

@@ -212,25 +212,15 @@ class Lexicon:
         self.verbs = [_verb(*row) for row in words["verbs"]]
         self.verbs_of = {frame: Zipf([verb for verb in self.verbs if verb.frame == frame]) for frame in "tdgilmpc"}
         self.be, self.become = _verb(*words["be"]), _verb(*words["become"])
-        self.modals = Zipf(
-            [
-                Modal((present, past), _german_verb(german), _french_verb(french))
-                for present, past, german, french in words["modals"]
-            ]
-        )
+        self.modals = Zipf([Modal(e, _german_verb(g), _french_verb(f)) for e, g, f in words["modals"]])
         self.prepositions = {row[0]: _preposition(*row) for row in words["prepositions"]}
         times = [Adverbial(*row) for row in words["times"]]
         self.times = {letter: Zipf([time for time in times if letter in time.tenses]) for letter in "phf"}
         self.frequencies = Zipf([Adverbial(*row) for row in words["frequencies"]])
         self.manners = Zipf([Adverbial(*row) for row in words["manners"]])
         self.adverbials = [*times, *self.frequencies.lemmas, *self.manners.lemmas]
-        self.professions = Zipf(
-            [Profession(english, (g_m, g_f), (f_m, f_f)) for english, g_m, g_f, f_m, f_f in words["professions"]]
-        )
-        conjunctions = [
-            Conjunction(english, (present, past), french, tenses)
-            for english, present, past, french, tenses in words["conjunctions"]
-        ]
+        self.professions = Zipf([Profession(*row) for row in words["professions"]])
+        conjunctions = [Conjunction(*row) for row in words["conjunctions"]]
         self.conjunctions = {letter: Zipf([c for c in conjunctions if letter in c.tenses]) for letter in "ph"}
         self.haben = next(verb for verb in self.verbs if verb.english.base == "have").german
         self.avoir = next(verb for verb in self.verbs if verb.english.base == "have").french

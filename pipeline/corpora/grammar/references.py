@@ -59,10 +59,10 @@ def anaphora(derivation: Derivation, target: Literal["de", "fr"]) -> Anaphora | 
     if pronoun is None or not isinstance(antecedent, NounPhrase) or pronoun.noun is not antecedent.noun:
         return None
     marked = _replaced(sentence, antecedent, antecedent._replace(noun=_marked(antecedent.noun)))
-    source_antecedent = _marked_word(derivation, marked, "en")
+    source_antecedent = _marked_word(marked, "en")
     source_pronoun = _pronoun_after(derivation.english, source_antecedent)
-    target_antecedent = _marked_word(derivation, marked, target)
-    if source_pronoun is None or source_antecedent is None or target_antecedent is None:
+    target_antecedent = _marked_word(marked, target)
+    if source_pronoun is None:
         return None
     return Anaphora(source_pronoun, source_antecedent, _gendered(derivation, pronoun, target), target_antecedent)
 
@@ -71,8 +71,8 @@ def verb_objects(derivation: Derivation) -> list[tuple[Span, Span]]:
     """Returns the English verbs, each with its direct object's noun, that are at least LONG_WORDS words apart."""
     references = []
     for verb, noun in _verb_object_marks(derivation.sentence):
-        query, key = _marked_word(derivation, verb, "en"), _marked_word(derivation, noun, "en")
-        if query and key and abs(_word(derivation.english, query) - _word(derivation.english, key)) >= LONG_WORDS:
+        query, key = _marked_word(verb, "en"), _marked_word(noun, "en")
+        if abs(_word(derivation.english, query) - _word(derivation.english, key)) >= LONG_WORDS:
             references.append((query, key))
     return references
 
@@ -135,19 +135,17 @@ def _marked(noun: Noun) -> Noun:
     return noun._replace(english=deep(noun.english), german=deep(noun.german), french=deep(noun.french))
 
 
-def _marked_word(derivation: Derivation, marked: Sentence, language: Language) -> Span | None:
-    """Returns the word that is marked, without the punctuation after it; None if there is not exactly one."""
+def _marked_word(marked: Sentence, language: Language) -> Span:
+    """Returns the word that is marked, without the punctuation after it."""
     text = text_of(Derivation(marked), language)
-    if text.count(MARK) != 1 or text.replace(MARK, "") != text_of(derivation, language):
-        return None
     end = text.index(MARK)
     return Span(max(text.rfind(sign, 0, end) for sign in " '-") + 1, end)
 
 
-def _pronoun_after(english: str, antecedent: Span | None) -> Span | None:
+def _pronoun_after(english: str, antecedent: Span) -> Span | None:
     """Returns the last third-person pronoun after the antecedent: the clause it is in has no other."""
     spans = [span for span in _words(english) if english[slice(*span)].lower() in PRONOUNS["en"]]
-    return next((span for span in reversed(spans) if antecedent and span.begin > antecedent.begin), None)
+    return next((span for span in reversed(spans) if span.begin > antecedent.begin), None)
 
 
 def _gendered(derivation: Derivation, pronoun: Pronoun, language: Literal["de", "fr"]) -> Span | None:

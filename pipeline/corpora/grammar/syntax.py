@@ -99,7 +99,7 @@ class PrepositionalPhrase(NamedTuple):
     """A preposition and its noun phrase."""
 
     preposition: Preposition
-    phrase: NounPhrase | Pronoun | Gap
+    phrase: NounPhrase | Gap
 
 
 class RelativeClause(NamedTuple):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pipeline.attention.choice import Wanted, all_heads, check, one_antecedent, two_heads
+from pipeline.attention.choice import Wanted, all_heads, one_antecedent, two_heads
 from pipeline.attention.translated import Attended, Pieces
 from pipeline.errors import UserError
 
@@ -67,4 +67,4 @@ def test_the_user_s_choice_comes_first(attended: Attended) -> None:
 def test_what_does_not_exist_is_refused(attended: Attended, wanted: Wanted, told: str) -> None:
     """One line that says what there is."""
     with pytest.raises(UserError, match=told):
-        check(attended, wanted)
+        wanted.within(attended)

@@ -78,6 +78,16 @@ def test_a_link_that_falls_silent_is_dropped_and_continued(server: RangeServer, 
     assert ranges(server) == [None, "bytes=200000-"]
 
 
+def test_a_link_that_brings_nothing_is_given_up(server: RangeServer, target: Path) -> None:
+    """After as many repetitions as of a request that is not answered; what had arrived stays for the next attempt."""
+    server.cut_bytes = 0
+    target.with_name("file.part").write_bytes(CONTENT[:1000])
+    with pytest.raises(UserError, match=r"Interrupted; pass --data DIR"):
+        get(server, target)
+    assert ranges(server) == ["bytes=1000-"] * 3
+    assert target.with_name("file.part").read_bytes() == CONTENT[:1000]
+
+
 @pytest.mark.parametrize("known", [True, False])
 def test_the_partial_file_of_an_earlier_run_is_continued(server: RangeServer, target: Path, known: bool) -> None:
     """Nothing that arrived is fetched twice, unless only the last step is missing and no size is published."""
@@ -100,6 +110,9 @@ def test_a_server_without_ranges_starts_again(server: RangeServer, target: Path)
     get(server, target)
     assert ranges(server) == ["bytes=1000-", None]
     assert target.read_bytes() == CONTENT
+    server.cut_bytes = 70_000
+    with pytest.raises(UserError, match="Interrupted"):
+        get(server, target.with_name("other"))
 
 
 def test_a_file_damaged_on_the_way_is_fetched_once_more(server: RangeServer, target: Path) -> None:

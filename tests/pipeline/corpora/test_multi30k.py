@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.corpora.multi30k import FILES, Multi30kSettings, read
+from pipeline.corpora.multi30k import Multi30kSettings, published, read
 from pipeline.errors import UserError
 from pipeline.store.artifact import Context
 from pipeline.text.lines import read_lines, write_lines
@@ -69,9 +69,9 @@ def test_edited_files_and_more_test_sets_are_used(
 def test_download_checks_and_reads(here: Context, served: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A server gives the same corpus as a folder, and no download stays in the artifact."""
     folder, url = served
-    for name in list(FILES):  # the 2017 files are not among the tests' data
+    for name in list(published()):  # the 2017 files are not among the tests' data
         if not (folder / name).exists():
-            monkeypatch.delitem(FILES, name)
+            monkeypatch.delitem(published(), name)
     corpus = read(here, Multi30kSettings(base_url=url))
     assert list(read_lines(corpus.shards("train")[0].source)) == list(read_lines(folder / "train.en.gz"))
     assert sorted(path.name for path in here.folder.iterdir()) == ["corpus.json", "dev", "test_2016_flickr", "train"]

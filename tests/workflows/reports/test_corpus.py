@@ -15,7 +15,6 @@ from pipeline.text.corpus_statistics import (
     Lengths,
     Plan,
     Split,
-    VocabularySample,
     measure,
 )
 from tests.support.html_reader import Reader, assert_asks_for_nothing_outside, drawings
@@ -44,7 +43,7 @@ STATISTICS = CorpusStatistics(
     collections=[collection("europarl-v7", 1_900, 60, 0, 30, 10), collection("<b>web & more</b>", 1_000, 0, 0, 0, 0)],
     splits=[Split("train", 0.0002), Split("dev", 0.0)],
     lengths=(lengths("en", 100, 1_500, 1_000, 300), lengths("de", 50, 900, 1_000, 700, 250)),
-    sample=VocabularySample(size=500, sampled_pairs=1_000, train_pairs=2_910, words=4_200),
+    sample={"size": 500, "sampled_pairs": 1_000, "train_pairs": 2_910, "words": 4_200},
     plan=Plan(budget_tokens=400, micro_batches=2, every=1, updates=26, padding_fraction=0.0421, problem=""),
 )
 
