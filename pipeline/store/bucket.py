@@ -18,12 +18,20 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import obstore
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    NotFoundError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
+from obstore.store import ObjectStore, from_url
 
 from pipeline.errors import UserError
-
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore as Service
 
 SCHEMES = ("s3", "gs", "az")
 PATIENCE_S = 120.0
@@ -57,8 +65,6 @@ class Bucket:
 
     def read(self, name: str) -> Object | None:
         """Returns an object, None if there is none."""
-        import obstore
-
         with self._in_a_line(f"read {name}"):
             try:
                 answer = obstore.get(self._service, name)
@@ -80,24 +86,18 @@ class Bucket:
 
     def sizes_bytes(self, folder: str) -> dict[str, int]:
         """Returns the objects below a folder: their names without the folder's, and their sizes."""
-        import obstore
-
         with self._in_a_line(f"list {folder}"):
             objects = [item for chunk in obstore.list(self._service, prefix=folder) for item in chunk]
         return {item["path"].removeprefix(f"{folder}/"): item["size"] for item in objects}
 
     def folders(self, folder: str) -> list[str]:
         """Returns the names of the folders in a folder, sorted."""
-        import obstore
-
         with self._in_a_line(f"list {folder}"):
             folders = obstore.list_with_delimiter(self._service, prefix=folder)["common_prefixes"]
         return sorted(path.rpartition("/")[2] for path in folders)
 
     def remove(self, names: Iterable[str]) -> None:
         """Removes objects; those that are not there count as removed."""
-        import obstore
-
         for name in names:
             with self._in_a_line(f"remove {name}"):
                 try:
@@ -114,7 +114,6 @@ class Bucket:
 
         A large file goes up in parts, of which nobody sees anything before the last.
         """
-        import obstore
 
         def copy(name: str) -> None:
             with self._in_a_line(f"write {name}"):
@@ -125,7 +124,6 @@ class Bucket:
 
     def download(self, files: Mapping[str, Path]) -> None:
         """Copies objects, given by name, to files, several at once. Raises BucketError if there is none of a name."""
-        import obstore
 
         def copy(name: str) -> None:
             with self._in_a_line(f"read {name}"):
@@ -142,9 +140,6 @@ class Bucket:
         self.folders("")
 
     def _put(self, name: str, data: bytes, mode: Any) -> bool:
-        import obstore
-        from obstore.exceptions import AlreadyExistsError, NotFoundError, PreconditionError
-
         with self._in_a_line(f"write {name}"):
             try:
                 obstore.put(self._service, name, data, mode=mode)
@@ -159,14 +154,12 @@ class Bucket:
         return True
 
     @property
-    def _service(self) -> "Service":
+    def _service(self) -> ObjectStore:
         return _connected(self.uri, os.environ.get("AWS_ENDPOINT_URL", ""), PATIENCE_S)
 
     @contextmanager
     def _in_a_line(self, action: str) -> Iterator[None]:
         """Raises BucketError, in one line, for what the client raises in the body."""
-        from obstore.exceptions import BaseError
-
         try:
             yield
         except BucketError:
@@ -176,10 +169,7 @@ class Bucket:
 
 
 @cache
-def _connected(uri: str, endpoint: str, patience_s: float) -> "Service":
-    from obstore.exceptions import BaseError
-    from obstore.store import from_url
-
+def _connected(uri: str, endpoint: str, patience_s: float) -> ObjectStore:
     # A service of one's own, in a trusted network, is often without TLS; then its address says so.
     insecure = endpoint.startswith("http://")
     try:
@@ -210,8 +200,6 @@ def _reason(error: Exception) -> str:
 
 
 def _remedy(error: Exception) -> str:
-    from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
-
     if isinstance(error, PermissionDeniedError | UnauthenticatedError):
         return "check the credentials in the environment and what they allow"
     if isinstance(error, FileNotFoundError) or "does not exist" in str(error):

@@ -62,13 +62,13 @@ class Scratch:
             yield self.folder
             return
         here = self.store.artifacts / self.folder.name
-        is_the_stage_s = here == self.folder and here.is_dir()
+        is_stage_folder = here == self.folder and here.is_dir()
         self.folder = here
         here.mkdir(parents=True, exist_ok=True)
         self._pull(self.store.bucket, operator.lt)
         yield here
         self._settle()
-        if not is_the_stage_s:
+        if not is_stage_folder:
             shutil.rmtree(here, ignore_errors=True)
 
     def keep(self, part: str) -> None:

@@ -32,7 +32,7 @@ from pipeline.store.locks import FileLock, Lock
 from pipeline.store.scratch import Scratch
 
 SMALL_BYTES = 100_000
-_found: set[tuple[str, str]] = set()
+_seen: set[tuple[str, str]] = set()
 """The artifacts that this process has found published in buckets, by URI and name: they do not change."""
 _checked: set[tuple[str, str]] = set()
 """The copies that this process has checked, by folder and manifest."""
@@ -123,9 +123,9 @@ class Store:
         folder, key = self.folder(name), (self.uri, name)
         if not self.remote:
             return folder if folder.is_dir() else None
-        if key not in _found and self.remote.published(name):
-            _found.add(key)
-        return folder if key in _found else None
+        if key not in _seen and self.remote.published(name):
+            _seen.add(key)
+        return folder if key in _seen else None
 
     def fetch(self, name: str) -> Path:
         """Returns a folder on this machine with the files of a published artifact.
@@ -137,7 +137,7 @@ class Store:
             return folder
         published = self.remote.published(name)
         if published is None:
-            _found.discard((self.uri, name))
+            _seen.discard((self.uri, name))
             raise UserError(f"{self.uri}/store/{name} is no longer there; run the same command again")
         if self._is_copy(folder, published):
             return folder
@@ -195,7 +195,7 @@ class Store:
     def remove(self, name: str) -> None:
         """Removes a published artifact, typically a damaged one."""
         if self.remote:
-            _found.discard((self.uri, name))
+            _seen.discard((self.uri, name))
             self.remote.remove(name)
         shutil.rmtree(self.folder(name), ignore_errors=bool(self.uri))
 

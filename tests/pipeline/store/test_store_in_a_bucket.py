@@ -72,6 +72,19 @@ def test_what_one_machine_publishes_another_finds(store: Store, elsewhere: Store
     assert store.bucket.sizes_bytes("store") == {}
 
 
+def test_an_outline_has_the_manifest_and_small_files(store: Store, elsewhere: Store) -> None:
+    """It is not taken for a copy, which replaces it."""
+    published = _publish(store)
+    elsewhere.outline("words-1")
+    outlined = Artifact(elsewhere.folder("words-1"))
+    assert outlined.manifest == published.manifest
+    assert (outlined.folder / "text.txt").read_text() == "a"
+    assert not (outlined.folder / "checkpoints").exists()
+    assert not elsewhere.has("words-1")
+    assert Artifact(elsewhere.fetch("words-1")).damage() is None
+    assert elsewhere.has("words-1")
+
+
 def test_a_damaged_copy_is_fetched_again(store: Store, elsewhere: Store) -> None:
     """What was changed on a machine is not used, and costs nobody else anything."""
     _publish(store)
