@@ -94,10 +94,8 @@ class DecodingWorker:
         started = time.perf_counter()
         translations = translator.translations(lines)
         seconds = time.perf_counter() - started
-        texts, n_tokens = (
-            [translation.text for translation in translations],
-            sum(translation.n_tokens for translation in translations),
-        )
+        n_tokens = sum(translation.n_tokens for translation in translations)
+        texts = [translation.text for translation in translations]
         return Translated(texts, n_tokens, seconds, dtype_name(translator.dtype))
 
 
@@ -242,14 +240,9 @@ def _on_actors(
         while unfinished:
             ready, _ = ray.wait(list(running), timeout=PATIENCE_S)
             if not ready:
+                needs = f"{settings.threads} CPUs" + (f" and {gpu_share:.2g} of a GPU" if gpu_share else "")
                 logger.warning(
-                    "no news from %d decoding workers for %d s; each needs %d CPUs%s",
-                    *(
-                        len(running),
-                        PATIENCE_S,
-                        settings.threads,
-                        f" and {gpu_share:.2g} of a GPU" if gpu_share else "",
-                    ),
+                    "no news from %d decoding workers for %d s; each needs %s", len(running), PATIENCE_S, needs
                 )
             for reference in ready:
                 actor, chunk = running.pop(reference)
