@@ -50,14 +50,10 @@ def choose(
 
 
 def decode_chosen(
-    context: Context, parser: ChosenParser, corpus: Corpus, layout: DecodingSettings, splits: Sequence[str]
+    context: Context, parser: ChosenParser, corpus: Corpus, settings: DecodingSettings, splits: Sequence[str]
 ) -> Hypotheses:
-    """Decodes `splits` with the search that was chosen, on workers as in `layout`.
-
-    Of the search only `well_formed` is that of `layout`.
-    """
+    """Decodes `splits` by `settings`, but with the beam, length penalty and greatest length that were chosen."""
     from pipeline.evaluation.decoding import decode  # torch is slow to import, and declaring the stage does not need it
 
-    how = layout.model_dump(include={"batch_tokens", "workers", "threads", "device", "dtype", "well_formed"})
-    settings = DecodingSettings(**{**parser.choice.settings.model_dump(), **how})
-    return decode(context, parser, corpus, settings, splits)
+    chosen = parser.choice.settings.model_dump(include={"beam_size", "length_penalty", "max_extra_tokens"})
+    return decode(context, parser, corpus, DecodingSettings(**{**settings.model_dump(), **chosen}), splits)
