@@ -4,30 +4,22 @@
         model(batch.source, batch.inputs)
     weights.cross[layer]                                     # weights_BHTS
 
-    decoder = RecordingDecoder(model)                        # for the search that translates
-    best = beam_search(decoder, source_1S)[0][0]
-    decoder.weights(best.tokens).decoder[layer]              # weights_HTT of that output
-
     with heads_off(attentions(model, "encoder")[0], [2]):    # head 2 of the first layer adds nothing
         model(batch.source, batch.inputs)
 
 Both use the one place of an attention that sees its weights, `MultiHeadAttention.on_weights`, which is None otherwise.
 
-Shapes: B batch, S source length, T target length, L query length, M key length, H heads, W hypotheses.
+Shapes: B batch, S source length, T target length, L query length, M key length, H heads.
 """
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
 from model.attention import MultiHeadAttention
-from model.cache import DecoderCache
-from model.config import BEGIN_ID
-from model.incremental import IncrementalDecoder
 from model.transformer import EncoderLayer, Transformer
 
 Kind = Literal["encoder", "decoder", "cross"]
@@ -36,7 +28,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 class AttentionWeights(NamedTuple):
-    """The weights of a forward pass, one tensor a layer: (B, H, L, M), or (H, L, M) where they are of one sentence."""
+    """The weights of a forward pass, one tensor a layer: (B, H, L, M)."""
 
     encoder: list[Tensor]
     decoder: list[Tensor]
@@ -95,69 +87,3 @@ def heads_off(attention: MultiHeadAttention, heads: Collection[int]) -> Iterator
 
     with _passing(attention, mask):
         yield
-
-
-@dataclass
-class _FollowedCache(DecoderCache):
-    """A cache of one sentence that knows the tokens of its hypotheses."""
-
-    prefixes_W: list[tuple[int, ...]] = field(default_factory=lambda: [()])
-
-    def branch(self, parents_BW: Tensor) -> None:
-        """See `DecoderCache.branch`."""
-        super().branch(parents_BW)
-        self.prefixes_W = [self.prefixes_W[parent] for parent in parents_BW[0].tolist()]
-
-
-class _Position(NamedTuple):
-    """What was recorded while one position of every hypothesis was decoded."""
-
-    rows: dict[tuple[int, ...], int]
-    """The row of each hypothesis, by the tokens read so far."""
-    path_WM: Tensor
-    """True where a token of the tree is on the hypothesis's path; those are in the order of decoding."""
-    weights: AttentionWeights
-
-
-class RecordingDecoder(IncrementalDecoder):
-    """Decodes one sentence as `IncrementalDecoder` does, and keeps the weights of every hypothesis it follows."""
-
-    def start(self, source_BS: Tensor) -> DecoderCache:
-        """Encodes one sentence, forgetting the last. Raises ValueError if there are several."""
-        if len(source_BS) != 1:
-            raise ValueError(f"{len(source_BS)} sentences: weights are recorded of one at a time")
-        with recording(self.model) as weights:
-            cache = super().start(source_BS)
-        self._encoder, self._positions = weights.encoder, list[_Position]()
-        return _FollowedCache(cache.layers, cache.memory_bias_B11S, cache.bias_BWM)
-
-    def step(self, tokens_BW: Tensor, cache: DecoderCache) -> Tensor:
-        """Decodes one position of every hypothesis: hidden_BWD."""
-        assert isinstance(cache, _FollowedCache)
-        with recording(self.model) as weights:
-            hidden_BWD = super().step(tokens_BW, cache)
-        tokens_W = tokens_BW[0].tolist()
-        cache.prefixes_W = [(*before, token) for before, token in zip(cache.prefixes_W, tokens_W, strict=True)]
-        # Of equal prefixes, which only hypotheses of probability 0 have, the first is the one that counts.
-        rows = {prefix: row for row, prefix in reversed([*enumerate(cache.prefixes_W)])}
-        self._positions.append(_Position(rows, cache.bias_BWM[0] == 0, weights))
-        return hidden_BWD
-
-    def weights(self, tokens: Collection[int]) -> AttentionWeights:
-        """Returns the weights with which the sentence was encoded and `tokens`, without END_ID, were decoded.
-
-        Per layer weights_HSS, weights_HTT and weights_HTS, where T counts END_ID. Raises KeyError if the search did not
-        follow that output.
-        """
-        read = (BEGIN_ID, *tokens)
-        recorded = AttentionWeights([weights_1HSS[0] for weights_1HSS in self._encoder], [], [])
-        for layer in range(len(self.model.decoder)):
-            self_attention, cross = [], []
-            for t, position in enumerate(self._positions[: len(read)], start=1):
-                row = position.rows[read[:t]]
-                own_HM = position.weights.decoder[layer][0, :, row, position.path_WM[row]]
-                self_attention.append(torch.nn.functional.pad(own_HM, (0, len(read) - t)))
-                cross.append(position.weights.cross[layer][0, :, row])
-            recorded.decoder.append(torch.stack(self_attention, dim=1))
-            recorded.cross.append(torch.stack(cross, dim=1))
-        return recorded

@@ -1,6 +1,6 @@
-"""Translates a sentence and keeps the attention weights of that very search (paper §6.1, appendix).
+"""Translates a sentence, and records the attention weights with which the model reads it and its translation (§6.1).
 
-    attended = AttentionTranslator(folder, DecodingSettings(dtype="float32")).translate("The dog sleeps.")
+    attended = AttentionTranslator(folder, DecodingSettings(dtype="float32")).attend("The dog sleeps.")
     attended.translation, attended.weights["cross"][layer, head, written, source]
 
 Shapes: H heads, L query length, M key length.
@@ -8,7 +8,6 @@ Shapes: H heads, L query length, M key length.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -17,12 +16,10 @@ from numpy.typing import NDArray
 from sentencepiece import SentencePieceProcessor
 
 from model.config import BEGIN_ID, END_ID, UNKNOWN_ID
-from model.recording import KINDS, Kind, RecordingDecoder
-from model.search import beam_search, max_length
+from model.recording import KINDS, Kind, recording
+from model.rows import grid
 from pipeline.errors import UserError
-from pipeline.evaluation.translation import load_checkpoint
-from pipeline.hardware import dtype_of
-from pipeline.settings import DecodingSettings
+from pipeline.evaluation.translation import Translator
 from pipeline.text.encoding import decode_ids
 from pipeline.text.segmentation import encode_lines
 from pipeline.text.vocabulary import SPACE_SIGN
@@ -70,37 +67,25 @@ class Attended:
         return queries, self.read if kind == "decoder" else self.source
 
 
-class AttentionTranslator:
-    """A model that translates one sentence at a time and tells what it attended to.
+class AttentionTranslator(Translator):
+    """A translator that tells what its model attended to."""
 
-    Raises UserError where the checkpoint cannot be loaded. It is not to be shared by threads.
-    """
-
-    def __init__(self, checkpoint_folder: Path, settings: DecodingSettings, device: str = "cpu") -> None:
-        self.settings, self._device = settings, device
-        model, self._vocabulary = load_checkpoint(Path(checkpoint_folder), device)
-        self.model = model.to(dtype_of(settings.dtype, device))
-        self._decoder = RecordingDecoder(self.model)
-
-    def translate(self, sentence: str) -> Attended:
+    def attend(self, sentence: str) -> Attended:
         """Translates a sentence. Raises UserError if it is blank, or too long to be drawn or for learned positions."""
         sentence = " ".join(sentence.split())
         if not sentence:
             raise UserError("the sentence is empty; write one")
         (source,) = encode_lines(self._vocabulary, [sentence])
-        longest = int(max_length(torch.tensor(LONGEST_TOKENS), self.model, 0))
+        longest = min(LONGEST_TOKENS, self._max_positions)
         if len(source) > longest:
             raise UserError(
                 f"the sentence has {len(source)} tokens, and at most {longest} are drawn; write a shorter one"
             )
-        best = beam_search(
-            self._decoder,
-            torch.tensor([source], device=self._device),
-            beam_size=self.settings.beam_size,
-            length_penalty=self.settings.length_penalty,
-            max_extra_tokens=self.settings.max_extra_tokens,
-        )[0][0]
-        recorded = self._decoder.weights(best.tokens)
+        best = self.search([source])[0][0]
+        # Not during the search, whose weights are the same: the decoder with a cache is the decoder.
+        rows = (grid(torch.tensor([ids], device=self.device), self.dtype) for ids in (source, [BEGIN_ID, *best.tokens]))
+        with torch.inference_mode(), recording(self._decoder.model) as recorded:
+            self._decoder.model(*rows)
         return Attended(
             sentence,
             decode_ids(self._vocabulary, [best.tokens])[0],
@@ -108,7 +93,7 @@ class AttentionTranslator:
             pieces(self._vocabulary, source, sentence),
             pieces(self._vocabulary, [BEGIN_ID, *best.tokens]),
             pieces(self._vocabulary, [*best.tokens, END_ID]),
-            {kind: torch.stack(getattr(recorded, kind)).float().cpu().numpy() for kind in KINDS},
+            {kind: torch.cat(getattr(recorded, kind)).float().cpu().numpy() for kind in KINDS},
         )
 
 

@@ -94,10 +94,8 @@ class DecodingWorker:
         started = time.perf_counter()
         translations = translator.translations(lines)
         seconds = time.perf_counter() - started
-        texts, n_tokens = (
-            [translation.text for translation in translations],
-            sum(translation.n_tokens for translation in translations),
-        )
+        n_tokens = sum(translation.n_tokens for translation in translations)
+        texts = [translation.text for translation in translations]
         return Translated(texts, n_tokens, seconds, dtype_name(translator.dtype))
 
 
@@ -143,7 +141,7 @@ def decode(
     return hypotheses
 
 
-class Layout(NamedTuple):
+class Actors(NamedTuple):
     """The actors that decode."""
 
     device: str
@@ -165,9 +163,9 @@ def decoding_bytes(config: TransformerConfig, settings: DecodingSettings) -> int
     return FLOAT32_BYTES * (3 * count(config) + keys_values + logits) + CUDA_CONTEXT_BYTES
 
 
-def shared(n_gpus: int, workers: int) -> Layout:
+def shared(n_gpus: int, workers: int) -> Actors:
     """Spreads actors over GPUs evenly, so that the fullest holds as few as possible."""
-    return Layout("cuda", workers, 1 / -(-workers // n_gpus))
+    return Actors("cuda", workers, 1 / -(-workers // n_gpus))
 
 
 def _room_here(config: TransformerConfig, settings: DecodingSettings) -> int:
@@ -191,7 +189,7 @@ def _room_on_gpu(config: TransformerConfig, settings: DecodingSettings) -> int:
     return n_actors
 
 
-def _layout(settings: DecodingSettings, model: Model) -> Layout:
+def _actors(settings: DecodingSettings, model: Model) -> Actors:
     """Returns the settings' own number of actors, or as many as the cluster has room for.
 
     Where an autoscaler may bring a GPU that is asked for, the actors wait for it.
@@ -200,11 +198,11 @@ def _layout(settings: DecodingSettings, model: Model) -> Layout:
     n_gpus, n_cpus = int(resources.get("GPU", 0)), int(resources.get("CPU", 0))
     if settings.device == "gpu" and not n_gpus:
         if may_grow(ray.nodes()):
-            return Layout("cuda", settings.workers or 1, 1)
+            return Actors("cuda", settings.workers or 1, 1)
         raise UserError("device is gpu, but the Ray cluster has none; set device to cpu or join a node that has one")
     if settings.device != "cpu" and n_gpus:
         return shared(n_gpus, settings.workers or n_gpus * _room_on_gpu(model.config, settings))
-    return Layout("cpu", settings.workers or max(1, n_cpus // settings.threads))
+    return Actors("cpu", settings.workers or max(1, n_cpus // settings.threads))
 
 
 def _chunks(sources: dict[str, list[str]], workers: int) -> list[Chunk]:
@@ -222,7 +220,7 @@ def _on_actors(
     scratch: Scratch, sources: dict[str, list[str]], model: Model, settings: DecodingSettings
 ) -> Iterator[tuple[Chunk, Translated]]:
     """Yields each chunk with its translations as they arrive; the actors live until the last one has."""
-    device, workers, gpu_share = _layout(settings, model)
+    device, workers, gpu_share = _actors(settings, model)
     chunks = _chunks(sources, workers)
     actor_class: Any = ray.remote(DecodingWorker)
     options = actor_class.options(
@@ -242,14 +240,9 @@ def _on_actors(
         while unfinished:
             ready, _ = ray.wait(list(running), timeout=PATIENCE_S)
             if not ready:
+                needs = f"{settings.threads} CPUs" + (f" and {gpu_share:.2g} of a GPU" if gpu_share else "")
                 logger.warning(
-                    "no news from %d decoding workers for %d s; each needs %d CPUs%s",
-                    *(
-                        len(running),
-                        PATIENCE_S,
-                        settings.threads,
-                        f" and {gpu_share:.2g} of a GPU" if gpu_share else "",
-                    ),
+                    "no news from %d decoding workers for %d s; each needs %s", len(running), PATIENCE_S, needs
                 )
             for reference in ready:
                 actor, chunk = running.pop(reference)

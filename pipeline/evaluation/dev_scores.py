@@ -7,11 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pipeline.evaluation.parser_choice import SPLIT, f1_of
+from pipeline.evaluation.parses import rebuild_parses
+from pipeline.evaluation.tree_scores import score_parses
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Context, JsonArtifact
 from pipeline.store.artifacts import Checkpoint, Corpus, TrainingRun
 from pipeline.store.figures import Figures
+
+DEV = "dev"
 
 
 class DevScoresFigures(Figures):
@@ -41,26 +44,26 @@ def measure(context: Context, run: TrainingRun, corpus: Corpus, settings: Decodi
 
     series: dict[str, dict[int, float]] = {}
     for update, checkpoint in each_kept(context, run):
-        if corpus.symbols:
-            scores = {"dev_f1": f1_of(context, checkpoint, corpus, settings, SPLIT)}
-        else:
-            scores = _bleu(context, checkpoint, corpus, settings)
-        for name, score in scores.items():
+        for name, score in scores_of(context, checkpoint, corpus, settings).items():
             series.setdefault(name, {})[update] = score
     measured = DevScores(context.folder)
     measured.write(DevScoresFigures(series=series))
     return measured
 
 
-def _bleu(context: Context, checkpoint: Checkpoint, corpus: Corpus, settings: DecodingSettings) -> dict[str, float]:
-    """Returns both BLEU scores of a checkpoint's translations, which are not kept."""
-    from pipeline.evaluation.decoding import decode
-    from pipeline.evaluation.scoring import score
+def scores_of(context: Context, checkpoint: Checkpoint, corpus: Corpus, settings: DecodingSettings) -> dict[str, float]:
+    """Returns both BLEU scores of what a checkpoint makes of the dev set, or a parser's F1; what it makes is not kept.
 
-    with TemporaryDirectory(dir=context.folder) as temporary:
-        translated, scored = Path(temporary, "translated"), Path(temporary, "scored")
-        for folder in (translated, scored):
-            folder.mkdir()
-        hypotheses = decode(Context(translated), checkpoint, corpus, settings, [SPLIT])
-        scores = score(Context(scored), hypotheses, corpus, [SPLIT]).load().test_sets[SPLIT]
-    return {"dev_paper_bleu": scores.paper_bleu, "dev_sacrebleu": scores.sacrebleu}
+    Raises UserError where it cannot be decoded or scored.
+    """
+    from pipeline.evaluation import decoding, scoring
+
+    # Beside the result, so that all nodes see it.
+    with TemporaryDirectory(dir=context.folder) as decoded, TemporaryDirectory(dir=context.folder) as scored:
+        hypotheses = decoding.decode(Context(Path(decoded)), checkpoint, corpus, settings, [DEV])
+        within = Context(Path(scored))
+        if corpus.symbols:
+            parses = rebuild_parses(within, hypotheses, corpus, [DEV])
+            return {"dev_f1": score_parses(within, parses).load().splits[DEV].total.f1}
+        bleu = scoring.score(within, hypotheses, corpus, [DEV]).load().test_sets[DEV]
+    return {"dev_paper_bleu": bleu.paper_bleu, "dev_sacrebleu": bleu.sacrebleu}

@@ -8,17 +8,14 @@ A sentence is its words with spaces between them, as in a treebank. Parentheses 
 """
 
 from collections.abc import Sequence
-from copy import copy
 from pathlib import Path
-from typing import Self
 
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import Translator
-from pipeline.parsing.constraint import writes_trees
-from pipeline.parsing.linearisation import WORD_SYMBOL, Rebuilt, rebuild
+from pipeline.parsing.linearisation import WORD_SYMBOL, Rebuilt, rebuild, writes_trees
+from pipeline.parsing.trees import bracketed
 from pipeline.settings import PARSING, DecodingSettings
 from pipeline.store.artifacts import CHOICE_FILE, ChosenParser
-from pipeline.text.vocabulary import load
 
 _ESCAPED = str.maketrans({"(": "-LRB-", ")": "-RRB-", "{": "-LCB-", "}": "-RCB-"})
 
@@ -30,34 +27,26 @@ def settings_of(checkpoint_folder: Path) -> DecodingSettings:
     return DecodingSettings(**ChosenParser(checkpoint_folder).choice.settings.model_dump())
 
 
-class Parser:
-    """A parser with its vocabulary. Raises UserError where the checkpoint cannot be loaded or is not a parser."""
+class Parser(Translator):
+    """A model that translates words into symbols of trees. Raises UserError where the checkpoint is no parser's."""
 
-    def __init__(self, checkpoint_folder: Path, settings: DecodingSettings = PARSING, device: str = "cpu") -> None:
-        if not writes_trees(load(checkpoint_folder / "joint.model")):
+    def _load(self, folder: Path) -> None:
+        super()._load(folder)
+        if not writes_trees(self._vocabulary):
             raise UserError(
-                f"{checkpoint_folder} is not a parser: its vocabulary has no piece {WORD_SYMBOL}; "
+                f"{folder} is not a parser: its vocabulary has no piece {WORD_SYMBOL}; "
                 "name a folder parser_choice-* made by workflows.reproduce_table4"
             )
-        self._translator = Translator(checkpoint_folder, settings, device)
-
-    @property
-    def translator(self) -> Translator:
-        """The model, which translates words into symbols."""
-        return self._translator
-
-    def with_settings(self, settings: DecodingSettings) -> Self:
-        """Returns a parser with the same model that searches by other settings."""
-        other = copy(self)
-        other._translator = self._translator.with_settings(settings)
-        return other
 
     def parse(self, lines: Sequence[str]) -> list[Rebuilt | None]:
         """Returns a tree over the words of each line, with its repairs; None for a blank line."""
         # The vocabulary takes only the plain space for one; a sentence's words must be the same for both.
         escaped = [" ".join(line.translate(_ESCAPED).split()) for line in lines]
-        symbols = self._translator.translate(escaped)
         return [
-            rebuild(output.split(), words) if (words := line.split()) else None
-            for line, output in zip(escaped, symbols, strict=True)
+            rebuild(output.text.split(), words) if (words := line.split()) else None
+            for line, output in zip(escaped, self.translations(escaped), strict=True)
         ]
+
+    def translate(self, lines: Sequence[str]) -> list[str]:
+        """Returns the bracketed tree of each line; a blank line gives an empty one."""
+        return [bracketed(parsed.tree) if parsed else "" for parsed in self.parse(lines)]

@@ -6,17 +6,13 @@ hypotheses = decode_chosen(Context(other), parser, corpus, ["test"])
 
 import shutil
 from collections.abc import Sequence
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from pipeline.evaluation.parses import rebuild_parses
-from pipeline.evaluation.tree_scores import ScoredTrees, score_parses
+from pipeline.evaluation.dev_scores import DEV, scores_of
+from pipeline.evaluation.tree_scores import ScoredTrees
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import MANIFEST, Context
 from pipeline.store.artifacts import CHOICE_FILE, Checkpoint, ChosenParser, Corpus, Hypotheses
 from pipeline.store.figures import ChoiceFigures
-
-SPLIT = "dev"
 
 
 def choose(
@@ -32,7 +28,7 @@ def choose(
     were scored with; the dev set of `corpus` is decoded again with each other beam. Raises UserError where it cannot be
     decoded or scored.
     """
-    f1 = {name: scores.load().splits[SPLIT].total.f1 for name, _, scores in candidates}
+    f1 = {name: scores.load().splits[DEV].total.f1 for name, _, scores in candidates}
     best, checkpoint, _ = max(candidates, key=lambda candidate: f1[candidate[0]])
     beams = {}
     for done, beam_size in enumerate(sorted({*beam_sizes, settings.beam_size}), start=1):
@@ -40,7 +36,7 @@ def choose(
             beams[beam_size] = f1[best]
         else:
             search = settings.model_copy(update={"beam_size": beam_size})
-            beams[beam_size] = f1_of(context, checkpoint, corpus, search, SPLIT)
+            beams[beam_size] = scores_of(context, checkpoint, corpus, search)["dev_f1"]
         context.progress(done, len({*beam_sizes, settings.beam_size}), "beams")
     chosen_beam = max(beams, key=lambda beam_size: beams[beam_size])
     for file in checkpoint.folder.iterdir():
@@ -54,28 +50,10 @@ def choose(
 
 
 def decode_chosen(
-    context: Context, parser: ChosenParser, corpus: Corpus, layout: DecodingSettings, splits: Sequence[str]
+    context: Context, parser: ChosenParser, corpus: Corpus, settings: DecodingSettings, splits: Sequence[str]
 ) -> Hypotheses:
-    """Decodes `splits` with the search that was chosen, on workers as in `layout`.
-
-    Of the search only `well_formed` is that of `layout`.
-    """
+    """Decodes `splits` by `settings`, but with the beam, length penalty and greatest length that were chosen."""
     from pipeline.evaluation.decoding import decode  # torch is slow to import, and declaring the stage does not need it
 
-    how = layout.model_dump(include={"batch_tokens", "workers", "threads", "device", "dtype", "well_formed"})
-    settings = DecodingSettings(**{**parser.choice.settings.model_dump(), **how})
-    return decode(context, parser, corpus, settings, splits)
-
-
-def f1_of(context: Context, checkpoint: Checkpoint, corpus: Corpus, settings: DecodingSettings, split: str) -> float:
-    """Returns the F1 of a checkpoint's trees of a split, in percent; the trees are not kept."""
-    from pipeline.evaluation.decoding import decode
-
-    # Beside the result, so that all nodes see it.
-    with TemporaryDirectory(dir=context.folder) as temporary:
-        decoded, rebuilt, scored = (Path(temporary, name) for name in ("decoded", "rebuilt", "scored"))
-        for folder in (decoded, rebuilt, scored):
-            folder.mkdir()
-        hypotheses = decode(Context(decoded), checkpoint, corpus, settings, [split])
-        parses = rebuild_parses(Context(rebuilt), hypotheses, corpus, [split])
-        return score_parses(Context(scored), parses).load().splits[split].total.f1
+    chosen = parser.choice.settings.model_dump(include={"beam_size", "length_penalty", "max_extra_tokens"})
+    return decode(context, parser, corpus, DecodingSettings(**{**settings.model_dump(), **chosen}), splits)

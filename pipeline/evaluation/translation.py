@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 from safetensors import SafetensorError
@@ -115,8 +115,8 @@ class Translator:
         """The greatest length of a source and of an output, END_ID counted, for which the model has positions."""
         return self.config.max_positions if self.config.positions == "learned" else sys.maxsize
 
-    def with_settings(self, settings: DecodingSettings) -> "Translator":
-        """Returns a translator with the same model, vocabulary and dtype that searches by other settings."""
+    def with_settings(self, settings: DecodingSettings) -> Self:
+        """Returns one with the same model, vocabulary and dtype that searches by other settings."""
         other = copy(self)
         other.settings = settings
         return other

@@ -7,15 +7,10 @@
     pieces.decode(found[0].hypotheses[0])
 
 The weights stay float32; `Translator(folder, compute_type="int8")` rounds them while loading. Log-probabilities are
-those of `model.transformer`; the search is CTranslate2's own (`pipeline.evaluation.ctranslate2`, which makes it ours as
-far as it can). Its defaults differ from ours:
-
-- `length_penalty=1` divides by |y|^α, not by ((5 + |y|) / 6)^α; only 0, no penalty, means the same in both.
-- `disable_unk=False` and no `suppress_sequences` allow <unk>, <pad> and <s>, which `model.search` never produces.
-- `min_decoding_length=1` forbids an empty output. `max_decoding_length=256` cuts off longer ones, while ours may have
-  up to 50 tokens more than the source, including the end mark.
-- `max_input_length=1024`, including the end mark, cuts off a longer source, which our `Translator` translates in parts.
-  A model whose learned positions end earlier raises RuntimeError unless both lengths are set to `max_positions`.
+those of `model.transformer`; how the search differs from ours, `pipeline.evaluation.ctranslate2` says, whose options
+make it nearly the same. By default, <unk> is allowed, an output that is empty is not, outputs are cut off after 256
+tokens and sources after 1 024; a model whose learned positions end earlier raises RuntimeError unless
+`max_input_length` and `max_decoding_length` are set to `max_positions`.
 
 Where the vocabulary has bytes, pieces such as `<0xE6>` are ordinary ones for CTranslate2. `decode` turns bytes that
 form no character into U+FFFD, and `<0x0A>` into a line feed, for which `aiayn translate` writes a space.

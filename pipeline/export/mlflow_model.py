@@ -1,4 +1,4 @@
-"""Saves a trained model in MLflow's format, so that `mlflow models serve` answers requests with its translations.
+"""Saves a trained model in MLflow's format, so that `mlflow models serve` answers requests: translations, or trees.
 
     export MLFLOW_TRACKING_URI=sqlite:///$PWD/runs/mlflow.db
     mlflow models serve -m models:/m-... --env-manager local --port 5001
@@ -6,35 +6,41 @@
         -d '{"inputs": ["Two dogs run ."], "params": {"beam_size": 8}}'
     {"predictions": ["Zwei Hunde rennen ."]}
 
-The saved model holds the checkpoint as it is, the code of `model/` and `pipeline/`, and the name of this module, whose
-`_load_pyfunc` MLflow calls. Nothing is pickled, and the project need not be installed where the model is served.
+A parser, to which a sentence is words with spaces between them, answers with bracketed trees. The saved model holds the
+checkpoint as it is, the code of `model/` and `pipeline/`, and the name of this module, whose `_load_pyfunc` MLflow
+calls. Nothing is pickled, and the project need not be installed where the model is served.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from pipeline.settings import DecodingSettings
+from pipeline.parsing.linearisation import writes_trees
+from pipeline.settings import PARSING, DecodingSettings
 from pipeline.store.artifacts import Checkpoint
+from pipeline.text.vocabulary import load
 
-EXAMPLE = ["Two dogs run ."]
 LIBRARIES = ("numpy", "pyarrow", "pydantic", "safetensors", "sentencepiece", "torch")
-"""Packages that translation needs besides MLflow."""
+"""Packages that translation needs besides MLflow; parsing needs nltk, too."""
 
 
-class Served(ABC):
-    """A model object that MLflow calls; `predict` may run in several threads at once."""
+def _is_parser(checkpoint_folder: Path) -> bool:
+    return writes_trees(load(checkpoint_folder / "joint.model"))
 
-    @abstractmethod
-    def answers(self, lines: list[str], options: dict[str, Any]) -> list[str]:
-        """Returns an answer for each line; `given` are fields of DecodingSettings, the others have their defaults.
 
-        Raises ValidationError if one is out of range.
-        """
+class Served:
+    """A translator or a parser that MLflow serves; `predict` may run in several threads at once."""
+
+    def __init__(self, checkpoint_folder: Path) -> None:
+        import torch  # not at the top, because a model is saved without
+
+        from pipeline.evaluation.parser import Parser
+        from pipeline.evaluation.translation import Translator
+
+        kind, settings = (Parser, PARSING) if _is_parser(checkpoint_folder) else (Translator, DecodingSettings())
+        self._model = kind(checkpoint_folder, settings, "cuda" if torch.cuda.is_available() else "cpu")
 
     def predict(self, sentences: Any, params: dict[str, Any] | None = None) -> list[str]:
         """Answers each row of the data frame's first column; `params` are fields of DecodingSettings.
@@ -48,70 +54,44 @@ class Served(ABC):
         if not all(isinstance(line, str) for line in lines):
             raise MlflowException.invalid_parameter_value("every sentence must be a string")
         try:
-            return self.answers(lines, params or {})
+            settings = DecodingSettings(**{**self._model.settings.model_dump(), **(params or {})})
         except ValidationError as error:
             wrong = "; ".join(f"{detail['loc'][0]}: {detail['msg']}" for detail in error.errors())
             raise MlflowException.invalid_parameter_value(wrong) from None
+        return self._model.with_settings(settings).translate(lines)
 
 
-def device() -> str:
-    """Returns the device that a served model computes on."""
-    import torch  # not at the top, because a model is saved without
-
-    return "cuda" if torch.cuda.is_available() else "cpu"
-
-
-class ServedTranslator(Served):
-    """A translator that MLflow serves."""
-
-    def __init__(self, checkpoint_folder: Path) -> None:
-        from pipeline.evaluation.translation import Translator
-
-        self._translator = Translator(checkpoint_folder, DecodingSettings(), device())
-
-    def answers(self, lines: list[str], options: dict[str, Any]) -> list[str]:
-        """Translates each line."""
-        return self._translator.with_settings(DecodingSettings(**options)).translate(lines)
-
-
-def _load_pyfunc(data_path: str) -> ServedTranslator:
+def _load_pyfunc(data_path: str) -> Served:
     """Loads the model; MLflow calls this function by its name."""
-    return ServedTranslator(Path(data_path))
+    return Served(Path(data_path))
 
 
 def save(folder: Path, checkpoint: Checkpoint, description: Any) -> None:
-    """Writes a checkpoint as an MLflow model into a new folder; `description` is an `mlflow.models.Model`."""
-    save_served(folder, checkpoint, description, __name__, DecodingSettings(), EXAMPLE, LIBRARIES)
+    """Writes a checkpoint as an MLflow model into a new folder; `description` is an `mlflow.models.Model`.
 
-
-def save_served(
-    folder: Path,
-    checkpoint: Checkpoint,
-    description: Any,
-    module: str,
-    defaults: DecodingSettings,
-    example: list[str],
-    libraries: Sequence[str],
-) -> None:
-    """Writes a model that `module` loads; requests may set the beam, the length penalty and the greatest length."""
+    Requests may set the beam, the length penalty and the greatest length.
+    """
     from mlflow import pyfunc
     from mlflow.models import ModelSignature
     from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema
 
+    is_parser = _is_parser(checkpoint.folder)
+    defaults = PARSING if is_parser else DecodingSettings()
     params = [
         ParamSpec("beam_size", "long", defaults.beam_size),
         ParamSpec("length_penalty", "double", defaults.length_penalty),
         ParamSpec("max_extra_tokens", "long", defaults.max_extra_tokens),
     ]
     lines = Schema([ColSpec("string")])
+    libraries = (*LIBRARIES, "nltk") if is_parser else LIBRARIES
     root = Path(__file__).parents[2]
     pyfunc.save_model(
         folder,
-        loader_module=module,
+        loader_module=__name__,
         data_path=str(checkpoint.folder),
         code_paths=[str(root / "model"), str(root / "pipeline")],
         mlflow_model=description,
         signature=ModelSignature(lines, lines, ParamSchema(params)),
-        input_example=example,
+        input_example=["Two dogs run ."],
         pip_requirements=[f"{name}=={version(name).partition('+')[0]}" for name in libraries],  # PyPI has no "+cpu"
     )

@@ -44,11 +44,6 @@ class TreeTokens:
     """XX, which stands for any word, or one for each tag."""
 
 
-def writes_trees(vocabulary: SentencePieceProcessor) -> bool:
-    """Tells the vocabulary of a parser, which has a piece for any word of a tree."""
-    return bool(vocabulary.piece_to_id(SPACE_SIGN + WORD_SYMBOL) != vocabulary.unk_id())
-
-
 def tree_tokens(vocabulary: SentencePieceProcessor) -> TreeTokens:
     """Returns the ids of brackets, and of XX and tags; a label counts if both its brackets are pieces.
 

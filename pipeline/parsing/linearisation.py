@@ -17,9 +17,11 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from pipeline.parsing.trees import TOP, is_preterminal, new_tree, walk
+from pipeline.text.vocabulary import SPACE_SIGN
 
 if TYPE_CHECKING:
     from nltk.tree import Tree
+    from sentencepiece import SentencePieceProcessor
 
 WORD_SYMBOL = "XX"
 """Stands for a word and its part-of-speech tag."""
@@ -35,6 +37,11 @@ PUNCTUATION_TAGS = {
     "-RCB-": "-RRB-",
 }
 """Penn tags of the words that are always punctuation or signs; None for the word itself."""
+
+
+def writes_trees(vocabulary: SentencePieceProcessor) -> bool:
+    """Tells the vocabulary of a parser, which has a piece for any word of a tree."""
+    return bool(vocabulary.piece_to_id(SPACE_SIGN + WORD_SYMBOL) != vocabulary.unk_id())
 
 
 class Repair(Enum):

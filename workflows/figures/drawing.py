@@ -97,7 +97,7 @@ def draw_figures(
     Raises UserError where a sentence is empty or too long, or what the user has chosen does not exist.
     """
     translator = AttentionTranslator(checkpoint.folder, settings.decoding, context.device)
-    sentences = [translator.translate(sentence) for sentence in settings.sentences]
+    sentences = [translator.attend(sentence) for sentence in settings.sentences]
     drawn = []
     for number, choose in CHOOSERS.items():
         sentence = _sentence_for(number, sentences, settings.wanted)

@@ -47,8 +47,6 @@ class TrainedModel:
     dev_scores: Ref[DevScores] | None = field(default=None, kw_only=True)
     """Scores of every kept checkpoint on the dev set, where asked for."""
 
-    serves: ClassVar[str] = "pipeline.export.mlflow_model"
-    """The module that saves the model as an MLflow model and serves it."""
     command: ClassVar[str] = "translate"
     """What `aiayn` does with the model."""
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from pipeline.evaluation.dev_scores import DEV
 from pipeline.evaluation.parses import ParsedSplit, Parses
 from pipeline.evaluation.tree_scores import BracketScores, ScoredTrees, TreeScores
 from pipeline.parsing.linearisation import tagged
@@ -22,7 +23,6 @@ from workflows.tables.measurements import N_SAMPLES, TrainedModel
 if TYPE_CHECKING:
     from nltk.tree import Tree
 
-DEV = "dev"
 WSJ = "WSJ"
 """The data of a profile whose trees are those of the paper."""
 N_DRAWN = 3
@@ -38,7 +38,6 @@ class CandidateParser(TrainedModel):
     parses: Ref[Parses]
     scores: Ref[ScoredTrees]
 
-    serves = "pipeline.export.mlflow_parser"
     command = "parse"
     test_set = DEV
 

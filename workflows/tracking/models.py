@@ -9,11 +9,11 @@ import json
 import logging
 import re
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from pipeline.export.mlflow_model import save
 from pipeline.store.artifacts import Checkpoint
 
 TRANSLATOR_TAG = "aiayn.translator"
@@ -30,11 +30,8 @@ def registered_name(experiment: str, model: str, pair: str) -> str:
     return "aiayn-" + re.sub(r"[^\w-]+", "-", " ".join(words)).strip("-")
 
 
-def keep(client: Any, experiment_id: str, run_id: str, checkpoint: Checkpoint, served_by: str) -> str:
-    """Returns the id of the experiment's copy of a model, which is made unless there is one, and links the run to it.
-
-    The module `served_by` saves the model.
-    """
+def keep(client: Any, experiment_id: str, run_id: str, checkpoint: Checkpoint) -> str:
+    """Returns the id of the experiment's copy of a model, made unless there is one, and links the run to it."""
     from mlflow.entities import LoggedModelOutput
 
     run, identity = client.get_run(run_id), checkpoint.manifest["fingerprint"]
@@ -43,7 +40,7 @@ def keep(client: Any, experiment_id: str, run_id: str, checkpoint: Checkpoint, s
         if model.status == "FAILED":  # or each attempt would leave one more
             client.delete_logged_model(model.model_id)
     ready = [str(model.model_id) for model in copies if model.status == "READY"]
-    model_id = ready[0] if ready else _save(client, experiment_id, run, checkpoint, identity, served_by)
+    model_id = ready[0] if ready else _save(client, experiment_id, run, checkpoint, identity)
     if run.data.tags.get(TRANSLATOR_TAG) != identity or not ready:
         client.log_outputs(run_id, [LoggedModelOutput(model_id, step=0)])
         client.set_tag(run_id, TRANSLATOR_TAG, identity)
@@ -76,7 +73,7 @@ def register(client: Any, name: str, model_id: str, run_id: str, tags: Mapping[s
         client.set_registered_model_alias(name, alias, version.version)
 
 
-def _save(client: Any, experiment_id: str, run: Any, checkpoint: Checkpoint, identity: str, served_by: str) -> str:
+def _save(client: Any, experiment_id: str, run: Any, checkpoint: Checkpoint, identity: str) -> str:
     """Logs a new model and returns its id. MLflow's `log_model` uses the process's server and runs the model."""
     from mlflow.models import Model
 
@@ -85,9 +82,7 @@ def _save(client: Any, experiment_id: str, run: Any, checkpoint: Checkpoint, ide
     logged = client.create_logged_model(experiment_id, name, run_id, {TRANSLATOR_TAG: identity})
     try:
         with TemporaryDirectory() as folder:
-            import_module(served_by).save(
-                Path(folder), checkpoint, Model(logged.artifact_location, run_id, model_id=logged.model_id)
-            )
+            save(Path(folder), checkpoint, Model(logged.artifact_location, run_id, model_id=logged.model_id))
             client.log_model_artifacts(logged.model_id, folder)
     except BaseException:
         client.finalize_logged_model(logged.model_id, "FAILED")

@@ -196,7 +196,7 @@ class MlflowWatcher(Watcher):
             used = {f"used.{figure}": str(getattr(model.run, figure)) for figure in USED}
             tracker.tags(run, {**used, "used.decoding_dtype": model.decoding.dtype})
             tracker.client.log_text(run, model.samples_text() + "\n", "samples.txt")
-            model_id = keep(tracker.client, tracker.experiment_id, run, to_artifact(model.checkpoint), model.serves)
+            model_id = keep(tracker.client, tracker.experiment_id, run, to_artifact(model.checkpoint))
             register(tracker.client, registered_name(tracker.experiment, name, model.pair), model_id, run, tags)
             tracker.end(run, "FINISHED", has_all_of=self._workflow.fingerprint)
 

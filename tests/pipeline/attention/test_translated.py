@@ -27,7 +27,7 @@ def test_it_is_the_translation_and_its_weights_fit_the_pieces(checkpoint: Checkp
     translator = AttentionTranslator(checkpoint.folder, SETTINGS)
     expected = Translator(checkpoint.folder, SETTINGS)
     for sentence in (SENTENCES[0], SENTENCES[-1]):
-        attended = translator.translate(f"  {sentence} ")
+        attended = translator.attend(f"  {sentence} ")
         (translation,) = expected.translations([sentence])
         assert attended.sentence == sentence
         assert (attended.translation, attended.score) == (translation.text, translation.score)
@@ -44,14 +44,14 @@ def test_what_cannot_be_drawn_is_refused(checkpoint: Checkpoint, tmp_path: Path)
     """A blank sentence; one with too many tokens; one beyond learned positions."""
     translator = AttentionTranslator(checkpoint.folder, SETTINGS)
     with pytest.raises(UserError, match="empty"):
-        translator.translate("  ")
+        translator.attend("  ")
     with pytest.raises(UserError, match="at most 256 are drawn"):
-        translator.translate("dog " * 300)
+        translator.attend("dog " * 300)
     learned = make_checkpoint(
         tmp_path / "learned", make_corpus(tmp_path / "corpus"), positions="learned", max_positions=12
     )
     with pytest.raises(UserError, match="at most 12 are drawn"):
-        AttentionTranslator(learned.folder, SETTINGS).translate(SENTENCES[2])
+        AttentionTranslator(learned.folder, SETTINGS).attend(SENTENCES[2])
 
 
 def test_pieces_are_grouped_into_words_and_punctuation(checkpoint: Checkpoint) -> None:

@@ -10,11 +10,16 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from pipeline.evaluation.parser import Parser
 from pipeline.evaluation.translation import Translator
-from pipeline.settings import DecodingSettings
+from pipeline.export.mlflow_model import save
+from pipeline.parsing.trees import bracketed
+from pipeline.settings import PARSING, DecodingSettings
 from pipeline.store.artifact import MANIFEST
 from pipeline.store.artifacts import Checkpoint
+from tests.support import tiny_parser
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
+from tests.support.tiny_parser import make_parser, make_trees
 from workflows.tracking import models
 from workflows.tracking.tracker import Tracker
 
@@ -40,7 +45,7 @@ class Kept(NamedTuple):
 def _keep(tracker: Tracker, training: str, checkpoint: Checkpoint) -> str:
     """Keeps a model with the run of a training, and returns the run's id."""
     run: str = tracker.open({"aiayn.training": training}, "EN-DE base 1.0", {}).info.run_id
-    models.keep(tracker.client, tracker.experiment_id, run, checkpoint, "pipeline.export.mlflow_model")
+    models.keep(tracker.client, tracker.experiment_id, run, checkpoint)
     return run
 
 
@@ -89,6 +94,21 @@ def test_loaded_model_translates_as_the_translator(kept: Kept) -> None:
             loaded.predict(pandas.DataFrame({"sentence": ["A dog .", None]}))
     finally:
         sys.path[:] = path  # MLflow added the model's code to it
+
+
+def test_a_loaded_parser_answers_with_bracketed_trees(tmp_path: Path) -> None:
+    """They are those of the parser with the request's parameters; a blank line has none."""
+    import pandas
+    from mlflow import pyfunc
+    from mlflow.models import Model
+
+    checkpoint = make_parser(tmp_path / "parser", make_trees(tmp_path))
+    save(tmp_path / "saved", checkpoint, Model())
+    search = {"beam_size": 2, "max_extra_tokens": 5}
+    answers = pyfunc.load_model(str(tmp_path / "saved")).predict(pandas.DataFrame(tiny_parser.SENTENCES), search)
+    parser = Parser(checkpoint.folder, PARSING.model_copy(update=search))
+    assert answers == [bracketed(parsed.tree) if parsed else "" for parsed in parser.parse(tiny_parser.SENTENCES)]
+    assert answers[1] == ""
 
 
 ALONE = """

@@ -36,4 +36,4 @@ def translator(checkpoint: Checkpoint) -> AttentionTranslator:
 @pytest.fixture(scope="session")
 def attended(translator: AttentionTranslator) -> tuple[Attended, ...]:
     """Two sentences, one with markup in it."""
-    return tuple(translator.translate(sentence) for sentence in SENTENCES)
+    return tuple(translator.attend(sentence) for sentence in SENTENCES)

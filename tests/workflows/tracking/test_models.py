@@ -13,8 +13,6 @@ from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpu
 from workflows.tracking.models import MODEL_TAG, keep, register
 from workflows.tracking.tracker import Tracker
 
-SERVED_BY = "pipeline.export.mlflow_model"
-
 
 def test_aliases_follow_what_was_measured_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each set of weights is one version; the same again adds none; `newest` and the profile's name move.
@@ -32,7 +30,7 @@ def test_aliases_follow_what_was_measured_last(tmp_path: Path, monkeypatch: pyte
         tracker = Tracker(uri, "table2", tmp_path)
         run = tracker.open({"aiayn.training": name}, "en-de base", {}).info.run_id
         client, tags = tracker.client, {"pair": "en-de", "profile": profile}
-        model_id = keep(client, tracker.experiment_id, run, checkpoints[name], SERVED_BY)
+        model_id = keep(client, tracker.experiment_id, run, checkpoints[name])
         register(client, "aiayn-en-de-base", model_id, run, tags)
         newest = client.get_model_version_by_alias("aiayn-en-de-base", "newest")
         assert newest.run_id == run
