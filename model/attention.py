@@ -19,7 +19,7 @@ from model.rows import Grid, Memory, Packed, Sentences
 KERNEL_MULTIPLE = 8
 """The kernels of `packed_attention` take heads of a multiple of this many columns."""
 OnWeights = Callable[[Tensor], Tensor]
-"""Is given weights_BHLM as soon as they are computed and returns those to use (`model.recording`)."""
+"""Is given weights_BHLM as soon as they are computed and returns those to use (`pipeline.attention.recording`)."""
 
 
 def scaled(products: Tensor, d_k: int, bias: Tensor | None) -> Tensor:

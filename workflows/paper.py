@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from model.config import BASE, BIG, TransformerConfig
-from model.layer_types.sizes import LayerType
+from pipeline.complexity.layer_types.sizes import LayerType
 
 PAIRS = ("en-de", "en-fr")
 Kind = Literal["perplexity", "bleu"]

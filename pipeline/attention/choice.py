@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from model.recording import Kind
+from pipeline.attention.recording import Kind
 from pipeline.attention.translated import Attended, by_word
 from pipeline.errors import UserError
 

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from model.config import BEGIN_ID, END_ID, PAD_ID
 from model.loss import smoothed_cross_entropy
-from model.recording import KINDS, Kind, attentions, heads_off, recording
 from model.rows import Batch, Memory, shift_right
 from model.transformer import Transformer
+from pipeline.attention.recording import KINDS, Kind, attentions, heads_off, recording
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import load_model
 from pipeline.settings import Settings

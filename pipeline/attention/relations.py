@@ -24,9 +24,9 @@ from scipy.stats import binomtest
 from sentencepiece import SentencePieceProcessor
 
 from model.config import BEGIN_ID
-from model.recording import AttentionWeights, Kind, recording
 from model.rows import Batch
 from model.transformer import Transformer
+from pipeline.attention.recording import AttentionWeights, Kind, recording
 from pipeline.attention.translated import Pieces, by_word, pieces
 from pipeline.corpora.embedded import EmbeddedSettings, held_out
 from pipeline.corpora.grammar import Derivation

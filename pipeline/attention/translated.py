@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from sentencepiece import SentencePieceProcessor
 
 from model.config import BEGIN_ID, END_ID, UNKNOWN_ID
-from model.recording import KINDS, Kind, recording
 from model.rows import grid
+from pipeline.attention.recording import KINDS, Kind, recording
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import Translator
 from pipeline.text.encoding import decode_ids

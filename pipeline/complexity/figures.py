@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from model.layer_types.sizes import LayerType
+from pipeline.complexity.layer_types.sizes import LayerType
 from pipeline.complexity.settings import LayerSettings, PathSettings, SweepSettings, TimingSettings
 from pipeline.store.artifact import JsonArtifact
 from pipeline.store.figures import Figures

@@ -17,8 +17,6 @@ import torch
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
-from model.layer_types.modules import make, make_projected
-from model.layer_types.sizes import LAYER_TYPES
 from pipeline.complexity.figures import (
     CountsArtifact,
     Crossover,
@@ -28,6 +26,8 @@ from pipeline.complexity.figures import (
     MeasurementsArtifact,
     SizeMeasurements,
 )
+from pipeline.complexity.layer_types.modules import make, make_projected
+from pipeline.complexity.layer_types.sizes import LAYER_TYPES
 from pipeline.complexity.settings import LayerSettings, SweepSettings, TimingSettings
 from pipeline.errors import UserError
 from pipeline.hardware import device_name, dtype_name

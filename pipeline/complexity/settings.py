@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from model.layer_types.sizes import LayerSizes, LayerType
+from pipeline.complexity.layer_types.sizes import LayerSizes, LayerType
 from pipeline.settings import Device, Settings
 
 Size = Annotated[int, Field(ge=1)]

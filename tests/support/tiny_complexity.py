@@ -2,8 +2,6 @@
 
 from collections.abc import Callable
 
-from model.layer_types.flop import forward_flop, projected_flop
-from model.layer_types.sizes import LAYER_TYPES, LayerType
 from pipeline.complexity.figures import (
     Counts,
     Crossover,
@@ -14,6 +12,8 @@ from pipeline.complexity.figures import (
     SizeCounts,
     SizeMeasurements,
 )
+from pipeline.complexity.layer_types.flop import forward_flop, projected_flop
+from pipeline.complexity.layer_types.sizes import LAYER_TYPES, LayerType
 from pipeline.complexity.settings import LayerSettings, PathSettings, SweepSettings, TimingSettings
 
 SETTINGS = LayerSettings(kernel=5, window=8, n_heads=2)

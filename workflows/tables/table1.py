@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from model.layer_types.sizes import LayerType
 from pipeline.complexity.exponents import Exponent, crossing, fit
 from pipeline.complexity.figures import (
     Counts,
@@ -16,6 +15,7 @@ from pipeline.complexity.figures import (
     SizeCounts,
     SizeMeasurements,
 )
+from pipeline.complexity.layer_types.sizes import LayerType
 from pipeline.complexity.settings import SweepSettings
 from pipeline.store.artifact import JsonArtifact
 from workflows import paper

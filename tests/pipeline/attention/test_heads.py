@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.recording import KINDS, attentions
 from pipeline.attention.heads import HeadSettings, HeadsFigures, _figures, examine
+from pipeline.attention.recording import KINDS, attentions
 from pipeline.evaluation import perplexity
 from pipeline.evaluation.translation import load_model
 from pipeline.settings import EncodingSettings

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.layer_types.modules import make
-from model.layer_types.sizes import LAYER_TYPES, LayerType
 from pipeline.complexity.count import Kernels, count, longest_path, products_in_sequence
+from pipeline.complexity.layer_types.modules import make
+from pipeline.complexity.layer_types.sizes import LAYER_TYPES, LayerType
 from pipeline.complexity.settings import LayerSettings, PathSettings, SweepSettings
 from pipeline.store.artifact import Context
 

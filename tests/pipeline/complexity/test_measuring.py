@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
-from model.layer_types.modules import make
-from model.layer_types.sizes import LAYER_TYPES, LayerSizes
 from pipeline.complexity.count import count
 from pipeline.complexity.figures import CountsArtifact
+from pipeline.complexity.layer_types.modules import make
+from pipeline.complexity.layer_types.sizes import LAYER_TYPES, LayerSizes
 from pipeline.complexity.measure import Timer, measure, peak_bytes
 from pipeline.complexity.settings import LayerSettings, PathSettings, SweepSettings, TimingSettings
 from pipeline.errors import UserError

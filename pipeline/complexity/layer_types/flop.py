@@ -6,7 +6,7 @@ A product of m × k by k × n takes 2·m·n·k of them. Softmax, tanh and biases
 """
 
 from model.banded import pairs
-from model.layer_types.sizes import LayerSizes, LayerType, Projected
+from pipeline.complexity.layer_types.sizes import LayerSizes, LayerType, Projected
 
 
 def forward_flop(layer_type: LayerType, sizes: LayerSizes, length: int) -> int:

@@ -17,9 +17,9 @@ from torch.nn import functional as F
 from model.attention import SelfAttention as MultiHeadSelfAttention
 from model.attention import attention
 from model.banded import NeighbourhoodAttention, neighbourhood_attention
-from model.layer_types.sizes import LayerSizes, LayerType, Projected
 from model.on_cpu import filled
 from model.rows import Grid
+from pipeline.complexity.layer_types.sizes import LayerSizes, LayerType, Projected
 
 
 class SelfAttention(nn.Module):

@@ -1,4 +1,4 @@
-"""model.layer_types: each type computes what its name says, at the cost that its formula says."""
+"""pipeline.complexity.layer_types: each type computes what its name says, at the cost that its formula says."""
 
 from typing import get_args
 
@@ -9,9 +9,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from model.attention import attention
 from model.banded import outside
-from model.layer_types.flop import forward_flop
-from model.layer_types.modules import Convolutional, SeparableConvolution, make, make_projected
-from model.layer_types.sizes import LAYER_TYPES, LayerSizes, LayerType, Projected
+from pipeline.complexity.layer_types.flop import forward_flop
+from pipeline.complexity.layer_types.modules import Convolutional, SeparableConvolution, make, make_projected
+from pipeline.complexity.layer_types.sizes import LAYER_TYPES, LayerSizes, LayerType, Projected
 
 SIZES = LayerSizes(width=6, kernel=3, window=4, n_heads=2)
 
