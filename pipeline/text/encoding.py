@@ -1,14 +1,13 @@
 """Encodes text as token ids in Arrow IPC files, bucketed by length and read through a memory map (§5.1).
 
 Each `<split>/<number>.arrow` has two columns, `source` and `target`: lists of token ids that end in END_ID. The rows of
-a training shard are sorted into buckets by the longer side of the pair, one record batch per bucket; the schema's
-metadata `bucket_bounds` gives the longest side of each. Other splits keep their order in a single record batch.
+a training shard are sorted into buckets by the longer side of the pair, one record batch per bucket, so that the pairs
+of a micro-batch, whose lengths are similar, lie close together. Other splits keep their order in a single record batch.
 
 Shape suffixes: B sentences, S source positions, T target positions, L either.
 """
 
 import hashlib
-import json
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -102,7 +101,7 @@ def write_shard(path: Path, source: "Ragged", target: "Ragged", max_tokens: int 
     rows = [np.flatnonzero(bucket == i) for i in range(len(bounds))]
     kept = [side.take(np.concatenate(rows)) for side in (source, target)]
     edges = np.cumsum([0, *map(len, rows)]).tolist()
-    _write(path, kept, edges, bounds)
+    _write(path, kept, edges)
     return {
         "pairs": edges[-1],
         "source_tokens": len(kept[0].values),
@@ -253,11 +252,11 @@ class Ragged:
         return pa.ListArray.from_arrays(pa.array(offsets), pa.array(self.values[first:last]))
 
 
-def _write(path: Path, sides: Sequence[Ragged], edges: list[int], bounds: list[int]) -> None:
+def _write(path: Path, sides: Sequence[Ragged], edges: list[int]) -> None:
     """Writes one record batch for the rows between each two consecutive edges."""
     value_type = pa.from_numpy_dtype(sides[0].values.dtype)
     fields = [pa.field(name, pa.list_(value_type), nullable=False) for name in SIDES]
-    schema = pa.schema(fields, metadata={"bucket_bounds": json.dumps(bounds)})
+    schema = pa.schema(fields)
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as writer:
         for begin, end in pairwise(edges):
             writer.write_batch(pa.record_batch([side.arrow(begin, end) for side in sides], schema=schema))
