@@ -59,7 +59,7 @@ class _Due(NamedTuple):
     """A checkpoint is due that stays when the training is done."""
 
 
-class _Figures(NamedTuple):
+class _Losses(NamedTuple):
     """What the reduction sums along with the gradients of an update."""
 
     loss: Tensor
@@ -85,7 +85,7 @@ class _Unread(NamedTuple):
     source_tokens: int
     target_tokens: int
     figures: Tensor
-    """The fields of `_Figures`, followed by the norm of the gradient."""
+    """The fields of `_Losses`, followed by the norm of the gradient."""
 
 
 class Training:
@@ -146,7 +146,7 @@ class Training:
             self.agreement.dtype,
             compiled=self.agreement.compiled,
             packed=self.packs,
-            n_figures=len(_Figures._fields),
+            n_figures=len(_Losses._fields),
         )
         if self.state.update:
             restore_all(group, checkpoint, self.step)
@@ -255,7 +255,7 @@ class Training:
         for micro_batch in self.reduction.micro_batches(update):
             seed = dropout_seed(self.settings.seed, number, micro_batch.number)
             sums = self.step.accumulate(micro_batch.batch, seed)
-            self.step.figures.add_(torch.stack(_Figures(sums.loss, sums.nll)))
+            self.step.figures.add_(torch.stack(_Losses(sums.loss, sums.nll)))
         sums_F = self.step.figures.clone()
         norm = self.step.apply(number, update.target_tokens)
         epoch = (number - 1) // self.updates.in_epoch

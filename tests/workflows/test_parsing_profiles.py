@@ -61,7 +61,7 @@ def test_a_treebank_gets_the_profile_of_its_size(tmp_path: Path) -> None:
         ({"overrides": ["choice.attention_dropouts=[1]"]}, "choice.attention_dropouts.0: .*less than 1"),
         ({"overrides": ["choice.beams=[1]"]}, "no setting 'choice.beams'; here are dropouts, "),
         ({"overrides": ["decoding.well_formed=true", "decoding.max_extra_tokens=1"]}, "max_extra_tokens to 2 or more"),
-        ({"overrides": ["decoding.engine=ctranslate2"]}, "parsers search by torch alone"),
+        ({"overrides": ["decoding.engine=ctranslate2"]}, "parsers search only by torch"),
     ],
 )
 def test_what_does_not_fit_is_one_line(options: dict[str, object], message: str) -> None:

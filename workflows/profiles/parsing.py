@@ -63,7 +63,7 @@ class ParsingProfile(Profile):
     @model_validator(mode="after")
     def _parses_by_torch(self) -> Self:
         if self.decoding.engine != "torch":
-            raise ValueError("parsers search by torch alone; leave decoding.engine out")
+            raise ValueError("parsers search only by torch; leave decoding.engine out")
         return self
 
 
