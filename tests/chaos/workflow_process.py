@@ -19,6 +19,7 @@ TRAINING = {
     "checkpoint_updates": 6,
     "validation_updates": 30,
     "log_updates": 4,
+    "dtype": "float32",  # by default it depends on which is faster, as measured at the beginning
     "model.n_layers": 1,
     "model.d_model": 32,
     "model.d_ff": 64,

@@ -28,6 +28,7 @@ SETTINGS = {
     "recipes.base.training.updates": 60,
     "recipes.base.training.checkpoint_updates": 5,
     "recipes.base.training.validation_updates": 20,
+    "recipes.base.training.dtype": "float32",  # by default it depends on which is faster, as measured at the beginning
     "recipes.base.training.model.d_model": 32,
     "recipes.base.training.model.n_layers": 1,
     "recipes.base.training.model.dropout": 0.1,
