@@ -119,5 +119,5 @@ class CTranslate2Translator(Translator):
 
 def translator_of(folder: Path, settings: DecodingSettings, device: str = "cpu") -> Translator:
     """Loads a checkpoint, or for CTranslate2 an exported one, to translate by the settings' engine."""
-    made = CTranslate2Translator if settings.engine == "ctranslate2" else Translator
-    return made(folder, settings, device)
+    translator_class = CTranslate2Translator if settings.engine == "ctranslate2" else Translator
+    return translator_class(folder, settings, device)

@@ -94,7 +94,7 @@ def render(
         settings=[facts_table(f"{model.label}, seed {model.settings.seed}", settings(model)) for model in models],
         libraries=", ".join(f"{name} {version}" for name, version in libraries.items()),
         command=command,
-        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        written_at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
 
 
