@@ -97,6 +97,8 @@ class Reproduction:
     """Returns the step that makes the table, given the models that failed and the reasons."""
     train: Callable[[Sequence[Watcher]], Mapping[str, str]] | None = None
     """Trains the models, if the table's step does not do so itself, and returns why some failed."""
+    report: str = "report.html"
+    """The page among the files of the table."""
     forecast: Callable[..., RenderableType] | None = None
     """What says with --plan how long the trainings will take, if there are any (`workflows.forecast.estimate`)."""
 
@@ -116,7 +118,7 @@ def reproduce(experiment: Reproduction, request: Request) -> None:
     console.print(render_terminal(table, console.width))
     console.print()
     model_command = next((model.command for model in experiment.models.values()), "")
-    for line in closing_lines(place, model_command, ui_command(tracker.uri)):
+    for line in closing_lines(place, experiment.report, model_command, ui_command(tracker.uri)):
         _print_line(line)
 
 

@@ -1,4 +1,4 @@
-"""Holds the paper's numbers; it is the only module of this project in which figures are typed in.
+"""Holds the paper's numbers; but for its sentences (`workflows.claims.sentences`), figures are typed in nowhere else.
 
 "Attention Is All You Need", Vaswani et al. 2017, arXiv 1706.03762 v5; section marks are the paper's. The sustained
 rates of footnote 5 stand in `pipeline.evaluation.costs`, whose formula needs them. Every other figure that the project
@@ -243,6 +243,7 @@ class Ordering:
     relation: Relation = "better"
     reversed: tuple[Kind, ...] = ()
     """The figures by which each row is worse than the one before."""
+    section: str = "6.2"
 
 
 ORDERINGS: tuple[Ordering, ...] = (
@@ -253,11 +254,14 @@ ORDERINGS: tuple[Ordering, ...] = (
     Ordering("a larger d_model is better", ("C4", "base", "C5")),
     Ordering("a larger d_ff is better", ("C6", "base", "C7")),
     Ordering("dropout helps", ("D1", "base")),
-    Ordering("label smoothing hurts perplexity but improves BLEU", ("D3", "base"), reversed=("perplexity",)),
+    Ordering(
+        "label smoothing hurts perplexity but improves BLEU", ("D3", "base"), reversed=("perplexity",), section="5.4"
+    ),
     Ordering("learned positions are as good as sinusoids", ("E", "base"), "equal"),
     Ordering("the big model is the best", ("big",), "best"),
 )
 """The claims of §6.2, and that of §5.4 about label smoothing."""
+
 
 SAME_CHECKPOINT_BLEU = (29.02, 27.52)
 """Paper BLEU and sacreBLEU of one and the same base checkpoint on EN-DE; not the paper's figures."""

@@ -6,7 +6,6 @@ python -m workflows.reproduce_table1 --plan                               # what
 """
 
 import os
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated
 
@@ -16,9 +15,10 @@ from pipeline.complexity.figures import CountsArtifact, MeasurementsArtifact
 from pipeline.errors import UserError
 from workflows.cli import options
 from workflows.cli.console import help_text, run_app
+from workflows.command_line import CommandLine
 from workflows.engine.dag import Imported, Stage, Step
 from workflows.experiment import Reproduction, reproduce, requested
-from workflows.profiles.complexity import load_complexity_profile
+from workflows.profiles.complexity import ComplexityProfile, load_complexity_profile
 from workflows.tables.table1 import Table1Artifact
 
 COUNT = Stage("complexity_counts.count", Imported("pipeline.complexity.count:count"), CountsArtifact)
@@ -35,6 +35,28 @@ ProfileOption = Annotated[
     typer.Option("--profile", help="cpu or gpu.  [default: the one in --config, or gpu where there is one]"),
 ]
 PlanOption = Annotated[bool, typer.Option("--plan", help="List cached stages and stages to run, and exit.")]
+
+
+def counted(profile: ComplexityProfile) -> Step[CountsArtifact]:
+    """Returns the step that counts operations, sequential steps and paths."""
+    return COUNT("count operations", profile.layers, profile.sweep, profile.paths)
+
+
+def reproduction(profile: ComplexityProfile, command: CommandLine) -> Reproduction:
+    """Returns the experiment: counts, then times, then the table."""
+    counts = counted(profile)
+    # On a shared cluster no other work gets these CPUs; on a cluster of one's own there is no other.
+    gpus = 0 if profile.timing.device == "cpu" else MEASURE.gpus
+    exclusive = replace(MEASURE, cpus=max(1, profile.timing.threads), gpus=gpus)
+    measured = exclusive("measure times", counts, profile.layers, profile.sweep, profile.timing)
+    settings = profile.model_dump(mode="json")
+    return Reproduction(
+        name="table1",
+        params={"profile": settings.pop("name"), **settings},
+        models={},
+        reports={},
+        tabulate=lambda _failures: TABULATE("table 1", counts, measured, command),
+    )
 
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -55,23 +77,7 @@ def main(
     threads, available = chosen.timing.threads, len(os.sched_getaffinity(0))
     if address is None and threads > available:
         raise UserError(f"timing.threads is {threads}, but this process may use {available} CPUs")
-    counted = COUNT("count operations", chosen.layers, chosen.sweep, chosen.paths)
-    # On a shared cluster no other work gets these CPUs; on a cluster of one's own there is no other.
-    exclusive = replace(MEASURE, cpus=max(1, threads), gpus=0 if chosen.timing.device == "cpu" else MEASURE.gpus)
-    measured = exclusive("measure times", counted, chosen.layers, chosen.sweep, chosen.timing)
-
-    def tabulate(_failures: Mapping[str, str]) -> Step[Table1Artifact]:
-        return TABULATE("table 1", counted, measured, request.command)
-
-    settings = chosen.model_dump(mode="json")
-    experiment = Reproduction(
-        name="table1",
-        params={"profile": settings.pop("name"), **settings},
-        models={},
-        reports={},
-        tabulate=tabulate,
-    )
-    reproduce(experiment, request)
+    reproduce(reproduction(chosen, request.command), request)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ python -m workflows.reproduce_table2 --plan                               # what
 python -m workflows.reproduce_table2 --plan --profile wmt14 --gpus 8 --gpu h100   # forecasts disk, FLOP and hours
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Annotated
 
@@ -18,7 +18,7 @@ from workflows import stages
 from workflows.cli import options
 from workflows.cli.console import help_text, run_app
 from workflows.engine.dag import Imported, Stage
-from workflows.experiment import Reproduction, chosen_names, reproduce, requested
+from workflows.experiment import Reproduction, Request, chosen_names, reproduce, requested
 from workflows.profiles.loading import load_profile
 from workflows.profiles.profile import Profile
 from workflows.tables import table2
@@ -52,6 +52,23 @@ def cells_of(
     return cells
 
 
+def reproduction(
+    profile: Profile, pairs: Sequence[str], models: Collection[str], request: Request, *, dev_scores: bool = False
+) -> Reproduction:
+    """Returns the experiment: the cells of `pairs` and `models`, and the table of them."""
+    cells = cells_of(profile, pairs, models, dev_scores=dev_scores)
+    reports = {pair: stages.prepared(profile, pair).report for pair in pairs}
+    table = TABULATE("table 2", cells, [*reports.values()], request.command)
+    return Reproduction(
+        name="table2",
+        params={"profile": profile.name},
+        models={f"{cell.pair} {cell.model}": cell for cell in cells},
+        reports=reports,
+        tabulate=lambda _failures: table,
+        forecast=Imported("workflows.forecast.estimate:forecast_text"),
+    )
+
+
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
@@ -75,18 +92,8 @@ def main(
     chosen = load_profile(profile, data=data, files=files or [], config=config, overrides=overrides or [])
     request = requested("table2", chosen, config, overrides, store, address, plan, gpus, gpu)
     chosen_pairs = chosen_names("pairs", pairs, chosen.corpora)
-    cells = cells_of(chosen, chosen_pairs, chosen_names("models", models, chosen.recipes), dev_scores=dev_bleu)
-    reports = {pair: stages.prepared(chosen, pair).report for pair in chosen_pairs}
-    table = TABULATE("table 2", cells, [*reports.values()], request.command)
-    experiment = Reproduction(
-        name="table2",
-        params={"profile": chosen.name},
-        models={f"{cell.pair} {cell.model}": cell for cell in cells},
-        reports=reports,
-        tabulate=lambda _failures: table,
-        forecast=Imported("workflows.forecast.estimate:forecast_text"),
-    )
-    reproduce(experiment, request)
+    chosen_models = chosen_names("models", models, chosen.recipes)
+    reproduce(reproduction(chosen, chosen_pairs, chosen_models, request, dev_scores=dev_bleu), request)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,9 @@ from workflows import stages
 from workflows.cli import options
 from workflows.cli.console import help_text, run_app
 from workflows.engine.dag import Imported, Stage, Step
-from workflows.experiment import Reproduction, reproduce, requested
+from workflows.experiment import Reproduction, Request, reproduce, requested
 from workflows.profiles.loading import load_profile
+from workflows.profiles.profile import Profile
 from workflows.tables import table3
 from workflows.tables.table3_rows import rows
 from workflows.trials import rows_of, train_rows, trials_of
@@ -28,6 +29,41 @@ TABULATE = Stage(
     table3.Table3Artifact,
     follows_source=True,
 )
+
+
+def reproduction(
+    profile: Profile,
+    pair: str,
+    asked: str | None,
+    seeds: int,
+    request: Request,
+    *,
+    dev_scores: bool = False,
+) -> Reproduction:
+    """Returns the experiment: the rows that are asked for, on the text of the profile's grid, and the table of them."""
+    text = stages.prepared(profile, pair)
+    base_seeds = profile.grid.base_seeds
+    trials = trials_of(
+        text, rows(profile.grid, asked), seeds, profile.decoding, base_seeds=base_seeds, dev_scores=dev_scores
+    )
+
+    def tabulate(failures: Mapping[str, str]) -> Step[table3.Table3Artifact]:
+        return TABULATE("table 3", rows_of(trials, failures), [text.report], request.command)
+
+    return Reproduction(
+        name="table3",
+        params={
+            "profile": profile.name,
+            "pair": pair,
+            "seeds": seeds,
+            "base_seeds": sum(trial.row.name == "base" for trial in trials),
+        },
+        models={trial.name: trial.evaluation for trial in trials},
+        reports={pair: text.report},
+        tabulate=tabulate,
+        train=partial(train_rows, text, trials, profile.grid.training, request.store, request.address),
+        forecast=Imported("workflows.forecast.estimate:forecast_text"),
+    )
 
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -64,28 +100,7 @@ def main(
         raise UserError(f"--pair {pair}: the profile has {', '.join(chosen.corpora)}")
     chosen = chosen.for_pair(pair).for_grid()
     request = requested("table3", chosen, config, overrides, store, address, plan, gpus, gpu)
-    text, chosen_rows = stages.prepared(chosen, pair), rows(chosen.grid, asked)
-    base_seeds = chosen.grid.base_seeds
-    trials = trials_of(text, chosen_rows, seeds, chosen.decoding, base_seeds=base_seeds, dev_scores=dev_bleu)
-
-    def tabulate(failures: Mapping[str, str]) -> Step[table3.Table3Artifact]:
-        return TABULATE("table 3", rows_of(trials, failures), [text.report], request.command)
-
-    experiment = Reproduction(
-        name="table3",
-        params={
-            "profile": chosen.name,
-            "pair": pair,
-            "seeds": seeds,
-            "base_seeds": sum(trial.row.name == "base" for trial in trials),
-        },
-        models={trial.name: trial.evaluation for trial in trials},
-        reports={pair: text.report},
-        tabulate=tabulate,
-        train=partial(train_rows, text, trials, chosen.grid.training, request.store, request.address),
-        forecast=Imported("workflows.forecast.estimate:forecast_text"),
-    )
-    reproduce(experiment, request)
+    reproduce(reproduction(chosen, pair, asked, seeds, request, dev_scores=dev_bleu), request)
 
 
 if __name__ == "__main__":

@@ -16,9 +16,9 @@ import typer
 from workflows.cli import options
 from workflows.cli.console import help_text, run_app
 from workflows.engine.dag import Imported, Stage, Step
-from workflows.experiment import Reproduction, reproduce, requested
+from workflows.experiment import Reproduction, Request, reproduce, requested
 from workflows.parsers import ParserGrid, train_candidates
-from workflows.profiles.parsing import load_parsing_profile
+from workflows.profiles.parsing import ParsingProfile, load_parsing_profile
 from workflows.tables import table4
 
 TABULATE = Stage(
@@ -49,6 +49,25 @@ DevF1Option = Annotated[
 ]
 
 
+def reproduction(profile: ParsingProfile, request: Request, *, dev_scores: bool = False) -> Reproduction:
+    """Returns the experiment: a grid of trainings for each of the profile's rows, and the table of them."""
+    grids = [ParserGrid(profile.for_pair(name), name, profile.data, SPLIT, dev_scores) for name in profile.corpora]
+    reports = {grid.name: grid.text.report for grid in grids}
+
+    def tabulate(failures: Mapping[str, str]) -> Step[table4.Table4Artifact]:
+        return TABULATE("table 4", [grid.row(failures) for grid in grids], [*reports.values()], request.command)
+
+    return Reproduction(
+        name="table4",
+        params={"profile": profile.name, "rows": ", ".join(profile.corpora)},
+        models={candidate.model: candidate for grid in grids for candidate in grid.candidates},
+        reports=reports,
+        tabulate=tabulate,
+        train=partial(train_candidates, grids, request.store, request.address),
+        forecast=Imported("workflows.forecast.estimate:forecast_text"),
+    )
+
+
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
@@ -71,22 +90,7 @@ def main(
         profile, treebank=treebank, silver=silver or [], config=config, overrides=overrides or []
     )
     request = requested("table4", chosen, config, overrides, store, address, plan, gpus, gpu)
-    grids = [ParserGrid(chosen.for_pair(name), name, chosen.data, SPLIT, dev_f1) for name in chosen.corpora]
-    reports = {grid.name: grid.text.report for grid in grids}
-
-    def tabulate(failures: Mapping[str, str]) -> Step[table4.Table4Artifact]:
-        return TABULATE("table 4", [grid.row(failures) for grid in grids], [*reports.values()], request.command)
-
-    experiment = Reproduction(
-        name="table4",
-        params={"profile": chosen.name, "rows": ", ".join(chosen.corpora)},
-        models={candidate.model: candidate for grid in grids for candidate in grid.candidates},
-        reports=reports,
-        tabulate=tabulate,
-        train=partial(train_candidates, grids, request.store, request.address),
-        forecast=Imported("workflows.forecast.estimate:forecast_text"),
-    )
-    reproduce(experiment, request)
+    reproduce(reproduction(chosen, request, dev_scores=dev_f1), request)
 
 
 if __name__ == "__main__":

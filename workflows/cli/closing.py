@@ -10,12 +10,13 @@ from workflows.names import DEFAULT_ROOT, model_names
 MAX_MODELS = 4
 
 
-def closing_lines(run: Path, model_command: str, curves: str) -> list[str]:
+def closing_lines(run: Path, report: str, model_command: str, curves: str) -> list[str]:
     """Returns the lines, whose commands can be pasted in this directory.
 
-    `model_command` is what `aiayn` does with the run's models, if anything, and `curves` MLflow's command.
+    `report` is the name of the page, `model_command` what `aiayn` does with the run's models, if anything, and `curves`
+    MLflow's command.
     """
-    lines = [f"report: {shown(run.parent / 'report.html')}"]
+    lines = [f"report: {shown(run.parent / report)}"]
     if model_command and (names := model_names(run)):
         models = [str(_name(run.parent / name)) for name in names]
         more = f" and {len(models) - MAX_MODELS} more" if len(models) > MAX_MODELS else ""

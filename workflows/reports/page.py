@@ -28,6 +28,7 @@ from workflows.tables.provenance import hardware, span
 from workflows.tables.render import FOOTNOTES, Shown, differences_table, render_markdown
 from workflows.tables.text_table import ABSENT, Column, Line, TextTable, numbers, words
 
+REPORT = "report.html"
 NOTHING_RUN = "Nothing was run: the table has only the paper’s figures."
 
 
@@ -98,12 +99,12 @@ def render(
     )
 
 
-def write(artifact: JsonArtifact[Any], table: Shown, report: str) -> None:
-    """Writes the three files of a table: JSON, Markdown under the same name, and `report.html`."""
+def write(artifact: JsonArtifact[Any], table: Shown, report: str, name: str = REPORT) -> None:
+    """Writes the three files of a table: JSON, Markdown under the same name, and the report under its own."""
     artifact.write(table)
     markdown_file = artifact.folder / Path(artifact.figures_file).with_suffix(".md")
     markdown_file.write_text(render_markdown(table), encoding="utf-8")
-    (artifact.folder / "report.html").write_text(report, encoding="utf-8")
+    (artifact.folder / name).write_text(report, encoding="utf-8")
 
 
 def compared(title: str, rows: Sequence[Sequence[str]], *blocks: str) -> TextTable:

@@ -15,7 +15,7 @@ def test_lines_for_the_default_folder(tmp_path: Path, monkeypatch: pytest.Monkey
     """Report, models, the command that translates, MLflow's command; the model's name is understood."""
     monkeypatch.chdir(tmp_path)
     run = run_table(Store(tmp_path / "runs"), 1)
-    report, models, translate, curves = closing_lines(run, "translate", "mlflow ui")
+    report, models, translate, curves = closing_lines(run, "report.html", "translate", "mlflow ui")
     assert report == "report: runs/table2/embedded/report.html"
     assert (tmp_path / report.removeprefix("report: ")).is_file()
     assert models == "models: table2/embedded/en-de-base"
