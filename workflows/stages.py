@@ -7,7 +7,7 @@ to declare the stages, and where everything is cached, none of these libraries i
 from dataclasses import dataclass
 
 from pipeline.corpora import embedded, files, multi30k, wmt14
-from pipeline.evaluation import costs, dev_scores, parser_choice, parses, perplexity, tree_scores
+from pipeline.evaluation import costs, dev_scores, length_perplexity, parser_choice, parses, perplexity, tree_scores
 from pipeline.parsing import treebank
 from pipeline.settings import AveragingSettings, DecodingSettings, Settings
 from pipeline.store.artifacts import (
@@ -46,6 +46,9 @@ EXPORT = Stage("exporting.export_ctranslate2", Imported("pipeline.export.ctransl
 DECODE = Stage("decoding.decode", Imported("pipeline.evaluation.decoding:decode"), Hypotheses, cpus=0)
 SCORE = Stage("scoring.score", Imported("pipeline.evaluation.scoring:score"), Scores)
 PERPLEXITY = Stage("perplexity.measure", perplexity.measure, perplexity.Perplexity, gpus=1, computes=True)
+LENGTH_PERPLEXITY = Stage(
+    "length_perplexity.measure", length_perplexity.measure, length_perplexity.LengthPerplexity, gpus=1, computes=True
+)
 COST = Stage("costs.count", costs.count, costs.Cost)
 REBUILD_PARSES = Stage("parses.rebuild_parses", parses.rebuild_parses, parses.Parses)
 RIGHT_BRANCHING = Stage("right_branching.parse", parses.right_branching, parses.Parses)
