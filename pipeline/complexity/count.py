@@ -137,15 +137,20 @@ def network(layer_type: LayerType, settings: LayerSettings, width: int, kernels:
         layer = make(layer_type, settings.sizes(width)).double()
         assert isinstance(layer, Recurrent)
         return layer.after
+    # The largest factor with which a stack has no gaps: a kernel sees kernel // 2 positions to each side.
+    factor = settings.kernel // 2 + 1 if kernels == "dilated" else 1
+    return stack(lambda depth: make(layer_type, settings.sizes(width, factor**depth)))
+
+
+def stack(layer: Callable[[int], nn.Module]) -> Network:
+    """Returns a network of which each step is one layer, `layer(depth)` for the first depth 0."""
     layers: list[nn.Module] = []
 
     def stacked(x_BLD: Tensor, steps: int) -> Tensor:
         while len(layers) < steps:
-            # The largest factor with which a stack has no gaps: a kernel sees kernel // 2 positions to each side.
-            dilation = (settings.kernel // 2 + 1) ** len(layers) if kernels == "dilated" else 1
-            layers.append(make(layer_type, settings.sizes(width, dilation)).double())
-        for layer in layers[:steps]:
-            x_BLD = layer(x_BLD)
+            layers.append(layer(len(layers)).double())
+        for at_depth in layers[:steps]:
+            x_BLD = at_depth(x_BLD)
         return x_BLD
 
     return stacked
@@ -171,6 +176,13 @@ def longest_path(layer_type: LayerType, settings: LayerSettings, length: int, wi
     wanted_LL = torch.ones(length, length, dtype=torch.bool)
     if layer_type == "recurrent":
         wanted_LL = dependencies(compute, length, length, width)
+
+    return least_steps(compute, wanted_LL, width)
+
+
+def least_steps(compute: Network, wanted_LL: Tensor, width: int) -> int:
+    """Returns the least steps, at most L, after which each output (row) depends on all wanted inputs (columns)."""
+    length = len(wanted_LL)
 
     def suffices(steps: int) -> bool:
         return bool((dependencies(compute, steps, length, width) | ~wanted_LL).all())

@@ -9,7 +9,8 @@ for themselves, past torch, is not seen.
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from statistics import median
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ from pipeline.complexity.figures import (
     Crossover,
     CrossoverPoint,
     LayerMeasurements,
+    MeasuredOn,
     Measurements,
     MeasurementsArtifact,
     SizeMeasurements,
@@ -50,41 +52,51 @@ def measure(
 
     `counted` is not read: times are measured after the counts are made, so that nothing else computes meanwhile.
     """
-    device = _device(context, timing)
+    device = device_of(context, timing)
     started_s = time.monotonic()
     torch.manual_seed(SEED)
-    threads, threads_before = timing.threads or len(os.sched_getaffinity(0)), torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
+    with threads_of(timing):
         layers = _sweeps(context, device, settings, sweep, timing)
         compared = [(width, batch) for batch in timing.crossover_batches for width in timing.crossover_widths]
         crossovers = []
         for done, (width, batch) in enumerate(compared):
             context.progress(done, len(compared), "crossovers")
             crossovers.append(_crossover(device, settings, timing, width, batch))
-    finally:
-        torch.set_num_threads(threads_before)
+        machine = machine_of(device, timing, started_s)
     artifact = MeasurementsArtifact(context.folder)
-    artifact.write(
-        Measurements(
-            layers=tuple(layers),
-            crossovers=tuple(crossovers),
-            timing=timing,
-            device=device,
-            device_name=device_name(device),
-            threads=threads,
-            dtype=dtype_name(torch.get_default_dtype()),
-            torch_version=torch.__version__,
-            seconds=time.monotonic() - started_s,
-        )
-    )
+    artifact.write(Measurements(layers=tuple(layers), crossovers=tuple(crossovers), **machine.model_dump()))
     return artifact
 
 
-def _device(context: Context, timing: TimingSettings) -> str:
+def device_of(context: Context, timing: TimingSettings) -> str:
+    """Returns the device to measure on. Raises UserError if it is to be a GPU and none is reserved."""
     if timing.device == "gpu" and not context.device.startswith("cuda"):
         raise UserError("there is no GPU to measure on; choose --profile cpu")
     return "cpu" if timing.device == "cpu" else context.device
+
+
+@contextmanager
+def threads_of(timing: TimingSettings) -> Iterator[None]:
+    """Lets torch compute on as many threads as the settings say."""
+    threads_before = torch.get_num_threads()
+    torch.set_num_threads(timing.threads or len(os.sched_getaffinity(0)))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads_before)
+
+
+def machine_of(device: str, timing: TimingSettings, started_s: float) -> MeasuredOn:
+    """Describes what was measured on, and how, since `started_s` of `time.monotonic`."""
+    return MeasuredOn(
+        timing=timing,
+        device=device,
+        device_name=device_name(device),
+        threads=torch.get_num_threads(),
+        dtype=dtype_name(torch.get_default_dtype()),
+        torch_version=torch.__version__,
+        seconds=time.monotonic() - started_s,
+    )
 
 
 def _sweeps(
@@ -99,12 +111,8 @@ def _sweeps(
         # Memory first: libraries choose kernels and allocate in the first pass, which so is not timed.
         peaks_bytes.append(peak_bytes(layer, x_BLD.requires_grad_()))
         timers.append(Timer(layer, x_BLD, timing.least_s))
-    rounds: list[list[PassTimes]] = []
-    for done in range(timing.rounds):
-        context.progress(done, timing.rounds, "rounds")
-        rounds.append([timer.time() for timer in timers])
     sizes: dict[str, list[SizeMeasurements]] = {name: [] for name in LAYER_TYPES}
-    for (name, n, d), peak, times in zip(cases, peaks_bytes, zip(*rounds, strict=True), strict=True):
+    for (name, n, d), peak, times in zip(cases, peaks_bytes, in_rounds(context, timers, timing.rounds), strict=True):
         forward_s, backward_s = zip(*times, strict=True)
         sizes[name].append(
             SizeMeasurements(length=n, width=d, forward_s=forward_s, backward_s=backward_s, peak_bytes=peak)
@@ -191,6 +199,15 @@ class Timer:
         self._layer.zero_grad(set_to_none=True)
         self._x_BLD.grad = None
         return times
+
+
+def in_rounds(context: Context, timers: Sequence[Timer], n_rounds: int) -> list[tuple[PassTimes, ...]]:
+    """Returns the times of each timer, one a round."""
+    rounds = []
+    for done in range(n_rounds):
+        context.progress(done, n_rounds, "rounds")
+        rounds.append([timer.time() for timer in timers])
+    return list(zip(*rounds, strict=True))
 
 
 def peak_bytes(layer: nn.Module, x_BLD: Tensor) -> int:

@@ -71,6 +71,47 @@ class PathSettings(Settings):
     width: int = Field(8, ge=1)
 
 
+class ArgumentSettings(Settings):
+    """The sizes at which it is counted and timed what the paper argues of layers in words (§3.2, §3.5, §4)."""
+
+    length: Size = 512
+    """n where k, r or the number of heads varies."""
+    width: Size = 512
+    """d there, and d_model of the positional encodings."""
+    kernels: tuple[Size, ...] = (3, 5, 7, 9, 15, 31)
+    """Values of k."""
+    windows: tuple[Size, ...] = (8, 16, 32, 64, 128)
+    """Values of r; from n / 2 on, the full product is computed."""
+    heads: tuple[Size, ...] = (1, 2, 4, 8, 16)
+    full_kernels: tuple[Size, ...] = (65, 129, 257, 513)
+    """Values of n where k = n, each with all `full_kernel_widths`."""
+    full_kernel_widths: tuple[Size, ...] = (64, 128, 256, 512)
+    paths: PathSettings = PathSettings()
+    path_kernels: tuple[Size, ...] = (3, 7)
+    """Values of k of which the paths through one-sided kernels are counted."""
+    products_d_k: tuple[Size, ...] = (4, 8, 16, 32, 64, 128, 512)
+    """Values of d_k at which products of random queries and keys are looked at."""
+    queries: int = Field(16384, ge=2)
+    """Random queries for each d_k, of which each has `keys` random keys of its own."""
+    keys: int = Field(16, ge=2)
+    positions: Size = 5000
+    offsets: tuple[Size, ...] = (1, 2, 10, 100, 1000)
+    """Distances between two positions whose encodings are compared."""
+    attention_d_k: tuple[Size, ...] = (4, 8, 16, 32, 64, 128)
+    """Values of d_k at which the attention functions of §3.2.1 are timed, in `attention_heads` heads."""
+    attention_heads: Size = 8
+    attention_length: Size = 256
+
+    @model_validator(mode="after")
+    def _valid(self) -> Self:
+        for kernel in (*self.kernels, *self.full_kernels, *self.path_kernels):
+            LayerSizes(self.width, kernel)
+        for divisor in (2, *self.heads):
+            if self.width % divisor:
+                raise ValueError(f"{divisor} does not divide a width of {self.width}")
+        return self
+
+
 class TimingSettings(Settings):
     """How times are measured."""
 
