@@ -4,6 +4,7 @@ python -m workflows.attention_figures                                  # the new
 python -m workflows.attention_figures table2/embedded/en-de-base       # a model by its name, or its folder
 python -m workflows.attention_figures MODEL --sentence "..."           # a sentence of yours
 python -m workflows.attention_figures --layer 2 --heads 1,3 --word it  # heads and word of yours
+python -m workflows.attention_figures --word making --word its         # a word for Figure 3, and one for Figure 4
 """
 
 import typer

@@ -324,3 +324,19 @@ def parser_experiment(training: str) -> Experiment:
         test_set="WSJ section 23",
         test_sentences=2416,
     )
+
+
+ATTENTION_FIGURES: Mapping[int, tuple[str, str]] = {
+    3: (
+        "It is in this spirit that a majority of American governments have passed new laws since 2009 making the "
+        "registration or voting process more difficult.",
+        "making",
+    ),
+    4: (
+        "The Law will never be perfect, but its application should be just - this is what we are missing, in my "
+        "opinion.",
+        "its",
+    ),
+}
+"""The sentences of Figures 3 and 4, each with the word that attention is drawn from; Figure 5 has the sentence of
+Figure 4."""

@@ -29,6 +29,8 @@ class Wanted(NamedTuple):
     layer: int | None = None
     heads: tuple[int, ...] = ()
     word: str | None = None
+    reason: str = "chosen"
+    """Why, for the caption."""
 
     def within(self, attended: Attended) -> tuple[int | None, tuple[int, ...], int | None]:
         """Returns layer, heads and the first word that is spelled so, capitals aside, all counted from 0.
@@ -46,7 +48,7 @@ class Wanted(NamedTuple):
             words = [attended.source.word(i) for i in range(len(attended.source.words))]
             number = next((i for i, word in enumerate(words) if word.lower() == self.word.lower()), None)
             if number is None:
-                raise UserError(f"--word {self.word}: the sentence has {', '.join(words)}")
+                raise UserError(f"--word {self.word}: there is no such word in “{attended.sentence}”")
         return self.layer and self.layer - 1, tuple(head - 1 for head in self.heads), number
 
 
@@ -71,7 +73,10 @@ def all_heads(attended: Attended, wanted: Wanted) -> Choice:
     wanted_layer, heads, wanted_word = wanted.within(attended)
     layer, word = _best(share_NL, wanted_layer, wanted_word)
     heads = heads or tuple(range(weights_NHLL.shape[1]))
-    share, why = share_NL[layer, word], "chosen" if wanted.layer or wanted.word else "the most of any word and layer"
+    share, why = (
+        share_NL[layer, word],
+        wanted.reason if wanted.layer or wanted.word else "the most of any word and layer",
+    )
     return Choice(layer, heads, word, f"{share:.0%} of its attention is on words at least {FAR_WORDS} away: {why}")
 
 
@@ -89,7 +94,7 @@ def one_antecedent(attended: Attended, wanted: Wanted) -> Choice:
     peak = peak_NHL[layer, heads[0], word]
     antecedent = attended.source.word(target)
     why = (
-        "chosen"
+        wanted.reason
         if any((wanted.layer, wanted.heads, wanted.word))
         else f"the most on any single word at least {FAR_WORDS} before"
     )

@@ -67,15 +67,31 @@ def test_figures_are_drawn_once(runs: Path, command_line: CommandLine) -> None:
     assert again.returncode == 0
     assert drawn_in(runs) == [figures]
     sentence = "The lamp is old, but the man likes it."
-    options = ["--store", str(runs), "--sentence", sentence, "--word", "likes", "--heads", "2", "--layer", "1"]
+    options = [
+        "--store",
+        str(runs),
+        "--sentence",
+        sentence,
+        "--word",
+        "likes",
+        "--word",
+        "it",
+        "--heads",
+        "2",
+        "--layer",
+        "1",
+    ]
     other = command_line.here("workflows.attention_figures", *options)
     assert other.returncode == 0, other.stderr
     (chosen,) = (figure.load() for figure in drawn_in(runs) if figure != figures)
     assert [(figure.layer, figure.heads, figure.word) for figure in chosen.figures] == [
         (1, (2,), "likes"),
-        (1, (2,), "likes"),
+        (1, (2,), "it"),
         (1, (2,), None),
     ]
+    refused = command_line.here("workflows.attention_figures", *options, "--word", "old")
+    assert refused.returncode == 2
+    assert "--word likes --word it --word old: name the word of Figure 3, then that of Figure 4" in refused.stderr
     assert len(list((runs / "store").glob("heads-*"))) == len(list((runs / "store").glob("relations-*"))) == 1
 
 

@@ -27,7 +27,11 @@ def figures(
         str | None, typer.Option(metavar="NUMBERS", help="Heads to draw, e.g. 1,3.  [default: computed]")
     ] = None,
     word: Annotated[
-        str | None, typer.Option(help="Word whose attention is drawn in Figures 3 and 4.  [default: computed]")
+        list[str] | None,
+        typer.Option(
+            help="Word whose attention is drawn in Figures 3 and 4; a second is for Figure 4.  "
+            "[default: the paper's in its sentences, else computed]"
+        ),
     ] = None,
     dataset: Annotated[
         Path | None,
@@ -44,7 +48,7 @@ def figures(
         sentences=sentence,
         layer=layer,
         heads=heads,
-        word=word,
+        words=word,
         dataset=dataset,
         out=out,
         address=address,

@@ -17,6 +17,7 @@ from pipeline.settings import DecodingSettings, Settings
 from pipeline.store.artifact import Context, JsonArtifact
 from pipeline.store.artifacts import Checkpoint
 from pipeline.store.figures import Figures
+from workflows import paper
 from workflows.figures.bundles import Panel, draw
 from workflows.figures.page import render
 
@@ -37,13 +38,14 @@ class FigureSettings(Settings):
     sentences: tuple[str, ...] = Field(min_length=1)
     layer: int | None = None
     heads: tuple[int, ...] = ()
-    word: str | None = None
+    words: tuple[str, ...] = Field((), max_length=2)
+    """The word of Figure 3 and that of Figure 4, or a single one for both."""
     decoding: DecodingSettings = DecodingSettings(dtype="float32")
 
-    @property
-    def wanted(self) -> Wanted:
-        """What the user has chosen."""
-        return Wanted(self.layer, self.heads, self.word)
+    def wanted(self, number: FigureNumber) -> Wanted:
+        """Returns what the user has chosen for a figure."""
+        word = None if not self.words else self.words[0] if number == 3 else self.words[-1]
+        return Wanted(self.layer, self.heads, word)
 
 
 class DrawnFigure(Figures):
@@ -100,8 +102,12 @@ def draw_figures(
     sentences = [translator.attend(sentence) for sentence in settings.sentences]
     drawn = []
     for number, choose in CHOOSERS.items():
-        sentence = _sentence_for(number, sentences, settings.wanted)
-        chosen = choose(sentence, settings.wanted)
+        wanted = settings.wanted(number)
+        sentence = _sentence_for(number, sentences, wanted)
+        printed_sentence, printed_word = paper.ATTENTION_FIGURES.get(number, ("", ""))
+        if wanted.word is None and sentence.sentence == printed_sentence:
+            wanted = wanted._replace(word=printed_word, reason="the word is the paper's")
+        chosen = choose(sentence, wanted)
         whole = [Panel(sentence, choice.KIND, chosen.layer, (head,), None) for head in chosen.heads]
         for_word = Panel(sentence, choice.KIND, chosen.layer, chosen.heads, chosen.word)
         panels = {3: [for_word], 4: [whole[0], for_word], 5: whole}[number]
@@ -141,8 +147,8 @@ def draw_figures(
 def _sentence_for(number: FigureNumber, attended: Sequence[Attended], wanted: Wanted) -> Attended:
     """Returns the sentence of a figure: as in the paper the first for Figure 3 and the second for the others.
 
-    If the user has named a word, it is the first sentence that has it. Raises UserError where none has it, or where the
-    model lacks a layer or head.
+    If the user has named a word that this sentence lacks, it is the first sentence that has it. Raises UserError where
+    none has it, or where the model lacks a layer or head.
     """
     order = [attended[0 if number == 3 else min(1, len(attended) - 1)], *attended]
     problems = []
@@ -153,7 +159,7 @@ def _sentence_for(number: FigureNumber, attended: Sequence[Attended], wanted: Wa
             problems.append(error)
         else:
             return sentence
-    raise problems[0]
+    raise UserError(f"Figure {number}: {problems[0]}")
 
 
 def _caption(number: FigureNumber, attended: Attended, chosen: Choice) -> str:

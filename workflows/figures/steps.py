@@ -32,7 +32,7 @@ def draw(
     sentences: list[str] | None = None,
     layer: int | None = None,
     heads: str | None = None,
-    word: str | None = None,
+    words: list[str] | None = None,
     dataset: Path | None = None,
     out: Path | None = None,
     address: str | None = None,
@@ -41,6 +41,8 @@ def draw(
 
     Raises UserError if an option is invalid or there is no such model.
     """
+    if len(words or ()) > 2:
+        raise UserError(f"--word {' --word '.join(words or ())}: name the word of Figure 3, then that of Figure 4")
     in_store = Store.at(store).checked()
     model = trained.at(folder, in_store) if folder else trained.newest(in_store)
     if dataset:
@@ -50,7 +52,7 @@ def draw(
         sentences=tuple(sentences or model.sentences()),
         layer=layer,
         heads=numbers(heads) if heads else (),
-        word=word,
+        words=tuple(words or ()),
     )
     step = figure_step(model, settings)
     if out:

@@ -28,7 +28,15 @@ def attended() -> Attended:
     for head in range(3):
         look(1, head, 0, 8, 0.6)  # far, but ahead
     weights[0, 1, :4] = np.roll(np.eye(10, dtype=np.float32), 1, axis=1)[:4]
-    return Attended("", "", 0.0, SIDE, SIDE, SIDE, {"encoder": weights, "decoder": weights, "cross": weights})
+    return Attended(
+        "The Law is good, and its aim too",
+        "",
+        0.0,
+        SIDE,
+        SIDE,
+        SIDE,
+        {"encoder": weights, "decoder": weights, "cross": weights},
+    )
 
 
 def test_defaults(attended: Attended) -> None:
@@ -61,7 +69,7 @@ def test_the_user_s_choice_comes_first(attended: Attended) -> None:
     [
         (Wanted(layer=3), "--layer 3: the model has layers 1 to 2"),
         (Wanted(heads=(1, 4)), "--heads 4: the model has heads 1 to 3"),
-        (Wanted(word="lamp"), "--word lamp: the sentence has The, Law, is"),
+        (Wanted(word="lamp"), "--word lamp: there is no such word in “The Law is good"),
     ],
 )
 def test_what_does_not_exist_is_refused(attended: Attended, wanted: Wanted, told: str) -> None:

@@ -6,7 +6,8 @@ from pipeline.corpora.embedded import hash_of, split_of
 from pipeline.store.artifacts import Checkpoint, Corpus
 from pipeline.store.store import Store
 from tests.support.tiny_model_store import CORPUS
-from workflows.figures.trained import PAPERS, ExaminedModel, at, newest
+from workflows import paper
+from workflows.figures.trained import ExaminedModel, at, newest
 
 
 def test_a_model_is_found_with_its_lineage(store: Store, checkpoint: Checkpoint) -> None:
@@ -30,7 +31,10 @@ def test_what_a_model_translates_where_nothing_is_given(store: Store, tmp_path: 
     sentences = newest(store).sentences()
     assert len(sentences) == 3
     assert {split_of(hash_of(sentence)) for sentence in sentences} == {"test"}
-    assert ExaminedModel("m", Checkpoint(tmp_path)).sentences() == PAPERS
+    assert ExaminedModel("m", Checkpoint(tmp_path)).sentences() == (
+        paper.ATTENTION_FIGURES[3][0],
+        paper.ATTENTION_FIGURES[4][0],
+    )
     corpus = Corpus(tmp_path / "corpus")
     (corpus.folder / "dev").mkdir(parents=True)
     line = "Der alte Mann geht langsam durch den großen Wald."

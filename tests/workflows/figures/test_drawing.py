@@ -1,0 +1,53 @@
+"""Each figure is drawn from the word that the user names for it, or from the paper's word in the paper's sentence."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import UserError
+from pipeline.settings import DecodingSettings
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import Checkpoint
+from tests.workflows.figures.conftest import SENTENCES
+from workflows import paper
+from workflows.figures.drawing import DrawnFigure, FigureSettings, draw_figures
+
+PAPERS = tuple(sentence for sentence, _ in paper.ATTENTION_FIGURES.values())
+
+
+def drawn(
+    checkpoint: Checkpoint, folder: Path, sentences: tuple[str, ...], words: tuple[str, ...] = ()
+) -> tuple[DrawnFigure, ...]:
+    decoding = DecodingSettings(dtype="float32", beam_size=1, max_extra_tokens=6)
+    settings = FigureSettings(name="m", sentences=sentences, words=words, decoding=decoding)
+    return draw_figures(Context(folder), checkpoint, None, None, settings).load().figures
+
+
+@pytest.mark.parametrize(
+    ("sentences", "words", "expected"),
+    [
+        (SENTENCES, ("Lamp", "dreams"), [(SENTENCES[0], "lamp"), (SENTENCES[1], "dreams"), (SENTENCES[1], None)]),
+        (SENTENCES, ("sees", "lamp"), [(SENTENCES[1], "sees"), (SENTENCES[0], "lamp"), (SENTENCES[0], None)]),
+        (SENTENCES, ("old",), [(SENTENCES[0], "old"), (SENTENCES[0], "old"), (SENTENCES[0], None)]),
+        (PAPERS, (), [(PAPERS[0], "making"), (PAPERS[1], "its"), (PAPERS[1], None)]),
+        (PAPERS, ("laws", "its"), [(PAPERS[0], "laws"), (PAPERS[1], "its"), (PAPERS[1], None)]),
+    ],
+)
+def test_words(
+    checkpoint: Checkpoint,
+    tmp_path: Path,
+    sentences: tuple[str, ...],
+    words: tuple[str, ...],
+    expected: list[tuple[str, str | None]],
+) -> None:
+    """The first word is Figure 3's and the last Figure 4's, in a sentence that has it; captions say who chose it."""
+    figures = drawn(checkpoint, tmp_path, sentences, words)
+    assert [(figure.sentence, figure.word) for figure in figures] == expected
+    for figure in figures[:2]:
+        assert (": chosen." if words else ": the word is the paper's.") in figure.caption
+
+
+def test_a_word_that_no_sentence_has_is_refused(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    """In one line that names figure, word and sentence."""
+    with pytest.raises(UserError, match=f"^Figure 4: --word cat: there is no such word in “{SENTENCES[1]}”$"):
+        drawn(checkpoint, tmp_path, SENTENCES, ("lamp", "cat"))
