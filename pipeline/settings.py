@@ -23,6 +23,11 @@ Engine = Literal["torch", "ctranslate2"]
 """What searches: `model.search`, or CTranslate2, with the model exported to it (`pipeline.export.ctranslate2`)."""
 
 
+BeamSize = Annotated[int, Field(ge=1, le=1024)]
+LengthPenalty = Annotated[float, Field(ge=0, le=10)]
+"""α of ((5 + |y|) / 6)^α (Wu et al. 2016)."""
+
+
 def not_in_fingerprint(default: Any, **constraints: Any) -> Any:
     """Declares a field that is not part of a stage's identity."""
     return Field(default, json_schema_extra={"in_fingerprint": False}, **constraints)
@@ -154,9 +159,8 @@ class AveragingSettings(Settings):
 class DecodingSettings(Settings):
     """Beam search (§6.1)."""
 
-    beam_size: int = Field(SearchConfig.beam_size, ge=1, le=1024)
-    length_penalty: float = Field(SearchConfig.length_penalty, ge=0, le=10)
-    """α of ((5 + |y|) / 6)^α (Wu et al. 2016)."""
+    beam_size: BeamSize = SearchConfig.beam_size
+    length_penalty: LengthPenalty = SearchConfig.length_penalty
     max_extra_tokens: int = Field(SearchConfig.max_extra_tokens, ge=1)
     """The output is at most this many tokens longer than the input."""
     well_formed: bool = False
@@ -177,6 +181,11 @@ class DecodingSettings(Settings):
         """The same search by torch, in a dtype that it has."""
         dtype = "auto" if self.dtype == "int8" else self.dtype
         return self.model_copy(update={"engine": "torch", "dtype": dtype})
+
+    def searching_like(self, chosen: "DecodingSettings") -> "DecodingSettings":
+        """Returns these settings with the beam, length penalty and greatest length of a chosen search."""
+        search = chosen.model_dump(include={"beam_size", "length_penalty", "max_extra_tokens"})
+        return DecodingSettings(**{**self.model_dump(), **search})
 
     @model_validator(mode="after")
     def _possible(self) -> "DecodingSettings":

@@ -16,7 +16,7 @@ from pipeline.errors import UserError
 from workflows.cli import options
 from workflows.cli.console import help_text, run_app
 from workflows.command_line import CommandLine
-from workflows.engine.dag import Imported, Stage, Step
+from workflows.engine.dag import A, Imported, Stage, Step
 from workflows.experiment import Reproduction, reproduce, requested
 from workflows.profiles.complexity import ComplexityProfile, load_complexity_profile
 from workflows.tables.table1 import Table1Artifact
@@ -42,13 +42,19 @@ def counted(profile: ComplexityProfile) -> Step[CountsArtifact]:
     return COUNT("count operations", profile.layers, profile.sweep, profile.paths)
 
 
+def exclusive(stage: Stage[A], profile: ComplexityProfile) -> Stage[A]:
+    """Returns a stage that measures times, with what it measures on reserved.
+
+    On a shared cluster no other work gets these CPUs; on a cluster of one's own there is no other.
+    """
+    gpus = 0 if profile.timing.device == "cpu" else stage.gpus
+    return replace(stage, cpus=max(1, profile.timing.threads), gpus=gpus)
+
+
 def reproduction(profile: ComplexityProfile, command: CommandLine) -> Reproduction:
     """Returns the experiment: counts, then times, then the table."""
     counts = counted(profile)
-    # On a shared cluster no other work gets these CPUs; on a cluster of one's own there is no other.
-    gpus = 0 if profile.timing.device == "cpu" else MEASURE.gpus
-    exclusive = replace(MEASURE, cpus=max(1, profile.timing.threads), gpus=gpus)
-    measured = exclusive("measure times", counts, profile.layers, profile.sweep, profile.timing)
+    measured = exclusive(MEASURE, profile)("measure times", counts, profile.layers, profile.sweep, profile.timing)
     settings = profile.model_dump(mode="json")
     return Reproduction(
         name="table1",

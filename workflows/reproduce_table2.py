@@ -4,6 +4,7 @@ python -m workflows.reproduce_table2                                      # gene
 python -m workflows.reproduce_table2 --profile multi30k --data DIR        # real text, small
 python -m workflows.reproduce_table2 --profile wmt14 --address auto       # the paper's text and settings
 python -m workflows.reproduce_table2 --dev-bleu                           # BLEU over time on the dev set, in MLflow
+python -m workflows.reproduce_table2 --choose-decoding                    # beam and α by BLEU on the dev set, as §6.1
 python -m workflows.reproduce_table2 --plan                               # what is cached, what is to run
 python -m workflows.reproduce_table2 --plan --profile wmt14 --gpus 8 --gpu h100   # forecasts disk, FLOP and hours
 """
@@ -34,7 +35,12 @@ TABULATE = Stage(
 
 
 def cells_of(
-    profile: Profile, pairs: Collection[str], models: Collection[str], *, dev_scores: bool = False
+    profile: Profile,
+    pairs: Collection[str],
+    models: Collection[str],
+    *,
+    dev_scores: bool = False,
+    choose_decoding: bool = False,
 ) -> list[Translation]:
     """The DAG from text to scores, for each cell of `pairs` and `models`: §5.1, §5.2-5.4, §6.1."""
     cells = []
@@ -46,17 +52,23 @@ def cells_of(
             recipe = of_pair.recipes[model]
             training = stages.TRAIN(f"train {pair} {model}", text.dataset, recipe.training)
             cell = stages.evaluated(
-                text, model, training, recipe.averaging, of_pair.decoding, with_dev_scores=dev_scores
+                text,
+                model,
+                training,
+                recipe.averaging,
+                of_pair.decoding,
+                with_dev_scores=dev_scores,
+                chosen_from=of_pair.choice if choose_decoding else None,
             )
             cells.append(replace(cell, word_by_word=substituted))
     return cells
 
 
 def reproduction(
-    profile: Profile, pairs: Sequence[str], models: Collection[str], request: Request, *, dev_scores: bool = False
+    profile: Profile, pairs: Sequence[str], models: Collection[str], request: Request, **of_cells: bool
 ) -> Reproduction:
-    """Returns the experiment: the cells of `pairs` and `models`, and the table of them."""
-    cells = cells_of(profile, pairs, models, dev_scores=dev_scores)
+    """Returns the experiment: the table of the cells that `cells_of` returns."""
+    cells = cells_of(profile, pairs, models, **of_cells)
     reports = {pair: stages.prepared(profile, pair).report for pair in pairs}
     table = TABULATE("table 2", cells, [*reports.values()], request.command)
     return Reproduction(
@@ -85,6 +97,10 @@ def main(
     gpus: options.GpusOption = None,
     gpu: options.GpuOption = None,
     dev_bleu: options.DevBleuOption = False,
+    choose_decoding: Annotated[
+        bool,
+        typer.Option("--choose-decoding", help="Choose beam and α on the dev set, from choice.* of the settings."),
+    ] = False,
     pairs: Annotated[str | None, typer.Option(help="Language pairs, e.g. en-de.  [default: all]")] = None,
     models: Annotated[str | None, typer.Option(help="Models, e.g. base.  [default: base,big]")] = None,
 ) -> None:
@@ -93,7 +109,8 @@ def main(
     request = requested("table2", chosen, config, overrides, store, address, plan, gpus, gpu)
     chosen_pairs = chosen_names("pairs", pairs, chosen.corpora)
     chosen_models = chosen_names("models", models, chosen.recipes)
-    reproduce(reproduction(chosen, chosen_pairs, chosen_models, request, dev_scores=dev_bleu), request)
+    cells = {"dev_scores": dev_bleu, "choose_decoding": choose_decoding}
+    reproduce(reproduction(chosen, chosen_pairs, chosen_models, request, **cells), request)
 
 
 if __name__ == "__main__":

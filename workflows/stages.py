@@ -7,7 +7,7 @@ to declare the stages, and where everything is cached, none of these libraries i
 from dataclasses import dataclass
 
 from pipeline.corpora import embedded, files, multi30k, wmt14
-from pipeline.evaluation import costs, dev_scores, length_perplexity, parser_choice, parses, perplexity, tree_scores
+from pipeline.evaluation import costs, decoding_choice, dev_scores, parser_choice, parses, perplexity, tree_scores
 from pipeline.parsing import treebank
 from pipeline.settings import AveragingSettings, DecodingSettings, Settings
 from pipeline.store.artifacts import (
@@ -23,7 +23,7 @@ from pipeline.store.artifacts import (
 )
 from pipeline.text import cleaning
 from workflows.engine.dag import Imported, Stage, Step
-from workflows.profiles.profile import Profile
+from workflows.profiles.profile import Profile, SearchGrid
 from workflows.reports.corpus import CorpusReport, report_corpus
 from workflows.tables.measurements import Translation
 
@@ -44,11 +44,10 @@ TRAIN = Stage(
 AVERAGE = Stage("averaging.average", Imported("pipeline.evaluation.averaging:average"), Checkpoint, computes=True)
 EXPORT = Stage("exporting.export_ctranslate2", Imported("pipeline.export.ctranslate2:export"), CTranslate2Model)
 DECODE = Stage("decoding.decode", Imported("pipeline.evaluation.decoding:decode"), Hypotheses, cpus=0)
+CHOOSE_DECODING = Stage("decoding_choice.choose", decoding_choice.choose, decoding_choice.DecodingChoice, cpus=0)
+DECODE_AS_CHOSEN = Stage("decoding.decode_chosen", decoding_choice.decode_chosen, Hypotheses, cpus=0)
 SCORE = Stage("scoring.score", Imported("pipeline.evaluation.scoring:score"), Scores)
 PERPLEXITY = Stage("perplexity.measure", perplexity.measure, perplexity.Perplexity, gpus=1, computes=True)
-LENGTH_PERPLEXITY = Stage(
-    "length_perplexity.measure", length_perplexity.measure, length_perplexity.LengthPerplexity, gpus=1, computes=True
-)
 COST = Stage("costs.count", costs.count, costs.Cost)
 REBUILD_PARSES = Stage("parses.rebuild_parses", parses.rebuild_parses, parses.Parses)
 RIGHT_BRANCHING = Stage("right_branching.parse", parses.right_branching, parses.Parses)
@@ -98,16 +97,24 @@ def evaluated(
     split: str = "",
     word_by_word: Step[Scores] | None = None,
     with_dev_scores: bool = False,
+    chosen_from: SearchGrid | None = None,
 ) -> Translation:
     """Returns the steps that measure a training (§6.1), on the test sets or on another `split`.
 
-    `with_dev_scores` adds the BLEU of every kept checkpoint on the dev set, searched by torch.
+    `with_dev_scores` adds the BLEU of every kept checkpoint on the dev set, searched by torch. `chosen_from` are
+    searches of which one is chosen on the dev set; without it, the search is that of `decoding`.
     """
     name = f"{text.pair} {model}"
     splits = ([split],) if split else ()
     checkpoint = AVERAGE(f"average {name}", training, averaging)
     translating = EXPORT(f"export {name}", checkpoint) if decoding.engine == "ctranslate2" else checkpoint
-    hypotheses = DECODE(f"decode {name}", translating, text.corpus, decoding, *splits)
+    choice = None
+    if chosen_from:
+        grid = [*chosen_from.beam_sizes], [*chosen_from.length_penalties]
+        choice = CHOOSE_DECODING(f"choose {name}", translating, text.corpus, decoding, *grid)
+        hypotheses = DECODE_AS_CHOSEN(f"decode {name}", translating, text.corpus, decoding, choice, *splits)
+    else:
+        hypotheses = DECODE(f"decode {name}", translating, text.corpus, decoding, *splits)
     return Translation(
         text.pair,
         model,
@@ -124,6 +131,7 @@ def evaluated(
         dev_scores=SCORE_CHECKPOINTS(f"dev scores {name}", training, text.corpus, decoding.on_torch)
         if with_dev_scores
         else None,
+        decoding_choice=choice,
     )
 
 

@@ -31,7 +31,8 @@ def count(context: Context, settings: ArgumentSettings) -> CountedArguments:
         recurrent_flop=counted_flop(make("recurrent", LayerSizes(d)), n, d, "cpu"),
         kernels_flop={k: counted_flop(make("convolutional", LayerSizes(d, kernel=k)), n, d) for k in settings.kernels},
         windows_flop={
-            r: counted_flop(make("restricted self-attention", LayerSizes(d, window=r)), n, d) for r in settings.windows
+            r: counted_flop(make("restricted self-attention", LayerSizes(d, window=r)), settings.window_length, d)
+            for r in settings.windows
         },
         heads_flop={
             h: counted_flop(make_projected("self-attention", LayerSizes(d, n_heads=h)), n, d) for h in settings.heads
@@ -58,15 +59,12 @@ def full_kernel(length: int, width: int) -> FullKernelCounts:
     The point-wise layer is one matrix of d × d. The paper's feed-forward layer has two of d × 4d: that is a factor in
     one term of n²·d + n·d², which both sums are.
     """
+    separable = make("separable convolution", LayerSizes(width, kernel=length))
     attention = nn.Sequential(make("self-attention", LayerSizes(width)), nn.Linear(width, width))
     return FullKernelCounts(
         length=length,
         width=width,
-        separable_flop=counted_flop(
-            make("separable convolution", LayerSizes(width, kernel=length)),
-            length,
-            width,
-        ),
+        separable_flop=counted_flop(separable, length, width),
         attention_flop=counted_flop(attention, length, width),
     )
 

@@ -1,8 +1,9 @@
 """What is counted and measured of the layer types of Table 1, as it stands in the store."""
 
 from dataclasses import dataclass
+from statistics import median
 
-from pipeline.complexity.layer_types.sizes import LayerType
+from pipeline.complexity.layer_types.sizes import AttentionFunction, LayerType
 from pipeline.complexity.settings import ArgumentSettings, LayerSettings, PathSettings, SweepSettings, TimingSettings
 from pipeline.store.artifact import JsonArtifact
 from pipeline.store.figures import Figures
@@ -162,6 +163,48 @@ class MeasurementsArtifact(JsonArtifact[Measurements]):
     """`measurements.json`: times and memory of the layer types."""
 
     figures_file = "measurements.json"
+
+    @property
+    def summary(self) -> str:
+        """The device."""
+        return self.load().device_name
+
+
+class PassMeasurements(Figures):
+    """What forward and backward of one layer cost."""
+
+    rounds_s: tuple[float, ...]
+    """Seconds, a figure a round."""
+    peak_bytes: int
+    """Beyond input and weights."""
+
+    @property
+    def median_s(self) -> float:
+        """The median of the rounds."""
+        return median(self.rounds_s)
+
+
+class ArgumentTimes(MeasuredOn):
+    """`timed_arguments.json`: what the paper argues of layers in words, timed."""
+
+    recurrent: PassMeasurements
+    """At the n and d of `kernels`."""
+    kernels: dict[int, PassMeasurements]
+    """Of the convolution, by k."""
+    windows: dict[int, PassMeasurements]
+    """Of restricted self-attention, by r."""
+    heads: dict[int, PassMeasurements]
+    """Of self-attention with its projections, by h, with d_k = d_v = d / h."""
+    functions: dict[AttentionFunction, dict[int, PassMeasurements]]
+    """Of each attention function of §3.2.1, by d_k = d_v."""
+    settings: ArgumentSettings
+
+
+@dataclass(frozen=True)
+class TimedArguments(JsonArtifact[ArgumentTimes]):
+    """`timed_arguments.json`: what the paper argues of layers in words, timed."""
+
+    figures_file = "timed_arguments.json"
 
     @property
     def summary(self) -> str:

@@ -107,7 +107,7 @@ def _sweeps(
     timers, peaks_bytes = [], []
     for done, (layer_type, n, d) in enumerate(cases):
         context.progress(done, len(cases), "layers")
-        layer, x_BLD = make(layer_type, settings.sizes(d)).to(device), _input(timing.batch, n, d, device)
+        layer, x_BLD = make(layer_type, settings.sizes(d)).to(device), random_input(timing.batch, n, d, device)
         # Memory first: libraries choose kernels and allocate in the first pass, which so is not timed.
         peaks_bytes.append(peak_bytes(layer, x_BLD.requires_grad_()))
         timers.append(Timer(layer, x_BLD, timing.least_s))
@@ -133,7 +133,9 @@ def _crossover(device: str, settings: LayerSettings, timing: TimingSettings, wid
     layers = [layer.to(device) for layer in layers]
     points: list[CrossoverPoint] = []
     for length in lengths(FIRST_LENGTH, timing.crossover_length):
-        attention_s, projected_s, recurrent_s = _medians_s(layers, _input(batch, length, width, device), timing.least_s)
+        attention_s, projected_s, recurrent_s = _medians_s(
+            layers, random_input(batch, length, width, device), timing.least_s
+        )
         points.append(
             CrossoverPoint(length=length, attention_s=attention_s, projected_s=projected_s, recurrent_s=recurrent_s)
         )
@@ -160,7 +162,8 @@ def _medians_s(layers: Sequence[nn.Module], x_BLD: Tensor, least_s: float) -> li
     return [median(times) for times in zip(*rounds, strict=True)]
 
 
-def _input(batch: int, length: int, width: int, device: str) -> Tensor:
+def random_input(batch: int, length: int, width: int, device: str) -> Tensor:
+    """Draws x_BLD on the CPU, so that it is the same on every device."""
     return torch.randn(batch, length, width).to(device)
 
 

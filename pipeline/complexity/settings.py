@@ -75,13 +75,14 @@ class ArgumentSettings(Settings):
     """The sizes at which it is counted and timed what the paper argues of layers in words (§3.2, §3.5, §4)."""
 
     length: Size = 512
-    """n where k, r or the number of heads varies."""
+    """n where k or the number of heads varies."""
     width: Size = 512
-    """d there, and d_model of the positional encodings."""
+    """d there and where r varies, and d_model of the positional encodings."""
     kernels: tuple[Size, ...] = (3, 5, 7, 9, 15, 31)
     """Values of k."""
-    windows: tuple[Size, ...] = (8, 16, 32, 64, 128)
-    """Values of r; from n / 2 on, the full product is computed."""
+    windows: tuple[Size, ...] = (32, 64, 128, 256, 512)
+    """Values of r, at an n of `window_length`; where r is more than half of it, the full product is computed."""
+    window_length: Size = 2048
     heads: tuple[Size, ...] = (1, 2, 4, 8, 16)
     full_kernels: tuple[Size, ...] = (65, 129, 257, 513)
     """Values of n where k = n, each with all `full_kernel_widths`."""

@@ -11,7 +11,7 @@ from pipeline.evaluation.parses import rebuild_parses
 from pipeline.evaluation.tree_scores import score_parses
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Context, JsonArtifact
-from pipeline.store.artifacts import Checkpoint, Corpus, TrainingRun
+from pipeline.store.artifacts import Checkpoint, Corpus, CTranslate2Model, TrainingRun
 from pipeline.store.figures import Figures
 
 DEV = "dev"
@@ -51,16 +51,20 @@ def measure(context: Context, run: TrainingRun, corpus: Corpus, settings: Decodi
     return measured
 
 
-def scores_of(context: Context, checkpoint: Checkpoint, corpus: Corpus, settings: DecodingSettings) -> dict[str, float]:
-    """Returns both BLEU scores of what a checkpoint makes of the dev set, or a parser's F1; what it makes is not kept.
+def scores_of(
+    context: Context, model: Checkpoint | CTranslate2Model, corpus: Corpus, settings: DecodingSettings
+) -> dict[str, float]:
+    """Returns both BLEU scores of what a model makes of the dev set, or a parser's F1; what it makes is not kept.
 
     Raises UserError where it cannot be decoded or scored.
     """
     from pipeline.evaluation import decoding, scoring
 
+    # Each node gets a model of the store; one that was made beside the result is only where nodes share the disk.
+    shared = None if model.folder.is_relative_to(context.folder) else context.shared
     # Beside the result, so that all nodes see it.
     with TemporaryDirectory(dir=context.folder) as decoded, TemporaryDirectory(dir=context.folder) as scored:
-        hypotheses = decoding.decode(Context(Path(decoded)), checkpoint, corpus, settings, [DEV])
+        hypotheses = decoding.decode(Context(Path(decoded), shared=shared), model, corpus, settings, [DEV])
         within = Context(Path(scored))
         if corpus.symbols:
             parses = rebuild_parses(within, hypotheses, corpus, [DEV])

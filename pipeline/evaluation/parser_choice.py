@@ -55,5 +55,4 @@ def decode_chosen(
     """Decodes `splits` by `settings`, but with the beam, length penalty and greatest length that were chosen."""
     from pipeline.evaluation.decoding import decode  # torch is slow to import, and declaring the stage does not need it
 
-    chosen = parser.choice.settings.model_dump(include={"beam_size", "length_penalty", "max_extra_tokens"})
-    return decode(context, parser, corpus, DecodingSettings(**{**settings.model_dump(), **chosen}), splits)
+    return decode(context, parser, corpus, settings.searching_like(parser.choice.settings), splits)

@@ -99,6 +99,8 @@ class Training:
     are logged, and it must answer all alike; once it is true, a checkpoint is written at once and training goes on for
     as long as it can.
 
+    `make` makes the model, by seeded draws. Checkpoints do not say which it was: whoever continues gives the same.
+
     Every method raises UserError at every rank if the settings do not fit the dataset, a device cannot compute in the
     dtype that the training began in, an update does not fit into memory, the disk is full, or a loss or gradient is not
     finite. Any other error is raised by the rank that has it, and the others may be waiting for that rank: whoever
@@ -114,6 +116,7 @@ class Training:
         emit: Listener = ignore,
         is_preempted: Callable[[], bool] = lambda: False,
         scratch: Scratch | None = None,
+        make: Callable[[TransformerConfig], Transformer] = Transformer,
     ) -> None:
         self.began_s = time.monotonic()
         self.group, self.settings, self.folder = group, settings, folder
@@ -139,7 +142,7 @@ class Training:
         self.state.dtype = dtype_name(self.agreement.dtype)
         self.packs = settings.packed and packs(group.device, self.agreement.dtype, settings.model)
         torch.manual_seed(settings.seed)
-        master = Transformer(settings.model).to(group.device)
+        master = make(settings.model).to(group.device)
         self.step = TrainingStep(
             master,
             settings.optimizer,

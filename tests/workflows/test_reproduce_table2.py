@@ -1,6 +1,7 @@
 """Table 2 end to end, on little generated text: the real stages, Ray and MLflow."""
 
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -44,7 +45,7 @@ def test_one_cell_then_again_then_another_beam(
 ) -> None:
     """The table holds the cell's measured scores; a second call runs nothing; another beam trains nothing anew.
 
-    With the other beam, the dev set is scored over time as well.
+    With the other beam, the dev set is scored over time as well. Then a search is chosen on the dev set.
     """
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     arguments = {"pairs": "en-de", "models": "base", "store": tmp_path}
@@ -147,6 +148,20 @@ def test_one_cell_then_again_then_another_beam(
     assert sorted(scored) == [2, 4, 6, 8, 10]
     assert {run.info.status for run in children} == {"FINISHED"}
 
+    grid = ["choice.beam_sizes=[1]", "choice.length_penalties=[2]"]
+    reproduce_table2.main(overrides=[*TINY, *grid, "decoding.beam_size=2"], choose_decoding=True, **arguments)
+    output = capsys.readouterr().out
+    assert _stages(tmp_path)["training"] == after["training"] == 1
+    (choice,) = json.loads((report.parent / "table2.json").read_text())["choices"].values()
+    scores = {(search["beam_size"], search["length_penalty"]): search for search in choice["scores"]}
+    assert list(scores) == [(1, 2.0), (2, 0.6)]
+    search = (choice["settings"]["beam_size"], choice["settings"]["length_penalty"])
+    assert scores[search]["dev_paper_bleu"] == max(search["dev_paper_bleu"] for search in scores.values())
+    assert "Chosen on the dev set: beam and α" in output
+    assert re.search(rf"decoding .*beam 4.* beam {search[0]}", output)  # what differs from the paper
+    children = client.search_runs([experiment.experiment_id], "run_name = 'en-de base'", order_by=["start_time DESC"])
+    assert children[0].data.tags["used.beam_size"] == str(search[0])
+
 
 def _imports_of_another_run(store: Path) -> set[str]:
     """Runs the same cell by the command line, in a new process, and returns the names of the modules it imported."""
@@ -170,9 +185,16 @@ def _scoring_of_models(store: Path) -> set[str]:
 
 def test_the_plan_lists_every_stage_and_runs_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """--plan names the stages of all four cells and makes no folder."""
-    reproduce_table2.main(plan=True, store=tmp_path / "new")
+    reproduce_table2.main(plan=True, choose_decoding=True, store=tmp_path / "new")
     output = capsys.readouterr().out
-    for stage in ("generate en-fr", "report en-de", "train en-de big", "decode en-fr base", "table 2"):
+    for stage in (
+        "generate en-fr",
+        "report en-de",
+        "train en-de big",
+        "choose en-de big",
+        "decode en-fr base",
+        "table 2",
+    ):
         assert stage in output
     assert output.count("to run") >= 33
     assert not (tmp_path / "new").exists()

@@ -21,6 +21,7 @@ from pipeline.parsing.treebank import TreebankSettings
 from pipeline.settings import (
     PARSING,
     AveragingSettings,
+    BeamSize,
     CleaningSettings,
     EncodingSettings,
     Settings,
@@ -46,7 +47,7 @@ class Choice(Settings):
     attention_dropouts: tuple[Annotated[float, Field(ge=0, lt=1)], ...] = Field((0.0,), min_length=1)
     learning_rate_scales: tuple[Annotated[float, Field(gt=0)], ...] = Field((0.5, 1.0), min_length=1)
     """Multiples of the recipe's learning rate."""
-    beam_sizes: tuple[Annotated[int, Field(ge=1, le=1024)], ...] = Field((1, 4, 21), min_length=1)
+    beam_sizes: tuple[BeamSize, ...] = Field((1, 4, 21), min_length=1)
     """Tried on the best training; trainings are compared with the beam of `decoding`."""
     also_constrained: bool = True
     """Parse the test set a second time, with a search that writes only well-formed trees; the table's F1 is that of
@@ -58,7 +59,8 @@ class ParsingProfile(Profile):
 
     # Not in the base class: nltk, which treebanks need, imports slowly, and the other tables do without.
     corpora: dict[str, EmbeddedSettings | TreebankSettings]  # type: ignore[assignment]
-    choice: Choice = Choice()
+    # Not the base class's: of a parser, the training is chosen too, but no length penalty (§6.3).
+    choice: Choice = Choice()  # type: ignore[assignment]
 
     @model_validator(mode="after")
     def _parses_by_torch(self) -> Self:

@@ -13,9 +13,11 @@ from pipeline.corpora.multi30k import Multi30kSettings
 from pipeline.corpora.wmt14 import Wmt14Settings
 from pipeline.settings import (
     AveragingSettings,
+    BeamSize,
     CleaningSettings,
     DecodingSettings,
     EncodingSettings,
+    LengthPenalty,
     Settings,
     TrainingSettings,
     VocabularySettings,
@@ -58,6 +60,23 @@ class Grid(Settings):
     """The least number of seeds that base is trained with; from two on, they measure the noise between seeds."""
 
 
+class SearchGrid(Settings):
+    """The searches that --choose-decoding tries on the dev set, besides that of `decoding` (§6.1: the beam and α "were
+    chosen after experimentation on the development set"; what was tried is not printed)."""
+
+    beam_sizes: tuple[BeamSize, ...] = Field((1, 2, 4, 8), min_length=1)
+    length_penalties: tuple[LengthPenalty, ...] = Field((0.0, 0.6, 1.0), min_length=1)
+
+
+class ClaimSettings(Settings):
+    """Settings of what `workflows.reproduce_claims` trains beside the tables."""
+
+    seeds: int = Field(3, ge=2, le=100)
+    """Trainings of each kind; their differences tell the noise."""
+    longest_tokens: int = Field(16, ge=4)
+    """The longest side of a training pair where it is tested on longer ones whether positions extrapolate (§3.5)."""
+
+
 class Profile(BaseProfile):
     """All settings that Tables 2 and 3 are made from."""
 
@@ -77,6 +96,8 @@ class Profile(BaseProfile):
     grid: Grid = Grid()
     """Settings of Table 3; `vocabulary.size` applies to it too."""
     decoding: DecodingSettings = DecodingSettings()
+    choice: SearchGrid = SearchGrid()
+    claims: ClaimSettings = ClaimSettings()
     pairs: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Maps language pairs to their own settings, e.g. {"en-fr": {"vocabulary": {"size": 32_000}}}."""
 

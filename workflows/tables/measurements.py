@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 from model.config import TransformerConfig
 from pipeline.evaluation.costs import Cost, CostFigures
+from pipeline.evaluation.decoding_choice import DecodingChoice
 from pipeline.evaluation.dev_scores import DevScores
 from pipeline.evaluation.perplexity import Perplexity, PerplexityFigures
 from pipeline.settings import TrainingSettings
@@ -178,6 +179,8 @@ class Translation(TrainedModel):
     """Scores of word-by-word substitution on the same test sets, if there are any."""
     split: str = ""
     """What the scores of the table are of; empty: the main test set."""
+    decoding_choice: Ref[DecodingChoice] | None = None
+    """The search that was chosen on the dev set, where asked for."""
 
     @property
     def test_set(self) -> str:

@@ -6,16 +6,19 @@ A measured number comes from an artifact's file; a cell that was not run says so
 notes on how to read the scores, always stand beneath the table.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Literal
 
+from pipeline.evaluation.decoding_choice import DecodingChoiceFigures
 from pipeline.store.artifact import JsonArtifact
 from workflows import paper
+from workflows.engine.dag import to_artifact
 from workflows.quantities import flop_text
 from workflows.tables.differences import Difference, differences, table2_notes
 from workflows.tables.measurements import Translation
-from workflows.tables.text_table import NOT_RUN, Column, TextTable, by_origin, numbers
+from workflows.tables.text_table import NOT_RUN, Column, Line, TextTable, by_origin, numbers
 
 MEASURED_NAMES = {"base": "Transformer (base)", "big": "Transformer (big)"}
 WORD_BY_WORD = "word-by-word"
@@ -72,9 +75,14 @@ class Table2:
     rows: list[Table2Row]
     differences: list[Difference]
     notes: list[str]
+    choices: Mapping[str, DecodingChoiceFigures] = field(default_factory=dict)
+    """The searches that were chosen on the dev set, by the cell's label, e.g. `EN-DE base`."""
 
     def shown(self) -> list[TextTable]:
-        """Returns the scores of each language pair, and its costs, printed rows above measured ones."""
+        """Returns the scores of each language pair, and its costs, printed rows above measured ones.
+
+        Beneath it stands what was chosen on the dev set, if anything was.
+        """
         columns = [Column("model")]
         for headings in (("paper BLEU", "sacreBLEU"), ("FLOP, paper's", "FLOP, counted")):
             for pair in self.rows[0].cells:
@@ -82,7 +90,8 @@ class Table2:
         lines = by_origin(
             *([row.texts() for row in self.rows if row.origin == origin] for origin in ("paper", "measured"))
         )
-        return [TextTable("Table 2", columns, lines, "Training cost is in FLOP, in the paper's way and as counted.")]
+        explanation = "Training cost is in FLOP, in the paper's way and as counted."
+        return [TextTable("Table 2", columns, lines, explanation), *chosen_searches(self.choices)]
 
     def figures(self) -> dict[str, float]:
         """Returns the paper BLEU of each measured cell, e.g. {"paper BLEU EN-DE base": 27.3, ...}."""
@@ -94,6 +103,22 @@ class Table2:
             for pair, cell in row.cells.items()
             if cell.paper_bleu is not None
         }
+
+
+def chosen_searches(choices: Mapping[str, DecodingChoiceFigures]) -> Iterator[TextTable]:
+    """Yields a table of what each search scored on the dev set: a line for each beam, a column for each α."""
+    penalties = sorted({search.length_penalty for choice in choices.values() for search in choice.scores})
+    lines = []
+    for label, choice in choices.items():
+        best = choice.best
+        for beam_size, searches in groupby(choice.scores, key=lambda search: search.beam_size):
+            bleu = {search.length_penalty: f"{search.dev_paper_bleu:.2f}" for search in searches}
+            chosen = f"beam {beam_size}, α {best.length_penalty:g}" if beam_size == best.beam_size else ""
+            lines.append(Line([label, f"{beam_size}", *(bleu.get(penalty, "") for penalty in penalties), chosen]))
+    if lines:
+        columns = [Column("model"), *numbers("beam", *(f"α {penalty:g}" for penalty in penalties)), Column("chosen")]
+        explanation = "Paper BLEU of the dev set. The test sets were decoded by the search that was chosen."
+        yield TextTable("Chosen on the dev set: beam and α", columns, lines, explanation)
 
 
 class Table2Artifact(JsonArtifact[Table2]):
@@ -141,4 +166,5 @@ def rows(measured: Sequence[Translation]) -> list[Table2Row]:
 
 def compute(measured: Sequence[Translation]) -> Table2:
     """Computes the table of what was measured."""
-    return Table2(rows(measured), differences(measured), table2_notes(measured))
+    choices = {cell.label: to_artifact(cell.decoding_choice).load() for cell in measured if cell.decoding_choice}
+    return Table2(rows(measured), differences(measured), table2_notes(measured), choices)

@@ -194,7 +194,9 @@ class MlflowWatcher(Watcher):
             tracker.curves(run, model.metrics, ended_s)
             tracker.results(run, model.final_figures(), model.series())
             used = {f"used.{figure}": str(getattr(model.run, figure)) for figure in USED}
-            tracker.tags(run, {**used, "used.decoding_dtype": model.decoding.dtype})
+            search, dtype = model.decoding.settings, model.decoding.dtype
+            used |= {"used.beam_size": str(search.beam_size), "used.length_penalty": str(search.length_penalty)}
+            tracker.tags(run, {**used, "used.decoding_dtype": dtype})
             tracker.client.log_text(run, model.samples_text() + "\n", "samples.txt")
             model_id = keep(tracker.client, tracker.experiment_id, run, to_artifact(model.checkpoint))
             register(tracker.client, registered_name(tracker.experiment, name, model.pair), model_id, run, tags)

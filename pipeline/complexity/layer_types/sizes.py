@@ -1,4 +1,4 @@
-"""The layer types that Table 1 compares (paper §4) by name, and their sizes; without torch, which imports slowly."""
+"""The layer types of Table 1 (§4) and attention functions (§3.2.1) by name; without torch, which imports slowly."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -9,6 +9,9 @@ LayerType = Literal[
 LAYER_TYPES: tuple[LayerType, ...] = get_args(LayerType)
 """The rows of Table 1, top to bottom, and the separable convolution that the text of §4 adds."""
 Projected = Literal["self-attention", "restricted self-attention"]
+AttentionFunction = Literal["additive", "dot-product", "scaled dot-product"]
+"""What §3.2.1 compares; the second is not scaled by 1/√d_k."""
+ATTENTION_FUNCTIONS: tuple[AttentionFunction, ...] = get_args(AttentionFunction)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from pipeline.evaluation.decoding_choice import DecodingChoiceFigures, SearchScores
+from pipeline.settings import DecodingSettings
 from workflows.tables import table2
 from workflows.tables.measurements import Translation
 
@@ -20,3 +22,26 @@ def test_measured_cells_come_from_files_and_the_rest_says_not_run(cell: Cell) ->
     assert base.texts()[5:7] == ["1.0e13", "3.1e12"]  # 100 s × 2 devices × 5e10, and as counted
     assert big.texts()[1:] == ["not run"] * 8
     assert base.texts()[3:5] == ["not run"] * 2
+
+
+def test_what_was_chosen_on_the_dev_set_stands_beneath() -> None:
+    """A line for each beam of a cell; a cell that was decoded with fewer α has no figure for the others."""
+
+    def choice(chosen: tuple[int, float], *bleu: tuple[int, float, float]) -> DecodingChoiceFigures:
+        scores = [
+            SearchScores(beam_size=beam, length_penalty=penalty, dev_paper_bleu=score, dev_sacrebleu=0)
+            for beam, penalty, score in bleu
+        ]
+        settings = DecodingSettings(beam_size=chosen[0], length_penalty=chosen[1])
+        return DecodingChoiceFigures(scores=tuple(scores), settings=settings)
+
+    base = choice((4, 0.6), (1, 0.6, 20), (1, 1, 19.5), (4, 0.6, 21.25), (4, 1, 21))
+    big = choice((4, 0.6), (4, 0.6, 23))
+    (shown,) = table2.chosen_searches({"EN-DE base": base, "EN-DE big": big})
+    assert [column.label for column in shown.columns] == ["model", "beam", "α 0.6", "α 1", "chosen"]
+    assert [line.texts for line in shown.lines] == [
+        ["EN-DE base", "1", "20.00", "19.50", ""],
+        ["EN-DE base", "4", "21.25", "21.00", "beam 4, α 0.6"],
+        ["EN-DE big", "4", "23.00", "", "beam 4, α 0.6"],
+    ]
+    assert not list(table2.chosen_searches({}))

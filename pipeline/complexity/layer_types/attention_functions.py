@@ -1,0 +1,89 @@
+"""Attention by the functions that §3.2.1 compares, each alone or in every attention of a Transformer.
+
+    x_BHLV = make_function("additive", n_heads=8, d_k=64)(q_BHLK, k_BHMK, v_BHMV, bias)
+    model = use(Transformer(config), "additive")
+
+Shapes: B batch, L query length, M key length, H heads, K = d_k, V = d_v; X = d_k, the columns of the hidden layer.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from model.attention import MultiHeadAttention, attention
+from model.on_cpu import softmax
+from model.transformer import Transformer
+from pipeline.complexity.layer_types.sizes import AttentionFunction
+
+
+class ScaledDotProduct(nn.Module):
+    """softmax(Q Kᵀ / √d_k) V, as the model has it (eq. 1)."""
+
+    def forward(self, q_BHLK: Tensor, k_BHMK: Tensor, v_BHMV: Tensor, bias: Tensor | None = None) -> Tensor:
+        """Returns x_BHLV; the bias hides positions."""
+        return attention(q_BHLK, k_BHMK, v_BHMV, bias)
+
+
+class DotProduct(nn.Module):
+    """softmax(Q Kᵀ) V (Luong et al. 2015)."""
+
+    def forward(self, q_BHLK: Tensor, k_BHMK: Tensor, v_BHMV: Tensor, bias: Tensor | None = None) -> Tensor:
+        """Returns x_BHLV; the bias hides positions."""
+        return _weighted(q_BHLK @ k_BHMK.transpose(-1, -2), v_BHMV, bias)
+
+
+class Additive(nn.Module):
+    """softmax(v · tanh(W q + U k)) V, with W, U and v of each head's own (Bahdanau et al. 2014).
+
+    For each query and key it keeps the d_k columns of the hidden layer, where a product keeps one number.
+    """
+
+    def __init__(self, n_heads: int, d_k: int) -> None:
+        super().__init__()
+        self.w_HKX = nn.Parameter(_xavier(n_heads, d_k, d_k))
+        self.u_HKX = nn.Parameter(_xavier(n_heads, d_k, d_k))
+        self.v_HX1 = nn.Parameter(_xavier(n_heads, d_k, 1))
+
+    def forward(self, q_BHLK: Tensor, k_BHMK: Tensor, v_BHMV: Tensor, bias: Tensor | None = None) -> Tensor:
+        """Returns x_BHLV; the bias hides positions."""
+        q_BHL1X, k_BH1MX = (q_BHLK @ self.w_HKX).unsqueeze(3), (k_BHMK @ self.u_HKX).unsqueeze(2)
+        hidden_BHLMX = (q_BHL1X + k_BH1MX).tanh_()
+        scores_BHLM = (hidden_BHLMX.flatten(2, 3) @ self.v_HX1).view(hidden_BHLMX.shape[:-1])
+        return _weighted(scores_BHLM, v_BHMV, bias)
+
+
+def make_function(function: AttentionFunction, n_heads: int, d_k: int) -> nn.Module:
+    """Makes the function for heads of `d_k` columns: a module from q_BHLK, k_BHMK, v_BHMV and a bias to x_BHLV."""
+    match function:
+        case "additive":
+            return Additive(n_heads, d_k)
+        case "dot-product":
+            return DotProduct()
+        case "scaled dot-product":
+            return ScaledDotProduct()
+
+
+def use(model: Transformer, function: AttentionFunction) -> Transformer:
+    """Has every attention of a model compute by the function, whose parameters become the model's; returns the model.
+
+    The batches must be grids (`model.rows`). Raises ValueError for a model whose attention is restricted or has
+    dropout: the functions know neither.
+    """
+    if model.config.attention_window or model.config.attention_dropout:
+        raise ValueError("attention_window and attention_dropout need the model's own attention; leave both at 0")
+    for module in list(model.modules()):
+        if isinstance(module, MultiHeadAttention):
+            module.function = make_function(function, module.n_heads, module.d_k)
+            module.attend_in_grid = module.function.forward  # type: ignore[method-assign]
+    return model
+
+
+def _weighted(scores_BHLM: Tensor, v_BHMV: Tensor, bias: Tensor | None) -> Tensor:
+    return softmax(scores_BHLM if bias is None else scores_BHLM.add_(bias)) @ v_BHMV
+
+
+def _xavier(n_heads: int, n_inputs: int, n_outputs: int) -> Tensor:
+    """Draws a matrix a head, as the model's projections are drawn."""
+    weight_HIO = torch.empty(n_heads, n_inputs, n_outputs)
+    for weight_IO in weight_HIO:
+        nn.init.xavier_uniform_(weight_IO)
+    return weight_HIO

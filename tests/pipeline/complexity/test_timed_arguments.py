@@ -1,0 +1,44 @@
+"""What the paper argues of layers in words, timed: every layer in every round, with its peak memory."""
+
+from pathlib import Path
+
+import torch
+from torch.nn.modules.module import register_module_forward_pre_hook
+
+from pipeline.complexity.figures import CountedArguments
+from pipeline.complexity.layer_types.sizes import ATTENTION_FUNCTIONS
+from pipeline.complexity.settings import ArgumentSettings, TimingSettings
+from pipeline.complexity.timed_arguments import time_
+from pipeline.store.artifact import Context
+
+SETTINGS = ArgumentSettings(
+    length=32, width=16, windows=(4, 8), window_length=64, attention_d_k=(4, 16), attention_heads=3, attention_length=24
+)
+
+
+def test_the_stage_times_every_layer_at_every_size(tmp_path: Path) -> None:
+    """As many times as rounds, of so many sequences as asked for; additive attention keeps d_k numbers for each pair of
+    positions, dot products a few, whatever d_k is."""
+    before, shapes = torch.get_num_threads(), set()
+    timing = TimingSettings(rounds=3, least_s=1e-6, batch=2, threads=1)
+    with register_module_forward_pre_hook(lambda _layer, inputs: shapes.add(tuple(inputs[0].shape))):
+        artifact = time_(Context(tmp_path), CountedArguments(tmp_path), SETTINGS, timing)
+    times = artifact.load()
+    assert torch.get_num_threads() == before
+    assert {(2, 32, 16), (2, 64, 16), (2, 3, 24, 4), (2, 3, 24, 16)} <= shapes
+    assert tuple(times.kernels) == SETTINGS.kernels
+    assert tuple(times.windows) == SETTINGS.windows
+    assert tuple(times.heads) == SETTINGS.heads
+    assert tuple(times.functions) == ATTENTION_FUNCTIONS
+    sweeps = (times.kernels, times.windows, times.heads, *times.functions.values())
+    for measured in (times.recurrent, *(of for sweep in sweeps for of in sweep.values())):
+        assert len(measured.rounds_s) == 3
+        assert 0 < min(measured.rounds_s) <= measured.median_s <= max(measured.rounds_s)
+        assert measured.peak_bytes > 0
+    pairs_bytes = 4 * 2 * 3 * 24 * 24
+    for function, by_d_k in times.functions.items():
+        assert tuple(by_d_k) == (4, 16)
+        grown_bytes = by_d_k[16].peak_bytes - by_d_k[4].peak_bytes
+        assert (grown_bytes > 12 * pairs_bytes) == (function == "additive")
+    assert times.heads[16].peak_bytes > times.heads[1].peak_bytes
+    assert (times.device, times.threads, artifact.summary) == ("cpu", 1, times.device_name)

@@ -1,0 +1,79 @@
+"""pipeline.evaluation.decoding_choice: the search that is best on the dev set, and what it decodes."""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import UserError
+from pipeline.evaluation import decoding_choice
+from pipeline.evaluation.scoring import score_texts
+from pipeline.evaluation.translation import Translator
+from pipeline.settings import DecodingSettings
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import Checkpoint, Corpus, EncodedDataset
+from pipeline.store.scratch import Scratch
+from pipeline.text.lines import read_lines
+from tests.support.parallel_text import corpus_of, text_pairs
+
+
+@dataclass
+class AnotherNode(Scratch):
+    """The folder of a stage whose inputs have another path on the node that decodes."""
+
+    def on_this_node(self, folder: Path) -> Path:
+        """Returns the folder on this node."""
+        return folder.parent / "here" / folder.name
+
+
+def _search(beam_size: int, length_penalty: float) -> DecodingSettings:
+    return DecodingSettings(beam_size=beam_size, length_penalty=length_penalty, max_extra_tokens=5, workers=1)
+
+
+def _context(folder: Path) -> Context:
+    folder.mkdir()
+    return Context(folder, shared=AnotherNode(folder))
+
+
+def test_trees_are_refused(tmp_path: Path) -> None:
+    """They have no BLEU."""
+    trees = corpus_of(tmp_path / "trees", {"dev": [("Go .", "(S XX .)")]})
+    trees.symbols_path.write_text("(S\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"trees has trees; a parser's search is chosen by workflows\.reproduce_table4"):
+        decoding_choice.choose(Context(tmp_path), Checkpoint(tmp_path), trees, DecodingSettings(), [1], [0.6])
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_the_best_of_searches_made_one_by_one(
+    one_worker: Path, dataset: EncodedDataset, parallel_text: Path, tmp_path: Path
+) -> None:
+    """The references are what beam 2 writes with α 0.6 or 1. So it is chosen, with the smaller α unless the settings
+    have the other; the test set is decoded by it, as the settings say."""
+    here = shutil.copytree(one_worker / "checkpoints" / "00000009", tmp_path / "here" / "model")
+    shutil.copyfile(dataset.folder / "joint.model", here / "joint.model")
+    sources = [source for source, _ in text_pairs(parallel_text, "multi30k/val", 6)]
+    searches = [(2, 0.6), (2, 1.0), (2, 2.0), (3, 0.6)]
+    written = [Translator(here, _search(*search)).translate(sources) for search in searches]
+    assert written[0] == written[1] not in written[2:]
+    pairs = list(zip(sources, written[0], strict=True))
+    text: Corpus = corpus_of(tmp_path / "text", {"dev": pairs, "test": pairs})
+    model = Checkpoint(tmp_path / "model")
+
+    choice = decoding_choice.choose(_context(tmp_path / "one"), model, text, _search(3, 0.6), [2], [2.0, 1.0, 0.6])
+    scores = choice.load().scores
+    assert [(search.beam_size, search.length_penalty) for search in scores] == searches
+    for search, lines in zip(scores, written, strict=True):
+        expected = score_texts(lines, written[0], "de")
+        assert (search.dev_paper_bleu, search.dev_sacrebleu) == (expected.paper_bleu, expected.sacrebleu)
+    assert choice.load().settings == _search(2, 0.6)
+    assert choice.summary == "beam 2, α 0.6: dev_paper_bleu 100.00"
+    assert [path.name for path in choice.folder.iterdir()] == ["decoding_choice.json"]  # no translations
+
+    other = decoding_choice.choose(_context(tmp_path / "other"), model, text, _search(2, 1.0), [2], [0.6])
+    assert other.load().settings == _search(2, 1.0)
+
+    settings = _search(3, 0.6).model_copy(update={"batch_tokens": 50})
+    hypotheses = decoding_choice.decode_chosen(_context(tmp_path / "decoded"), model, text, settings, other)
+    assert list(read_lines(hypotheses.folder / "test.de")) == written[1]
+    assert hypotheses.load().settings == _search(2, 1.0).model_copy(update={"batch_tokens": 50})

@@ -1,0 +1,66 @@
+"""The page of the claims end to end, on little generated text: the real stages, Ray Tune and MLflow."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import UserError
+from workflows import reproduce_claims, reproduce_table2
+
+CONFIG = """
+corpora.en-de = {train_pairs = 600, dev_pairs = 40, test_pairs = 20}
+vocabulary.size = 300
+choice = {beam_sizes = [1], length_penalties = [0.6]}
+claims = {seeds = 2, longest_tokens = 16}
+grid.text.corpora.en-de = {train_pairs = 600}
+grid.text.vocabulary.size = 300
+
+[recipes.base]
+averaging.last = 2
+training = {updates = 6, checkpoint_updates = 3, validation_updates = 3, model = {n_layers = 1, d_model = 32}}
+
+[grid.training]
+updates = 4
+checkpoint_updates = 2
+validation_updates = 2
+model = {n_layers = 1, d_model = 32, d_ff = 64, d_k = 16, d_v = 16}
+"""
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_some_sections_after_a_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What Table 2 trained is not trained again; averaging, the beam and positions are judged over two seeds."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    config = tmp_path / "claims.toml"
+    config.write_text(CONFIG)
+    cell = {"config": config, "store": tmp_path, "pairs": "en-de", "models": "base"}
+    reproduce_table2.main(**cell)
+    trained = {folder.name for folder in (tmp_path / "store").glob("training-*")}
+    capsys.readouterr()
+    reproduce_claims.main(sections="3.5,6.1", **cell)
+    output = capsys.readouterr().out
+    folder = tmp_path / "claims" / "embedded"
+    assert f"report: {folder / 'claims.html'}" in output
+    rows = {row["text"]: row for row in json.loads((folder / "claims.json").read_text())["rows"]}
+    assert {row["section"] for row in rows.values()} == {"3.5", "6.1"}
+    judged = {row["text"].split()[0]: row["judged"] for row in rows.values()}
+    assert judged["for"]["verdict"] == "holds"  # any fixed offset: counted
+    assert judged["EN-DE:"]["verdict"] == "not measurable here"
+    for claim in ("sinusoids", "which", "the", "a"):  # extrapolation, learned positions, averaging, beam
+        assert judged[claim]["verdict"] in ("holds", "within noise", "fails")
+        assert judged[claim]["seeds"] == 2
+    folders = {folder.name for folder in (tmp_path / "store").glob("training-*")}
+    assert trained < folders
+    assert len(folders - trained) == 1 + 3 * 2  # base's second seed; two seeds each of positions and of all lengths
+    assert "Claims of the paper" in (folder / "claims.html").read_text()
+    reproduce_claims.main(sections="3.5,6.1", **cell)
+    assert "stages to run" not in capsys.readouterr().out
+
+
+def test_a_section_without_claims() -> None:
+    """One line, which lists the others."""
+    with pytest.raises(UserError, match=r"--sections 7: nothing is claimed there; choose from 3\.2\.1"):
+        reproduce_claims.main(sections="7")

@@ -1,0 +1,70 @@
+"""What the claims are judged by: the tables, and what was counted, timed and trained beside them.
+
+Steps while the DAG is drawn, artifacts in the stage that judges; what was left out is None or empty.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipeline.attention.heads import Heads
+from pipeline.attention.relations import Relations
+from pipeline.complexity.attention_training import AttentionTraining
+from pipeline.complexity.counted_arguments import CountedArguments
+from pipeline.complexity.figures import CountsArtifact
+from pipeline.complexity.timed_arguments import TimedArguments
+from pipeline.evaluation.decoding_choice import DecodingChoice
+from pipeline.evaluation.length_perplexity import LengthPerplexity
+from pipeline.store.artifacts import Checkpoint, EncodedDataset, Scores
+from workflows.engine.dag import Ref
+from workflows.tables.table1 import Table1Artifact
+from workflows.tables.table2 import Table2Artifact
+from workflows.tables.table3 import Table3Artifact
+from workflows.tables.table4 import Table4Artifact
+
+
+@dataclass(frozen=True)
+class Examined:
+    """A translator whose heads were examined, and the text that it was trained on."""
+
+    checkpoint: Ref[Checkpoint]
+    dataset: Ref[EncodedDataset]
+    heads: Ref[Heads]
+    relations: Ref[Relations] | None
+    """None where the text is not generated: only its grammar knows which words belong together."""
+
+
+@dataclass(frozen=True)
+class Averaged:
+    """A training with one seed: its last checkpoint's scores, and the choice of a search for the average of several."""
+
+    last: Ref[Scores]
+    choice: Ref[DecodingChoice]
+
+
+@dataclass(frozen=True)
+class Extrapolated:
+    """A training with one seed, measured on sentences longer than some are trained on."""
+
+    what: str
+    """Its positions and lengths, as in `claims.layers.KINDS`."""
+    seed: int
+    perplexity: Ref[LengthPerplexity]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that there is."""
+
+    counts: Ref[CountsArtifact] | None = None
+    table1: Ref[Table1Artifact] | None = None
+    table2: Ref[Table2Artifact] | None = None
+    table3: Ref[Table3Artifact] | None = None
+    table4: Ref[Table4Artifact] | None = None
+    trees: Ref[EncodedDataset] | None = None
+    """The sentences and trees behind Table 4."""
+    counted: Ref[CountedArguments] | None = None
+    timed: Ref[TimedArguments] | None = None
+    functions: Sequence[Ref[AttentionTraining]] = ()
+    extrapolation: Sequence[Extrapolated] = ()
+    averaging: Sequence[Averaged] = ()
+    examined: Examined | None = None

@@ -1,0 +1,245 @@
+"""Judges what §5.4 and §6 argue of trained models, and what the captions of Figures 3 to 5 say of their heads."""
+
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from pipeline.attention.heads import HeadFigures
+from pipeline.attention.relations import RelationFigures, RelationName
+from pipeline.evaluation.decoding_choice import DecodingChoiceFigures
+from workflows import paper
+from workflows.claims import sentences
+from workflows.claims.judged import Difference, Judged, Verdict, verdict
+from workflows.quantities import flop_text, percent
+from workflows.tables import orderings
+from workflows.tables.orderings import KIND_NAMES
+from workflows.tables.table2 import MEASURED_NAMES, Table2, Table2Cell
+from workflows.tables.table3 import Table3, Trained
+from workflows.tables.table4 import Table4
+
+OTHER_TEXT = ("training data", "test set")
+"""What must not differ from the paper's for a figure to be compared with those that it prints of other models."""
+ANSWERS: Mapping[orderings.Verdict | None, Verdict] = {
+    "yes": "holds",
+    "no": "fails",
+    "within noise": "within noise",
+    None: "not run",
+}
+ENSEMBLE, TRANSFORMER, WSJ_ONLY = "ensemble", "Transformer", "WSJ only, discriminative"
+MAX_REPAIRED = 0.05
+"""The share of outputs that are no tree up to which a parser has learned what a tree is."""
+MIN_WEIGHT = 0.5
+"""The share of a head's attention on a word from which it is sharp, or on a position from which that is its task."""
+POSITIONS = ("previous", "same", "next", "separator")
+
+
+def of_table2(table: Table2 | None) -> dict[str, Judged]:
+    """Judges the comparisons with models before (§6.1): printed figures, and those here where the text is WMT's."""
+    is_same_text = table and not any(difference.what in OTHER_TEXT for difference in table.differences)
+    judged = {}
+    for key, model, pair, check in COMPARISONS:
+        name = MEASURED_NAMES[model]
+        (printed,) = (row for row in paper.TABLE_2 if row.name == name)
+        holds, text = check(float(printed.bleu[pair]), printed.cost_flop[pair])
+        in_paper = f"{'yes' if holds else 'no'}: {text}"
+        rows = table.rows if table else []
+        cell = next((row.cells.get(pair) for row in rows if row.origin == "measured" and row.name == name), None)
+        judged[key] = _compared(cell, check, in_paper, bool(is_same_text))
+    return judged
+
+
+Check = Callable[[float, float], tuple[bool, str]]
+"""Takes BLEU and cost in the paper's way; returns whether the claim holds for them, and the comparison in words."""
+
+
+def _compared(cell: Table2Cell | None, check: Check, in_paper: str, is_same_text: bool) -> Judged:
+    if cell is None or cell.paper_bleu is None or cell.paper_way_flop is None:
+        return Judged("not run", "", in_paper)
+    if not is_same_text:
+        here = f"{cell.paper_bleu:.2f} BLEU, {flop_text(cell.paper_way_flop)} FLOP, of another text"
+        return Judged("not measurable here", here, in_paper)
+    holds, here = check(cell.paper_bleu, cell.paper_way_flop)
+    return Judged(verdict(holds), here, in_paper, seeds=1)
+
+
+def _before(pair: str, *, single: bool = False) -> list[paper.PrintedRow]:
+    """Returns the rows of Table 2 that are not the Transformer's; ensembles, too, unless only `single` models count."""
+    others = [row for row in paper.TABLE_2 if not row.name.startswith(TRANSFORMER) and pair in row.bleu]
+    return [row for row in others if not (single and ENSEMBLE in row.name)]
+
+
+def _better(pair: str, *, by: float = 0.0, single: bool = False) -> Check:
+    best = max(float(row.bleu[pair]) for row in _before(pair, single=single))
+    return lambda bleu, _cost: (bleu - best > by, f"{bleu:g} − {best:g} = {bleu - best:+.2f}")
+
+
+def _cheaper_than_any(pair: str) -> Check:
+    least = min(row.cost_flop[pair] for row in _before(pair) if pair in row.cost_flop)
+    return lambda _bleu, cost: (cost < least, f"{flop_text(cost)} / {flop_text(least)} = {cost / least:.2f}")
+
+
+def _cheaper_than_best(pair: str, fraction: float) -> Check:
+    best = max(_before(pair, single=True), key=lambda row: float(row.bleu[pair])).cost_flop[pair]
+    return lambda _bleu, cost: (cost < fraction * best, f"{flop_text(cost)} / {flop_text(best)} = {cost / best:.2f}")
+
+
+COMPARISONS: tuple[tuple[str, str, str, Check], ...] = (
+    ("record en-de", "big", "en-de", _better("en-de", by=sentences.RECORD_BLEU)),
+    ("base", "base", "en-de", _better("en-de")),
+    ("base cost", "base", "en-de", _cheaper_than_any("en-de")),
+    ("record en-fr", "big", "en-fr", _better("en-fr", single=True)),
+    ("cost en-fr", "big", "en-fr", _cheaper_than_best("en-fr", sentences.COST_FRACTION)),
+)
+"""Claims of §6.1 by key, with the model and the language pair that they are about."""
+
+
+def of_averaging(trainings: Sequence[tuple[float, DecodingChoiceFigures]]) -> dict[str, Judged]:
+    """Judges averaging and the search's settings (§6.1) by BLEU on the dev set.
+
+    Of each training, with its own seed, that of the last checkpoint and that of the average over a grid of searches.
+    """
+    if not trainings:
+        return {}
+    grids = [
+        {(point.beam_size, point.length_penalty): point.dev_paper_bleu for point in c.scores} for _, c in trainings
+    ]
+    printed = paper.Experiment.beam_size, paper.Experiment.length_penalty
+    gained = Difference.over([grid[printed] - last for (last, _), grid in zip(trainings, grids, strict=True)])
+    means = {point: statistics.fmean(grid[point] for grid in grids) for point in grids[0]}
+    best = max(means, key=lambda point: (means[point], point == printed))
+    lost = Difference.over([grid[best] - grid[printed] for grid in grids])
+    searches = [
+        f"beam {beam}, α = {alpha:g}: {means[beam, alpha]:.2f}" for beam, alpha in dict.fromkeys([best, printed])
+    ]
+    n = len(trainings)
+    return {
+        "averaging": Judged(gained.verdict(), f"{gained.text()} BLEU on the dev set", seeds=n),
+        "beam": Judged(
+            verdict(lost.mean <= lost.half),
+            f"best of {len(means)}: {'; '.join(searches)} BLEU on the dev set ({lost.text()})",
+            seeds=n,
+        ),
+    }
+
+
+def of_table3(table: Table3 | None) -> Iterator[tuple[str, str, Judged]]:
+    """Yields the claims about the order of Table 3's rows, with section and text: each by perplexity and by BLEU."""
+    outcomes = {outcome.said: outcome for outcome in table.orderings} if table else {}
+    trained = {row.name: row.trained for row in table.rows if row.trained} if table else {}
+    for ordering in paper.ORDERINGS:
+        outcome = outcomes.get(ordering.claim)
+        for kind in paper.KINDS:
+            text = f"{ordering.claim}, by {KIND_NAMES[kind]}"
+            if outcome is None:
+                yield ordering.section, text, Judged("not run", "")
+                continue
+            rows = [(name, trained[name]) for name in outcome.rows[-6:] if name in trained]
+            figures = ", ".join(f"{name} {_mean(row, kind):.2f}" for name, row in rows)
+            in_paper = orderings.ANSWERS[outcome.printed[kind]]
+            seeds = min((len(row.seeds) for _, row in rows), default=None)
+            judged = Judged(ANSWERS[outcome.verdict.get(kind)], figures, in_paper, seeds)
+            yield ordering.section, text, judged
+
+
+def _mean(row: Trained, kind: paper.Kind) -> float:
+    return row.perplexity.mean if kind == "perplexity" else row.bleu.mean
+
+
+def of_one_head(table: Table3) -> dict[str, Judged]:
+    """Judges by how much one head is worse than the best number of heads, beside the noise between seeds (§6.2)."""
+    heads = {row.name: row.trained for row in table.rows if row.trained}
+    others = {name: row for name, row in heads.items() if name in ("base", "A2", "A3", "A4")}
+    if table.noise is None or "A1" not in heads or not others:
+        return {}
+    best = max(others, key=lambda name: others[name].bleu.mean)
+    one, other = heads["A1"], others[best]
+    lost = other.bleu.mean - one.bleu.mean
+    limit = table.noise.limit("bleu", len(one.seeds), len(other.seeds))
+    size = sentences.ONE_HEAD_BLEU
+    here = f"{best} − A1 = {lost:+.2f} ± {limit:.2f} BLEU; {size} is {'in' if abs(lost - size) <= limit else 'out'}side"
+    judged: Verdict = "within noise" if abs(lost) <= limit else verdict(lost > 0)
+    return {"one head": Judged(judged, here, f"{size} BLEU", min(len(one.seeds), len(other.seeds)))}
+
+
+def of_table4(table: Table4 | None, lengths: Sequence[tuple[int, int]]) -> dict[str, Judged]:
+    """Judges the parser (§6.3); `lengths` are those of the sentences and trees of its test set, in tokens."""
+
+    def margins(f1: Mapping[str, float]) -> tuple[float, float]:
+        """Returns by how much a Transformer is better than BerkeleyParser, and than the best but the RNN Grammar."""
+        rows = [row for row in paper.TABLE_4 if not row.name.startswith(TRANSFORMER)]
+        berkeley = next(float(row.f1) for row in rows if row.name == sentences.BERKELEY_PARSER)
+        beaten = [
+            f1[training] - float(row.f1)
+            for training in f1
+            for row in rows
+            if row.training == training and row.name != sentences.RNN_GRAMMAR
+        ]
+        return f1[WSJ_ONLY] - berkeley, min(beaten)
+
+    printed = margins({row.training: float(row.f1) for row in paper.TABLE_4 if row.name.startswith(TRANSFORMER)})
+    in_paper = [f"{'yes' if margin > 0 else 'no'}: {margin:+.1f} F1" for margin in printed]
+    keys = "berkeley", "all but one"
+    rows = [row for row in table.rows if row.origin == "measured" and row.name.startswith(TRANSFORMER)] if table else []
+    scored = {row.training: row.f1 for row in rows if row.f1 is not None}
+    if table is None or not scored:
+        return {key: Judged("not run", "", text) for key, text in zip(keys, in_paper, strict=True)}
+    if WSJ_ONLY in scored:
+        here = zip(keys, in_paper, margins(scored), strict=True)
+        judged = {key: Judged(verdict(margin > 0), f"{margin:+.1f} F1", text, 1) for key, text, margin in here}
+    else:
+        other = "; ".join(f"F1 {f1:.1f}, trained on {training}" for training, f1 in scored.items())
+        judged = {key: Judged("not measurable here", other, text) for key, text in zip(keys, in_paper, strict=True)}
+    ratio = sum(tree for _, tree in lengths) / sum(sentence for sentence, _ in lengths)
+    longer = sum(tree > sentence for sentence, tree in lengths) / len(lengths)
+    judged["longer"] = Judged(
+        verdict(longer > 0.5), f"{ratio:.1f} × as long in tokens; longer in {percent(longer)} of the sentences"
+    )
+    searches = {search.search: search for search in table.searches if search.training in scored}
+    if free := searches.get("free"):
+        constrained = searches.get("constrained")
+        here_ = f"{free.repaired} of {free.sentences} outputs were no tree; F1 {free.f1:.1f}"
+        here_ += f", {constrained.f1:.1f} where only trees are searched" if constrained else ""
+        judged["constraints"] = Judged(verdict(free.repaired <= MAX_REPAIRED * free.sentences), here_, seeds=1)
+    return judged
+
+
+def of_heads(relations: Sequence[RelationFigures], heads: Sequence[HeadFigures]) -> dict[str, Judged]:
+    """Judges the captions of Figures 3 to 5 by the heads of one model, each relation by the head that knows it best."""
+    by_name = {relation.relation: relation for relation in relations}
+    judged = {}
+    captions: dict[str, RelationName] = {"distant": "verb to distant object", "anaphora": "pronoun to antecedent"}
+    for key, name in captions.items():
+        if relation := by_name.get(name):
+            judged[key] = _relation(relation)
+    if pronoun := by_name.get(captions["anaphora"]):
+        best = (pronoun.best_layer, pronoun.best_head)
+        weight = next(head.weight for head in pronoun.heads if (head.layer, head.head) == best)
+        judged["sharp"] = Judged(
+            verdict(weight >= MIN_WEIGHT),
+            f"{percent(weight)} of the best head's attention is on the antecedent",
+            seeds=1,
+        )
+    tasks: dict[str, int] = {}
+    for head in (head for head in heads if head.kind == "encoder"):
+        task = max(POSITIONS, key=lambda position: getattr(head, position))
+        if getattr(head, task) < MIN_WEIGHT:
+            task = "spread out"
+        tasks[task] = tasks.get(task, 0) + 1
+    if tasks:
+        counted = ", ".join(f"{number} {task}" for task, number in tasks.items())
+        judged["tasks"] = Judged(
+            verdict(len(tasks) > 1), f"the encoder's heads by where half of it goes: {counted}", seeds=1
+        )
+    return judged
+
+
+def _relation(relation: RelationFigures) -> Judged:
+    """Compares the best head with the best fixed offset and with chance: it must know more than where to look."""
+    low, high = relation.best_interval
+    without = max(relation.offset_share, relation.chance)
+    judged: Verdict = "holds" if low > without else "fails" if high < without else "within noise"
+    here = (
+        f"layer {relation.best_layer} head {relation.best_head}: right in {percent(relation.best_share)} "
+        f"({100 * low:.0f} to {100 * high:.0f}); best fixed offset {percent(relation.offset_share)}, "
+        f"chance {percent(relation.chance)}"
+    )
+    return Judged(judged, here, seeds=1)

@@ -1,0 +1,123 @@
+"""What the claims need trained beside the tables, as steps of the DAG, with several seeds each.
+
+Averaging (§6.1): base of Table 2, whose first seed is the table's own. Extrapolation (§3.5): base and row E of Table 3,
+trained on short sentences only. Attention functions (§3.2.1): a small model for each function and d_k.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from pipeline.complexity import attention_training
+from pipeline.complexity.attention_training import AttentionTraining
+from pipeline.complexity.layer_types.sizes import ATTENTION_FUNCTIONS
+from pipeline.evaluation import length_perplexity
+from pipeline.evaluation.length_perplexity import LengthPerplexity
+from pipeline.settings import TrainingSettings
+from pipeline.store.artifact import Artifact
+from pipeline.store.store import Store
+from workflows import stages
+from workflows.claims.evidence import Averaged, Extrapolated
+from workflows.claims.layers import ALL_LENGTHS, LEARNED, SINUSOIDS
+from workflows.engine.dag import Stage, Step, to_step
+from workflows.engine.grid import run_grid
+from workflows.engine.runner import Watcher
+from workflows.profiles.attention import WIDTHS, attention_settings
+from workflows.profiles.profile import Profile
+from workflows.tables.measurements import Translation
+from workflows.tables.table3_rows import rows
+from workflows.trials import LAST_CHECKPOINT, trials_of
+
+TRAIN_ATTENTION = Stage(
+    "attention_training.train", attention_training.train, AttentionTraining, computes=True, resumes=True
+)
+LENGTH_PERPLEXITY = Stage(
+    "length_perplexity.measure", length_perplexity.measure, LengthPerplexity, gpus=1, computes=True
+)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A training with one seed, and what is measured of it."""
+
+    name: str
+    evaluation: Translation
+    evidence: Averaged | Extrapolated
+
+    @property
+    def results(self) -> list[Step[Artifact]]:
+        """The steps that are done when all of it is."""
+        measured = (
+            self.evidence.choice if isinstance(self.evidence, Averaged) else self.evidence.perplexity,
+            *self.evaluation.results,
+        )
+        return [to_step(step) for step in measured]
+
+
+@dataclass(frozen=True)
+class Trials:
+    """Trainings on one text, run together."""
+
+    text: stages.Prepared
+    layout: TrainingSettings
+    trials: Sequence[Trial]
+
+    def train(self, store: Store, address: str | None, watchers: Sequence[Watcher]) -> Mapping[str, str]:
+        """Trains and measures with Ray Tune; returns why some failed, by name. Raises UserError if none succeeds."""
+        results = {trial.name: trial.results for trial in self.trials}
+        inputs = [self.text.corpus, self.text.dataset]
+        return run_grid(results, store, watchers, address, inputs=inputs, layout=self.layout)
+
+
+def averaging(profile: Profile, pair: str, model: str) -> Trials:
+    """Returns trainings of a model: the last checkpoint scored on the dev set, and a search chosen for the average."""
+    profile = profile.for_pair(pair)
+    text, recipe = stages.prepared(profile, pair), profile.recipes[model]
+    decoding = profile.decoding.model_copy(update={"workers": recipe.training.workers})
+    trials = []
+    for seed in _seeds(profile, recipe.training):
+        name = f"averaging {model} seed {seed}"
+        training = stages.TRAIN(f"train {name}", text.dataset, recipe.training.model_copy(update={"seed": seed}))
+        last = stages.evaluated(text, name, training, LAST_CHECKPOINT, decoding, split="dev")
+        average = stages.AVERAGE(f"average {name}", training, recipe.averaging)
+        grid = [*profile.choice.beam_sizes], [*profile.choice.length_penalties]
+        choice = stages.CHOOSE_DECODING(f"choose {name}", average, text.corpus, decoding, *grid)
+        trials.append(Trial(name, last, Averaged(last.scores, choice)))
+    return Trials(text, recipe.training, trials)
+
+
+def extrapolation(profile: Profile, pair: str) -> Trials:
+    """Returns trainings on sentences of at most `claims.longest_tokens` tokens: with sinusoids and learned positions.
+
+    Beside them stands base of Table 3, whose training sentences have all lengths. Perplexity is that of the same dev
+    set, whose sentences have all lengths, too.
+    """
+    profile, longest, n_seeds = profile.for_pair(pair).for_grid(), profile.claims.longest_tokens, profile.claims.seeds
+    short = profile.model_copy(update={"encoding": profile.encoding.model_copy(update={"max_tokens": longest})})
+    of_all, of_short = stages.prepared(profile, pair), stages.prepared(short, pair)
+    kinds = {SINUSOIDS: (of_short, "base"), LEARNED: (of_short, "E"), ALL_LENGTHS: (of_all, "base")}
+    trials = []
+    for kind, (text, row) in kinds.items():
+        of_row = trials_of(text, rows(profile.grid, row), n_seeds, profile.decoding)
+        for seed, trial in enumerate(of_row, start=profile.grid.training.seed):
+            name = f"{kind} {trial.name}"
+            checkpoint = trial.evaluation.checkpoint
+            measured = LENGTH_PERPLEXITY(f"lengths {name}", checkpoint, of_short.dataset, longest)
+            trials.append(Trial(name, trial.evaluation, Extrapolated(kind, seed, measured)))
+    return Trials(of_short, profile.grid.training, trials)
+
+
+def functions(profile: Profile, pair: str) -> list[Step[AttentionTraining]]:
+    """Returns a small training of each attention function, with each d_k and seed."""
+    profile = profile.for_pair(pair).for_grid()
+    dataset = stages.prepared(profile, pair).dataset
+    steps = []
+    for d_k, function, seed in product(WIDTHS, ATTENTION_FUNCTIONS, _seeds(profile, profile.grid.training)):
+        settings = attention_settings(profile.grid.training, d_k, seed)
+        label = f"train {function} d_k {d_k} seed {seed}"
+        steps.append(TRAIN_ATTENTION(label, dataset, function, settings))
+    return steps
+
+
+def _seeds(profile: Profile, training: TrainingSettings) -> range:
+    return range(training.seed, training.seed + profile.claims.seeds)

@@ -1,0 +1,224 @@
+"""Every claim that the paper argues in words, judged: a verdict each, with the figures and seeds that it rests on.
+
+python -m workflows.reproduce_claims                                      # generated text: the tables and more
+python -m workflows.reproduce_claims --sections 3.2,4                     # the claims of some sections only
+python -m workflows.reproduce_claims --profile multi30k --rows base,A1,E  # real text, some rows of Table 3
+python -m workflows.reproduce_claims --plan                               # what is cached, what is to run
+
+It judges Tables 1 to 4, which it makes as their own commands do: what these have run is not run again.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pipeline.attention.heads import HeadSettings
+from pipeline.attention.relations import RelationSettings
+from pipeline.complexity.figures import CountedArguments, TimedArguments
+from pipeline.complexity.settings import ArgumentSettings
+from pipeline.corpora.embedded import EmbeddedSettings
+from pipeline.errors import UserError
+from pipeline.store.store import Store
+from workflows import reproduce_table1, reproduce_table2, reproduce_table3, reproduce_table4, stages
+from workflows.claims import trials
+from workflows.claims.evidence import Evidence, Examined
+from workflows.claims.table import FILE, ClaimsArtifact
+from workflows.claims.trials import Trials
+from workflows.cli import options
+from workflows.cli.console import help_text, run_app
+from workflows.command_line import CommandLine
+from workflows.engine.dag import Imported, Stage, Step, to_step
+from workflows.engine.runner import Watcher
+from workflows.experiment import Reproduction, Request, chosen_names, reproduce, requested
+from workflows.figures.steps import EXAMINE_HEADS, MEASURE_RELATIONS
+from workflows.profiles.complexity import load_complexity_profile
+from workflows.profiles.loading import load_profile
+from workflows.profiles.parsing import load_parsing_profile
+from workflows.profiles.profile import Profile
+from workflows.tables.measurements import TrainedModel
+
+forecast_text = Imported("workflows.forecast.estimate:forecast_text")
+COUNT_ARGUMENTS = Stage(
+    "counted_arguments.count", Imported("pipeline.complexity.counted_arguments:count"), CountedArguments
+)
+TIME_ARGUMENTS = Stage(
+    "timed_arguments.time", Imported("pipeline.complexity.timed_arguments:time_"), TimedArguments, gpus=1
+)
+JUDGE = Stage(
+    "claims.judge", Imported("workflows.claims.report:judge"), ClaimsArtifact, computes=True, follows_source=True
+)
+
+NEEDS: Mapping[str, tuple[str, ...]] = {
+    "3.2.1": ("functions", "arguments"),
+    "3.2.2": ("arguments",),
+    "3.5": ("arguments", "extrapolation"),
+    "4": ("arguments", "table1", "examined"),
+    "5.4": ("table3",),
+    "6.1": ("table2", "averaging"),
+    "6.2": ("table3",),
+    "6.3": ("table4",),
+    "figure": ("examined",),
+}
+"""What the claims of each section are judged by."""
+
+
+def chosen_sections(asked: str | None) -> list[str]:
+    """Reads an option such as "3.2,6.1": beginnings of sections, None for all. Raises UserError for an unknown one."""
+    sections = [section.strip().removeprefix("§") for section in asked.split(",")] if asked else [""]
+    for section in sections:
+        if not any(known.startswith(section) for known in NEEDS):
+            raise UserError(f"--sections {section}: nothing is claimed there; choose from {', '.join(NEEDS)}")
+    return sections
+
+
+@dataclass(frozen=True)
+class Experiments:
+    """The tables and trials that are judged, by name, and the steps that need no training of Ray Tune's."""
+
+    tables: Mapping[str, Reproduction]
+    trials: Mapping[str, Trials]
+    others: Evidence
+    sections: Sequence[str]
+    command: CommandLine
+
+    @property
+    def models(self) -> dict[str, TrainedModel]:
+        """All models that are trained, by the names that their failures have."""
+        models = {
+            f"{name} {model}": cell for name, table in self.tables.items() for model, cell in table.models.items()
+        }
+        return models | {trial.name: trial.evaluation for group in self.trials.values() for trial in group.trials}
+
+    def train(self, store: Store, address: str | None, watchers: Sequence[Watcher]) -> Mapping[str, str]:
+        """Trains all that goes through Ray Tune, group by group; returns why some failed, by the models' names."""
+        failures: dict[str, str] = {}
+        for name, table in self.tables.items():
+            if table.train:
+                failures |= {f"{name} {model}": why for model, why in table.train(watchers).items()}
+        for group in self.trials.values():
+            failures |= group.train(store, address, watchers)
+        return failures
+
+    def judged(self, failures: Mapping[str, str]) -> Step[ClaimsArtifact]:
+        """Returns the step that judges what did not fail."""
+        evidence: dict[str, Any] = {}
+        for name, table in self.tables.items():
+            failed = {model.removeprefix(f"{name} "): why for model, why in failures.items()}
+            evidence[name] = table.tabulate(failed)
+        for name, group in self.trials.items():
+            evidence[name] = [trial.evidence for trial in group.trials if trial.name not in failures]
+        return JUDGE("claims", replace(self.others, **evidence), self.sections, self.command)
+
+
+def experiments(
+    profile: Profile,
+    sections: Sequence[str],
+    request: Request,
+    cells: tuple[list[str], list[str]],
+    rows: str | None,
+    treebank: Path | None,
+) -> Experiments:
+    """Returns what some sections need.
+
+    `cells` are the language pairs and models of Table 2, whose first is taken where one of them is enough; `rows` are
+    those of Table 3 (None: all) and `treebank` is Table 4's (None: generated trees).
+    """
+    names = {name for known, of_section in NEEDS.items() if known.startswith(tuple(sections)) for name in of_section}
+    (pair, *_), (model, *_) = cells
+    tables: dict[str, Reproduction] = {}
+    others: dict[str, Any] = {}
+    layers, arguments = load_complexity_profile(), ArgumentSettings()
+    if "arguments" in names:
+        others["counted"] = COUNT_ARGUMENTS("count arguments", arguments)
+        timed = reproduce_table1.exclusive(TIME_ARGUMENTS, layers)
+        others["timed"] = timed("time arguments", others["counted"], arguments, layers.timing)
+    if "table1" in names:
+        tables["table1"] = reproduce_table1.reproduction(layers, request.command)
+        others["counts"] = reproduce_table1.counted(layers)
+    if "table2" in names:
+        tables["table2"] = reproduce_table2.reproduction(profile, *cells, request)
+    if "table3" in names:
+        tables["table3"] = reproduce_table3.reproduction(profile.for_pair(pair).for_grid(), pair, rows, 1, request)
+    if "table4" in names:
+        trees = load_parsing_profile(treebank=treebank)
+        tables["table4"] = reproduce_table4.reproduction(trees, request)
+        name = next(iter(trees.corpora))
+        others["trees"] = stages.prepared(trees.for_pair(name), name).dataset
+    if "examined" in names:
+        others["examined"] = _examined(profile, pair, model)
+    if "functions" in names:
+        others["functions"] = trials.functions(profile, pair)
+    groups: dict[str, Trials] = {}
+    if "averaging" in names:
+        groups["averaging"] = trials.averaging(profile, pair, model)
+    if "extrapolation" in names:
+        groups["extrapolation"] = trials.extrapolation(profile, pair)
+    return Experiments(tables, groups, Evidence(**others), sections, request.command)
+
+
+def _examined(profile: Profile, pair: str, model: str) -> Examined:
+    """Returns what is examined of a model's heads."""
+    text, corpus = stages.prepared(profile, pair), profile.for_pair(pair).corpora[pair]
+    (cell,) = reproduce_table2.cells_of(profile, [pair], [model])
+    heads = EXAMINE_HEADS(f"heads {pair} {model}", cell.checkpoint, text.dataset, HeadSettings())
+    relations = None
+    if isinstance(corpus, EmbeddedSettings):
+        relations = MEASURE_RELATIONS(f"relations {pair} {model}", cell.checkpoint, corpus, RelationSettings())
+    return Examined(to_step(cell.checkpoint), text.dataset, heads, relations)
+
+
+def _forecast(profile: Profile, models: Sequence[TrainedModel], *hardware: Any) -> Any:
+    """Forecasts the trainings on the profile's text; those on trees have a profile of their own."""
+    return forecast_text(profile, [model for model in models if model.pair in profile.corpora], *hardware)
+
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@app.command(help=help_text(__doc__))
+def main(
+    profile: options.ProfileOption = None,
+    data: options.DataOption = None,
+    config: options.ConfigOption = None,
+    overrides: options.SetOption = None,
+    store: options.StoreOption = "runs",
+    address: options.AddressOption = None,
+    plan: options.PlanOption = False,
+    gpus: options.GpusOption = None,
+    gpu: options.GpuOption = None,
+    pairs: Annotated[str | None, typer.Option(help="Language pairs of Table 2, as there.  [default: all]")] = None,
+    models: Annotated[str | None, typer.Option(help="Models of Table 2, as there.  [default: all]")] = None,
+    sections: Annotated[
+        str | None, typer.Option(help="Sections whose claims are judged, e.g. 3.2,6.1.  [default: all]")
+    ] = None,
+    rows: Annotated[
+        str | None, typer.Option(help="Rows of Table 3 that are trained, as --rows there.  [default: all]")
+    ] = None,
+    treebank: Annotated[
+        Path | None, typer.Option(help="Treebank for Table 4, as there.  [default: generated trees]")
+    ] = None,
+) -> None:
+    """Makes what is not in the store, judges the claims, prints them."""
+    chosen = load_profile(profile, data=data, config=config, overrides=overrides or [])
+    request = requested("claims", chosen, config, overrides, store, address, plan, gpus, gpu)
+    cells = chosen_names("pairs", pairs, chosen.corpora), chosen_names("models", models, chosen.recipes)
+    needed = experiments(chosen, chosen_sections(sections), request, cells, rows, treebank)
+    experiment = Reproduction(
+        name="claims",
+        params={"profile": chosen.name, "sections": sections or "all"},
+        models=needed.models,
+        reports={},
+        tabulate=needed.judged,
+        train=partial(needed.train, request.store, request.address),
+        report=FILE,
+        forecast=_forecast if {model.pair for model in needed.models.values()} & chosen.corpora.keys() else None,
+    )
+    reproduce(experiment, request)
+
+
+if __name__ == "__main__":
+    run_app(app, "python -m workflows.reproduce_claims")
