@@ -4,8 +4,7 @@
 rates of footnote 5 stand in `pipeline.evaluation.costs`, whose formula needs them. Every other figure that the project
 shows comes from a file.
 
-§5.4 announces three types of regularization and prints two, in v5 as in the last version. A third, dropout of attention
-weights, is commented out in the LaTeX source; §6.3 chose it for parsing (`TransformerConfig.attention_dropout`).
+What else the paper's versions print, as three types of regularization for two (§5.4), is in docs/paper.md.
 """
 
 from collections.abc import Mapping
@@ -324,19 +323,3 @@ def parser_experiment(training: str) -> Experiment:
         test_set="WSJ section 23",
         test_sentences=2416,
     )
-
-
-ATTENTION_FIGURES: Mapping[int, tuple[str, str]] = {
-    3: (
-        "It is in this spirit that a majority of American governments have passed new laws since 2009 making the "
-        "registration or voting process more difficult.",
-        "making",
-    ),
-    4: (
-        "The Law will never be perfect, but its application should be just - this is what we are missing, in my "
-        "opinion.",
-        "its",
-    ),
-}
-"""The sentences of Figures 3 and 4, each with the word that attention is drawn from; Figure 5 has the sentence of
-Figure 4."""

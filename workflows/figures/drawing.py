@@ -17,9 +17,9 @@ from pipeline.settings import DecodingSettings, Settings
 from pipeline.store.artifact import Context, JsonArtifact
 from pipeline.store.artifacts import Checkpoint
 from pipeline.store.figures import Figures
-from workflows import paper
 from workflows.figures.bundles import Panel, draw
 from workflows.figures.page import render
+from workflows.figures.trained import PRINTED_FIGURES
 
 FigureNumber = Literal[3, 4, 5]
 CHOOSERS: dict[FigureNumber, Callable[[Attended, Wanted], Choice]] = {
@@ -104,7 +104,7 @@ def draw_figures(
     for number, choose in CHOOSERS.items():
         wanted = settings.wanted(number)
         sentence = _sentence_for(number, sentences, wanted)
-        printed_sentence, printed_word = paper.ATTENTION_FIGURES.get(number, ("", ""))
+        printed_sentence, printed_word = PRINTED_FIGURES.get(number, ("", ""))
         if wanted.word is None and sentence.sentence == printed_sentence:
             wanted = wanted._replace(word=printed_word, reason="the word is the paper's")
         chosen = choose(sentence, wanted)

@@ -9,10 +9,10 @@ from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint
 from tests.workflows.figures.conftest import SENTENCES
-from workflows import paper
 from workflows.figures.drawing import DrawnFigure, FigureSettings, draw_figures
+from workflows.figures.trained import PRINTED_FIGURES
 
-PAPERS = tuple(sentence for sentence, _ in paper.ATTENTION_FIGURES.values())
+PAPERS = tuple(sentence for sentence, _ in PRINTED_FIGURES.values())
 
 
 def drawn(

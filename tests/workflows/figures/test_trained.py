@@ -6,8 +6,7 @@ from pipeline.corpora.embedded import hash_of, split_of
 from pipeline.store.artifacts import Checkpoint, Corpus
 from pipeline.store.store import Store
 from tests.support.tiny_model_store import CORPUS
-from workflows import paper
-from workflows.figures.trained import ExaminedModel, at, newest
+from workflows.figures.trained import PRINTED_FIGURES, ExaminedModel, at, newest
 
 
 def test_a_model_is_found_with_its_lineage(store: Store, checkpoint: Checkpoint) -> None:
@@ -32,8 +31,8 @@ def test_what_a_model_translates_where_nothing_is_given(store: Store, tmp_path: 
     assert len(sentences) == 3
     assert {split_of(hash_of(sentence)) for sentence in sentences} == {"test"}
     assert ExaminedModel("m", Checkpoint(tmp_path)).sentences() == (
-        paper.ATTENTION_FIGURES[3][0],
-        paper.ATTENTION_FIGURES[4][0],
+        PRINTED_FIGURES[3][0],
+        PRINTED_FIGURES[4][0],
     )
     corpus = Corpus(tmp_path / "corpus")
     (corpus.folder / "dev").mkdir(parents=True)
