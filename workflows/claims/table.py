@@ -5,14 +5,15 @@ python -m workflows.reproduce_claims
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from pipeline.store.artifact import JsonArtifact
 from pipeline.text.encoding import shard_lengths
 from workflows.claims import layers, models, sentences
 from workflows.claims.evidence import Evidence
 from workflows.claims.judged import VERDICTS, Judged
-from workflows.engine.dag import to_artifact
+from workflows.engine.dag import Ref, to_artifact
 from workflows.tables.differences import Difference
 from workflows.tables.text_table import Column, Line, TextTable, numbers, words
 
@@ -81,7 +82,8 @@ class ClaimsArtifact(JsonArtifact[Claims]):
 def said(claims: Claims) -> str:
     """Says in a sentence how many claims have which verdict."""
     counted = Counter(row.judged.verdict for row in claims.rows)
-    listed = [f"{counted[verdict]} {verdict}" for verdict in VERDICTS if counted[verdict]]
+    plural = {"holds": "hold", "fails": "fail"}
+    listed = [f"{counted[verdict]} {plural.get(verdict, verdict)}" for verdict in VERDICTS if counted[verdict]]
     return f"Of {len(claims.rows)} claims: {', '.join(listed)}."
 
 
@@ -95,7 +97,23 @@ def compute(evidence: Evidence, sections: Sequence[str] = ("",)) -> Claims:
     rows += [ClaimRow(*row) for row in models.of_table3(table3)]
     rows = [row for row in rows if row.section.startswith(tuple(sections))]
     rows.sort(key=lambda row: (not row.section[0].isdigit(), [int(n) for n in row.section if n.isdigit()]))
-    return Claims(rows, [], list(NOTES))
+    return Claims(rows, _differences(evidence), list(NOTES))
+
+
+def _differences(evidence: Evidence) -> list[Difference]:
+    """Returns what differs from the paper in the tables that are judged, each with its table."""
+    tables: dict[int, Ref[JsonArtifact[Any]] | None] = {
+        1: evidence.table1,
+        2: evidence.table2,
+        3: evidence.table3,
+        4: evidence.table4,
+    }
+    return [
+        replace(difference, cells=tuple(f"Table {number}: {cell}" for cell in difference.cells))
+        for number, table in tables.items()
+        if table
+        for difference in to_artifact(table).load().differences
+    ]
 
 
 def _of_layers(evidence: Evidence) -> Mapping[str, Judged]:

@@ -1,0 +1,38 @@
+"""The page of the claims: every claim in the paper's order, what was not run named so, and what differs."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from pipeline.store.artifact import Context
+from tests.support.html_reader import Reader
+from workflows import paper
+from workflows.claims import report, sentences, table
+from workflows.claims.evidence import Evidence
+from workflows.tables.differences import Difference
+from workflows.tables.table2 import Table2, Table2Artifact
+
+
+def test_without_evidence_nothing_is_judged() -> None:
+    """Each claim has a row, each ordering one for each figure; the paper's own arithmetic stands there all the same."""
+    claims = table.compute(Evidence())
+    assert {row.judged.verdict for row in claims.rows} == {"not run"}
+    assert len(claims.rows) == len(sentences.CLAIMS) + 2 * len(paper.ORDERINGS)
+    assert "yes: 28.4 − 26.36 = +2.04" in [row.judged.paper for row in claims.rows]
+    sections = list(dict.fromkeys(row.section for row in claims.rows))
+    assert sections == ["3.2.1", "3.2.2", "3.5", "4", "5.4", "6.1", "6.2", "6.3", "figure 3", "figure 4", "figure 5"]
+    assert {row.section for row in table.compute(Evidence(), ["3", "6.2"]).rows} == {"3.2.1", "3.2.2", "3.5", "6.2"}
+
+
+def test_the_page(tmp_path: Path) -> None:
+    """It says how many claims have which verdict, and what differs in the tables that were judged."""
+    (tmp_path / "table").mkdir()
+    (tmp_path / "page").mkdir()
+    artifact = Table2Artifact(tmp_path / "table")
+    artifact.write(Table2([], [Difference("updates", "100,000", "1,100", ("EN-DE base",))], []))
+    judged = report.judge(Context(tmp_path / "page"), Evidence(table2=artifact))
+    text = Reader((tmp_path / "page" / "claims.html").read_text()).text
+    assert f"Of {len(judged.load().rows)} claims: {len(judged.load().rows)} not run." in text
+    assert "Table 2: EN-DE base" in text
+    first = judged.load().rows[0]
+    holds = replace(judged.load(), rows=[replace(first, judged=replace(first.judged, verdict="holds"))])
+    assert table.said(holds) == "Of 1 claims: 1 hold."
