@@ -131,12 +131,13 @@ def experiments(
     (pair, *_), (model, *_) = cells
     tables: dict[str, Reproduction] = {}
     others: dict[str, Any] = {}
-    layers, arguments = load_complexity_profile(), ArgumentSettings()
     if "arguments" in names:
+        layers, arguments = load_complexity_profile(), ArgumentSettings()
         others["counted"] = COUNT_ARGUMENTS("count arguments", arguments)
         timed = reproduce_table1.exclusive(TIME_ARGUMENTS, layers)
         others["timed"] = timed("time arguments", others["counted"], arguments, layers.timing)
     if "table1" in names:
+        layers = load_complexity_profile()
         tables["table1"] = reproduce_table1.reproduction(layers, request.command)
         others["counts"] = reproduce_table1.counted(layers)
     if "table2" in names:

@@ -32,13 +32,7 @@ TABULATE = Stage(
 
 
 def reproduction(
-    profile: Profile,
-    pair: str,
-    asked: str | None,
-    seeds: int,
-    request: Request,
-    *,
-    dev_scores: bool = False,
+    profile: Profile, pair: str, asked: str | None, seeds: int, request: Request, *, dev_scores: bool = False
 ) -> Reproduction:
     """Returns the experiment: the rows that are asked for, on the text of the profile's grid, and the table of them."""
     text = stages.prepared(profile, pair)

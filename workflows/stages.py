@@ -110,7 +110,7 @@ def evaluated(
     translating = EXPORT(f"export {name}", checkpoint) if decoding.engine == "ctranslate2" else checkpoint
     choice = None
     if chosen_from:
-        grid = [*chosen_from.beam_sizes], [*chosen_from.length_penalties]
+        grid = chosen_from.beam_sizes, chosen_from.length_penalties
         choice = CHOOSE_DECODING(f"choose {name}", translating, text.corpus, decoding, *grid)
         hypotheses = DECODE_AS_CHOSEN(f"decode {name}", translating, text.corpus, decoding, choice, *splits)
     else:

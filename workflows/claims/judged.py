@@ -57,6 +57,10 @@ class Difference:
             return "within noise"
         return verdict(self.mean > 0)
 
+    def of_no_more(self) -> Verdict:
+        """Tells whether what must not be positive, how much a choice loses, is no more than noise."""
+        return verdict(self.mean <= self.half)
+
     def of_equals(self) -> Verdict:
         """Tells whether what is said to be alike differs by no more than noise."""
         return verdict(abs(self.mean) <= self.half)

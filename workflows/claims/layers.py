@@ -44,9 +44,9 @@ def by_function(trainings: Sequence[AttentionTrainingFigures]) -> dict[str, dict
 
 def of_functions(trainings: Sequence[AttentionTrainingFigures]) -> dict[str, Judged]:
     """Judges additive and dot-product attention by dev perplexity after equally many updates (§3.2.1)."""
-    nll = {(one.function, one.d_k, one.seed): one.dev_nll for one in trainings}
-    seeds = sorted({one.seed for one in trainings})
-    small, large = (limit(one.d_k for one in trainings) for limit in (min, max))
+    nll = {(training.function, training.d_k, training.seed): training.dev_nll for training in trainings}
+    seeds = sorted({training.seed for training in trainings})
+    small, large = (limit(training.d_k for training in trainings) for limit in (min, max))
     means = by_function(trainings)
 
     def judged(worse: AttentionFunction, better: AttentionFunction, d_k: int, *, alike: bool = False) -> Judged:
@@ -81,17 +81,16 @@ def of_lengths(trainings: Sequence[tuple[str, int, LengthPerplexityFigures]]) ->
     longest, longer = trainings[0][2].longest_trained, trainings[0][2].longer
     assert longer is not None
 
-    def judged(worse: str, better: str, *, alike: bool = False) -> Judged:
+    def judged(worse: str, better: str, *, as_good: bool = False) -> Judged:
         difference = Difference.over([nll[worse][seed] - nll[better][seed] for seed in seeds])
         here = (
             f"beyond {longest} tokens ({longer.tokens:,} target tokens): {worse} {means[worse]:.2f}, {better} "
             f"{means[better]:.2f} perplexity ({difference.text(3)} nats)"
         )
-        outcome = verdict(difference.mean <= difference.half) if alike else difference.verdict()
-        return Judged(outcome, here, seeds=len(seeds))
+        return Judged(difference.of_no_more() if as_good else difference.verdict(), here, seeds=len(seeds))
 
     return {
-        "extrapolation": judged(SINUSOIDS, ALL_LENGTHS, alike=True),
+        "extrapolation": judged(SINUSOIDS, ALL_LENGTHS, as_good=True),
         "better than learned": judged(LEARNED, SINUSOIDS),
     }
 

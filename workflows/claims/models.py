@@ -13,11 +13,9 @@ from workflows.quantities import flop_text, percent
 from workflows.tables import orderings
 from workflows.tables.orderings import KIND_NAMES
 from workflows.tables.table2 import MEASURED_NAMES, Table2, Table2Cell
-from workflows.tables.table3 import Table3, Trained
+from workflows.tables.table3 import Table3
 from workflows.tables.table4 import Table4
 
-OTHER_TEXT = ("training data", "test set")
-"""What must not differ from the paper's for a figure to be compared with those that it prints of other models."""
 ANSWERS: Mapping[orderings.Verdict | None, Verdict] = {
     "yes": "holds",
     "no": "fails",
@@ -34,7 +32,6 @@ POSITIONS = ("previous", "same", "next", "separator")
 
 def of_table2(table: Table2 | None) -> dict[str, Judged]:
     """Judges the comparisons with models before (§6.1): printed figures, and those here where the text is WMT's."""
-    is_same_text = table and not any(difference.what in OTHER_TEXT for difference in table.differences)
     judged = {}
     for key, model, pair, check in COMPARISONS:
         name = MEASURED_NAMES[model]
@@ -43,7 +40,7 @@ def of_table2(table: Table2 | None) -> dict[str, Judged]:
         in_paper = f"{'yes' if holds else 'no'}: {text}"
         rows = table.rows if table else []
         cell = next((row.cells.get(pair) for row in rows if row.origin == "measured" and row.name == name), None)
-        judged[key] = _compared(cell, check, in_paper, bool(is_same_text))
+        judged[key] = _compared(cell, check, in_paper, is_other_text=bool(table and table.is_of_other_text))
     return judged
 
 
@@ -51,10 +48,10 @@ Check = Callable[[float, float], tuple[bool, str]]
 """Takes BLEU and cost in the paper's way; returns whether the claim holds for them, and the comparison in words."""
 
 
-def _compared(cell: Table2Cell | None, check: Check, in_paper: str, is_same_text: bool) -> Judged:
+def _compared(cell: Table2Cell | None, check: Check, in_paper: str, *, is_other_text: bool) -> Judged:
     if cell is None or cell.paper_bleu is None or cell.paper_way_flop is None:
         return Judged("not run", "", in_paper)
-    if not is_same_text:
+    if is_other_text:
         here = f"{cell.paper_bleu:.2f} BLEU, {flop_text(cell.paper_way_flop)} FLOP, of another text"
         return Judged("not measurable here", here, in_paper)
     holds, here = check(cell.paper_bleu, cell.paper_way_flop)
@@ -114,7 +111,7 @@ def of_averaging(trainings: Sequence[tuple[float, DecodingChoiceFigures]]) -> di
     return {
         "averaging": Judged(gained.verdict(), f"{gained.text()} BLEU on the dev set", seeds=n),
         "beam": Judged(
-            verdict(lost.mean <= lost.half),
+            lost.of_no_more(),
             f"best of {len(means)}: {'; '.join(searches)} BLEU on the dev set ({lost.text()})",
             seeds=n,
         ),
@@ -133,15 +130,11 @@ def of_table3(table: Table3 | None) -> Iterator[tuple[str, str, Judged]]:
                 yield ordering.section, text, Judged("not run", "")
                 continue
             rows = [(name, trained[name]) for name in outcome.rows[-6:] if name in trained]
-            figures = ", ".join(f"{name} {_mean(row, kind):.2f}" for name, row in rows)
+            figures = ", ".join(f"{name} {getattr(row, kind).mean:.2f}" for name, row in rows)
             in_paper = orderings.ANSWERS[outcome.printed[kind]]
             seeds = min((len(row.seeds) for _, row in rows), default=None)
             judged = Judged(ANSWERS[outcome.verdict.get(kind)], figures, in_paper, seeds)
             yield ordering.section, text, judged
-
-
-def _mean(row: Trained, kind: paper.Kind) -> float:
-    return row.perplexity.mean if kind == "perplexity" else row.bleu.mean
 
 
 def of_one_head(table: Table3) -> dict[str, Judged]:
@@ -151,43 +144,31 @@ def of_one_head(table: Table3) -> dict[str, Judged]:
     if table.noise is None or "A1" not in heads or not others:
         return {}
     best = max(others, key=lambda name: others[name].bleu.mean)
-    one, other = heads["A1"], others[best]
-    lost = other.bleu.mean - one.bleu.mean
-    limit = table.noise.limit("bleu", len(one.seeds), len(other.seeds))
+    single, several = heads["A1"], others[best]
+    lost = several.bleu.mean - single.bleu.mean
+    limit = table.noise.limit("bleu", len(single.seeds), len(several.seeds))
     size = sentences.ONE_HEAD_BLEU
     here = f"{best} − A1 = {lost:+.2f} ± {limit:.2f} BLEU; {size} is {'in' if abs(lost - size) <= limit else 'out'}side"
     judged: Verdict = "within noise" if abs(lost) <= limit else verdict(lost > 0)
-    return {"one head": Judged(judged, here, f"{size} BLEU", min(len(one.seeds), len(other.seeds)))}
+    return {"one head": Judged(judged, here, f"{size} BLEU", min(len(single.seeds), len(several.seeds)))}
 
 
 def of_table4(table: Table4 | None, lengths: Sequence[tuple[int, int]]) -> dict[str, Judged]:
     """Judges the parser (§6.3); `lengths` are those of the sentences and trees of its test set, in tokens."""
-
-    def margins(f1: Mapping[str, float]) -> tuple[float, float]:
-        """Returns by how much a Transformer is better than BerkeleyParser, and than the best but the RNN Grammar."""
-        rows = [row for row in paper.TABLE_4 if not row.name.startswith(TRANSFORMER)]
-        berkeley = next(float(row.f1) for row in rows if row.name == sentences.BERKELEY_PARSER)
-        beaten = [
-            f1[training] - float(row.f1)
-            for training in f1
-            for row in rows
-            if row.training == training and row.name != sentences.RNN_GRAMMAR
-        ]
-        return f1[WSJ_ONLY] - berkeley, min(beaten)
-
-    printed = margins({row.training: float(row.f1) for row in paper.TABLE_4 if row.name.startswith(TRANSFORMER)})
-    in_paper = [f"{'yes' if margin > 0 else 'no'}: {margin:+.1f} F1" for margin in printed]
-    keys = "berkeley", "all but one"
+    printed = _margins({row.training: float(row.f1) for row in paper.TABLE_4 if row.name.startswith(TRANSFORMER)})
+    in_paper = {key: f"{'yes' if margin > 0 else 'no'}: {margin:+.1f} F1" for key, margin in printed.items()}
     rows = [row for row in table.rows if row.origin == "measured" and row.name.startswith(TRANSFORMER)] if table else []
     scored = {row.training: row.f1 for row in rows if row.f1 is not None}
     if table is None or not scored:
-        return {key: Judged("not run", "", text) for key, text in zip(keys, in_paper, strict=True)}
+        return {key: Judged("not run", "", text) for key, text in in_paper.items()}
     if WSJ_ONLY in scored:
-        here = zip(keys, in_paper, margins(scored), strict=True)
-        judged = {key: Judged(verdict(margin > 0), f"{margin:+.1f} F1", text, 1) for key, text, margin in here}
+        judged = {
+            key: Judged(verdict(margin > 0), f"{margin:+.1f} F1", in_paper[key], 1)
+            for key, margin in _margins(scored).items()
+        }
     else:
         other = "; ".join(f"F1 {f1:.1f}, trained on {training}" for training, f1 in scored.items())
-        judged = {key: Judged("not measurable here", other, text) for key, text in zip(keys, in_paper, strict=True)}
+        judged = {key: Judged("not measurable here", other, text) for key, text in in_paper.items()}
     ratio = sum(tree for _, tree in lengths) / sum(sentence for sentence, _ in lengths)
     longer = sum(tree > sentence for sentence, tree in lengths) / len(lengths)
     judged["longer"] = Judged(
@@ -195,11 +176,22 @@ def of_table4(table: Table4 | None, lengths: Sequence[tuple[int, int]]) -> dict[
     )
     searches = {search.search: search for search in table.searches if search.training in scored}
     if free := searches.get("free"):
-        constrained = searches.get("constrained")
-        here_ = f"{free.repaired} of {free.sentences} outputs were no tree; F1 {free.f1:.1f}"
-        here_ += f", {constrained.f1:.1f} where only trees are searched" if constrained else ""
-        judged["constraints"] = Judged(verdict(free.repaired <= MAX_REPAIRED * free.sentences), here_, seeds=1)
+        here = f"{free.repaired} of {free.sentences} outputs were no tree; F1 {free.f1:.1f}"
+        if constrained := searches.get("constrained"):
+            here += f", {constrained.f1:.1f} where only trees are searched"
+        judged["constraints"] = Judged(verdict(free.repaired <= MAX_REPAIRED * free.sentences), here, seeds=1)
     return judged
+
+
+def _margins(f1: Mapping[str, float]) -> dict[str, float]:
+    """Returns by how much F1, by training, exceeds BerkeleyParser's, and the best but the RNN Grammar's, by claim."""
+    others = [row for row in paper.TABLE_4 if not row.name.startswith(TRANSFORMER)]
+    berkeley = next(float(row.f1) for row in others if row.name == sentences.BERKELEY_PARSER)
+    beaten = [row for row in others if row.training in f1 and row.name != sentences.RNN_GRAMMAR]
+    return {
+        "berkeley": f1[WSJ_ONLY] - berkeley,
+        "all but one": min(f1[row.training] - float(row.f1) for row in beaten),
+    }
 
 
 def of_heads(relations: Sequence[RelationFigures], heads: Sequence[HeadFigures]) -> dict[str, Judged]:

@@ -4,19 +4,22 @@ python -m workflows.reproduce_claims
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypeVar
 
 from pipeline.store.artifact import JsonArtifact
+from pipeline.store.artifacts import EncodedDataset
 from pipeline.text.encoding import shard_lengths
 from workflows.claims import layers, models, sentences
-from workflows.claims.evidence import Evidence
+from workflows.claims.evidence import Evidence, Examined
 from workflows.claims.judged import VERDICTS, Judged
 from workflows.engine.dag import Ref, to_artifact
 from workflows.tables.differences import Difference
 from workflows.tables.text_table import Column, Line, TextTable, numbers, words
 
+T = TypeVar("T")
+FILE = "claims.html"
 NOTES = (
     "A claim about trainings holds or fails where a difference exceeds the noise between seeds: that of Table 3 is two "
     "standard deviations over base's seeds, and elsewhere the 95 % interval of the mean difference between trainings "
@@ -70,9 +73,6 @@ class Claims:
         return [TextTable("Claims of the paper", columns, lines, said(self))]
 
 
-FILE = "claims.html"
-
-
 class ClaimsArtifact(JsonArtifact[Claims]):
     """`claims.json`, `claims.md` and `claims.html`."""
 
@@ -88,73 +88,77 @@ def said(claims: Claims) -> str:
 
 
 def compute(evidence: Evidence, sections: Sequence[str] = ("",)) -> Claims:
-    """Judges the claims of the sections that begin so; one whose evidence was left out is not run."""
-    judged = {**_of_layers(evidence), **_of_models(evidence)}
+    """Judges the claims of the sections that begin so; what has no evidence is not run."""
+    table1, table2 = _loaded(evidence.table1), _loaded(evidence.table2)
+    table3, table4 = _loaded(evidence.table3), _loaded(evidence.table4)
+    judged = {
+        **_of_layers(evidence),
+        **models.of_table2(table2),
+        **models.of_averaging(
+            [
+                (to_artifact(training.last).load().test_sets["dev"].paper_bleu, to_artifact(training.choice).load())
+                for training in evidence.averaging
+            ]
+        ),
+        **models.of_table4(table4, _lengths(evidence.trees, "test")),
+        **_of_examined(evidence.examined),
+    }
+    if table1 and evidence.counts:
+        judged |= layers.of_table1(table1, to_artifact(evidence.counts).load())
+    if table3:
+        judged |= models.of_one_head(table3)
     rows = [
         ClaimRow(claim.section, claim.text, judged.get(claim.key, Judged("not run", ""))) for claim in sentences.CLAIMS
     ]
-    table3 = to_artifact(evidence.table3).load() if evidence.table3 else None
     rows += [ClaimRow(*row) for row in models.of_table3(table3)]
     rows = [row for row in rows if row.section.startswith(tuple(sections))]
     rows.sort(key=lambda row: (not row.section[0].isdigit(), [int(n) for n in row.section if n.isdigit()]))
-    return Claims(rows, _differences(evidence), list(NOTES))
-
-
-def _differences(evidence: Evidence) -> list[Difference]:
-    """Returns what differs from the paper in the tables that are judged, each with its table."""
-    tables: dict[int, Ref[JsonArtifact[Any]] | None] = {
-        1: evidence.table1,
-        2: evidence.table2,
-        3: evidence.table3,
-        4: evidence.table4,
-    }
-    return [
+    differences = [
         replace(difference, cells=tuple(f"Table {number}: {cell}" for cell in difference.cells))
-        for number, table in tables.items()
+        for number, table in enumerate((table1, table2, table3, table4), start=1)
         if table
-        for difference in to_artifact(table).load().differences
+        for difference in table.differences
     ]
+    return Claims(rows, differences, list(NOTES))
 
 
-def _of_layers(evidence: Evidence) -> Mapping[str, Judged]:
+def _loaded(reference: Ref[JsonArtifact[T]] | None) -> T | None:
+    """Returns what an artifact holds, if it is there."""
+    return to_artifact(reference).load() if reference else None
+
+
+def _lengths(dataset: Ref[EncodedDataset] | None, split: str) -> list[tuple[int, int]]:
+    """Returns the lengths of the pairs of a split, in tokens."""
+    shards = shard_lengths(to_artifact(dataset), split) if dataset else ()
+    return [pair for source, target in shards for pair in zip(source.tolist(), target.tolist(), strict=True)]
+
+
+def _of_layers(evidence: Evidence) -> dict[str, Judged]:
     judged: dict[str, Judged] = {}
+    counted, timed = _loaded(evidence.counted), _loaded(evidence.timed)
     if evidence.functions:
         judged |= layers.of_functions([to_artifact(training).load() for training in evidence.functions])
-    if evidence.counted:
-        judged |= layers.of_counted(to_artifact(evidence.counted).load())
-    if evidence.counted and evidence.timed:
-        counted, timed = to_artifact(evidence.counted).load(), to_artifact(evidence.timed).load()
+    if counted:
+        judged |= layers.of_counted(counted)
+    if counted and timed:
         judged |= layers.of_timed(counted, timed)
-    if evidence.table1 and evidence.counts:
-        judged |= layers.of_table1(to_artifact(evidence.table1).load(), to_artifact(evidence.counts).load())
     if evidence.extrapolation:
-        measured = [(one.what, one.seed, to_artifact(one.perplexity).load()) for one in evidence.extrapolation]
-        judged |= layers.of_lengths(measured)
-    if examined := evidence.examined:
-        width = to_artifact(examined.checkpoint).config.d_model
-        lengths = [side for shard in shard_lengths(to_artifact(examined.dataset), "dev") for side in shard]
-        judged |= layers.of_width(width, [int(length) for side in lengths for length in side])
+        judged |= layers.of_lengths(
+            [
+                (training.what, training.seed, to_artifact(training.perplexity).load())
+                for training in evidence.extrapolation
+            ]
+        )
     return judged
 
 
-def _of_models(evidence: Evidence) -> Mapping[str, Judged]:
-    lengths = [
-        pair
-        for source, target in (shard_lengths(to_artifact(evidence.trees), "test") if evidence.trees else ())
-        for pair in zip(source.tolist(), target.tolist(), strict=True)
-    ]
-    averaging = [
-        (to_artifact(one.last).load().test_sets["dev"].paper_bleu, to_artifact(one.choice).load())
-        for one in evidence.averaging
-    ]
-    judged = {
-        **models.of_table2(to_artifact(evidence.table2).load() if evidence.table2 else None),
-        **models.of_averaging(averaging),
-        **models.of_table4(to_artifact(evidence.table4).load() if evidence.table4 else None, lengths),
+def _of_examined(examined: Examined | None) -> dict[str, Judged]:
+    if examined is None:
+        return {}
+    lengths = [length for pair in _lengths(examined.dataset, "dev") for length in pair]
+    relations = _loaded(examined.relations)
+    heads = to_artifact(examined.heads).load().heads
+    return {
+        **layers.of_width(to_artifact(examined.checkpoint).config.d_model, lengths),
+        **models.of_heads(relations.relations if relations else (), heads),
     }
-    if evidence.table3:
-        judged |= models.of_one_head(to_artifact(evidence.table3).load())
-    if examined := evidence.examined:
-        relations = to_artifact(examined.relations).load().relations if examined.relations else ()
-        judged |= models.of_heads(relations, to_artifact(examined.heads).load().heads)
-    return judged

@@ -80,7 +80,7 @@ def averaging(profile: Profile, pair: str, model: str) -> Trials:
         training = stages.TRAIN(f"train {name}", text.dataset, recipe.training.model_copy(update={"seed": seed}))
         last = stages.evaluated(text, name, training, LAST_CHECKPOINT, decoding, split="dev")
         average = stages.AVERAGE(f"average {name}", training, recipe.averaging)
-        grid = [*profile.choice.beam_sizes], [*profile.choice.length_penalties]
+        grid = profile.choice.beam_sizes, profile.choice.length_penalties
         choice = stages.CHOOSE_DECODING(f"choose {name}", average, text.corpus, decoding, *grid)
         trials.append(Trial(name, last, Averaged(last.scores, choice)))
     return Trials(text, recipe.training, trials)
@@ -101,8 +101,7 @@ def extrapolation(profile: Profile, pair: str) -> Trials:
         of_row = trials_of(text, rows(profile.grid, row), n_seeds, profile.decoding)
         for seed, trial in enumerate(of_row, start=profile.grid.training.seed):
             name = f"{kind} {trial.name}"
-            checkpoint = trial.evaluation.checkpoint
-            measured = LENGTH_PERPLEXITY(f"lengths {name}", checkpoint, of_short.dataset, longest)
+            measured = LENGTH_PERPLEXITY(f"lengths {name}", trial.evaluation.checkpoint, of_short.dataset, longest)
             trials.append(Trial(name, trial.evaluation, Extrapolated(kind, seed, measured)))
     return Trials(of_short, profile.grid.training, trials)
 

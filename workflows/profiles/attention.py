@@ -6,7 +6,6 @@ from pipeline.settings import TrainingSettings
 
 WIDTHS = (4, 8, 16, 32, 64, 128)
 """Values of d_k."""
-SEEDS = 3
 _UPDATES = 500
 """With which scaled dot-product attention learns the generated text well, in a few seconds a training."""
 

@@ -11,9 +11,6 @@ from workflows.reports.learning import learning_figures
 from workflows.tables.measurements import Translation
 from workflows.tables.table2 import MEASURED_NAMES, WORD_BY_WORD, Table2, Table2Artifact, compute
 
-OTHER_TEXT = ("training data", "test set")
-"""The aspects in which a cell of the same text as the paper's does not differ."""
-
 
 def scores(table: Table2, cells: Sequence[Translation]) -> list[list[str]]:
     """Returns paper BLEU of each model beside the paper's, and of word-by-word substitution: name, paper, here."""
@@ -43,8 +40,7 @@ def said(table: Table2, lines: Sequence[Sequence[str]]) -> str:
     printed = [paper for _, paper, _ in lines if paper]
     if not printed:
         return f"Paper BLEU: {reached}."
-    is_other = any(difference.what in OTHER_TEXT for difference in table.differences)
-    figures = f"{' and '.join(printed)}{' of another text' * is_other}"
+    figures = f"{' and '.join(printed)}{' of another text' * table.is_of_other_text}"
     return f"Paper BLEU: {reached}; the paper has {figures}."
 
 

@@ -22,6 +22,8 @@ from workflows.tables.text_table import NOT_RUN, Column, Line, TextTable, by_ori
 
 MEASURED_NAMES = {"base": "Transformer (base)", "big": "Transformer (big)"}
 WORD_BY_WORD = "word-by-word"
+OTHER_TEXT = ("training data", "test set")
+"""The aspects in which a cell of the same text as the paper's does not differ."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,11 @@ class Table2:
     notes: list[str]
     choices: Mapping[str, DecodingChoiceFigures] = field(default_factory=dict)
     """The searches that were chosen on the dev set, by the cell's label, e.g. `EN-DE base`."""
+
+    @property
+    def is_of_other_text(self) -> bool:
+        """Whether its figures are of another text than the paper's, so that they cannot be compared."""
+        return any(difference.what in OTHER_TEXT for difference in self.differences)
 
     def shown(self) -> list[TextTable]:
         """Returns the scores of each language pair, and its costs, printed rows above measured ones.
