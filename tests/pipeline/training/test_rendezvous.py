@@ -16,6 +16,7 @@ join("127.0.0.1", lambda address: address, 0, 1, "gloo")
 total = torch.ones(3)
 dist.all_reduce(total)
 print(total.sum().item(), *(os.environ[name] for name in sys.argv[1:]))
+dist.destroy_process_group()
 """
 
 
