@@ -94,7 +94,7 @@ def of_averaging(trainings: Sequence[tuple[float, DecodingChoiceFigures]]) -> di
 
     Of each training, with its own seed, that of the last checkpoint and that of the average over a grid of searches.
     """
-    if not trainings:
+    if len(trainings) < 2:  # no noise to hold it against
         return {}
     grids = [
         {(point.beam_size, point.length_penalty): point.dev_paper_bleu for point in c.scores} for _, c in trainings

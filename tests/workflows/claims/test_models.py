@@ -90,6 +90,11 @@ def test_averaging(gains: list[float], verdict: str) -> None:
     assert averaging(gains, [0, 0, 0])["averaging"].verdict == verdict
 
 
+def test_a_single_training_left_is_not_judged() -> None:
+    """Where the others failed there is no noise; both claims are then "not run"."""
+    assert averaging([1.0], [0.0]) == {}
+
+
 @pytest.mark.parametrize(
     ("gains", "verdict"), [([0.3, -0.1, 0.1], "holds"), ([0.3, 0.31, 0.32], "fails"), ([-0.3, -0.3, -0.3], "holds")]
 )
