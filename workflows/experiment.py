@@ -99,7 +99,7 @@ class Reproduction:
     """Trains the models, if the table's step does not do so itself, and returns why some failed."""
     report: str = "report.html"
     """The page among the files of the table."""
-    forecast: Callable[..., RenderableType] | None = None
+    forecast: Callable[..., RenderableType | None] | None = None
     """What says with --plan how long the trainings will take, if there are any (`workflows.forecast.estimate`)."""
 
 
@@ -117,7 +117,8 @@ def reproduce(experiment: Reproduction, request: Request) -> None:
     console.print()
     console.print(render_terminal(table, console.width))
     console.print()
-    model_command = next((model.command for model in experiment.models.values()), "")
+    commands = {model.command for model in experiment.models.values()}
+    model_command = commands.pop() if len(commands) == 1 else ""  # a translator and a parser have none in common
     for line in closing_lines(place, experiment.report, model_command, ui_command(tracker.uri)):
         _print_line(line)
 

@@ -10,10 +10,11 @@ Only the actors import torch, not the stage that waits for them.
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
-from functools import cached_property
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from functools import cached_property, partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 import ray
 from ray.exceptions import RayTaskError
@@ -76,7 +77,7 @@ class DecodingWorker:
         self._scratch, self._model, self._settings, self._device = scratch, model, settings, device
 
     @cached_property
-    def _translator(self) -> "Translator":
+    def _loaded(self) -> "Translator":
         import torch
 
         from pipeline.evaluation.ctranslate2 import translator_of
@@ -86,11 +87,11 @@ class DecodingWorker:
         device = reserved_gpu(self._device) if self._device == "cuda" else self._device
         return translator_of(self._scratch.on_this_node(self._model.folder), self._settings, device)
 
-    def translate(self, lines: Sequence[str]) -> Translated:
-        """Translates lines; called with no lines, it just gets ready."""
+    def translate(self, lines: Sequence[str], settings: DecodingSettings) -> Translated:
+        """Translates lines by the search of `settings`; called with no lines, it just gets ready."""
         from pipeline.hardware import dtype_name
 
-        translator = self._translator
+        translator = self._loaded.with_settings(settings)
         started = time.perf_counter()
         translations = translator.translations(lines)
         seconds = time.perf_counter() - started
@@ -105,9 +106,11 @@ def decode(
     corpus: Corpus,
     settings: DecodingSettings,
     splits: Sequence[str] | None = None,
+    translators: "Translators | None" = None,
 ) -> Hypotheses:
     """Translates `splits` of a corpus, by default its test sets: writes `<split>.<language>`, one sentence a line.
 
+    `translators` hold the model already; without them, some are started, and stopped at the end.
     Raises UserError where the model cannot be loaded, the corpus has no test set, `settings.device` asks for a GPU
     and the cluster has none, or the cluster's nodes do not all compute in the same dtype.
     """
@@ -121,13 +124,15 @@ def decode(
     seconds, tokens = dict.fromkeys(sources, 0.0), dict.fromkeys(sources, 0)
     total = sum(len(lines) for lines in sources.values())
     done, dtypes = 0, set()
-    for chunk, translated in _on_actors(context.scratch, sources, model, settings):
-        texts[chunk.test_set][chunk.first : chunk.first + len(chunk.lines)] = translated.texts
-        tokens[chunk.test_set] += translated.n_tokens
-        seconds[chunk.test_set] += translated.seconds
-        dtypes.add(translated.dtype)
-        done += len(chunk.lines)
-        context.progress(done, total, "sentences")
+    own = Translators(context.scratch, model, settings) if translators is None else nullcontext(translators)
+    with own as translating:
+        for chunk, translated in translating.translated(sources, settings):
+            texts[chunk.test_set][chunk.first : chunk.first + len(chunk.lines)] = translated.texts
+            tokens[chunk.test_set] += translated.n_tokens
+            seconds[chunk.test_set] += translated.seconds
+            dtypes.add(translated.dtype)
+            done += len(chunk.lines)
+            context.progress(done, total, "sentences")
     if len(dtypes) > 1:
         names = " and ".join(sorted(dtypes))
         raise UserError(f"the cluster's nodes computed in {names}; set decoding.dtype to one of them")
@@ -205,7 +210,7 @@ def _actors(settings: DecodingSettings, model: Model) -> Actors:
     return Actors("cpu", settings.workers or max(1, n_cpus // settings.threads))
 
 
-def _chunks(sources: dict[str, list[str]], workers: int) -> list[Chunk]:
+def _chunks(sources: Mapping[str, list[str]], workers: int) -> list[Chunk]:
     """Cuts the sentences into about four chunks a worker, so that the workers finish together."""
     total = sum(len(lines) for lines in sources.values())
     size = max(1, min(CHUNK_SENTENCES, total // (4 * workers) if workers > 1 else total))
@@ -216,47 +221,65 @@ def _chunks(sources: dict[str, list[str]], workers: int) -> list[Chunk]:
     ]
 
 
-def _on_actors(
-    scratch: Scratch, sources: dict[str, list[str]], model: Model, settings: DecodingSettings
-) -> Iterator[tuple[Chunk, Translated]]:
-    """Yields each chunk with its translations as they arrive; the actors live until the last one has."""
-    device, workers, gpu_share = _actors(settings, model)
-    chunks = _chunks(sources, workers)
-    actor_class: Any = ray.remote(DecodingWorker)
-    options = actor_class.options(
-        num_cpus=settings.threads,
-        num_gpus=gpu_share,
-        max_restarts=RESTARTS,
-        max_task_retries=RESTARTS,
-        # A single thread waits for no other, and can have a process that Ray has ready.
-        runtime_env={"env_vars": worker_environment()} if settings.threads > 1 else None,
-    )
-    waiting = list(reversed(chunks))
-    actors = [options.remote(scratch, model, settings, device) for _ in range(min(workers, len(chunks)))]
-    # An actor the cluster has no room for yet gets no chunk before it answers.
-    running: dict[Any, tuple[Any, Chunk | None]] = {actor.translate.remote([]): (actor, None) for actor in actors}
-    unfinished = len(chunks)
-    try:
+class Translators:
+    """Actors that each hold a model, for as many searches as are asked for: to start them takes seconds.
+
+    They are laid out for searches as wide as that of `settings`, and live until the end of the `with` that they are
+    entered in. Raises UserError where `decode` does.
+    """
+
+    def __init__(self, scratch: Scratch, model: Model, settings: DecodingSettings) -> None:
+        self._layout, self._threads = _actors(settings, model), settings.threads
+        actor_class: Any = ray.remote(DecodingWorker)
+        options = actor_class.options(
+            num_cpus=settings.threads,
+            num_gpus=self._layout.gpu_share,
+            max_restarts=RESTARTS,
+            max_task_retries=RESTARTS,
+            # A single thread waits for no other, and can have a process that Ray has ready.
+            runtime_env={"env_vars": worker_environment()} if settings.threads > 1 else None,
+        )
+        self._start = partial(options.remote, scratch, model, settings, self._layout.device)
+        self._actors: list[Any] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for actor in self._actors:
+            ray.kill(actor)
+
+    def translated(
+        self, sources: Mapping[str, list[str]], settings: DecodingSettings
+    ) -> Iterator[tuple[Chunk, Translated]]:
+        """Yields each chunk of some test sets with its translations by the search of `settings`, as they arrive."""
+        chunks = _chunks(sources, self._layout.workers)
+        while len(self._actors) < min(self._layout.workers, len(chunks)):
+            self._actors.append(self._start())
+        waiting, unfinished = list(reversed(chunks)), len(chunks)
+        # An actor the cluster has no room for yet gets no chunk before it answers.
+        running: dict[Any, tuple[Any, Chunk | None]] = {
+            actor.translate.remote([], settings): (actor, None) for actor in self._actors
+        }
         while unfinished:
             ready, _ = ray.wait(list(running), timeout=PATIENCE_S)
             if not ready:
-                needs = f"{settings.threads} CPUs" + (f" and {gpu_share:.2g} of a GPU" if gpu_share else "")
+                share = self._layout.gpu_share
+                needs = f"{self._threads} CPUs" + (f" and {share:.2g} of a GPU" if share else "")
                 logger.warning(
                     "no news from %d decoding workers for %d s; each needs %s", len(running), PATIENCE_S, needs
                 )
             for reference in ready:
                 actor, chunk = running.pop(reference)
-                result = ray.get(reference)
+                try:
+                    result = ray.get(reference)
+                except RayTaskError as error:
+                    if isinstance(error.cause, UserError):
+                        raise error.cause from None
+                    raise
                 if chunk is not None:
                     unfinished -= 1
                     yield chunk, result
                 if waiting:
                     chunk = waiting.pop()
-                    running[actor.translate.remote(chunk.lines)] = actor, chunk
-    except RayTaskError as error:
-        if isinstance(error.cause, UserError):
-            raise error.cause from None
-        raise
-    finally:
-        for actor in actors:
-            ray.kill(actor)
+                    running[actor.translate.remote(chunk.lines, settings)] = actor, chunk

@@ -65,16 +65,19 @@ def choose(
     or else the one with the smallest beam, then with the smallest penalty. Raises UserError where the dev set is of
     trees, or cannot be decoded or scored.
     """
+    from pipeline.evaluation.decoding import Translators  # Ray is slow to import, and the artifact does not need it
+
     if corpus.symbols:
         raise UserError(f"{corpus.folder} has trees; a parser's search is chosen by workflows.reproduce_table4")
     default = settings.beam_size, settings.length_penalty
     grid = sorted({default, *product(beam_sizes, length_penalties)})
-    scores = []
-    for done, (beam_size, length_penalty) in enumerate(grid, start=1):
-        search = {"beam_size": beam_size, "length_penalty": length_penalty}
-        bleu = scores_of(context, model, corpus, settings.model_copy(update=search))
-        scores.append(SearchScores(**search, **bleu))
-        context.progress(done, len(grid), "searches")
+    scores, widest = [], settings.model_copy(update={"beam_size": max(beam_size for beam_size, _ in grid)})
+    with Translators(context.scratch, model, widest) as translators:
+        for done, (beam_size, length_penalty) in enumerate(grid, start=1):
+            search = {"beam_size": beam_size, "length_penalty": length_penalty}
+            bleu = scores_of(context, model, corpus, settings.model_copy(update=search), translators)
+            scores.append(SearchScores(**search, **bleu))
+            context.progress(done, len(grid), "searches")
 
     def preference(search: SearchScores) -> tuple[float, bool]:
         return search.dev_paper_bleu, (search.beam_size, search.length_penalty) == default
@@ -95,6 +98,6 @@ def decode_chosen(
     splits: Sequence[str] | None = None,
 ) -> Hypotheses:
     """Decodes `splits`, by default the test sets, by `settings`, but with the chosen beam and length penalty."""
-    from pipeline.evaluation.decoding import decode  # torch is slow to import, and declaring the stage does not need it
+    from pipeline.evaluation.decoding import decode  # Ray is slow to import, and declaring the stage does not need it
 
     return decode(context, model, corpus, settings.searching_like(choice.load().settings), splits)

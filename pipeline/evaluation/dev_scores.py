@@ -6,6 +6,7 @@ measured = measure(Context(folder), run, corpus, DecodingSettings())
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from pipeline.evaluation.parses import rebuild_parses
 from pipeline.evaluation.tree_scores import score_parses
@@ -13,6 +14,9 @@ from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Context, JsonArtifact
 from pipeline.store.artifacts import Checkpoint, Corpus, CTranslate2Model, TrainingRun
 from pipeline.store.figures import Figures
+
+if TYPE_CHECKING:
+    from pipeline.evaluation.decoding import Translators
 
 DEV = "dev"
 
@@ -52,11 +56,15 @@ def measure(context: Context, run: TrainingRun, corpus: Corpus, settings: Decodi
 
 
 def scores_of(
-    context: Context, model: Checkpoint | CTranslate2Model, corpus: Corpus, settings: DecodingSettings
+    context: Context,
+    model: Checkpoint | CTranslate2Model,
+    corpus: Corpus,
+    settings: DecodingSettings,
+    translators: "Translators | None" = None,
 ) -> dict[str, float]:
     """Returns both BLEU scores of what a model makes of the dev set, or a parser's F1; what it makes is not kept.
 
-    Raises UserError where it cannot be decoded or scored.
+    `translators` hold the model already, if there are any. Raises UserError where it cannot be decoded or scored.
     """
     from pipeline.evaluation import decoding, scoring
 
@@ -64,7 +72,8 @@ def scores_of(
     shared = None if model.folder.is_relative_to(context.folder) else context.shared
     # Beside the result, so that all nodes see it.
     with TemporaryDirectory(dir=context.folder) as decoded, TemporaryDirectory(dir=context.folder) as scored:
-        hypotheses = decoding.decode(Context(Path(decoded), shared=shared), model, corpus, settings, [DEV])
+        within = Context(Path(decoded), shared=shared)
+        hypotheses = decoding.decode(within, model, corpus, settings, [DEV], translators)
         within = Context(Path(scored))
         if corpus.symbols:
             parses = rebuild_parses(within, hypotheses, corpus, [DEV])

@@ -44,7 +44,10 @@ def test_some_sections_after_a_table(
     output = capsys.readouterr().out
     folder = tmp_path / "claims" / "embedded"
     assert f"report: {folder / 'claims.html'}" in output
-    rows = {row["text"]: row for row in json.loads((folder / "claims.json").read_text())["rows"]}
+    claims = json.loads((folder / "claims.json").read_text())
+    differing = {tuple(entry["cells"]): entry["here"] for entry in claims["differences"] if entry["what"] == "updates"}
+    assert differing == {("averaging: EN-DE base",): "6", ("positions: EN-DE base",): "4"}
+    rows = {row["text"]: row for row in claims["rows"]}
     assert {row["section"] for row in rows.values()} == {"3.5", "6.1"}
     judged = {row["text"].split()[0]: row["judged"] for row in rows.values()}
     assert judged["for"]["verdict"] == "holds"  # any fixed offset: counted

@@ -5,6 +5,7 @@ Steps while the DAG is drawn, artifacts in the stage that judges; what was left 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from pipeline.attention.heads import Heads
 from pipeline.attention.relations import Relations
@@ -14,12 +15,16 @@ from pipeline.complexity.figures import CountsArtifact
 from pipeline.complexity.timed_arguments import TimedArguments
 from pipeline.evaluation.decoding_choice import DecodingChoice
 from pipeline.evaluation.length_perplexity import LengthPerplexity
-from pipeline.store.artifacts import Checkpoint, EncodedDataset, Scores
+from pipeline.store.artifact import Artifact
+from pipeline.store.artifacts import Checkpoint, EncodedDataset
 from workflows.engine.dag import Ref
+from workflows.tables.measurements import Translation
 from workflows.tables.table1 import Table1Artifact
 from workflows.tables.table2 import Table2Artifact
 from workflows.tables.table3 import Table3Artifact
 from workflows.tables.table4 import Table4Artifact
+
+T_co = TypeVar("T_co", bound=Artifact, covariant=True)
 
 
 @dataclass(frozen=True)
@@ -34,21 +39,14 @@ class Examined:
 
 
 @dataclass(frozen=True)
-class Averaged:
-    """A training with one seed: its last checkpoint's scores, and the choice of a search for the average of several."""
+class Trial(Generic[T_co]):
+    """A training with one seed, whose last checkpoint is scored on the dev set, and what else is measured of it."""
 
-    last: Ref[Scores]
-    choice: Ref[DecodingChoice]
-
-
-@dataclass(frozen=True)
-class Extrapolated:
-    """A training with one seed, measured on sentences longer than some are trained on."""
-
-    what: str
-    """Its positions and lengths, as in `claims.layers.KINDS`."""
-    seed: int
-    perplexity: Ref[LengthPerplexity]
+    kind: str
+    """What its seeds have in common; for extrapolation a name of `claims.layers.KINDS`."""
+    name: str
+    evaluation: Translation
+    measured: Ref[T_co]
 
 
 @dataclass(frozen=True)
@@ -58,6 +56,8 @@ class Evidence:
     counts: Ref[CountsArtifact] | None = None
     table1: Ref[Table1Artifact] | None = None
     table2: Ref[Table2Artifact] | None = None
+    is_of_other_text: bool = False
+    """Whether the text is known not to be WMT's; Table 2 is then not made, for nothing in it could be compared."""
     table3: Ref[Table3Artifact] | None = None
     table4: Ref[Table4Artifact] | None = None
     trees: Ref[EncodedDataset] | None = None
@@ -65,6 +65,8 @@ class Evidence:
     counted: Ref[CountedArguments] | None = None
     timed: Ref[TimedArguments] | None = None
     functions: Sequence[Ref[AttentionTraining]] = ()
-    extrapolation: Sequence[Extrapolated] = ()
-    averaging: Sequence[Averaged] = ()
+    extrapolation: Sequence[Trial[LengthPerplexity]] = ()
+    """Perplexity on sentences longer than some are trained on."""
+    averaging: Sequence[Trial[DecodingChoice]] = ()
+    """The choice of a search for the average of several checkpoints."""
     examined: Examined | None = None

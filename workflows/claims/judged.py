@@ -6,7 +6,7 @@ Judged(difference.verdict(), f"{difference.text()} BLEU", seeds=difference.n)
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 Verdict = Literal["holds", "within noise", "fails", "not measurable here", "not run"]
@@ -57,13 +57,16 @@ class Difference:
             return "within noise"
         return verdict(self.mean > 0)
 
-    def of_no_more(self) -> Verdict:
-        """Tells whether what must not be positive, how much a choice loses, is no more than noise."""
-        return verdict(self.mean <= self.half)
+    def at_most(self, limit: float) -> Verdict:
+        """Tells whether the difference is no larger than `limit`, as claimed: wherever in its interval it may lie."""
+        if self.mean - self.half > limit:
+            return "fails"
+        return "holds" if self.mean + self.half <= limit else "within noise"
 
-    def of_equals(self) -> Verdict:
-        """Tells whether what is said to be alike differs by no more than noise."""
-        return verdict(abs(self.mean) <= self.half)
+    def within(self, limit: float) -> Verdict:
+        """Tells whether what is said to be alike differs by at most `limit`: wherever in its interval it may lie."""
+        sides = {self.at_most(limit), replace(self, mean=-self.mean).at_most(limit)}
+        return next(verdict for verdict in ("fails", "within noise", "holds") if verdict in sides)
 
     def text(self, decimals: int = 2) -> str:
         """Formats it as `+0.34 ± 0.12`."""

@@ -22,6 +22,8 @@ MAX_DEVIATION = 0.05
 """By which fraction a count may differ from what is claimed."""
 FALLS = 0.5
 """A gradient is small where it has fallen to less than this part."""
+ALIKE_NATS = 0.1
+"""Up to which difference of log-perplexity models are alike: a tenth of the perplexity."""
 MUCH = 2.0
 """From which ratio of times a function is much faster, at the paper's d_k."""
 CONSTANT = 2.0
@@ -55,7 +57,7 @@ def of_functions(trainings: Sequence[AttentionTrainingFigures]) -> dict[str, Jud
             f"at d_k = {d_k}, {worse} {means[worse][d_k]:.2f}, {better} {means[better][d_k]:.2f} perplexity "
             f"({difference.text(3)} nats)"
         )
-        return Judged(difference.of_equals() if alike else difference.verdict(), here, seeds=len(seeds))
+        return Judged(difference.within(ALIKE_NATS) if alike else difference.verdict(), here, seeds=len(seeds))
 
     return {
         "alike": judged(UNSCALED, ADDITIVE, small, alike=True),
@@ -87,7 +89,7 @@ def of_lengths(trainings: Sequence[tuple[str, int, LengthPerplexityFigures]]) ->
             f"beyond {longest} tokens ({longer.tokens:,} target tokens): {worse} {means[worse]:.2f}, {better} "
             f"{means[better]:.2f} perplexity ({difference.text(3)} nats)"
         )
-        return Judged(difference.of_no_more() if as_good else difference.verdict(), here, seeds=len(seeds))
+        return Judged(difference.at_most(ALIKE_NATS) if as_good else difference.verdict(), here, seeds=len(seeds))
 
     return {
         "extrapolation": judged(SINUSOIDS, ALL_LENGTHS, as_good=True),

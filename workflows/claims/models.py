@@ -30,8 +30,9 @@ MIN_WEIGHT = 0.5
 POSITIONS = ("previous", "same", "next", "separator")
 
 
-def of_table2(table: Table2 | None) -> dict[str, Judged]:
+def of_table2(table: Table2 | None, *, is_of_other_text: bool = False) -> dict[str, Judged]:
     """Judges the comparisons with models before (§6.1): printed figures, and those here where the text is WMT's."""
+    is_of_other_text = is_of_other_text or bool(table and table.is_of_other_text)
     judged = {}
     for key, model, pair, check in COMPARISONS:
         name = MEASURED_NAMES[model]
@@ -40,7 +41,7 @@ def of_table2(table: Table2 | None) -> dict[str, Judged]:
         in_paper = f"{'yes' if holds else 'no'}: {text}"
         rows = table.rows if table else []
         cell = next((row.cells.get(pair) for row in rows if row.origin == "measured" and row.name == name), None)
-        judged[key] = _compared(cell, check, in_paper, is_other_text=bool(table and table.is_of_other_text))
+        judged[key] = _compared(cell, check, in_paper, is_of_other_text=is_of_other_text)
     return judged
 
 
@@ -48,12 +49,11 @@ Check = Callable[[float, float], tuple[bool, str]]
 """Takes BLEU and cost in the paper's way; returns whether the claim holds for them, and the comparison in words."""
 
 
-def _compared(cell: Table2Cell | None, check: Check, in_paper: str, *, is_other_text: bool) -> Judged:
+def _compared(cell: Table2Cell | None, check: Check, in_paper: str, *, is_of_other_text: bool) -> Judged:
+    if is_of_other_text:
+        return Judged("not measurable here", "the text here is another", in_paper)
     if cell is None or cell.paper_bleu is None or cell.paper_way_flop is None:
         return Judged("not run", "", in_paper)
-    if is_other_text:
-        here = f"{cell.paper_bleu:.2f} BLEU, {flop_text(cell.paper_way_flop)} FLOP, of another text"
-        return Judged("not measurable here", here, in_paper)
     holds, here = check(cell.paper_bleu, cell.paper_way_flop)
     return Judged(verdict(holds), here, in_paper, seeds=1)
 
@@ -111,7 +111,7 @@ def of_averaging(trainings: Sequence[tuple[float, DecodingChoiceFigures]]) -> di
     return {
         "averaging": Judged(gained.verdict(), f"{gained.text()} BLEU on the dev set", seeds=n),
         "beam": Judged(
-            lost.of_no_more(),
+            lost.at_most(0.0),
             f"best of {len(means)}: {'; '.join(searches)} BLEU on the dev set ({lost.text()})",
             seeds=n,
         ),

@@ -47,4 +47,8 @@ def _functions(trainings: list[AttentionTrainingFigures]) -> Section:
         for function, means in by_function(trainings).items()
     ]
     drawing: Markup = curves("dev perplexity", "d_k", lines, "functions-over-d_k", log=True)
-    return Section("Attention functions", "After equally many updates; the mean over the seeds.", [drawing])
+    return Section(
+        "Attention functions",
+        "After equally many updates; at both ends the mean over the seeds, else one training.",
+        [drawing],
+    )

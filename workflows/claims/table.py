@@ -4,18 +4,19 @@ python -m workflows.reproduce_claims
 """
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from pipeline.store.artifact import JsonArtifact
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.text.encoding import shard_lengths
+from workflows import paper
 from workflows.claims import layers, models, sentences
 from workflows.claims.evidence import Evidence, Examined
 from workflows.claims.judged import VERDICTS, Judged
 from workflows.engine.dag import Ref, to_artifact
-from workflows.tables.differences import Difference
+from workflows.tables.differences import ASPECTS, Difference, differences
 from workflows.tables.text_table import Column, Line, TextTable, numbers, words
 
 T = TypeVar("T")
@@ -23,7 +24,8 @@ FILE = "claims.html"
 NOTES = (
     "A claim about trainings holds or fails where a difference exceeds the noise between seeds: that of Table 3 is two "
     "standard deviations over base's seeds, and elsewhere the 95 % interval of the mean difference between trainings "
-    "with the same seeds (Student). What is said to be alike holds where it differs by no more than that.",
+    "with the same seeds (Student). What is said to be alike holds where all of that interval is within a tenth of the "
+    "perplexity.",
     "What was counted has no noise. What was timed is the median of several rounds, and holds for this machine.",
     "Not measurable here: the claim compares with figures of the paper's text, and the text here is another.",
 )
@@ -93,11 +95,11 @@ def compute(evidence: Evidence, sections: Sequence[str] = ("",)) -> Claims:
     table3, table4 = _loaded(evidence.table3), _loaded(evidence.table4)
     judged = {
         **_of_layers(evidence),
-        **models.of_table2(table2),
+        **models.of_table2(table2, is_of_other_text=evidence.is_of_other_text),
         **models.of_averaging(
             [
-                (to_artifact(training.last).load().test_sets["dev"].paper_bleu, to_artifact(training.choice).load())
-                for training in evidence.averaging
+                (trial.evaluation.main_bleu.paper_bleu, to_artifact(trial.measured).load())
+                for trial in evidence.averaging
             ]
         ),
         **models.of_table4(table4, _lengths(evidence.trees, "test")),
@@ -113,13 +115,36 @@ def compute(evidence: Evidence, sections: Sequence[str] = ("",)) -> Claims:
     rows += [ClaimRow(*row) for row in models.of_table3(table3)]
     rows = [row for row in rows if row.section.startswith(tuple(sections))]
     rows.sort(key=lambda row: (not row.section[0].isdigit(), [int(n) for n in row.section if n.isdigit()]))
-    differences = [
-        replace(difference, cells=tuple(f"Table {number}: {cell}" for cell in difference.cells))
-        for number, table in enumerate((table1, table2, table3, table4), start=1)
-        if table
-        for difference in table.differences
-    ]
-    return Claims(rows, differences, list(NOTES))
+    tables = {"Table 1": table1, "Table 2": table2, "Table 3": table3, "Table 4": table4}
+    differing = {name: table.differences for name, table in tables.items() if table}
+    return Claims(rows, _gathered({**differing, **_of_trials(evidence)}), list(NOTES))
+
+
+def _of_trials(evidence: Evidence) -> dict[str, list[Difference]]:
+    """Returns what differs from the paper in trainings that no table has, the first of a kind for all."""
+    averaged, of_positions = (
+        [trial.evaluation for trial in trials[:1]] for trials in (evidence.averaging, evidence.extrapolation)
+    )
+    # Of these, both the last checkpoint and the average are measured.
+    of_both = {what: aspect for what, aspect in ASPECTS.items() if what != "averaged checkpoints"}
+    return {
+        "averaging": differences(averaged, aspects=of_both),
+        "positions": differences(of_positions, lambda _pair, row: paper.variation_experiment(row)),
+        "functions": [
+            Difference("attention functions", "not printed", f"{figures.updates:,} updates of small models", ("all",))
+            for figures in (to_artifact(training).load() for training in evidence.functions[:1])
+        ],
+    }
+
+
+def _gathered(differing: Mapping[str, Sequence[Difference]]) -> list[Difference]:
+    """Returns each difference once, with the names of all that have it before their cells."""
+    cells: dict[tuple[str, str, str], list[str]] = {}
+    for name, listed in differing.items():
+        for difference in listed:
+            key = difference.what, difference.paper, difference.here
+            cells.setdefault(key, []).extend(f"{name}: {cell}" for cell in difference.cells)
+    return [Difference(*key, tuple(labels)) for key, labels in cells.items()]
 
 
 def _loaded(reference: Ref[JsonArtifact[T]] | None) -> T | None:
@@ -145,8 +170,8 @@ def _of_layers(evidence: Evidence) -> dict[str, Judged]:
     if evidence.extrapolation:
         judged |= layers.of_lengths(
             [
-                (training.what, training.seed, to_artifact(training.perplexity).load())
-                for training in evidence.extrapolation
+                (trial.kind, trial.evaluation.settings.seed, to_artifact(trial.measured).load())
+                for trial in evidence.extrapolation
             ]
         )
     return judged

@@ -7,8 +7,9 @@ text and which are cut into micro-batches as in a training. Nothing is read or d
 """
 
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -114,25 +115,29 @@ class Forecast:
 
 def forecast_text(
     profile: Profile, models: Iterable[TrainedModel], gpus: int | None, gpu: str | None, store: Path
-) -> RenderableType:
+) -> RenderableType | None:
     """Forecasts the trainings of some models on the hardware that is named or here (`find`), for a terminal.
 
-    Raises UserError for unknown hardware.
+    Those on other text than the profile's are left out; None where no other is left. Raises UserError for unknown
+    hardware.
     """
-    planned = planned_of(models)
+    planned = planned_of(model for model in models if model.pair in profile.corpora)
+    if not planned:
+        return None
     return render(forecast(profile, planned, find(gpus, gpu, planned[0].training.device), store))
 
 
 def planned_of(models: Iterable[TrainedModel]) -> list[Planned]:
-    """Returns the trainings of some models, whose settings are read from the steps that train them."""
-    by_name: dict[str, Planned] = {}
-    for model in models:
+    """Returns the trainings of some models, each once, those together that differ in nothing but the seed.
+
+    Their settings are read from the steps that train them.
+    """
+    times: Counter[tuple[str, str, str, TrainingSettings]] = Counter()
+    for model in {to_step(model.training).fingerprint: model for model in models}.values():
         name = model.model if model.model.startswith(model.pair) else f"{model.pair} {model.model}"
-        if name in by_name:
-            by_name[name] = replace(by_name[name], times=by_name[name].times + 1)
-        else:
-            by_name[name] = Planned(name, model.pair, to_step(model.training).arguments[1])
-    return list(by_name.values())
+        dataset, settings, *_ = to_step(model.training).arguments
+        times[name, model.pair, dataset.fingerprint, settings.model_copy(update={"seed": 1})] += 1
+    return [Planned(name, pair, training, n) for (name, pair, _, training), n in times.items()]
 
 
 def forecast(profile: Profile, planned: Sequence[Planned], hardware: Hardware, store: Path) -> Forecast:

@@ -1,9 +1,10 @@
 """What the paper argues of layers in words, timed: every layer in every round, with its peak memory."""
 
+import time
 from pathlib import Path
 
 import torch
-from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.nn.modules.module import register_module_forward_pre_hook, register_module_full_backward_hook
 
 from pipeline.complexity.figures import CountedArguments
 from pipeline.complexity.layer_types.sizes import ATTENTION_FUNCTIONS
@@ -42,3 +43,12 @@ def test_the_stage_times_every_layer_at_every_size(tmp_path: Path) -> None:
         assert (grown_bytes > 12 * pairs_bytes) == (function == "additive")
     assert times.heads[16].peak_bytes > times.heads[1].peak_bytes
     assert (times.device, times.threads, artifact.summary) == ("cpu", 1, times.device_name)
+
+
+def test_a_time_is_that_of_both_passes(tmp_path: Path) -> None:
+    """Where every backward pass is made slow, every time has it in it."""
+    timing = TimingSettings(rounds=2, least_s=1e-6, batch=1, threads=1)
+    with register_module_full_backward_hook(lambda *_: time.sleep(0.02)):
+        times = time_(Context(tmp_path), CountedArguments(tmp_path), SETTINGS, timing).load()
+    sweeps = (times.kernels, times.windows, times.heads, *times.functions.values())
+    assert all(measured.median_s >= 0.02 for sweep in sweeps for measured in sweep.values())

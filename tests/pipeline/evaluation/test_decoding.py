@@ -56,6 +56,23 @@ def test_stage_writes_every_test_set_in_order(
     assert not workers_alive("DecodingWorker")
 
 
+def test_actors_search_in_several_ways(
+    ray_cluster: None, checkpoint: Checkpoint, corpus: Corpus, tmp_path: Path
+) -> None:
+    """The same actors write by each search what a translator does by that search alone."""
+    processes = []
+    with decoding.Translators(Context(tmp_path).scratch, checkpoint, FAST) as translators:
+        for beam_size in (1, 4):
+            settings = FAST.model_copy(update={"beam_size": beam_size, "max_extra_tokens": 5 * beam_size})
+            folder = tmp_path / str(beam_size)
+            folder.mkdir()
+            decoding.decode(Context(folder), checkpoint, corpus, settings, ["first"], translators)
+            expected = Translator(checkpoint.folder, settings).translate(SENTENCES)
+            assert list(read_lines(folder / "first.de")) == expected
+            processes.append(workers_alive("DecodingWorker"))
+    assert processes[0] == processes[1] != []
+
+
 def test_an_exported_model_is_decoded_by_ctranslate2(
     ray_cluster: None, checkpoint: Checkpoint, corpus: Corpus, tmp_path: Path
 ) -> None:

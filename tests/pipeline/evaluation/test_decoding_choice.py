@@ -1,10 +1,10 @@
 """pipeline.evaluation.decoding_choice: the search that is best on the dev set, and what it decodes."""
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from pipeline.errors import UserError
 from pipeline.evaluation import decoding_choice
@@ -12,10 +12,11 @@ from pipeline.evaluation.scoring import score_texts
 from pipeline.evaluation.translation import Translator
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Checkpoint, Corpus, EncodedDataset
+from pipeline.store.artifacts import Checkpoint, Corpus
 from pipeline.store.scratch import Scratch
 from pipeline.text.lines import read_lines
-from tests.support.parallel_text import corpus_of, text_pairs
+from tests.support.parallel_text import corpus_of
+from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint
 
 
 @dataclass
@@ -28,7 +29,17 @@ class AnotherNode(Scratch):
 
 
 def _search(beam_size: int, length_penalty: float) -> DecodingSettings:
-    return DecodingSettings(beam_size=beam_size, length_penalty=length_penalty, max_extra_tokens=5, workers=1)
+    search = {"beam_size": beam_size, "length_penalty": length_penalty}
+    return DecodingSettings(**search, dtype="float32", max_extra_tokens=5, workers=1)
+
+
+def _model(folder: Path, corpus: Corpus) -> Checkpoint:
+    """Makes random weights, so large that the output is long, of many words and another for other beams."""
+    model = make_checkpoint(folder, corpus, pieces=100)
+    weights = load_file(folder / "model.safetensors")
+    large = {name: 5 * weight if weight.dim() > 1 else weight for name, weight in weights.items()}
+    save_file(large, folder / "model.safetensors")
+    return model
 
 
 def _context(folder: Path) -> Context:
@@ -45,22 +56,19 @@ def test_trees_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("ray_cluster")
-def test_the_best_of_searches_made_one_by_one(
-    one_worker: Path, dataset: EncodedDataset, parallel_text: Path, tmp_path: Path
-) -> None:
+def test_the_best_of_searches_made_one_by_one(corpus: Corpus, tmp_path: Path) -> None:
     """The references are what beam 2 writes with α 0.6 or 1. So it is chosen, with the smaller α unless the settings
     have the other; the test set is decoded by it, as the settings say."""
-    here = shutil.copytree(one_worker / "checkpoints" / "00000009", tmp_path / "here" / "model")
-    shutil.copyfile(dataset.folder / "joint.model", here / "joint.model")
-    sources = [source for source, _ in text_pairs(parallel_text, "multi30k/val", 6)]
-    searches = [(2, 0.6), (2, 1.0), (2, 2.0), (3, 0.6)]
+    here = _model(tmp_path / "here" / "model", corpus).folder
+    sources = [sentence for sentence in SENTENCES if sentence.strip()]
+    searches = [(2, 0.6), (2, 1.0), (3, 0.6)]
     written = [Translator(here, _search(*search)).translate(sources) for search in searches]
-    assert written[0] == written[1] not in written[2:]
+    assert written[0] == written[1] != written[2]
     pairs = list(zip(sources, written[0], strict=True))
     text: Corpus = corpus_of(tmp_path / "text", {"dev": pairs, "test": pairs})
     model = Checkpoint(tmp_path / "model")
 
-    choice = decoding_choice.choose(_context(tmp_path / "one"), model, text, _search(3, 0.6), [2], [2.0, 1.0, 0.6])
+    choice = decoding_choice.choose(_context(tmp_path / "one"), model, text, _search(3, 0.6), [2], [1.0, 0.6])
     scores = choice.load().scores
     assert [(search.beam_size, search.length_penalty) for search in scores] == searches
     for search, lines in zip(scores, written, strict=True):

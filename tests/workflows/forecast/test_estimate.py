@@ -12,7 +12,7 @@ from model.config import TransformerConfig
 from pipeline.corpora.lengths import LENGTHS, draw_lengths
 from pipeline.settings import TrainingSettings
 from pipeline.text.batching import plan_epoch
-from workflows import reproduce_table2, reproduce_table3
+from workflows import reproduce_claims, reproduce_table2, reproduce_table3
 from workflows.forecast.estimate import Forecast, Planned, forecast, render, update_flop
 from workflows.forecast.hardware import GPUS, Hardware
 from workflows.profiles.translation import MULTI30K, WMT14
@@ -115,4 +115,10 @@ def test_the_plan_of_both_tables_ends_in_the_forecast(tmp_path: Path, capsys: py
     beneath = capsys.readouterr().out.split("Forecast for")[1]
     for row in ("base", "A1", "A2", "A3", "A4"):
         assert f"en-de {row}, 2 seeds, each" in beneath
+    reproduce_claims.main(sections="6", pairs="en-de", models="base", rows="base,A1", **named)
+    beneath = capsys.readouterr().out.split("Forecast for")[1]
+    # Averaging trains base with two more seeds; Table 3's base is Table 2's, and parsers have other text.
+    assert beneath.count("\nen-de base") == beneath.count("en-de base, 3 seeds, each") == 1
+    assert beneath.count("\nen-de A1 ") == 1
+    assert "parser" not in beneath
     assert not (tmp_path / "new").exists()
