@@ -29,8 +29,6 @@ class LengthRange(PerplexityFigures):
     above_tokens: int
     up_to_tokens: int
     pairs: int
-    later: PerplexityFigures | None
-    """Of those of their target tokens that are at positions that no training pair has; None if none are."""
 
 
 class LengthPerplexityFigures(Figures):
@@ -38,12 +36,8 @@ class LengthPerplexityFigures(Figures):
 
     longest_trained: int
     """The longest side of a training pair, in tokens."""
-    trained: PerplexityFigures | None
-    """Of all pairs that are no longer."""
     longer: PerplexityFigures | None
-    """Of all pairs that are longer."""
-    later: PerplexityFigures | None
-    """Of all target tokens at positions that no training pair has."""
+    """Of all pairs that are longer; None if none are."""
     ranges: tuple[LengthRange, ...]
     """The ranges that hold any pair, shortest first; together they hold the dev split."""
 
@@ -72,8 +66,8 @@ def measure(
     if not len(split):
         raise UserError(f"{dataset.folder} has an empty dev split; its perplexity is not defined")
 
-    def figures(of_rows: NDArray[np.bool_], from_position: int = 0) -> PerplexityFigures | None:
-        sums = split_sums(model, split, 0.0, of_rows=np.flatnonzero(of_rows), from_position=from_position)
+    def figures(of_rows: NDArray[np.bool_]) -> PerplexityFigures | None:
+        sums = split_sums(model, split, 0.0, of_rows=np.flatnonzero(of_rows))
         _, nll, n_tokens = sums.tolist()
         if not n_tokens:
             return None
@@ -85,23 +79,11 @@ def measure(
     for above, up_to in pairwise([*ends, max(ends[-1], int(longer_side.max()))]):
         rows = (longer_side > above) & (longer_side <= up_to)
         if of_range := figures(rows):
-            ranges.append(
-                LengthRange(
-                    **dict(of_range),
-                    above_tokens=above,
-                    up_to_tokens=up_to,
-                    pairs=int(rows.sum()),
-                    later=figures(rows, longest_trained),
-                )
-            )
+            ranges.append(LengthRange(**dict(of_range), above_tokens=above, up_to_tokens=up_to, pairs=int(rows.sum())))
     artifact = LengthPerplexity(context.folder)
     artifact.write(
         LengthPerplexityFigures(
-            longest_trained=longest_trained,
-            trained=figures(longer_side <= longest_trained),
-            longer=figures(longer_side > longest_trained),
-            later=figures(longer_side > longest_trained, longest_trained),
-            ranges=tuple(ranges),
+            longest_trained=longest_trained, longer=figures(longer_side > longest_trained), ranges=tuple(ranges)
         )
     )
     return artifact

@@ -7,7 +7,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from model.config import PAD_ID
 from model.loss import smoothed_cross_entropy
 from model.rows import Batch
 from model.transformer import Transformer
@@ -28,13 +27,11 @@ def split_sums(
     workers: int = 1,
     *,
     of_rows: NDArray[np.int64] | None = None,
-    from_position: int = 0,
 ) -> Tensor:
     """Sums label-smoothed loss, NLL and target tokens over one worker's batches: float64, (3,).
 
-    Batch i belongs to rank i % workers. With `of_rows`, only these pairs count, and with `from_position`, only the
-    target tokens at that position or a later one, counted from 0. The model computes in evaluation mode on its own
-    device, and then returns to the mode it was in.
+    Batch i belongs to rank i % workers. With `of_rows`, only these pairs count. The model computes in evaluation mode
+    on its own device, and then returns to the mode it was in.
     """
     device, was_training = model.embedding.weight.device, model.training
     sums = torch.zeros(3, dtype=torch.float64, device=device)
@@ -51,10 +48,7 @@ def split_sums(
             batch = Batch.in_grid(source_BS, target_BT, model.embedding.weight.dtype)
             # Not a call of the model, which may be compiled for the one shape of packed batches and no other.
             hidden_ND = model.forward(batch.source, batch.inputs)
-            targets_N = batch.targets_N
-            if from_position:
-                targets_N = targets_N.masked_fill(batch.inputs.positions_N < from_position, PAD_ID)
-            of_batch = smoothed_cross_entropy(hidden_ND, model.embedding.weight, targets_N, smoothing)
+            of_batch = smoothed_cross_entropy(hidden_ND, model.embedding.weight, batch.targets_N, smoothing)
             sums += torch.stack((of_batch.loss, of_batch.nll, of_batch.n_tokens)).double()
     model.train(was_training)
     return sums

@@ -58,7 +58,9 @@ def test_some_sections_after_a_table(
     folders = {folder.name for folder in (tmp_path / "store").glob("training-*")}
     assert trained < folders
     assert len(folders - trained) == 1 + 3 * 2  # base's second seed; two seeds each of positions and of all lengths
-    assert "Claims of the paper" in (folder / "claims.html").read_text()
+    page = (folder / "claims.html").read_text()
+    assert "Claims of the paper" in page
+    assert "perplexity-by-length.csv" in page
     reproduce_claims.main(sections="3.5,6.1", **cell)
     assert "stages to run" not in capsys.readouterr().out
 

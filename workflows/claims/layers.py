@@ -33,14 +33,26 @@ UNSCALED: AttentionFunction = "dot-product"
 SCALED: AttentionFunction = "scaled dot-product"
 
 
-def by_function(trainings: Sequence[AttentionTrainingFigures]) -> dict[str, dict[int, float]]:
+def by_function(trainings: Sequence[AttentionTrainingFigures]) -> dict[AttentionFunction, dict[int, float]]:
     """Returns the mean dev perplexity over the seeds: by function, then by d_k."""
-    grouped: dict[str, dict[int, list[float]]] = {}
+    grouped: dict[AttentionFunction, dict[int, list[float]]] = {}
     for training in trainings:
         grouped.setdefault(training.function, {}).setdefault(training.d_k, []).append(training.dev_perplexity)
     return {
         name: {d_k: statistics.fmean(values) for d_k, values in of_function.items()}
         for name, of_function in grouped.items()
+    }
+
+
+def by_length(trainings: Sequence[tuple[str, int, LengthPerplexityFigures]]) -> dict[str, dict[int, float]]:
+    """Returns the mean dev perplexity over the seeds: by what the training was, then by the end of a range."""
+    nll: dict[str, dict[int, list[float]]] = {}
+    for name, _, figures in trainings:
+        for part in figures.ranges:
+            nll.setdefault(name, {}).setdefault(part.up_to_tokens, []).append(part.dev_nll)
+    return {
+        name: {up_to: math.exp(statistics.fmean(values)) for up_to, values in of_name.items()}
+        for name, of_name in nll.items()
     }
 
 

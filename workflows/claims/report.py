@@ -2,18 +2,19 @@
 
 from collections.abc import Sequence
 
-from markupsafe import Markup
-
 from pipeline.complexity.attention_training import AttentionTrainingFigures
+from pipeline.complexity.figures import ArgumentTimes
+from pipeline.evaluation.length_perplexity import LengthPerplexityFigures
 from pipeline.store.artifact import Context
 from workflows.claims.evidence import Evidence
-from workflows.claims.layers import by_function
-from workflows.claims.table import FILE, Claims, ClaimsArtifact, compute, said
+from workflows.claims.layers import by_function, by_length
+from workflows.claims.table import FILE, Claims, ClaimsArtifact, compute, lengths_of, said
 from workflows.command_line import UNKNOWN, CommandLine
 from workflows.engine.dag import to_artifact
 from workflows.reports import page
 from workflows.reports.page import Section
 from workflows.reports.plots import Curve, curves
+from workflows.tables.text_table import Line, TextTable, numbers, words
 
 
 def render(claims: Claims, sections: list[Section], command: str = "") -> str:
@@ -32,23 +33,48 @@ def judge(
     context: Context, evidence: Evidence, sections: Sequence[str] = ("",), command: CommandLine = UNKNOWN
 ) -> ClaimsArtifact:
     """Judges the claims of the sections that begin so, by what there is of the evidence."""
-    claims = compute(evidence, sections)
-    functions = [to_artifact(training).load() for training in evidence.functions]
-    drawn = [_functions(functions)] * bool(functions)
+    claims, drawn = compute(evidence, sections), []
+    if evidence.functions and evidence.timed:
+        trainings = [to_artifact(training).load() for training in evidence.functions]
+        drawn.append(_functions(trainings, to_artifact(evidence.timed).load()))
+    if evidence.extrapolation:
+        drawn.append(_positions(lengths_of(evidence)))
     artifact = ClaimsArtifact(context.folder)
     page.write(artifact, claims, render(claims, drawn, command.typed), FILE)
     return artifact
 
 
-def _functions(trainings: list[AttentionTrainingFigures]) -> Section:
-    """Draws dev perplexity over d_k for each attention function."""
-    lines = [
-        Curve(function, [(d_k, mean) for d_k, mean in sorted(means.items())])
-        for function, means in by_function(trainings).items()
-    ]
-    drawing: Markup = curves("dev perplexity", "d_k", lines, "functions-over-d_k", log=True)
+def _functions(trainings: list[AttentionTrainingFigures], times: ArgumentTimes) -> Section:
+    """Shows dev perplexity over d_k for each attention function, with the time and memory that it takes by itself."""
+    means = by_function(trainings)
+    lines = [Curve(function, sorted(of_function.items())) for function, of_function in means.items()]
+    columns = [*words("d_k")]
+    for function in means:
+        columns += numbers("perplexity", "ms", "MB", block=function, is_measured=True)
+    rows = []
+    for d_k in sorted({training.d_k for training in trainings}):
+        texts = [str(d_k)]
+        for function, of_function in means.items():
+            timed = times.functions[function][d_k]
+            texts += [f"{of_function[d_k]:.2f}", f"{1e3 * timed.median_s:.2f}", f"{timed.peak_bytes / 1e6:.1f}"]
+        rows.append(Line(texts))
+    settings = times.settings
     return Section(
         "Attention functions",
-        "After equally many updates; at both ends the mean over the seeds, else one training.",
-        [drawing],
+        f"Dev perplexity after {trainings[0].updates:,} updates: at both ends the mean over the seeds, else one "
+        "training. Time and peak memory are those of the function alone, forward and backward, "
+        f"{settings.attention_heads} heads over {settings.attention_length} positions, {times.timing.batch} at once.",
+        [curves("dev perplexity", "d_k", lines, "functions-over-d_k", log=True)],
+        [TextTable("Perplexity, time and memory over d_k", columns, rows)],
+    )
+
+
+def _positions(trainings: Sequence[tuple[str, int, LengthPerplexityFigures]]) -> Section:
+    """Draws dev perplexity over the length of sentences, of which only the shorter were trained on."""
+    lines = [Curve(name, [*of_name.items()]) for name, of_name in by_length(trainings).items()]
+    return Section(
+        "Sentences longer than those trained on",
+        "Dev perplexity by the longer side of a pair, up to so many tokens; the mean over the seeds. Those not trained "
+        f"on all lengths were trained on sentences of at most {trainings[0][2].longest_trained} tokens.",
+        [curves("dev perplexity by length", "tokens", lines, "perplexity-by-length", log=True)],
     )

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from pipeline.evaluation.length_perplexity import LengthPerplexityFigures
 from pipeline.store.artifact import JsonArtifact
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.text.encoding import shard_lengths
@@ -168,13 +169,16 @@ def _of_layers(evidence: Evidence) -> dict[str, Judged]:
     if counted and timed:
         judged |= layers.of_timed(counted, timed)
     if evidence.extrapolation:
-        judged |= layers.of_lengths(
-            [
-                (trial.kind, trial.evaluation.settings.seed, to_artifact(trial.measured).load())
-                for trial in evidence.extrapolation
-            ]
-        )
+        judged |= layers.of_lengths(lengths_of(evidence))
     return judged
+
+
+def lengths_of(evidence: Evidence) -> list[tuple[str, int, LengthPerplexityFigures]]:
+    """Returns what was measured by length: of each training, what it was, its seed and its figures."""
+    return [
+        (trial.kind, trial.evaluation.settings.seed, to_artifact(trial.measured).load())
+        for trial in evidence.extrapolation
+    ]
 
 
 def _of_examined(examined: Examined | None) -> dict[str, Judged]:

@@ -31,7 +31,7 @@ TRAIN_ATTENTION = Stage(
     "attention_training.train", attention_training.train, AttentionTraining, computes=True, resumes=True
 )
 LENGTH_PERPLEXITY = Stage(
-    "length_perplexity.measure", length_perplexity.measure, LengthPerplexity, gpus=1, computes=True
+    "length_perplexity.measure", length_perplexity.measure, LengthPerplexity, version=2, gpus=1, computes=True
 )
 AVERAGING = "averaging"
 

@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 
+from pipeline.complexity.settings import ArgumentSettings
 from pipeline.settings import TrainingSettings
 
-WIDTHS = (4, 8, 16, 32, 64, 128)
-"""Values of d_k."""
+WIDTHS = ArgumentSettings().attention_d_k
+"""Values of d_k, at which the functions are timed, too."""
 _UPDATES = 500
 """With which scaled dot-product attention learns the generated text well, in a few seconds a training."""
 

@@ -1,5 +1,7 @@
 """Verdicts on a difference by its interval: what is claimed to be small must be so wherever in it the truth may lie."""
 
+import math
+
 import pytest
 
 from workflows.claims.judged import Difference
@@ -23,7 +25,10 @@ def test_verdicts(values: list[float], positive: str, at_most: str, within: str)
     assert (difference.verdict(), difference.at_most(0.1), difference.within(0.1)) == (positive, at_most, within)
 
 
-def test_a_single_value_has_no_interval() -> None:
-    """Its noise is not known."""
+def test_a_difference_has_students_interval() -> None:
+    """1, 2 and 3 have mean 2, deviation 1 and so half an interval of 4.303 / √3; a single seed has none."""
+    difference = Difference.over([1.0, 2.0, 3.0])
+    assert (difference.mean, difference.n) == (2, 3)
+    assert difference.half == pytest.approx(4.3027 / math.sqrt(3), rel=1e-4)
     with pytest.raises(ValueError, match="at least two"):
-        Difference.over([0.1])
+        Difference.over([1.0])

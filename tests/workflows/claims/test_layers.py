@@ -1,12 +1,14 @@
 """Each claim about layers and positions gets another verdict when its figures turn."""
 
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from pipeline.complexity.attention_training import AttentionTrainingFigures
+from pipeline.complexity.attention_training import AttentionTraining, AttentionTrainingFigures
 from pipeline.complexity.figures import (
     ArgumentCounts,
     ArgumentTimes,
@@ -14,31 +16,23 @@ from pipeline.complexity.figures import (
     MeasuredOn,
     PassMeasurements,
     ProductCounts,
+    TimedArguments,
 )
 from pipeline.complexity.layer_types.sizes import AttentionFunction, LayerType
 from pipeline.complexity.settings import ArgumentSettings
-from pipeline.evaluation.length_perplexity import LengthPerplexityFigures
+from pipeline.evaluation.length_perplexity import LengthPerplexityFigures, LengthRange
 from pipeline.evaluation.perplexity import PerplexityFigures
+from pipeline.store.artifact import Context
+from tests.support.html_reader import Reader
 from tests.support.tiny_complexity import counts, measurements, theory_s
-from workflows.claims import layers, sentences
-from workflows.claims.judged import Difference, Judged
+from workflows.claims import layers, report, sentences
+from workflows.claims.evidence import Evidence
+from workflows.claims.judged import Judged
 from workflows.claims.layers import ALL_LENGTHS, LEARNED, SINUSOIDS
 from workflows.tables.table1 import compute
 
 NOISE = (-0.01, 0.0, 0.01)
 """What the seeds add to a negative log-likelihood."""
-
-
-def test_a_difference_has_students_interval() -> None:
-    """1, 2 and 3 have mean 2, deviation 1 and so half an interval of 4.303 / √3; a single seed has none."""
-    difference = Difference.over([1.0, 2.0, 3.0])
-    assert difference.mean == 2
-    assert difference.half == pytest.approx(4.3027 / math.sqrt(3), rel=1e-4)
-    assert difference.verdict() == "within noise"
-    assert Difference.over([1.9, 2.0, 2.1]).verdict() == "holds"
-    assert Difference.over([-1.9, -2.0, -2.1]).verdict() == "fails"
-    with pytest.raises(ValueError, match="at least two"):
-        Difference.over([1.0])
 
 
 def trainings(nll: Mapping[tuple[AttentionFunction, int], float]) -> list[AttentionTrainingFigures]:
@@ -91,7 +85,7 @@ def lengths(means: Mapping[str, float]) -> dict[str, Judged]:
         for seed, noise in enumerate(NOISE):
             nll = mean + noise * (number - 1)
             longer = PerplexityFigures(dev_nll=nll, dev_perplexity=math.exp(nll), tokens=900)
-            figures = LengthPerplexityFigures(longest_trained=16, trained=None, longer=longer, later=None, ranges=())
+            figures = LengthPerplexityFigures(longest_trained=16, longer=longer, ranges=())
             measured.append((kind, seed, figures))
     return layers.of_lengths(measured)
 
@@ -110,6 +104,16 @@ def test_extrapolation(means: dict[str, float], extrapolates: str, better: str) 
     judged = lengths(means)
     assert judged["extrapolation"].verdict == extrapolates
     assert judged["better than learned"].verdict == better
+
+
+def test_perplexity_by_length() -> None:
+    """The mean over the seeds is that of the negative log-likelihood, in each range."""
+    measured = []
+    for seed, nll in enumerate((1.0, 2.0)):
+        part = LengthRange(above_tokens=0, up_to_tokens=5, pairs=1, dev_nll=nll, dev_perplexity=1, tokens=9)
+        parts = part, part.model_copy(update={"up_to_tokens": 10, "dev_nll": 3.0})
+        measured.append((LEARNED, seed, LengthPerplexityFigures(longest_trained=5, longer=None, ranges=parts)))
+    assert layers.by_length(measured) == {LEARNED: {5: pytest.approx(math.exp(1.5)), 10: pytest.approx(math.exp(3))}}
 
 
 def test_too_few_seeds_say_nothing() -> None:
@@ -179,6 +183,26 @@ TIMED = ArgumentTimes(
     settings=ArgumentSettings(),
     **{name: getattr(measurements(theory_s), name) for name in MeasuredOn.model_fields},
 )
+
+
+def test_the_functions_stand_on_the_page(tmp_path: Path) -> None:
+    """Perplexity, milliseconds and megabytes of each function, a line for each d_k."""
+    made = []
+    for number, reached in enumerate(trainings(AS_CLAIMED)):
+        (tmp_path / str(number)).mkdir()
+        made.append(AttentionTraining(tmp_path / str(number)))
+        made[-1].write(reached)
+    timed, functions = (
+        TimedArguments(tmp_path),
+        {name: passes({4: 0.5, 64: 2.0}, 3_000_000) for name in TIMED.functions},
+    )
+    timed.write(TIMED.model_copy(update={"functions": functions}))
+    report.judge(Context(tmp_path), Evidence(functions=made, timed=timed))
+    rows = [tuple(row) for row in Reader((tmp_path / "claims.html").read_text()).rows]
+    by_d_k = {4: (2.0, 2.01, 2.0), 64: (2.0, 2.5, 2.0)}
+    for d_k, time_ms in ((4, "500.00"), (64, "2000.00")):
+        figures = [(f"{math.exp(nll):.2f}", time_ms, "3.0") for nll in by_d_k[d_k]]
+        assert (str(d_k), *itertools.chain(*figures)) in rows
 
 
 @pytest.mark.parametrize(
