@@ -61,8 +61,8 @@ def _functions(trainings: list[AttentionTrainingFigures], times: ArgumentTimes) 
     settings = times.settings
     return Section(
         "Attention functions",
-        f"Dev perplexity after {trainings[0].updates:,} updates: at both ends the mean over the seeds, else one "
-        "training. Time and peak memory are those of the function alone, forward and backward, "
+        f"Dev perplexity after {trainings[0].updates:,} updates, the mean over the seeds. Time and peak memory are "
+        "those of the function alone, forward and backward, "
         f"{settings.attention_heads} heads over {settings.attention_length} positions, {times.timing.batch} at once.",
         [curves("dev perplexity", "d_k", lines, "functions-over-d_k", log=True)],
         [TextTable("Perplexity, time and memory over d_k", columns, rows)],

@@ -89,16 +89,14 @@ def extrapolation(profile: Profile, pair: str) -> Trials:
 
 
 def functions(profile: Profile, pair: str) -> list[Step[AttentionTraining]]:
-    """Returns a small training of each attention function with each d_k: with all seeds at both ends, else with one."""
+    """Returns a small training of each attention function, with each d_k and seed."""
     profile = profile.for_pair(pair).for_grid()
     dataset = stages.prepared(profile, pair).dataset
     steps = []
-    for d_k, function in product(WIDTHS, ATTENTION_FUNCTIONS):
-        seeds = _seeds(profile, profile.grid.training)
-        for seed in seeds if d_k in (min(WIDTHS), max(WIDTHS)) else seeds[:1]:
-            settings = attention_settings(profile.grid.training, d_k, seed)
-            label = f"train {function} d_k {d_k} seed {seed}"
-            steps.append(TRAIN_ATTENTION(label, dataset, function, settings))
+    for d_k, function, seed in product(WIDTHS, ATTENTION_FUNCTIONS, _seeds(profile, profile.grid.training)):
+        settings = attention_settings(profile.grid.training, d_k, seed)
+        label = f"train {function} d_k {d_k} seed {seed}"
+        steps.append(TRAIN_ATTENTION(label, dataset, function, settings))
     return steps
 
 

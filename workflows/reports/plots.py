@@ -27,6 +27,8 @@ SIZE_IN = 4.4, 2.9
 MAX_MARKED, MAX_PLAIN, MEANS = 15, 60, 30
 """A curve of fewer points than the first has a dot at each; a smoothed one of more points than the second is drawn
 pale, with the mean over a part of it on top: one of so many parts."""
+MAX_DENSE = 100
+"""Up to which ratio of its ends a logarithmic axis has 2 and 5 beside the powers of ten."""
 HEADROOM = 1.5
 """A curve that is cut is drawn up to this multiple of the worst final value; its beginning lies far above."""
 RC: Any = MappingProxyType(
@@ -141,7 +143,8 @@ def curves(
 def _make_logarithmic(axes: Axes) -> None:
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(numticks=6))
+    low, high = axes.get_ylim()
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < MAX_DENSE * low else (1,), numticks=6))
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_minor_locator(NullLocator())
         axis.set_major_formatter("{x:g}")
