@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pipeline.settings import AveragingSettings, DecodingSettings, TrainingSettings
 from pipeline.store.store import Store
 from workflows import stages
-from workflows.engine.dag import Imported, to_run
+from workflows.engine.dag import Imported
 from workflows.engine.grid import run_grid
 from workflows.engine.runner import Watcher
 from workflows.tables import table3
@@ -88,7 +88,7 @@ def train_rows(
     UserError if none succeeds.
     """
     results = {trial.name: trial.evaluation.results for trial in trials}
-    if to_run([step for of_trial in results.values() for step in of_trial], store):
+    if not all(step.is_made(store) for of_trial in results.values() for step in of_trial):
         work = {t.name: count_parameters(t.row.training.model) * t.row.training.updates for t in trials}
         results = {name: results[name] for name in sorted(work, key=work.__getitem__, reverse=True)}
     return run_grid(results, store, watchers, address, inputs=[text.corpus, text.dataset], layout=base)

@@ -224,8 +224,8 @@ def _chunks(sources: Mapping[str, list[str]], workers: int) -> list[Chunk]:
 class Translators:
     """Actors that each hold a model, for as many searches as are asked for: to start them takes seconds.
 
-    They are laid out for searches as wide as that of `settings`, and live until the end of the `with` that they are
-    entered in. Raises UserError where `decode` does.
+    The device, their number and all else but the search are those of `settings`. They live until the end of the `with`
+    that they are entered in. Raises UserError where `decode` does.
     """
 
     def __init__(self, scratch: Scratch, model: Model, settings: DecodingSettings) -> None:

@@ -71,8 +71,8 @@ def choose(
         raise UserError(f"{corpus.folder} has trees; a parser's search is chosen by workflows.reproduce_table4")
     default = settings.beam_size, settings.length_penalty
     grid = sorted({default, *product(beam_sizes, length_penalties)})
-    scores, widest = [], settings.model_copy(update={"beam_size": max(beam_size for beam_size, _ in grid)})
-    with Translators(context.scratch, model, widest) as translators:
+    scores = []
+    with Translators(context.scratch, model, settings) as translators:
         for done, (beam_size, length_penalty) in enumerate(grid, start=1):
             search = {"beam_size": beam_size, "length_penalty": length_penalty}
             bleu = scores_of(context, model, corpus, settings.model_copy(update=search), translators)

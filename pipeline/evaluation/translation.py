@@ -117,6 +117,8 @@ class Translator:
 
     def with_settings(self, settings: DecodingSettings) -> Self:
         """Returns one with the same model, vocabulary and dtype that searches by other settings."""
+        if settings == self.settings:
+            return self
         other = copy(self)
         other.settings = settings
         return other

@@ -3,6 +3,7 @@
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from model.config import BASE
 from pipeline.complexity.attention_training import AttentionTrainingFigures
@@ -34,26 +35,30 @@ SCALED: AttentionFunction = "scaled dot-product"
 
 
 def by_function(trainings: Sequence[AttentionTrainingFigures]) -> dict[AttentionFunction, dict[int, float]]:
-    """Returns the mean dev perplexity over the seeds: by function, then by d_k."""
-    grouped: dict[AttentionFunction, dict[int, list[float]]] = {}
+    """Returns dev perplexity, that of the mean log-likelihood over the seeds: by function, then by d_k."""
+    nll: dict[AttentionFunction, dict[int, list[float]]] = {}
     for training in trainings:
-        grouped.setdefault(training.function, {}).setdefault(training.d_k, []).append(training.dev_perplexity)
+        nll.setdefault(training.function, {}).setdefault(training.d_k, []).append(training.dev_nll)
+    return _perplexity(nll)
+
+
+Name = TypeVar("Name", bound=str)
+
+
+def _perplexity(nll: Mapping[Name, Mapping[int, Sequence[float]]]) -> dict[Name, dict[int, float]]:
     return {
-        name: {d_k: statistics.fmean(values) for d_k, values in of_function.items()}
-        for name, of_function in grouped.items()
+        name: {size: math.exp(statistics.fmean(values)) for size, values in of_name.items()}
+        for name, of_name in nll.items()
     }
 
 
 def by_length(trainings: Sequence[tuple[str, int, LengthPerplexityFigures]]) -> dict[str, dict[int, float]]:
-    """Returns the mean dev perplexity over the seeds: by what the training was, then by the end of a range."""
+    """Returns dev perplexity as `by_function` does: by what the training was, then by the upper end of a range."""
     nll: dict[str, dict[int, list[float]]] = {}
     for name, _, figures in trainings:
         for part in figures.ranges:
             nll.setdefault(name, {}).setdefault(part.up_to_tokens, []).append(part.dev_nll)
-    return {
-        name: {up_to: math.exp(statistics.fmean(values)) for up_to, values in of_name.items()}
-        for name, of_name in nll.items()
-    }
+    return _perplexity(nll)
 
 
 def of_functions(trainings: Sequence[AttentionTrainingFigures]) -> dict[str, Judged]:

@@ -51,7 +51,7 @@ Check = Callable[[float, float], tuple[bool, str]]
 
 def _compared(cell: Table2Cell | None, check: Check, in_paper: str, *, is_of_other_text: bool) -> Judged:
     if is_of_other_text:
-        return Judged("not measurable here", "the text here is another", in_paper)
+        return Judged("not measurable here", "measured on other text", in_paper)
     if cell is None or cell.paper_bleu is None or cell.paper_way_flop is None:
         return Judged("not run", "", in_paper)
     holds, here = check(cell.paper_bleu, cell.paper_way_flop)
@@ -102,20 +102,16 @@ def of_averaging(trainings: Sequence[tuple[float, DecodingChoiceFigures]]) -> di
     printed = paper.Experiment.beam_size, paper.Experiment.length_penalty
     gained = Difference.over([grid[printed] - last for (last, _), grid in zip(trainings, grids, strict=True)])
     means = {point: statistics.fmean(grid[point] for grid in grids) for point in grids[0]}
-    best = max(means, key=lambda point: (means[point], point == printed))
-    lost = Difference.over([grid[best] - grid[printed] for grid in grids])
-    searches = [
-        f"beam {beam}, α = {alpha:g}: {means[beam, alpha]:.2f}" for beam, alpha in dict.fromkeys([best, printed])
-    ]
-    n = len(trainings)
-    return {
-        "averaging": Judged(gained.verdict(), f"{gained.text()} BLEU on the dev set", seeds=n),
-        "beam": Judged(
-            lost.at_most(0.0),
-            f"best of {len(means)}: {'; '.join(searches)} BLEU on the dev set ({lost.text()})",
-            seeds=n,
-        ),
-    }
+    judged = {"averaging": Judged(gained.verdict(), f"{gained.text()} BLEU on the dev set", seeds=len(trainings))}
+    if others := [search for search in means if search != printed]:
+        rival = max(others, key=means.__getitem__)
+        lost = Difference.over([grid[rival] - grid[printed] for grid in grids])
+        here = (
+            f"{means[printed]:.2f} BLEU on the dev set; best of {len(others)} others: {means[rival]:.2f}, with beam "
+            f"{rival[0]} and α = {rival[1]:g} ({lost.text()})"
+        )
+        judged["beam"] = Judged(lost.at_most(0.0), here, seeds=len(trainings))
+    return judged
 
 
 def of_table3(table: Table3 | None) -> Iterator[tuple[str, str, Judged]]:

@@ -74,7 +74,8 @@ def _positions(trainings: Sequence[tuple[str, int, LengthPerplexityFigures]]) ->
     lines = [Curve(name, [*of_name.items()]) for name, of_name in by_length(trainings).items()]
     return Section(
         "Sentences longer than those trained on",
-        "Dev perplexity by the longer side of a pair, up to so many tokens; the mean over the seeds. Those not trained "
-        f"on all lengths were trained on sentences of at most {trainings[0][2].longest_trained} tokens.",
+        "Dev perplexity by length, the number of tokens on a pair's longer side: each point stands at the upper end of "
+        "a range, the mean over the seeds. Those not trained on all lengths were trained on sentences of at most "
+        f"{trainings[0][2].longest_trained} tokens.",
         [curves("dev perplexity by length", "tokens", lines, "perplexity-by-length", log=True)],
     )

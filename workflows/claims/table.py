@@ -25,10 +25,11 @@ FILE = "claims.html"
 NOTES = (
     "A claim about trainings holds or fails where a difference exceeds the noise between seeds: that of Table 3 is two "
     "standard deviations over base's seeds, and elsewhere the 95 % interval of the mean difference between trainings "
-    "with the same seeds (Student). What is said to be alike holds where all of that interval is within a tenth of the "
-    "perplexity.",
+    "with the same seeds (Student). In Table 3, what is said to be alike holds where it differs by no more than that.",
+    "Elsewhere, what is said to be alike, or as good, holds where all of that interval is within a tenth of the "
+    "perplexity, and fails where none of it is. The paper's beam holds where it is better than any other beyond noise.",
     "What was counted has no noise. What was timed is the median of several rounds, and holds for this machine.",
-    "Not measurable here: the claim compares with figures of the paper's text, and the text here is another.",
+    "Not measurable here: the claim compares with figures that were measured on the paper's text, not on that here.",
 )
 
 
@@ -123,14 +124,18 @@ def compute(evidence: Evidence, sections: Sequence[str] = ("",)) -> Claims:
 
 def _of_trials(evidence: Evidence) -> dict[str, list[Difference]]:
     """Returns what differs from the paper in trainings that no table has, the first of a kind for all."""
-    averaged, of_positions = (
-        [trial.evaluation for trial in trials[:1]] for trials in (evidence.averaging, evidence.extrapolation)
-    )
     # Of these, both the last checkpoint and the average are measured.
     of_both = {what: aspect for what, aspect in ASPECTS.items() if what != "averaged checkpoints"}
     return {
-        "averaging": differences(averaged, aspects=of_both),
-        "positions": differences(of_positions, lambda _pair, row: paper.variation_experiment(row)),
+        "averaging": differences([trial.evaluation for trial in evidence.averaging[:1]], aspects=of_both),
+        "positions": differences(
+            [*{trial.kind: trial.evaluation for trial in evidence.extrapolation}.values()],
+            lambda _pair, row: paper.variation_experiment(row),
+        )
+        + [
+            Difference("training sentences", "all", f"those of at most {longest} tokens a side", ("all",))
+            for longest in sorted({figures.longest_trained for _, _, figures in lengths_of(evidence)})
+        ],
         "functions": [
             Difference("attention functions", "not printed", f"{figures.updates:,} updates of small models", ("all",))
             for figures in (to_artifact(training).load() for training in evidence.functions[:1])

@@ -122,16 +122,14 @@ def forecast_text(
     hardware.
     """
     planned = planned_of(model for model in models if model.pair in profile.corpora)
-    if not planned:
+    if not planned and not gpu:
         return None
-    return render(forecast(profile, planned, find(gpus, gpu, planned[0].training.device), store))
+    hardware = find(gpus, gpu, planned[0].training.device if planned else "auto")
+    return render(forecast(profile, planned, hardware, store)) if planned else None
 
 
 def planned_of(models: Iterable[TrainedModel]) -> list[Planned]:
-    """Returns the trainings of some models, each once, those together that differ in nothing but the seed.
-
-    Their settings are read from the steps that train them.
-    """
+    """Returns the trainings of some models, each once, those together that differ in nothing but the seed."""
     times: Counter[tuple[str, str, str, TrainingSettings]] = Counter()
     for model in {to_step(model.training).fingerprint: model for model in models}.values():
         name = model.model if model.model.startswith(model.pair) else f"{model.pair} {model.model}"

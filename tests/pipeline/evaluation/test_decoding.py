@@ -31,6 +31,13 @@ def run(checkpoint: Checkpoint, corpus: Corpus, folder: Path, settings: Decoding
     return folder
 
 
+def _wait_for_no_worker() -> None:
+    deadline_s = time.monotonic() + 30  # Ray ends a process some time after its actor was killed
+    while workers_alive("DecodingWorker") and time.monotonic() < deadline_s:
+        time.sleep(0.1)
+    assert not workers_alive("DecodingWorker")
+
+
 def test_stage_writes_every_test_set_in_order(
     ray_cluster: None, checkpoint: Checkpoint, corpus: Corpus, tmp_path: Path
 ) -> None:
@@ -50,16 +57,14 @@ def test_stage_writes_every_test_set_in_order(
         assert described[name]["seconds"] > 0
     assert events[-1] == {"done": 49, "total": 49, "unit": "sentences"}
     assert len(events) > 2
-    deadline_s = time.monotonic() + 30  # Ray ends a process some time after its actor was killed
-    while workers_alive("DecodingWorker") and time.monotonic() < deadline_s:
-        time.sleep(0.1)
-    assert not workers_alive("DecodingWorker")
+    _wait_for_no_worker()
 
 
 def test_actors_search_in_several_ways(
     ray_cluster: None, checkpoint: Checkpoint, corpus: Corpus, tmp_path: Path
 ) -> None:
     """The same actors write by each search what a translator does by that search alone."""
+    _wait_for_no_worker()
     processes = []
     with decoding.Translators(Context(tmp_path).scratch, checkpoint, FAST) as translators:
         for beam_size in (1, 4):
@@ -71,6 +76,7 @@ def test_actors_search_in_several_ways(
             assert list(read_lines(folder / "first.de")) == expected
             processes.append(workers_alive("DecodingWorker"))
     assert processes[0] == processes[1] != []
+    _wait_for_no_worker()
 
 
 def test_an_exported_model_is_decoded_by_ctranslate2(

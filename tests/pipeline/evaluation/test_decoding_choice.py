@@ -1,7 +1,9 @@
 """pipeline.evaluation.decoding_choice: the search that is best on the dev set, and what it decodes."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from safetensors.torch import load_file, save_file
@@ -16,6 +18,7 @@ from pipeline.store.artifacts import Checkpoint, Corpus
 from pipeline.store.scratch import Scratch
 from pipeline.text.lines import read_lines
 from tests.support.parallel_text import corpus_of
+from tests.support.ray_workers import workers_alive
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint
 
 
@@ -42,9 +45,9 @@ def _model(folder: Path, corpus: Corpus) -> Checkpoint:
     return model
 
 
-def _context(folder: Path) -> Context:
+def _context(folder: Path, emit: Callable[[Any], None] = lambda event: None) -> Context:
     folder.mkdir()
-    return Context(folder, shared=AnotherNode(folder))
+    return Context(folder, emit, shared=AnotherNode(folder))
 
 
 def test_trees_are_refused(tmp_path: Path) -> None:
@@ -68,7 +71,11 @@ def test_the_best_of_searches_made_one_by_one(corpus: Corpus, tmp_path: Path) ->
     text: Corpus = corpus_of(tmp_path / "text", {"dev": pairs, "test": pairs})
     model = Checkpoint(tmp_path / "model")
 
-    choice = decoding_choice.choose(_context(tmp_path / "one"), model, text, _search(3, 0.6), [2], [1.0, 0.6])
+    workers: list[list[int]] = []
+    context = _context(tmp_path / "one", lambda event: workers.append(workers_alive("DecodingWorker")))
+    choice = decoding_choice.choose(context, model, text, _search(3, 0.6), [2], [1.0, 0.6])
+    assert len(workers) == len(searches)
+    assert len({*workers[0]} & {*workers[1]} & {*workers[2]}) == 1  # the same for all searches
     scores = choice.load().scores
     assert [(search.beam_size, search.length_penalty) for search in scores] == searches
     for search, lines in zip(scores, written, strict=True):

@@ -1,6 +1,5 @@
 """Each claim about layers and positions gets another verdict when its figures turn."""
 
-import itertools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -192,17 +191,18 @@ def test_the_functions_stand_on_the_page(tmp_path: Path) -> None:
         (tmp_path / str(number)).mkdir()
         made.append(AttentionTraining(tmp_path / str(number)))
         made[-1].write(reached)
-    timed, functions = (
-        TimedArguments(tmp_path),
-        {name: passes({4: 0.5, 64: 2.0}, 3_000_000) for name in TIMED.functions},
-    )
-    timed.write(TIMED.model_copy(update={"functions": functions}))
+    costs = {
+        "additive": passes({4: 0.5, 64: 2.0}, 3_000_000),
+        "dot-product": passes({4: 0.1, 64: 0.2}, 2_000_000),
+        "scaled dot-product": passes({4: 0.3, 64: 0.4}, 1_000_000),
+    }
+    timed = TimedArguments(tmp_path)
+    timed.write(TIMED.model_copy(update={"functions": costs}))
     report.judge(Context(tmp_path), Evidence(functions=made, timed=timed))
     rows = [tuple(row) for row in Reader((tmp_path / "claims.html").read_text()).rows]
-    by_d_k = {4: (2.0, 2.01, 2.0), 64: (2.0, 2.5, 2.0)}
-    for d_k, time_ms in ((4, "500.00"), (64, "2000.00")):
-        figures = [(f"{math.exp(nll):.2f}", time_ms, "3.0") for nll in by_d_k[d_k]]
-        assert (str(d_k), *itertools.chain(*figures)) in rows
+    first, second, third = (f"{math.exp(nll):.2f}" for nll in (2.0, 2.01, 2.5))
+    assert ("4", first, "500.00", "3.0", second, "100.00", "2.0", first, "300.00", "1.0") in rows
+    assert ("64", first, "2000.00", "3.0", third, "200.00", "2.0", first, "400.00", "1.0") in rows
 
 
 @pytest.mark.parametrize(

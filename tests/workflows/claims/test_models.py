@@ -98,10 +98,15 @@ def test_a_single_training_left_is_not_judged() -> None:
 
 @pytest.mark.parametrize(
     ("gains", "verdict"),
-    [([0.3, -0.1, 0.1], "within noise"), ([0.3, 0.31, 0.32], "fails"), ([-0.3, -0.3, -0.3], "holds")],
+    [
+        ([0.3, -0.1, 0.1], "within noise"),
+        ([-0.3, 0.2, -0.1], "within noise"),  # a lead that may be chance
+        ([0.3, 0.31, 0.32], "fails"),
+        ([-0.3, -0.31, -0.32], "holds"),
+    ],
 )
 def test_the_papers_beam(gains: list[float], verdict: str) -> None:
-    """It holds where no other search of the grid is better on average, and fails where one is beyond noise."""
+    """It holds where it is better beyond noise than the best of the others, and fails where that is."""
     judged = averaging([1.0, 1.1, 0.9], gains)["beam"]
     assert judged.verdict == verdict
     assert judged.seeds == 3
