@@ -45,8 +45,10 @@ def test_some_sections_after_a_table(
     folder = tmp_path / "claims" / "embedded"
     assert f"report: {folder / 'claims.html'}" in output
     claims = json.loads((folder / "claims.json").read_text())
-    differing = {tuple(entry["cells"]): entry["here"] for entry in claims["differences"] if entry["what"] == "updates"}
-    assert differing == {("averaging: EN-DE base",): "6", ("positions: EN-DE base",): "4"}
+    differing = {(entry["what"], *entry["cells"]): entry["here"] for entry in claims["differences"]}
+    assert (differing["updates", "averaging: EN-DE base"], differing["updates", "positions: all"]) == ("6", "4")
+    short = differing["training sentences", "positions: sinusoids", "positions: learned positions"]
+    assert short == "those of at most 16 tokens a side"
     rows = {row["text"]: row for row in claims["rows"]}
     assert {row["section"] for row in rows.values()} == {"3.5", "6.1"}
     judged = {row["text"].split()[0]: row["judged"] for row in rows.values()}

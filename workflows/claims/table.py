@@ -123,7 +123,7 @@ def compute(evidence: Evidence, sections: Sequence[str] = ("",)) -> Claims:
 
 
 def _of_trials(evidence: Evidence) -> dict[str, list[Difference]]:
-    """Returns what differs from the paper in trainings that no table has, the first of a kind for all."""
+    """Returns what differs from the paper in trainings that no table has, by one of each kind."""
     # Of these, both the last checkpoint and the average are measured.
     of_both = {what: aspect for what, aspect in ASPECTS.items() if what != "averaged checkpoints"}
     return {
@@ -133,7 +133,12 @@ def _of_trials(evidence: Evidence) -> dict[str, list[Difference]]:
             lambda _pair, row: paper.variation_experiment(row),
         )
         + [
-            Difference("training sentences", "all", f"those of at most {longest} tokens a side", ("all",))
+            Difference(
+                "training sentences",
+                "all",
+                f"those of at most {longest} tokens a side",
+                (layers.SINUSOIDS, layers.LEARNED),
+            )
             for longest in sorted({figures.longest_trained for _, _, figures in lengths_of(evidence)})
         ],
         "functions": [
