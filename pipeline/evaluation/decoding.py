@@ -124,8 +124,7 @@ def decode(
     seconds, tokens = dict.fromkeys(sources, 0.0), dict.fromkeys(sources, 0)
     total = sum(len(lines) for lines in sources.values())
     done, dtypes = 0, set()
-    own = Translators(context.scratch, model, settings) if translators is None else nullcontext(translators)
-    with own as translating:
+    with nullcontext(translators) if translators else Translators(context.scratch, model, settings) as translating:
         for chunk, translated in translating.translated(sources, settings):
             texts[chunk.test_set][chunk.first : chunk.first + len(chunk.lines)] = translated.texts
             tokens[chunk.test_set] += translated.n_tokens

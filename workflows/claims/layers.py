@@ -15,6 +15,7 @@ from workflows.claims.judged import Difference, Judged, verdict
 from workflows.quantities import percent
 from workflows.tables.table1 import TOLERANCE, VARIABLES, Layer, Table1
 
+Name = TypeVar("Name", bound=str)
 KINDS = SINUSOIDS, LEARNED, ALL_LENGTHS = "sinusoids", "learned positions", "sinusoids trained on all lengths"
 """The trainings that tell whether positions extrapolate."""
 MAX_ERROR = 1e-6
@@ -40,9 +41,6 @@ def by_function(trainings: Sequence[AttentionTrainingFigures]) -> dict[Attention
     for training in trainings:
         nll.setdefault(training.function, {}).setdefault(training.d_k, []).append(training.dev_nll)
     return _perplexity(nll)
-
-
-Name = TypeVar("Name", bound=str)
 
 
 def _perplexity(nll: Mapping[Name, Mapping[int, Sequence[float]]]) -> dict[Name, dict[int, float]]:

@@ -139,7 +139,7 @@ def _of_trials(evidence: Evidence) -> dict[str, list[Difference]]:
                 f"those of at most {longest} tokens a side",
                 (layers.SINUSOIDS, layers.LEARNED),
             )
-            for longest in sorted({figures.longest_trained for _, _, figures in lengths_of(evidence)})
+            for longest in (to_artifact(trial.measured).load().longest_trained for trial in evidence.extrapolation[:1])
         ],
         "functions": [
             Difference("attention functions", "not printed", f"{figures.updates:,} updates of small models", ("all",))
