@@ -1,4 +1,4 @@
-"""The one exception for errors that a user can fix."""
+"""Errors that a user can fix."""
 
 
 class UserError(Exception):
@@ -6,3 +6,7 @@ class UserError(Exception):
 
     The command line prints it without a traceback and exits with status 2.
     """
+
+
+class BucketError(UserError, OSError):
+    """A service that does not answer or does not let us in: an OSError, for those who go on without it."""

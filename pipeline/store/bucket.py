@@ -31,7 +31,7 @@ from obstore.exceptions import (
 )
 from obstore.store import ObjectStore, from_url
 
-from pipeline.errors import UserError
+from pipeline.errors import BucketError
 
 SCHEMES = ("s3", "gs", "az")
 PATIENCE_S = 120.0
@@ -43,10 +43,6 @@ AT_ONCE = 8
 """Files that are copied at the same time."""
 STATED = (r"<Message>([^<]+)</Message>", r"status code: (\d+ [A-Za-z ]+)", r"(error sending request|timed out)")
 """What a service says is wrong, within the long text of its client; what tells most comes first."""
-
-
-class BucketError(UserError, OSError):
-    """A service that does not answer or does not let us in: an OSError, for those who go on without it."""
 
 
 @dataclass(frozen=True)

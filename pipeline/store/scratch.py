@@ -8,6 +8,8 @@ scratch.collect()                       # in the stage, once they are done
 What is kept is a file, which may only grow, or an artifact, whose manifest is copied last: where that is, all of it is.
 """
 
+from __future__ import annotations
+
 import logging
 import operator
 import shutil
@@ -15,9 +17,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from pipeline.store.bucket import Bucket, BucketError
+from pipeline.errors import BucketError
+
+if TYPE_CHECKING:  # so that a served model needs no client of object stores
+    from pipeline.store.bucket import Bucket
 
 MANIFEST = "manifest.json"
 

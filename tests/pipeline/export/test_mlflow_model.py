@@ -112,19 +112,61 @@ def test_a_loaded_parser_answers_with_bracketed_trees(tmp_path: Path) -> None:
 
 
 ALONE = """
-import json, sys
+import importlib.metadata, json, re, sys
+from packaging.requirements import Requirement
+
+def normal(name):
+    return re.sub("[-_.]+", "-", name).lower()
+
+def with_dependencies(requirements):
+    brought, pending = {"aiayn"}, [*requirements]  # the project's own packages are in the model's folder
+    for requirement in pending:
+        if normal(requirement.name) in brought and not requirement.extras:
+            continue
+        brought.add(normal(requirement.name))
+        for line in importlib.metadata.requires(requirement.name) or ():
+            needed, extras = Requirement(line), requirement.extras or {""}
+            if not needed.marker or any(needed.marker.evaluate({"extra": extra}) for extra in extras):
+                pending.append(needed)
+    return brought
+
+class Hidden:
+    def __init__(self, requirements):
+        brought, owners = with_dependencies(requirements), importlib.metadata.packages_distributions()
+        self.names = {name for name in owners if not brought & {normal(owner) for owner in owners[name]}}
+
+    def find_spec(self, name, path=None, target=None):
+        if name in self.names:
+            raise ModuleNotFoundError(f"No module named {name!r}, which no requirement brings", name=name)
+
+folder, lines = sys.argv[1], json.loads(sys.argv[2])
+hidden = Hidden([Requirement(line) for line in open(f"{folder}/requirements.txt").read().split()])
+assert {"obstore", "ray", "typer"} <= hidden.names, hidden.names
+sys.meta_path.insert(0, hidden)
 from mlflow import pyfunc
-answers = pyfunc.load_model(sys.argv[1]).predict(json.loads(sys.argv[2]))
+answers = pyfunc.load_model(folder).predict(lines)
 print(json.dumps([answers, sys.modules["pipeline.evaluation.translation"].__file__]))
 """
 
 
-def test_the_model_needs_no_project(kept: Kept, tmp_path: Path) -> None:
-    """A copy elsewhere answers in a process of its own, with the code that is in its folder."""
-    moved, lines = shutil.copytree(kept.folder, tmp_path / "model"), ["Two dogs run .", "", "A dog ."]
+@pytest.mark.parametrize("kind", ["translator", "parser"])
+def test_the_model_needs_no_more_than_its_requirements(kept: Kept, tmp_path: Path, kind: str) -> None:
+    """A copy elsewhere answers in a process of its own, with the code in its folder and the packages it requires."""
+    from mlflow.models import Model
+
+    if kind == "parser":
+        checkpoint, lines = make_parser(tmp_path / "parser", make_trees(tmp_path)), tiny_parser.SENTENCES
+        save(tmp_path / "model", checkpoint, Model())
+        parsed = Parser(checkpoint.folder, PARSING).parse(lines)
+        wanted = [bracketed(each.tree) if each else "" for each in parsed]
+    else:
+        lines = ["Two dogs run .", "", "A dog ."]
+        shutil.copytree(kept.folder, tmp_path / "model")
+        wanted = kept.translate(lines)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    command = [sys.executable, "-P", "-c", ALONE, str(moved), json.dumps(lines)]
-    answered = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    command = [sys.executable, "-P", "-c", ALONE, str(tmp_path / "model"), json.dumps(lines)]
+    answered = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert answered.returncode == 0, answered.stderr[-2000:]
     answers, module = json.loads(answered.stdout)
-    assert answers == kept.translate(lines)
-    assert Path(module).is_relative_to(moved)
+    assert answers == wanted
+    assert Path(module).is_relative_to(tmp_path / "model")

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.errors import BucketError
 from pipeline.store import bucket as bucket_module
-from pipeline.store.bucket import Bucket, BucketError
+from pipeline.store.bucket import Bucket
 from tests.support.s3_server import CREDENTIALS, FaultyProxy, S3Server
 
 FOREVER_S = 2.0

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import UserError
+from pipeline.errors import BucketError, UserError
 from pipeline.store import bucket as bucket_module
 from pipeline.store import store as store_module
 from pipeline.store.artifact import Artifact
-from pipeline.store.bucket import Bucket, BucketError
+from pipeline.store.bucket import Bucket
 from pipeline.store.store import Store
 from tests.support.s3_server import FaultyProxy, S3Server
 
