@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 
 from pipeline.attention.recording import Kind
 from pipeline.attention.translated import Attended, by_word
+from pipeline.corpora.grammar.references import LONG_WORDS
 from pipeline.errors import UserError
 
-FAR_WORDS = 4
-"""Attention at least this far away is long-distance."""
 KIND: Kind = "encoder"
 """The figures of the paper's appendix are all of the encoder's self-attention."""
 
@@ -66,9 +65,9 @@ class Choice(NamedTuple):
 
 
 def all_heads(attended: Attended, wanted: Wanted) -> Choice:
-    """Chooses the layer and the word whose heads attend most to words at least FAR_WORDS away."""
+    """Chooses the layer and the word whose heads attend most to words at least LONG_WORDS away."""
     weights_NHLL, is_word_L = _weights(attended), _is_word(attended)
-    far_LL = np.abs(_offsets(len(is_word_L))) >= FAR_WORDS
+    far_LL = np.abs(_offsets(len(is_word_L))) >= LONG_WORDS
     share_NL = (weights_NHLL * (far_LL & is_word_L)).sum(-1).mean(1) * is_word_L
     wanted_layer, heads, wanted_word = wanted.within(attended)
     layer, word = _best(share_NL, wanted_layer, wanted_word)
@@ -77,13 +76,13 @@ def all_heads(attended: Attended, wanted: Wanted) -> Choice:
         share_NL[layer, word],
         wanted.reason if wanted.layer or wanted.word else "the most of any word and layer",
     )
-    return Choice(layer, heads, word, f"{share:.0%} of its attention is on words at least {FAR_WORDS} away: {why}")
+    return Choice(layer, heads, word, f"{share:.0%} of its attention is on words at least {LONG_WORDS} away: {why}")
 
 
 def one_antecedent(attended: Attended, wanted: Wanted) -> Choice:
-    """Chooses the word, and two heads of a layer, with the most attention on one word at least FAR_WORDS before it."""
+    """Chooses the word, and two heads of a layer, with the most attention on one word at least LONG_WORDS before it."""
     weights_NHLL, is_word_L = _weights(attended), _is_word(attended)
-    earlier_LL = _offsets(len(is_word_L)) <= -FAR_WORDS
+    earlier_LL = _offsets(len(is_word_L)) <= -LONG_WORDS
     peak_NHL = (weights_NHLL * (earlier_LL & is_word_L)).max(-1) * is_word_L
     two_NHL = np.sort(peak_NHL, axis=1)[:, -2:]
     wanted_layer, heads, wanted_word = wanted.within(attended)
@@ -96,7 +95,7 @@ def one_antecedent(attended: Attended, wanted: Wanted) -> Choice:
     why = (
         wanted.reason
         if any((wanted.layer, wanted.heads, wanted.word))
-        else f"the most on any single word at least {FAR_WORDS} before"
+        else f"the most on any single word at least {LONG_WORDS} before"
     )
     return Choice(layer, heads, word, f"head {heads[0] + 1} puts {peak:.0%} on “{antecedent}”: {why}")
 

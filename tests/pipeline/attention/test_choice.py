@@ -1,10 +1,14 @@
 """What the figures draw by default is what the weights say, and the user's own choice comes first."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from pipeline.attention.choice import Wanted, all_heads, one_antecedent, two_heads
 from pipeline.attention.translated import Attended, Pieces
+from pipeline.corpora.grammar.references import LONG_WORDS
 from pipeline.errors import UserError
 
 WORDS = ("The", "Law", "is", "good", ",", "and", "its", "aim", "too", "⟨end⟩")
@@ -49,6 +53,20 @@ def test_defaults(attended: Attended) -> None:
     assert "head 3 puts 90% on “Law”" in four.why
     five = two_heads(attended, Wanted())
     assert (five.layer, five.heads, five.word) == (0, (1, 2), None)
+
+
+def test_far_begins_where_the_relations_are_distant(attended: Attended) -> None:
+    """Attention on nearer words is not drawn, however much of it there is; the documentation gives the number."""
+    weights = attended.weights["encoder"]
+    weights[:] = np.eye(10)
+    weights[1, :, 7, 7], weights[1, :, 7, 7 - LONG_WORDS] = 0.7, 0.3
+    weights[0, :, 8, 8], weights[0, :, 8, 8 - (LONG_WORDS - 1)] = 0.1, 0.9
+    three, four = all_heads(attended, Wanted()), one_antecedent(attended, Wanted())
+    assert (three.layer, three.word) == (four.layer, four.word) == (1, 7)
+    assert three.why.startswith("30%")
+    assert set(
+        re.findall(r"at least (\d+)", Path(__file__).parents[3].joinpath("docs/attention-figures.md").read_text())
+    ) == {str(LONG_WORDS)}
 
 
 def test_the_user_s_choice_comes_first(attended: Attended) -> None:
