@@ -183,10 +183,13 @@ def _recurrence(attention: Layer, recurrent: Layer, table: Table1) -> Judged:
         for size in [*attention.over_n, *attention.over_d]
         if size.n < size.d and (size.n, size.d) in times
     }
-    crossings = [(row.d, row.batch, row.n) for row in table.crossovers if row.n is not None]
-    holds = all(ratio > 1 for ratio in faster.values()) and all(n >= d for d, _, n in crossings)
+    slower = [row for row in table.crossovers if row.is_slower or row.n is not None]
+    holds = all(ratio > 1 for ratio in faster.values()) and all(row.n is not None and row.n >= row.d for row in slower)
     texts = [f"{_over(faster)} × as fast at n < d from {min(faster)} to {max(faster)}"] if faster else []
-    texts += [f"slower at d = {d} from n = {n:.0f} ({batch} at once)" for d, batch, n in crossings]
+    texts += [
+        f"slower at d = {row.d} {'at every n' if row.n is None else f'from n = {row.n:.0f}'} ({row.batch} at once)"
+        for row in slower
+    ]
     return Judged(verdict(holds), "; ".join(texts))
 
 

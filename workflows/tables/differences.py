@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TypeVar
 
 from pipeline.evaluation.costs import paper_device
@@ -103,9 +104,10 @@ def _averaging(cell: TrainedModel, printed: paper.Experiment) -> tuple[str, str]
         if printed.averaged > 1
         else "none"
     )
-    if len(updates) == printed.averaged and (cell.settings.checkpoint_updates == every or printed.averaged == 1):
+    if len(updates) == printed.averaged and all(after - before == every for before, after in pairwise(updates)):
         return in_paper, ""
-    listed = ", ".join(map(str, updates)) if len(updates) < 4 else f"{updates[0]}, …, {updates[-1]}"
+    shown = updates if len(updates) < 4 else (updates[0], "…", *updates[-2:])
+    listed = ", ".join(map(str, shown))
     return in_paper, f"last {len(updates)} (updates {listed})" if len(updates) > 1 else "none"
 
 

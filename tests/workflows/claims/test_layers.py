@@ -259,17 +259,25 @@ def test_steps_and_paths(key: str, layer: str, steps: dict[int, int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("attention_s", "crossing", "verdict"), [(0.9, 200, "holds"), (1.1, 200, "fails"), (0.9, 31, "fails")]
+    ("attention_s", "crossing", "is_slower", "verdict"),
+    [
+        (0.9, 200, True, "holds"),
+        (1.1, 200, True, "fails"),
+        (0.9, 31, True, "fails"),
+        (0.9, 31, False, "fails"),
+        (0.9, None, True, "fails"),
+        (0.9, None, False, "holds"),
+    ],
 )
-def test_recurrence(attention_s: float, crossing: float, verdict: str) -> None:
-    """Where n < d self-attention must be the faster, and become slower from n = d on at the earliest."""
+def test_recurrence(attention_s: float, crossing: float | None, is_slower: bool, verdict: str) -> None:
+    """Where n < d self-attention must be the faster; from n = d on at the earliest, or never, it may be the slower."""
     table = compute(counts(), measurements(theory_s))
     timed = []
     for layer in table.layers:
         time_s = attention_s if layer.name == "self-attention" else 1.0
         short = [replace(size, n=size.d // 2, forward_s=time_s, backward_s=0.0) for size in layer.over_d]
         timed.append(replace(layer, over_d=short))
-    crossovers = [replace(row, n=crossing) for row in table.crossovers]
+    crossovers = [replace(row, n=crossing, is_slower=is_slower) for row in table.crossovers]
     judged = layers.of_table1(replace(table, layers=timed, crossovers=crossovers), counts())
     assert judged["recurrence"].verdict == verdict
 

@@ -125,11 +125,12 @@ def test_orderings_are_judged_by_both_figures(trained_row: Callable[..., RowTrai
     assert {judged.verdict for _, _, judged in models.of_table3(None)} == {"not run"}
 
 
-def table4(f1: float, training: str = models.WSJ_ONLY, repaired: int = 5) -> Table4:
-    """A table with one measured parser and its free search for 100 trees."""
-    row = Table4Row("Transformer (2 layers)", "measured", training, f1, "measured")
+def table4(f1: float, training: str = models.WSJ_ONLY, repaired: int = 5, more: float | None = None) -> Table4:
+    """A table with one measured parser and its free search for 100 trees; `more` is the F1 of one with silver trees."""
+    of_training = {training: f1} | ({"semi-supervised": more} if more else {})
+    rows = [Table4Row("Transformer (2 layers)", "measured", name, f1, "measured") for name, f1 in of_training.items()]
     search = SearchRow(training, "free", f1, repaired, {}, 100, 10.0)
-    return Table4([row], [], [], [search], [], [], [])
+    return Table4(rows, [], [], [search], [], [], [])
 
 
 LENGTHS = [(10, 30), (12, 40), (9, 9)]
@@ -140,11 +141,12 @@ LENGTHS = [(10, 30), (12, 40), (9, 9)]
     [
         ("berkeley", table4(90.41), table4(90.39)),
         ("all but one", table4(90.41), table4(90.4)),
+        ("all but one", table4(95.0, more=93.01), table4(95.0, more=93.0)),
         ("constraints", table4(90.0), table4(90.0, repaired=6)),
     ],
 )
 def test_the_parser(key: str, holds: Table4, fails: Table4) -> None:
-    """BerkeleyParser has 90.4; at most 5 % of the outputs may be no tree."""
+    """BerkeleyParser has 90.4; of parsers that learn from more than WSJ the best has 93.0; 5 % may be no tree."""
     assert models.of_table4(holds, LENGTHS)[key].verdict == "holds"
     assert models.of_table4(fails, LENGTHS)[key].verdict == "fails"
 
@@ -158,7 +160,7 @@ def test_other_trees_are_not_compared() -> None:
     nothing = models.of_table4(None, [])
     assert {key: judged.paper for key, judged in nothing.items()} == {
         "berkeley": "yes: +0.9 F1",
-        "all but one": "yes: +0.6 F1",
+        "all but one": "no: -0.3 F1",  # 92.7, and Luong et al. have 93.0
     }
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import pytest
 
 from model.config import BASE
+from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Artifact
 from pipeline.store.figures import Stretch, StretchDevices
 from workflows.engine.dag import to_artifact
@@ -25,7 +26,7 @@ def printed(cell: Cell) -> Translation:
     measured = replace(cell("en-de", "base", config=BASE), data="WMT 2014")
     training = {"updates": 100_000, "source_tokens": 2_500_000_000, "target_tokens": 2_500_000_000, "train_s": 43_200.0}
     measured = changed(measured, "training", **training)
-    measured = changed(measured, "checkpoint", updates=(96_000, 97_000, 98_000, 99_000, 100_000))
+    measured = changed(measured, "checkpoint", updates=(94_000, 95_500, 97_000, 98_500, 100_000))
     return on(of_pairs(scored(measured, newstest2014=3003), 4_500_000))
 
 
@@ -121,6 +122,18 @@ def test_test_set_updates_and_hardware_are_reported(printed: Translation) -> Non
     }
     assert aspects_of(on(printed, count=4))["hardware"].here == "4 × NVIDIA P100, float32"
     assert aspects_of(on(printed, dtype="bfloat16"))["hardware"].here == "8 × NVIDIA P100, bfloat16"
+
+
+def test_averaging_differs_in_number_or_interval(printed: Translation) -> None:
+    """100,000 is no multiple of the paper's 1,500, so the last interval of base's five checkpoints is 1,000 updates."""
+    for updates, here in (
+        (TrainingSettings().kept_updates, "last 5 (updates 94500, …, 99000, 100000)"),
+        ((95_500, 97_000, 98_500, 100_000), "last 4 (updates 95500, …, 98500, 100000)"),
+        ((97_000, 98_500, 100_000), "last 3 (updates 97000, 98500, 100000)"),
+        ((100_000,), "none"),
+    ):
+        aspects = aspects_of(changed(printed, "checkpoint", updates=updates))
+        assert {what: entry.here for what, entry in aspects.items()} == {"averaged checkpoints": here}
 
 
 def test_optimizer_decoding_and_model_name_what_differs(printed: Translation) -> None:
