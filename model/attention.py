@@ -18,6 +18,10 @@ from model.rows import Grid, Memory, Packed, Sentences
 
 KERNEL_MULTIPLE = 8
 """The kernels of `packed_attention` take heads of a multiple of this many columns."""
+KERNEL_MAX_WIDTH = 256
+"""The kernels of `packed_attention` take heads of at most this many columns."""
+KERNEL_MAX_WIDTH_SMALL_GPUS = 192
+"""The same on GPUs with less shared memory than an A100 or H100, whose backward pass is limited."""
 OnWeights = Callable[[Tensor], Tensor]
 """Is given weights_BHLM as soon as they are computed and returns those to use (`pipeline.attention.recording`)."""
 
@@ -46,18 +50,29 @@ def attention(
     return weights_BHLM @ v_BHMV
 
 
+def kernel_width(d_k: int, d_v: int) -> int:
+    """Returns the columns of a head as the kernels of `packed_attention` get it."""
+    return -(-max(d_k, d_v) // KERNEL_MULTIPLE) * KERNEL_MULTIPLE
+
+
+def has_kernels(capability: tuple[int, int], d_k: int, d_v: int) -> bool:
+    """Whether a GPU of this compute capability can train heads of these sizes by `packed_attention`."""
+    limit = KERNEL_MAX_WIDTH if capability in ((8, 0), (9, 0), (10, 0)) else KERNEL_MAX_WIDTH_SMALL_GPUS
+    return capability >= (8, 0) and kernel_width(d_k, d_v) <= limit
+
+
 def packed_attention(
     q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, queries: Packed, keys: Packed, reach: tuple[int, int] = (-1, -1)
 ) -> Tensor:
     """Computes eq. 1 within each sentence by torch's attention for variable lengths: x_NHV.
 
-    A query sees `reach` positions before and after its own; -1 means all. The kernels run on GPUs, in bfloat16 or
-    float16. They want d_k = d_v, so the smaller is filled up with zeros, which add nothing to any product.
+    A query sees `reach` positions before and after its own; -1 means all. The kernels run on GPUs (`has_kernels`), in
+    bfloat16 or float16. They want d_k = d_v, so the smaller is filled up with zeros, which add nothing to any product.
     """
     from torch.nn.attention.varlen import varlen_attn
 
     d_k, d_v = q_NHK.shape[-1], v_MHV.shape[-1]
-    width = -(-max(d_k, d_v) // KERNEL_MULTIPLE) * KERNEL_MULTIPLE
+    width = kernel_width(d_k, d_v)
     q_NHX, k_MHX, v_MHX = (
         F.pad(x, (0, width - x.shape[-1])) if x.shape[-1] < width else x for x in (q_NHK, k_MHK, v_MHV)
     )

@@ -85,6 +85,16 @@ def device_name(device: str) -> str:
         return platform.processor() or platform.machine()
 
 
+def instruction_set(device: str) -> str:
+    """Returns the instructions that torch's own kernels use on a device, e.g. "AVX2" or "sm_90".
+
+    The same kernel for other instructions may round differently.
+    """
+    if device.startswith("cuda"):
+        return "sm_{}{}".format(*torch.cuda.get_device_capability(device))
+    return torch.backends.cpu.get_cpu_capability()
+
+
 def compute_dtype(device: str) -> torch.dtype:
     """Returns bfloat16 if the device multiplies it natively and a processor gains by it, else float32.
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 
 from pipeline.errors import UserError
-from pipeline.hardware import compiles, compute_dtype, device_name, multiplies_bfloat16
+from pipeline.hardware import compiles, compute_dtype, device_name, instruction_set, multiplies_bfloat16
 from pipeline.settings import TrainingSettings
 from pipeline.training.checkpoints import TrainingState
 from pipeline.training.worker_group import WorkerGroup
@@ -29,6 +29,7 @@ class WorkerDevice(NamedTuple):
     gains_by_bfloat16: bool
     """Tells whether it computes in bfloat16 if nobody says otherwise."""
     compiles: bool
+    instruction_set: str
     torch_version: str
 
     @classmethod
@@ -40,6 +41,7 @@ class WorkerDevice(NamedTuple):
             multiplies_bfloat16(device),
             compute_dtype(device) == torch.bfloat16,
             may_compile and compiles(device),
+            instruction_set(device),
             torch.__version__,
         )
 
@@ -53,6 +55,11 @@ class Agreement(NamedTuple):
     """Tells whether layers are compiled; compiled ones draw other dropout masks, so it is all workers or none."""
     devices: list[WorkerDevice]
     """The device of each rank."""
+
+    @property
+    def rounds_alike(self) -> bool:
+        """Whether the same optimizer step gives the same bits at all ranks."""
+        return len({(device.instruction_set, device.torch_version) for device in self.devices}) == 1
 
 
 def agree(group: WorkerGroup, settings: TrainingSettings, state: TrainingState, checkpoints: Path) -> Agreement:

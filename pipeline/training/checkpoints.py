@@ -228,7 +228,7 @@ def restore(checkpoint: Path, step: TrainingStep) -> None:
 
 
 def restore_all(group: WorkerGroup, checkpoint: Path | None, step: TrainingStep) -> None:
-    """Restores rank 0's checkpoint at all ranks; the others need not have it."""
+    """Restores rank 0's checkpoint at all ranks, or copies its first weights; the others need not have either."""
     if checkpoint:
         restore(checkpoint, step)
     if group.size == 1:

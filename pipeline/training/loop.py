@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from model.attention import has_kernels
 from model.config import TransformerConfig
 from model.rows import Batch
 from model.training_step import TrainingStep
@@ -73,8 +74,10 @@ def dropout_seed(seed: int, update: int, micro_batch: int) -> int:
 
 
 def packs(device: str, dtype: torch.dtype, model: TransformerConfig) -> bool:
-    """Tells whether micro-batches can be packed: where `model.attention.packed_attention` can compute the model."""
-    return device.startswith("cuda") and dtype != torch.float32 and not model.attention_dropout
+    """Whether micro-batches can be packed: where `model.attention.packed_attention` can compute the model."""
+    if not device.startswith("cuda") or dtype == torch.float32 or model.attention_dropout:
+        return False
+    return has_kernels(torch.cuda.get_device_capability(device), model.d_k, model.d_v)
 
 
 class _Unread(NamedTuple):
@@ -140,7 +143,8 @@ class Training:
         self.state = group.from_first(self.state)
         self.agreement = agree(group, settings, self.state, folder / RECOVERY)
         self.state.dtype = dtype_name(self.agreement.dtype)
-        self.packs = settings.packed and packs(group.device, self.agreement.dtype, settings.model)
+        # All ranks or none: packed micro-batches draw other dropout masks.
+        self.packs = all(group.gathered(settings.packed and packs(group.device, self.agreement.dtype, settings.model)))
         torch.manual_seed(settings.seed)
         master = make(settings.model).to(group.device)
         self.step = TrainingStep(
@@ -151,8 +155,7 @@ class Training:
             packed=self.packs,
             n_figures=len(_Losses._fields),
         )
-        if self.state.update:
-            restore_all(group, checkpoint, self.step)
+        restore_all(group, checkpoint, self.step)  # seeded draws differ between CPUs in the last bits
         if group.rank == 0:
             cut_metrics(folder / METRICS, self.state.update)
         exchanged = getattr(torch, settings.exchange)
@@ -261,6 +264,9 @@ class Training:
             self.step.figures.add_(torch.stack(_Losses(sums.loss, sums.nll)))
         sums_F = self.step.figures.clone()
         norm = self.step.apply(number, update.target_tokens)
+        if not self.agreement.rounds_alike:
+            self.group.copy_first(self.step.adam.weights_P)
+            self.step.refresh()
         epoch = (number - 1) // self.updates.in_epoch
         figures = torch.cat((sums_F, norm[None]))
         self.unread.append(_Unread(number, epoch, update.source_tokens, update.target_tokens, figures))

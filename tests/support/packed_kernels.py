@@ -58,6 +58,7 @@ def _forward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     assert query.shape[1:] == key.shape[1:] == value.shape[1:], "kernels want heads of one size"
     assert query.shape[-1] % 8 == 0, "kernels want heads of a multiple of 8 columns"
+    assert query.shape[-1] <= 256, "kernels want heads of at most 256 columns"
     assert max_q >= cu_seq_q.diff().max(), "a sentence is longer than it was said to be"
     assert max_k >= cu_seq_k.diff().max(), "a sentence is longer than it was said to be"
     x_NHX = torch.full_like(query, math.nan)

@@ -21,9 +21,10 @@ from pipeline.text.batching import plan_epoch
 from pipeline.text.encoding import EncodedSplit
 from pipeline.training import loop
 from pipeline.training.checkpoints import CheckpointWriter, list_folders
-from pipeline.training.loop import Training, dropout_seed
+from pipeline.training.loop import Training, dropout_seed, packs
 from pipeline.training.worker_group import WorkerGroup
 from tests.support.tiny_training import TINY, curve, metrics, train_in_processes, with_fields
+from workflows.paper import TABLE_3
 
 pytestmark = pytest.mark.usefixtures("one_thread", "many_recoveries")
 
@@ -249,6 +250,21 @@ def test_run_json_counts_what_was_trained(alone: Path, dataset: EncodedDataset) 
     assert sum(first_epoch) == split.target_lengths.sum()
     assert 0 < described["padding_fraction"] < 0.1
     assert described["parameters"] == sum(p.numel() for p in Transformer(TINY.model).parameters())
+
+
+def test_only_models_that_the_kernels_compute_are_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of Table 3 but A1, whose head has 512 columns, on an H100; smaller cards take 192 columns, old cards none."""
+
+    def packed(capability: tuple[int, int], models: dict[str, TransformerConfig]) -> set[str]:
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+        return {name for name, model in models.items() if packs("cuda:0", torch.bfloat16, model)}
+
+    rows = {row.name: row.model(37_000) for row in TABLE_3}
+    assert packed((9, 0), rows) == rows.keys() - {"A1"}
+    assert packed((7, 5), rows) == set()
+    wide = {f"{d_k} {d_v}": TransformerConfig(d_k=d_k, d_v=d_v) for d_k, d_v in ((192, 9), (9, 200), (256, 249))}
+    assert packed((8, 0), wide) == wide.keys()
+    assert packed((8, 6), wide) == {"192 9"}
 
 
 def test_seeds_differ_and_stay() -> None:
