@@ -19,6 +19,12 @@ def flop_text(flop: float) -> str:
     return f"{mantissa}e{int(exponent)}"
 
 
+def rate_text(flop_s: float) -> str:
+    """Formats a rate in FLOP per second: `989 TFLOP/s`, `0.19 TFLOP/s`."""
+    tera = flop_s / 1e12
+    return f"{tera:,.0f} TFLOP/s" if tera >= 100 else f"{tera:.3g} TFLOP/s"
+
+
 def rounded(number: float) -> str:
     """Shortens a number: 4500000 -> `4.5 M`, 25000 -> `25,000`."""
     return f"{number / 1e6:.3g} M" if number >= 1e6 else f"{number:,.0f}"

@@ -1,8 +1,9 @@
-"""Computes a training's cost in floating point operations: the paper's way (§6.1, footnote 5), and counted.
+"""Computes a training's cost in floating point operations: by the paper's method (§6.1, footnote 5), and counted.
 
-The paper's way is an estimate from outside: training time × devices × sustained rate. It also counts the time in which
-a device does not multiply, so it comes out higher than the operations counted from the model. Where the devices changed
-during a training, the cost is the sum over its stretches.
+The paper's method is an estimate from outside: training time × devices × sustained rate. It also counts the time in
+which a device does not multiply, so it comes out higher than the operations counted from the model. Where the devices
+changed during a training, the cost is the sum over its stretches. A training on CPUs has none: both its time and a
+CPU's rate depend on what else runs on the machine.
 """
 
 import re
@@ -26,16 +27,16 @@ RateSource = Literal["paper", "measured"]
 class CostFigures(Figures):
     """`cost.json`: both costs, and what went into them."""
 
-    paper_way_flop: float
-    """Time × sustained rate, summed over all devices and stretches of the training."""
+    paper_way_flop: float | None
+    """Time × sustained rate, summed over all devices and stretches of the training; None if a rate is not known."""
     counted_flop: float
     """Operations of the model's matrix products."""
     train_s: float
     devices: int
     """Number of devices in the last stretch."""
-    sustained_flop_s: float
+    sustained_flop_s: float | None
     """The rate of one device: the mean over the time of all devices."""
-    sustained_source: RateSource
+    sustained_source: RateSource | None
     """"measured" if the rate of any device was."""
     device_name: str
     """The names of the devices in the last stretch."""
@@ -50,10 +51,14 @@ class Cost(JsonArtifact[CostFigures]):
     figures_file = "cost.json"
 
 
-def sustained_flop_s(device_name: str, measured_flop_s: float) -> tuple[float, RateSource]:
-    """Returns the rate of one device and its source: "paper" (footnote 5), or "measured" for any other device."""
-    device = paper_device(device_name)
-    return (PAPER_SUSTAINED_FLOP_S[device], "paper") if device else (measured_flop_s, "measured")
+def sustained_flop_s(device_name: str, measured_flop_s: float | None) -> tuple[float, RateSource] | None:
+    """Returns the rate of one device and its source: "paper" (footnote 5), or "measured" for any other device.
+
+    None if the rate of another device was not measured.
+    """
+    if device := paper_device(device_name):
+        return PAPER_SUSTAINED_FLOP_S[device], "paper"
+    return None if measured_flop_s is None else (measured_flop_s, "measured")
 
 
 def paper_device(device_name: str) -> str | None:
@@ -65,14 +70,11 @@ def paper_device(device_name: str) -> str | None:
 def count(context: Context, run: TrainingRun) -> Cost:
     """Writes the costs of a finished training. Raises UserError where `run.json` lacks a figure."""
     figures = run.load()
-    paper_way_flop = device_s = 0.0
-    sources: set[RateSource] = set()
-    for stretch in figures.stretches:
-        for device in stretch.devices:
-            rate_flop_s, source = sustained_flop_s(device.name, device.matmul_flop_s)
-            sources.add(source)
-            device_s += stretch.train_s * device.count
-            paper_way_flop += stretch.train_s * device.count * rate_flop_s
+    used = [(stretch.train_s * device.count, device) for stretch in figures.stretches for device in stretch.devices]
+    device_s = sum(time_s for time_s, _ in used)
+    known = [(time_s, rate) for time_s, each in used if (rate := sustained_flop_s(each.name, each.matmul_flop_s))]
+    paper_way_flop = sum(time_s * flop_s for time_s, (flop_s, _) in known) if len(known) == len(used) else None
+    source: RateSource = "measured" if any(source == "measured" for _, (_, source) in known) else "paper"
     cost = Cost(context.folder)
     cost.write(
         CostFigures(
@@ -80,8 +82,8 @@ def count(context: Context, run: TrainingRun) -> Cost:
             counted_flop=figures.counted_flop,
             train_s=figures.train_s,
             devices=figures.devices,
-            sustained_flop_s=paper_way_flop / device_s,
-            sustained_source="measured" if "measured" in sources else "paper",
+            sustained_flop_s=None if paper_way_flop is None else paper_way_flop / device_s,
+            sustained_source=None if paper_way_flop is None else source,
             device_name=figures.device_name,
             device_s=device_s,
         )

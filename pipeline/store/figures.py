@@ -20,9 +20,9 @@ class StretchDevices:
 
     name: str
     count: int
-    matmul_flop_s: float
-    """The rate of a matrix product on one device, in the dtype of the stretch: the mean over these devices,
-    measured at the beginning of the stretch."""
+    matmul_flop_s: float | None
+    """The rate of a matrix product on one GPU, in the dtype of the stretch: the mean over these devices, measured at
+    the beginning of the stretch. None for CPUs."""
 
 
 @dataclass
@@ -49,11 +49,6 @@ class Stretch:
     def device_names(self) -> str:
         """The names of its devices, joined."""
         return " and ".join(device.name for device in self.devices)
-
-    @property
-    def matmul_flop_s(self) -> float:
-        """The rate of all its devices together."""
-        return sum(device.count * device.matmul_flop_s for device in self.devices)
 
     def is_alike(self, other: "Stretch") -> bool:
         """Tells whether the other one was computed on devices of the same names in the same way."""

@@ -17,11 +17,11 @@ from pipeline.training.worker_group import WorkerGroup
 def begin_stretch(state: TrainingState, group: WorkerGroup, agreement: Agreement, threads: int) -> None:
     """Continues the last stretch of `state` if nothing has changed, or else begins one; every rank must call it.
 
-    For a new stretch each rank measures the rate of its device.
+    For a new stretch each rank measures the rate of its GPU. That of a CPU depends on what else runs there.
     """
     names = [device.name for device in agreement.devices]
     stretch = Stretch(
-        devices=tuple(StretchDevices(name, count, 0.0) for name, count in Counter(names).items()),
+        devices=tuple(StretchDevices(name, count, None) for name, count in Counter(names).items()),
         threads=threads,
         dtype=dtype_name(agreement.dtype),
         torch_version=" and ".join(sorted({device.torch_version for device in agreement.devices})),
@@ -29,9 +29,10 @@ def begin_stretch(state: TrainingState, group: WorkerGroup, agreement: Agreement
     )
     if state.stretches and stretch.is_alike(state.stretches[-1]):
         return
-    rates = list(zip(names, group.gathered(matmul_flop_s(group.device, agreement.dtype)), strict=True))
-    stretch.devices = tuple(
-        replace(same, matmul_flop_s=sum(rate for name, rate in rates if name == same.name) / same.count)
-        for same in stretch.devices
-    )
+    if group.device.startswith("cuda"):
+        rates = list(zip(names, group.gathered(matmul_flop_s(group.device, agreement.dtype)), strict=True))
+        stretch.devices = tuple(
+            replace(same, matmul_flop_s=sum(rate for name, rate in rates if name == same.name) / same.count)
+            for same in stretch.devices
+        )
     state.stretches.append(stretch)

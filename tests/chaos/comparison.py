@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,14 +88,5 @@ def _curve(path: Path) -> list[Any]:
 
 
 def _table_without_times(table: dict[str, Any]) -> dict[str, Any]:
-    rows = []
-    for row in table["rows"]:
-        timed = {"paper_way_flop"} if row["origin"] == "measured" else set()
-        cells = {
-            pair: {name: value for name, value in cell.items() if name not in timed}
-            for pair, cell in row["cells"].items()
-        }
-        rows.append({**row, "cells": cells})
     untimed = [difference for difference in table["differences"] if difference["what"] != "training time"]
-    notes = [re.sub(r"[\d.e-]+( to [\d.e-]+)? TFLOPS", "… TFLOPS", note) for note in table["notes"]]
-    return {"rows": rows, "differences": untimed, "notes": notes}
+    return {"rows": table["rows"], "differences": untimed, "notes": table["notes"]}

@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+import torch
 from mlflow.tracking import MlflowClient
 
 from pipeline.store.store import Store
@@ -67,6 +68,8 @@ def test_one_cell_then_again_then_another_beam(
         if path.parent.name in _scoring_of_models(tmp_path)
     ]
     assert base["cells"]["en-de"]["sacrebleu"] == scored["test_sets"]["test"]["sacrebleu"]
+    assert (base["cells"]["en-de"]["paper_way_flop"] is None) is not torch.cuda.is_available()
+    assert base["cells"]["en-de"]["counted_flop"] > 0
     assert base["cells"]["en-fr"]["not_run"] is True
     assert _stages(tmp_path)["scoring"] == 2  # the model's and that of word-by-word substitution
 

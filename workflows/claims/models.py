@@ -37,24 +37,29 @@ def of_table2(table: Table2 | None, *, is_of_other_text: bool = False) -> dict[s
     for key, model, pair, check in COMPARISONS:
         name = MEASURED_NAMES[model]
         (printed,) = (row for row in paper.TABLE_2 if row.name == name)
-        holds, text = check(float(printed.bleu[pair]), printed.cost_flop[pair])
-        in_paper = f"{'yes' if holds else 'no'}: {text}"
+        found = check(float(printed.bleu[pair]), printed.cost_flop[pair])
+        in_paper = f"{'yes' if found[0] else 'no'}: {found[1]}" if found else ""
         rows = table.rows if table else []
         cell = next((row.cells.get(pair) for row in rows if row.origin == "measured" and row.name == name), None)
         judged[key] = _compared(cell, check, in_paper, is_of_other_text=is_of_other_text)
     return judged
 
 
-Check = Callable[[float, float], tuple[bool, str]]
-"""Takes BLEU and cost in the paper's way; returns whether the claim holds for them, and the comparison in words."""
+Check = Callable[[float, float | None], tuple[bool, str] | None]
+"""Takes BLEU and cost by the paper's method; returns whether the claim holds for them, and the comparison in words.
+
+None where the claim is about cost and there is none."""
 
 
 def _compared(cell: Table2Cell | None, check: Check, in_paper: str, *, is_of_other_text: bool) -> Judged:
     if is_of_other_text:
         return Judged("not measurable here", "measured on other text", in_paper)
-    if cell is None or cell.paper_bleu is None or cell.paper_way_flop is None:
+    if cell is None or cell.paper_bleu is None:
         return Judged("not run", "", in_paper)
-    holds, here = check(cell.paper_bleu, cell.paper_way_flop)
+    found = check(cell.paper_bleu, cell.paper_way_flop)
+    if found is None:
+        return Judged("not measurable here", "no cost by the paper's method on CPUs", in_paper)
+    holds, here = found
     return Judged(verdict(holds), here, in_paper, seeds=1)
 
 
@@ -70,13 +75,20 @@ def _better(pair: str, *, by: float = 0.0, single: bool = False) -> Check:
 
 
 def _cheaper_than_any(pair: str) -> Check:
-    least = min(row.cost_flop[pair] for row in _before(pair) if pair in row.cost_flop)
-    return lambda _bleu, cost: (cost < least, f"{flop_text(cost)} / {flop_text(least)} = {cost / least:.2f}")
+    return _cheaper(min(row.cost_flop[pair] for row in _before(pair) if pair in row.cost_flop))
 
 
 def _cheaper_than_best(pair: str, fraction: float) -> Check:
-    best = max(_before(pair, single=True), key=lambda row: float(row.bleu[pair])).cost_flop[pair]
-    return lambda _bleu, cost: (cost < fraction * best, f"{flop_text(cost)} / {flop_text(best)} = {cost / best:.2f}")
+    return _cheaper(max(_before(pair, single=True), key=lambda row: float(row.bleu[pair])).cost_flop[pair], fraction)
+
+
+def _cheaper(flop: float, fraction: float = 1.0) -> Check:
+    def check(_bleu: float, cost: float | None) -> tuple[bool, str] | None:
+        if cost is None:
+            return None
+        return cost < fraction * flop, f"{flop_text(cost)} / {flop_text(flop)} = {cost / flop:.2f}"
+
+    return check
 
 
 COMPARISONS: tuple[tuple[str, str, str, Check], ...] = (

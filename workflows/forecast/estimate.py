@@ -33,7 +33,7 @@ from pipeline.text.segmentation import id_type
 from workflows.engine.dag import to_step
 from workflows.forecast.hardware import CPU_WIDEST, Hardware, find
 from workflows.profiles.profile import Profile
-from workflows.quantities import duration, flop_text
+from workflows.quantities import duration, flop_text, rate_text
 from workflows.tables.measurements import TrainedModel
 
 FLOAT32_BYTES = 4
@@ -246,7 +246,7 @@ def render(forecast: Forecast) -> RenderableType:
     """Renders the whole forecast, for a terminal of at least 100 columns."""
     hardware = forecast.hardware
     number = f"{hardware.devices} × " if hardware.kind == "gpu" else ""
-    rates = {f"{_rate(training.flop_s)} in {training.dtype}": None for training in forecast.trainings}
+    rates = {f"{rate_text(training.flop_s)} in {training.dtype}": None for training in forecast.trainings}
     origin = "published" if hardware.gpu else "measured now"
     each = " each" if hardware.devices > 1 else ""
     heading = f"Forecast for {number}{hardware.name}: {' or '.join(rates)}{each}, {origin}"
@@ -322,11 +322,6 @@ def _range(fastest_s: float, slowest_s: float) -> str:
     """Formats a duration, or the range from the devices' rate as the limit to the host."""
     fastest, slowest = duration(fastest_s), duration(slowest_s)
     return fastest if fastest == slowest else f"{fastest}\nto {slowest}"
-
-
-def _rate(flop_s: float) -> str:
-    """Formats a rate, e.g. 989 TFLOP/s or 190 GFLOP/s."""
-    return f"{flop_s / 1e12:,.4g} TFLOP/s" if flop_s >= 1e12 else f"{flop_s / 1e9:.0f} GFLOP/s"
 
 
 def _size(n_bytes: float) -> str:

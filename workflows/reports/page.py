@@ -158,8 +158,8 @@ def settings(model: TrainedModel) -> dict[str, str]:
         "tokens per update": f"{rounded(run.source_tokens / run.updates)} source, "
         f"{rounded(run.target_tokens / run.updates)} target; {100 * run.padding_fraction:.1f} % padding",
         "training time": f"{duration(run.train_s)}, {rounded(run.target_tokens / run.train_s)} target tokens/s",
-        "training cost": f"{flop_text(cost.paper_way_flop)} FLOP in the paper’s way, "
-        f"{flop_text(cost.counted_flop)} counted",
+        "training cost": f"{flop_text(cost.counted_flop)} FLOP counted"
+        + ("" if cost.paper_way_flop is None else f", {flop_text(cost.paper_way_flop)} by the paper’s method"),
         "hardware": hardware(run),
         "averaged checkpoints": ", ".join(map(rounded, model.averaged_updates)),
         "dev perplexity": f"{model.dev.dev_perplexity:.3f} per word-piece",

@@ -195,9 +195,9 @@ def table2_notes(cells: Sequence[Translation]) -> list[str]:
     notes = [
         *reading_notes(cells),
         "Each measured cell is one training with one seed; how far scores vary from seed to seed was not measured.",
-        "Training cost in the paper's way is training time × devices × sustained rate (§6.1), summed over the parts of "
-        "a training if its devices changed. The rate of the paper's devices is in single precision, that of others in "
-        "the dtype computed in. Counted cost is the number of operations in the model's matrix products.",
+        "Training cost by the paper's method is training time × devices × sustained rate (§6.1), summed over the parts "
+        "of a training if its devices changed. The rate of the paper's devices is in single precision, that of others "
+        "in the dtype computed in. Counted cost is the number of operations in the model's matrix products.",
         *rate_notes(cells),
     ]
     notes += [paper.ONE_COST_NOTE, *(row.footnote for row in paper.TABLE_2 if row.footnote)]

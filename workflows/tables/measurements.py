@@ -139,10 +139,11 @@ class TrainedModel:
 
     def final_figures(self) -> dict[str, float]:
         """Returns what was measured after the training, by the names that it has in MLflow."""
+        cost_flop = self.costs.paper_way_flop
         return {
             "final_dev_nll": self.dev.dev_nll,
             "final_dev_perplexity": self.dev.dev_perplexity,
-            "paper_way_flop": self.costs.paper_way_flop,
+            **({} if cost_flop is None else {"paper_way_flop": cost_flop}),
             "counted_flop": self.costs.counted_flop,
             "train_s": self.costs.train_s,
             "parameters": self.run.parameters,

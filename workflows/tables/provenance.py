@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from pipeline.evaluation.costs import PAPER_SUSTAINED_FLOP_S, sustained_flop_s
 from pipeline.store.figures import Stretch, TrainingFigures
+from workflows.quantities import rate_text
 from workflows.tables.measurements import TrainedModel
 
 COMPILED = {True: "compiled layers", False: "layers not compiled"}
@@ -45,19 +46,26 @@ def provenance_notes(cells: Sequence[TrainedModel]) -> list[str]:
 
 
 def rate_notes(cells: Iterable[TrainedModel]) -> list[str]:
-    """Writes a line for each device and dtype whose sustained rate was measured."""
+    """Writes a line for each device and dtype whose sustained rate was measured, and one for those that have none."""
     rates: dict[tuple[str, str], list[float]] = {}
+    without: dict[str, None] = {}
     for cell in cells:
         for stretch in cell.run.stretches:
             for device in stretch.devices:
-                flop_s, source = sustained_flop_s(device.name, device.matmul_flop_s)
-                if source == "measured":
-                    rates.setdefault((device.name, stretch.dtype), []).append(flop_s / 1e12)
-    return [
+                rate = sustained_flop_s(device.name, device.matmul_flop_s)
+                if rate is None:
+                    without[device.name] = None
+                elif rate[1] == "measured":
+                    rates.setdefault((device.name, stretch.dtype), []).append(rate[0])
+    none = [
+        f"No cost by the paper's method on {' or '.join(without)}: a CPU's rate depends on what else runs on the "
+        "machine."
+    ]
+    return none * bool(without) + [
         f"{name} is not among the paper's devices ({', '.join(PAPER_SUSTAINED_FLOP_S)}), so its sustained rate was "
-        f"measured with a {dtype} matrix product before training: {span(f'{min(tera):.3g}', f'{max(tera):.3g}')} "
-        "TFLOPS per device."
-        for (name, dtype), tera in rates.items()
+        f"measured with a {dtype} matrix product before training: {span(*map(rate_text, (min(used), max(used))))} per "
+        "device."
+        for (name, dtype), used in rates.items()
     ]
 
 

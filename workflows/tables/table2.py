@@ -39,7 +39,7 @@ class Table2Cell:
     """Paper BLEU with the digits that the paper prints; empty in a measured row."""
 
     def texts(self) -> tuple[str, str, str, str]:
-        """Returns the texts to show: paper BLEU, sacreBLEU, cost in the paper's way, counted cost."""
+        """Returns the texts to show: paper BLEU, sacreBLEU, cost by the paper's method, counted cost."""
         if self.not_run:
             return (NOT_RUN,) * 4
         if self.printed_bleu:
@@ -97,7 +97,7 @@ class Table2:
         lines = by_origin(
             *([row.texts() for row in self.rows if row.origin == origin] for origin in ("paper", "measured"))
         )
-        explanation = "Training cost is in FLOP, in the paper's way and as counted."
+        explanation = "Training cost is in FLOP, by the paper's method and as counted."
         return [TextTable("Table 2", columns, lines, explanation), *chosen_searches(self.choices)]
 
     def figures(self) -> dict[str, float]:

@@ -29,6 +29,12 @@ def test_rate_is_the_paper_s_or_measured(name: str, wanted: tuple[float, str]) -
     assert sustained_flop_s(name, 5e13) == wanted
 
 
+def test_a_device_without_a_rate_has_no_sustained_rate() -> None:
+    """A CPU's is not measured; one of the paper's devices needs no measurement."""
+    assert sustained_flop_s("Intel Xeon", None) is None
+    assert sustained_flop_s("Tesla P100", None) == (9.5e12, "paper")
+
+
 def test_cost_of_the_paper_s_base_model(tmp_path: Path) -> None:
     """12 hours on 8 P100 give the 3.3e18 that Table 2 prints; the file holds what went into it."""
     run = TrainingRun(tmp_path)
@@ -60,10 +66,12 @@ def stretch(train_s: float, *devices: StretchDevices, dtype: str = "bfloat16") -
         # the paper's devices keep the paper's rate, whatever was measured; another one has the rate it measured
         ([(10.0, ("Tesla P100-SXM2", 2, 1e10), ("H100", 1, 6e14))], 30.0, 20 * 9.5e12 + 10 * 6e14, "measured"),
         ([(10.0, ("Tesla P100-SXM2", 2, 1e10)), (5.0, ("Tesla K80", 1, 1e9))], 25.0, 20 * 9.5e12 + 5 * 2.8e12, "paper"),
+        # one device without a rate leaves the whole training without a cost by the paper's method
+        ([(10.0, ("H100", 1, 6e14)), (5.0, ("Intel Xeon", 2, None))], 20.0, None, None),
     ],
 )
 def test_cost_is_added_stretch_by_stretch(
-    tmp_path: Path, stretches: list[tuple[Any, ...]], device_s: float, flop: float, source: str
+    tmp_path: Path, stretches: list[tuple[Any, ...]], device_s: float, flop: float | None, source: str | None
 ) -> None:
     """Each device counts for the time that it took part, at the rate it has."""
     run, described = TrainingRun(tmp_path), []
@@ -73,6 +81,6 @@ def test_cost_is_added_stretch_by_stretch(
     run.write(TRAINING.model_copy(update={"train_s": train_s, "stretches": tuple(described)}))
     cost = count(Context(tmp_path), run).load()
     assert cost.device_s == device_s
-    assert cost.paper_way_flop == pytest.approx(flop)
-    assert cost.sustained_flop_s == pytest.approx(flop / device_s)
+    assert cost.paper_way_flop == (flop and pytest.approx(flop))
+    assert cost.sustained_flop_s == (flop and pytest.approx(flop / device_s))
     assert (cost.sustained_source, cost.train_s) == (source, train_s)

@@ -76,6 +76,7 @@ def test_float32_goes_on_in_float32_anywhere(dataset: EncodedDataset, tmp_path: 
     assert weights(tmp_path) == weights(tmp_path / "whole")
     assert figures.dtype == "float32"
     assert [stretch.dtype for stretch in figures.stretches] == ["float32"]
+    assert [device.matmul_flop_s for stretch in figures.stretches for device in stretch.devices] == [None]  # on CPUs
 
 
 def test_bfloat16_goes_on_in_bfloat16_or_not_at_all(

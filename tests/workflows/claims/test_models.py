@@ -24,7 +24,7 @@ BETTER = MappingProxyType(
 """BLEU and cost, each just enough for the claims of §6.1: ConvS2S's ensemble has 26.36, MoE 40.56 and 1.2e20."""
 
 
-def table2(cells: dict[tuple[str, str], tuple[float, float]], differs: str = "hardware") -> Table2:
+def table2(cells: dict[tuple[str, str], tuple[float, float | None]], differs: str = "hardware") -> Table2:
     """A table with these measured cells."""
     names = {"base": "Transformer (base)", "big": "Transformer (big)"}
     rows = [
@@ -57,6 +57,15 @@ def test_comparisons_with_models_before(key: str, cell: tuple[str, str], worse: 
     nothing = models.of_table2(None)[key]
     assert nothing.verdict == "not run"
     assert nothing.paper.startswith("yes")
+
+
+def test_bleu_is_judged_where_there_is_no_cost() -> None:
+    """Claims about cost are not measurable on a CPU, and those about BLEU are judged as anywhere."""
+    judged = models.of_table2(table2({cell: (bleu, None) for cell, (bleu, _) in BETTER.items()}))
+    costs = {key: judged.pop(key) for key in ("base cost", "cost en-fr")}
+    assert {each.verdict for each in judged.values()} == {"holds"}
+    assert {each.verdict for each in costs.values()} == {"not measurable here"}
+    assert all(each.paper.startswith("yes") for each in costs.values())
 
 
 def test_the_papers_own_arithmetic() -> None:

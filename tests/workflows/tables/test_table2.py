@@ -19,9 +19,20 @@ def test_measured_cells_come_from_files_and_the_rest_says_not_run(cell: Cell) ->
     assert base.name == "Transformer (base)"
     assert base.cells["en-de"].paper_bleu == scores.paper_bleu != scores.sacrebleu
     assert base.texts()[1:3] == [f"{scores.paper_bleu:.2f}", f"{scores.sacrebleu:.2f}"]
-    assert base.texts()[5:7] == ["1.0e13", "3.1e12"]  # 100 s × 2 devices × 5e10, and as counted
+    assert base.texts()[5:7] == ["", "3.1e12"]
     assert big.texts()[1:] == ["not run"] * 8
     assert base.texts()[3:5] == ["not run"] * 2
+
+
+def test_a_cpu_has_no_cost_by_the_papers_method(cell: Cell) -> None:
+    """Its cell is empty and a note says why; a GPU's time counts at the rate measured on it."""
+    table = table2.compute([cell("en-de", "base"), cell("en-de", "big", "NVIDIA H100")])
+    assert [row.texts()[5:7] for row in table.rows[-2:]] == [["", "3.1e12"], ["1.0e13", "3.1e12"]]
+    assert [note for note in table.notes if "a small CPU" in note][1:] == [
+        "No cost by the paper's method on a small CPU: a CPU's rate depends on what else runs on the machine."
+    ]
+    (measured,) = (note for note in table.notes if note.startswith("NVIDIA H100"))
+    assert measured.endswith("0.05 TFLOP/s per device.")
 
 
 def test_what_was_chosen_on_the_dev_set_stands_beneath() -> None:
