@@ -21,17 +21,13 @@ from typing import Any, ClassVar, Generic, TypeVar, get_args, get_origin
 from pydantic import TypeAdapter, ValidationError
 
 from pipeline.errors import UserError
-from pipeline.store.scratch import MANIFEST, Scratch
+from pipeline.store.scratch import MAKING, MANIFEST, Scratch, aside_of
 
 Result = TypeVar("Result")
 
 
 Made = TypeVar("Made", bound="Artifact")
 Content = TypeVar("Content")
-
-
-MAKING = ".making-"
-"""What the name of a folder begins with in which an artifact is made."""
 
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -92,19 +88,22 @@ class Artifact:
         except FileNotFoundError:
             raise UserError(f"{path} is missing: {self.folder} is not a {type(self).__name__}") from None
         except ValueError as error:
-            raise UserError(f"{path} is not valid JSON ({error}); remove {self.folder} and make it again") from None
+            raise UserError(f"{path} is not valid JSON ({error}); restore it, or {self._remake}") from None
 
     def read(self, name: str, adapter: TypeAdapter[Content]) -> Content:
-        """Returns what a JSON file of the folder holds, validated. Raises UserError where it is missing or invalid."""
+        """Returns what a JSON file of the folder holds, validated. Raises UserError where it is missing or invalid.
+
+        Keys that this version does not know are ignored.
+        """
         try:
-            return adapter.validate_python(self.read_json(name))
+            return adapter.validate_python(self.read_json(name), extra="ignore")
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(map(str, first["loc"]))
             message = first["msg"].removeprefix("Value error, ")
             problem = f"is not valid ({field}: {message})" if field else f"is not valid ({message})"
             problem = f"has no {field!r}" if first["type"] == "missing" else problem
-            raise UserError(f"{self.folder / name} {problem}; remove {self.folder} and make it again") from None
+            raise UserError(f"{self.folder / name} {problem}; restore it, or {self._remake}") from None
 
     def write_json(self, name: str, value: Any) -> None:
         """Writes a JSON file into the folder."""
@@ -124,7 +123,8 @@ class Artifact:
     def damage(self) -> str | None:
         """Returns what is wrong with the files of a published artifact, None if nothing is; reads all of them.
 
-        Files that are not listed in the manifest are ignored.
+        Files that are not listed in the manifest are ignored. A file that cannot be read is not damaged: raises
+        UserError, since it may be readable again in a moment.
         """
         try:
             manifest = json.loads((self.folder / MANIFEST).read_text(encoding="utf-8"))
@@ -138,8 +138,13 @@ class Artifact:
                     return f"{name} does not match its sha256 in {MANIFEST}"
         except FileNotFoundError as error:
             return f"{Path(error.filename).relative_to(self.folder)} is missing"
+        except (IsADirectoryError, NotADirectoryError) as error:
+            return f"{Path(error.filename).relative_to(self.folder)} is not a file"
         except OSError as error:
-            return f"{error.filename}: {error.strerror}"
+            raise UserError(
+                f"{error.filename or self.folder} cannot be read ({error.strerror}); restore access to it and run the "
+                "same command again"
+            ) from None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             return f"{MANIFEST} is broken: {error}"
         return None
@@ -148,7 +153,12 @@ class Artifact:
         """Raises UserError if the artifact is damaged; one without a manifest cannot be checked."""
         damage = self.damage() if (self.folder / MANIFEST).exists() else None
         if damage:
-            raise UserError(f"{self.folder} is damaged: {damage}; remove it and make it again")
+            raise UserError(f"{self.folder} is damaged: {damage}; move it elsewhere and make it again")
+
+    @property
+    def _remake(self) -> str:
+        """What a user may do about a folder that is of no use: never to delete it."""
+        return f"move {self.folder} elsewhere and make it again"
 
 
 @dataclass(frozen=True)
@@ -197,6 +207,13 @@ def making_folder(target: Path) -> Path:
     return target.with_name(f"{MAKING}{target.name}")
 
 
+def set_aside(folder: Path) -> Path:
+    """Moves a folder that must not be used to a new name beside it, and returns that; `aiayn clean` lists it."""
+    aside = aside_of(folder)
+    os.rename(folder, aside)
+    return aside
+
+
 @contextmanager
 def report_full_disk(target: Path) -> Iterator[None]:
     """Raises UserError if the body, which writes `target`, fills the disk."""
@@ -231,7 +248,7 @@ def publish(
     the disk is full.
     """
     if target.exists():
-        raise UserError(f"{target} exists already; remove it or choose another folder")
+        raise UserError(f"{target} exists already; move it elsewhere or choose another folder")
     making = making_folder(target)
     if making.exists() and not resume:
         shutil.rmtree(making)

@@ -105,6 +105,22 @@ class Bucket:
         """Removes all objects below a folder."""
         self.remove([f"{folder}/{name}" for name in self.sizes_bytes(folder)])
 
+    def copy(self, names: Mapping[str, str]) -> None:
+        """Copies objects within the bucket to other names, several at once. Raises BucketError if there is none."""
+
+        def copy(name: str) -> None:
+            with self._in_a_line(f"copy {name}"):
+                obstore.copy(self._service, name, names[name])
+
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            list(threads.map(copy, names))
+
+    def move_folder(self, folder: str, to: str) -> None:
+        """Moves all objects below a folder to another."""
+        names = [*self.sizes_bytes(folder)]
+        self.copy({f"{folder}/{name}": f"{to}/{name}" for name in names})
+        self.remove([f"{folder}/{name}" for name in names])
+
     def upload(self, files: Mapping[str, Path]) -> None:
         """Copies files to objects, given by name, several at once.
 

@@ -12,8 +12,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pipeline.errors import UserError
-from pipeline.store.artifact import MAKING, MANIFEST, Artifact
+from pipeline.store.artifact import MANIFEST, Artifact
 from pipeline.store.bucket import Bucket
+from pipeline.store.scratch import MAKING, aside_of
 
 PUBLISHED = "published.json"
 
@@ -47,14 +48,14 @@ class BucketArtifacts:
         published = Published(secrets.token_hex(8), manifest["sha256"], sizes_bytes)
         place = f"store/{name}/{published.attempt}"
         files = {f"{place}/{file}": folder / file for file in [*sizes_bytes, MANIFEST]}
-        is_first = False
         try:
             self.bucket.upload(files)
-            is_first = self.bucket.create(f"store/{name}/{PUBLISHED}", json.dumps(asdict(published)).encode())
-        finally:
-            if not is_first:
-                self.bucket.remove(files)
-        if not is_first:
+        except BaseException:
+            self.bucket.remove(files)  # nobody knows of them yet
+            raise
+        # If this raises, it may have arrived all the same: then these are the artifact's files.
+        if not self.bucket.create(f"store/{name}/{PUBLISHED}", json.dumps(asdict(published)).encode()):
+            self.bucket.remove(files)
             raise UserError(f"{name} was published by another command meanwhile; run the same command again")
         self.bucket.remove_folder(f"store/{MAKING}{name}")
 
@@ -76,10 +77,18 @@ class BucketArtifacts:
                 return f"{file} has {there[file]} bytes, not the {bytes_} that were published"
         return None
 
-    def remove(self, name: str) -> None:
-        """Removes an artifact; from the first step on nobody finds it."""
+    def set_aside(self, name: str) -> None:
+        """Moves a damaged artifact to another folder of the bucket; from the first step on nobody finds it."""
+        aside = aside_of(Path(name)).name
+        self.bucket.copy({f"store/{name}/{PUBLISHED}": f"store/{aside}/{PUBLISHED}"})
         self.bucket.remove([f"store/{name}/{PUBLISHED}"])
-        self.bucket.remove_folder(f"store/{name}")
+        self.bucket.move_folder(f"store/{name}", f"store/{aside}")
+
+    def reopen(self, name: str) -> None:
+        """Takes a damaged artifact back to where its stage keeps what it makes, for it to go on from what is intact."""
+        if published := self.published(name):
+            self.bucket.move_folder(f"store/{name}/{published.attempt}", f"store/{MAKING}{name}")
+            self.bucket.remove([f"store/{MAKING}{name}/{MANIFEST}", f"store/{name}/{PUBLISHED}"])
 
     def peek(self, name: str, file: str) -> str | None:
         """Returns the text of a file of an artifact, or of what has been kept of it, None if there is none."""

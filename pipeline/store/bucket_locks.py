@@ -14,6 +14,7 @@ import threading
 import time
 from contextlib import suppress
 
+from pipeline.errors import BucketError
 from pipeline.store.bucket import Bucket, Object
 from pipeline.store.locks import POLL_S, Lock, Owner
 
@@ -32,20 +33,28 @@ class BucketLock(Lock):
     def __init__(self, bucket: Bucket, target: str, task: str) -> None:
         parent, _, self._name = target.rpartition("/")
         self._bucket, self._object, self._task = bucket, f"{parent}/.locks/{self._name}.json", task
-        self._line = b""
-        """What the lock begins with if it is ours."""
         self._released = threading.Event()
         self._renewing = threading.Thread(target=self._renew, name=f"lock of {self._name}", daemon=True)
 
+    def names(self, line: bytes) -> bool:
+        """See `Lock.names`."""
+        held = self._bucket.read(self._object)
+        return held is not None and held.data.startswith(line)
+
     def take(self) -> Owner | None:
         """See `Lock.take`. The lock of a dead owner is free after `wait`."""
-        held = self._bucket.read(self._object)
-        if held and held.data != FREE:
-            return Owner.read(held.data)
-        if not self._write(held):
-            return self.take()  # somebody else was faster
-        self._renewing.start()
-        return None
+        while True:  # until it is ours, or that of a faster process
+            held = self._bucket.read(self._object)
+            if held and held.data != FREE:
+                return Owner.read(held.data)
+            if held and not held.e_tag:
+                raise BucketError(
+                    f"{self._bucket.uri}: the service gives its objects no ETags, so it can lock nothing; "
+                    "use a service with conditional writes, or a folder as --store"
+                )
+            if self._write(held):
+                self._renewing.start()
+                return None
 
     def wait(self) -> None:
         """See `Lock.wait`. Frees the lock of a dead owner."""
@@ -79,15 +88,18 @@ class BucketLock(Lock):
             with suppress(OSError):  # the next time, perhaps
                 if ours := self._ours():
                     self._write(ours)
+                else:
+                    logger.warning("the lock on %s (%s) is lost: another process has taken it", self._name, self._task)
+                    return
 
     def _ours(self) -> Object | None:
-        held = self._bucket.read(self._object) if self._line else None
-        return held if held and held.data.startswith(self._line) else None
+        held = self._bucket.read(self._object) if self.line else None
+        return held if held and held.data.startswith(self.line) else None
 
     def _write(self, held: Object | None) -> bool:
         """Writes that the lock is ours in place of what it held; returns whether it still held that."""
-        self._line = self._line or Owner.here(self._task).written()
-        data = self._line + b"\n" + secrets.token_hex(8).encode()  # each time another tag
+        self.line = self.line or Owner.here(self._task).written()
+        data = self.line + b"\n" + secrets.token_hex(8).encode()  # each time another tag
         if held is None:
             return self._bucket.create(self._object, data)
         return self._bucket.replace(self._object, data, held.e_tag)

@@ -63,6 +63,13 @@ class Owner:
 class Lock(ABC):
     """The lock on making something. Leaving the `with` block releases the lock if it was taken."""
 
+    line = b""
+    """What the lock says while we hold it, different each time; any process can see by it whether we still do."""
+
+    @abstractmethod
+    def names(self, line: bytes) -> bool:
+        """Returns whether the lock is held by the owner who wrote `line`; asks without disturbing anybody."""
+
     @abstractmethod
     def take(self) -> Owner | None:
         """Takes the lock if nobody holds it; otherwise returns the owner. It does not wait for the lock."""
@@ -97,8 +104,14 @@ class FileLock(Lock):
     def __init__(self, target: Path, task: str) -> None:
         self.path = target.parent / ".locks" / f"{target.name}.lock"
         self._target, self._task = target, task
-        self._line = b""
         self._descriptor: int | None = None
+
+    def names(self, line: bytes) -> bool:
+        """See `Lock.names`."""
+        try:
+            return self.path.read_bytes() == line
+        except FileNotFoundError:
+            return False
 
     def take(self) -> Owner | None:
         """See `Lock.take`. Raises UserError if the disk is full."""
@@ -110,9 +123,9 @@ class FileLock(Lock):
                 if left := os.read(descriptor, MAX_LINE_BYTES):
                     owner = Owner.read(left)
                     logger.warning("taking over the lock on %s (%s) from %s", self._target.name, owner.task, owner)
-                self._line = Owner.here(self._task).written()
+                self.line = Owner.here(self._task).written()
                 os.ftruncate(descriptor, 0)
-                os.pwrite(descriptor, self._line, 0)
+                os.pwrite(descriptor, self.line, 0)
             except BlockingIOError:
                 owner = Owner.read(os.read(descriptor, MAX_LINE_BYTES))
                 os.close(descriptor)
@@ -133,7 +146,9 @@ class FileLock(Lock):
         if self._descriptor is None:
             return False
         try:
-            os.pwrite(self._descriptor, self._line, 0)
+            if not self.names(self.line):
+                return False
+            os.pwrite(self._descriptor, self.line, 0)
             os.fsync(self._descriptor)
             return os.path.samestat(os.fstat(self._descriptor), self.path.stat())
         except OSError:

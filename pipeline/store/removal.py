@@ -1,8 +1,8 @@
 """Removes folders from a store that other processes may be using.
 
-    with locks_closed(store):                       # nobody can begin to make anything meanwhile
-        aside = set_aside(store, names)             # from here on nobody finds them
-    delete(aside)                                   # takes as long as it takes
+    with locks_closed(store):                       # no process can start building an artifact meanwhile
+        hidden = hide(store, names)                 # from here on no process finds them
+    delete(hidden)                                  # takes as long as it takes
 
 Whatever is removed is renamed first, so that nobody ever finds half an artifact. What a killed process has renamed and
 not deleted is in `leftovers`.
@@ -16,12 +16,13 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from pipeline.errors import UserError
-from pipeline.store.artifact import MAKING, MANIFEST
+from pipeline.store.artifact import MANIFEST
 from pipeline.store.locks import Owner, guarded, holder
+from pipeline.store.scratch import ASIDE, MAKING
 from pipeline.store.store import Store
 
-ASIDE = ".deleted-"
-"""What the name of a folder begins with that was set aside."""
+HIDDEN = ".deleted-"
+"""Prefix of a folder that is being deleted."""
 
 
 def locks_closed(store: Store) -> AbstractContextManager[None]:
@@ -41,22 +42,25 @@ def published(store: Store) -> list[str]:
 
 
 def half_made(store: Store) -> list[str]:
-    """Returns the names of the folders in which artifacts are or were being made, and of workspaces.
+    """Returns the names of the folders in which artifacts are or were being made, of what was set aside for being
+    damaged, and of workspaces.
 
     `lock_name` returns whose lock their maker holds.
     """
     return [
-        name for name in _folders(store) if name.startswith(".") and name != ".locks" and not name.startswith(ASIDE)
+        name for name in _folders(store) if name.startswith(".") and name != ".locks" and not name.startswith(HIDDEN)
     ]
 
 
 def leftovers(store: Store) -> list[str]:
-    """Returns the names of folders that were set aside and not deleted."""
-    return [name for name in _folders(store) if name.startswith(ASIDE)]
+    """Returns the names of folders whose deletion was interrupted."""
+    return [name for name in _folders(store) if name.startswith(HIDDEN)]
 
 
 def lock_name(name: str) -> str:
     """Returns the name of the lock that the maker of a folder holds: the artifact's, or a workspace's own."""
+    if name.startswith(ASIDE):
+        return name.removeprefix(ASIDE).rpartition("-")[0]
     return name.removeprefix(MAKING)
 
 
@@ -70,25 +74,25 @@ def size_bytes(folder: Path) -> int:
     return total
 
 
-def set_aside(store: Store, names: Iterable[str]) -> list[Path]:
-    """Renames folders, so that nobody finds them any more, and returns where they are now.
+def hide(store: Store, names: Iterable[str]) -> list[Path]:
+    """Renames folders that are to be deleted, so that no process finds them, and returns where they are now.
 
     Raises UserError where the file system does not allow it.
     """
     moved = []
     for name in names:
         folder = store.folder(name)
-        aside = folder if name.startswith(ASIDE) else folder.with_name(f"{ASIDE}{name}-{secrets.token_hex(4)}")
+        hidden = folder if name.startswith(HIDDEN) else folder.with_name(f"{HIDDEN}{name}-{secrets.token_hex(4)}")
         try:
-            os.rename(folder, aside)
+            os.rename(folder, hidden)
         except OSError as error:
             raise UserError(f"{folder} cannot be renamed ({error.strerror})") from None
-        moved.append(aside)
+        moved.append(hidden)
     return moved
 
 
 def delete(folders: Iterable[Path]) -> None:
-    """Deletes folders that were set aside. Raises UserError where the file system does not allow it."""
+    """Deletes hidden folders. Raises UserError where the file system does not allow it."""
     for folder in folders:
         try:
             shutil.rmtree(folder)

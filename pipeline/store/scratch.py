@@ -1,4 +1,4 @@
-"""The folder in which an artifact is made, as the processes that make it see it, on whatever nodes they run.
+"""The build folder of an artifact, as seen by the processes that build it, on any node.
 
 with scratch.opened() as folder:        # in any of the processes
     ...                                 # write folder/checkpoints/00000050
@@ -6,27 +6,46 @@ with scratch.opened() as folder:        # in any of the processes
 scratch.collect()                       # in the stage, once they are done
 
 What is kept is a file, which may only grow, or an artifact, whose manifest is copied last: where that is, all of it is.
+
+While a process was cut off from the others, one of them may have taken over its lock. From then on the files are the
+other's: `check` raises LockLostError, and nothing is written or removed.
 """
 
 from __future__ import annotations
 
 import logging
 import operator
+import os
+import secrets
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from pipeline.errors import BucketError
+from pipeline.errors import BucketError, UserError
 
 if TYPE_CHECKING:  # so that a served model needs no client of object stores
     from pipeline.store.bucket import Bucket
 
 MANIFEST = "manifest.json"
+MAKING = ".making-"
+"""Prefix of the temporary folder in which an artifact is built."""
+ASIDE = ".aside-"
+"""Prefix of a folder with what must neither be used nor deleted."""
 
 logger = logging.getLogger(__name__)
+
+
+class LockLostError(UserError):
+    """Another process builds the artifact now, since this one had given no sign of life."""
+
+
+def aside_of(folder: Path) -> Path:
+    """Returns an unused name beside a folder, for it or parts of it to be set aside."""
+    return folder.with_name(f"{ASIDE}{folder.name.removeprefix(MAKING)}-{secrets.token_hex(4)}")
 
 
 class Copies(Protocol):
@@ -54,8 +73,26 @@ class Scratch:
     folder: Path
     store: Copies | None = field(default=None, kw_only=True)
     """None: all nodes share the disk, so there is nothing to carry."""
+    is_ours: Callable[[], bool] | None = field(default=None, kw_only=True)
+    """Asks whether the stage still holds the lock on the artifact; picklable. None: nobody else builds it."""
+    _checked_s: float = field(default=0.0, kw_only=True)
     _owed: list[str] = field(default_factory=list, kw_only=True)
     """What could not be kept yet."""
+
+    def check(self, every_s: float = 0.0) -> None:
+        """Raises LockLostError if another process has taken over; asks at most once in `every_s` seconds.
+
+        Where the answer cannot be had, it is the one from before.
+        """
+        if self.is_ours is None or time.monotonic() - self._checked_s < every_s:
+            return
+        with suppress(OSError):
+            if not self.is_ours():
+                raise LockLostError(
+                    f"{self.folder} is another command's now: it took over since this one had not been heard from for "
+                    "a while; let it go on, or stop it and run the same command again"
+                )
+        self._checked_s = time.monotonic()
 
     @contextmanager
     def opened(self) -> Iterator[Path]:
@@ -79,8 +116,9 @@ class Scratch:
     def keep(self, part: str) -> None:
         """Puts a file of the folder, or an artifact in it, where other nodes find it, in place of what was kept before.
 
-        Where the bucket does not answer, the next call tries again, after a warning.
+        Where the bucket does not answer, the next call tries again, after a warning. Raises LockLostError (`check`).
         """
+        self.check()
         if self.store is None:
             return
         self._owed = [*(owed for owed in self._owed if owed != part), part]
@@ -90,7 +128,8 @@ class Scratch:
             logger.warning("%s is on this machine alone (%s)", part, error)
 
     def drop(self, part: str) -> None:
-        """Removes what was kept of a file or an artifact."""
+        """Removes what was kept of a file or an artifact. Raises LockLostError (`check`)."""
+        self.check()
         if part in self._owed:
             self._owed.remove(part)
         try:
@@ -98,6 +137,20 @@ class Scratch:
                 self.store.bucket.remove_folder(f"{self._place}/{part}")
         except BucketError as error:
             logger.warning("%s was not removed (%s)", part, error)
+
+    def set_aside(self, parts: Iterable[str]) -> Path:
+        """Moves artifacts that must not be used to a new folder, which it returns, here and where other nodes find it.
+
+        Raises LockLostError (`check`), and BucketError where the bucket does not answer.
+        """
+        self.check()
+        aside = aside_of(self.folder)
+        for part in parts:
+            if self.store:
+                self.store.bucket.move_folder(f"{self._place}/{part}", f"store/{aside.name}/{part}")
+            (aside / part).parent.mkdir(parents=True, exist_ok=True)
+            os.rename(self.folder / part, aside / part)
+        return aside
 
     def collect(self) -> None:
         """Brings the stage's own folder to what has been kept. Raises BucketError where the bucket does not answer."""

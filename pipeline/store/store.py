@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from pipeline.errors import UserError
-from pipeline.store.artifact import MANIFEST, Artifact, Made, making_folder, publish
+from pipeline.store.artifact import MANIFEST, Artifact, Made, making_folder, publish, set_aside
 from pipeline.store.bucket import SCHEMES, Bucket
 from pipeline.store.bucket_artifacts import BucketArtifacts, Published
 from pipeline.store.bucket_locks import BucketLock
@@ -114,9 +114,13 @@ class Store:
         """Returns the folder on this machine in which an artifact is made until it is published."""
         return making_folder(self.folder(name))
 
-    def shared_scratch(self, name: str) -> Scratch:
-        """Returns the folder in which an artifact is made, for processes on whatever nodes."""
-        return Scratch(self.scratch(name), store=self if self.uri else None)
+    def shared_scratch(self, name: str, lock: Lock | None = None) -> Scratch:
+        """Returns the build folder of an artifact for processes on any node, as long as the caller holds its `lock`."""
+        is_ours = partial(self._is_held_by, name, lock.line) if lock else None
+        return Scratch(self.scratch(name), store=self if self.uri else None, is_ours=is_ours)
+
+    def _is_held_by(self, name: str, line: bytes) -> bool:
+        return self.lock(name, "").names(line)
 
     def find(self, name: str) -> Path | None:
         """Returns the folder of a published artifact, or None; its files may be elsewhere until `fetch` is called."""
@@ -149,7 +153,8 @@ class Store:
                     shutil.rmtree(aside)
                     place = f"{self.uri}/store/{name}"
                     raise UserError(
-                        f"{place}/{published.attempt} is damaged: {damage}; remove {place} to make it again"
+                        f"{place}/{published.attempt} is damaged: {damage}; restore the object, or move "
+                        f"{place}/published.json elsewhere and run the same command again"
                     )
                 shutil.rmtree(folder, ignore_errors=True)  # what is not, or no longer, a copy
                 os.rename(aside, folder)
@@ -182,22 +187,39 @@ class Store:
         resume: bool = False,
         ours: Callable[[], bool],
     ) -> Made:
-        """Makes an artifact in its scratch folder and publishes it as a whole (`pipeline.store.artifact.publish`)."""
-        if self.remote:
-            shutil.rmtree(self.folder(name), ignore_errors=True)  # a copy of what the bucket no longer has
+        """Makes an artifact in its scratch folder and publishes it as a whole (`pipeline.store.artifact.publish`).
+
+        What takes long enough to `resume` is on the disk when this returns, whatever the power does.
+        """
+        if self.remote and self.folder(name).exists():
+            set_aside(self.folder(name))  # a copy, perhaps the last one, of what the bucket no longer has
         upload = partial(self.remote.upload, name) if self.remote else None
-        return publish(self.folder(name), make, manifest, resume, ours, upload)
+        return publish(self.folder(name), make, manifest, resume, ours, upload, flush=resume)
 
     def damage(self, name: str) -> str | None:
         """Returns what is wrong with the files of a published artifact, None if nothing is; reads those of a folder."""
         return self.remote.damage(name) if self.remote else Artifact(self.folder(name)).damage()
 
-    def remove(self, name: str) -> None:
-        """Removes a published artifact, typically a damaged one."""
+    def set_aside(self, name: str) -> None:
+        """Moves a damaged artifact to where nobody takes it for a published one, and nothing of it is lost."""
         if self.remote:
             _seen.discard((self.uri, name))
-            self.remote.remove(name)
-        shutil.rmtree(self.folder(name), ignore_errors=bool(self.uri))
+            self.remote.set_aside(name)
+        if self.folder(name).exists():
+            set_aside(self.folder(name))
+
+    def reopen(self, name: str) -> None:
+        """Makes a damaged artifact an unfinished one again, which its stage continues from what is intact."""
+        folder, making = self.folder(name), self.scratch(name)
+        if making.exists():
+            set_aside(making)
+        if self.remote:
+            _seen.discard((self.uri, name))
+            self.remote.reopen(name)
+            if folder.exists():  # what counts, and is brought here again, is in the bucket
+                set_aside(folder)
+        else:
+            os.rename(folder, making)
 
     def lock(self, name: str, task: str) -> Lock:
         """Returns the lock on making an artifact; `task` tells others what it is held for."""

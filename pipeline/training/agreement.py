@@ -77,7 +77,7 @@ def agree(group: WorkerGroup, settings: TrainingSettings, state: TrainingState, 
     if settings.dtype == "auto" and dtype == "bfloat16" and lacking and state.update < settings.updates:
         raise UserError(
             f"this training began in bfloat16, which {_named(lacking)} cannot multiply natively; continue it on "
-            f"machines that can, or remove {checkpoints} to start over in float32"
+            f"machines that can, or move {checkpoints} elsewhere to start over in float32"
         )
     return Agreement(getattr(torch, dtype), all(device.compiles for device in devices), devices)
 

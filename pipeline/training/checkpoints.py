@@ -8,7 +8,8 @@ one is decided by the settings (`TrainingSettings.kept_updates`), never by a clo
 (`RECOVERY_SHARE`), before a machine goes and at the end; the newest two stay, of a finished training only the last.
 
 Both are artifacts (`pipeline.store.artifact`), published while training goes on and flushed to the disk. A damaged one
-is skipped with a warning, and the one before it is used.
+is set aside with a warning, and the one before it is used. A finished training whose files are damaged continues in the
+same way, usually from its end.
 """
 
 import json
@@ -33,9 +34,9 @@ from model.optimizer import Adam
 from model.parameters import views
 from model.training_step import TrainingStep
 from pipeline.errors import UserError
-from pipeline.store.artifact import MAKING, Artifact, publish
+from pipeline.store.artifact import Artifact, publish
 from pipeline.store.figures import Stretch
-from pipeline.store.scratch import Scratch
+from pipeline.store.scratch import MAKING, Scratch
 from pipeline.training.metrics import METRICS
 from pipeline.training.worker_group import WorkerGroup
 
@@ -128,8 +129,23 @@ class CheckpointWriter:
         """
         self._beside.append(self._thread.submit(self.scratch.keep, file))
 
+    def set_aside(self, continued: Path | None) -> None:
+        """Sets aside what a run that continues from a checkpoint, or from the beginning, will write anew.
+
+        That is every checkpoint for recovery after it, which was skipped, and without any all that there are. Raises
+        LockLostError, and BucketError where the bucket does not answer.
+        """
+        kinds = (RECOVERY,) if continued else (RECOVERY, KEPT)
+        folders = [folder for kind in kinds for folder in list_folders(self.folder / kind)]
+        parts = [
+            folder.relative_to(self.folder).as_posix() for folder in folders if not continued or folder > continued
+        ]
+        if parts:
+            log.warning("set %s aside, in %s", ", ".join(parts), self.scratch.set_aside(parts))
+
     def prune(self, most: int) -> None:
-        """Removes all checkpoints for recovery but the newest `most`."""
+        """Removes all checkpoints for recovery but the newest `most`. Raises LockLostError."""
+        self.scratch.check()
         for old in list_folders(self.folder / RECOVERY)[:-most]:
             self.scratch.drop(f"{RECOVERY}/{old.name}")
             shutil.rmtree(old)
@@ -164,6 +180,7 @@ class CheckpointWriter:
         optimizer: Tensors | None = None,
         state: dict[str, Any] | None = None,
     ) -> None:
+        self.scratch.check()
         target = self.folder / kind / f"{update:08d}"
         for leftover in target.parent.glob(f"{MAKING}*"):  # left by a killed process
             shutil.rmtree(leftover)
@@ -197,8 +214,8 @@ def load_newest(folder: Path, identity: dict[str, Any], kept: Sequence[int]) -> 
         relied_on = [folder / KEPT / f"{update:08d}" for update in kept if update <= int(checkpoint.name)]
         if (checkpoint / "checksums.json").exists():
             raise UserError(
-                f"{checkpoint} was written by an earlier version; continue the training with that version, or remove "
-                f"{folder / RECOVERY} to start over"
+                f"{checkpoint} was written by an earlier version; continue the training with that version, or move "
+                f"{folder / RECOVERY} elsewhere to start over"
             )
         damages = ((path, Artifact(path).damage()) for path in (checkpoint, *relied_on))
         damaged = next(((path, damage) for path, damage in damages if damage), None)
@@ -210,7 +227,7 @@ def load_newest(folder: Path, identity: dict[str, Any], kept: Sequence[int]) -> 
         if differing:
             raise UserError(
                 f"checkpoint {checkpoint} belongs to another training: {'; '.join(differing)}; "
-                f"restore its settings, or remove {folder / RECOVERY} to start over"
+                f"restore its settings, or move {folder / RECOVERY} elsewhere to start over"
             )
         return checkpoint, state
     return None

@@ -46,6 +46,8 @@ log = logging.getLogger(__name__)
 
 PROGRESS_S = 1.0
 """Least time between two progress events."""
+CHECK_S = 5.0
+"""Least time between two questions whether another process has taken over the run."""
 Listener = Callable[[dict[str, Any]], None]
 
 
@@ -182,6 +184,7 @@ class Training:
         """Returns the newest intact checkpoint, if any, and the state to go on from."""
         identity = {**self.settings.identity(), "dataset": self.split.sha256()}
         newest = load_newest(self.folder, identity, self.settings.kept_updates)
+        self.writer.set_aside(newest[0] if newest else None)
         return newest or (None, TrainingState(identity=identity))
 
     def run(self) -> TrainingFigures:
@@ -379,6 +382,7 @@ class Training:
     def _log(self, line: dict[str, Any]) -> None:
         """Appends a line to metrics.jsonl and emits it as an event."""
         if self.group.rank == 0:
+            self.writer.scratch.check(every_s=CHECK_S)
             with (self.folder / METRICS).open("a", encoding="utf-8", newline="\n") as file:
                 file.write(json.dumps(line) + "\n")
             figures = {name: value for name, value in line.items() if name != "update"}

@@ -79,6 +79,8 @@ class FaultyProxy:
         """How many of the next requests are passed on, and then answered as if they had not been."""
         self.failing_writes_of = ""
         """Part of the names of objects that cannot be written."""
+        self.losing_write_of = ""
+        """The same of an object whose next write succeeds without an answer; later ones fail."""
         self._server = _Server((host, 0), _Handler)
         self._server.proxy = self
         self._thread = Thread(target=self._server.serve_forever, daemon=True)
@@ -120,8 +122,11 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {name: value for name, value in answer.getheaders() if name.lower() in PASSED_ON}
         length = answer.getheader("Content-Length") if self.command == "HEAD" else None
         proxy.n_passed += 1
-        if proxy.lost_answers:
-            proxy.lost_answers -= 1
+        is_lost = self.command == "PUT" and proxy.losing_write_of and proxy.losing_write_of in self.path
+        if is_lost:
+            proxy.losing_write_of, proxy.failing_writes_of = "", proxy.losing_write_of
+        if proxy.lost_answers or is_lost:
+            proxy.lost_answers = max(0, proxy.lost_answers - 1)
             status, headers, content = 503, {}, b"<Error><Code>SlowDown</Code></Error>"
         else:
             status = answer.status

@@ -66,7 +66,7 @@ def make(store: Store, target: Step[Artifact]) -> list[str]:
                 "label": step.label,
                 "stage": step.stage.name,
                 "fingerprint": step.fingerprint,
-                "inputs": {needed.label: needed.fingerprint for needed in step.inputs},
+                "inputs": [{"label": needed.label, "fingerprint": needed.fingerprint} for needed in step.inputs],
                 "settings": [each.model_dump() for each in step.arguments if isinstance(each, Settings)],
                 "libraries": {"torch": "2.11"},
             }

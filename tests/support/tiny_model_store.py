@@ -18,7 +18,7 @@ CORPUS = EmbeddedSettings(target="de", train_pairs=80, dev_pairs=6, test_pairs=4
 def publish_model(store: Store) -> Checkpoint:
     """Publishes a corpus of generated text, its token ids, and a checkpoint of random weights made from them."""
 
-    def put(stage: str, label: str, inputs: dict[str, str], make, settings: list | None = None) -> Artifact:  # type: ignore[no-untyped-def,type-arg]
+    def put(stage: str, label: str, inputs: list[dict[str, str]], make, settings: list | None = None) -> Artifact:  # type: ignore[no-untyped-def,type-arg]
         fingerprint = (stage.partition(".")[0][:4] * 4)[:16]
         manifest = {
             "label": label,
@@ -30,13 +30,13 @@ def publish_model(store: Store) -> Checkpoint:
         }
         return publish(store.folder(f"{stage.partition('.')[0]}-{fingerprint}"), make, manifest)
 
-    def fingerprints(*artifacts: Artifact) -> dict[str, str]:
-        return {artifact.manifest["label"]: artifact.manifest["fingerprint"] for artifact in artifacts}
+    def fingerprints(*artifacts: Artifact) -> list[dict[str, str]]:
+        return [{name: artifact.manifest[name] for name in ("label", "fingerprint")} for artifact in artifacts]
 
     text = put(
         "embedded.generate",
         "generate en-de",
-        {},
+        [],
         lambda folder: embedded.generate(Context(folder), CORPUS),
         [json.loads(CORPUS.model_dump_json())],
     )

@@ -23,17 +23,18 @@ from pipeline.errors import UserError
 from pipeline.store.artifact import MANIFEST
 from pipeline.store.locks import guarded
 from pipeline.store.removal import (
-    ASIDE,
+    HIDDEN,
     delete,
     half_made,
+    hide,
     leftovers,
     lock_name,
     locks_closed,
     owners,
     published,
-    set_aside,
     size_bytes,
 )
+from pipeline.store.scratch import ASIDE
 from pipeline.store.store import Store
 from workflows.cli.console import console
 from workflows.cli.options import StoreOption
@@ -55,7 +56,8 @@ class Unneeded:
 def plan(store: Store) -> list[Unneeded]:
     """Returns what no run has a name for, and nothing was made from that a run has a name for.
 
-    What is being made stays, and so does a half of what a run has a name for. Raises UserError if there is no store, or
+    What is being made stays, and so does a half of what a run has a name for, as does what was set aside of it until it
+    is made again. Raises UserError if there is no store, or
     if somebody is making something that no run has a name for.
     """
     if not store.artifacts.is_dir():
@@ -75,8 +77,8 @@ def clean(store: Store, shown: Sequence[Unneeded]) -> list[Unneeded]:
     listed = {folder.name for folder in shown}
     with guarded(store.root / ".locks"), locks_closed(store):
         folders = [folder for folder in plan(store) if folder.name in listed]
-        aside = set_aside(store, [folder.name for folder in folders])
-    delete(aside)
+        hidden = hide(store, [folder.name for folder in folders])
+    delete(hidden)
     return folders
 
 
@@ -91,8 +93,10 @@ def _described(store: Store, name: str) -> Unneeded:
     label = artifact.rpartition("-")[0].lstrip(".")
     with suppress(OSError, ValueError, KeyError, TypeError):
         label = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["label"]
-    if name.startswith(ASIDE):
+    if name.startswith(HIDDEN):
         label = "left by a cleaning that was interrupted"
+    elif name.startswith(ASIDE):
+        label = f"{label}, set aside as damaged"
     elif name != artifact:
         label = f"half of {label}"
     elif name.startswith("."):

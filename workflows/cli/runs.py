@@ -22,7 +22,7 @@ from pipeline.store.artifact import MANIFEST
 from pipeline.store.store import Store
 from workflows.cli.console import console
 from workflows.cli.options import StoreOption
-from workflows.engine.dag import behind
+from workflows.engine.dag import behind, inputs_of
 from workflows.names import NEWEST, TABLE
 from workflows.tables.table1 import Table1Artifact
 from workflows.tables.table2 import Table2Artifact
@@ -74,7 +74,7 @@ class Run:
     @cached_property
     def stages(self) -> dict[str, Mapping[str, Any]]:
         """The manifests of all that the table was made from, by label, as far as they are on this machine."""
-        manifests = (artifact.manifest for artifact in behind(self.store, self.manifest.get("inputs", {}).values()))
+        manifests = (artifact.manifest for artifact in behind(self.store, inputs_of(self.manifest)))
         return {manifest["label"]: manifest for manifest in manifests}
 
 

@@ -9,7 +9,7 @@ known at once which steps are cached and which must run, and changing a setting 
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -113,7 +113,9 @@ class Step(Generic[A_co]):
         if store.find(self.name) is None:
             return False
         if self.out and self.published(store).manifest.get("fingerprint") != self.fingerprint:
-            raise UserError(f"{self.out} was made from other text or settings; remove it or choose another folder")
+            raise UserError(
+                f"{self.out} was made from other text or settings; move it elsewhere or choose another folder"
+            )
         return True
 
     def published(self, store: Store) -> A_co:
@@ -123,11 +125,11 @@ class Step(Generic[A_co]):
     def damage(self, store: Store) -> str | None:
         """Returns what is wrong with the files of the published artifact (`Store.damage`).
 
-        Raises UserError if the damaged folder is `out`, which only its user may remove, or if other settings made it.
+        Raises UserError if the damaged folder is `out`, which only its user may move, or if other settings made it.
         """
         damage = store.damage(self.name)
         if damage and self.out:
-            raise UserError(f"{self.out} is damaged: {damage}; remove it or choose another folder")
+            raise UserError(f"{self.out} is damaged: {damage}; move it elsewhere or choose another folder")
         self.is_made(store)
         return damage
 
@@ -237,6 +239,13 @@ def to_run(targets: Iterable[Step[Artifact]], store: Store) -> dict[Step[Artifac
     return {step: damages[step.fingerprint] or "" for step in in_order(targets, must_run)}
 
 
+def inputs_of(manifest: Mapping[str, Any]) -> list[str]:
+    """Returns the fingerprints of the artifacts that one was made from, as its manifest lists them."""
+    listed = manifest.get("inputs", [])
+    # Until November 2026 they were listed by label, of which two could be alike.
+    return [*listed.values()] if isinstance(listed, Mapping) else [each["fingerprint"] for each in listed]
+
+
 def behind(store: Store, fingerprints: Iterable[str]) -> Iterator[Artifact]:
     """Yields the artifacts of these fingerprints and all that they were made from, as their manifests say.
 
@@ -248,7 +257,7 @@ def behind(store: Store, fingerprints: Iterable[str]) -> Iterator[Artifact]:
     for fingerprint in waiting:
         if folder := folders.pop(fingerprint, None):
             artifact = Artifact(folder)
-            waiting += artifact.manifest.get("inputs", {}).values()
+            waiting += inputs_of(artifact.manifest)
             yield artifact
 
 

@@ -124,7 +124,7 @@ def _execute(step: Step[Artifact], store: Store, board: ActorHandle, *inputs: st
     post({"started": time.time()})
     with store.lock(step.name, step.label) as lock:
         _take(lock, post, store, step.name)
-        artifact = step.published(store) if _is_published(step, store) else _make(step, store, post, lock)
+        artifact = step.published(store) if _is_intact(step, store, post) else _make(step, store, post, lock)
         summary = artifact.summary
     # Wait for the post, so that no step that depends on this one can post before it.
     ray.get(board.post.remote(step.fingerprint, {"finished": summary}))
@@ -143,10 +143,16 @@ def _wait(store: Store, name: str) -> None:
     store.lock(name, "").wait()
 
 
-def _is_published(step: Step[Artifact], store: Store) -> bool:
-    """Returns whether the artifact is published; removes it if it is damaged."""
-    if store.find(step.name) and step.damage(store):
-        store.remove(step.name)
+def _is_intact(step: Step[Artifact], store: Store, post: Poster) -> bool:
+    """Returns whether the artifact is published and whole. Nothing of a damaged one is lost.
+
+    A stage that resumes continues it from what is intact; for any other, it is set aside and built again.
+    """
+    if store.find(step.name) and (damage := step.damage(store)):
+        continues = step.stage.resumes
+        store.reopen(step.name) if continues else store.set_aside(step.name)
+        outcome = "continuing it from what is intact" if continues else "set it aside and running the step again"
+        post({"warning": f"{step.name} is damaged ({damage}): {outcome}"})
     return step.is_made(store)
 
 
@@ -159,7 +165,7 @@ def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artif
     for needed in step.inputs:
         artifact = artifacts[needed.fingerprint]
         if damage := artifact.damage():
-            remedy = "remove it and run the same command again" if needed.out else "run the same command again"
+            remedy = "move it elsewhere and run the same command again" if needed.out else "run the same command again"
             raise UserError(
                 f"{artifact.folder}, an input of {step.label}, is damaged: {damage}; {remedy} to make it again"
             )
@@ -174,7 +180,7 @@ def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artif
         "stage": step.stage.name,
         "version": step.stage.version,
         "fingerprint": step.fingerprint,
-        "inputs": {needed.label: needed.fingerprint for needed in step.inputs},
+        "inputs": [{"label": needed.label, "fingerprint": needed.fingerprint} for needed in step.inputs],
         "settings": [argument.model_dump(mode="json") for argument in step.arguments if hasattr(argument, "identity")],
         "libraries": {name: version(name) for name in LIBRARIES},
     }
@@ -182,7 +188,7 @@ def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artif
     def make(folder: Path) -> Artifact:
         peaks_bytes: list[int] = []
         on_ray = partial(map_on_ray, peaks_bytes=peaks_bytes, here=not store.is_shared)
-        context = Context(folder, post, on_ray, shared=store.shared_scratch(step.name))
+        context = Context(folder, post, on_ray, shared=store.shared_scratch(step.name, lock))
         if ray.get_gpu_ids():  # reserved for the whole step
             artifact, stage_bytes = with_gpu(step.stage.function, context, *arguments)
         elif 0 < step.stage.gpus <= ray.cluster_resources().get("GPU", 0):

@@ -14,7 +14,7 @@ from pipeline.errors import UserError
 from pipeline.store.artifact import MANIFEST
 from pipeline.store.artifacts import Checkpoint, Corpus, EncodedDataset
 from pipeline.store.store import Store
-from workflows.engine.dag import behind
+from workflows.engine.dag import behind, inputs_of
 from workflows.names import named_folder, store_beside
 
 MODELS = ("averaging", "parser_choice")
@@ -78,7 +78,7 @@ def at(folder: Path, store: Store) -> ExaminedModel:
 def _of_folder(folder: Path, store: Store) -> ExaminedModel:
     checkpoint = Checkpoint(folder)
     manifest, known = checkpoint.manifest, dict[str, Any]()
-    for artifact in behind(store, manifest.get("inputs", {}).values()):
+    for artifact in behind(store, inputs_of(manifest)):
         stage = artifact.manifest["stage"]
         if stage == "encoding.encode":
             known.setdefault("dataset", EncodedDataset(artifact.folder))

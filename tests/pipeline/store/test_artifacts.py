@@ -1,9 +1,12 @@
 """Published artifacts are complete and stay as they were published."""
 
+import errno
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,7 +50,7 @@ def test_every_flipped_bit_and_every_truncation_is_detected(tmp_path: Path) -> N
         for size in range(len(whole) - 1):  # the last byte of JSON is a newline
             path.write_bytes(whole[:size])
             assert name in str(artifact.damage()), (name, size)
-        with pytest.raises(UserError, match=rf"/a is damaged: {name} .*; remove it and make it again"):
+        with pytest.raises(UserError, match=rf"/a is damaged: {name} .*; move it elsewhere and make it again"):
             artifact.check()
         path.unlink()
         assert artifact.damage() == f"{name} is missing"
@@ -57,6 +60,24 @@ def test_every_flipped_bit_and_every_truncation_is_detected(tmp_path: Path) -> N
         path.write_bytes(whole)
     assert artifact.damage() is None
     artifact.check()
+
+
+@pytest.mark.parametrize("code", [errno.ESTALE, errno.EACCES, errno.EMFILE, errno.EIO, errno.ETIMEDOUT])
+def test_what_cannot_be_read_is_not_damaged(code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file server that fails for a moment is an error, in one line with a remedy, and no reason to build it again."""
+    artifact = publish(tmp_path / "a", _write, {})
+    whole = Path.open
+
+    def fail(path: Path, *arguments: Any, **named: Any) -> Any:
+        if path.name == "text.txt":
+            raise OSError(code, os.strerror(code), str(path))
+        return whole(path, *arguments, **named)
+
+    monkeypatch.setattr(Path, "open", fail)
+    with pytest.raises(UserError, match=r"/a/part/text\.txt cannot be read \(.*\); restore access .* same command"):
+        artifact.damage()
+    monkeypatch.undo()
+    assert artifact.damage() is None
 
 
 def test_a_process_that_lost_its_lock_publishes_and_removes_nothing(tmp_path: Path) -> None:

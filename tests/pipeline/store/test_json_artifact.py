@@ -14,11 +14,24 @@ def test_a_missing_figure_is_one_line(tmp_path: Path) -> None:
     """It is named with its place in the file."""
     run, scores = TrainingRun(tmp_path), Scores(tmp_path)
     run.write_json("run.json", TRAINING.model_dump(mode="json", exclude={"stretches"}))
-    with pytest.raises(UserError, match=rf"^{tmp_path}/run\.json has no 'stretches'; remove {tmp_path} and make it"):
+    with pytest.raises(
+        UserError, match=rf"^{tmp_path}/run\.json has no 'stretches'; restore it, or move {tmp_path} elsew"
+    ):
         run.load()
     scores.write_json("scores.json", {"test_sets": {"test": {"paper_bleu": 1.0}}, "language": "de"})
     with pytest.raises(UserError, match=r"scores\.json has no 'test_sets\.test\.sacrebleu'"):
         scores.load()
+
+
+def test_the_key_of_another_version_is_ignored(tmp_path: Path) -> None:
+    """At any depth: a finished training stays readable when a version before or after it records more."""
+    run = TrainingRun(tmp_path)
+    recorded = TRAINING.model_dump(mode="json")
+    recorded["settings"]["packed_in_2027"] = True
+    recorded["settings"]["optimizer"]["novel"] = 1
+    recorded["stretches"][0]["captured_by"] = "graph"
+    run.write_json("run.json", {**recorded, "peak_memory_bytes": 5})
+    assert run.load() == TRAINING
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,8 @@ from pipeline.store import bucket as bucket_module
 from pipeline.store import store as store_module
 from pipeline.store.artifact import Artifact
 from pipeline.store.bucket import Bucket
+from pipeline.store.locks import Owner
+from pipeline.store.scratch import LockLostError
 from pipeline.store.store import Store
 from tests.support.s3_server import FaultyProxy, S3Server
 
@@ -52,7 +54,7 @@ def elsewhere(store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 
 def test_what_one_machine_publishes_another_finds(store: Store, elsewhere: Store) -> None:
-    """All files arrive as they are, once a machine; removed, it is gone for both."""
+    """All files arrive as they are, once a machine; set aside, it is gone for both, and nothing of it is lost."""
     assert elsewhere.find("words-1") is None
     published = _publish(store)
     assert published.folder == store.find("words-1") == store.root / "store" / "words-1"
@@ -64,12 +66,70 @@ def test_what_one_machine_publishes_another_finds(store: Store, elsewhere: Store
     assert elsewhere.has("words-1")
     inode = (fetched.folder / "text.txt").stat().st_ino
     assert (elsewhere.fetch("words-1") / "text.txt").stat().st_ino == inode
-    elsewhere.remove("words-1")
+    objects = store.bucket.sizes_bytes("store/words-1")
+    elsewhere.set_aside("words-1")
     assert elsewhere.find("words-1") is None
     with pytest.raises(UserError, match="no longer there"):
         store.fetch("words-1")
     assert store.find("words-1") is None
-    assert store.bucket.sizes_bytes("store") == {}
+    (aside,) = store.bucket.folders("store")
+    assert aside.startswith(".aside-words-1-")
+    assert store.bucket.sizes_bytes(f"store/{aside}") == objects
+    (copy,) = elsewhere.artifacts.glob(".aside-words-1-*")
+    assert Artifact(copy).damage() is None
+    _publish(store)
+    assert Artifact(elsewhere.fetch("words-1")).damage() is None
+
+
+def test_a_damaged_artifact_is_continued_from_what_is_intact(store: Store, elsewhere: Store) -> None:
+    """Its objects are where its stage keeps what it makes; a copy that a machine still has is set aside."""
+    _publish(store)
+    elsewhere.fetch("words-1")
+    (attempt,) = store.bucket.folders("store/words-1")
+    store.bucket.remove([f"store/words-1/{attempt}/text.txt"])
+    assert elsewhere.damage("words-1") == "text.txt is missing"
+    elsewhere.reopen("words-1")
+    assert elsewhere.find("words-1") is None
+    assert store.bucket.sizes_bytes("store/.making-words-1") == {"checkpoints/weights": 300_000}
+    assert store.bucket.sizes_bytes("store/words-1") == {}
+    (copy,) = elsewhere.artifacts.glob(".aside-words-1-*")
+    assert Artifact(copy).damage() is None
+
+
+def test_who_has_lost_the_lock_neither_keeps_nor_removes(store: Store, elsewhere: Store) -> None:
+    """What another process, which has taken over, keeps in the meantime stays as it is."""
+    with store.lock("training-1", "train") as lock:
+        assert lock.take() is None
+        ours = pickle.loads(pickle.dumps(store.shared_scratch("training-1", lock)))
+        with ours.opened() as folder:
+            (folder / "metrics.jsonl").write_text("ours\n")
+            ours.keep("metrics.jsonl")
+            successor = Owner("far", 1, "train", time.time()).written()
+            store.bucket.write("store/.locks/training-1.json", successor)
+            store.bucket.write("store/.making-training-1/metrics.jsonl", b"theirs")
+            for act in (ours.keep, ours.drop, lambda part: ours.set_aside([part])):
+                with pytest.raises(LockLostError, match="is another command's now: it took over"):
+                    act("metrics.jsonl")
+        assert not lock.is_ours()
+    kept = store.bucket.read("store/.making-training-1/metrics.jsonl")
+    assert kept
+    assert kept.data == b"theirs"
+
+
+def test_files_stay_where_nobody_knows_whether_they_are_published(
+    store: Store, elsewhere: Store, at_s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer to the write that publishes is lost, and repeating it fails: the artifact is there, and whole."""
+    monkeypatch.setattr(bucket_module, "PATIENCE_S", 1.0)
+    with FaultyProxy(at_s3.address) as proxy, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", proxy.address)
+        proxy.losing_write_of = "published.json"
+        with pytest.raises(BucketError):
+            _publish(Store(store.root, store.uri))
+    assert proxy.n_failed
+    assert elsewhere.find("words-1")
+    assert elsewhere.damage("words-1") is None
+    assert Artifact(elsewhere.fetch("words-1")).damage() is None
 
 
 def test_an_outline_has_the_manifest_and_small_files(store: Store, elsewhere: Store) -> None:

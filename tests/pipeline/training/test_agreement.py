@@ -92,7 +92,7 @@ def test_bfloat16_goes_on_in_bfloat16_or_not_at_all(
         finish(dataset, tmp_path)
     assert str(caught.value) == (
         f"this training began in bfloat16, which {THIS_MACHINE} cannot multiply natively; continue it on machines that "
-        f"can, or remove {tmp_path / 'recovery'} to start over in float32"
+        f"can, or move {tmp_path / 'recovery'} elsewhere to start over in float32"
     )
     assert weights(tmp_path, 6) == before
     processor(True)

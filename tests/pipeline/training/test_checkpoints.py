@@ -1,5 +1,6 @@
 """pipeline.training.checkpoints: damage is noticed, and the checkpoint of another training is refused."""
 
+import errno
 import json
 import logging
 import os
@@ -7,6 +8,7 @@ import shutil
 import subprocess
 from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,12 +22,12 @@ from model.transformer import Transformer
 from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact
 from pipeline.store.artifacts import EncodedDataset
-from pipeline.store.scratch import Scratch
+from pipeline.store.scratch import LockLostError, Scratch
 from pipeline.text.encoding import EncodedSplit
 from pipeline.training.checkpoints import CheckpointWriter, TrainingState, list_folders, load_newest
 from pipeline.training.loop import Training
 from pipeline.training.worker_group import WorkerGroup
-from tests.support.tiny_training import TINY, curve, train_as, weights, with_fields
+from tests.support.tiny_training import TINY, curve, metrics, train_as, weights, with_fields
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -195,10 +197,91 @@ def test_other_text_of_the_same_lengths_is_refused(trained: Path, dataset: Encod
     Training(WorkerGroup(), EncodedDataset(shutil.copytree(dataset.folder, tmp_path / "same")), TINY, trained).run()
 
 
-def test_a_damaged_checkpoint_that_all_rely_on_starts_over(trained: Path, dataset: EncodedDataset) -> None:
-    """Without the weights of update 3 no recovery would end in the same average, so the training begins again."""
+def _aside(folder: Path) -> Path:
+    """What was set aside of a training."""
+    (aside,) = folder.parent.glob(f".aside-{folder.name}-*")
+    return aside
+
+
+def test_a_damaged_checkpoint_that_all_rely_on_starts_over(
+    trained: Path, dataset: EncodedDataset, one_worker: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without the weights of update 3 no recovery would end in the same average, so the training begins again.
+
+    What there was is kept beside it, with a warning, and does not disturb the checkpoints that are written anew.
+    """
     shutil.rmtree(trained / "checkpoints/00000003")
+    kept = weights(trained, 6)
     assert newest(trained) is None
+    with caplog.at_level(logging.WARNING), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CheckpointWriter, "recovery_is_due", True)
+        train_as(WorkerGroup(), dataset, TINY, trained, until=4)
+    aside = _aside(trained)
+    assert str(aside) in caplog.text
+    assert (aside / "checkpoints/00000006/model.safetensors").read_bytes() == kept
+    assert [folder.name for folder in list_folders(aside / "recovery")] == ["00000005", "00000006"]
+    assert [folder.name for folder in list_folders(trained / "recovery")] == ["00000003", "00000004"]
+    Training(WorkerGroup(), dataset, TINY, trained).run()
+    assert curve(trained) == curve(one_worker)
+
+
+def test_a_damaged_recovery_is_set_aside(trained: Path, dataset: EncodedDataset) -> None:
+    """And not counted among the two that are kept, of which one is there if the other is damaged."""
+    (trained / "recovery/00000006/state.json").write_text("{}")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CheckpointWriter, "recovery_is_due", True)
+        train_as(WorkerGroup(), dataset, TINY, trained, until=6)
+    assert (_aside(trained) / "recovery/00000006/state.json").read_text() == "{}"
+    assert [folder.name for folder in list_folders(trained / "recovery")] == ["00000005", "00000006"]
+    assert newest(trained) is not None
+
+
+def test_a_checkpoint_that_cannot_be_read_ends_the_training(
+    trained: Path, dataset: EncodedDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be readable in a moment, so none is taken for damaged, and nothing is written."""
+    whole = Path.open
+
+    def fail(path: Path, *arguments: Any, **named: Any) -> Any:
+        if path.name == "optimizer.safetensors":
+            raise OSError(errno.ESTALE, "Stale file handle", str(path))
+        return whole(path, *arguments, **named)
+
+    monkeypatch.setattr(Path, "open", fail)
+    before = sorted(trained.rglob("*"))
+    with pytest.raises(UserError, match=r"optimizer\.safetensors cannot be read \(Stale file handle\)"):
+        Training(WorkerGroup(), dataset, TINY, trained)
+    assert sorted(trained.rglob("*")) == before
+
+
+def test_a_training_that_another_command_has_taken_over_writes_and_removes_nothing(
+    trained: Path, dataset: EncodedDataset
+) -> None:
+    """As when a process cut off from the others comes back: metrics and checkpoints are its successor's by then."""
+    lost = Scratch(trained, is_ours=lambda: False)
+    before = {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()}
+    training = Training(WorkerGroup(), dataset, TINY, trained, scratch=lost)
+    with pytest.raises(LockLostError, match=r"is another command's now"):
+        training.run()
+    writer = CheckpointWriter(trained, lost)
+    for act in (lambda: writer.prune(1), lambda: writer._publish("recovery", 6, {}, {})):
+        with pytest.raises(LockLostError):
+            act()
+    assert {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()} == before
+
+
+def test_damaged_metrics_do_not_end_a_training(
+    trained: Path, dataset: EncodedDataset, one_worker: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A byte that is no text, and a line that is no object: both lines are dropped with a warning, no other."""
+    path = trained / "metrics.jsonl"
+    lines = path.read_bytes().split(b"\n")
+    lines[0], lines[1] = lines[0][:5] + b"\xff" + lines[0][5:], b"5"
+    path.write_bytes(b"\n".join(lines))
+    with caplog.at_level(logging.WARNING):
+        Training(WorkerGroup(), dataset, TINY, trained).run()
+    assert "dropped damaged lines 1, 2" in caplog.text
+    assert metrics(trained) == metrics(one_worker)[2:]
 
 
 def test_the_checkpoint_of_an_earlier_version_is_refused(trained: Path, dataset: EncodedDataset) -> None:
@@ -206,6 +289,6 @@ def test_the_checkpoint_of_an_earlier_version_is_refused(trained: Path, dataset:
     checkpoint = trained / "recovery/00000006"
     (checkpoint / "manifest.json").rename(checkpoint / "checksums.json")
     before = weights(trained, 6)
-    with pytest.raises(UserError, match=r"recovery/00000006 was written by an earlier version; .* remove .*/recovery"):
+    with pytest.raises(UserError, match=r"recovery/00000006 was written by an earlier version; .* move .*/recovery"):
         Training(WorkerGroup(), dataset, TINY, trained).run()
     assert weights(trained, 6) == before

@@ -14,7 +14,7 @@ import pytest
 
 from pipeline.environment import worker_environment
 from pipeline.errors import UserError
-from pipeline.store.artifact import Artifact, making_folder
+from pipeline.store.artifact import Artifact, Context, making_folder
 from pipeline.store.store import Store
 from tests.support.lock_holder import lock_holder
 from tests.support.tiny_stages import (
@@ -29,7 +29,7 @@ from tests.support.tiny_stages import (
     write,
 )
 from workflows.engine import runner
-from workflows.engine.dag import Stage, Step
+from workflows.engine.dag import Stage, Step, inputs_of
 from workflows.engine.runner import Watcher
 
 WRITE, JOIN = Stage("tiny_stages.write", write, Words), Stage("tiny_stages.join", join, Words)
@@ -90,7 +90,8 @@ def test_a_dag_runs_once_and_reruns_only_what_changed(tmp_path: Path) -> None:
     assert ("texts", "left") in watcher.calls
     assert watcher.calls[-1] == ("finished", "join")
     manifest = json.loads((words.folder / "manifest.json").read_text())
-    assert manifest["inputs"].keys() == {"left", "right"}
+    assert [each["label"] for each in manifest["inputs"]] == ["left", "right"]
+    assert inputs_of(manifest) == [needed.fingerprint for needed in _joined(log).inputs]
     assert manifest["files"]["words.txt"]["bytes"] == len(words.text)
     assert not list(store.artifacts.glob(".making*"))
     assert [path.name for path in (store.artifacts / ".locks").iterdir()] == ["guard"]
@@ -129,6 +130,66 @@ def test_what_is_damaged_is_named_and_made_again(tmp_path: Path, caplog: pytest.
         assert [warning.endswith(f": running {label} again") for warning in told] == [True]
     assert [label for event, label in watcher.calls if event == "finished"] == ["left", "join"]
     assert runner.to_run([step], store) == {}
+
+
+def _train(context: Context, log: Path) -> Words:
+    """Writes what an earlier call has not, and logs what it found."""
+    found = sorted(path.name for path in context.folder.iterdir() if path.name != "manifest.json")
+    with log.open("a") as lines:
+        lines.write(f"{found}\n")
+    for name in ("recovery", "words.txt"):
+        (context.folder / name).write_text("precious")
+    return Words(context.folder)
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_nothing_of_what_is_damaged_is_lost(tmp_path: Path) -> None:
+    """A training continues from what it had; what any other stage had made is set aside; both are said."""
+    store, log = Store(tmp_path), tmp_path / "log"
+    train = Stage("tiny_stages.train", _train, Words, resumes=True)("train", log)
+    join_step = JOIN("join", [Pair(train)], tmp_path / "joined")
+    runner.run([join_step], store)
+    for step in (train, join_step):
+        _flip(store.folder(step.name) / "words.txt")
+    flipped = (store.folder(join_step.name) / "words.txt").read_bytes()
+    watcher = Warnings()
+    runner.run([join_step], store, [watcher])
+    assert log.read_text() == "[]\n['recovery', 'words.txt']\n"
+    (aside,) = store.artifacts.glob(".aside-*")
+    assert aside.name.startswith(f".aside-{join_step.name}-")
+    assert (aside / "words.txt").read_bytes() == flipped
+    for step, outcome in ((train, "continuing it from what is intact"), (join_step, "set it aside and running")):
+        assert [f"{step.name} is damaged (words.txt does not match" in text for text in watcher.of(step)] == [True]
+        assert outcome in watcher.of(step)[0]
+    assert runner.to_run([join_step], store) == {}
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_what_cannot_be_read_stays(tmp_path: Path) -> None:
+    """A published artifact one of whose files no process may read is an error, and nothing is built."""
+    store, step = Store(tmp_path), _joined(tmp_path / "log")
+    runner.run([step], store)
+    table = store.folder(step.name) / "words.txt"
+    table.unlink()
+    table.symlink_to(table.name)  # reading it fails with ELOOP, as root too
+    with pytest.raises(UserError, match=r"words\.txt cannot be read \(Too many levels of symbolic links\)"):
+        runner.run([step], store)
+    assert table.is_symlink()
+    assert (tmp_path / "log").read_text() == "joined\n"
+
+
+class Warnings(Watcher):
+    """Records the warnings of steps."""
+
+    def __init__(self) -> None:
+        self._warnings: list[tuple[Step[Artifact], str]] = []
+
+    def event(self, step: Step[Artifact], event: dict[str, Any]) -> None:
+        if "warning" in event:
+            self._warnings.append((step, event["warning"]))
+
+    def of(self, step: Step[Artifact]) -> list[str]:
+        return [text for warned, text in self._warnings if warned.fingerprint == step.fingerprint]
 
 
 class Killer(Log):
