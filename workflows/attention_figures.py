@@ -1,6 +1,6 @@
 """Figures 3 to 5 of the paper from a trained model: what its heads attend to.
 
-python -m workflows.attention_figures                                  # the newest model in runs/
+python -m workflows.attention_figures                                  # the newest model of Table 2 in runs/
 python -m workflows.attention_figures table2/embedded/en-de-base       # a model by its name, or its folder
 python -m workflows.attention_figures MODEL --sentence "..."           # a sentence of yours
 python -m workflows.attention_figures --layer 2 --heads 1,3 --word it  # heads and word of yours

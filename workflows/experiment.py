@@ -4,7 +4,6 @@ request = requested("table3", load_profile(profile), config, overrides, store, a
 reproduce(Reproduction("table3", ...), request)
 """
 
-import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -15,15 +14,18 @@ from rich.console import RenderableType
 
 from pipeline.errors import UserError
 from pipeline.store.artifact import JsonArtifact
+from pipeline.store.locks import guarded
 from pipeline.store.store import Store
 from workflows.cli.closing import closing_lines
 from workflows.cli.console import console
+from workflows.cli.prepared import record
 from workflows.command_line import CommandLine, command_line
 from workflows.engine.dag import Imported, Step
 from workflows.engine.progress import View, print_plan
 from workflows.engine.runner import Watcher, run
 from workflows.names import begin_run, finish_run
-from workflows.profiles.changes import BaseProfile
+from workflows.profiles.changes import BaseProfile, changes_typed
+from workflows.profiles.profile import Profile
 from workflows.reports.corpus import CorpusReport
 from workflows.tables.measurements import TrainedModel
 from workflows.tables.render import Shown, render_terminal
@@ -63,22 +65,22 @@ def requested(
     """Returns the request of `workflows.reproduce_<name>` with these options. Raises UserError for no such store."""
     if not plan and (gpus is not None or gpu is not None):
         raise UserError("--gpus and --gpu name the hardware that --plan forecasts for; add --plan, or drop them")
-    words = ["--config", str(config)] if config else []
-    for override in overrides or []:
-        words += ["--set", override]
-    changes = shlex.join(words)
+    changes = changes_typed(config, overrides)
     command = command_line(f"workflows.reproduce_{name}", changes)
     return Request(profile, Store.at(store).checked(), address, plan, gpus, gpu, changes, command)
 
 
 def chosen_names(option: str, requested: str | None, available: Iterable[str]) -> list[str]:
-    """Returns the comma-separated names given to an option, or all. Raises UserError for an unknown name."""
+    """Returns the comma-separated names given to an option, or all: each once, in the order of those available.
+
+    So another order is the same experiment. Raises UserError for an unknown name.
+    """
     known = list(available)
-    names = [name.strip() for name in requested.split(",")] if requested else known
+    names = known if requested is None else [name.strip() for name in requested.split(",")]
     for name in names:
         if name not in known:
-            raise UserError(f"--{option} {name}: the profile has {', '.join(known)}")
-    return names
+            raise UserError(f"--{option} {name or repr(name)}: the profile has {', '.join(known)}")
+    return [name for name in known if name in names]
 
 
 @dataclass(frozen=True)
@@ -109,10 +111,11 @@ def reproduce(experiment: Reproduction, request: Request) -> None:
     if request.plan:
         _print_plan(experiment, request, target)
         return
-    _print_line(request.profile.in_force())
-    place = begin_run(store, experiment.name, request.profile.name, target)
+    _print_line(request.profile.in_force(request.overrides))
+    with guarded(store.root / ".locks"):
+        pass  # a folder that takes no files or locks is reported before anything starts
     tracker = Tracker(default_uri(store.root), experiment.name, store.root)
-    artifact, table = _run(experiment, request, target, tracker)
+    place, artifact, table = _run(experiment, request, target, tracker)
     finish_run(store, place, target, artifact)
     console.print()
     console.print(render_terminal(table, console.width))
@@ -132,7 +135,7 @@ def _print_plan(experiment: Reproduction, request: Request, target: Step[Any]) -
     # First, so that a wrong --gpu is reported before anything is printed.
     hardware, models = (request.gpus, request.gpu), [*experiment.models.values()]
     forecast = experiment.forecast and experiment.forecast(request.profile, models, *hardware, request.store.root)
-    _print_line(request.profile.in_force())
+    _print_line(request.profile.in_force(request.overrides))
     print_plan(console, target, request.store)
     if forecast:
         console.print(forecast)
@@ -140,8 +143,11 @@ def _print_plan(experiment: Reproduction, request: Request, target: Step[Any]) -
 
 def _run(
     experiment: Reproduction, request: Request, target: Step[Any], tracker: Tracker
-) -> tuple[JsonArtifact[Any], Shown]:
-    """Makes what is missing and returns the table, with MLflow kept up to date."""
+) -> tuple[Path, JsonArtifact[Any], Shown]:
+    """Makes what is missing, with MLflow kept up to date; returns the folder of the run and the table.
+
+    The folder is opened once the cluster and MLflow have accepted their addresses.
+    """
     store, command = request.store, request.command.typed
     params = {**experiment.params, **({"overrides": request.overrides} if request.overrides else {})}
     workflow = Workflow(target.fingerprint, request.profile.name, command, params, experiment.models)
@@ -151,10 +157,13 @@ def _run(
             dashboard = during.enter_context(cluster(request.address))
             _print_line(f"to watch: {f'{dashboard} (Ray), ' if dashboard else ''}{ui_command(tracker.uri)}")
         runs = during.enter_context(tracked(tracker, workflow, store))
+        place = begin_run(store, experiment.name, request.profile.name, target)
+        if isinstance(request.profile, Profile):
+            record(place, request.profile)
         watchers = [View(console), runs]
         failures = experiment.train(watchers) if experiment.train else {}
         (artifact,) = run([experiment.tabulate(failures)], store, watchers, request.address)
         table: Shown = artifact.load()
         reports = {name: report.published(store) for name, report in experiment.reports.items()}
         runs.finish(artifact, table.figures(), reports, failures)
-    return artifact, table
+    return place, artifact, table

@@ -131,6 +131,16 @@ def named_folder(maker: str, path: Path, marker: str) -> Path:
     raise UserError(f"{path} {reason}; name a folder that `aiayn {maker}` made, or a name in a run's folder {kind}")
 
 
+def runs_with(named: Path, artifact: Path) -> Iterator[Path]:
+    """Yields folders of runs that have a name for an artifact: those that `named` goes through, then the last begun."""
+    for root, rest in _in_stores(named):
+        yield from (root / part for part in (rest, *rest.parents[:2]))
+    if artifact.parent.name == STORE:
+        root = artifact.parent.parent
+        links = [link for link in root.glob("*/*/*/*/*") if os.path.basename(_target(link)) == artifact.name]
+        yield from sorted({link.parent.parent for link in links}, key=lambda run: run.stat().st_mtime, reverse=True)
+
+
 def store_beside(folder: Path, default: Store) -> Store:
     """Returns the store that an artifact's folder is in, or the default."""
     return Store(folder.parent.parent) if folder.parent.name == STORE else default

@@ -53,26 +53,40 @@ JUDGE = Stage(
 )
 
 NEEDS: Mapping[str, tuple[str, ...]] = {
-    "3.2.1": ("functions", "arguments"),
-    "3.2.2": ("arguments",),
-    "3.5": ("arguments", "extrapolation"),
-    "4": ("arguments", "table1", "examined"),
+    "3.2.1": ("functions", "counted", "timed"),
+    "3.2.2": ("counted", "timed"),
+    "3.5": ("counted", "extrapolation"),
+    "4": ("counted", "timed", "table1", "examined"),
     "5.4": ("table3",),
     "6.1": ("table2", "averaging"),
     "6.2": ("table3",),
     "6.3": ("table4",),
-    "figure": ("examined",),
+    "figure 3": ("examined",),
+    "figure 4": ("examined",),
+    "figure 5": ("examined",),
 }
 """What the claims of each section are judged by."""
+READ_BY: Mapping[str, tuple[str, ...]] = {
+    "pairs": ("table2", "table3", "averaging", "extrapolation", "functions", "examined"),
+    "models": ("table2", "averaging", "examined"),
+    "rows": ("table3",),
+    "treebank": ("table4",),
+}
+"""What each of these options chooses for."""
 
 
 def chosen_sections(asked: str | None) -> list[str]:
-    """Reads an option such as "3.2,6.1": beginnings of sections, None for all. Raises UserError for an unknown one."""
-    sections = [section.strip().removeprefix("§") for section in asked.split(",")] if asked else [""]
-    for section in sections:
-        if not any(known.startswith(section) for known in NEEDS):
+    """Reads an option such as "3.2,6.1": sections or the beginnings of some, None for all.
+
+    Returns each section once, in the paper's order. Raises UserError for one in which nothing is claimed.
+    """
+    chosen: set[str] = set()
+    for section in [""] if asked is None else [name.strip().removeprefix("§") or "''" for name in asked.split(",")]:
+        matching = {known for known in NEEDS if known.startswith(section)}
+        if not matching:
             raise UserError(f"--sections {section}: nothing is claimed there; choose from {', '.join(NEEDS)}")
-    return sections
+        chosen |= matching
+    return [known for known in NEEDS if known in chosen]
 
 
 @dataclass(frozen=True)
@@ -127,13 +141,15 @@ def experiments(
     `cells` are the language pairs and models of Table 2, whose first is taken where one of them is enough; `rows` are
     those of Table 3 (None: all) and `treebank` is Table 4's (None: generated trees).
     """
-    names = {name for known, of_section in NEEDS.items() if known.startswith(tuple(sections)) for name in of_section}
+    names = {name for section in sections for name in NEEDS[section]}
     (pair, *_), (model, *_) = cells
     tables: dict[str, Reproduction] = {}
     others: dict[str, Any] = {}
-    if "arguments" in names:
-        layers, arguments = load_complexity_profile(), ArgumentSettings()
+    arguments = ArgumentSettings()
+    if "counted" in names:
         others["counted"] = COUNT_ARGUMENTS("count arguments", arguments)
+    if "timed" in names:
+        layers = load_complexity_profile()
         timed = reproduce_table1.exclusive(TIME_ARGUMENTS, layers)
         others["timed"] = timed("time arguments", others["counted"], arguments, layers.timing)
     if "table1" in names:
@@ -188,8 +204,18 @@ def main(
     plan: options.PlanOption = False,
     gpus: options.GpusOption = None,
     gpu: options.GpuOption = None,
-    pairs: Annotated[str | None, typer.Option(help="Language pairs of Table 2, as there.  [default: all]")] = None,
-    models: Annotated[str | None, typer.Option(help="Models of Table 2, as there.  [default: all]")] = None,
+    pairs: Annotated[
+        str | None,
+        typer.Option(
+            help="Language pairs of Table 2; all else is run for the first in the profile's order.  [default: all]"
+        ),
+    ] = None,
+    models: Annotated[
+        str | None,
+        typer.Option(
+            help="Models of Table 2; heads and averaging are those of the first in the profile's order.  [default: all]"
+        ),
+    ] = None,
     sections: Annotated[
         str | None, typer.Option(help="Sections whose claims are judged, e.g. 3.2,6.1.  [default: all]")
     ] = None,
@@ -204,10 +230,15 @@ def main(
     chosen = load_profile(profile, data=data, config=config, overrides=overrides or [])
     request = requested("claims", chosen, config, overrides, store, address, plan, gpus, gpu)
     cells = chosen_names("pairs", pairs, chosen.corpora), chosen_names("models", models, chosen.recipes)
-    needed = experiments(chosen, chosen_sections(sections), request, cells, rows, treebank)
+    judged = chosen_sections(sections)
+    read = {name for section in judged for name in NEEDS[section]}
+    for option, given in {"pairs": pairs, "models": models, "rows": rows, "treebank": treebank}.items():
+        if given is not None and read.isdisjoint(READ_BY[option]):
+            raise UserError(f"--{option}: the claims of --sections {sections} do not depend on it; leave it out")
+    needed = experiments(chosen, judged, request, cells, rows, treebank)
     experiment = Reproduction(
         name="claims",
-        params={"profile": chosen.name, "sections": sections or "all"},
+        params={"profile": chosen.name, "sections": ", ".join(judged) if sections else "all"},
         models=needed.models,
         reports={},
         tabulate=needed.judged,

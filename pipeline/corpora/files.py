@@ -87,7 +87,7 @@ class FilesSettings(Settings):
     def load(cls, path: Path) -> "FilesSettings":
         """Reads a TOML file. Raises UserError if it or a file it names is missing, or if it is malformed."""
         try:
-            described = tomllib.loads(path.read_text(encoding="utf-8"))
+            described = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # editors may write a byte order mark
         except OSError as error:
             raise UserError(f"cannot read {path}: {error.strerror}; check the path") from None
         except ValueError as error:  # TOML syntax or UTF-8; the message has line and column

@@ -7,9 +7,12 @@ import pytest
 
 from model.parameters import count
 from pipeline.errors import UserError
-from workflows.cli.prepared import PROFILE, remember, remembered
+from pipeline.store.store import Store
+from tests.support.tiny_dag import run_table
+from workflows.cli.prepared import PROFILE, record, recorded
 from workflows.profiles.loading import load_profile
 from workflows.profiles.own_text import SIZES, own_profile
+from workflows.profiles.parsing import load_parsing_profile
 from workflows.profiles.translation import EMBEDDED, MULTI30K, WMT14
 
 
@@ -90,13 +93,69 @@ def test_a_named_profile_decides_as_before(tmp_path: Path) -> None:
         load_profile(files=[toml], data=tmp_path)
 
 
+def test_two_descriptions_of_one_language_pair_are_refused(tmp_path: Path) -> None:
+    """Otherwise the first would decide the size of the models and the second be what they read."""
+    (tmp_path / "more").mkdir()
+    with pytest.raises(UserError, match=r"more/cs\.toml: another file describes en-cs already; list all its text"):
+        load_profile(files=[_describe(tmp_path, 5), _describe(tmp_path / "more", 7)])
+
+
+def test_text_described_by_a_file_is_changed_there(tmp_path: Path) -> None:
+    """Neither --set nor --config reaches into it; what a profile says of other language pairs is refused too."""
+    toml = _describe(tmp_path, 5)
+    with pytest.raises(UserError, match=r"corpora\.en-cs is described by the file of --files; change it there"):
+        load_profile(files=[toml], overrides=["corpora.en-cs.train=x"])
+    with pytest.raises(UserError, match=r"there is no setting 'corpora\.en-de'; here are en-cs"):
+        load_profile("embedded", files=[toml], overrides=["corpora.en-de.train_pairs=3"])
+    with pytest.raises(UserError, match=r"pairs\.en-fr: the language pairs are en-cs"):
+        load_profile(files=[toml], overrides=["pairs.en-fr.vocabulary.size=3"])
+    with pytest.raises(UserError, match="--data has no meaning for profile multi30k, which --files names"):
+        load_profile("multi30k", files=[toml], data=tmp_path)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_description(tmp_path: Path) -> None:
+    """Some editors begin every file with one."""
+    toml, config = _describe(tmp_path, 5), tmp_path / "mine.toml"
+    toml.write_text(toml.read_text(), encoding="utf-8-sig")
+    config.write_text('profile = "multi30k"\n', encoding="utf-8-sig")
+    profile = load_profile(files=[toml], config=config)
+    assert (profile.name, [*profile.corpora]) == ("multi30k", ["en-cs"])
+
+
 def test_training_uses_what_the_text_was_prepared_with(tmp_path: Path) -> None:
-    """The profile is written beside the dataset; a broken note is one line, and none means none."""
-    assert remembered(tmp_path / "dataset") == {}
-    for profile, known in ((MULTI30K, {"name": "multi30k"}), (own_profile(600), {"own_pairs": 600})):
-        remember(tmp_path, profile)
-        assert remembered(tmp_path / "dataset") == known
-        assert load_profile(**known).recipes == profile.recipes
+    """All settings that were in force, those changed by --set too; a broken record or none is one line."""
+    changed = load_profile("wmt14", overrides=["recipes.base.training.updates=9000"])
+    treebank = load_parsing_profile()
+    for profile in (MULTI30K, own_profile(600), changed, treebank):
+        record(tmp_path, profile)
+        again = load_profile(recorded=recorded(tmp_path / "dataset", tmp_path / "dataset"))
+        assert (again.name, again.recipes, again.pairs) == (profile.name, profile.recipes, profile.pairs)
+        assert again.in_force() == profile.in_force()
     (tmp_path / PROFILE).write_text("[]")
-    with pytest.raises(UserError, match=r"profile\.json is not what `aiayn prepare` writes; remove it"):
-        remembered(tmp_path / "dataset")
+    with pytest.raises(UserError, match=r"profile\.json holds no settings that this version can read; remove it"):
+        recorded(tmp_path / "dataset", tmp_path / "dataset")
+    with pytest.raises(UserError, match="no settings are recorded for mine; choose them with --profile"):
+        recorded(Path("mine"), tmp_path / "elsewhere" / "dataset")
+
+
+def test_training_uses_the_settings_of_the_run_that_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By number, or the newest; of a folder in the store, of the last run begun that has a name for it."""
+    monkeypatch.chdir(tmp_path)
+    store = Store(tmp_path / "runs")
+    sizes = {"1": 700, "2": 80_000}
+    for number, pairs in sizes.items():
+        run = run_table(store, int(number))
+        assert run.name == number
+        (run / "datasets").mkdir()
+        (run / "datasets" / "en-cs").symlink_to("../../../../store/encoding-0123456789abcdef")
+        record(run, own_profile(pairs))
+    run_table(store, 2)  # once more, since links to what is beside the table are made when a run ends
+    dataset = store.artifacts / "encoding-0123456789abcdef"
+    for named, pairs in (
+        ("table2/embedded/1/en-cs", 700),
+        ("table2/embedded/1/datasets/en-cs", 700),
+        ("runs/table2/embedded/newest/datasets/en-cs", 80_000),
+        ("table2/embedded/en-cs", 80_000),
+        (f"runs/store/{dataset.name}", 80_000),
+    ):
+        assert recorded(Path(named), dataset).own_pairs == pairs

@@ -8,6 +8,7 @@ import pytest
 from pipeline.corpora.wmt14 import Wmt14Settings
 from pipeline.errors import UserError
 from workflows import paper
+from workflows.profiles.changes import changes_typed
 from workflows.profiles.loading import load_profile
 from workflows.profiles.translation import EMBEDDED, MULTI30K, PROFILES
 
@@ -50,6 +51,16 @@ def test_a_profile_without_changes_is_the_profile() -> None:
         ),
         (["recipes.base.training.model.vocabulary_size=9"], "no setting .*vocabulary_size"),
         (["vocabulary=9"], "vocabulary is a group of settings, not one; in it are size, "),
+        (["pairs.en-ge.vocabulary.size=8000"], r"pairs\.en-ge: the language pairs are en-de, en-fr"),
+        (["pairs.en-de.nonsense=1"], r"pairs\.en-de: there is no setting 'nonsense'"),
+        (["pairs.en-de.pairs.en-fr.vocabulary.size=900"], r"pairs\.en-de: there is no setting 'pairs'"),
+        (["pairs.en-de=1"], r"pairs\.en-de is a group of settings, not one"),
+        (["pairs.en-de=1", "vocabulary.size=900"], r"pairs\.en-de is a group of settings, not one"),
+        (["pairs.en-fr.vocabulary.size=2"], r"pairs\.en-fr\.vocabulary\.size: .*greater than or equal to 8"),
+        (["grid.text.vocabulary.siz=9"], r"grid\.text: there is no setting 'vocabulary\.siz'"),
+        (["grid.text.grid.text.vocabulary.size=9"], r"grid\.text: there is no setting 'grid\.text'"),
+        (["name=multi30k"], "there is no setting 'name'"),
+        (["own_pairs=7"], "there is no setting 'own_pairs'"),
     ],
 )
 def test_a_wrong_setting_is_reported_in_one_line(overrides: list[str], message: str) -> None:
@@ -87,8 +98,6 @@ def test_a_change_applies_to_all_pairs_unless_made_for_one() -> None:
     for_one = load_profile("wmt14", overrides=["vocabulary.size=8000", "pairs.en-de.vocabulary.size=9000"])
     assert [for_one.for_pair(pair).vocabulary.size for pair in ("en-de", "en-fr")] == [9000, 8000]
     assert load_profile("wmt14").for_pair("en-fr").vocabulary.size == 32_000
-    with pytest.raises(UserError, match=r"pairs.en-de: there is no setting 'vocabulary.siz'"):
-        load_profile("wmt14", overrides=["pairs.en-de.vocabulary.siz=9000"]).for_pair("en-de")
 
 
 def test_table_3_has_its_own_text() -> None:
@@ -102,7 +111,19 @@ def test_table_3_has_its_own_text() -> None:
     assert grid.for_grid() == grid
     changed = load_profile(overrides=[*differing, "vocabulary.size=400"])
     assert {changed.vocabulary.size, changed.for_grid().vocabulary.size} == {400}
-    with pytest.raises(UserError, match=r"grid.text: there is no setting 'vocabulary.siz'"):
-        load_profile(overrides=["grid.text.vocabulary.siz=9"]).for_grid()
     with pytest.raises(UserError, match=r"grid.text.corpora.en-de.train_pairs: .*greater than or equal to 1"):
-        load_profile(overrides=["grid.text.corpora.en-de.train_pairs=0"]).for_grid()
+        load_profile(overrides=["grid.text.corpora.en-de.train_pairs=0"])
+
+
+def test_the_line_of_settings_names_what_changes_them(tmp_path: Path) -> None:
+    """The first line printed says which profile it is and which options change it."""
+    config = tmp_path / "my settings.toml"
+    config.write_text('profile = ["multi30k"]\n')
+    assert load_profile().in_force() == "settings of profile embedded: generated text"
+    typed = changes_typed(config, ["decoding.beam_size=8", "data=some text"])
+    assert load_profile().in_force(typed) == (
+        "settings of profile embedded: generated text; changed by "
+        f"--config '{config}' --set decoding.beam_size=8 --set 'data=some text'"
+    )
+    with pytest.raises(UserError, match="no profile \\['multi30k'\\]; choose one of"):
+        load_profile(config=config)

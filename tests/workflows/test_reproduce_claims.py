@@ -2,11 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pipeline.errors import UserError
 from workflows import reproduce_claims, reproduce_table2
+from workflows.claims.sentences import CLAIMS
+from workflows.paper import ORDERINGS
 
 CONFIG = """
 corpora.en-de = {train_pairs = 600, dev_pairs = 40, test_pairs = 20}
@@ -67,7 +70,37 @@ def test_some_sections_after_a_table(
     assert "stages to run" not in capsys.readouterr().out
 
 
-def test_a_section_without_claims() -> None:
-    """One line, which lists the others."""
-    with pytest.raises(UserError, match=r"--sections 7: nothing is claimed there; choose from 3\.2\.1"):
-        reproduce_claims.main(sections="7")
+def test_sections_are_those_of_the_page() -> None:
+    """Each can be chosen as the page prints it; beginnings, repetitions and another order choose the same."""
+    printed = {claim.section for claim in CLAIMS} | {ordering.section for ordering in ORDERINGS}
+    assert {*reproduce_claims.NEEDS} == printed
+    assert reproduce_claims.chosen_sections(None) == [*reproduce_claims.NEEDS]
+    assert reproduce_claims.chosen_sections("figure 4, §6.1,3.2,6.1") == ["3.2.1", "3.2.2", "6.1", "figure 4"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sections": "7"}, r"--sections 7: nothing is claimed there; choose from 3\.2\.1"),
+        ({"sections": "3.2,"}, "--sections '': nothing is claimed there"),
+        ({"sections": "3.2", "rows": "A"}, r"--rows: the claims of --sections 3\.2 do not depend on it; leave it out"),
+        ({"sections": "6.2", "treebank": Path("none")}, "--treebank: the claims of --sections 6.2 do not depend on it"),
+        ({"sections": "3.5", "models": "base"}, "--models: the claims of --sections 3.5 do not depend on it"),
+        ({"sections": "3.2.2", "pairs": "en-de"}, "--pairs: the claims of --sections 3.2.2 do not depend on it"),
+        ({"sections": "6.2", "rows": "nonsense"}, "--rows nonsense: there is no such row in Table 3"),
+        ({"sections": "6.3", "treebank": Path("none")}, "none is no treebank"),
+    ],
+)
+def test_an_option_that_chooses_nothing_is_one_line(options: dict[str, Any], message: str, tmp_path: Path) -> None:
+    """Neither nonsense nor what the sections do not need is passed over in silence."""
+    with pytest.raises(UserError, match=message):
+        reproduce_claims.main(store=str(tmp_path), plan=True, **options)
+
+
+def test_what_is_counted_is_not_timed_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """§3.5 needs counts alone, §3.2.2 both."""
+    for sections, timed in (("3.5", False), ("3.2.2", True)):
+        reproduce_claims.main(sections=sections, plan=True, store=str(tmp_path), gpus=1, gpu="h100")
+        output = capsys.readouterr().out
+        assert "count arguments" in output
+        assert ("time arguments" in output) == timed

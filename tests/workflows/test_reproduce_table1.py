@@ -48,7 +48,7 @@ def test_counted_measured_then_again_then_with_more_rounds(
     runs = tmp_path / "runs"
     reproduce_table1.main(profile="cpu", overrides=TINY, store=runs)
     output = capsys.readouterr().out
-    assert output.startswith("settings of profile cpu\n")
+    assert output.startswith("settings of profile cpu; changed by --set ")
     folder, table = _table(output)
     assert {path.name for path in folder.iterdir()} >= {"table1.json", "table1.md", "report.html", "manifest.json"}
     artifact = (folder / "table1.json").resolve().parent

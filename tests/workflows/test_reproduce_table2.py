@@ -52,7 +52,7 @@ def test_one_cell_then_again_then_another_beam(
     arguments = {"pairs": "en-de", "models": "base", "store": tmp_path}
     reproduce_table2.main(overrides=TINY, **arguments)
     output = capsys.readouterr().out
-    assert output.startswith("settings of profile embedded: generated text\n")
+    assert output.startswith("settings of profile embedded: generated text; changed by --set ")
     report = Path(output.split("report: ")[1].split("\n")[0])
     assert report == tmp_path / "table2" / "embedded" / "report.html"
     (translate,) = [shlex.split(line)[1:] for line in output.splitlines() if line.startswith("translate: ")]

@@ -54,7 +54,7 @@ def test_both_rows_then_again_then_another_beam(
     both = [*TINY, "corpora.semi-supervised.recombination.trees=20"]
     reproduce_table4.main(overrides=both, **options)
     output = capsys.readouterr().out
-    assert output.startswith("settings of profile treebank: trees of wsj\n")
+    assert output.startswith("settings of profile treebank: trees of wsj; changed by ")
     folder, table = _table(output)
     measured = [row for row in table["rows"] if row["origin"] == "measured"]
     assert len(table["rows"]) == 12 + 3

@@ -15,7 +15,8 @@ draw = Imported("workflows.figures.steps:draw")
 
 def figures(
     model: Annotated[
-        Path | None, typer.Argument(help="Folder or name of a model.  [default: the newest in the store]")
+        Path | None,
+        typer.Argument(help="Folder or name of a model.  [default: the newest of Table 2, else of the store]"),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder to create.  [default: one in the store]")] = None,
     sentence: Annotated[
@@ -53,6 +54,7 @@ def figures(
         out=out,
         address=address,
     )
+    console.print(f"model: {drawn.load().model}", highlight=False, markup=False)
     for figure in drawn.load().figures:
         console.print(figure.caption, highlight=False, markup=False)
     console.print(f"\npage: {drawn.folder / 'attention.html'}", highlight=False, soft_wrap=True)

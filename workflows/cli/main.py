@@ -50,13 +50,13 @@ from workflows.cli.options import (
     SetOption,
     ThreadsOption,
 )
-from workflows.cli.prepared import remember, remembered
+from workflows.cli.prepared import record, recorded
 from workflows.cli.runs import compare_runs, runs
 from workflows.engine.dag import Imported, Step
 from workflows.engine.progress import View
 from workflows.engine.runner import run
 from workflows.names import DEFAULT_ROOT, named_folder, store_beside
-from workflows.profiles.changes import checked, read_config
+from workflows.profiles.changes import changes_typed, checked, read_config
 from workflows.profiles.loading import load_profile
 from workflows.profiles.profile import Profile, Recipe
 
@@ -100,7 +100,7 @@ def prepare(
     out: OutOption,
     pair: Annotated[str | None, typer.Option(help="Language pair, if there are several.  [default: the first]")] = None,
     files: Annotated[
-        Path | None, typer.Option(help="TOML file that names train, dev and test text (see README).")
+        Path | None, typer.Option(help="TOML file that names train, dev and test text, like examples/own_text.toml.")
     ] = None,
     data: DataOption = None,
     profile: ProfileOption = None,
@@ -114,7 +114,7 @@ def prepare(
     if pair not in chosen.corpora:
         raise UserError(f"--pair {pair}: the profile has {', '.join(chosen.corpora)}")
     chosen = chosen.for_pair(pair)
-    console.print(chosen.in_force(), highlight=False, soft_wrap=True, markup=False)
+    console.print(chosen.in_force(changes_typed(config, overrides)), highlight=False, soft_wrap=True, markup=False)
     folder = out.absolute()
 
     text = replace(stages.corpus(pair, chosen.corpora[pair]), out=folder / "text")
@@ -123,7 +123,7 @@ def prepare(
     dataset = replace(stages.ENCODE("encode", corpus, vocabulary, chosen.encoding), out=folder / "dataset")
     report = replace(stages.report("report", chosen, corpus, vocabulary, dataset), out=folder / "report")
     _, reported = run([dataset, report], Store(folder), [View(console)], address)
-    remember(folder, chosen)
+    record(folder, chosen)
     console.print(f"token ids: {out / 'dataset'}", highlight=False, soft_wrap=True)
     console.print(f"report: {out / 'report'}: {reported.summary}", highlight=False, soft_wrap=True)
 
@@ -143,7 +143,10 @@ def train(
             "--exact-reduction", help="Make the weights bit-identical for any number of workers, on GPUs too."
         ),
     ] = False,
-    profile: ProfileOption = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(help="embedded, multi30k or wmt14.  [default: the one in --config, or as the text was prepared]"),
+    ] = None,
     config: ConfigOption = None,
     overrides: SetOption = None,
     address: AddressOption = None,
@@ -157,10 +160,11 @@ def train(
         changes.append(f"recipes.{model}.training.workers={workers}")
     if exact_reduction:
         changes.append(f"recipes.{model}.training.exact_reduction=true")
-    known = {"name": profile} if profile or read_config(config).get("profile") else remembered(folder)
-    chosen = load_profile(**known, config=config, overrides=changes).for_pair("-".join(described["languages"]))
+    known = None if profile or read_config(config).get("profile") else recorded(dataset, folder)
+    chosen = load_profile(profile, recorded=known, config=config, overrides=changes)
+    chosen = chosen.for_pair("-".join(described["languages"]))
     training = _recipe(chosen, model).training
-    console.print(chosen.in_force(), highlight=False, soft_wrap=True, markup=False)
+    console.print(chosen.in_force(changes_typed(config, overrides)), highlight=False, soft_wrap=True, markup=False)
     step = Step("train", stages.TRAIN, (encoded, training), out=out.absolute())
     run([step], Store(out.absolute().parent), [View(console)], address)
     console.print(f"checkpoints: {out}", highlight=False, soft_wrap=True)

@@ -7,7 +7,9 @@ import typer
 
 ProfileOption = Annotated[
     str | None,
-    typer.Option("--profile", help="embedded, multi30k or wmt14.  [default: the one in --config, or embedded]"),
+    typer.Option(
+        "--profile", help="embedded, multi30k or wmt14.  [default: the one in --config; --files by size; else embedded]"
+    ),
 ]
 DataOption = Annotated[
     Path | None, typer.Option("--data", help="Folder that has the profile's files, to avoid downloading them.")

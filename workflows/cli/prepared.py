@@ -1,39 +1,43 @@
-"""What `aiayn prepare` leaves for `aiayn train`: the profile the text was prepared with, as `OUT/profile.json`.
+"""The settings that text was prepared with, recorded as `profile.json` so that `aiayn train` uses the same.
 
-Without it `aiayn train` would have to guess; with it both use the same settings unless an option says otherwise.
+`aiayn prepare` writes it beside the text, and an experiment into the folder of its run.
 """
 
 import json
 import os
 from pathlib import Path
-from typing import Any
+
+from pydantic import ValidationError
 
 from pipeline.errors import UserError
+from workflows.names import runs_with
 from workflows.profiles.profile import Profile
 
 PROFILE = "profile.json"
+NOT_NEEDED = {"corpora", "choice"}
+"""The fields that no training needs. Those of a parser's profile are of other types."""
 
 
-def remember(folder: Path, profile: Profile) -> None:
-    """Writes down which profile the text in `folder` was prepared with."""
-    temporary = folder / f".making-{PROFILE}"
-    temporary.write_text(json.dumps({"name": profile.name, "own_pairs": profile.own_pairs}) + "\n", encoding="utf-8")
+def record(folder: Path, profile: Profile) -> None:
+    """Records in `folder` with which settings its text was prepared."""
+    temporary = folder / f".making-{os.getpid()}-{PROFILE}"
+    temporary.write_text(profile.model_dump_json(exclude=NOT_NEEDED, indent=2) + "\n", encoding="utf-8")
     os.replace(temporary, folder / PROFILE)
 
 
-def remembered(dataset: Path) -> dict[str, Any]:
-    """Returns what `load_profile` needs to load the profile again; nothing if it was not written down.
+def recorded(named: Path, dataset: Path) -> Profile:
+    """Returns the settings recorded for the folder `dataset`, which the user has called `named`.
 
-    Raises UserError if the file is broken.
+    They are those of `aiayn prepare`; of the run that the name goes through; or, where a folder in a store is given, of
+    the last run that uses it. Raises UserError if there is no record or it cannot be read.
     """
-    path = dataset.parent / PROFILE
+    folders = [dataset.parent, *runs_with(named, dataset)]
+    path = next((folder / PROFILE for folder in folders if (folder / PROFILE).is_file()), None)
+    if path is None:
+        raise UserError(f"no settings are recorded for {named}; choose them with --profile")
     try:
-        remembered = json.loads(path.read_text(encoding="utf-8"))
-        name, own_pairs = remembered["name"], remembered["own_pairs"]
-    except FileNotFoundError:
-        return {}
-    except (ValueError, KeyError, TypeError):
+        return Profile(corpora={}, **json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError, ValidationError):
         raise UserError(
-            f"{path} is not what `aiayn prepare` writes; remove it and name a profile by --profile"
+            f"{path} holds no settings that this version can read; remove it and choose some with --profile"
         ) from None
-    return {"name": name} if own_pairs is None else {"own_pairs": own_pairs}

@@ -18,7 +18,7 @@ from workflows.engine.dag import behind, inputs_of
 from workflows.names import named_folder, store_beside
 
 MODELS = ("averaging", "parser_choice")
-"""How the folders of trained models begin in a store."""
+"""How the folders of trained models begin in a store: of translators, then of parsers."""
 PRINTED_FIGURES: Mapping[int, tuple[str, str]] = {
     3: (
         "It is in this spirit that a majority of American governments have passed new laws since 2009 making the "
@@ -61,11 +61,17 @@ class ExaminedModel:
 
 
 def newest(store: Store) -> ExaminedModel:
-    """Returns the model of a store that was made last. Raises UserError if there is none."""
-    manifests = [manifest for kind in MODELS for manifest in store.artifacts.glob(f"{kind}-*/{MANIFEST}")]
-    if not manifests:
+    """Returns the model of Table 2 that was made last; without any, the last translator, or else the last parser.
+
+    Those of other tables are small, or trained on little. Raises UserError if the store has no model.
+    """
+    named = {link.resolve() for link in store.root.glob("table2/*/*/models/*")}
+    found = [[manifest.parent for manifest in store.artifacts.glob(f"{kind}-*/{MANIFEST}")] for kind in MODELS]
+    of_table2 = [folder for folder in found[0] if folder.resolve() in named]
+    chosen: list[Path] = next(filter(None, (of_table2, *found)), [])
+    if not chosen:
         raise UserError(f"{store.root} has no trained model; train one, or name its folder")
-    checkpoints = [Checkpoint(manifest.parent) for manifest in manifests]
+    checkpoints = [Checkpoint(folder) for folder in chosen]
     return _of_folder(max(checkpoints, key=lambda checkpoint: str(checkpoint.manifest["started"])).folder, store)
 
 

@@ -8,8 +8,9 @@ A user's own experiment is a TOML file that names a profile and the settings tha
     grid.rows.F1 = {n_layers = 1, dropout = 0.3}       # an additional row for Table 3
 """
 
+import shlex
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,6 +22,8 @@ from pipeline.settings import Settings
 SettingsT = TypeVar("SettingsT", bound=Settings)
 OPEN = ("grid.rows.", "grid.text.", "pairs.")
 """The prefixes below which users may add new keys."""
+FIXED = {"name", "own_pairs", "measured_on"}
+"""The fields of a profile that say which profile it is; no change reaches them."""
 
 
 class BaseProfile(Settings):
@@ -28,8 +31,11 @@ class BaseProfile(Settings):
 
     name: str
 
-    def in_force(self) -> str:
-        """Says in a line whose settings these are."""
+    def in_force(self, changes: str = "") -> str:
+        """Returns a line that says which settings are in force; `changes` are the options that change some."""
+        return self._source() + (f"; changed by {changes}" if changes else "")
+
+    def _source(self) -> str:
         return f"settings of profile {self.name}"
 
 
@@ -38,7 +44,7 @@ ProfileT = TypeVar("ProfileT", bound=BaseProfile)
 
 def named_profile(profiles: Mapping[str, ProfileT], name: str) -> ProfileT:
     """Returns the profile of a name. Raises UserError if there is none."""
-    if name not in profiles:
+    if not isinstance(name, str) or name not in profiles:  # a TOML file may hold anything
         raise UserError(f"there is no profile {name!r}; choose one of {', '.join(profiles)}")
     return profiles[name]
 
@@ -67,6 +73,8 @@ def merge(settings: dict[str, Any], changes: Mapping[str, Any], where: str, path
         if key not in settings and not path.startswith(OPEN):
             raise UserError(f"{where}: there is no setting {full_key!r}; here are {', '.join(settings)}")
         group = settings.get(key)
+        if isinstance(group, Settings):
+            raise UserError(f"{where}: {full_key} is described by the file of --files; change it there")
         if not isinstance(group, dict):
             settings[key] = value
         elif isinstance(value, Mapping):
@@ -75,12 +83,18 @@ def merge(settings: dict[str, Any], changes: Mapping[str, Any], where: str, path
             raise UserError(f"{where}: {full_key} is a group of settings, not one; in it are {', '.join(group)}")
 
 
+def changes_typed(config: Path | None, overrides: Sequence[str] | None) -> str:
+    """Returns the options that change settings, as a shell takes them."""
+    words = ["--config", str(config)] if config else []
+    return shlex.join([*words, *(word for override in overrides or () for word in ("--set", override))])
+
+
 def read_config(path: Path | None) -> dict[str, Any]:
     """Returns what a user's TOML file holds; nothing if there is no file. Raises UserError if it cannot be read."""
     if path is None:
         return {}
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # some editors begin a file with a byte order mark
     except FileNotFoundError:
         raise UserError(f"--config {path}: there is no such file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pipeline.complexity.settings import LayerSettings, PathSettings, SweepSettings, TimingSettings
-from workflows.profiles.changes import BaseProfile, checked, merge, named_profile, read_config, read_override
+from workflows.profiles.changes import FIXED, BaseProfile, checked, merge, named_profile, read_config, read_override
 
 
 class ComplexityProfile(BaseProfile):
@@ -51,8 +51,9 @@ def load_complexity_profile(
         import torch  # slow
 
         name = GPU.name if torch.cuda.is_available() else CPU.name
-    described = named_profile(COMPLEXITY_PROFILES, name).model_dump()
+    profile = named_profile(COMPLEXITY_PROFILES, name)
+    described = profile.model_dump(exclude=FIXED)
     merge(described, changes, where=str(config))
     for override in overrides:
         merge(described, read_override(override), where=f"--set {override}")
-    return checked(ComplexityProfile, **described)
+    return checked(ComplexityProfile, name=profile.name, **described)

@@ -7,7 +7,7 @@ from pipeline.corpora.files import FilesSettings
 from pipeline.errors import UserError
 from workflows.profiles.changes import named_profile, read_config
 from workflows.profiles.own_text import DATA, count_pairs, own_profile
-from workflows.profiles.profile import Profile, described_with, finished
+from workflows.profiles.profile import Profile, configure, describe, finished
 from workflows.profiles.translation import EMBEDDED, PROFILES
 
 
@@ -16,34 +16,39 @@ def load_profile(
     *,
     data: Path | None = None,
     files: Sequence[Path] = (),
-    own_pairs: int | None = None,
+    recorded: Profile | None = None,
     config: Path | None = None,
     overrides: Sequence[str] = (),
 ) -> Profile:
-    """Loads a profile and applies, in this order, `config` (TOML), `data`, `files` and `overrides` ("key=value").
+    """Loads a profile and applies, in this order, `files`, `config` (TOML), `data` and `overrides` ("key=value").
 
-    Where neither `name` nor `config` names one, it is `embedded`; for a user's own text, which is `files` or was
-    read before as `own_pairs` training pairs, it is the one for so many pairs (workflows.profiles.own_text). Raises
-    UserError for an unknown profile or key, or an invalid value.
+    Where neither `name` nor `config` names one, it is the one `recorded` with text that is prepared already; for a
+    user's own text in `files` the one for its size (workflows.profiles.own_text); else `embedded`. Raises
+    UserError for an unknown profile or key, an invalid value, or two files for one language pair.
     """
-    texts = [FilesSettings.load(path) for path in files]
+    texts: dict[str, FilesSettings] = {}
+    for path in files:
+        text = FilesSettings.load(path)
+        if (pair := f"{text.source}-{text.target}") in texts:
+            raise UserError(f"--files {path}: another file describes {pair} already; list all its text in one file")
+        texts[pair] = text
     named = name or read_config(config).get("profile")
-    if not named and (texts or own_pairs is not None):
-        profile = own_profile(count_pairs(texts) if texts else own_pairs or 0)
-    else:
+    if named or not (recorded or texts):
         profile = named_profile(PROFILES, named or EMBEDDED.name)
-    described = described_with(profile, config)
+    else:
+        profile = recorded or own_profile(count_pairs([*texts.values()]))
+    described = describe(profile)
+    if texts:
+        described |= {"data": DATA, "corpora": texts}
+        described["grid"]["text"].pop("corpora", None)
+    configure(described, config)
     if data is not None:
         if not data.is_dir():
             raise UserError(f"--data {data}: there is no such folder")
         readable = [corpus for corpus in described["corpora"].values() if "data" in corpus]
         if not readable:
-            why = "which --files names" if profile.own_pairs is not None else "whose text is generated; see --files"
+            why = "which --files names" if texts else "whose text is generated; see --files"
             raise UserError(f"--data has no meaning for profile {profile.name}, {why}")
         for corpus in readable:
             corpus["data"] = data
-    if texts:
-        described["data"] = DATA
-        described["corpora"] = {f"{corpus.source}-{corpus.target}": corpus for corpus in texts}
-        described["grid"]["text"].pop("corpora", None)
     return finished(profile, described, overrides)

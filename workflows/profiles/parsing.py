@@ -30,7 +30,7 @@ from pipeline.settings import (
 )
 from workflows.paper import PARSER_MODEL
 from workflows.profiles.changes import named_profile, read_config
-from workflows.profiles.profile import Profile, Recipe, described_with, finished
+from workflows.profiles.profile import Profile, Recipe, configure, describe, finished
 
 SUPERVISED, SEMI_SUPERVISED = "supervised", "semi-supervised"
 EMBEDDED_NAME, TREEBANK_NAME, WSJ_NAME = "embedded", "treebank", "wsj"
@@ -181,7 +181,9 @@ def load_parsing_profile(
         name = name or (WSJ_NAME if is_wsj(treebank) else TREEBANK_NAME)
         profiles = {TREEBANK_NAME: treebank_profile(treebank, silver), WSJ_NAME: wsj_profile(treebank, silver)}
         profile = named_profile(profiles, name)
-    return finished(profile, described_with(profile, config), overrides)
+    described = describe(profile)
+    configure(described, config)
+    return finished(profile, described, overrides)
 
 
 def is_wsj(treebank: Path) -> bool:

@@ -11,6 +11,7 @@ from pipeline.corpora.embedded import EmbeddedSettings
 from pipeline.corpora.files import FilesSettings
 from pipeline.corpora.multi30k import Multi30kSettings
 from pipeline.corpora.wmt14 import Wmt14Settings
+from pipeline.errors import UserError
 from pipeline.settings import (
     AveragingSettings,
     BeamSize,
@@ -23,7 +24,7 @@ from pipeline.settings import (
     VocabularySettings,
     not_in_fingerprint,
 )
-from workflows.profiles.changes import BaseProfile, checked, merge, read_config, read_override
+from workflows.profiles.changes import FIXED, BaseProfile, checked, merge, read_config, read_override
 
 
 class Recipe(Settings):
@@ -101,10 +102,9 @@ class Profile(BaseProfile):
     pairs: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Maps language pairs to their own settings, e.g. {"en-fr": {"vocabulary": {"size": 32_000}}}."""
 
-    def in_force(self) -> str:
-        """Says in a line whose settings these are, or for how much text they were chosen."""
+    def _source(self) -> str:
         if self.own_pairs is None:
-            return f"{super().in_force()}: {self.data}"
+            return f"{super()._source()}: {self.data}"
         measured = f"measured on {self.measured_on}" if self.measured_on else "not measured at this size"
         pairs = f"{self.own_pairs:,}".replace(",", " ")
         return f"settings for {pairs} training pairs of your own text ({measured}); --profile and --set change them"
@@ -113,7 +113,8 @@ class Profile(BaseProfile):
         """Returns the profile with a language pair's own settings applied. Raises UserError if one does not exist."""
         if not self.pairs.get(pair):
             return self
-        described = describe(self) | {"pairs": {}}
+        described = describe(self)
+        del described["pairs"]
         merge(described, self.pairs[pair], f"pairs.{pair}")
         return self.remade(described, f"pairs.{pair}.")
 
@@ -122,7 +123,7 @@ class Profile(BaseProfile):
         if not self.grid.text:
             return self
         described = describe(self)
-        described["grid"]["text"] = {}
+        del described["grid"]["text"]
         merge(described, self.grid.text, "grid.text")
         return self.remade(described, "grid.text.")
 
@@ -131,7 +132,7 @@ class Profile(BaseProfile):
         for pair, corpus in described["corpora"].items():
             if not isinstance(corpus, Settings):  # validated as the profile's own kind of corpus, for a clear message
                 described["corpora"][pair] = checked(type(self.corpora[pair]), f"{within}corpora.{pair}.", **corpus)
-        return checked(type(self), **described)
+        return checked(type(self), within, **{name: getattr(self, name) for name in FIXED}, **described)
 
     @model_validator(mode="after")
     def _one_vocabulary_size(self) -> Self:
@@ -153,29 +154,40 @@ def describe(profile: Profile) -> dict[str, Any]:
 
     That follows from `vocabulary.size`.
     """
-    described = profile.model_dump()
+    described = profile.model_dump(exclude=FIXED)
     for trained in (*described["recipes"].values(), described["grid"]):
         del trained["training"]["model"]["vocabulary_size"]
     return described
 
 
-def described_with(profile: Profile, config: Path | None) -> dict[str, Any]:
-    """Describes a profile with the changes in a TOML file. Raises UserError if a setting does not exist."""
-    described, changes = describe(profile), read_config(config)
+def configure(described: dict[str, Any], config: Path | None) -> None:
+    """Applies the changes in a TOML file. Raises UserError if a setting does not exist."""
+    changes = read_config(config)
     changes.pop("profile", None)
     change(described, changes, where=str(config))
-    return described
 
 
 def finished(profile: ProfileT, described: dict[str, Any], overrides: Sequence[str]) -> ProfileT:
-    """Applies `overrides` ("key=value") and returns the profile. Raises UserError for a wrong key or value."""
+    """Applies `overrides` ("key=value") and returns the profile. Raises UserError for a wrong key or value.
+
+    That goes for the settings of single language pairs and of Table 3's text too, whether a command uses them or not.
+    """
     for override in overrides:
         change(described, read_override(override), where=f"--set {override}")
-    return profile.remade(described)
+    made = profile.remade(described)
+    for pair in made.corpora:
+        made.for_pair(pair).for_grid()
+    return made
 
 
 def change(described: dict[str, Any], changes: Mapping[str, Any], where: str) -> None:
     """Merges a user's changes, which apply everywhere unless made below `pairs` or `grid.text`. Raises UserError."""
+    of_pairs = changes.get("pairs", {})
+    for pair, difference in of_pairs.items() if isinstance(of_pairs, Mapping) else ():
+        if described["corpora"] and pair not in described["corpora"]:  # of text that is prepared already none are known
+            raise UserError(f"{where}: pairs.{pair}: the language pairs are {', '.join(described['corpora'])}")
+        if not isinstance(difference, Mapping):
+            raise UserError(f"{where}: pairs.{pair} is a group of settings, not one")
     for difference in (*described["pairs"].values(), described["grid"]["text"]):
         _forget(difference, changes)
     merge(described, changes, where)

@@ -25,9 +25,10 @@ def _assert_one_line(done: Done, message: str) -> None:
 
 
 def test_a_process_ends_with_one_line_and_status_2(tmp_path: Path, command_line: CommandLine) -> None:
-    """None of the libraries that are imported adds to it."""
+    """None of the libraries that are imported adds to it. No run is begun."""
     arguments = ["workflows.reproduce_table2", "--address", "127.0.0.1:9", "--store", str(tmp_path)]
     _assert_one_line(command_line.in_process(*arguments), "no Ray cluster answers")
+    assert not (tmp_path / "table2").exists()
 
 
 @pytest.mark.parametrize(
@@ -40,6 +41,8 @@ def test_a_process_ends_with_one_line_and_status_2(tmp_path: Path, command_line:
         (["workflows.reproduce_table2", "--profile", "huge"], "no profile 'huge'; choose one of embedded, multi30k"),
         (["workflows.reproduce_table2", "--beam", "4"], "No such option"),
         (["workflows.reproduce_table2", "--pairs", "en-cs"], "--pairs en-cs: the profile has en-de, en-fr"),
+        (["workflows.reproduce_table2", "--pairs", ""], "--pairs '': the profile has en-de, en-fr"),
+        (["workflows.reproduce_table2", "--models", "base,"], "--models '': the profile has base, big"),
         (["workflows.reproduce_table2", "--gpus", "8"], "--gpus and --gpu name the hardware that --plan forecasts for"),
         (["workflows.reproduce_table2", "--plan", "--gpu", "k80"], "--gpu k80: choose one of p100, v100, t4, a10"),
         (["workflows.reproduce_table3", "--plan", "--rows", "F"], "--rows F: there is no such row in Table 3"),

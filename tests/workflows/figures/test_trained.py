@@ -1,5 +1,6 @@
 """A trained model is models with what the store knows of it."""
 
+import json
 from pathlib import Path
 
 from pipeline.corpora.embedded import hash_of, split_of
@@ -23,6 +24,27 @@ def test_a_model_is_found_with_its_lineage(store: Store, checkpoint: Checkpoint)
     assert model.dataset.folder.name.startswith("encoding-")
     assert model.corpus is not None
     assert model.corpus.languages == ("en", "de")
+
+
+def test_the_newest_is_a_model_of_table_2(tmp_path: Path) -> None:
+    """However new those of other tables are; without one, a translator goes before a parser."""
+    store = Store(tmp_path / "runs")
+
+    def publish_one(name: str, hour: int) -> None:
+        (folder := store.folder(name)).mkdir(parents=True)
+        (folder / "manifest.json").write_text(json.dumps({"started": f"2026-01-01T{hour:02}:00:00"}))
+
+    publish_one("parser_choice-d", 4)
+    assert newest(store).checkpoint.folder.name == "parser_choice-d"
+    publish_one("averaging-a", 1)
+    publish_one("averaging-b", 2)
+    publish_one("averaging-c", 3)
+    assert newest(store).checkpoint.folder.name == "averaging-c"
+    models = store.root / "table2" / "embedded" / "1" / "models"
+    models.mkdir(parents=True)
+    for name in ("a", "b", "not-made-yet"):
+        (models / name).symlink_to(f"../../../../store/averaging-{name}")
+    assert newest(store).checkpoint.folder.name == "averaging-b"
 
 
 def test_what_a_model_translates_where_nothing_is_given(store: Store, tmp_path: Path) -> None:
