@@ -65,11 +65,12 @@ class Settings(BaseModel):
 
 
 class CleaningSettings(Settings):
-    """Decides which training pairs are dropped. Lengths are counted in whitespace-separated words."""
+    """Decides which training pairs are dropped. Lengths are counted in words, which are what spaces separate; or, if a
+    side is written without spaces between words, in characters, five for each word that is allowed."""
 
     max_words: int = Field(250, ge=1)
     max_ratio: float = Field(9.0, ge=1)
-    """Largest ratio of the longer side to the shorter one, in words."""
+    """Largest ratio of the longer side to the shorter one."""
     shard_pairs: int = Field(100_000, ge=1)
     """Pairs per shard of the cleaned corpus."""
 
@@ -85,6 +86,15 @@ class VocabularySettings(Settings):
     """Share of the text's characters, the most frequent first, that get a piece each. sentencepiece allows no less."""
     byte_fallback: bool = True
     """Spend 256 pieces on the bytes, so that a character without a piece is spelled in UTF-8 instead of unknown."""
+
+    def without_word_spaces(self) -> "VocabularySettings":
+        """Returns the settings for text that includes a language such as Chinese, with thousands of characters.
+
+        There are 2000 pieces more, and the coverage is what sentencepiece advises; the rarest characters are spelled
+        in bytes.
+        """
+        changes = {"size": self.size + 2000, "character_coverage": 0.9995, "byte_fallback": True}
+        return self.model_copy(update=changes)
 
 
 class EncodingSettings(Settings):

@@ -31,6 +31,8 @@ from pipeline.settings import Settings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus
 from pipeline.text.aligned import content_sha256, write_corpus
+from pipeline.text.lines import read_lines
+from pipeline.text.word_spaces import have_word_spaces
 
 
 def _not_a_split(name: str) -> str:
@@ -104,6 +106,15 @@ class FilesSettings(Settings):
                 if not file.is_file():
                     raise UserError(f"{path} names {file}, which is not a file; paths are relative to {folder}")
         return settings
+
+    def count_train_pairs(self) -> int:
+        """Returns the number of training pairs. Raises UserError if a file cannot be read."""
+        return sum(1 for sides in self.train for _ in read_lines(sides.source, "surrogateescape"))
+
+    def has_word_spaces(self) -> bool:
+        """Whether spaces separate the words of both languages, by the first training lines. Raises UserError."""
+        sources, targets = [sides.source for sides in self.train], [sides.target for sides in self.train]
+        return have_word_spaces(sources) and have_word_spaces(targets)
 
     def identity(self) -> dict[str, Any]:
         """Depends on the content of the files, not on their paths. Raises UserError if one cannot be read."""

@@ -1,4 +1,4 @@
-"""Chooses a translator's beam and length penalty on the dev set by paper BLEU (§6.1), and decodes with them.
+"""Chooses a translator's beam and length penalty on the dev set by BLEU (§6.1), and decodes with them.
 
 choice = choose(Context(folder), checkpoint, corpus, DecodingSettings(), beam_sizes=[1, 4], length_penalties=[0, 0.6])
 hypotheses = decode_chosen(Context(other), checkpoint, corpus, DecodingSettings(), choice)
@@ -20,8 +20,16 @@ class SearchScores(Figures):
 
     beam_size: int
     length_penalty: float
-    dev_paper_bleu: float
+    dev_paper_bleu: float | None = None
+    """None where it is not defined (`BleuScores`)."""
     dev_sacrebleu: float
+
+    @property
+    def deciding(self) -> tuple[str, float]:
+        """The score by which searches are compared, and its name."""
+        if self.dev_paper_bleu is None:
+            return "dev_sacrebleu", self.dev_sacrebleu
+        return "dev_paper_bleu", self.dev_paper_bleu
 
 
 class DecodingChoiceFigures(Figures):
@@ -48,7 +56,8 @@ class DecodingChoice(JsonArtifact[DecodingChoiceFigures]):
     def summary(self) -> str:
         """The chosen search and its score."""
         best = self.load().best
-        return f"beam {best.beam_size}, α {best.length_penalty:g}: dev_paper_bleu {best.dev_paper_bleu:.2f}"
+        name, score = best.deciding
+        return f"beam {best.beam_size}, α {best.length_penalty:g}: {name} {score:.2f}"
 
 
 def choose(
@@ -59,11 +68,11 @@ def choose(
     beam_sizes: Sequence[int],
     length_penalties: Sequence[float],
 ) -> DecodingChoice:
-    """Decodes the dev set with each beam and each length penalty, and chooses those of the best paper BLEU.
+    """Decodes the dev set with each beam and each length penalty, and chooses those of the best BLEU.
 
-    The search by `settings` is always among them. Of several that are equally good it is chosen if it is one of them,
-    or else the one with the smallest beam, then with the smallest penalty. Raises UserError where the dev set is of
-    trees, or cannot be decoded or scored.
+    That is paper BLEU or, where it is not defined, sacreBLEU. The search by `settings` is always among them. Of several
+    that are equally good it is chosen if it is one of them, or else the one with the smallest beam, then with the
+    smallest penalty. Raises UserError where the dev set is of trees, or cannot be decoded or scored.
     """
     from pipeline.evaluation.decoding import Translators  # Ray is slow to import, and the artifact does not need it
 
@@ -80,7 +89,7 @@ def choose(
             context.progress(done, len(grid), "searches")
 
     def preference(search: SearchScores) -> tuple[float, bool]:
-        return search.dev_paper_bleu, (search.beam_size, search.length_penalty) == default
+        return search.deciding[1], (search.beam_size, search.length_penalty) == default
 
     best = max(scores, key=preference)
     chosen = settings.model_copy(update={"beam_size": best.beam_size, "length_penalty": best.length_penalty})

@@ -62,7 +62,7 @@ def scores_of(
     settings: DecodingSettings,
     translators: "Translators | None" = None,
 ) -> dict[str, float]:
-    """Returns both BLEU scores of what a model makes of the dev set, or a parser's F1; what it makes is not kept.
+    """Returns the BLEU scores of what a model makes of the dev set, or a parser's F1; what it makes is not kept.
 
     `translators` hold the model already, if there are any. Raises UserError where it cannot be decoded or scored.
     """
@@ -79,4 +79,4 @@ def scores_of(
             parses = rebuild_parses(within, hypotheses, corpus, [DEV])
             return {"dev_f1": score_parses(within, parses).load().splits[DEV].total.f1}
         bleu = scoring.score(within, hypotheses, corpus, [DEV]).load().test_sets[DEV]
-    return {"dev_paper_bleu": bleu.paper_bleu, "dev_sacrebleu": bleu.sacrebleu}
+    return {f"dev_{name}": score for name, score in bleu.defined.items()}

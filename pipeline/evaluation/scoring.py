@@ -4,7 +4,10 @@ The same translations have scored 29.02 by the first and 27.52 by the second (te
 never share a column.
 
     paper_bleu(hypotheses, references, "de")    # §6.1: Moses-tokenized, cased, German compounds split
-    sacre_bleu(hypotheses, references)          # detokenized, cased, 13a, with its signature
+    sacre_bleu(hypotheses, references, "de")    # detokenized, cased, with its signature, which names the tokenizer
+
+sacreBLEU's tokenizer is 13a, or its own for Chinese, Japanese or Korean, or `char` for other languages that are written
+without spaces between words. For any of these but Korean, paper BLEU is not defined: Moses' tokenizer needs spaces.
 """
 
 import logging
@@ -17,11 +20,13 @@ from sacremoses import MosesPunctNormalizer, MosesTokenizer
 from sacremoses.corpus import NonbreakingPrefixes
 
 from pipeline.errors import UserError
+from pipeline.evaluation.bleu_tokenizers import CHARACTERS, DEFAULT, tokenizer_of
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, Hypotheses, Scores
 from pipeline.store.figures import BleuScores, ScoringFigures
 from pipeline.text.aligned import read_references
 from pipeline.text.lines import read_lines
+from pipeline.text.word_spaces import has_word_spaces
 
 logger = logging.getLogger(__name__)
 
@@ -82,24 +87,29 @@ def _check_lines(hypotheses: Sequence[str], references: Sequence[str]) -> None:
         raise UserError("nothing to score: there are 0 hypotheses and 0 references")
 
 
-def paper_bleu(hypotheses: Sequence[str], references: Sequence[str], language: str) -> float:
+def paper_bleu(hypotheses: Sequence[str], references: Sequence[str], language: str) -> float | None:
     """Returns the corpus BLEU-4 of `paper_tokens` in percent, case-sensitive, unsmoothed as in multi-bleu.perl (§6.1).
 
-    Raises UserError where the numbers of lines differ or are 0.
+    It is None where spaces do not separate the words of the references: what Moses' tokenizer then leaves whole are
+    clauses. Raises UserError where the numbers of lines differ or are 0.
     """
     _check_lines(hypotheses, references)
+    if not has_word_spaces(references):
+        return None
     tokenized = [[paper_tokens(line, language) for line in side] for side in (hypotheses, references)]
     bleu = sacrebleu.metrics.BLEU(tokenize="none", smooth_method="none", force=True)
     return float(bleu.corpus_score(tokenized[0], [tokenized[1]]).score)
 
 
-def sacre_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[float, str]:
-    """Returns sacreBLEU's default score of detokenized lines in percent (13a, case-sensitive), and its signature.
+def sacre_bleu(hypotheses: Sequence[str], references: Sequence[str], language: str) -> tuple[float, str]:
+    """Returns sacreBLEU's default score of detokenized, case-sensitive lines in percent, and its signature.
 
-    Raises UserError where the numbers of lines differ or are 0.
+    The tokenizer is the one for the language or, where there is none, 13a or, without spaces between words, `char`.
+    Raises UserError where the numbers of lines differ or are 0, or where the tokenizer is not installed.
     """
     _check_lines(hypotheses, references)
-    bleu = sacrebleu.metrics.BLEU()
+    tokenizer = tokenizer_of(language) or (DEFAULT if has_word_spaces(references) else CHARACTERS)
+    bleu = sacrebleu.metrics.BLEU(tokenize=tokenizer)
     score = bleu.corpus_score(hypotheses, [references]).score
     return float(score), str(bleu.get_signature())
 
@@ -107,9 +117,9 @@ def sacre_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[fl
 def score_texts(hypotheses: Sequence[str], references: Sequence[str], language: str) -> BleuScores:
     """Returns both scores of detokenized lines in `language`.
 
-    Raises UserError where the numbers of lines differ or are 0.
+    Raises UserError where the numbers of lines differ or are 0, or where the language's tokenizer is not installed.
     """
-    sacre, signature = sacre_bleu(hypotheses, references)
+    sacre, signature = sacre_bleu(hypotheses, references, language)
     return BleuScores(
         paper_bleu=paper_bleu(hypotheses, references, language),
         sacrebleu=sacre,

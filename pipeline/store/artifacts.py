@@ -226,7 +226,4 @@ class Scores(JsonArtifact[ScoringFigures]):
     @property
     def summary(self) -> str:
         """Both scores of each test set."""
-        return "; ".join(
-            f"{name}: paper BLEU {scores.paper_bleu:.2f}, sacreBLEU {scores.sacrebleu:.2f}"
-            for name, scores in self.load().test_sets.items()
-        )
+        return "; ".join(f"{name}: {scores.text}" for name, scores in self.load().test_sets.items())

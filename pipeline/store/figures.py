@@ -7,6 +7,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from pipeline.settings import DecodingSettings, TrainingSettings
 
+NOT_DEFINED = "not defined"
+"""What stands in place of paper BLEU where it is None."""
+
 
 class Figures(BaseModel):
     """The base of all figures: frozen, and unknown ones are refused."""
@@ -150,13 +153,31 @@ class ChoiceFigures(Figures):
 class BleuScores(Figures):
     """Both BLEU scores of one test set, in percent."""
 
-    paper_bleu: float
-    """Tokenized and case-sensitive, as the paper's authors scored (§6.1)."""
+    paper_bleu: float | None
+    """Tokenized and case-sensitive, as the paper's authors scored (§6.1). None for a language that is written without
+    spaces between words, where it is not defined."""
     sacrebleu: float
-    """Detokenized, with sacreBLEU's default settings."""
+    """Detokenized, with sacreBLEU's default settings and its tokenizer for the language."""
     signature: str
     """sacreBLEU's own description of how it scored."""
     sentences: int
+
+    @property
+    def defined(self) -> dict[str, float]:
+        """The scores that are defined, by name: "paper_bleu", "sacrebleu"."""
+        scores = {"paper_bleu": self.paper_bleu, "sacrebleu": self.sacrebleu}
+        return {name: score for name, score in scores.items() if score is not None}
+
+    @property
+    def deciding(self) -> float:
+        """The score by which models and searches are compared: paper BLEU, or sacreBLEU where that is not defined."""
+        return self.sacrebleu if self.paper_bleu is None else self.paper_bleu
+
+    @property
+    def text(self) -> str:
+        """Both scores in words."""
+        paper_bleu = NOT_DEFINED if self.paper_bleu is None else f"{self.paper_bleu:.2f}"
+        return f"paper BLEU {paper_bleu}, sacreBLEU {self.sacrebleu:.2f}"
 
 
 class ScoringFigures(Figures):

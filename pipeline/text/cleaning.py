@@ -4,6 +4,8 @@ WMT14's archives need this. Dev and test sets keep every line, or references wou
 "\\r" before the line end. Inside training lines, line separators and control characters that other programs take for
 line ends or columns (tab, "\\r", U+0085, U+2028, ...) become one space; typographic spaces, such as the no-break space
 before a French "?", stay. What a corpus of trees has besides its pairs (`Corpus`) is copied.
+
+Lengths are counted in words. If either side is written without spaces between them, both are counted in characters.
 """
 
 import re
@@ -18,9 +20,12 @@ from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, Shard
 from pipeline.text.aligned import move_shards, write_shards
 from pipeline.text.lines import read_pairs
+from pipeline.text.word_spaces import sides_with_word_spaces
 
 SEPARATORS = re.compile("[\t\v\f\r\x1c-\x1f\x85\u2028\u2029]+")
 REASONS = ("blank", "too_long", "ratio")
+CHARACTERS_PER_WORD = 5
+"""Where lengths are counted in characters, `max_words` allows so many times as many."""
 
 
 def clean(context: Context, corpus: Corpus, settings: CleaningSettings) -> Corpus:
@@ -37,7 +42,8 @@ def clean(context: Context, corpus: Corpus, settings: CleaningSettings) -> Corpu
     counts_of: dict[str, Counter[str]] = {shard.collection: Counter() for shard in shards}
     collections: list[str] = []
     parts = context.folder / "parts"
-    calls = [(shard, Corpus(parts / f"{i:05d}"), languages, settings) for i, shard in enumerate(shards)]
+    in_words = all(sides_with_word_spaces(corpus))
+    calls = [(shard, Corpus(parts / f"{i:05d}"), languages, settings, in_words) for i, shard in enumerate(shards)]
     read, done = sum(shard.pairs for shard in shards), 0
     for (shard, part, *_), (sizes, counted) in zip(calls, context.map(clean_shard, calls), strict=True):
         move_shards(part, cleaned, "train", languages, sizes, splits["train"])
@@ -71,7 +77,7 @@ def clean(context: Context, corpus: Corpus, settings: CleaningSettings) -> Corpu
 
 
 def clean_shard(
-    shard: Shard, part: Corpus, languages: tuple[str, str], settings: CleaningSettings
+    shard: Shard, part: Corpus, languages: tuple[str, str], settings: CleaningSettings, in_words: bool
 ) -> tuple[list[int], Counter[str]]:
     """Filters a training shard into split `train` of `part`; returns the sizes of the new shards and the counts."""
     shutil.rmtree(part.folder, ignore_errors=True)  # left by an attempt that was killed
@@ -80,7 +86,7 @@ def clean_shard(
     def kept() -> Iterator[tuple[str, str]]:
         for source, target in _without_carriage_returns([shard], counts):
             pair = SEPARATORS.sub(" ", source).strip(), SEPARATORS.sub(" ", target).strip()
-            if reason := reason_to_drop(*pair, settings):
+            if reason := reason_to_drop(*pair, settings, in_words=in_words):
                 counts[reason] += 1
             else:
                 yield pair
@@ -88,12 +94,16 @@ def clean_shard(
     return write_shards(part, "train", languages, kept(), settings.shard_pairs), counts
 
 
-def reason_to_drop(source: str, target: str, settings: CleaningSettings) -> str | None:
-    """Returns the first reason to drop a training pair ("blank", "too_long" or "ratio"), or None."""
-    shorter, longer = sorted((len(source.split()), len(target.split())))
+def reason_to_drop(source: str, target: str, settings: CleaningSettings, *, in_words: bool = True) -> str | None:
+    """Returns the first reason to drop a training pair ("blank", "too_long" or "ratio"), or None.
+
+    Lengths are counted in words or, where spaces do not separate those of both sides, in characters without spaces.
+    """
+    words = source.split(), target.split()
+    shorter, longer = sorted(len(side) if in_words else sum(map(len, side)) for side in words)
     if not shorter:
         return "blank"
-    if longer > settings.max_words:
+    if longer > settings.max_words * (1 if in_words else CHARACTERS_PER_WORD):
         return "too_long"
     return "ratio" if longer / shorter > settings.max_ratio else None
 

@@ -5,6 +5,9 @@ write the raw characters. Only runs of spaces become one space. A character is a
 ones that make up `character_coverage` of the text. Any other is spelled in the bytes of its UTF-8 with `byte_fallback`,
 and unknown without.
 
+Pieces are learned from counted words. A side without spaces between words (`pipeline.text.word_spaces`) has none to
+count: there they are learned from whole lines, spread evenly over the sample.
+
 Where the target side is of linearised trees (§6.3), each of their symbols is a piece, with the space before it.
 """
 
@@ -23,6 +26,7 @@ from pipeline.settings import VocabularySettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, Shard, Vocabulary
 from pipeline.text.lines import MAX_LINE_BYTES, read_pairs, write_lines
+from pipeline.text.word_spaces import sides_with_word_spaces
 
 TOO_LARGE = re.compile(r"Vocabulary size too high .*<= (\d+)")
 TOO_SMALL = re.compile(r"Vocabulary size is smaller than required_chars\. \d+ vs (\d+)")
@@ -30,14 +34,16 @@ SPACE_SIGN = "\u2581"
 """Sentencepiece's sign for a space."""
 KEPT_WORDS = 400_000
 """Most frequent words, from which the pieces are learned. Memory grows with them, and rarer words make no pieces."""
+KEPT_LINES = 200_000
+"""Most lines of a side without spaces between words, from which its pieces are learned: about 4 KB of memory each."""
 
 
 def learn(context: Context, corpus: Corpus, settings: VocabularySettings) -> Vocabulary:
     """Trains exactly `settings.size` pieces on the training split; the same corpus gives the same bytes.
 
     Words are counted with one call of `context.map` per shard. vocabulary.json is {"size", "sampled_pairs",
-    "train_pairs", "words": distinct words that it was learned from}. Raises UserError if the text allows no vocabulary
-    of that size, naming the nearest size that it does allow.
+    "train_pairs", "words": distinct words, or parts of lines between spaces, that it was learned from}. Raises
+    UserError if the text allows no vocabulary of that size, naming the nearest size that it does allow.
     """
     words = _count(context, corpus, settings.sample_pairs)
     model = io.BytesIO()
@@ -98,35 +104,55 @@ def load(path: Path) -> SentencePieceProcessor:
     return processor
 
 
-def count_words(shard: Shard, rows_before: int, sample_pairs: int, pairs: int) -> Counter[str]:
-    """Counts the words of a shard, reading only its part of `sample_pairs` spread evenly over a corpus of `pairs`."""
+def count_words(
+    shard: Shard, rows_before: int, sample_pairs: int, pairs: int, has_spaces: tuple[bool, bool], line_every: int
+) -> tuple[Counter[str], Counter[str]]:
+    """Counts the words of a shard, reading only its part of `sample_pairs` spread evenly over a corpus of `pairs`.
+
+    What stands between the spaces of a side without spaces between words is counted apart, in the second result, and
+    of each `line_every`-th sampled line only.
+    """
     words: Counter[str] = Counter()
+    unspaced: Counter[str] = Counter()
     for row, pair in enumerate(read_pairs(shard.source, shard.target), rows_before):
-        if row * sample_pairs // pairs != (row + 1) * sample_pairs // pairs:
-            for line in pair:
-                words.update(line.replace("\t", " ").split(" "))
-    del words[""]
-    return words
+        sampled = (row + 1) * sample_pairs // pairs
+        if row * sample_pairs // pairs != sampled:
+            for line, is_spaced in zip(pair, has_spaces, strict=True):
+                if is_spaced or sampled % line_every == 0:
+                    (words if is_spaced else unspaced).update(line.replace("\t", " ").split(" "))
+    del words[""], unspaced[""]
+    return words, unspaced
 
 
 def _count(context: Context, corpus: Corpus, at_most_pairs: int) -> list[tuple[str, int]]:
-    """Counts the `KEPT_WORDS` most frequent words, most frequent first, then each character that is in none of them."""
+    """Counts the `KEPT_WORDS` most frequent words, most frequent first, then each character that is in none of them.
+
+    The parts of `KEPT_LINES` lines of sides without spaces between words follow, each counted as often as if all
+    sampled lines had been read.
+    """
     shards = corpus.shards("train")
     pairs = sum(shard.pairs for shard in shards)
+    sample_pairs = min(pairs, at_most_pairs)
+    line_every = -(-sample_pairs // KEPT_LINES)
     rows_before = accumulate((shard.pairs for shard in shards), initial=0)
+    has_spaces = sides_with_word_spaces(corpus)
     calls = [
-        (shard, before, min(pairs, at_most_pairs), pairs) for shard, before in zip(shards, rows_before, strict=False)
+        (shard, before, sample_pairs, pairs, has_spaces, line_every)
+        for shard, before in zip(shards, rows_before, strict=False)
     ]
     words: Counter[str] = Counter()
+    unspaced: Counter[str] = Counter()
     characters: set[str] = set()
     done = 0
-    for (shard, *_), counted in zip(calls, context.map(count_words, calls), strict=True):
+    for (shard, *_), (counted, of_lines) in zip(calls, context.map(count_words, calls), strict=True):
         words.update(counted)
+        unspaced.update(of_lines)
         if len(words) > 3 * KEPT_WORDS or shard is shards[-1]:
             characters.update(*words)
             words = Counter(dict(sorted(words.items(), key=lambda item: (-item[1], item[0]))[:KEPT_WORDS]))
         done += shard.pairs
         context.progress(done, pairs, "pairs")
+    words.update({part: number * line_every for part, number in unspaced.items()})
     rare = characters.difference(*words)
     return [*words.items(), *((character, 1) for character in sorted(rare))]
 

@@ -60,13 +60,14 @@ def cell(tmp_path: Path) -> Callable[..., Translation]:
         train_s: float = 100.0,
         dev_perplexity: float = 7.389,
         last_fall: float = 0.0,
+        references: Sequence[str] = GERMAN,
         translated: Sequence[str] = TRANSLATED,
     ) -> Translation:
         languages, place, averaged = (pair[:2], pair[3:]), (pair, f"{model}-{seed}"), [400] if split else [300, 400]
         corpus = Corpus(folder(*place, "corpus"))
         for name in SPLITS:
             (corpus.folder / name).mkdir()
-            for language, lines in zip(languages, (ENGLISH, GERMAN), strict=True):
+            for language, lines in zip(languages, (ENGLISH, references), strict=True):
                 write_lines(corpus.shard_path(name, 0, language), lines)
         corpus.describe((languages[0], languages[1]), {name: [3] for name in SPLITS}, {})
 
@@ -118,13 +119,15 @@ def trained_row(cell: Callable[..., Translation]) -> Callable[..., RowTrainings]
     """
     first = GERMAN[0].split()
 
-    def build(name: str, *perplexities: float, errors: Sequence[int] = (1,), **more: Any) -> RowTrainings:
+    def build(
+        name: str, *perplexities: float, errors: Sequence[int] = (1,), pair: str = "en-de", **more: Any
+    ) -> RowTrainings:
         trainings = []
         for seed, perplexity in enumerate(perplexities, start=1):
             wrong = errors[(seed - 1) % len(errors)]
             translated = [" ".join([*first[: len(first) - wrong], *["falsch"] * wrong]), *GERMAN[1:]]
             options = {"seed": seed, "dev_perplexity": perplexity, "translated": translated, **more}
-            trainings.append(cell("en-de", name, split="dev", **options))
+            trainings.append(cell(pair, name, split="dev", **options))
         difference = next((variation.difference for variation in TABLE_3 if variation.name == name), {})
         return RowTrainings(name, difference, tuple(trainings))
 

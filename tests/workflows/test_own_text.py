@@ -1,14 +1,24 @@
 """Settings for a user's own text: by its size unless a profile is named, told in a line, the same for each command."""
 
 import gzip
+import sys
 from pathlib import Path
 
 import pytest
 
 from model.parameters import count
+from pipeline.corpora.files import FilesSettings, read
 from pipeline.errors import UserError
+from pipeline.evaluation.scoring import score
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import Hypotheses
 from pipeline.store.store import Store
+from pipeline.text.cleaning import clean
+from pipeline.text.encoding import encode
+from pipeline.text.lines import write_lines
+from pipeline.text.vocabulary import learn, load
 from tests.support.tiny_dag import run_table
+from tests.support.unspaced_text import ENGLISH, TEXTS
 from workflows.cli.prepared import PROFILE, record, recorded
 from workflows.profiles.loading import load_profile
 from workflows.profiles.own_text import SIZES, own_profile
@@ -159,3 +169,64 @@ def test_training_uses_the_settings_of_the_run_that_is_named(tmp_path: Path, mon
         (f"runs/store/{dataset.name}", 80_000),
     ):
         assert recorded(Path(named), dataset).own_pairs == pairs
+
+
+def test_a_scorer_that_is_not_installed_is_named_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not after the training: the target language decides, whatever the profile."""
+    toml = _describe(tmp_path, 5, "ja")
+    assert load_profile(files=[toml]).own_pairs == 5
+    monkeypatch.setitem(sys.modules, "MeCab", None)
+    for profile in (None, "embedded"):
+        with pytest.raises(UserError, match=r"'ja'.*not installed; pip install 'sacrebleu\[ja\]'$"):
+            load_profile(profile, files=[toml])
+
+
+@pytest.mark.parametrize("language", TEXTS)
+def test_text_without_spaces_between_words_goes_all_the_way(tmp_path: Path, language: str) -> None:
+    """From files to scores, all but the training: no pair is dropped, every line is spelled, what is nearly right
+    scores high, and what is wrong low."""
+    for name, lines in (("en", ENGLISH), (language, TEXTS[language])):
+        write_lines(tmp_path / f"train.{name}", lines)
+        write_lines(tmp_path / f"test.{name}", lines[-8:])
+    toml = tmp_path / "text.toml"
+    both = [f'{{source = "{split}.en", target = "{split}.{language}"}}' for split in ("train", "test")]
+    toml.write_text(
+        f'source = "en"\ntarget = "{language}"\ntrain = {both[0]}\ndev = {both[1]}\ntest.test = {both[1]}\n'
+    )
+    profile = load_profile(files=[toml], overrides=["vocabulary.size=800"])
+    assert (profile.vocabulary.character_coverage, profile.vocabulary.byte_fallback) == (0.9995, True)
+
+    def context(name: str) -> Context:
+        (tmp_path / name).mkdir()
+        return Context(tmp_path / name)
+
+    settings = profile.corpora[f"en-{language}"]
+    assert isinstance(settings, FilesSettings)
+    corpus = clean(context("clean"), read(context("read"), settings), profile.cleaning)
+    assert corpus.read_json("corpus.json")["report"]["kept"] == len(ENGLISH)
+    vocabulary = learn(context("vocabulary"), corpus, profile.vocabulary)
+    dataset = encode(context("dataset"), corpus, vocabulary, profile.encoding).read_json("dataset.json")
+    assert dataset["left_out"] == sum(shard["unknown"] for split in dataset["splits"].values() for shard in split) == 0
+
+    processor, hypotheses = load(vocabulary.path), Hypotheses(tmp_path / "hypotheses")
+    hypotheses.folder.mkdir()
+    spelled = [processor.decode(processor.encode(line)) for line in TEXTS[language][-8:]]
+    scores = {}
+    for name, lines in (("right", spelled), ("nearly", [spelled[0][:-3], *spelled[1:]]), ("wrong", spelled[::-1])):
+        write_lines(hypotheses.folder / f"test.{language}", lines)
+        scores[name] = score(context(name), hypotheses, corpus).load().test_sets["test"]
+    assert scores["right"].sacrebleu == pytest.approx(100)
+    assert 80 < scores["nearly"].sacrebleu < 100
+    assert 0 < scores["wrong"].sacrebleu < 20
+    assert {scored.paper_bleu for scored in scores.values()} == {None}
+
+
+def test_without_spaces_between_words_there_are_more_pieces() -> None:
+    """For the characters; nothing says that it was measured, and the models are as for other text of the size."""
+    for pairs in (5000, 29_000, 4_500_000):
+        spaced, unspaced = own_profile(pairs), own_profile(pairs, has_word_spaces=False)
+        assert unspaced.vocabulary.size == spaced.vocabulary.size + 2000
+        assert "not measured" in unspaced.in_force()
+        assert unspaced.recipes["base"].training.updates == spaced.recipes["base"].training.updates

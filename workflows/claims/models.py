@@ -108,9 +108,7 @@ def of_averaging(trainings: Sequence[tuple[float, DecodingChoiceFigures]]) -> di
     """
     if len(trainings) < 2:  # no noise to hold it against
         return {}
-    grids = [
-        {(point.beam_size, point.length_penalty): point.dev_paper_bleu for point in c.scores} for _, c in trainings
-    ]
+    grids = [{(point.beam_size, point.length_penalty): point.deciding[1] for point in c.scores} for _, c in trainings]
     printed = paper.Experiment.beam_size, paper.Experiment.length_penalty
     gained = Difference.over([grid[printed] - last for (last, _), grid in zip(trainings, grids, strict=True)])
     means = {point: statistics.fmean(grid[point] for grid in grids) for point in grids[0]}

@@ -100,10 +100,7 @@ def compute(evidence: Evidence, sections: Sequence[str] = ("",)) -> Claims:
         **_of_layers(evidence),
         **models.of_table2(table2, is_of_other_text=evidence.is_of_other_text),
         **models.of_averaging(
-            [
-                (trial.evaluation.main_bleu.paper_bleu, to_artifact(trial.measured).load())
-                for trial in evidence.averaging
-            ]
+            [(trial.evaluation.main_bleu.deciding, to_artifact(trial.measured).load()) for trial in evidence.averaging]
         ),
         **models.of_table4(table4, _lengths(evidence.trees, "test")),
         **_of_examined(evidence.examined),

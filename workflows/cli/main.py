@@ -267,10 +267,10 @@ def parse(
 def score(
     hyp: Annotated[Path, typer.Option(help="Translations, one per line.")],
     ref: Annotated[Path, typer.Option(help="References, one per line.")],
-    lang: Annotated[str, typer.Option(help="Language of both, e.g. de; selects the paper's tokenizer.")],
+    lang: Annotated[str, typer.Option(help="Language of both, e.g. de; selects the tokenizers.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Print both BLEU scores: the paper's (tokenized) and sacreBLEU (detokenized, 13a)."""
+    """Print both BLEU scores: the paper's (tokenized) and sacreBLEU (detokenized, with its signature)."""
     hypotheses, references = list(read_lines(hyp)), list(read_lines(ref))
     if len(hypotheses) != len(references):
         raise UserError(f"{hyp} has {len(hypotheses)} lines, {ref} has {len(references)}; they must be aligned")
@@ -278,7 +278,7 @@ def score(
     if as_json:
         typer.echo(json.dumps(scores.model_dump()))
     else:
-        typer.echo(f"paper BLEU {scores.paper_bleu:.2f}\nsacreBLEU {scores.sacrebleu:.2f}  {scores.signature}")
+        typer.echo(f"{scores.text.replace(', ', chr(10))}  {scores.signature}")
 
 
 @app.command()

@@ -5,8 +5,9 @@ from pathlib import Path
 
 from pipeline.corpora.files import FilesSettings
 from pipeline.errors import UserError
+from pipeline.evaluation.bleu_tokenizers import tokenizer_of
 from workflows.profiles.changes import named_profile, read_config
-from workflows.profiles.own_text import DATA, count_pairs, own_profile
+from workflows.profiles.own_text import DATA, own_profile
 from workflows.profiles.profile import Profile, configure, describe, finished
 from workflows.profiles.translation import EMBEDDED, PROFILES
 
@@ -24,11 +25,13 @@ def load_profile(
 
     Where neither `name` nor `config` names one, it is the one `recorded` with text that is prepared already; for a
     user's own text in `files` the one for its size (workflows.profiles.own_text); else `embedded`. Raises
-    UserError for an unknown profile or key, an invalid value, or two files for one language pair.
+    UserError for an unknown profile or key, an invalid value, two files for one language pair, or a target language
+    whose scorer is not installed.
     """
     texts: dict[str, FilesSettings] = {}
     for path in files:
         text = FilesSettings.load(path)
+        tokenizer_of(text.target)  # an error now, not after the training
         if (pair := f"{text.source}-{text.target}") in texts:
             raise UserError(f"--files {path}: another file describes {pair} already; list all its text in one file")
         texts[pair] = text
@@ -36,7 +39,8 @@ def load_profile(
     if named or not (recorded or texts):
         profile = named_profile(PROFILES, named or EMBEDDED.name)
     else:
-        profile = recorded or own_profile(count_pairs([*texts.values()]))
+        has_word_spaces = all(text.has_word_spaces() for text in texts.values())
+        profile = recorded or own_profile(min(text.count_train_pairs() for text in texts.values()), has_word_spaces)
     described = describe(profile)
     if texts:
         described |= {"data": DATA, "corpora": texts}

@@ -5,14 +5,11 @@
 docs/own-text.md has them as a table.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from model.config import BASE, BIG, OptimizerConfig, TransformerConfig
-from pipeline.corpora.files import FilesSettings
 from pipeline.settings import TrainingSettings, VocabularySettings
-from pipeline.text.lines import read_lines
 from workflows.profiles.profile import Profile, Recipe
 from workflows.profiles.translation import MULTI30K, WMT14
 
@@ -48,7 +45,9 @@ def _recipes(
     optimizer = OptimizerConfig(warmup_steps=warmup_steps, learning_rate_scale=0.7)
     return {
         name: Recipe(
-            training=TrainingSettings(model=model(paper, width, dropout), optimizer=optimizer, threads=2, **training)
+            training=TrainingSettings(
+                model=model(paper, width, dropout), optimizer=optimizer, threads=2, **{"micro_batches": 1, **training}
+            )
         )
         for name, paper, width, dropout in (("base", BASE, base, dropouts[0]), ("big", BIG, big, dropouts[1]))
     }
@@ -67,7 +66,6 @@ SIZES = (
             warmup_steps=600,
             updates=2000,
             budget_tokens=1000,
-            micro_batches=1,
             checkpoint_updates=100,
             validation_updates=200,
         ),
@@ -85,7 +83,6 @@ SIZES = (
             warmup_steps=2000,
             updates=20_000,
             budget_tokens=2000,
-            micro_batches=1,
             checkpoint_updates=500,
             validation_updates=1000,
         ),
@@ -112,9 +109,11 @@ SIZES = (
 """Smallest first. The last is the paper's, for which see profile wmt14."""
 
 
-def own_profile(pairs: int) -> Profile:
-    """Returns the profile for text of so many training pairs; Table 3's settings are those of Multi30k."""
+def own_profile(pairs: int, has_word_spaces: bool = True) -> Profile:
+    """Returns the profile for so many training pairs, of languages with spaces between words or not."""
     size = next(size for size in SIZES if pairs <= size.most_pairs)
+    if not has_word_spaces:
+        size = replace(size, vocabulary=size.vocabulary.without_word_spaces(), measured="")
     return Profile(
         name=OWN,
         data=DATA,
@@ -123,15 +122,5 @@ def own_profile(pairs: int) -> Profile:
         corpora={},
         vocabulary=size.vocabulary,
         recipes=size.recipes,
-        grid=MULTI30K.grid,
-    )
-
-
-def count_pairs(corpora: Sequence[FilesSettings]) -> int:
-    """Returns the training pairs of the smallest of the texts, which all get the same settings.
-
-    Raises UserError if a file cannot be read.
-    """
-    return min(
-        sum(1 for sides in corpus.train for _ in read_lines(sides.source, "surrogateescape")) for corpus in corpora
+        grid=MULTI30K.grid,  # Table 3's settings
     )

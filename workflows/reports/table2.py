@@ -13,14 +13,16 @@ from workflows.tables.table2 import MEASURED_NAMES, WORD_BY_WORD, Table2, Table2
 
 
 def scores(table: Table2, cells: Sequence[Translation]) -> list[list[str]]:
-    """Returns paper BLEU of each model beside the paper's, and of word-by-word substitution: name, paper, here."""
+    """Returns BLEU of each model beside the paper's, and of word-by-word substitution: name, paper, here."""
     lines = []
     for pair in dict.fromkeys(cell.pair for cell in cells):
         of_pair = [cell for cell in cells if cell.pair == pair]
         words = next(filter(None, (cell.baseline for cell in of_pair)), None)
         if words:
-            lines.append([f"{pair.upper()} {WORD_BY_WORD}", "", f"{words.paper_bleu:.2f}"])
-        lines += [[cell.label, _printed(table, cell), f"{cell.main_bleu.paper_bleu:.2f}"] for cell in of_pair]
+            lines.append([f"{pair.upper()} {WORD_BY_WORD}", "", f"{words.deciding:.2f}"])
+        for cell in of_pair:
+            score = " (sacreBLEU)" * (cell.main_bleu.paper_bleu is None)
+            lines.append([f"{cell.label}{score}", _printed(table, cell), f"{cell.main_bleu.deciding:.2f}"])
     return lines
 
 

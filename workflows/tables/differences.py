@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeVar
 
+from pipeline.evaluation.bleu_tokenizers import NO_PAPER_BLEU
 from pipeline.evaluation.costs import paper_device
 from workflows import paper
 from workflows.quantities import duration, rounded
@@ -179,13 +180,14 @@ def differences(
 def reading_notes(cells: Sequence[Translation]) -> list[str]:
     """Explains how to read the scores of any table, with the sacreBLEU signatures and the dtypes of this one."""
     tokenized, detokenized = paper.SAME_CHECKPOINT_BLEU
-    signatures = sorted({cell.main_bleu.signature for cell in cells})
+    undefined = ", ".join(dict.fromkeys(cell.pair.upper() for cell in cells if cell.main_bleu.paper_bleu is None))
     return [
         "Paper BLEU is tokenized and case-sensitive, as the authors scored: quotation marks become ASCII, Moses splits "
         "the text into tokens, and German compounds are split at hyphens. The printed rows are paper BLEU.",
         f"sacreBLEU scores detokenized text. One and the same checkpoint has scored {tokenized} in paper BLEU and "
         f"{detokenized} in sacreBLEU ({paper.SAME_CHECKPOINT_SOURCE}), so never compare one with the other.",
-        *(f"sacreBLEU signature: {signature}" for signature in signatures),
+        *[f"{undefined}: {NO_PAPER_BLEU}"] * bool(undefined),
+        *(f"sacreBLEU signature: {signature}" for signature in sorted({cell.main_bleu.signature for cell in cells})),
         *provenance_notes(cells),
     ]
 
@@ -202,7 +204,7 @@ def table2_notes(cells: Sequence[Translation]) -> list[str]:
     ]
     notes += [paper.ONE_COST_NOTE, *(row.footnote for row in paper.TABLE_2 if row.footnote)]
     notes += [
-        f"{cell.label} on {name}: paper BLEU {scores.paper_bleu:.2f}, sacreBLEU {scores.sacrebleu:.2f}."
+        f"{cell.label} on {name}: {scores.text}."
         for cell in cells
         for name, scores in cell.bleu.items()
         if name != cell.test_set

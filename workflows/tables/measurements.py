@@ -212,15 +212,12 @@ class Translation(TrainedModel):
         """Returns the figures of every model, and both scores of each test set."""
         figures = super().final_figures()
         for test_set, scores in self.bleu.items():
-            figures |= {f"paper_bleu.{test_set}": scores.paper_bleu, f"sacrebleu.{test_set}": scores.sacrebleu}
+            figures |= {f"{name}.{test_set}": score for name, score in scores.defined.items()}
         return figures
 
     def score_texts(self) -> dict[str, str]:
         """Returns both scores of each test set."""
-        return {
-            f"BLEU, {name}": f"paper BLEU {scores.paper_bleu:.2f}, sacreBLEU {scores.sacrebleu:.2f}"
-            for name, scores in self.bleu.items()
-        }
+        return {f"BLEU, {name}": scores.text for name, scores in self.bleu.items()}
 
     @property
     def samples(self) -> tuple[Sample, ...]:

@@ -13,6 +13,7 @@ from typing import Literal
 
 from pipeline.evaluation.decoding_choice import DecodingChoiceFigures
 from pipeline.store.artifact import JsonArtifact
+from pipeline.store.figures import NOT_DEFINED
 from workflows import paper
 from workflows.engine.dag import to_artifact
 from workflows.quantities import flop_text
@@ -47,6 +48,7 @@ class Table2Cell:
             bleu = self.printed_bleu + "\u2007" * (self.printed_bleu[-2] == ".")
             return bleu, "", "" if self.paper_way_flop is None else flop_text(self.paper_way_flop), ""
         bleu, sacre = ("" if score is None else f"{score:.2f}" for score in (self.paper_bleu, self.sacrebleu))
+        bleu = NOT_DEFINED if sacre and not bleu else bleu
         cost, counted = ("" if flop is None else flop_text(flop) for flop in (self.paper_way_flop, self.counted_flop))
         return bleu, sacre, cost, counted
 
@@ -101,14 +103,15 @@ class Table2:
         return [TextTable("Table 2", columns, lines, explanation), *chosen_searches(self.choices)]
 
     def figures(self) -> dict[str, float]:
-        """Returns the paper BLEU of each measured cell, e.g. {"paper BLEU EN-DE base": 27.3, ...}."""
+        """Returns paper BLEU of each measured cell, else sacreBLEU, e.g. {"paper BLEU EN-DE base": 27.3, ...}."""
         names = {row: model for model, row in MEASURED_NAMES.items()}
         measured = [row for row in self.rows if row.origin == "measured"]
         return {
-            f"paper BLEU {pair.upper()} {names.get(row.name, WORD_BY_WORD)}": cell.paper_bleu
+            f"{name} {pair.upper()} {names.get(row.name, WORD_BY_WORD)}": score
             for row in sorted(measured, key=lambda row: row.name not in names)
             for pair, cell in row.cells.items()
-            if cell.paper_bleu is not None
+            for name, score in [("paper BLEU", cell.paper_bleu), ("sacreBLEU", cell.sacrebleu)]
+            if score is not None and (name == "paper BLEU" or cell.paper_bleu is None)
         }
 
 
@@ -119,12 +122,14 @@ def chosen_searches(choices: Mapping[str, DecodingChoiceFigures]) -> Iterator[Te
     for label, choice in choices.items():
         best = choice.best
         for beam_size, searches in groupby(choice.scores, key=lambda search: search.beam_size):
-            bleu = {search.length_penalty: f"{search.dev_paper_bleu:.2f}" for search in searches}
+            bleu = {search.length_penalty: f"{search.deciding[1]:.2f}" for search in searches}
             chosen = f"beam {beam_size}, α {best.length_penalty:g}" if beam_size == best.beam_size else ""
             lines.append(Line([label, f"{beam_size}", *(bleu.get(penalty, "") for penalty in penalties), chosen]))
     if lines:
         columns = [Column("model"), *numbers("beam", *(f"α {penalty:g}" for penalty in penalties)), Column("chosen")]
-        explanation = "Paper BLEU of the dev set. The test sets were decoded by the search that was chosen."
+        explanation = (
+            "Paper BLEU of the dev set, or sacreBLEU where that is not defined; the test sets were decoded so."
+        )
         yield TextTable("Chosen on the dev set: beam and α", columns, lines, explanation)
 
 

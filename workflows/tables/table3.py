@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from model.config import BASE
 from pipeline.store.artifact import JsonArtifact
+from pipeline.store.figures import NOT_DEFINED
 from workflows import paper
 from workflows.paper import KINDS, Kind, group
 from workflows.quantities import duration, flop_text
@@ -92,7 +93,7 @@ class Trained:
 
     perplexity: Figure
     bleu: Figure
-    """Paper BLEU, as in the paper's column."""
+    """Paper BLEU, as in the paper's column; sacreBLEU where that is not defined."""
     sacrebleu: Figure
     parameters: int
     updates: int
@@ -109,6 +110,7 @@ class Trained:
     it was not measured often enough."""
     has_converged: bool | None = None
     """Whether that is little enough; None where it is not known."""
+    is_paper_bleu: bool = True
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,8 @@ class Table3Row:
         """Returns a figure as printed and as measured, each with its difference from base."""
         printed = [str(getattr(self.printed, kind)), ""] if self.printed else ["", ""]
         here = [getattr(self.trained, kind).text() if self.trained else self.state, ""]
+        if kind == "bleu" and self.trained and not self.trained.is_paper_bleu:
+            here[0] = NOT_DEFINED
         if self.printed and self.name != "base":
             printed[1] = f"{self.printed.from_base[kind]:+z.{PRINTED_DIGITS[kind]}f}"
         if self.trained and self.trained.from_base and self.name != "base":
@@ -176,7 +180,8 @@ class Table3:
         measured = {row.name: row.trained for row in self.rows if row.trained}
         figures: dict[str, float] = {}
         if base := measured.get("base"):
-            figures |= {"dev perplexity base": base.perplexity.mean, "paper BLEU dev base": base.bleu.mean}
+            bleu = "paper BLEU dev base" if base.is_paper_bleu else "sacreBLEU dev base"
+            figures |= {"dev perplexity base": base.perplexity.mean, bleu: base.bleu.mean}
         figures["rows measured"] = len(measured)
         return figures | {
             f"rank correlation by {correlation.kind}": correlation.spearman for correlation in self.correlations
@@ -251,7 +256,7 @@ def _printed(variation: paper.Variation) -> Printed:
 def _figures(cells: Sequence[Translation]) -> dict[Kind, Figure]:
     return {
         "perplexity": Figure.over([cell.dev.dev_perplexity for cell in cells]),
-        "bleu": Figure.over([cell.main_bleu.paper_bleu for cell in cells]),
+        "bleu": Figure.over([cell.main_bleu.deciding for cell in cells]),
     }
 
 
@@ -277,6 +282,7 @@ def _trained(cells: Sequence[Translation], base: Sequence[Translation], noise: N
         {kind: noise.is_exceeded(kind, here, of_base) for kind in KINDS} if of_base and noise else None,
         fall,
         None if fall is None else fall <= MAX_FALL,
+        all(cell.main_bleu.paper_bleu is not None for cell in cells),
     )
 
 

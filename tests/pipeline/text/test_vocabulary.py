@@ -2,6 +2,7 @@
 
 import io
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ from pipeline.errors import UserError
 from pipeline.settings import VocabularySettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, Vocabulary
+from pipeline.text import vocabulary
 from pipeline.text.lines import read_lines, read_pairs
 from pipeline.text.vocabulary import learn, load
 from tests.support.parallel_text import corpus_of, text_pairs
+from tests.support.unspaced_text import CHINESE, ENGLISH, TEXTS
 
 IDS = (PAD_ID, UNKNOWN_ID, BEGIN_ID, END_ID)
 
@@ -39,6 +42,22 @@ def words_of(corpus: Corpus) -> Counter[str]:
     """Counts what stands between spaces in the training split."""
     sides = [side for shard in corpus.shards("train") for side in (shard.source, shard.target)]
     return Counter(word for side in sides for line in read_lines(side) for word in line.split(" ") if word)
+
+
+def trained_on(lines: Iterable[str], **options: Any) -> bytes:
+    """Returns sentencepiece's own model of lines."""
+    model = io.BytesIO()
+    SentencePieceTrainer.train(
+        sentence_iterator=iter(lines),
+        model_writer=model,
+        model_type="bpe",
+        normalization_rule_name="identity",
+        num_threads=1,
+        minloglevel=2,
+        **options,
+        **{f"{name}_id": number for name, number in zip(("pad", "unk", "bos", "eos"), IDS, strict=True)},
+    )
+    return model.getvalue()
 
 
 def test_the_same_corpus_gives_the_same_bytes(tmp_path: Path, corpus: Corpus) -> None:
@@ -65,19 +84,10 @@ def test_pieces_are_those_of_whole_lines(tmp_path: Path, corpus: Corpus) -> None
     lines = [
         line for shard in corpus.shards("train") for pair in read_pairs(shard.source, shard.target) for line in pair
     ]
-    model = io.BytesIO()
-    SentencePieceTrainer.train(
-        sentence_iterator=(line for line in lines if "\t" not in line),  # sentencepiece leaves out such lines
-        model_writer=model,
-        model_type="bpe",
-        vocab_size=1500,
-        character_coverage=1.0,
-        normalization_rule_name="identity",
-        num_threads=1,
-        minloglevel=2,
-        **{f"{name}_id": number for name, number in zip(("pad", "unk", "bos", "eos"), IDS, strict=True)},
+    # sentencepiece leaves out lines with tabs
+    of_lines = SentencePieceProcessor(
+        model_proto=trained_on((line for line in lines if "\t" not in line), vocab_size=1500, character_coverage=1.0)
     )
-    of_lines = SentencePieceProcessor(model_proto=model.getvalue())
     ours = load(learn_in(tmp_path / "v", corpus, size=1500).path)
     assert [ours.id_to_piece(i) for i in range(1500)] == [of_lines.id_to_piece(i) for i in range(1500)]
 
@@ -151,3 +161,28 @@ def test_symbols_of_trees_are_pieces(tmp_path: Path, byte_fallback: bool) -> Non
     unseen = ["aXX", "(SX", "a(S", "X", "(", "(VP )VP (NPX"] if byte_fallback else []
     for text in words + unseen:
         assert processor.decode(processor.encode(text)) == text
+
+
+@pytest.mark.parametrize("language", sorted(TEXTS))
+def test_where_no_spaces_separate_words_pieces_are_those_of_lines(tmp_path: Path, language: str) -> None:
+    """Sentencepiece learns the same pieces from the lines themselves; they spell every line, some by whole words."""
+    pairs = list(zip(ENGLISH, TEXTS[language], strict=True))
+    corpus = corpus_of(tmp_path / "corpus", {"train": pairs}, ("en", language), shard_pairs=10)
+    of_lines = SentencePieceProcessor(
+        model_proto=trained_on((line for pair in pairs for line in pair), vocab_size=500, character_coverage=1)
+    )
+    ours = load(learn_in(tmp_path / "v", corpus, size=500).path)
+    assert {ours.id_to_piece(i) for i in range(500)} == {of_lines.id_to_piece(i) for i in range(500)}
+    assert all(ours.decode(ours.encode(line)) == line for pair in pairs for line in pair)
+    assert {"zh": "正在", "ja": "です", "th": "กำลัง"}[language] in {ours.id_to_piece(i) for i in range(500)}
+
+
+def test_lines_are_sampled_evenly_and_keep_their_weight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a side without spaces between words every third line is read and counts three times, the other side whole."""
+    monkeypatch.setattr(vocabulary, "KEPT_LINES", 8)
+    pairs = list(zip(CHINESE, ENGLISH, strict=True))
+    corpus = corpus_of(tmp_path / "corpus", {"train": pairs}, ("zh", "en"), shard_pairs=10)
+    learned = Counter(dict(vocabulary._count(Context(tmp_path), corpus, 1000)))
+    assert {part: number for part, number in learned.items() if part in CHINESE} == dict.fromkeys(CHINESE[2::3], 3)
+    words = Counter(word for line in ENGLISH for word in line.split())
+    assert {word: learned[word] for word in words} == words

@@ -8,6 +8,7 @@ import pytest
 
 from pipeline.store.artifact import Context
 from tests.support.html_reader import Reader, assert_asks_for_nothing_outside, csv_files, drawings
+from tests.support.unspaced_text import CHINESE
 from workflows.reports import table2 as table2_report
 from workflows.tables import table2
 from workflows.tables.measurements import Translation
@@ -63,6 +64,17 @@ def test_first_screen_says_what_came_out(report: str) -> None:
     assert [float(figure) for figure in said] == pytest.approx(measured, abs=0.051)
     assert "2 models of 1.4 M parameters, 400 updates each" in text
     assert "three sentences, 3 pairs" in text
+
+
+def test_without_a_paper_bleu_the_first_screen_has_sacre_bleu(cell: Callable[..., Translation], tmp_path: Path) -> None:
+    """It says which score it is; none is 0."""
+    (tmp_path / "table").mkdir()
+    cells = [cell("en-zh", "base", references=CHINESE[:3], translated=CHINESE[:3]), cell("en-de", "base")]
+    table = table2_report.tabulate(Context(tmp_path / "table"), cells)
+    report = Reader((table.folder / "report.html").read_text(encoding="utf-8"))
+    text = " ".join(report.text.split())
+    assert "BLEU: EN-ZH base (sacreBLEU) 100.0, EN-DE base" in text
+    assert "paper BLEU not defined, sacreBLEU 100.00" in text
 
 
 def test_each_figure_has_its_data_and_alternative_text(report: str) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from pipeline.evaluation.decoding_choice import DecodingChoiceFigures, SearchScores
 from pipeline.settings import DecodingSettings
+from tests.support.unspaced_text import CHINESE
 from workflows.tables import table2
 from workflows.tables.measurements import Translation
 
@@ -35,10 +36,22 @@ def test_a_cpu_has_no_cost_by_the_papers_method(cell: Cell) -> None:
     assert measured.endswith("0.05 TFLOP/s per device.")
 
 
+def test_where_paper_bleu_is_not_defined_the_cell_says_so(cell: Cell) -> None:
+    """sacreBLEU is there, by the tokenizer for the language; a note says why, and the main figures have that score."""
+    table = table2.compute([cell("en-zh", "base", references=CHINESE[:3], translated=[*CHINESE[:2], CHINESE[3]])])
+    base = table.rows[-2].cells["en-zh"]
+    assert base.sacrebleu is not None
+    assert base.texts()[:2] == ("not defined", f"{base.sacrebleu:.2f}")
+    assert 50 < base.sacrebleu < 100
+    assert table.figures() == {"sacreBLEU EN-ZH base": base.sacrebleu}
+    assert any(note.startswith("EN-ZH: paper BLEU is not defined: spaces do not separate") for note in table.notes)
+    assert any("tok:zh" in note for note in table.notes)
+
+
 def test_what_was_chosen_on_the_dev_set_stands_beneath() -> None:
     """A line for each beam of a cell; a cell that was decoded with fewer α has no figure for the others."""
 
-    def choice(chosen: tuple[int, float], *bleu: tuple[int, float, float]) -> DecodingChoiceFigures:
+    def choice(chosen: tuple[int, float], *bleu: tuple[int, float, float | None]) -> DecodingChoiceFigures:
         scores = [
             SearchScores(beam_size=beam, length_penalty=penalty, dev_paper_bleu=score, dev_sacrebleu=0)
             for beam, penalty, score in bleu
@@ -56,3 +69,5 @@ def test_what_was_chosen_on_the_dev_set_stands_beneath() -> None:
         ["EN-DE big", "4", "23.00", "", "beam 4, α 0.6"],
     ]
     assert not list(table2.chosen_searches({}))
+    (shown,) = table2.chosen_searches({"EN-ZH base": choice((1, 1), (1, 1, None), (1, 0.6, None))})
+    assert [line.texts for line in shown.lines] == [["EN-ZH base", "1", "0.00", "0.00", "beam 1, α 1"]]

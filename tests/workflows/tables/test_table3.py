@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from tests.support.unspaced_text import CHINESE
 from workflows.tables import table3
 from workflows.tables.table3 import RowTrainings, Table3, Table3Row
 
@@ -36,6 +37,21 @@ def test_seeds_give_mean_and_sample_deviation(trained_row: TrainedRow) -> None:
     assert first == pytest.approx(100)
     assert trained.bleu.mean == pytest.approx((first + second + third) / 3)
     assert (trained.seeds, trained.train_s, trained.counted_flop) == ((1, 2, 3), 300.0, 3 * 3.1e12)
+
+
+def test_where_paper_bleu_is_not_defined_differences_are_of_sacre_bleu(trained_row: TrainedRow) -> None:
+    """The column of paper BLEU says so, and a note beneath the table says what Δ is of."""
+    chinese = {"references": CHINESE[:3], "pair": "en-zh"}
+    base = trained_row("base", 7.0, translated=CHINESE[:3], **chinese)
+    other = trained_row("B1", 8.0, translated=[*CHINESE[:2], CHINESE[3]], **chinese)
+    table = table3.compute([base, other])[0]
+    row = by_name(table)["B1"]
+    assert row.trained is not None
+    assert row.texts_of("bleu")[2] == "not defined"
+    assert row.trained.from_base is not None
+    assert row.trained.from_base["bleu"] == pytest.approx(row.trained.sacrebleu.mean - 100) != 0
+    assert any("EN-ZH: paper BLEU is not defined" in note for note in table.notes)
+    assert table.figures()["sacreBLEU dev base"] == pytest.approx(100)
 
 
 def test_differences_from_base_stay_in_their_column(trained_row: TrainedRow) -> None:

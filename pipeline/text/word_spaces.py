@@ -1,0 +1,56 @@
+"""Whether spaces separate the words of a text, decided by its characters.
+
+    has_word_spaces(["Two dogs run.", "A man sleeps."])    # True
+    has_word_spaces(["两只狗在跑。"])                       # False
+
+Chinese, Japanese, Thai, Lao, Khmer, Burmese and Tibetan are written without. There a word cannot be found by splitting
+at spaces, so lengths are counted in characters (`pipeline.text.cleaning`), the vocabulary is learned from sampled lines
+(`pipeline.text.vocabulary`), and the paper's BLEU is not defined (`pipeline.evaluation.scoring`).
+"""
+
+import re
+from collections.abc import Iterable
+from itertools import chain, islice
+from pathlib import Path
+
+from pipeline.store.artifacts import Corpus
+from pipeline.text.lines import read_lines
+
+SAMPLED_LINES = 200
+"""Lines of each file or shard by which the text is judged."""
+CHARACTERS_PER_SPACE = 6
+"""Text in these scripts with a space for at least every so many characters has been split into words."""
+_WITHOUT_SPACES = re.compile(
+    "["
+    "\u0e00-\u0fff"  # Thai, Lao, Tibetan
+    "\u1000-\u109f\ua9e0-\ua9ff\uaa60-\uaa7f"  # Burmese
+    "\u1780-\u17ff\u19e0-\u19ff"  # Khmer
+    "\u1950-\u19df\u1a20-\u1aaf"  # Tai
+    "\u2e80-\u2fdf\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
+    "\u3041-\u312f\u31a0-\u31ff\uff66-\uff9f"  # Hiragana, Katakana, Bopomofo
+    "]+"
+)
+
+
+def has_word_spaces(lines: Iterable[str]) -> bool:
+    """Returns False if most letters are of scripts without spaces between words and the text has few spaces."""
+    unspaced = others = spaces = 0
+    for line in lines:
+        length = sum(map(len, _WITHOUT_SPACES.findall(line)))
+        others += sum(map(str.isalpha, line)) if not length else sum(map(str.isalpha, _WITHOUT_SPACES.sub("", line)))
+        unspaced += length
+        spaces += len(line.split()) - 1
+    return unspaced <= others or spaces * CHARACTERS_PER_SPACE >= unspaced + others
+
+
+def have_word_spaces(paths: Iterable[Path]) -> bool:
+    """Returns `has_word_spaces` of the first lines of each file, whatever their encoding. Raises UserError."""
+    return has_word_spaces(
+        chain.from_iterable(islice(read_lines(path, "surrogateescape"), SAMPLED_LINES) for path in paths)
+    )
+
+
+def sides_with_word_spaces(corpus: Corpus) -> tuple[bool, bool]:
+    """Returns `has_word_spaces` of the source side and of the target side, by the first lines of training shards."""
+    shards = corpus.shards("train")
+    return have_word_spaces(shard.source for shard in shards), have_word_spaces(shard.target for shard in shards)
