@@ -8,6 +8,7 @@ Random numbers follow `torch.manual_seed` as they do without a graph: a replay f
 kernels read (`CUDAGeneratorState::replay_prologue` in torch's CUDAGeneratorImpl.cpp).
 """
 
+import gc
 from collections.abc import Callable
 
 import torch
@@ -54,9 +55,10 @@ class Captured:
     def __init__(self, compute: Callable[[Batch], LossSums], batch: Batch, model: nn.Module) -> None:
         """Records `compute(batch)`, after running it a few times as it is.
 
-        Raises RuntimeError if the device or an operator cannot be recorded; all else goes on as if nothing had been
-        tried.
+        Raises RuntimeError if the device or an operator cannot be recorded. Then nothing has changed, but torch may
+        keep the memory of the recording: up to 2.13 it releases a graph's pool only if its recording has succeeded.
         """
+        gc.collect()  # an autograd node in a cycle would hold the default stream, which torch does not record
         device = batch.targets_N.device
         self._buffers, self._graph = Buffers(batch, device), torch.cuda.CUDAGraph()
         side = torch.cuda.Stream(device)

@@ -93,7 +93,8 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             nll += nll_C.where(kept_C, 0).sum()
             loss += loss_C.where(kept_C, 0).sum()
             if grad_weight_VD is not None:
-                p_CV[row_C, targets_C] = (p_C - (1 - smoothing)).to(p_CV.dtype)
+                # As `p_CV[row_C, targets_C] = ...`, but deterministic CUDA would wait to check the indices' range.
+                torch._index_put_impl_(p_CV, (row_C, targets_C), (p_C - (1 - smoothing)).to(p_CV.dtype), unsafe=True)
                 grad_hidden_ND[rows] = (p_CV @ weight_VD - (uniform * weight_D).to(p_CV.dtype)) * kept_C[:, None]
                 grad_weight_VD += p_CV.T @ (hidden_CD * kept_C[:, None])
         if grad_weight_VD is not None:

@@ -138,10 +138,16 @@ class Batch(NamedTuple):
 
     @classmethod
     def packed(cls, source_BS: Tensor, target_BT: Tensor, size: PackedSize) -> "Batch":
-        """Packs token ids, padded with PAD_ID, on the host; targets end with END_ID."""
+        """Packs token ids, padded with PAD_ID, on the host; targets end with END_ID.
+
+        Raises ValueError if they do not fit into `size`.
+        """
         lengths = [(tokens_BL != PAD_ID).sum(dim=1) for tokens_BL in (source_BS, target_BT)]
         left_over = [size.n_rows - int(lengths_B.sum()) for lengths_B in lengths]
         n_parts = max(-(-rows // size.longest) for rows in left_over)
+        longest = max(int(lengths_B.max()) for lengths_B in lengths)
+        if min(left_over) < 0 or longest > size.n_positions or len(source_BS) + n_parts > size.n_sentences:
+            raise ValueError(f"{len(source_BS)} pairs of at most {longest} tokens do not fit into a batch of {size}")
         source, target = (
             _pack(tokens_BL, lengths_B, _parts(rows, n_parts), size)
             for tokens_BL, lengths_B, rows in zip((source_BS, target_BT), lengths, left_over, strict=True)

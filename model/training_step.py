@@ -32,7 +32,7 @@ class TrainingStep:
     """Holds the float32 master weights, their Adam state and, if `dtype` is lower, a shadow model of that type.
 
     Weights, gradients and moments are one vector each. Checkpoints save `master`; `model` computes, and is `master`
-    itself in float32. No method waits for the device.
+    itself in float32. Only `capture` waits for the device.
     """
 
     def __init__(
@@ -67,6 +67,9 @@ class TrainingStep:
         self.adam = Adam(self._masters_P, config)
         self._captured: Captured | None = None
         device = self._masters_P.device
+        # What torch.manual_seed sets, among all devices' generators: it formats a stack trace each time.
+        on_gpu = device.type == "cuda"
+        self._generator = torch.cuda.default_generators[device.index] if on_gpu else torch.default_generator
         # Adam's kernel on CUDA reads a rate in float32, that on CPUs one in float64.
         self._rate = torch.zeros((), device=device, dtype=torch.float64 if device.type == "cpu" else torch.float32)
         self._n_tokens, self._broken = torch.zeros((2,), device=device)
@@ -86,7 +89,7 @@ class TrainingStep:
 
     def accumulate(self, batch: Batch, seed: int) -> LossSums:
         """Adds the gradients of one micro-batch, which may be on the host. Its dropout depends on `seed` alone."""
-        torch.manual_seed(seed)
+        self._generator.manual_seed(seed)
         if self._captured:
             return self._captured(batch)
         if not self.model.training:  # it visits every module
@@ -111,7 +114,7 @@ class TrainingStep:
                 results = []
                 for compute in (self._add_gradients, captured):
                     self.discard()
-                    torch.manual_seed(seed)
+                    self._generator.manual_seed(seed)
                     loss = compute(batch.to(self.sums.device)).loss
                     results.append((loss, self.gradient_P.clone()))
                 if not all(same(*pair) for pair in zip(*results, strict=True)):

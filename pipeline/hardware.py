@@ -166,9 +166,6 @@ def make_deterministic() -> None:
     Call it before the first matrix product: cuBLAS reads its workspace's size only once. Operations without a
     deterministic kernel raise RuntimeError from then on. On CPUs the bits do not differ anyway.
     """
-    import torch._inductor.config
-
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True)
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-    torch._inductor.config.deterministic = True  # otherwise kernels are chosen by how long they take

@@ -136,7 +136,7 @@ class TrainingSettings(Settings):
     """CPU threads per worker."""
     device: Device = not_in_fingerprint("auto")
     compiled: bool = not_in_fingerprint(True)
-    """Compile the layers where that pays off and works: on GPUs with Triton."""
+    """Compile the layers where that pays off and works: on GPUs with Triton, without `exact_reduction`."""
     packed: bool = not_in_fingerprint(True)
     """Pack micro-batches instead of padding them where attention has kernels for that: on GPUs, in bfloat16."""
     captured: bool = not_in_fingerprint(True)

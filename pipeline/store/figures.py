@@ -42,6 +42,10 @@ class Stretch:
     """Whether the layers were compiled."""
     train_s: float = 0.0
     """Seconds spent on updates, as in `TrainingFigures`."""
+    packed: bool = False
+    """Whether micro-batches were packed."""
+    captured: bool = False
+    """Whether all workers computed them by a CUDA graph."""
 
     @property
     def workers(self) -> int:
@@ -53,13 +57,20 @@ class Stretch:
         """The names of its devices, joined."""
         return " and ".join(device.name for device in self.devices)
 
+    @property
+    def form(self) -> str:
+        """How its micro-batches were computed, e.g. "compiled layers, packed batches, a CUDA graph"."""
+        layers = "compiled layers" if self.compiled else "layers not compiled"
+        return layers + ", packed batches" * self.packed + ", a CUDA graph" * self.captured
+
     def is_alike(self, other: "Stretch") -> bool:
         """Tells whether the other one was computed on devices of the same names in the same way."""
         return self._described() == other._described()
 
     def _described(self) -> object:
         devices = {device.name: device.count for device in self.devices}
-        return devices, self.threads, self.dtype, self.torch_version, self.compiled
+        forms = self.compiled, self.packed, self.captured
+        return devices, self.threads, self.dtype, self.torch_version, forms
 
 
 class TrainingFigures(Figures):

@@ -70,7 +70,9 @@ def agree(group: WorkerGroup, settings: TrainingSettings, state: TrainingState, 
     rank if updates remain to be done in bfloat16 and a device does not multiply it natively; `checkpoints` is the
     folder that it names.
     """
-    devices = group.gathered(WorkerDevice.here(group.device, settings.compiled))
+    # Deterministic Inductor waits for a GPU at each gradient of a look-up, which rules out a CUDA graph.
+    may_compile = settings.compiled and not settings.exact_reduction
+    devices = group.gathered(WorkerDevice.here(group.device, may_compile))
     faster = "bfloat16" if all(device.gains_by_bfloat16 for device in devices) else "float32"
     dtype = (state.dtype or faster) if settings.dtype == "auto" else settings.dtype
     lacking = [device for device in devices if not device.multiplies_bfloat16]

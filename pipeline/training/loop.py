@@ -101,8 +101,8 @@ class Training:
     other ranks have no use for `folder`.
 
     `is_preempted` tells whether a machine is about to be taken away. All ranks call it at the same updates, those that
-    are logged, and it must answer all alike; once it is true, a checkpoint is written at once and training goes on for
-    as long as it can.
+    are logged, and it must answer all alike, for which Ray Train's waits until all have asked. Once it is true, a
+    checkpoint is written at once and training goes on for as long as it can.
 
     `make` makes the model, by seeded draws. Checkpoints do not say which it was: whoever continues gives the same.
 
@@ -139,7 +139,6 @@ class Training:
             check_vocabulary(dataset, settings.model.vocabulary_size)
             self.split, self.dev = EncodedSplit.open(dataset, "train"), EncodedSplit.open(dataset, "dev")
             self._check_splits()
-            self.updates = Updates(self.split, settings, group, self._lay_out)
             if group.rank == 0:  # the others need not read the whole dataset
                 checkpoint, self.state = self._newest()
         self.state = group.from_first(self.state)
@@ -147,6 +146,8 @@ class Training:
         self.state.dtype = dtype_name(self.agreement.dtype)
         # All ranks or none: packed micro-batches draw other dropout masks.
         self.packs = all(group.gathered(settings.packed and packs(group.device, self.agreement.dtype, settings.model)))
+        with group.agreed():
+            self.updates = Updates(self.split, settings, group, self._lay_out)
         torch.manual_seed(settings.seed)
         master = make(settings.model).to(group.device)
         self.step = TrainingStep(
@@ -206,10 +207,10 @@ class Training:
         if state.update >= last:
             return
         if not self.largest_tried:
+            # First, as a failed recording keeps memory, which the largest micro-batches must do without.
+            captured = self.packs and self.settings.captured and self._capture()
             self._try_largest()
-            if self.packs and self.settings.captured:
-                self._capture()
-            begin_stretch(state, self.group, self.agreement, self.settings.threads)
+            begin_stretch(state, self.group, self.agreement, self.settings.threads, self.packs, captured)
         self.shown_s = resumed_s = time.monotonic()
         logged_tokens, logged_s = state.target_tokens, state.train_s
         for update in self.updates.between(state.update, last):
@@ -333,18 +334,26 @@ class Training:
             self.step.discard()
         self.largest_tried = True
 
-    def _capture(self) -> None:
-        """Has packed micro-batches computed by a CUDA graph if it passes its check on this worker's device.
+    def _capture(self) -> bool:
+        """Records a CUDA graph for packed micro-batches on each device where it passes its check; True if on all.
 
-        The workers need not agree: it computes the same, and nothing is exchanged during a micro-batch.
+        The others go on without: they compute the same, but all workers wait for them, so rank 0 emits a warning.
         """
         rows = self.updates.largest[0]
         batches = [self._lay_out(*self.split.batch(part)) for part in (rows, rows[:1])]
+        reason = ""
         try:
             self.step.capture(batches)
         except (MemoryError, RuntimeError) as error:
-            reason = " ".join(str(error).split())[:300]
-            log.warning("micro-batches are computed without a CUDA graph on %s (%s)", self.group.device, reason)
+            reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        reasons = zip(self.agreement.devices, self.group.gathered(reason), strict=True)
+        failures = [f"{device.host}: {reason}" for device, reason in reasons if reason]
+        if failures:
+            self._warn(
+                f"{len(failures)} of {self.group.size} workers compute micro-batches without a CUDA graph, and all "
+                f"wait for the slowest ({'; '.join(dict.fromkeys(failures))}); captured = false stops the attempt"
+            )
+        return not failures
 
     def _lay_out(self, source_BS: Tensor, target_BT: Tensor) -> Batch:
         """Makes a batch on the host, in memory from which a GPU copies without the host's waiting."""
@@ -370,6 +379,12 @@ class Training:
         self._log(line)
         if self.group.rank == 0:
             self.writer.keep_beside(METRICS)
+
+    def _warn(self, warning: str) -> None:
+        """Logs a warning and emits it as an event, at rank 0."""
+        if self.group.rank == 0:
+            log.warning("%s", warning)
+            self.emit({"warning": warning})
 
     def _show(self, line: dict[str, Any]) -> None:
         """Emits a progress event, unless the loss is not finite: `_check_finite` is about to end the training."""

@@ -14,7 +14,9 @@ from pipeline.training.checkpoints import TrainingState
 from pipeline.training.worker_group import WorkerGroup
 
 
-def begin_stretch(state: TrainingState, group: WorkerGroup, agreement: Agreement, threads: int) -> None:
+def begin_stretch(
+    state: TrainingState, group: WorkerGroup, agreement: Agreement, threads: int, packed: bool, captured: bool
+) -> None:
     """Continues the last stretch of `state` if nothing has changed, or else begins one; every rank must call it.
 
     For a new stretch each rank measures the rate of its GPU. That of a CPU depends on what else runs there.
@@ -26,6 +28,8 @@ def begin_stretch(state: TrainingState, group: WorkerGroup, agreement: Agreement
         dtype=dtype_name(agreement.dtype),
         torch_version=" and ".join(sorted({device.torch_version for device in agreement.devices})),
         compiled=agreement.compiled,
+        packed=packed,
+        captured=captured,
     )
     if state.stretches and stretch.is_alike(state.stretches[-1]):
         return

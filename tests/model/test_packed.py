@@ -50,6 +50,15 @@ def test_packed_rows_are_the_sentences_one_after_the_other() -> None:
         assert max(rows.sentences.offsets.diff().tolist()) <= rows.sentences.longest == 8
 
 
+def test_pairs_that_do_not_fit_are_refused() -> None:
+    """One pair more than the size has sentences for, rows that end too early, and a sentence that is too long."""
+    source_BS, target_BT = torch.full((12, 3), 5), torch.full((12, 2), 5)
+    assert Batch.packed(source_BS, target_BT, PackedSize.of(36, 12, 3)).targets_N.count_nonzero() == 24
+    for size in (PackedSize.of(36, 3, 3), PackedSize(32, 20, 3, 8), PackedSize.of(36, 12, 2)):
+        with pytest.raises(ValueError, match="12 pairs of at most 3 tokens do not fit"):
+            Batch.packed(source_BS, target_BT, size)
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -7,8 +7,6 @@ from pipeline.store.figures import Stretch, TrainingFigures
 from workflows.quantities import rate_text
 from workflows.tables.measurements import TrainedModel
 
-COMPILED = {True: "compiled layers", False: "layers not compiled"}
-
 
 def hardware(run: TrainingFigures, name: Callable[[str], str] = str) -> str:
     """Names the devices of a training, in the order in which they took part, and its dtype.
@@ -36,7 +34,7 @@ def provenance_notes(cells: Sequence[TrainedModel]) -> list[str]:
     note = (
         f"Trained in {_types(stretches)} on {', '.join(devices)}, with torch "
         f"{_listed(stretch.torch_version for stretch in stretches)}, "
-        f"{_listed(COMPILED[stretch.compiled] for stretch in stretches)}; decoded in "
+        f"{_listed(stretch.form for stretch in stretches)}; decoded in "
         f"{_listed(cell.decoding.computed_in for cell in cells)}."
     )
     if len(set(types.values())) > 1:

@@ -17,7 +17,8 @@ from pipeline.errors import UserError
 from pipeline.hardware import device_name
 from pipeline.store.artifacts import EncodedDataset, TrainingRun
 from pipeline.store.figures import TrainingFigures
-from pipeline.training.checkpoints import list_folders
+from pipeline.training import agreement
+from pipeline.training.checkpoints import TrainingState, list_folders
 from pipeline.training.worker_group import WorkerGroup
 from tests.support.tiny_training import (
     emulate_processor,
@@ -64,6 +65,14 @@ def test_two_workers_compute_in_the_type_that_both_have(
     train_in_processes(2, dataset, AUTO, tmp_path, native=(True, False))
     assert newest_state(tmp_path)["dtype"] == "float32"
     assert weights(tmp_path) == weights(two_workers)
+
+
+def test_exact_reduction_compiles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where layers would be compiled, they are not if results must not depend on the layout."""
+    monkeypatch.setattr(agreement, "compiles", lambda device: True)
+    for exact in (False, True):
+        settings = with_fields(exact_reduction=exact)
+        assert agreement.agree(WorkerGroup(), settings, TrainingState(), tmp_path).compiled is not exact
 
 
 def test_float32_goes_on_in_float32_anywhere(dataset: EncodedDataset, tmp_path: Path, processor: Processor) -> None:

@@ -23,6 +23,7 @@ from pipeline.training import loop
 from pipeline.training.checkpoints import CheckpointWriter, list_folders
 from pipeline.training.loop import Training, dropout_seed, packs
 from pipeline.training.worker_group import WorkerGroup
+from tests.support import packed_kernels
 from tests.support.tiny_training import TINY, curve, metrics, train_in_processes, with_fields
 from workflows.paper import TABLE_3
 
@@ -265,6 +266,21 @@ def test_only_models_that_the_kernels_compute_are_packed(monkeypatch: pytest.Mon
     wide = {f"{d_k} {d_v}": TransformerConfig(d_k=d_k, d_v=d_v) for d_k, d_v in ((192, 9), (9, 200), (256, 249))}
     assert packed((8, 0), wide) == wide.keys()
     assert packed((8, 6), wide) == {"192 9"}
+
+
+def test_a_graph_that_cannot_be_recorded_is_told(
+    dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One warning event says why; training goes on, and run.json says that batches were packed and not captured."""
+    packed_kernels.register()
+    monkeypatch.setattr(loop, "packs", lambda *_: True)
+    events: list[dict[str, Any]] = []
+    settings = with_fields(updates=1, dtype="bfloat16")
+    (stretch,) = Training(WorkerGroup(), dataset, settings, tmp_path, events.append).run().stretches
+    assert (stretch.packed, stretch.captured) == (True, False)
+    (warning,) = (event["warning"] for event in events if "warning" in event)
+    assert "1 of 1 workers compute micro-batches without a CUDA graph" in warning
+    assert "CUDAGraph" in warning
 
 
 def test_seeds_differ_and_stay() -> None:

@@ -78,6 +78,7 @@ def main() -> None:
     # torch has none for a rate that is a tensor; this operator changes its arguments and returns nothing.
     library = torch.library.Library("aten", "IMPL")
     library.impl("_fused_adam_.tensor_lr", lambda *args, **options: None, "Meta")
+    torch.cuda.default_generators = (torch.default_generator,)
     layers = int(sys.argv[1]) if sys.argv[1:] else TransformerConfig.n_layers
     config, size = TransformerConfig(n_layers=layers), PackedSize.of(most_tokens=3125, most_pairs=300, longest=150)
     source_BS, target_BT = torch.randint(4, 100, (100, 30)), torch.randint(4, 100, (100, 31))
@@ -97,6 +98,10 @@ def main() -> None:
                 step.accumulate(batch, seed=1)
             with counted(counts, "update"):
                 step.apply(1, 3000)
+        torch.use_deterministic_algorithms(True)
+        with counted(counts, "exact micro-batch"):
+            step.accumulate(batch, seed=1)
+        torch.use_deterministic_algorithms(False)
         step.model.eval()
         batch = padded.each(on_device)
         with torch.no_grad():

@@ -20,3 +20,11 @@ def test_one_line_names_type_devices_and_torch(cell: Cell) -> None:
         "Trained in bfloat16 on 1 to 8 × NVIDIA H100, with torch 2.13.0, compiled layers; decoded in float32."
     ]
     assert provenance_notes([]) == []
+
+
+def test_the_form_of_the_batches_is_named(cell: Cell) -> None:
+    """Packed batches and a CUDA graph, where the workers computed with them."""
+    inputs = cell("en-de", "base")
+    packed = replace(TOGETHER, packed=True, captured=True)
+    inputs.training.write(inputs.training.load().model_copy(update={"stretches": (packed,)}))
+    assert "compiled layers, packed batches, a CUDA graph; decoded" in provenance_notes([inputs])[0]
