@@ -3,11 +3,14 @@
 import shlex
 import shutil
 import sys
+import sysconfig
 from pathlib import Path
 
 from workflows.names import DEFAULT_ROOT, model_names
 
 MAX_MODELS = 4
+SCHEMES = (sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user"))
+"""How this interpreter lays out what is installed for all users, and for one."""
 
 
 def closing_lines(run: Path, report: str, model_command: str, curves: str) -> list[str]:
@@ -31,10 +34,16 @@ def shown(path: Path) -> Path:
 
 
 def aiayn() -> str:
-    """Returns how the command `aiayn` of this installation is called here."""
-    beside = Path(sys.executable).with_name("aiayn")
+    """Returns how the command `aiayn` of this installation is called here.
+
+    Not every pip installs it beside the interpreter: Debian's does not, and neither does `pip install --user`.
+    """
+    folders = [Path(sys.executable).parent, *(Path(sysconfig.get_path("scripts", scheme)) for scheme in SCHEMES)]
+    installed = [folder / "aiayn" for folder in folders if (folder / "aiayn").is_file()]
     on_path = shutil.which("aiayn")
-    return "aiayn" if on_path and Path(on_path).samefile(beside) else shlex.quote(str(shown(beside)))
+    if on_path and any(Path(on_path).samefile(script) for script in installed):
+        return "aiayn"
+    return shlex.quote(str(shown(installed[0]))) if installed else f"{shlex.quote(sys.executable)} -m workflows.cli"
 
 
 def _name(path: Path) -> Path:

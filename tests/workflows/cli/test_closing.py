@@ -1,13 +1,15 @@
 """workflows.cli.closing: the last lines of a workflow can be pasted."""
 
 import shlex
+import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
 
 from pipeline.store.store import Store
 from tests.support.tiny_dag import run_table
-from workflows.cli.closing import closing_lines
+from workflows.cli.closing import aiayn, closing_lines, shown
 from workflows.names import named_folder
 
 
@@ -24,3 +26,20 @@ def test_lines_for_the_default_folder(tmp_path: Path, monkeypatch: pytest.Monkey
     assert command[-1] == "translate"
     assert named_folder("average", Path(name), "model.safetensors").name.startswith("averaging-")
     assert curves == "curves: mlflow ui"
+
+
+def test_the_command_of_this_installation_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside the interpreter or where scripts are installed; never another installation's; as a module if nowhere."""
+    here = Path(sysconfig.get_path("scripts"))
+    assert (here / "aiayn").is_file()
+    other = tmp_path / "other" / "aiayn"
+    other.parent.mkdir()
+    other.write_text("#!/bin/sh\n")
+    other.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python 3"))  # nothing is beside it
+    monkeypatch.setenv("PATH", str(here))
+    assert aiayn() == "aiayn"
+    monkeypatch.setenv("PATH", str(other.parent))
+    assert aiayn() == str(shown(here / "aiayn"))
+    monkeypatch.setattr(sysconfig, "get_path", lambda *_: str(tmp_path))  # a layout that has no script
+    assert aiayn() == f"'{sys.executable}' -m workflows.cli"
