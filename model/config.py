@@ -10,6 +10,8 @@ BEGIN_ID = 2
 """The first decoder input: the target is shifted right by one (§3.1)."""
 END_ID = 3
 """The last token of every source and target sentence."""
+MAX_SIZE = 1 << 20
+"""Larger than any size of a Transformer."""
 
 
 @dataclass(frozen=True)
@@ -17,7 +19,7 @@ class TransformerConfig:
     """The sizes of a model.
 
     `d_k` and `d_v` need not equal `d_model / n_heads` (Table 3 rows B vary `d_k` alone). Raises ValueError if a size is
-    not positive, `d_model` is odd or a dropout is outside [0, 1).
+    not between 1 and `MAX_SIZE`, `d_model` is odd or a dropout is outside [0, 1).
     """
 
     vocabulary_size: int = 37_000
@@ -40,15 +42,17 @@ class TransformerConfig:
 
     def __post_init__(self) -> None:
         for name in ("vocabulary_size", "n_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v", "max_positions"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+            if not 1 <= getattr(self, name) <= MAX_SIZE:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1 and at most {MAX_SIZE}")
         if self.d_model % 2:
             raise ValueError(f"d_model is {self.d_model}; sinusoids come in pairs, so it must be even")
         for name in ("dropout", "attention_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0 and below 1")
-        if self.attention_window < 0:
-            raise ValueError(f"attention_window is {self.attention_window}; it must be at least 1, or 0 for no limit")
+        if not 0 <= self.attention_window <= MAX_SIZE:
+            raise ValueError(
+                f"attention_window is {self.attention_window}; it must be 0 for no limit, or at most {MAX_SIZE}"
+            )
         if self.positions not in ("sinusoidal", "learned"):
             raise ValueError(f"positions is {self.positions!r}; it must be 'sinusoidal' or 'learned'")
 
@@ -61,7 +65,10 @@ BIG = TransformerConfig(d_model=1024, d_ff=4096, n_heads=16, dropout=0.3)
 
 @dataclass(frozen=True)
 class OptimizerConfig:
-    """Settings of Adam, its schedule and label smoothing; the defaults are the paper's (§5.3, §5.4)."""
+    """Settings of Adam, its schedule and label smoothing; the defaults are the paper's (§5.3, §5.4).
+
+    Raises ValueError for a value with which no update is defined.
+    """
 
     beta_1: float = 0.9
     beta_2: float = 0.98
@@ -69,6 +76,16 @@ class OptimizerConfig:
     warmup_steps: int = 4000
     learning_rate_scale: float = 1.0
     label_smoothing: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name in ("beta_1", "beta_2", "label_smoothing"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0 and below 1")
+        for name, most in (("epsilon", 1), ("learning_rate_scale", 1e6)):
+            if not 0 < getattr(self, name) <= most:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0 and at most {most:g}")
+        if not 1 <= self.warmup_steps <= 10**9:
+            raise ValueError(f"warmup_steps is {self.warmup_steps}; it must be at least 1 and at most {10**9}")
 
 
 @dataclass(frozen=True)

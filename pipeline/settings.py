@@ -3,6 +3,7 @@
 A field marked `not_in_fingerprint()` affects how a stage runs, not its output: changing it recomputes nothing.
 """
 
+import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,14 +16,21 @@ Device = Literal["auto", "cpu", "gpu"]
 Dtype = Literal["auto", "float32", "bfloat16"]
 """auto: bfloat16 if the device gains by it (`pipeline.hardware`), otherwise float32. All workers of a training use the
 same type, and a training that is continued keeps its own (`pipeline.training.agreement`)."""
-AbsolutePath = Annotated[Path, AfterValidator(lambda path: path.expanduser().absolute())]
-"""Made absolute when it is read, since a stage may run in another working directory."""
+AbsolutePath = Annotated[Path, AfterValidator(lambda path: Path(os.path.expanduser(path)).absolute())]
+"""Made absolute when it is read, since a stage may run in another working directory. A name that begins with a tilde
+and is no user's, which Path.expanduser refuses, is the name of a file."""
 DecodingDtype = Literal["auto", "float32", "bfloat16", "int8"]
 """int8: weights in int8, which only CTranslate2 computes with; `auto` never chooses it."""
 Engine = Literal["torch", "ctranslate2"]
 """What searches: `model.search`, or CTranslate2, with the model exported to it (`pipeline.export.ctranslate2`)."""
 
 
+MAX_COUNT = 10**9
+"""More than any machine counts up to: what is above it is a slip of the keyboard."""
+Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+Seed = Annotated[int, Field(ge=0, lt=1 << 63)]
+"""What torch and NumPy take."""
+Threads = Annotated[int, Field(ge=1, le=1024)]
 BeamSize = Annotated[int, Field(ge=1, le=1024)]
 LengthPenalty = Annotated[float, Field(ge=0, le=10)]
 """α of ((5 + |y|) / 6)^α (Wu et al. 2016)."""
@@ -33,12 +41,15 @@ def not_in_fingerprint(default: Any, **constraints: Any) -> Any:
     return Field(default, json_schema_extra={"in_fingerprint": False}, **constraints)
 
 
+MAX_WORKERS = 10_000
+
+
 def _number_of_workers(value: Any) -> int | tuple[int, int]:
     bounds = value if isinstance(value, list | tuple) else str(value).split(":")
     match [int(bound) if str(bound).isdecimal() else -1 for bound in bounds]:
-        case [number] if number >= 0:
+        case [number] if 0 <= number <= MAX_WORKERS:
             return number
-        case [fewest, most] if 1 <= fewest <= most:
+        case [fewest, most] if 1 <= fewest <= most <= MAX_WORKERS:
             return fewest, most
     raise ValueError(
         f"{value} is not a number of workers; write 4, or 2:8 for 2 to 8, or 0 for as many as there is room for"
@@ -50,9 +61,9 @@ Workers = Annotated[int | tuple[int, int], PlainValidator(_number_of_workers)]
 
 
 class Settings(BaseModel):
-    """Base class of all settings: frozen, and unknown fields are rejected."""
+    """Base class of all settings: frozen, and unknown fields, infinity and NaN are rejected."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     def identity(self) -> dict[str, Any]:
         """Returns the fields that determine the output, as JSON values."""
@@ -68,19 +79,19 @@ class CleaningSettings(Settings):
     """Decides which training pairs are dropped. Lengths are counted in words, which are what spaces separate; or, if a
     side is written without spaces between words, in characters, five for each word that is allowed."""
 
-    max_words: int = Field(250, ge=1)
-    max_ratio: float = Field(9.0, ge=1)
+    max_words: Count = 250
+    max_ratio: float = Field(9.0, ge=1, le=1e6)
     """Largest ratio of the longer side to the shorter one."""
-    shard_pairs: int = Field(100_000, ge=1)
+    shard_pairs: Count = 100_000
     """Pairs per shard of the cleaned corpus."""
 
 
 class VocabularySettings(Settings):
     """Joint byte-pair encoding (§5.1)."""
 
-    size: int = Field(37_000, ge=8)
+    size: int = Field(37_000, ge=8, le=1_000_000)
     """Number of pieces, including the four special ones."""
-    sample_pairs: int = Field(2_000_000, ge=1)
+    sample_pairs: Count = 2_000_000
     """Maximum number of pairs, spread evenly over the training shards, that the vocabulary is learned from."""
     character_coverage: float = Field(0.9999, ge=0.98, le=1)
     """Share of the text's characters, the most frequent first, that get a piece each. sentencepiece allows no less."""
@@ -100,7 +111,7 @@ class VocabularySettings(Settings):
 class EncodingSettings(Settings):
     """Conversion of text to token ids."""
 
-    max_tokens: int = Field(256, ge=2)
+    max_tokens: int = Field(256, ge=2, le=1_000_000)
     """Training pairs with a longer side, end mark included, are left out and counted; dev and test keep every pair."""
 
 
@@ -109,30 +120,30 @@ class TrainingSettings(Settings):
 
     model: TransformerConfig = TransformerConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
-    updates: int = Field(100_000, ge=1)
-    budget_tokens: int = Field(25_000, ge=1)
+    updates: Count = 100_000
+    budget_tokens: Count = 25_000
     """Maximum source tokens, and maximum target tokens, per update (§5.1)."""
-    micro_batches: int = Field(8, ge=1)
+    micro_batches: int = Field(8, ge=1, le=MAX_WORKERS)
     """Number of parts an update is split into, like the paper's GPUs. More workers than this have nothing to do."""
-    seed: int = Field(1, ge=0)
+    seed: Seed = 1
     dtype: Dtype = "auto"
     exact_reduction: bool = False
     """Add the micro-batches' gradients in a fixed order, and let GPUs use deterministic kernels alone: bit-identical
     results for any number of workers. On GPUs nothing else gives the same bits twice, not even after a kill."""
     exchange: Literal["float32", "bfloat16"] = "float32"
     """The type in which workers add up gradients; bfloat16 halves what they send and keeps 8 bits of every sum."""
-    checkpoint_updates: int = Field(round(10 * 60 / 0.4), ge=1)
+    checkpoint_updates: Count = round(10 * 60 / 0.4)
     """Updates between checkpoints (§6.1: 10 minutes; §5.2: 0.4 s an update of base, so 1 500)."""
-    keep_checkpoints: int = Field(5, ge=1)
+    keep_checkpoints: Count = 5
     """The number of checkpoints that stay when the training is done, the last ones; `kept_updates` lists them."""
-    validation_updates: int = Field(1000, ge=1)
+    validation_updates: Count = 1000
     """Updates between measurements of the loss on the dev set."""
-    log_updates: int = not_in_fingerprint(50, ge=1)
+    log_updates: Count = not_in_fingerprint(50)
     """Updates between two lines of metrics."""
     workers: Workers = not_in_fingerprint(0)
     """Number of training processes; 0: one per CPU or GPU of the cluster, at most `micro_batches`; "2:8": from 2 to 8,
     as many as there is room for at any time. The batches do not depend on it."""
-    threads: int = not_in_fingerprint(1, ge=1)
+    threads: Threads = not_in_fingerprint(1)
     """CPU threads per worker."""
     device: Device = not_in_fingerprint("auto")
     compiled: bool = not_in_fingerprint(True)
@@ -151,10 +162,12 @@ class TrainingSettings(Settings):
     def kept_updates(self) -> tuple[int, ...]:
         """The updates after which there is a checkpoint that stays: the last multiples of an interval, and the end."""
         multiples = range(self.checkpoint_updates, self.updates, self.checkpoint_updates)
-        return (*multiples, self.updates)[-self.keep_checkpoints :]
+        return (*multiples[max(0, len(multiples) + 1 - self.keep_checkpoints) :], self.updates)
 
     @model_validator(mode="after")
-    def _exact_in_float32(self) -> "TrainingSettings":
+    def _possible(self) -> "TrainingSettings":
+        if self.micro_batches > self.budget_tokens:
+            raise ValueError(f"micro_batches is {self.micro_batches}, but budget_tokens only {self.budget_tokens}")
         if self.exact_reduction and self.exchange != "float32":
             raise ValueError(f"exact_reduction adds in float32, not in {self.exchange}; leave one of the two out")
         return self
@@ -163,7 +176,7 @@ class TrainingSettings(Settings):
 class AveragingSettings(Settings):
     """Checkpoint averaging (§6.1)."""
 
-    last: int = Field(5, ge=1)
+    last: Count = 5
 
 
 class DecodingSettings(Settings):
@@ -171,18 +184,18 @@ class DecodingSettings(Settings):
 
     beam_size: BeamSize = SearchConfig.beam_size
     length_penalty: LengthPenalty = SearchConfig.length_penalty
-    max_extra_tokens: int = Field(SearchConfig.max_extra_tokens, ge=1)
+    max_extra_tokens: int = Field(SearchConfig.max_extra_tokens, ge=1, le=1_000_000)
     """The output is at most this many tokens longer than the input."""
     well_formed: bool = False
     """Write nothing but a tree with as many words as the input (§6.3, for parsers: `pipeline.parsing.constraint`)."""
     engine: Engine = not_in_fingerprint("torch")
     """The exported model is an artifact of its own, by whose fingerprint its translations differ from the others."""
     dtype: DecodingDtype = "auto"
-    batch_tokens: int = not_in_fingerprint(0, ge=0)
+    batch_tokens: int = not_in_fingerprint(0, ge=0, le=MAX_COUNT)
     """Source tokens decoded at once, not counting beams; 0: 4096 on a CPU and 16384 on a GPU."""
-    workers: int = not_in_fingerprint(0, ge=0)
+    workers: int = not_in_fingerprint(0, ge=0, le=MAX_WORKERS)
     """Number of Ray actors, which share the test sets; 0: one per CPU, or up to four per GPU as its memory allows."""
-    threads: int = not_in_fingerprint(1, ge=1)
+    threads: Threads = not_in_fingerprint(1)
     """CPU threads per worker."""
     device: Device = not_in_fingerprint("auto")
 

@@ -7,17 +7,17 @@ from pydantic import Field, model_validator
 from pipeline.complexity.layer_types.sizes import LayerSizes, LayerType
 from pipeline.settings import Device, Settings
 
-Size = Annotated[int, Field(ge=1)]
+Size = Annotated[int, Field(ge=1, le=1 << 24)]
 
 
 class LayerSettings(Settings):
     """What the paper's O(·) calls k and r, and the heads of self-attention with its projections."""
 
-    kernel: int = Field(7, ge=3)
+    kernel: int = Field(7, ge=3, le=1 << 24)
     """k: positions that a convolution sees; odd."""
-    window: int = Field(32, ge=3)
+    window: int = Field(32, ge=3, le=1 << 24)
     """r: positions that restricted self-attention sees; with fewer than three, it would see none to the right."""
-    n_heads: int = Field(8, ge=1)
+    n_heads: Size = 8
 
     @model_validator(mode="after")
     def _valid(self) -> Self:
@@ -68,7 +68,7 @@ class PathSettings(Settings):
     """Where dependencies between positions are counted: by gradients, so at small sizes."""
 
     lengths: tuple[Size, ...] = Field((16, 32, 64, 128), min_length=1)
-    width: int = Field(8, ge=1)
+    width: Size = 8
 
 
 class ArgumentSettings(Settings):
@@ -116,18 +116,18 @@ class ArgumentSettings(Settings):
 class TimingSettings(Settings):
     """How times are measured."""
 
-    rounds: int = Field(5, ge=2)
+    rounds: int = Field(5, ge=2, le=10_000)
     """How often each layer is timed at each size: once a round, so that a disturbance does not hit one alone."""
-    least_s: float = Field(0.002, gt=0)
+    least_s: float = Field(0.002, gt=0, le=60)
     """A measurement repeats a pass until it has taken this long."""
-    batch: int = Field(1, ge=1)
+    batch: Size = 1
     """Sequences that are computed at once."""
     crossover_widths: tuple[Size, ...] = (64, 128, 256)
     """Values of d at which self-attention and recurrence are compared for growing n."""
     crossover_batches: tuple[Size, ...] = (1, 16)
-    crossover_length: int = Field(8192, ge=2)
+    crossover_length: int = Field(8192, ge=2, le=1 << 24)
     """The largest n tried."""
-    threads: int = Field(1, ge=0)
+    threads: int = Field(1, ge=0, le=1024)
     """CPU threads; 0: as many as this process may use CPUs. In small layers several threads wait more than they
     compute, which hides how the time grows."""
     device: Device = "auto"

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Annotated
 
-from pydantic import StringConstraints
+from pydantic import Field, StringConstraints
 
 from pipeline.corpora.download import fetch, mismatch
 from pipeline.errors import UserError
@@ -44,7 +44,7 @@ class Archive(Settings):
     """Path on a server and in the folder of downloads, e.g. "wmt13/training-parallel-europarl-v7.tgz"."""
     source: str
     target: str
-    size_bytes: int | None = None
+    size_bytes: int | None = Field(None, ge=1, le=10**15)
     checksum: Checksum | None = None
     """None if none is published. The sha256 found first is then kept beside the archive and required from then on."""
 

@@ -24,7 +24,7 @@ from pipeline.corpora.amount import Amount
 from pipeline.corpora.grammar import Derivation, derive, word_by_word
 from pipeline.parsing.linearisation import linearise
 from pipeline.parsing.trees import parse
-from pipeline.settings import Settings
+from pipeline.settings import Count, Seed, Settings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, Hypotheses
 from pipeline.text.lines import read_lines, write_lines, write_pairs
@@ -43,10 +43,10 @@ class EmbeddedSettings(Settings):
 
     target: EmbeddedTarget = "de"
     """With "trees" the source is the leaves of an English tree, and the target is the tree, linearised."""
-    train_pairs: int = Field(24_000, ge=1)
-    dev_pairs: int = Field(300, ge=1)
-    test_pairs: int = Field(500, ge=1)
-    seed: int = Field(1, ge=0)
+    train_pairs: Count = 24_000
+    dev_pairs: int = Field(300, ge=1, le=1_000_000)
+    test_pairs: int = Field(500, ge=1, le=1_000_000)
+    seed: Seed = 1
     shard_pairs: int = Field(10_000, ge=1, le=1 << 24)
     """Training pairs per file; each file is drawn from its own range of derivations."""
 

@@ -11,6 +11,7 @@
 Files are UTF-8, plain or gzip, aligned line by line; paths are relative to the TOML file.
 """
 
+import os
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any
@@ -42,7 +43,8 @@ def _not_a_split(name: str) -> str:
 
 
 def _absolute(path: Path, info: ValidationInfo) -> Path:
-    return Path((info.context or {}).get("folder", ""), path.expanduser()).absolute()
+    # Of a name that begins with a tilde and is no user's, it is the name of a file.
+    return Path((info.context or {}).get("folder", ""), os.path.expanduser(path)).absolute()
 
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]

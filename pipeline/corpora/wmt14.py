@@ -24,7 +24,7 @@ from pydantic import Field
 from pipeline.corpora.amount import Amount
 from pipeline.corpora.archives import Archive, Checksum, Origin, extract, report_downloads
 from pipeline.errors import UserError
-from pipeline.settings import AbsolutePath, Settings, not_in_fingerprint
+from pipeline.settings import AbsolutePath, Count, Settings, not_in_fingerprint
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus
 from pipeline.text.aligned import SHARD_PAIRS, move_shards, write_shards
@@ -62,7 +62,7 @@ class EvaluationSet(Settings):
 
     name: str
     """sacreBLEU's name of the set."""
-    pairs: int
+    pairs: Count
     checksum: Checksum | None = None
     """Checksum of its archive; None for sacreBLEU's md5."""
 

@@ -22,7 +22,7 @@ from pydantic import Field
 
 from pipeline.parsing.layouts import Selection
 from pipeline.parsing.trees import PlacedTree, cleaned, is_preterminal, new_tree, walk, words_of
-from pipeline.settings import Settings
+from pipeline.settings import Count, Seed, Settings
 
 if TYPE_CHECKING:
     from nltk.tree import Tree
@@ -37,14 +37,14 @@ _ROOT = ""
 class RecombinationSettings(Settings):
     """How many trees are made, and how far they are from the treebank's."""
 
-    trees: int = Field(ge=1)
+    trees: Count
     replaced_constituents: float = Field(0.25, ge=0, lt=1)
     """Probability that a constituent below the root is replaced."""
     replaced_words: float = Field(0.15, ge=0, le=1)
     """Probability that a word is replaced."""
     constituents: float = Field(0.5, ge=0, le=1)
     """Share of the examples that are made of a constituent of 2 to 20 words, not of a whole tree."""
-    seed: int = Field(1, ge=0)
+    seed: Seed = 1
 
 
 @dataclass(frozen=True)

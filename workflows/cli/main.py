@@ -182,7 +182,7 @@ def average(
 ) -> None:
     """Average the last checkpoints (paper §6.1) into a model that can translate."""
     made_by = TrainingRun(named_folder("train", training, "run.json"))
-    settings = AveragingSettings(last=last)
+    settings = checked(AveragingSettings, last=last)
     manifest = {"stage": stages.AVERAGE.name, "settings": [settings.model_dump(mode="json")], "run": str(training)}
     _publish(out, "average", lambda folder: stages.AVERAGE.function(Context(folder), made_by, settings), manifest)
     console.print(f"model: {out}", highlight=False, soft_wrap=True)

@@ -45,7 +45,7 @@ class Choice(Settings):
     dropouts: tuple[Annotated[float, Field(ge=0, lt=1)], ...] = Field((0.1, 0.2, 0.3), min_length=1)
     """Residual dropout: of what each sub-layer gives."""
     attention_dropouts: tuple[Annotated[float, Field(ge=0, lt=1)], ...] = Field((0.0,), min_length=1)
-    learning_rate_scales: tuple[Annotated[float, Field(gt=0)], ...] = Field((0.5, 1.0), min_length=1)
+    learning_rate_scales: tuple[Annotated[float, Field(gt=0, le=1000)], ...] = Field((0.5, 1.0), min_length=1)
     """Multiples of the recipe's learning rate."""
     beam_sizes: tuple[BeamSize, ...] = Field((1, 4, 21), min_length=1)
     """Tried on the best training; trainings are compared with the beam of `decoding`."""

@@ -74,7 +74,7 @@ class ClaimSettings(Settings):
 
     seeds: int = Field(3, ge=2, le=100)
     """Trainings of each kind; their differences tell the noise."""
-    longest_tokens: int = Field(16, ge=4)
+    longest_tokens: int = Field(16, ge=4, le=1_000_000)
     """The longest side of a training pair where it is tested on longer ones whether positions extrapolate (§3.5)."""
 
 
