@@ -1,30 +1,36 @@
 """The table of heads: known attention gives known figures, and a head switched off is worth what it is worth."""
 
+import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
-from pipeline.attention.heads import HeadSettings, HeadsFigures, _figures, examine
-from pipeline.attention.recording import KINDS, attentions
+from model.config import BEGIN_ID, END_ID
+from model.rows import Batch
+from pipeline.attention.heads import HeadSettings, HeadsFigures, _figures, examine, name_of
+from pipeline.attention.recording import KINDS, attentions, recording
 from pipeline.evaluation import perplexity
 from pipeline.evaluation.translation import load_model
 from pipeline.settings import EncodingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, EncodedDataset, Vocabulary
 from pipeline.text import encoding
+from pipeline.text.encoding import EncodedSplit
 from pipeline.training.checkpoints import write_weights
 from tests.support.tiny_checkpoint import make_checkpoint, make_corpus, write_split
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkpoint, EncodedDataset]:
-    """A checkpoint of random weights, and a dev split of fourteen pairs in its vocabulary."""
+    """A checkpoint of random weights, and a dev split of fourteen pairs of unequal lengths in its vocabulary."""
     folder = tmp_path_factory.mktemp("heads")
     corpus = make_corpus(folder / "corpus")
     checkpoint = make_checkpoint(folder / "model", corpus)
     lines = ["Two dogs run over the grass .", "A dog .", "The window is red ."] * 5
     write_split(corpus, "dev", lines[:14])
+    corpus.shard_path("dev", 0, "de").write_text("\n".join(lines[1:15]) + "\n")
     corpus.describe(("en", "de"), {"train": [5], "dev": [14]}, {})
     (folder / "vocabulary").mkdir()
     vocabulary = Vocabulary(folder / "vocabulary")
@@ -59,7 +65,13 @@ def test_figures_of_known_attention() -> None:
 def test_without_a_head_is_without_its_output(made: tuple[Checkpoint, EncodedDataset], tmp_path: Path) -> None:
     """The perplexity is that of a model in which the head's part of W_O is 0."""
     checkpoint, dataset = made
+
+    def measured(checkpoint: Checkpoint, name: str) -> float:
+        (tmp_path / name).mkdir()
+        return perplexity.measure(Context(tmp_path / name), checkpoint, dataset).load().dev_perplexity
+
     figures = examined(made, tmp_path / "heads")
+    assert figures.perplexity == pytest.approx(measured(checkpoint, "all"), rel=1e-5)
     for number, kind in enumerate(KINDS):
         model = load_model(checkpoint.folder)
         with torch.no_grad():
@@ -67,7 +79,48 @@ def test_without_a_head_is_without_its_output(made: tuple[Checkpoint, EncodedDat
         folder = tmp_path / kind
         folder.mkdir()
         write_weights(folder, model.state_dict(), Checkpoint(checkpoint.folder).read_json("model.json"))
-        (tmp_path / f"{kind}-perplexity").mkdir()
-        measured = perplexity.measure(Context(tmp_path / f"{kind}-perplexity"), Checkpoint(folder), dataset)
-        without = figures.heads[2 * number + 1].perplexity_without
-        assert without == pytest.approx(measured.load().dev_perplexity, rel=1e-5)
+        head = figures.heads[2 * number + 1]
+        assert head.perplexity_without == pytest.approx(measured(Checkpoint(folder), f"{kind}-perplexity"), rel=1e-5)
+        assert head.perplexity_change == head.perplexity_without - figures.perplexity
+
+
+def test_figures_are_means_over_an_even_sample(made: tuple[Checkpoint, EncodedDataset], tmp_path: Path) -> None:
+    """Five pairs from the first to the last, fed one by one: each head's means over all queries are in its own row."""
+    checkpoint, dataset = made
+    heads = examine(Context(tmp_path), checkpoint, dataset, HeadSettings(sample_pairs=5))
+    model, split = load_model(checkpoint.folder), EncodedSplit.open(dataset, "dev")
+    queries: dict[tuple[str, int, int], list[tuple[float, ...]]] = {}
+    n_tokens = 0
+    for row in (0, 3, 6, 10, 13):
+        source_BS, target_BT = split.batch(np.array([row]))
+        n_tokens += target_BT.numel()
+        batch = Batch.in_grid(source_BS, target_BT, torch.float32)
+        with torch.no_grad(), recording(model) as weights:
+            model(batch.source, batch.inputs)
+        read = [BEGIN_ID, *target_BT[0, :-1].tolist()]
+        for kind in KINDS:
+            keys = read if kind == "decoder" else source_BS[0].tolist()
+            for layer, weights_BHLM in enumerate(getattr(weights, kind), 1):
+                for head, weights_LM in enumerate(weights_BHLM[0].tolist(), 1):
+                    queries.setdefault((kind, layer, head), []).extend(
+                        _by_hand(i, weights_M, keys) for i, weights_M in enumerate(weights_LM)
+                    )
+    found = heads.load()
+    assert (found.pairs, found.tokens) == (5, n_tokens)
+    assert [(head.kind, head.layer, head.head) for head in found.heads] == list(queries)
+    for head, of_head in zip(found.heads, queries.values(), strict=True):
+        means = head.entropy, head.distance, head.previous, head.next, head.same, head.separator
+        assert means == pytest.approx(np.mean(of_head, axis=0), abs=1e-5)
+    missed = max(found.heads, key=lambda head: head.perplexity_without)
+    assert f"without {name_of(missed)} " in heads.summary
+
+
+def _by_hand(i: int, weights_M: list[float], keys: list[int]) -> tuple[float, ...]:
+    """Returns what query i has of entropy, distance, and attention on the previous, next and same key and on marks."""
+    on_text = {j: weight for j, weight in enumerate(weights_M) if keys[j] not in (BEGIN_ID, END_ID)}
+    return (
+        -sum(weight * math.log2(weight) for weight in weights_M if weight),
+        sum(weight * abs(j - i) for j, weight in on_text.items()) / (sum(on_text.values()) or 1),
+        *(weights_M[j] if 0 <= j < len(keys) else 0.0 for j in (i - 1, i + 1, i)),
+        sum(weights_M) - sum(on_text.values()),
+    )
