@@ -1,12 +1,13 @@
 """Shares of pronouns that a head joins to their antecedents, against a model whose attention is known."""
 
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from pipeline.attention.relations import (
-    KIND_OF,
+    RelationName,
     RelationSettings,
     _Case,
     _figures,
@@ -51,7 +52,7 @@ def test_shares_of_known_attention() -> None:
 def test_every_relation_is_measured_on_unseen_sentences(checkpoint: Checkpoint, tmp_path: Path) -> None:
     """The stage measures every relation on unseen sentences; random heads do about as well as chance."""
     figures = measure(Context(tmp_path), checkpoint, CORPUS, RelationSettings(cases=40)).load()
-    assert [one.relation for one in figures.relations] == list(KIND_OF)
+    assert [one.relation for one in figures.relations] == list(get_args(RelationName))
     for one in figures.relations:
         assert one.cases == 40
         assert len(one.heads) == 2
