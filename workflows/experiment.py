@@ -23,7 +23,7 @@ from workflows.command_line import CommandLine, command_line
 from workflows.engine.dag import Imported, Step
 from workflows.engine.progress import View, print_plan
 from workflows.engine.runner import Watcher, run
-from workflows.names import begin_run, finish_run
+from workflows.names import begin_run, finish_run, named_steps
 from workflows.profiles.changes import BaseProfile, changes_typed
 from workflows.profiles.profile import Profile
 from workflows.reports.corpus import CorpusReport
@@ -108,6 +108,7 @@ class Reproduction:
 def reproduce(experiment: Reproduction, request: Request) -> None:
     """Prints the plan if requested; otherwise makes what is missing, reports to MLflow and prints the table."""
     store, target = request.store, experiment.tabulate({})
+    named_steps(target)  # raises where a label is not one step's
     if request.plan:
         _print_plan(experiment, request, target)
         return

@@ -54,6 +54,25 @@ def file_name(text: str) -> str:
     return re.sub(r"[^\w.+-]+", "-", text).strip("-.") or "-"
 
 
+def named_steps(table: Step[Artifact]) -> dict[Path, Step[Artifact]]:
+    """Returns all steps behind a table, by the names of their artifacts in a run's folder.
+
+    Raises ValueError where two steps have one label or one name: either stands for a single artifact.
+    """
+    steps, labels = dict[Path, Step[Artifact]](), set[str]()
+    for step in in_order(table.inputs):
+        kind = KINDS.get(step.stage.name.partition(".")[0])
+        label = step.label.partition(" ")[2] if kind else step.label
+        name = Path(kind or OTHERS, file_name(label or step.label))
+        if name in steps or step.label in labels:
+            raise ValueError(
+                f"two steps are called {step.label}, or {name} in the folder of a run; give them two labels"
+            )
+        steps[name] = step
+        labels.add(step.label)
+    return steps
+
+
 def begin_run(store: Store, workflow: str, profile: str, table: Step[Artifact]) -> Path:
     """Names all that a workflow needs and makes, and returns the folder of its run.
 
@@ -92,11 +111,9 @@ def finish_run(store: Store, run: Path, table: Step[Artifact], artifact: Artifac
 
 def _name_steps(store: Store, run: Path, table: Step[Artifact]) -> None:
     """Names the steps behind a table; of a bucket's, those that are on this machine."""
-    for step in in_order(table.inputs):
+    for name, step in named_steps(table).items():
         if store.is_shared or store.has(step.name):
-            kind = KINDS.get(step.stage.name.partition(".")[0])
-            label = step.label.partition(" ")[2] if kind else step.label
-            _link(run / (kind or OTHERS) / file_name(label or step.label), store.folder(step.name))
+            _link(run / name, store.folder(step.name))
 
 
 def model_names(run: Path) -> list[str]:
@@ -106,13 +123,28 @@ def model_names(run: Path) -> list[str]:
 
 
 def links_into(store: Store) -> Iterator[str]:
-    """Yields the names of the artifacts that the runs in a folder have names for, made or not."""
-    for workflow in _folders(store.root):
-        for parent, folders, files in os.walk(workflow) if workflow.name != STORE else ():
-            for entry in (Path(parent, name) for name in (*folders, *files)):
-                target = Path(os.path.normpath(entry.parent / _target(entry)))
-                if entry.is_symlink() and target.is_relative_to(store.artifacts):
-                    yield target.relative_to(store.artifacts).parts[0]
+    """Yields the names of the artifacts that links in a folder of output lead to, made or not.
+
+    The links are those of runs and any that a user has put beside them; a link to a folder elsewhere is followed.
+    Raises UserError for a folder that cannot be read: what its links lead to is not known.
+    """
+    artifacts, seen = Path(os.path.realpath(store.artifacts)), set[Path]()
+    folders = [store.root]
+    for folder in folders:
+        place = Path(os.path.realpath(folder))
+        if place in seen or place.is_relative_to(artifacts):
+            continue
+        seen.add(place)
+        try:
+            entries = [*folder.iterdir()]
+        except OSError as error:
+            raise UserError(f"{folder} cannot be read ({error.strerror}); restore access to it") from None
+        for entry in entries:
+            target = Path(os.path.realpath(entry)) if entry.is_symlink() else entry
+            if artifacts in target.parents:
+                yield target.relative_to(artifacts).parts[0]
+            elif entry.is_dir():
+                folders.append(entry)
 
 
 def named_folder(maker: str, path: Path, marker: str) -> Path:

@@ -161,7 +161,9 @@ def experiments(
         if not others["is_of_other_text"]:
             tables["table2"] = reproduce_table2.reproduction(profile, *cells, request)
     if "table3" in names:
-        tables["table3"] = reproduce_table3.reproduction(profile.for_pair(pair).for_grid(), pair, rows, 1, request)
+        tables["table3"] = reproduce_table3.reproduction(
+            profile.for_pair(pair).for_grid(), pair, rows, 1, request, name=trials.grid_text(pair)
+        )
     if "table4" in names:
         trees = load_parsing_profile(treebank=treebank)
         tables["table4"] = reproduce_table4.reproduction(trees, request)

@@ -32,10 +32,20 @@ TABULATE = Stage(
 
 
 def reproduction(
-    profile: Profile, pair: str, asked: str | None, seeds: int, request: Request, *, dev_scores: bool = False
+    profile: Profile,
+    pair: str,
+    asked: str | None,
+    seeds: int,
+    request: Request,
+    *,
+    dev_scores: bool = False,
+    name: str = "",
 ) -> Reproduction:
-    """Returns the experiment: the rows that are asked for, on the text of the profile's grid, and the table of them."""
-    text = stages.prepared(profile, pair)
+    """Returns the experiment: the rows that are asked for, on the text of the profile's grid, and the table of them.
+
+    The labels of its steps have `name`, by default the pair.
+    """
+    text = stages.prepared(profile, pair, name)
     base_seeds = profile.grid.base_seeds
     trials = trials_of(
         text, rows(profile.grid, asked), seeds, profile.decoding, base_seeds=base_seeds, dev_scores=dev_scores

@@ -61,6 +61,8 @@ SCORE_CHECKPOINTS = Stage("dev_scores.measure", dev_scores.measure, dev_scores.D
 class Prepared:
     """The cleaned text of a language pair, its token ids and a report on them, as steps of the DAG (§5.1)."""
 
+    name: str
+    """Tells the text from others of its pair, in the labels of steps."""
     pair: str
     data: str
     corpus: Step[Corpus]
@@ -68,14 +70,18 @@ class Prepared:
     report: Step[CorpusReport]
 
 
-def prepared(profile: Profile, pair: str) -> Prepared:
-    """Returns the steps from text to token ids that all models of a language pair share."""
-    profile = profile.for_pair(pair)
-    text = corpus(pair, profile.corpora[pair])
-    clean = CLEAN(f"clean {pair}", text, profile.cleaning)
-    learned = LEARN_VOCABULARY(f"vocabulary {pair}", clean, profile.vocabulary)
-    dataset = ENCODE(f"encode {pair}", clean, learned, profile.encoding)
-    return Prepared(pair, profile.data, clean, dataset, report(f"report {pair}", profile, clean, learned, dataset))
+def prepared(profile: Profile, pair: str, name: str = "") -> Prepared:
+    """Returns the steps from text to token ids that all models of a language pair share.
+
+    Their labels have `name`, by default the pair: another for each text where a workflow has several of one pair.
+    """
+    profile, name = profile.for_pair(pair), name or pair
+    text = corpus(name, profile.corpora[pair])
+    clean = CLEAN(f"clean {name}", text, profile.cleaning)
+    learned = LEARN_VOCABULARY(f"vocabulary {name}", clean, profile.vocabulary)
+    dataset = ENCODE(f"encode {name}", clean, learned, profile.encoding)
+    reported = report(f"report {name}", profile, clean, learned, dataset)
+    return Prepared(name, pair, profile.data, clean, dataset, reported)
 
 
 def report(
@@ -104,7 +110,7 @@ def evaluated(
     `with_dev_scores` adds the BLEU of every kept checkpoint on the dev set, searched by torch. `chosen_from` are
     searches of which one is chosen on the dev set; without it, the search is that of `decoding`.
     """
-    name = f"{text.pair} {model}"
+    name = f"{text.name} {model}"
     splits = ([split],) if split else ()
     checkpoint = AVERAGE(f"average {name}", training, averaging)
     translating = EXPORT(f"export {name}", checkpoint) if decoding.engine == "ctranslate2" else checkpoint
@@ -135,19 +141,19 @@ def evaluated(
     )
 
 
-def corpus(pair: str, settings: Settings) -> Step[Corpus]:
-    """Returns the step that provides a language pair's text, depending on the type of the corpus settings."""
+def corpus(name: str, settings: Settings) -> Step[Corpus]:
+    """Returns the step that provides a text, depending on the type of the corpus settings."""
     match settings:
         case embedded.EmbeddedSettings():
-            return GENERATE(f"generate {pair}", settings)
+            return GENERATE(f"generate {name}", settings)
         case multi30k.Multi30kSettings():
-            return READ_MULTI30K(f"read {pair}", settings)
+            return READ_MULTI30K(f"read {name}", settings)
         case wmt14.Wmt14Settings():
-            return READ_WMT14(f"read {pair}", settings)
+            return READ_WMT14(f"read {name}", settings)
         case treebank.TreebankSettings():
-            return READ_TREEBANK(f"read {pair}", settings)
+            return READ_TREEBANK(f"read {name}", settings)
         case files.FilesSettings():
-            return READ_FILES(f"read {pair}", settings)
+            return READ_FILES(f"read {name}", settings)
     raise TypeError(f"no stage reads {type(settings).__name__}")
 
 

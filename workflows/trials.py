@@ -48,7 +48,7 @@ def trials_of(
         for seed in range(first, first + n_seeds):
             name = f"{row.name} seed {seed}" if n_seeds > 1 else row.name
             settings = row.training.model_copy(update={"seed": seed})
-            training = stages.TRAIN(f"train {text.pair} {name}", text.dataset, settings)
+            training = stages.TRAIN(f"train {text.name} {name}", text.dataset, settings)
             trial_decoding = decoding.model_copy(update={"workers": settings.workers})
             evaluation = stages.evaluated(
                 text, name, training, LAST_CHECKPOINT, trial_decoding, split=table3.SPLIT, with_dev_scores=dev_scores

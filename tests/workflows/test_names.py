@@ -7,9 +7,10 @@ import pytest
 
 from pipeline.errors import UserError
 from pipeline.store.store import Store
-from tests.support.tiny_dag import run_table, table_of
+from tests.support.experiments import drawn
+from tests.support.tiny_dag import AVERAGE, TRAIN, SeedSettings, run_table, table_of
 from workflows.engine.dag import in_order
-from workflows.names import begin_run, links_into, named_folder
+from workflows.names import begin_run, links_into, named_folder, named_steps
 
 AVERAGED = {seed: next(step.name for step in in_order([table_of(seed)]) if "average" in step.label) for seed in (1, 2)}
 
@@ -78,6 +79,49 @@ def test_names_for_folders(runs: Path) -> None:
     assert named_folder("train", Path("table2/embedded/en-de-base"), "run.json").name.startswith("training-")
     os.chdir(runs.parent.parent)
     assert _model(runs.relative_to(Path.cwd()) / "table2/embedded/en-de-base") == second
+
+
+@pytest.mark.parametrize(
+    ("workflow", "profile"),
+    [("claims", "embedded"), ("claims", "wmt14"), ("table2", "wmt14"), ("table3", "embedded"), ("table4", "embedded")],
+)
+def test_every_name_is_one_artifact_s(workflow: str, profile: str, tmp_path: Path) -> None:
+    """In the folders of runs that train on several texts of one language pair, too; labels are different as well."""
+    steps = named_steps(drawn(workflow, profile, Store(tmp_path)))
+    assert len(steps) == len({step.label for step in steps.values()}) > 20
+    assert len({step.fingerprint for step in steps.values()}) == len(steps)
+
+
+def test_two_steps_of_one_name_are_refused(tmp_path: Path) -> None:
+    """A run could name only one of them, and `aiayn clean` would delete the other."""
+    alike = [TRAIN("train en-de base", None, SeedSettings(seed=seed)) for seed in (1, 2)]
+    with pytest.raises(ValueError, match=r"two steps are called train en-de base, or trainings/en-de-base in the"):
+        begin_run(Store(tmp_path), "table2", "embedded", AVERAGE("average", *alike))
+    assert not (tmp_path / "table2").exists()
+
+
+def test_a_users_links_are_found(tmp_path: Path) -> None:
+    """Absolute or not, through another link, beside the runs, and where the folder of output is a link itself."""
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "runs").symlink_to("disk")
+    store = Store(tmp_path / "runs")
+    names = [f"averaging-{number}" for number in range(6)]
+    for name in names:
+        store.folder(name).mkdir(parents=True)
+    (store.root / "best").symlink_to(tmp_path / "disk" / "store" / names[0])
+    (store.root / "mine").mkdir()
+    (store.root / "mine" / "again").symlink_to("../best")
+    (store.root / "mine" / "weights").symlink_to(f"../store/{names[1]}/model.safetensors")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "old").symlink_to(store.folder(names[2]))
+    (store.root / "table2").symlink_to(tmp_path / "elsewhere")
+    (store.root / "mine" / "later").symlink_to(f"../store/{names[3]}-not-made")
+    (store.root / "mine" / "half").symlink_to("../store/.making-training-1")
+    (store.root / "mine" / "loop").symlink_to("loop")
+    (store.root / "mine" / "up").symlink_to("..")
+    wanted = {*names[:3], f"{names[3]}-not-made", ".making-training-1"}
+    assert set(links_into(store)) == wanted
+    assert set(links_into(Store(tmp_path / "disk"))) == wanted
 
 
 def test_what_a_user_has_put_there_stays(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -68,6 +68,11 @@ def averaging(profile: Profile, pair: str, model: str) -> Trials:
     return Trials(text, recipe.training, trials)
 
 
+def grid_text(pair: str) -> str:
+    """Returns what the text of Table 3 is called, which may differ from the one of Table 2."""
+    return f"table3 {pair}"
+
+
 def extrapolation(profile: Profile, pair: str) -> Trials:
     """Returns trainings on sentences of at most `claims.longest_tokens` tokens: with sinusoids and learned positions.
 
@@ -76,7 +81,8 @@ def extrapolation(profile: Profile, pair: str) -> Trials:
     """
     profile, longest, n_seeds = profile.for_pair(pair).for_grid(), profile.claims.longest_tokens, profile.claims.seeds
     short = profile.model_copy(update={"encoding": profile.encoding.model_copy(update={"max_tokens": longest})})
-    of_all, of_short = stages.prepared(profile, pair), stages.prepared(short, pair)
+    of_all = stages.prepared(profile, pair, grid_text(pair))
+    of_short = stages.prepared(short, pair, f"{grid_text(pair)} up to {longest} tokens")
     kinds = {SINUSOIDS: (of_short, "base"), LEARNED: (of_short, "E"), ALL_LENGTHS: (of_all, "base")}
     trials = []
     for kind, (text, row) in kinds.items():
@@ -91,7 +97,7 @@ def extrapolation(profile: Profile, pair: str) -> Trials:
 def functions(profile: Profile, pair: str) -> list[Step[AttentionTraining]]:
     """Returns a small training of each attention function, with each d_k and seed."""
     profile = profile.for_pair(pair).for_grid()
-    dataset = stages.prepared(profile, pair).dataset
+    dataset = stages.prepared(profile, pair, grid_text(pair)).dataset
     steps = []
     for d_k, function, seed in product(WIDTHS, ATTENTION_FUNCTIONS, _seeds(profile, profile.grid.training)):
         settings = attention_settings(profile.grid.training, d_k, seed)

@@ -9,7 +9,7 @@ from pipeline.errors import UserError
 from pipeline.store.store import Store
 from tests.support.command_line import CommandLine
 from tests.support.lock_holder import lock_holder
-from tests.support.tiny_dag import TEXT, dangling, half_make, listing, make, run_table, table_of
+from tests.support.tiny_dag import TEXT, TRAIN, dangling, half_make, listing, make, run_table, table_of
 from workflows.cli.clean import clean, plan
 from workflows.engine.dag import in_order, to_run
 from workflows.names import begin_run
@@ -88,6 +88,29 @@ def test_what_is_not_finished_stays(store: Store) -> None:
     shutil.rmtree(run)
     assert _names(store) == sorted([averaged.name, store.scratch(training.name).name])
     assert text.name not in _names(store)
+
+
+def test_what_was_set_aside_stays_until_it_is_built_again(store: Store) -> None:
+    """It may be all that is left of weeks of work; a run needs it as long as its own artifact is missing."""
+    training = next(step for step in in_order([table_of(1)]) if step.stage is TRAIN)
+    store.set_aside(training.name)
+    (aside,) = store.artifacts.glob(".aside-*")
+    assert _names(store) == []
+    make(store, table_of(1))
+    assert [(folder.name, folder.what) for folder in plan(store)] == [
+        (aside.name, "train en-de base, set aside as damaged")
+    ]
+    clean(store, plan(store))
+    assert not aside.exists()
+    assert to_run([table_of(1)], store) == {}
+
+
+def test_a_half_made_training_that_a_user_links_to_stays(store: Store) -> None:
+    """By the link alone: no run names it."""
+    half = half_make(store, "training-0000000000000009")
+    assert _names(store) == [half.name]
+    (store.root / "mine").symlink_to(half)
+    assert _names(store) == []
 
 
 def test_what_nobody_names_goes(store: Store) -> None:
