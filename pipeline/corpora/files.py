@@ -39,6 +39,15 @@ from pipeline.text.word_spaces import have_word_spaces
 def _not_a_split(name: str) -> str:
     if name in ("train", "dev"):
         raise ValueError("a test set cannot be named train or dev")
+    if name == "symbols.txt":
+        raise ValueError("a corpus has a file of that name; choose another")
+    return name
+
+
+def _not_ours(name: str) -> str:
+    # Files such as `corpus.json` lie beside the folders of test sets, `decoding.json` beside `<test set>.<language>`.
+    if name == "json" or name.endswith(".json"):
+        raise ValueError("files that end in json are the project's own; choose another name")
     return name
 
 
@@ -47,7 +56,7 @@ def _absolute(path: Path, info: ValidationInfo) -> Path:
     return Path((info.context or {}).get("folder", ""), os.path.expanduser(path)).absolute()
 
 
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"), AfterValidator(_not_ours)]
 """A name that becomes part of a file name."""
 File = Annotated[Path, AfterValidator(_absolute)]
 """A path relative to the TOML file, made absolute when read, since the stage may run in another working directory."""

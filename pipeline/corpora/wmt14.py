@@ -120,7 +120,7 @@ def read(context: Context, settings: Wmt14Settings) -> Corpus:
     UserError, naming archive and member, if one cannot be obtained, is not the published one, or has sides of different
     length.
     """
-    languages, parts_folder = (SOURCE, settings.target), context.folder / "parts"
+    corpus, languages = Corpus(context.folder), (SOURCE, settings.target)
     origin = Origin(
         servers=(settings.base_url, *settings.mirrors),
         data=settings.data,
@@ -129,10 +129,9 @@ def read(context: Context, settings: Wmt14Settings) -> Corpus:
     parts = _parts(settings)
     archives = [part.archive for part in parts]
     origin.check(archives)
-    calls = [(part, languages, origin, str(parts_folder / f"{i:02d}")) for i, part in enumerate(parts)]
+    calls = [(part, languages, origin, str(corpus.parts / f"{i:02d}")) for i, part in enumerate(parts)]
     with report_downloads(context, archives, origin):
         reports = list(context.map(read_part, calls))
-    corpus = Corpus(context.folder)
     splits: dict[str, list[int]] = {"train": [], "dev": [], TEST_SET: []}
     collections: list[str] = []
     described = {}
@@ -142,7 +141,7 @@ def read(context: Context, settings: Wmt14Settings) -> Corpus:
         if part.split == "train":
             collections += [part.collection] * len(sizes)
         described[part.archive.path] = {"split": part.split, "pairs": sum(sizes), **report}
-    shutil.rmtree(parts_folder)
+    shutil.rmtree(corpus.parts)
     read_pairs_of = {split: sum(sizes) for split, sizes in splits.items()}
     corpus.describe(languages, splits, {"read": read_pairs_of, "archives": described}, collections)
     return corpus

@@ -91,10 +91,10 @@ def read(context: Context, settings: TreebankSettings) -> Corpus:
     training tree has}. Raises UserError if the treebank has no known layout or a tree is wrong, or if a silver tree has
     a label that no gold training tree has.
     """
-    corpus, parts_folder = Corpus(context.folder), context.folder / "parts"
+    corpus = Corpus(context.folder)
     selections = splits_of(settings.treebank)
     gold = [
-        Part(Corpus(parts_folder / split), split, selections[split], GOLD_COLLECTION, settings.write_tags)
+        Part(Corpus(corpus.parts / split), split, selections[split], GOLD_COLLECTION, settings.write_tags)
         for split in SPLITS
     ]
     more = list(_more_sources(settings, selections["train"]))
@@ -108,7 +108,7 @@ def read(context: Context, settings: TreebankSettings) -> Corpus:
     read_parts(gold)
     known = frozenset([WORD_SYMBOL, *reports[0].places])
     parts = gold + [
-        Part(Corpus(parts_folder / f"more-{i:05d}"), "train", [source], collection, settings.write_tags, known)
+        Part(Corpus(corpus.parts / f"more-{i:05d}"), "train", [source], collection, settings.write_tags, known)
         for i, (collection, source) in enumerate(more)
     ]
     read_parts(parts[len(gold) :])
@@ -132,7 +132,7 @@ def read(context: Context, settings: TreebankSettings) -> Corpus:
     for split, pairs in counts["read"].items():
         if not pairs:
             raise UserError(f"{settings.treebank} has no tree with a word for {split!r}; give a larger treebank")
-    shutil.rmtree(parts_folder)
+    shutil.rmtree(corpus.parts)
     write_lines(corpus.symbols_path, sorted(known))
     n_silver = len(gold) + len(settings.silver)
     described = {**counts, "silver": _pairs(reports[len(gold) : n_silver]), "unseen_symbols": unseen}

@@ -85,6 +85,11 @@ class Corpus(Artifact):
         return self.folder / split / f"{number:05d}.{language}"
 
     @property
+    def parts(self) -> Path:
+        """A folder for shards on their way into the corpus, named as no split can be; its user removes it."""
+        return self.folder / ".parts"
+
+    @property
     def symbols_path(self) -> Path:
         """The file of the symbols that the target side consists of; there is none if it is text."""
         return self.folder / "symbols.txt"

@@ -24,12 +24,12 @@ def write_corpus(
     name from it: the shortest end of the path that tells the file from the others. Blank lines are kept. Raises
     UserError if two sides differ in length, a line is not UTF-8 or a split is empty.
     """
-    corpus, parts_folder = Corpus(context.folder), context.folder / "parts"
+    corpus = Corpus(context.folder)
     splits: dict[str, list[int]] = {split: [] for split in files}
     collections: list[str] = []
     pairs_of_files = [(split, sides) for split in files for sides in files[split]]
     calls = [
-        (Corpus(parts_folder / f"{i:05d}"), split, languages, *sides) for i, (split, sides) in enumerate(pairs_of_files)
+        (Corpus(corpus.parts / f"{i:05d}"), split, languages, *sides) for i, (split, sides) in enumerate(pairs_of_files)
     ]
     names = _names([source for source, _ in files["train"]])
     for done, (call, sizes) in enumerate(zip(calls, context.map(read_files, calls), strict=True), start=1):
@@ -38,7 +38,7 @@ def write_corpus(
         if split == "train":
             collections += [names[source]] * len(sizes)
         context.progress(done, len(calls), "files")
-    rmtree(parts_folder)
+    rmtree(corpus.parts)
     for split, sizes in splits.items():
         if not sizes:
             source, target = files[split][0]

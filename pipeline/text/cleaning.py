@@ -41,9 +41,10 @@ def clean(context: Context, corpus: Corpus, settings: CleaningSettings) -> Corpu
     splits: dict[str, list[int]] = {split: [] for split in corpus.splits}
     counts_of: dict[str, Counter[str]] = {shard.collection: Counter() for shard in shards}
     collections: list[str] = []
-    parts = context.folder / "parts"
     in_words = all(sides_with_word_spaces(corpus))
-    calls = [(shard, Corpus(parts / f"{i:05d}"), languages, settings, in_words) for i, shard in enumerate(shards)]
+    calls = [
+        (shard, Corpus(cleaned.parts / f"{i:05d}"), languages, settings, in_words) for i, shard in enumerate(shards)
+    ]
     read, done = sum(shard.pairs for shard in shards), 0
     for (shard, part, *_), (sizes, counted) in zip(calls, context.map(clean_shard, calls), strict=True):
         move_shards(part, cleaned, "train", languages, sizes, splits["train"])
@@ -51,7 +52,7 @@ def clean(context: Context, corpus: Corpus, settings: CleaningSettings) -> Corpu
         counts_of[shard.collection] += counted + Counter(read=shard.pairs, kept=sum(sizes))
         done += shard.pairs
         context.progress(done, read, "pairs")
-    shutil.rmtree(parts, ignore_errors=True)
+    shutil.rmtree(cleaned.parts, ignore_errors=True)
     train = _report(sum(counts_of.values(), Counter()))
     if not train["kept"]:
         dropped = ", ".join(f"{pairs} {reason}" for reason, pairs in train["dropped"].items())

@@ -7,8 +7,11 @@ import pytest
 
 from pipeline.corpora.files import FilesSettings, read
 from pipeline.errors import UserError
+from pipeline.settings import CleaningSettings
 from pipeline.store.artifact import Context
 from pipeline.text import aligned
+from pipeline.text.aligned import read_references
+from pipeline.text.cleaning import clean
 from pipeline.text.lines import read_lines, write_lines
 
 TOML = """\
@@ -41,6 +44,18 @@ def folder(tmp_path: Path, parallel_text: Path) -> Path:
         write_lines(folder / f"dev.{language}", ["", *news[:30]])
     (folder / "corpus.toml").write_text(TOML)
     return folder
+
+
+@pytest.mark.parametrize("name", ["parts", "wip", "manifest", "a.txt"])
+def test_a_test_set_has_any_name(name: str, folder: Path, here: Context) -> None:
+    """Its files are published whatever the stage calls its own folders while it works."""
+    (folder / "corpus.toml").write_text(TOML.replace("[test.a]", f'[test."{name}"]'))
+    corpus = read(here, FilesSettings.load(folder / "corpus.toml"))
+    cleaned_in = here.folder.with_name("cleaned")
+    cleaned_in.mkdir()
+    for copied in (corpus, clean(Context(cleaned_in), corpus, CleaningSettings())):
+        assert copied.test_sets == ["second", name]
+        assert len(read_references(copied, name)) == 20
 
 
 def test_text_is_copied_aligned_into_shards(folder: Path, here: Context, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,6 +99,8 @@ def test_identity_follows_content_not_path(folder: Path, tmp_path: Path) -> None
         ("source = \n", r"not valid TOML: .*line 1"),
         (HEAD + SPLITS, r"corpus.toml: test: Field required"),
         (HEAD + SPLITS + TEST.replace("[test.t]", "[test.train]"), r"a test set cannot be named train or dev"),
+        (HEAD + SPLITS + TEST.replace("[test.t]", '[test."corpus.json"]'), r"files that end in json are the project's"),
+        (HEAD.replace('"de"', '"json"') + SPLITS + TEST, r"target: .*files that end in json are the project's own"),
         (HEAD.replace("de", "en") + SPLITS + TEST, r"source and target are both 'en'"),
         (HEAD + SPLITS.replace("more.de", "nothing.de") + TEST, r"names .*nothing.de, which is not a file"),
     ],
