@@ -23,10 +23,11 @@ from workflows.tables.text_table import Column, Line, TextTable, numbers, words
 T = TypeVar("T")
 FILE = "claims.html"
 NOTES = (
-    "A claim about trainings with several seeds holds or fails where a difference exceeds the noise between seeds: that "
-    "of Table 3 is two standard deviations over base's seeds, and elsewhere the 95 % interval of the mean difference "
-    "between trainings with the same seeds (Student). In Table 3, what is said to be alike holds where it differs by no "
-    "more than that. With a single seed the verdict is of the difference as measured: another seed may give another.",
+    "A claim about trainings with several seeds holds or fails where a difference exceeds the noise between seeds. "
+    "That of Table 3 is two standard deviations over base's seeds. Elsewhere it is the 95 % interval of the mean "
+    "difference between trainings with the same seeds (Student). In Table 3, what is said to be alike holds where it "
+    "differs by no more than that. With a single seed the verdict is of the difference as measured: another seed may "
+    "give another.",
     "Elsewhere, what is said to be alike, or as good, holds where all of that interval is within a tenth of the "
     "perplexity, and fails where none of it is. The paper's beam holds where it is better than any other beyond noise.",
     "What was counted has no noise. What was timed is the median of several rounds, and holds for this machine.",
