@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -47,16 +48,21 @@ def reason_of(error: BaseException, uri: str) -> str:
 
     Of an address with a password it is only the kind of error, since the text may quote any part of the address.
     """
-    behind: BaseException | None = error
-    while behind:
+    for behind in _chain(error):
         error = behind if isinstance(behind, OSError) and (behind.errno or type(behind) is TimeoutError) else error
-        behind = _cause(behind)
     kind = type(error).__name__
     return kind if "@" in uri else without_password((str(error) or kind).strip().split("\n")[0])
 
 
-def _cause(error: BaseException) -> BaseException | None:
-    """Returns the error behind another one: its cause or, as urllib3 has it, one among its arguments."""
-    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    held = (getattr(error, "reason", None), *error.args)
-    return cause or next((value for value in held if isinstance(value, BaseException)), None)
+def is_timeout(error: BaseException) -> bool:
+    """Returns whether an error of MLflow comes from a server that did not answer in time."""
+    return any("Timeout" in type(behind).__name__ for behind in _chain(error))
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yields an error and those behind it: causes or, as urllib3 has it, errors among arguments."""
+    while error:
+        yield error
+        cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        held = (getattr(error, "reason", None), *error.args)
+        error = cause or next((value for value in held if isinstance(value, BaseException)), None)

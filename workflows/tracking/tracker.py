@@ -21,19 +21,21 @@ from typing import Any, Literal
 
 from pipeline.errors import UserError
 from pipeline.store.locks import guarded
-from workflows.tracking.addresses import is_malformed, public_address, reason_of, without_password
+from workflows.tracking.addresses import is_malformed, is_timeout, public_address, reason_of, without_password
 
 logger = logging.getLogger(__name__)
 
 Status = Literal["FINISHED", "FAILED", "KILLED"]
 SETTINGS = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",  # `Tracker.attempt` tries again
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "GIT_PYTHON_REFRESH": "quiet",
 }
 """MLflow's settings, where the user has no others. By default it waits for minutes, prints a run's address, with a
 password, and warns where there is no git."""
+AWAY_S = 60.0
+"""How long a server that did not answer is left alone."""
 METRICS_A_REQUEST, PARAMS_A_REQUEST, RUNS_A_REQUEST = 1000, 100, 50_000
 """MLflow's limits on a single request."""
 WORKFLOW_TAG, TRAINING_TAG, PARENT_TAG = "aiayn.workflow", "aiayn.training", "mlflow.parentRunId"
@@ -65,7 +67,9 @@ class Tracker:
             raise UserError(f"MLFLOW_TRACKING_URI: {public_address(uri)} is no address; such is http://HOST:5000")
         self.uri, self.experiment, self._root = uri, experiment, root
         self.is_away = False
-        """Says whether the server did not answer; then nothing is sent until this is unset."""
+        """Whether the server did not answer; then nothing is sent for `AWAY_S`, unless this is unset."""
+        self._asked_s = 0.0
+        """The time at which it did not answer, by the monotonic clock."""
         self.has_warned = False
         """Says whether something was not taken."""
         self._has_answered = False
@@ -77,20 +81,22 @@ class Tracker:
     def attempt(self, send: Callable[[], object]) -> bool:
         """Calls `send` unless the server is away, and returns whether MLflow took all; the first failure is a warning.
 
-        Raises UserError if the first call fails because of a wrong address or password.
+        A lost connection or a refused request is tried again at once, a server that does not answer after `AWAY_S`. One
+        that hangs costs one request. Raises UserError if the first call fails because of a wrong address or password.
         """
-        if self.is_away:
+        if self.is_away and time.monotonic() < self._asked_s + AWAY_S:
             return False
         for is_second in (False, True):  # connections get lost, and databases refuse what two commands write at once
             try:
                 send()
-                self._has_answered = True
+                self._has_answered, self.is_away = True, False
                 return True
             except UserError:
                 raise
             except Exception as error:  # MLflow, SQLAlchemy, databases and HTTP each raise their own
                 self._last_steps.clear()  # it may come back without what it had
-                self.is_away = not self._answers()
+                self.is_away = is_timeout(error) or not self._answers()
+                self._asked_s = time.monotonic()
                 if self.is_away or is_second:
                     self._warn(error)
                     return False

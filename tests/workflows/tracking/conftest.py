@@ -18,5 +18,4 @@ def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tracking
 def server(shared_server: TrackingServer, monkeypatch: pytest.MonkeyPatch) -> TrackingServer:
     """The shared server, which answers before and after each test."""
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "60")  # a busy machine answers slowly
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     return shared_server

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from pipeline.errors import UserError
 from pipeline.store.artifacts import TrainingRun
 from tests.support.tracking_server import TrackingServer
 from tests.workflows.test_reproduce_table2 import TINY
+from workflows.tracking import tracker as tracker_module
 from workflows.tracking.tracker import TRAINING_TAG, Tracker
 
 LONG = ("recipes.base.training.updates=200", "recipes.base.training.checkpoint_updates=40")
@@ -90,6 +92,44 @@ def test_killed_in_mid_training(server: TrackingServer, tmp_path: Path) -> None:
     assert _warnings(_start(server, store)) == []
     assert_arrived(client, TrainingRun(training))
     assert {path.name for path in (store / "store").iterdir()} == made
+
+
+def test_a_server_that_was_away_gets_the_rest_of_the_curve(
+    server: TrackingServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is asked again after a while, not at once, and has each point once; the user is warned once."""
+    tracker, lines = Tracker(server.uri, "away", tmp_path), [{"update": n, "loss": 1 / n, "train_s": n} for n in (1, 2)]
+    run = tracker.open({"aiayn.workflow": "f"}, "x", {}).info.run_id
+    assert tracker.attempt(lambda: tracker.curves(run, lines[:1], 1.0))
+    server.kill()
+    try:
+        assert not tracker.attempt(lambda: tracker.curves(run, lines, 2.0))
+    finally:
+        server.start()
+    assert not tracker.attempt(lambda: pytest.fail("asked at once"))
+    monkeypatch.setattr(tracker_module, "AWAY_S", 0.0)
+    assert tracker.attempt(lambda: tracker.curves(run, lines, 2.0))
+    assert not tracker.is_away
+    assert sorted(point.step for point in tracker.client.get_metric_history(run, "loss")) == [1, 2]
+    assert len(caplog.records) == 1
+
+
+def test_a_server_that_hangs_costs_one_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes connections and answers none: what waits for it waits once, and nothing is sent for a while."""
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    monkeypatch.delenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        tracker = Tracker(f"http://127.0.0.1:{silent.getsockname()[1]}", "table2", tmp_path)
+        assert not _open(tracker)
+        assert not _open(tracker)
+        silent.settimeout(1)
+        connections = []
+        with suppress(TimeoutError):
+            while True:
+                connections.append(silent.accept()[0])
+    for connection in connections:
+        connection.close()
+    assert len(connections) == 1
 
 
 def _open(tracker: Tracker) -> bool:
