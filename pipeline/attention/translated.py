@@ -21,6 +21,7 @@ from pipeline.attention.recording import KINDS, Kind, recording
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import Translator
 from pipeline.text.encoding import decode_ids
+from pipeline.text.lines import normalised
 from pipeline.text.segmentation import encode_lines
 from pipeline.text.vocabulary import SPACE_SIGN
 
@@ -72,7 +73,7 @@ class AttentionTranslator(Translator):
 
     def attend(self, sentence: str) -> Attended:
         """Translates a sentence. Raises UserError if it is blank, or too long to be drawn or for learned positions."""
-        sentence = " ".join(sentence.split())
+        sentence = " ".join(filter(None, normalised(sentence).split(" ")))
         if not sentence:
             raise UserError("the sentence is empty; write one")
         (source,) = encode_lines(self._vocabulary, [sentence])

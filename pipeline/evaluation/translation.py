@@ -32,6 +32,7 @@ from pipeline.parsing.constraint import TreeTokens, WellFormed, tree_tokens
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifacts import Checkpoint
 from pipeline.text.encoding import decode_ids
+from pipeline.text.lines import normalised
 from pipeline.text.segmentation import encode_lines
 from pipeline.text.vocabulary import SPACE_SIGN, load
 
@@ -134,17 +135,18 @@ class Translator:
     def n_best(self, lines: Sequence[str], n: int) -> list[list[Translation]]:
         """Returns the `n` best translations of each line, best first; a blank line has one, empty.
 
-        A line has fewer where the search finds fewer. Where a line is translated in parts, its i-th best translation
-        joins the i-th best of each part. The translations of a line do not depend on the other lines. Raises ValueError
-        where `n` is below 1.
+        Lines are `normalised` as training text was. A line has fewer where the search finds fewer. Where a line is
+        translated in parts, its i-th best translation joins the i-th best of each part. The translations of a line do
+        not depend on the other lines. Raises ValueError where `n` is below 1.
         """
+        lines = [normalised(line) for line in lines]
         parts: list[list[int]] = []
         line_of_part: list[int] = []
         for i, tokens in enumerate(encode_lines(self._vocabulary, lines)):
-            if lines[i].strip():
+            if lines[i]:
                 cut = self._cut(tokens)
                 if len(cut) > 1:
-                    beginning = lines[i].strip()[:40]
+                    beginning = lines[i][:40]
                     logger.warning(
                         "a line of %d tokens is translated in %d parts: %s...", len(tokens), len(cut), beginning
                     )

@@ -1,14 +1,12 @@
 """Drops training pairs that teach nothing: blank or overlong sides, and sides of very different length (§5.1).
 
 WMT14's archives need this. Dev and test sets keep every line, or references would no longer match; they only lose a
-"\\r" before the line end. Inside training lines, line separators and control characters that other programs take for
-line ends or columns (tab, "\\r", U+0085, U+2028, ...) become one space; typographic spaces, such as the no-break space
-before a French "?", stay. What a corpus of trees has besides its pairs (`Corpus`) is copied.
+"\\r" before the line end. Training lines are `normalised`. What a corpus of trees has besides its pairs (`Corpus`) is
+copied.
 
 Lengths are counted in words. If either side is written without spaces between them, both are counted in characters.
 """
 
-import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -19,10 +17,9 @@ from pipeline.settings import CleaningSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, Shard
 from pipeline.text.aligned import move_shards, write_shards
-from pipeline.text.lines import read_pairs
+from pipeline.text.lines import normalised, read_pairs
 from pipeline.text.word_spaces import sides_with_word_spaces
 
-SEPARATORS = re.compile("[\t\v\f\r\x1c-\x1f\x85\u2028\u2029]+")
 REASONS = ("blank", "too_long", "ratio")
 CHARACTERS_PER_WORD = 5
 """Where lengths are counted in characters, `max_words` allows so many times as many."""
@@ -86,7 +83,7 @@ def clean_shard(
 
     def kept() -> Iterator[tuple[str, str]]:
         for source, target in _without_carriage_returns([shard], counts):
-            pair = SEPARATORS.sub(" ", source).strip(), SEPARATORS.sub(" ", target).strip()
+            pair = normalised(source), normalised(target)
             if reason := reason_to_drop(*pair, settings, in_words=in_words):
                 counts[reason] += 1
             else:

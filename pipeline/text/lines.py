@@ -4,8 +4,10 @@ U+2028, U+0085, "\\r" and the like stay inside a line. `str.splitlines` and text
 shift one side of a parallel text against the other.
 """
 
+import codecs
 import gzip
 import io
+import re
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -17,7 +19,20 @@ from pipeline.errors import UserError
 
 MAX_LINE_BYTES = 1 << 20
 """Longest line: anything longer is not text, and reading it whole would break the bound on memory."""
+BYTE_ORDER_MARK = "\ufeff"
+UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # neither is valid UTF-8
 GZIP_MAGIC = b"\x1f\x8b"  # never valid UTF-8, so content identifies gzip files, whatever their names
+_SEPARATORS = re.compile("[\t\n\v\f\r\x1c-\x1f\x85\u2028\u2029]+")
+
+
+def normalised(line: str) -> str:
+    """Returns a line as models see it in training and in translation.
+
+    Line separators and control characters that other programs take for line ends or columns (tab, "\\r", U+0085,
+    U+2028, ...) become one space, and spaces at both ends are dropped. Typographic spaces within, such as the no-break
+    space before a French "?", stay.
+    """
+    return _SEPARATORS.sub(" ", line).strip()
 
 
 def read_lines(path: Path, errors: Literal["strict", "surrogateescape"] = "strict") -> Iterator[str]:
@@ -41,10 +56,12 @@ def lines_of(file: BinaryIO, name: str, errors: Literal["strict", "surrogateesca
     try:
         while raw := file.readline(MAX_LINE_BYTES):
             number += 1
+            if number == 1 and raw.startswith(UTF_16):
+                raise UserError(f"{name} is UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8 {name} > NEW")
             if len(raw) == MAX_LINE_BYTES and not raw.endswith(b"\n"):
                 raise UserError(f"{name}, line {number}: longer than {MAX_LINE_BYTES} bytes; is it text?")
             line = raw.removesuffix(b"\n").decode("utf-8", errors)
-            yield line.removeprefix("\ufeff") if number == 1 else line
+            yield line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
     except UnicodeDecodeError as error:
         raise UserError(
             f"{name}, line {number}: not UTF-8 ({error.reason}, byte {error.start + 1} of the line); convert the file"
@@ -71,7 +88,8 @@ def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
 def write_lines(path: Path, lines: Iterable[str]) -> int:
     """Writes each line and "\\n", gzip-compressed if the name ends in .gz; returns the number of lines.
 
-    The bytes depend only on the lines. Raises ValueError if a line holds "\\n".
+    The bytes depend only on the lines. A byte order mark that begins the first line is written twice, since reading
+    drops one. Raises ValueError if a line holds "\\n".
     """
     number = 0
     with ExitStack() as stack:
@@ -82,22 +100,29 @@ def write_lines(path: Path, lines: Iterable[str]) -> int:
         for number, line in enumerate(lines, 1):
             if "\n" in line:
                 raise ValueError(f"line {number} for {path} holds a line feed: {line!r}")
-            file.write(line + "\n")
+            file.write((_marked(line) if number == 1 else line) + "\n")
     return number
 
 
 def write_pairs(source: Path, target: Path, pairs: Iterable[tuple[str, str]]) -> int:
-    """Writes two aligned plain files; returns the number of pairs. The lines must not hold "\\n"."""
+    """Writes two aligned plain files, as `write_lines` does; returns the number of pairs. No line may hold "\\n"."""
     written = 0
     with (
         source.open("w", encoding="utf-8", newline="\n") as source_file,
         target.open("w", encoding="utf-8", newline="\n") as target_file,
     ):
         for source_line, target_line in pairs:
+            if not written:
+                source_line, target_line = _marked(source_line), _marked(target_line)
             source_file.write(source_line + "\n")
             target_file.write(target_line + "\n")
             written += 1
     return written
+
+
+def _marked(first_line: str) -> str:
+    """Returns what to write as the first line of a file, so that reading returns the line."""
+    return BYTE_ORDER_MARK + first_line if first_line.startswith(BYTE_ORDER_MARK) else first_line
 
 
 def open_unzipped(path: Path) -> BinaryIO:
@@ -105,4 +130,6 @@ def open_unzipped(path: Path) -> BinaryIO:
     file = path.open("rb")
     if not file.peek(2).startswith(GZIP_MAGIC):
         return file
-    return io.BufferedReader(gzip.GzipFile(fileobj=file, mode="rb"))
+    unzipped: Any = gzip.GzipFile(fileobj=file, mode="rb")
+    unzipped.myfileobj = file  # closed with it
+    return io.BufferedReader(unzipped)

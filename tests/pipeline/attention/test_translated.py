@@ -27,7 +27,7 @@ def test_it_is_the_translation_and_its_weights_fit_the_pieces(checkpoint: Checkp
     translator = AttentionTranslator(checkpoint.folder, SETTINGS)
     expected = Translator(checkpoint.folder, SETTINGS)
     for sentence in (SENTENCES[0], SENTENCES[-1]):
-        attended = translator.attend(f"  {sentence} ")
+        attended = translator.attend(f"\t {sentence.replace(' ', '  ')} \r")
         (translation,) = expected.translations([sentence])
         assert attended.sentence == sentence
         assert (attended.translation, attended.score) == (translation.text, translation.score)

@@ -37,6 +37,14 @@ def test_translation_keeps_order_whatever_the_batches(checkpoint: Checkpoint) ->
     assert translator.translate([]) == []
 
 
+@pytest.mark.parametrize("end", ["\r", "\t", "\u2028", "\x85", "\n", " \x0c"])
+def test_lines_are_normalised_as_training_text_was(checkpoint: Checkpoint, end: str) -> None:
+    """What cleaning drops never reaches the model, which has not seen it: a Windows line end, tabs, line separators."""
+    translator = Translator(checkpoint.folder, FAST, "cpu")
+    line = SENTENCES[0]
+    assert translator.n_best([line.replace(" ", f"{end} ", 1) + end, end], 2) == translator.n_best([line, ""], 2)
+
+
 def test_n_best_are_the_searchs_own(checkpoint: Checkpoint) -> None:
     """Each line has the texts, tokens and scores of a search for it alone, and `translate` gives the first."""
     translator = Translator(checkpoint.folder, FAST)

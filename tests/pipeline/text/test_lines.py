@@ -2,15 +2,17 @@
 
 import gzip
 import os
+import subprocess
 import tracemalloc
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import UserError
-from pipeline.text.lines import read_lines, read_pairs, write_lines
+from pipeline.text.lines import normalised, open_unzipped, read_lines, read_pairs, write_lines, write_pairs
 
 LINE = st.text(st.characters(exclude_characters="\n", codec="utf-8"))
 
@@ -19,10 +21,52 @@ LINE = st.text(st.characters(exclude_characters="\n", codec="utf-8"))
 @given(st.lists(LINE), st.sampled_from(["lines", "lines.gz"]))
 def test_any_lines_come_back(tmp_path: Path, lines: list[str], name: str) -> None:
     """A line may hold anything but a line feed, even U+2028, U+0085, form feed or "\\r", and is read as written."""
-    if lines and lines[0].startswith("\ufeff"):
-        lines[0] = "x" + lines[0]
     assert write_lines(tmp_path / name, lines) == len(lines)
     assert list(read_lines(tmp_path / name)) == lines
+
+
+def test_a_shard_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    """What begins the first line of a part of a longer text belongs to the text; only a file's own mark is dropped."""
+    pairs = [("\ufeffa", "\ufeff\ufeff"), ("\ufeffb", "c")]
+    for shard in (pairs, pairs[1:]):
+        source, target = tmp_path / "s", tmp_path / "t"
+        assert write_pairs(source, target, shard) == len(shard)
+        assert list(read_pairs(source, target)) == shard
+        assert write_lines(source, [line for line, _ in shard]) == len(shard)
+        assert list(read_lines(source)) == [line for line, _ in shard]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+def test_utf_16_is_named_with_its_remedy(
+    tmp_path: Path, encoding: str, errors: Literal["strict", "surrogateescape"]
+) -> None:
+    """Windows programs write it when they are asked for Unicode; the command in the message converts it."""
+    path = tmp_path / "x"
+    path.write_bytes("\ufeffzwei Hunde\nüber\n".encode(encoding))
+    with pytest.raises(UserError, match="x is UTF-16, not UTF-8; convert it: iconv") as caught:
+        list(read_lines(path, errors))
+    command = str(caught.value).split("convert it: ")[1].replace("NEW", str(tmp_path / "new"))
+    subprocess.run(command, shell=True, check=True)
+    assert list(read_lines(tmp_path / "new")) == ["zwei Hunde", "über"]
+
+
+def test_a_gzip_file_is_closed(tmp_path: Path) -> None:
+    """By the reader, not when it is collected."""
+    write_lines(tmp_path / "x.gz", ["a", "b"])
+    file: Any = open_unzipped(tmp_path / "x.gz")
+    compressed = file.raw.fileobj
+    assert file.read() == b"a\nb\n"
+    file.close()
+    assert compressed.closed
+
+
+def test_normalised_lines_hold_no_other_line_end_or_column() -> None:
+    """Each run of them is one space, none stays at an end; other spaces and signs stay, and once is enough."""
+    line = "\ta\u2028\x85b \r\n c\u00a0?\u200b\x0b\r"
+    assert normalised(line) == "a b   c\u00a0?\u200b"
+    assert normalised(normalised(line)) == normalised(line)
+    assert normalised("\r") == normalised(" \u2029") == ""
 
 
 def test_only_line_feeds_split(tmp_path: Path) -> None:
