@@ -12,7 +12,10 @@ NOT_DEFINED = "not defined"
 
 
 class Figures(BaseModel):
-    """The base of all figures: frozen, and unknown ones are refused."""
+    """The base of all figures: frozen. Unknown ones are refused where they are written, and ignored in a stored file.
+
+    A figure that is added later has a default, so that artifacts from before stay readable.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -81,10 +84,10 @@ class TrainingFigures(Figures):
     epochs: float
     train_s: float
     """Seconds spent on updates: without validation, checkpoints, starting and ending."""
-    checkpoint_s: float
+    checkpoint_s: float | None = None
     """Seconds that the session which finished the training waited for checkpoints."""
-    loop_s: float
-    """Seconds that the training loop took in that session."""
+    loop_s: float | None = None
+    """Seconds that the training loop took in that session. None: another version did not record it."""
     source_tokens: int
     target_tokens: int
     padding_fraction: float
@@ -92,7 +95,7 @@ class TrainingFigures(Figures):
     counted_flop: float
     """Operations of the model's matrix products."""
     parameters: int
-    checkpoints: tuple[int, ...]
+    checkpoints: tuple[int, ...] = ()
     """The updates whose checkpoints were kept."""
     stretches: tuple[Stretch, ...] = Field(min_length=1)
     """The parts of the training in order, whose seconds add up to `train_s`."""

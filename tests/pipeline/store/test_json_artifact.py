@@ -24,7 +24,7 @@ def test_a_missing_figure_is_one_line(tmp_path: Path) -> None:
 
 
 def test_the_key_of_another_version_is_ignored(tmp_path: Path) -> None:
-    """At any depth: a finished training stays readable when a version before or after it records more."""
+    """At any depth: a finished training stays readable when a version before or after it records more, or less."""
     run = TrainingRun(tmp_path)
     recorded = TRAINING.model_dump(mode="json")
     recorded["settings"]["packed_in_2027"] = True
@@ -32,6 +32,9 @@ def test_the_key_of_another_version_is_ignored(tmp_path: Path) -> None:
     recorded["stretches"][0]["captured_by"] = "graph"
     run.write_json("run.json", {**recorded, "peak_memory_bytes": 5})
     assert run.load() == TRAINING
+    del recorded["loop_s"], recorded["settings"]["optimizer"]["warmup_steps"]
+    run.write_json("run.json", recorded)
+    assert run.load() == TRAINING.model_copy(update={"loop_s": None})
 
 
 @pytest.mark.parametrize(
