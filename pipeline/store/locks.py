@@ -7,6 +7,7 @@ A file lock is the kernel's (`flock`), on the file `<parent>/.locks/<name>.lock`
 the process that holds it, however that ends; on NFS 4 the server keeps it, for processes of all hosts.
 """
 
+import errno
 import fcntl
 import json
 import logging
@@ -20,8 +21,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
+from pipeline.errors import UserError
 from pipeline.store.artifact import report_full_disk
 
+NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 POLL_S = 0.5
 MAX_LINE_BYTES = 4096
 
@@ -119,7 +122,7 @@ class FileLock(Lock):
         with report_full_disk(self._target), guarded(self.path.parent):
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, self.path)
                 if left := os.read(descriptor, MAX_LINE_BYTES):
                     owner = Owner.read(left)
                     logger.warning("taking over the lock on %s (%s) from %s", self._target.name, owner.task, owner)
@@ -168,7 +171,7 @@ def holder(path: Path) -> Owner | None:
     """Returns the living process that holds the lock in the file `path`, None if there is none."""
     with suppress(FileNotFoundError), path.open("rb") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            _flock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB, path)
         except BlockingIOError:
             return Owner.read(file.read())
     return None
@@ -179,5 +182,18 @@ def guarded(folder: Path) -> Iterator[None]:
     """Lets one process at a time run the body, which must be short."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "guard").open("a") as guard:
-        fcntl.flock(guard, fcntl.LOCK_EX)
+        _flock(guard.fileno(), fcntl.LOCK_EX, folder / "guard")
         yield
+
+
+def _flock(descriptor: int, operation: int, path: Path) -> None:
+    """Calls fcntl.flock on the open file `path`. Raises UserError where the file system has no locks."""
+    try:
+        fcntl.flock(descriptor, operation)
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        raise UserError(
+            f"{path}: this file system has no file locks ({error.strerror}); choose another folder, or mount it with "
+            "locks"
+        ) from None

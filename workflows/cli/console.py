@@ -1,6 +1,7 @@
 """Runs the project's commands: a mistake of the user's is reported in one line, and the exit status is set."""
 
 import errno
+import io
 import logging
 import os
 import signal
@@ -16,7 +17,9 @@ from pipeline.errors import UserError
 from pipeline.store.artifact import DISK_FULL
 
 USER_ERROR, INTERRUPTED = 2, 130
-NOT_ALLOWED = "choose another place, or ask for the right to use this one"
+NOT_ALLOWED = "choose another place, or change its permissions"
+NO_ANSWER = "the file system does not answer; check its mount or its disk"
+MORE_FILES = "allow more open files: ulimit -n"
 REMEDIES = MappingProxyType(
     {
         errno.ENOENT: "check the path",
@@ -28,13 +31,21 @@ REMEDIES = MappingProxyType(
         errno.EROFS: "choose a place where files can be written",
         errno.ENAMETOOLONG: "choose a shorter path",
         errno.ELOOP: "check the links on the path",
+        errno.EFBIG: "the file system or ulimit -f allows no larger file; choose another place",
+        errno.EIO: NO_ANSWER,
+        errno.ESTALE: NO_ANSWER,
+        errno.ENOTCONN: NO_ANSWER,
+        errno.EMFILE: MORE_FILES,
+        errno.ENFILE: MORE_FILES,
         **dict.fromkeys(DISK_FULL, "free some space and run the same command again"),
     }
 )
 """What to do about errors of the file system, which the user can mend wherever they occur."""
+PLACELESS = {**dict.fromkeys(DISK_FULL, "the output: "), errno.EMFILE: "", errno.ENFILE: ""}
+"""Those that need not name a file, and what is said instead."""
 logger = logging.getLogger(__name__)
 
-console = Console(width=None if sys.stdout.isatty() or os.environ.get("COLUMNS") else 120)
+console = Console(width=None if (sys.stdout and sys.stdout.isatty()) or os.environ.get("COLUMNS") else 120)
 """On a pipe lines have 120 columns, unless COLUMNS says otherwise."""
 
 
@@ -49,6 +60,7 @@ def run_app(app: typer.Typer, name: str) -> NoReturn:
     A mistake is whatever the user can mend: bad input, a place where nothing can be read or written, a full disk.
     SIGTERM ends a command as ctrl-C does.
     """
+    open_streams()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     try:
@@ -57,7 +69,12 @@ def run_app(app: typer.Typer, name: str) -> NoReturn:
     except UserError as error:
         status = _fail(str(error))
     except TyperException as error:
-        status = _fail(f"{error.format_message()} See {name} --help.")
+        message = error.format_message()
+        if "\n" in message:  # the help itself, which is what a missing command is answered with
+            print(message, file=sys.stderr)
+            status = USER_ERROR
+        else:
+            status = _fail(f"{message.removesuffix('.')}; see {name} --help")
     except (KeyboardInterrupt, typer.Abort):
         status = INTERRUPTED
     except BrokenPipeError:
@@ -65,9 +82,9 @@ def run_app(app: typer.Typer, name: str) -> NoReturn:
         _close_output()
         status = 1
     except OSError as error:
-        if error.errno not in REMEDIES or not (error.filename or error.errno in DISK_FULL):
+        if error.errno not in REMEDIES or not (error.filename or error.errno in PLACELESS):
             raise
-        if error.filename is None:
+        if error.filename is None and error.errno in DISK_FULL:
             _close_output()  # it may be what is full
         logger.debug("the traceback of what follows", exc_info=True)
         status = _fail(_described(error))
@@ -76,9 +93,28 @@ def run_app(app: typer.Typer, name: str) -> NoReturn:
     sys.exit(status if isinstance(status, int) else 0)
 
 
+def open_streams() -> None:
+    """Makes the standard streams usable, however this process was started.
+
+    In the place of one that is closed comes /dev/null: otherwise the next file opened would get its number, and what is
+    printed would go there. What the encoding of an output lacks is written as an escape.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        stream = getattr(sys, name)
+        if stream is None:
+            null = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+            if null != number:
+                os.dup2(null, number)
+                os.close(null)
+            os.set_inheritable(number, True)
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8", closefd=False))
+        elif number and isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
+
+
 def _described(error: OSError) -> str:
     """Says what the file system refuses, where, and what to do about it."""
-    where = f"{os.fsdecode(error.filename)}: " if error.filename else "the output: "
+    where = f"{os.fsdecode(error.filename)}: " if error.filename else PLACELESS[error.errno or 0]
     return f"{where}{error.strerror}; {REMEDIES[error.errno or 0]}"
 
 

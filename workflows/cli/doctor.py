@@ -141,9 +141,11 @@ def output(where: str | Path) -> Iterator[Finding]:
     try:
         with tempfile.TemporaryDirectory(prefix=".aiayn-doctor-", dir=there) as scratch:
             held = _locks_hold(Path(scratch))
-    except (OSError, UserError) as error:
-        reason = getattr(error, "strerror", None) or error
-        yield Finding("store", "fails", f"{there} cannot be written ({reason})", "choose another folder with --store")
+    except UserError:
+        held = False
+    except OSError as error:
+        text = f"{there} cannot be written ({error.strerror})"
+        yield Finding("store", "fails", text, "choose another folder with --store")
         return
     yield Finding("store", "ok", f"{root} can be written" if there == root else f"{root} can be made")
     mounts = Path("/proc/self/mounts")
@@ -155,7 +157,7 @@ def output(where: str | Path) -> Iterator[Finding]:
         yield Finding("file locks", "ok", "one process at a time")
     else:
         remedy = "choose a file system with flock for --store, or mount this one with it"
-        yield Finding("file locks", "fails", f"two processes can hold one in {there}", remedy)
+        yield Finding("file locks", "fails", f"two processes can hold one in {there}, or none any", remedy)
     yield _disk(there)
 
 

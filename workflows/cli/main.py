@@ -19,6 +19,7 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -73,6 +74,22 @@ app = typer.Typer(
 )
 export = typer.Typer(no_args_is_help=True, help=help_text(EXPORT), rich_markup_mode=None)
 app.add_typer(export, name="export")
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"aiayn {version('aiayn')}")
+        raise typer.Exit
+
+
+@app.callback(help=help_text(__doc__))
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Reads what stands before the name of a command."""
+
 
 translate_input = Imported("workflows.cli.writers:translate")
 parse_input = Imported("workflows.cli.writers:parse")

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,97 @@ def test_an_output_that_takes_nothing_is_one_line_and_status_2(tmp_path: Path) -
         )
     wanted = "error: the output: No space left on device; free some space and run the same command again\n"
     assert (done.returncode, done.stderr) == (2, wanted)
+
+
+PLAN = "-m workflows.reproduce_table1 --plan --profile cpu --config größe.toml --store ."
+
+
+def _in_shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Runs a command in a folder that has a file of settings without any."""
+    (folder / "größe.toml").write_text("")
+    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+    return subprocess.run(["bash", "-c", command], cwd=folder, env=environment, capture_output=True, encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("environment", "redirected", "status", "stdout", "stderr"),
+    [
+        ("", ">&-", 0, "", ""),
+        ("", "2>&-", 0, "settings of profile cpu; changed by --config 'größe.toml'", ""),
+        ("", "<&-", 0, "settings of profile cpu; changed by --config 'größe.toml'", ""),
+        ("", "--set seed=1 <&- >&-", 2, "", "there is no setting 'seed'"),
+        ("", "--set seed=1 2>&-", 2, "", ""),
+        ("PYTHONIOENCODING=ascii", "", 0, r"settings of profile cpu; changed by --config 'gr\xf6\xdfe.toml'", ""),
+        ("LC_ALL=C", "", 0, "settings of profile cpu; changed by --config 'größe.toml'", ""),
+        ("PYTHONIOENCODING=ascii", "--set größe=1", 2, "", r"'gr\xf6\xdfe'"),
+        ("LC_ALL=C", "--set größe=1", 2, "", "'größe'"),
+    ],
+)
+def test_streams_that_are_closed_or_take_few_characters(
+    environment: str, redirected: str, status: int, stdout: str, stderr: str, tmp_path: Path
+) -> None:
+    """The command does what it would do otherwise; what an encoding lacks is escaped."""
+    done = _in_shell(f"{environment} {sys.executable} {PLAN} {redirected}", tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (status, 1 if stderr else 0), done.stderr
+    assert done.stdout.startswith(stdout)
+    assert bool(done.stdout) == bool(stdout)
+    assert stderr in done.stderr
+
+
+def test_a_closed_stream_s_number_is_no_other_file_s() -> None:
+    """What other programs inherit as their standard output is /dev/null, and takes what they print."""
+    code = (
+        "import os, subprocess, sys; from workflows.cli.console import open_streams; open_streams(); print('lost');"
+        "subprocess.run(['echo', 'lost too'], check=True);"
+        "sys.exit(os.readlink('/dev/fd/1') != '/dev/null' or open(os.devnull).fileno() < 3)"
+    )
+    done = subprocess.run(["bash", "-c", f'{sys.executable} -c "{code}" >&- <&-'], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_reader_that_leaves_ends_a_command_quietly(tmp_path: Path) -> None:
+    """As `| head` does: no traceback, no message."""
+    done = _in_shell(f"set -o pipefail; {sys.executable} {PLAN} | true", tmp_path)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.parametrize(
+    ("raised", "message"),
+    [
+        (OSError(errno.EIO, "Input/output error", "/mnt/a"), "/mnt/a: Input/output error; the file system does not"),
+        (OSError(errno.ESTALE, "Stale file handle", "/mnt/a"), "/mnt/a: Stale file handle; the file system does not"),
+        (OSError(errno.EMFILE, "Too many open files"), "error: Too many open files; allow more open files: ulimit -n"),
+    ],
+)
+def test_what_a_file_system_refuses_is_one_line(
+    raised: OSError, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Errors that no test can bring about: a disk or a server that fails, a limit that is reached."""
+    app = typer.Typer()
+
+    @app.command()
+    def main() -> None:
+        raise raised
+
+    monkeypatch.setattr(sys, "argv", ["main"])
+    with pytest.raises(SystemExit) as ended:
+        run_app(app, "main")
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_without_a_command_there_is_help(command_line: CommandLine) -> None:
+    """As it is laid out by --help, and status 2."""
+    done = command_line.here("workflows.cli")
+    assert done.returncode == 2
+    assert done.stderr == command_line.here("workflows.cli", "--help").stdout
+    assert "\n  aiayn doctor " in done.stderr
+
+
+def test_the_version(command_line: CommandLine) -> None:
+    """That of the installed package."""
+    done = command_line.here("workflows.cli", "--version")
+    assert (done.returncode, done.stdout) == (0, f"aiayn {version('aiayn')}\n")
 
 
 def test_an_error_of_our_own_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """`aiayn doctor`: what it says of this machine, of a cluster that does not answer, of versions and of locks."""
 
+import errno
 import fcntl
 import socket
 from pathlib import Path
@@ -75,3 +76,19 @@ def test_locks_that_do_not_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     """Some file systems grant every lock; none of that kind can be mounted by a test."""
     monkeypatch.setattr(fcntl, "flock", lambda *_: None)
     assert [one.verdict for one in doctor.output(tmp_path)][:2] == ["ok", "fails"]
+
+
+def test_a_file_system_without_locks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine
+) -> None:
+    """Others refuse every lock: the doctor says that it is the locks, and a workflow says so before it starts."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    findings = [one for one in doctor.output(tmp_path) if one.verdict == "fails"]
+    assert [one.name for one in findings] == ["file locks"]
+    done = command_line.here("workflows.reproduce_table2", "--store", str(tmp_path))
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "guard: this file system has no file locks (No locks available); choose another folder" in done.stderr
