@@ -135,11 +135,12 @@ def _print_plan(experiment: Reproduction, request: Request, target: Step[Any]) -
     """Prints what is cached and what is to run, with a forecast where something is trained."""
     # First, so that a wrong --gpu is reported before anything is printed.
     hardware, models = (request.gpus, request.gpu), [*experiment.models.values()]
-    forecast = experiment.forecast and experiment.forecast(request.profile, models, *hardware, request.store.root)
+    forecast = experiment.forecast
+    shown = forecast and forecast(request.profile, models, *hardware, request.store.root, target)
     _print_line(request.profile.in_force(request.overrides))
     print_plan(console, target, request.store)
-    if forecast:
-        console.print(forecast)
+    if shown:
+        console.print(shown)
 
 
 def _run(

@@ -1,15 +1,16 @@
 """Estimates what a table will take before it is run: disk, floating-point operations, hours. Part of `--plan`.
 
-    console.print(forecast_text(profile, translations, None, "h100", store))
+    console.print(forecast_text(profile, translations, None, "h100", store, table_step))
 
 Operations are counted as in a training, over sentence pairs whose lengths are drawn from distributions measured on real
 text and which are cut into micro-batches as in a training. Nothing is read or downloaded.
 """
 
+import os
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,9 +29,10 @@ from pipeline.corpora.amount import Amount
 from pipeline.corpora.lengths import LENGTHS, draw_lengths
 from pipeline.parsing import treebank
 from pipeline.settings import Settings, TrainingSettings
+from pipeline.store.artifact import Artifact
 from pipeline.text.batching import by_length, cut
 from pipeline.text.segmentation import id_type
-from workflows.engine.dag import to_step
+from workflows.engine.dag import Step, in_order, to_step
 from workflows.forecast.hardware import CPU_WIDEST, Hardware, find
 from workflows.profiles.profile import Profile
 from workflows.quantities import duration, flop_text, rate_text
@@ -43,6 +45,8 @@ ADAM_MOMENTS = 2
 """Arrays of the size of the weights beside those in the last checkpoint for recovery."""
 MODELS = 2
 """Copies of the averaged model: one in the store, one in MLflow."""
+TRAINING_KINDS = {"training.train": "training on other text", "attention_training.train": "training of attention alone"}
+"""What the stages that train are called, where their trainings are not in the forecast."""
 TEXT_OF_LENGTHS = {"multi30k": "Multi30k's captions", "wmt14": "WMT14's text"}
 
 
@@ -81,12 +85,10 @@ class TrainingForecast:
     """Devices that the training can use."""
     dtype: str
     flop_s: float
-    """Rate of one device."""
+    """Rate of one device; that of CPUs is of the training's threads."""
     counted_flop: float
-    seconds: float
-    """Duration if the rate of the devices is the limit."""
-    host_bound_s: float
-    """Duration if the host, which launches the kernels of a GPU, is the limit; `seconds` where it is not."""
+    seconds: float | None
+    """Duration, if the share of the rate is known that models of its width reach."""
     disk_bytes: int
     """What the finished training occupies: the checkpoints that are kept, one for recovery, and the averaged model."""
 
@@ -101,10 +103,12 @@ class Forecast:
     store: Path
     free_bytes: int
     """Free space on the disk of the store."""
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """Trainings that are not in the forecast: how many of each kind."""
 
     def total(self, figure: str) -> float:
         """Returns the sum of a figure of all trainings, each as often as it is run: one after the other, for a time."""
-        return sum(training.planned.times * float(getattr(training, figure)) for training in self.trainings)
+        return sum(training.planned.times * float(getattr(training, figure) or 0) for training in self.trainings)
 
     @property
     def disk_bytes(self) -> float:
@@ -114,18 +118,27 @@ class Forecast:
 
 
 def forecast_text(
-    profile: Profile, models: Iterable[TrainedModel], gpus: int | None, gpu: str | None, store: Path
+    profile: Profile,
+    models: Iterable[TrainedModel],
+    gpus: int | None,
+    gpu: str | None,
+    store: Path,
+    target: Step[Artifact],
 ) -> RenderableType | None:
     """Forecasts the trainings of some models on the hardware that is named or here (`find`), for a terminal.
 
-    Those on other text than the profile's are left out; None where no other is left. Raises UserError for unknown
-    hardware.
+    Those on other text than the profile's are left out; None where no other is left. What else `target` has trained is
+    only counted. Raises UserError for unknown hardware.
     """
-    planned = planned_of(model for model in models if model.pair in profile.corpora)
+    of_profile = [model for model in models if model.pair in profile.corpora]
+    planned = planned_of(of_profile)
     if not planned and not gpu:
         return None
     hardware = find(gpus, gpu, planned[0].training.device if planned else "auto")
-    return render(forecast(profile, planned, hardware, store)) if planned else None
+    known = {to_step(model.training) for model in of_profile}
+    others = (step.stage.name for step in in_order([target]) if step.stage.resumes and step not in known)
+    left_out = Counter(TRAINING_KINDS.get(name, name) for name in others)
+    return render(replace(forecast(profile, planned, hardware, store), left_out=left_out)) if planned else None
 
 
 def planned_of(models: Iterable[TrainedModel]) -> list[Planned]:
@@ -160,17 +173,22 @@ def update_flop(training: TrainingSettings, lengths: str) -> float:
     return training_flop(training.model, *_drawn(lengths)) * training.micro_batches / n_micro_batches
 
 
+def threads_of(training: TrainingSettings, n_cores: int) -> int:
+    """Returns the threads of all workers of a training on CPUs together, at most one a core."""
+    most = training.workers if isinstance(training.workers, int) else training.workers[1]
+    return min(n_cores, training.threads * min(training.micro_batches, most or n_cores))
+
+
 def _training(planned: Planned, lengths: str, hardware: Hardware) -> TrainingForecast:
     training = planned.training
-    dtype, flop_s = hardware.flop_s(training.dtype)
+    dtype, flop_s = hardware.flop_s(training.dtype, threads_of(training, os.cpu_count() or 1))
     most = training.workers if isinstance(training.workers, int) else training.workers[1]
     devices = min(hardware.devices, training.micro_batches, most or hardware.devices)
     counted_flop = training.updates * update_flop(training, lengths)
     # The other devices wait for the one with the most micro-batches of an update.
     most_micro_batches = -(-training.micro_batches // devices)
     share = most_micro_batches / training.micro_batches
-    seconds = counted_flop * share / (flop_s * hardware.fraction(training.model.d_model))
-    launching_s = training.updates * most_micro_batches * hardware.host_s(training.model.n_layers)
+    fraction = hardware.fraction(training.model.d_model)
     parameters = count(training.model)
     n_copies = len(training.kept_updates) + 1 + ADAM_MOMENTS + MODELS
     return TrainingForecast(
@@ -180,8 +198,7 @@ def _training(planned: Planned, lengths: str, hardware: Hardware) -> TrainingFor
         dtype=dtype,
         flop_s=flop_s,
         counted_flop=counted_flop,
-        seconds=seconds,
-        host_bound_s=max(seconds, launching_s),
+        seconds=counted_flop * share / (flop_s * fraction) if fraction else None,
         disk_bytes=n_copies * FLOAT32_BYTES * parameters,
     )
 
@@ -253,8 +270,12 @@ def render(forecast: Forecast) -> RenderableType:
     bullets = Table.grid(padding=(0, 1))
     for note in notes(forecast):
         bullets.add_row("·", Text(note, style="dim"))
-    disk = f"disk: about {_size(forecast.disk_bytes)}; {forecast.store} has {_size(forecast.free_bytes)} free"
-    return Group("", Text(heading, style="bold"), "", _table(forecast), "", Text(disk), bullets)
+    sizes = f"about {_size(forecast.disk_bytes)}; {forecast.store} has {_size(forecast.free_bytes)} free"
+    disk = Text(f"disk: {sizes}")
+    if forecast.disk_bytes > forecast.free_bytes:
+        warning = f"WARNING: the disk does not suffice, unless part of this is there already: {sizes}; free some space"
+        disk = Text(f"{warning} or choose another --store", style="bold red")
+    return Group("", Text(heading, style="bold"), "", _table(forecast), "", disk, bullets)
 
 
 def _table(forecast: Forecast) -> Table:
@@ -269,10 +290,12 @@ def _table(forecast: Forecast) -> Table:
             training.planned.name + seeds,
             f"{training.parameters / 1e6:.1f} M",
             flop_text(training.counted_flop),
-            _range(training.seconds, training.host_bound_s),
+            "" if training.seconds is None else duration(training.seconds),
             _size(training.disk_bytes),
         )
-    time, disk = _range(forecast.total("seconds"), forecast.total("host_bound_s")), _size(forecast.total("disk_bytes"))
+    time, disk = duration(forecast.total("seconds")), _size(forecast.total("disk_bytes"))
+    if any(training.seconds is None for training in forecast.trainings):
+        time = f"more than {time}" if forecast.total("seconds") else ""
     table.add_row("total", "", flop_text(forecast.total("counted_flop")), time, disk, style="bold")
     return table
 
@@ -281,15 +304,13 @@ def notes(forecast: Forecast) -> list[str]:
     """Explains what the figures mean and which of them are assumptions."""
     hardware, models = forecast.hardware, [training.planned.training.model for training in forecast.trainings]
     lengths = " and ".join(dict.fromkeys(TEXT_OF_LENGTHS[text.lengths] for text in forecast.texts))
-    fractions = " and ".join(f"{share:.0%}" for share in sorted({hardware.fraction(model.d_model) for model in models}))
+    shares = {share for model in models if (share := hardware.fraction(model.d_model))}
+    fractions = " and ".join(f"{share:.0%}" for share in sorted(shares))
     if hardware.kind == "gpu":
-        launching = " or ".join(f"{1e3 * hardware.host_s(n):.0f}" for n in sorted({model.n_layers for model in models}))
         assumed = (
             f"Times are assumptions, not measurements: trainings are taken to reach {fractions} of the rate (this "
-            "project's targets for the paper's base and big with 25,000 tokens on one GPU; narrower models and smaller "
-            "shares of an update reach less), and adding gradients between GPUs to take no time. Where two times "
-            "stand, the second is what the host needs to launch the kernels of layers that are not compiled, "
-            f"taken to be {launching} ms a micro-batch."
+            "project's targets for the paper's base and big with 25,000 tokens on one GPU; smaller shares of an update "
+            "reach less), and adding gradients between GPUs to take no time."
         )
     else:
         assumed = (
@@ -298,8 +319,16 @@ def notes(forecast: Forecast) -> list[str]:
         )
     lines = [
         f"FLOP counts the matrix products that real tokens need, in updates filled with pairs as long as {lengths}.",
-        f"{assumed} Trainings are assumed to run one after the other. Preparing text, validation, decoding and scoring "
-        "are left out; whatever is in the store already is included.",
+        *[f"{assumed} Trainings are assumed to run one after the other."] * bool(shares),
+        *[
+            f"No time is given for models narrower than {hardware.narrowest}: what share of the rate they reach is not "
+            "known."
+        ]
+        * any(hardware.fraction(model.d_model) is None for model in models),
+        "Preparing text, validation, decoding, scoring and timing layers are left out; whatever is in the store "
+        "already is included.",
+        *[f"Not included: {', '.join(f'{n} × {kind}' for kind, n in forecast.left_out.items())}."]
+        * bool(forecast.left_out),
         *map(_text_note, forecast.texts),
     ]
     if used := {training.devices for training in forecast.trainings if training.devices < hardware.devices}:
@@ -316,12 +345,6 @@ def _text_note(text: TextForecast) -> str:
     download = "not known" if text.downloads_bytes is None else f"about {_size(text.downloads_bytes)}"
     downloaded = f"; download: {download}" if text.downloads_bytes != 0 else ""
     return f"Text {text.pair}: {text.train_pairs:,} pairs, about {_size(text.kept_bytes)} with token ids{downloaded}."
-
-
-def _range(fastest_s: float, slowest_s: float) -> str:
-    """Formats a duration, or the range from the devices' rate as the limit to the host."""
-    fastest, slowest = duration(fastest_s), duration(slowest_s)
-    return fastest if fastest == slowest else f"{fastest}\nto {slowest}"
 
 
 def _size(n_bytes: float) -> str:

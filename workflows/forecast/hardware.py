@@ -1,8 +1,8 @@
 """The hardware that a forecast is for, detected or named, and its rate of matrix products.
 
 hardware = find(8, "h100")
-dtype, flop_s = hardware.flop_s("auto")      # of one device
-hardware.fraction(512)                             # the share of that rate that a training reaches
+dtype, flop_s = hardware.flop_s("auto", threads=1)  # of one device
+hardware.fraction(512)                              # the share of that rate that a training reaches
 """
 
 from collections.abc import Mapping
@@ -52,11 +52,6 @@ summed in float32. P100 and V100 are the SXM2 boards. Where a sheet prints bfloa
 GPU_FRACTIONS: Mapping[int, float] = MappingProxyType({BASE.d_model: 0.40, BIG.d_model: 0.50})
 """Share of the rate by width of the model: this project's targets for the paper's base and big on one GPU with a whole
 update of 25 000 tokens. Not measured."""
-LAUNCHES, LAUNCHES_PER_LAYER = 73, 87
-"""Kernels that the host launches for a micro-batch in bfloat16, forward and backward, if layers are not compiled: those
-outside the layers, and those of a layer of the encoder and one of the decoder. Counted by tests/workflows/forecast."""
-LAUNCH_S = 8e-6
-"""Time that a host needs to launch a kernel from Python, so 4.8 ms for a micro-batch of base; not measured."""
 CPU_WIDEST = 256
 CPU_FRACTIONS: Mapping[int, float] = MappingProxyType({128: 0.23, 192: 0.47, CPU_WIDEST: 0.59, BASE.d_model: 0.77})
 """Share of the rate by width of the model, in float32 on two cores, measured in trainings of the profiles embedded (400
@@ -74,24 +69,34 @@ class Hardware:
     gpu: Gpu | None = None
     """The GPU whose published rates are used; None if the device is present and its rate is measured."""
 
-    def flop_s(self, setting: Dtype) -> tuple[str, float]:
-        """Returns the dtype in which a training with this setting computes, and one device's rate in it."""
+    def flop_s(self, setting: Dtype, threads: int) -> tuple[str, float]:
+        """Returns the dtype in which a training with this setting computes, and one device's rate in it.
+
+        The rate of CPUs is that of as many cores as there are `threads`.
+        """
         if self.gpu is None:
             device = "cuda" if self.kind == "gpu" else "cpu"
             dtype = dtype_of(setting, device)
-            return dtype_name(dtype), _measured(device, dtype)
+            return dtype_name(dtype), _measured(device, dtype, threads)
         if setting == "float32" or self.gpu.bfloat16_flop_s is None:
             return "float32", self.gpu.float32_flop_s
         return "bfloat16", self.gpu.bfloat16_flop_s
 
-    def fraction(self, d_model: int) -> float:
-        """Returns the share of the rate that training reaches: that of the widest known model not wider than this."""
-        known = GPU_FRACTIONS if self.kind == "gpu" else CPU_FRACTIONS
-        return known[max((width for width in known if width <= d_model), default=min(known))]
+    @property
+    def narrowest(self) -> int:
+        """The width of the narrowest model whose share of the rate is known."""
+        return min(self._fractions)
 
-    def host_s(self, n_layers: int) -> float:
-        """Returns the time that the host of a GPU needs to launch the kernels of a micro-batch; 0 for a CPU."""
-        return LAUNCH_S * (LAUNCHES + LAUNCHES_PER_LAYER * n_layers) if self.kind == "gpu" else 0.0
+    def fraction(self, d_model: int) -> float | None:
+        """Returns the share of the rate that training reaches: that of the widest known model not wider than this.
+
+        None if no such model is known.
+        """
+        return self._fractions.get(max((width for width in self._fractions if width <= d_model), default=0))
+
+    @property
+    def _fractions(self) -> Mapping[int, float]:
+        return GPU_FRACTIONS if self.kind == "gpu" else CPU_FRACTIONS
 
 
 def find(gpus: int | None, gpu: str | None, device: Device = "auto") -> Hardware:
@@ -113,5 +118,10 @@ def find(gpus: int | None, gpu: str | None, device: Device = "auto") -> Hardware
 
 
 @cache
-def _measured(device: str, dtype: torch.dtype) -> float:
-    return matmul_flop_s(device, dtype)
+def _measured(device: str, dtype: torch.dtype, threads: int) -> float:
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        return matmul_flop_s(device, dtype)
+    finally:
+        torch.set_num_threads(before)

@@ -1,6 +1,7 @@
 """What --plan forecasts: operations, hours and disk against figures computed by hand."""
 
 import io
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from pipeline.corpora.lengths import LENGTHS, draw_lengths
 from pipeline.settings import TrainingSettings
 from pipeline.text.batching import plan_epoch
 from workflows import reproduce_claims, reproduce_table2, reproduce_table3
-from workflows.forecast.estimate import Forecast, Planned, forecast, render, update_flop
+from workflows.forecast.estimate import Forecast, Planned, forecast, render, threads_of, update_flop
 from workflows.forecast.hardware import GPUS, Hardware
 from workflows.profiles.translation import MULTI30K, WMT14
 
@@ -71,6 +72,34 @@ def test_time_is_that_of_the_device_with_most_micro_batches(devices: int, used: 
     assert big.seconds == pytest.approx(big.counted_flop * share / (0.5 * 989e12))
 
 
+def test_no_time_is_forecast_for_narrow_models_on_a_gpu(tmp_path: Path) -> None:
+    """Their share of the rate is not known: the cell stays empty, the total is a lower bound, and a note says so."""
+    narrow = Planned("A1 of generated text", "en-de", TrainingSettings(model=SMALL))
+    wide = Planned("base", "en-de", WMT14.recipes["base"].training)
+    result = forecast(WMT14, [narrow, wide], H100_8, tmp_path)
+    assert [training.seconds is None for training in result.trainings] == [True, False]
+    shown = _shown(result)
+    assert re.search(r"(?m)^total .*more than 4 min \d\d s", shown)
+    assert "No time is given for models narrower than 512" in " ".join(shown.split())
+    assert "40%" not in _shown(forecast(WMT14, [narrow], H100_8, tmp_path))
+
+
+@pytest.mark.parametrize(("workers", "threads", "used"), [(1, 2, 2), (2, 1, 2), (1, 1, 1), (0, 1, 4), (8, 2, 4)])
+def test_a_training_on_cpus_has_the_rate_of_its_threads(workers: int, threads: int, used: int) -> None:
+    """All workers' threads together, but no more than there are cores: here 4."""
+    training = TrainingSettings(model=SMALL, workers=workers, threads=threads)
+    assert threads_of(training, n_cores=4) == used
+
+
+@pytest.mark.parametrize("is_enough", [True, False])
+def test_a_disk_that_does_not_suffice_is_a_warning(tmp_path: Path, is_enough: bool) -> None:
+    """In a line that begins with the word; with room enough the sizes are stated."""
+    result = _one(Planned("base", "en-de", WMT14.recipes["base"].training), store=tmp_path)
+    shown = _shown(replace(result, free_bytes=int(result.disk_bytes) + (1 if is_enough else -1)))
+    assert ("\nWARNING: the disk does not suffice" in shown) is not is_enough
+    assert ("\ndisk: about" in shown) is is_enough
+
+
 def test_disk_by_hand(tmp_path: Path) -> None:
     """Shared archives count once, text twice, ids take two bytes; 4 checkpoints, a recovery and two models stay."""
     training = TrainingSettings(model=SMALL, updates=40, checkpoint_updates=10)
@@ -118,6 +147,7 @@ def test_the_plan_of_both_tables_ends_in_the_forecast(tmp_path: Path, capsys: py
     reproduce_claims.main(sections="6", pairs="en-de", models="base", rows="base,A1", **named)
     beneath = capsys.readouterr().out.split("Forecast for")[1]
     # Averaging trains base with two more seeds; Table 3's base is Table 2's, and parsers have other text.
+    assert re.search(r"Not included: \d+ × training on other text\.", " ".join(beneath.split()))
     assert beneath.count("\nen-de base") == beneath.count("en-de base, 3 seeds, each") == 1
     assert beneath.count("\nen-de A1 ") == 1
     assert "parser" not in beneath
