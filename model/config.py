@@ -1,5 +1,6 @@
 """The shape of a Transformer (paper §3.1, Table 3) and its optimizer (§5.3). Defaults are the paper's base model."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -81,9 +82,9 @@ class OptimizerConfig:
         for name in ("beta_1", "beta_2", "label_smoothing"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0 and below 1")
-        for name, most in (("epsilon", 1), ("learning_rate_scale", 1e6)):
-            if not 0 < getattr(self, name) <= most:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0 and at most {most:g}")
+        for name in ("epsilon", "learning_rate_scale"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0 and finite")
         if not 1 <= self.warmup_steps <= 10**9:
             raise ValueError(f"warmup_steps is {self.warmup_steps}; it must be at least 1 and at most {10**9}")
 

@@ -25,8 +25,11 @@ TINY = [
     "choice.dropouts=[0.0, 0.1]",
     "choice.learning_rate_scales=[1.0]",
     "choice.beam_sizes=[1, 2]",
-    "pairs.semi-supervised.choice.dropouts=[0.1]",
     "corpora.supervised.recombination.trees=30",
+]
+SEMI_SUPERVISED = [
+    "pairs.semi-supervised.choice.dropouts=[0.1]",
+    "corpora.semi-supervised.recombination.trees=20",
 ]
 
 
@@ -51,7 +54,7 @@ def test_both_rows_then_again_then_another_beam(
         "profile": "treebank",
         "store": tmp_path / "runs",
     }
-    both = [*TINY, "corpora.semi-supervised.recombination.trees=20"]
+    both = [*TINY, *SEMI_SUPERVISED]
     reproduce_table4.main(overrides=both, **options)
     output = capsys.readouterr().out
     assert output.startswith("settings of profile treebank: trees of wsj; changed by ")
