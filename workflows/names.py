@@ -105,7 +105,8 @@ def finish_run(store: Store, run: Path, table: Step[Artifact], artifact: Artifac
         for entry in sorted(run.iterdir()):
             _link(profile / entry.name, profile / NEWEST / entry.name)
         for entry in profile.iterdir():
-            if entry.is_symlink() and not entry.exists():  # an earlier run had it, the newest has not
+            is_ours = _target(entry).startswith(f"{NEWEST}{os.sep}")
+            if is_ours and not entry.exists():  # an earlier run had it, the newest has not
                 entry.unlink()
 
 
@@ -211,11 +212,11 @@ def _target(link: Path) -> str:
 
 
 def _link(name: Path, target: Path) -> None:
-    """Puts a relative link to `target` in place; a folder that a user has put there stays."""
+    """Puts a relative link to `target` in place; a file or folder that a user has put there stays."""
     relative = os.path.relpath(target, name.parent)
     if _target(name) == relative:
         return
-    if name.is_dir() and not name.is_symlink():
+    if name.exists() and not name.is_symlink():
         logger.warning("%s is not a link; it stays as it is", name)
         return
     name.parent.mkdir(parents=True, exist_ok=True)

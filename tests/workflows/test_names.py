@@ -125,11 +125,17 @@ def test_a_users_links_are_found(tmp_path: Path) -> None:
 
 
 def test_what_a_user_has_put_there_stays(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A folder in the place of a link is kept, with a warning; everything else is named."""
-    mine = tmp_path / "table2" / "embedded" / "models"
+    """A folder or a file in the place of a link is kept, with a warning, and so is a link that leads nowhere now."""
+    profile = tmp_path / "table2" / "embedded"
+    mine = profile / "models"
     mine.mkdir(parents=True)
     (mine / "notes.txt").write_text("mine")
+    (profile / "report.html").write_text("my report")
+    (profile / "backup").symlink_to("/mnt/a disk that is not mounted/backup")
     run_table(Store(tmp_path), 1)
     assert (mine / "notes.txt").read_text() == "mine"
-    assert "models is not a link; it stays" in caplog.text
-    assert (tmp_path / "table2" / "embedded" / "report.html").is_file()
+    assert (profile / "report.html").read_text() == "my report"
+    assert (profile / "backup").is_symlink()
+    for name in ("models", "report.html"):
+        assert f"{name} is not a link; it stays" in caplog.text
+    assert (profile / "manifest.json").is_file()
