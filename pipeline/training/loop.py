@@ -13,6 +13,7 @@ import logging
 import math
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,6 +45,8 @@ from pipeline.training.worker_group import WorkerGroup
 
 log = logging.getLogger(__name__)
 
+UPDATE_TIMEOUT = timedelta(minutes=10)
+"""How long workers that train wait for each other. Rank 0 may be waiting for a slow store to take a checkpoint."""
 PROGRESS_S = 1.0
 """Least time between two progress events."""
 CHECK_S = 5.0
@@ -211,6 +214,7 @@ class Training:
             captured = self.packs and self.settings.captured and self._capture()
             self._try_largest()
             begin_stretch(state, self.group, self.agreement, self.settings.threads, self.packs, captured)
+            self.group.wait_at_most(UPDATE_TIMEOUT)  # all have compiled and tried what takes long
         self.shown_s = resumed_s = time.monotonic()
         logged_tokens, logged_s = state.target_tokens, state.train_s
         for update in self.updates.between(state.update, last):

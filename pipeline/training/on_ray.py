@@ -89,14 +89,13 @@ def _run_worker(work: _Work) -> "TrainingFigures":
     from pipeline.hardware import reserved_gpu
     from pipeline.training.loop import Training
     from pipeline.training.rendezvous import join
-    from pipeline.training.worker_group import BACKENDS, WorkerGroup
+    from pipeline.training.worker_group import WorkerGroup
 
     worker = ray.train.get_context()
     rank, n_workers = worker.get_world_rank(), worker.get_world_size()
     device = reserved_gpu(str(ray.train.torch.get_device())) if work.on_gpus else "cpu"
     if n_workers > 1:
-        backend = BACKENDS[device.partition(":")[0]]
-        join(ray.util.get_node_ip_address(), broadcast_from_rank_zero, rank, n_workers, backend)
+        join(ray.util.get_node_ip_address(), broadcast_from_rank_zero, rank, n_workers, device)
     dataset = EncodedDataset(work.scratch.on_this_node(work.dataset.folder))
     with work.scratch.opened() if rank == 0 else nullcontext(work.scratch.folder) as folder:
         training = Training(

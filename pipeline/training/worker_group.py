@@ -6,6 +6,7 @@ Tensors travel between devices; the backend `BACKENDS` keeps Python objects, suc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TypeVar
 
 import torch
@@ -38,6 +39,11 @@ class WorkerGroup:
         device = torch.device(self.device)
         if device.index is not None and device.type == "cuda":
             torch.cuda.set_device(device)
+
+    def wait_at_most(self, timeout: timedelta) -> None:
+        """Limits how long each later collective waits for the other workers before it raises an error."""
+        if self.size > 1 and dist.group.WORLD:
+            dist.group.WORLD.set_timeout(timeout)
 
     def sum(self, tensor: Tensor) -> Tensor:
         """Sums a tensor over all workers, in place."""

@@ -1,6 +1,8 @@
 """pipeline.training.reduction: order of addition and curve are the same whatever the number of workers."""
 
+import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -12,10 +14,11 @@ from hypothesis import strategies as st
 from model.config import OptimizerConfig
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import EncodedDataset
+from pipeline.training import loop
 from pipeline.training.loop import Training
 from pipeline.training.reduction import Addition, additions
 from pipeline.training.worker_group import WorkerGroup
-from tests.support.tiny_training import curve, start_processes, weights, with_fields
+from tests.support.tiny_training import TINY, curve, free_port, start_processes, weights, with_fields
 
 LAYOUTS = [3, *(pytest.param(size, marks=pytest.mark.slow) for size in (2, 4, 8))]
 """Workers that train together."""
@@ -115,3 +118,24 @@ def test_gradients_sent_in_bfloat16(trained: Callable[..., Path]) -> None:
     assert rounded[0] == plain[0]  # nothing has been rounded before the first loss
     assert weights(trained(2, exact=False, exchange="bfloat16"), 30) != weights(trained(2, exact=False), 30)
     assert_same_bits(trained(1, exact=False), trained(1, exact=False, exchange="bfloat16"), THIRTY.updates)
+
+
+def leave_after_an_update(rank: int, port: int, dataset: EncodedDataset, folder: Path) -> None:
+    """Trains as one of two workers, of which the second computes one update and then nothing for minutes."""
+    torch.set_num_threads(1)
+    loop.UPDATE_TIMEOUT = timedelta(seconds=2)
+    dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", world_size=2, rank=rank, timeout=timedelta(minutes=5))
+    training = Training(WorkerGroup(rank, 2), dataset, TINY, folder)
+    with training.writer:
+        training.train(1)
+        if rank:
+            time.sleep(200)
+        training.train(2)
+
+
+def test_a_worker_that_hangs_is_not_waited_for_long(dataset: EncodedDataset, tmp_path: Path) -> None:
+    """Once the workers train, a collective ends by the shorter limit; before, it may wait for compilers."""
+    began_s = time.monotonic()
+    with pytest.raises(torch.multiprocessing.ProcessRaisedException, match=r"(?i)timed out"):
+        start_processes(leave_after_an_update, (free_port(), dataset, tmp_path), 2)
+    assert time.monotonic() - began_s < 100

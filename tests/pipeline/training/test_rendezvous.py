@@ -12,7 +12,7 @@ ALONE = """
 import os, sys
 from pipeline.training.rendezvous import join
 import torch, torch.distributed as dist
-join("127.0.0.1", lambda address: address, 0, 1, "gloo")
+join("127.0.0.1", lambda address: address, 0, 1, "cpu")
 total = torch.ones(3)
 dist.all_reduce(total)
 print(total.sum().item(), *(os.environ[name] for name in sys.argv[1:]))
