@@ -20,7 +20,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -61,6 +61,9 @@ class Copies(Protocol):
 
     def fetch(self, name: str) -> Path:
         """Returns a folder on this machine with the files of a published artifact."""
+
+    def in_use(self, folder: Path) -> AbstractContextManager[None]:
+        """Keeps other commands on this machine from deleting a folder while the body uses it."""
 
 
 @dataclass
@@ -106,10 +109,11 @@ class Scratch:
         here = self.store.artifacts / self.folder.name
         is_stage_folder = here == self.folder and here.is_dir()
         self.folder = here
-        here.mkdir(parents=True, exist_ok=True)
-        self._pull(self.store.bucket, operator.lt)
-        yield here
-        self._settle()
+        with self.store.in_use(here):
+            here.mkdir(parents=True, exist_ok=True)
+            self._pull(self.store.bucket, operator.lt)
+            yield here
+            self._settle()
         if not is_stage_folder:
             shutil.rmtree(here, ignore_errors=True)
 

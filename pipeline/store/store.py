@@ -193,8 +193,12 @@ class Store:
         """
         if self.remote and self.folder(name).exists():
             set_aside(self.folder(name))  # a copy, perhaps the last one, of what the bucket no longer has
-        upload = partial(self.remote.upload, name) if self.remote else None
-        return publish(self.folder(name), make, manifest, resume, ours, upload, flush=resume)
+        if not self.remote:
+            return publish(self.folder(name), make, manifest, resume, ours, flush=resume)
+        with self.in_use(self.scratch(name)):
+            return publish(
+                self.folder(name), make, manifest, resume, ours, partial(self.remote.upload, name), flush=resume
+            )
 
     def damage(self, name: str) -> str | None:
         """Returns what is wrong with the files of a published artifact, None if nothing is; reads those of a folder."""
@@ -250,6 +254,16 @@ class Store:
                 yield folder
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
+
+    @contextmanager
+    def in_use(self, folder: Path) -> Iterator[None]:
+        """Keeps `aiayn clean` from deleting a folder of this machine while the body uses it.
+
+        The lock that says so for a folder which all nodes share is, for the others, in the bucket.
+        """
+        with FileLock(folder, "a copy") as lock:
+            lock.take()  # unless another process here has
+            yield
 
     def _download(self, name: str, published: Published, files: Iterable[str]) -> Path:
         """Copies the manifest and files of an artifact to a folder aside, which it returns."""

@@ -68,7 +68,8 @@ def plan(store: Store) -> list[Unneeded]:
             raise UserError(f"{owner} is making {owner.task} here, and no run says from what; clean when it has ended")
     unneeded = [name for name in published(store) if name not in needed]
     unneeded += [name for name in half_made(store) if lock_name(name) not in needed or store.find(lock_name(name))]
-    unneeded = [name for name in unneeded if name not in needed and lock_name(name) not in making]
+    kept = {*needed, *making}
+    unneeded = [name for name in unneeded if name not in kept and lock_name(name) not in making]
     free = [*unneeded, *leftovers(store)]
     return [_described(store, name) for name in free]
 

@@ -9,6 +9,7 @@ from pipeline.errors import UserError
 from pipeline.store.store import Store
 from tests.support.command_line import CommandLine
 from tests.support.lock_holder import lock_holder
+from tests.support.s3_server import S3Server
 from tests.support.tiny_dag import TEXT, TRAIN, dangling, half_make, listing, make, run_table, table_of
 from workflows.cli.clean import clean, plan
 from workflows.engine.dag import in_order, to_run
@@ -103,6 +104,17 @@ def test_what_was_set_aside_stays_until_it_is_built_again(store: Store) -> None:
     clean(store, plan(store))
     assert not aside.exists()
     assert to_run([table_of(1)], store) == {}
+
+
+def test_copies_that_are_being_made_stay(at_s3: S3Server) -> None:
+    """Of a store in a bucket, whose own locks this machine's folder does not have."""
+    store = Store.at(f"{at_s3.bucket()}/runs")
+    worker = store.shared_scratch("training-0000000000000009")
+    with worker.opened() as folder:
+        (folder / "metrics.jsonl").write_text("line")
+        assert _names(Store(store.root)) == []
+    half_make(store, "training-0000000000000009")
+    assert _names(Store(store.root)) == [folder.name]
 
 
 def test_a_half_made_training_that_a_user_links_to_stays(store: Store) -> None:
