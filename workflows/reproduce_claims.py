@@ -17,8 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pipeline.attention.heads import HeadSettings
-from pipeline.attention.relations import RelationSettings
+from pipeline.attention.figures import HeadSettings, RelationSettings
 from pipeline.complexity.figures import CountedArguments, TimedArguments
 from pipeline.complexity.settings import ArgumentSettings
 from pipeline.corpora.embedded import EmbeddedSettings
@@ -35,7 +34,6 @@ from workflows.command_line import CommandLine
 from workflows.engine.dag import Imported, Stage, Step, to_step
 from workflows.engine.runner import Watcher
 from workflows.experiment import Reproduction, Request, chosen_names, reproduce, requested
-from workflows.figures.steps import EXAMINE_HEADS, MEASURE_RELATIONS
 from workflows.profiles.complexity import load_complexity_profile
 from workflows.profiles.loading import load_profile
 from workflows.profiles.parsing import load_parsing_profile
@@ -185,10 +183,10 @@ def _examined(profile: Profile, pair: str, model: str) -> Examined:
     """Returns what is examined of a model's heads."""
     text, corpus = stages.prepared(profile, pair), profile.for_pair(pair).corpora[pair]
     (cell,) = reproduce_table2.cells_of(profile, [pair], [model])
-    heads = EXAMINE_HEADS(f"heads {pair} {model}", cell.checkpoint, text.dataset, HeadSettings())
+    heads = stages.EXAMINE_HEADS(f"heads {pair} {model}", cell.checkpoint, text.dataset, HeadSettings())
     relations = None
     if isinstance(corpus, EmbeddedSettings):
-        relations = MEASURE_RELATIONS(f"relations {pair} {model}", cell.checkpoint, corpus, RelationSettings())
+        relations = stages.MEASURE_RELATIONS(f"relations {pair} {model}", cell.checkpoint, corpus, RelationSettings())
     return Examined(to_step(cell.checkpoint), text.dataset, heads, relations)
 
 

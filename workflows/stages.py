@@ -6,6 +6,7 @@ to declare the stages, and where everything is cached, none of these libraries i
 
 from dataclasses import dataclass
 
+from pipeline.attention.figures import Heads, Relations
 from pipeline.corpora import embedded, files, multi30k, wmt14
 from pipeline.evaluation import costs, decoding_choice, dev_scores, parser_choice, parses, perplexity, tree_scores
 from pipeline.parsing import treebank
@@ -55,6 +56,8 @@ SCORE_PARSES = Stage("tree_scores.score_parses", tree_scores.score_parses, tree_
 CHOOSE_PARSER = Stage("parser_choice.choose", parser_choice.choose, ChosenParser, cpus=0)
 DECODE_CHOSEN = Stage("parser_decoding.decode", parser_choice.decode_chosen, Hypotheses, cpus=0)
 SCORE_CHECKPOINTS = Stage("dev_scores.measure", dev_scores.measure, dev_scores.DevScores, cpus=0)
+EXAMINE_HEADS = Stage("heads.examine", Imported("pipeline.attention.heads:examine"), Heads, gpus=1)
+MEASURE_RELATIONS = Stage("relations.measure", Imported("pipeline.attention.relations:measure"), Relations, gpus=1)
 
 
 @dataclass(frozen=True)

@@ -8,93 +8,29 @@ Shapes: B batch, L query length, M key length, H heads.
 """
 
 import math
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from model.config import BEGIN_ID, END_ID, PAD_ID
 from model.loss import smoothed_cross_entropy
 from model.rows import Batch, Memory, shift_right
 from model.transformer import Transformer
-from pipeline.attention.recording import KINDS, Kind, attentions, heads_off, recording
+from pipeline.attention.figures import KINDS, HeadFigures, Heads, HeadSettings, HeadsFigures, Kind
+from pipeline.attention.recording import attentions, heads_off, recording
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import load_model
-from pipeline.settings import Settings
-from pipeline.store.artifact import Context, JsonArtifact
+from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, EncodedDataset
-from pipeline.store.figures import Figures
 from pipeline.text.batching import by_length, cut
 from pipeline.text.encoding import EncodedSplit
 from pipeline.training.validation import check_vocabulary, exp
 
 BATCH_TOKENS = 2048
 """Limit on the tokens of either side in one batch; weights are recorded of a batch at a time."""
-
-
-class HeadSettings(Settings):
-    """How much text the heads are examined on."""
-
-    sample_pairs: int = Field(80, ge=1)
-    """Pairs of the dev split, spread evenly over it."""
-
-
-class HeadFigures(Figures):
-    """Where one head looks and what it is worth: means over all queries of the sample."""
-
-    kind: Kind
-    layer: int
-    """Counted from 1."""
-    head: int
-    """Counted from 1."""
-    entropy: float
-    """Bits; a head that looks at one token only has 0."""
-    distance: float
-    """Mean distance in tokens to what is attended to, ⟨begin⟩ and ⟨end⟩ left out; between the two languages, of the
-    positions."""
-    previous: float
-    """Share of the attention on the position before the query's, which in the decoder is where it reads."""
-    next: float
-    same: float
-    separator: float
-    """Share on ⟨end⟩ of the source or ⟨begin⟩ of the target."""
-    perplexity_without: float
-    """Of the sample, with this head switched off."""
-    perplexity_change: float
-
-
-class HeadsFigures(Figures):
-    """`heads.json`: all heads, the encoder's first, then the decoder's and those between the two."""
-
-    heads: tuple[HeadFigures, ...]
-    perplexity: float
-    """Of the sample, with all heads."""
-    pairs: int
-    tokens: int
-    """Target tokens of the sample, END_ID counted."""
-
-
-@dataclass(frozen=True)
-class Heads(JsonArtifact[HeadsFigures]):
-    """`heads.json`: where all heads look and what they are worth."""
-
-    figures_file = "heads.json"
-
-    @property
-    def summary(self) -> str:
-        """The head that is missed most."""
-        heads = self.load().heads
-        worst = max(heads, key=lambda head: head.perplexity_change)
-        return f"{len(heads)} heads; without {name_of(worst)} perplexity is {worst.perplexity_change:+.2f}"
-
-
-def name_of(head: HeadFigures) -> str:
-    """Returns what a head is called, e.g. `encoder layer 2 head 1`."""
-    return f"{head.kind} layer {head.layer} head {head.head}"
 
 
 class _Sample(NamedTuple):

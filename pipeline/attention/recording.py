@@ -14,17 +14,14 @@ Shapes: B batch, S source length, T target length, L query length, M key length,
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from model.attention import MultiHeadAttention
 from model.transformer import EncoderLayer, Transformer
-
-Kind = Literal["encoder", "decoder", "cross"]
-"""The encoder's self-attention, the decoder's, and the decoder's attention to the encoder's output (§3.2.3)."""
-KINDS: tuple[Kind, ...] = get_args(Kind)
+from pipeline.attention.figures import KINDS, Kind
 
 
 class AttentionWeights(NamedTuple):

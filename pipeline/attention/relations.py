@@ -19,104 +19,34 @@ from typing import Literal, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field
 from scipy.stats import binomtest
 from sentencepiece import SentencePieceProcessor
 
 from model.config import BEGIN_ID
 from model.rows import Batch
 from model.transformer import Transformer
-from pipeline.attention.recording import AttentionWeights, Kind, recording
+from pipeline.attention.figures import (
+    KIND_OF,
+    HeadShare,
+    Kind,
+    RelationFigures,
+    RelationName,
+    Relations,
+    RelationSettings,
+    RelationsFigures,
+)
+from pipeline.attention.recording import AttentionWeights, recording
 from pipeline.attention.translated import Pieces, by_word, pieces
 from pipeline.corpora.embedded import EmbeddedSettings, held_out
 from pipeline.corpora.grammar import Derivation
 from pipeline.corpora.grammar.references import Span, anaphora, text_of, verb_objects
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import load_checkpoint
-from pipeline.settings import Settings
-from pipeline.store.artifact import Context, JsonArtifact
+from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint
-from pipeline.store.figures import Figures
 from pipeline.text.segmentation import encode_lines
 
-RelationName = Literal[
-    "pronoun to antecedent",
-    "target pronoun to source antecedent",
-    "target pronoun to its antecedent",
-    "verb to distant object",
-]
-KIND_OF: dict[RelationName, Kind] = {
-    "pronoun to antecedent": "encoder",
-    "target pronoun to source antecedent": "cross",
-    "target pronoun to its antecedent": "decoder",
-    "verb to distant object": "encoder",
-}
 CONFIDENCE = 0.95
-
-
-class RelationSettings(Settings):
-    """How many sentences are looked at."""
-
-    cases: int = Field(300, ge=2)
-    """Sentences with a pronoun and an antecedent, and as many pairs of verb and distant object."""
-
-
-class HeadShare(Figures):
-    """How often one head attends most to the right word."""
-
-    layer: int
-    """Counted from 1."""
-    head: int
-    """Counted from 1."""
-    share: float
-    """Of all cases."""
-    weight: float
-    """The mean attention on the right word."""
-
-
-class RelationFigures(Figures):
-    """One relation, and the heads of the attention that could join its words."""
-
-    relation: RelationName
-    kind: Kind
-    cases: int
-    chance: float
-    """The mean of one divided by the number of words that could be attended to."""
-    offset: int
-    """The best fixed offset in words, e.g. -3 for three words to the left."""
-    offset_share: float
-    """How often the right word is there."""
-    best_layer: int
-    """The head chosen, counted from 1."""
-    best_head: int
-    best_share: float
-    """Of the cases that it was not chosen on; so is `offset_share`."""
-    best_interval: tuple[float, float]
-    """Of `best_share`, at 95 % confidence (Wilson)."""
-    heads: tuple[HeadShare, ...]
-    """All heads, on all cases."""
-
-
-class RelationsFigures(Figures):
-    """`relations.json`."""
-
-    relations: tuple[RelationFigures, ...]
-
-
-@dataclass(frozen=True)
-class Relations(JsonArtifact[RelationsFigures]):
-    """`relations.json`: shares of pronouns and verbs that a head joins to the right word."""
-
-    figures_file = "relations.json"
-
-    @property
-    def summary(self) -> str:
-        """The first relation in a few words."""
-        first = self.load().relations[0]
-        return (
-            f"{first.relation}: {first.best_share:.0%} (layer {first.best_layer} head {first.best_head}), "
-            f"best offset {first.offset_share:.0%}, chance {first.chance:.0%}"
-        )
 
 
 class _Case(NamedTuple):

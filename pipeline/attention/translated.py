@@ -17,7 +17,8 @@ from sentencepiece import SentencePieceProcessor
 
 from model.config import BEGIN_ID, END_ID, UNKNOWN_ID
 from model.rows import grid
-from pipeline.attention.recording import KINDS, Kind, recording
+from pipeline.attention.figures import KINDS, Kind
+from pipeline.attention.recording import recording
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import Translator
 from pipeline.text.encoding import decode_ids

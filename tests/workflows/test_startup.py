@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from tests.support.slow_libraries import SLOW
 
-COMMANDS = ["cli.main", "reproduce_table1", "reproduce_table2", "reproduce_table3", "reproduce_table4"]
+TABLES = [f"reproduce_table{number}" for number in range(1, 5)]
+COMMANDS = ["cli.main", *TABLES, "reproduce_claims", "attention_figures"]
 WAITING = ["training.on_ray", "evaluation.decoding", "export.mlflow_model"]
 """They wait for processes that compute, or pack what was computed."""
 

@@ -7,12 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from pipeline.attention.heads import Heads
-from pipeline.attention.relations import Relations
+from pipeline.attention.figures import Heads, Relations
 from pipeline.complexity.attention_training import AttentionTraining
-from pipeline.complexity.counted_arguments import CountedArguments
-from pipeline.complexity.figures import CountsArtifact
-from pipeline.complexity.timed_arguments import TimedArguments
+from pipeline.complexity.figures import CountedArguments, CountsArtifact, TimedArguments
 from pipeline.evaluation.decoding_choice import DecodingChoice
 from pipeline.evaluation.length_perplexity import LengthPerplexity
 from pipeline.store.artifact import Artifact

@@ -3,8 +3,7 @@
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from pipeline.attention.heads import HeadFigures
-from pipeline.attention.relations import RelationFigures, RelationName
+from pipeline.attention.figures import HeadFigures, RelationFigures, RelationName
 from pipeline.evaluation.decoding_choice import DecodingChoiceFigures
 from workflows import paper
 from workflows.claims import sentences

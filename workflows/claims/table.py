@@ -11,7 +11,6 @@ from typing import TypeVar
 from pipeline.evaluation.length_perplexity import LengthPerplexityFigures
 from pipeline.store.artifact import JsonArtifact
 from pipeline.store.artifacts import EncodedDataset
-from pipeline.text.encoding import shard_lengths
 from workflows import paper
 from workflows.claims import layers, models, sentences
 from workflows.claims.evidence import Evidence, Examined
@@ -164,6 +163,8 @@ def _loaded(reference: Ref[JsonArtifact[T]] | None) -> T | None:
 
 def _lengths(dataset: Ref[EncodedDataset] | None, split: str) -> list[tuple[int, int]]:
     """Returns the lengths of the pairs of a split, in tokens."""
+    from pipeline.text.encoding import shard_lengths  # loads pyarrow, which a finished page does not need
+
     shards = shard_lengths(to_artifact(dataset), split) if dataset else ()
     return [pair for source, target in shards for pair in zip(source.tolist(), target.tolist(), strict=True)]
 

@@ -9,8 +9,7 @@ from pydantic import Field
 
 from pipeline.attention import choice
 from pipeline.attention.choice import Choice, Wanted
-from pipeline.attention.heads import Heads
-from pipeline.attention.relations import Relations
+from pipeline.attention.figures import Heads, Relations
 from pipeline.attention.translated import Attended, AttentionTranslator
 from pipeline.errors import UserError
 from pipeline.settings import DecodingSettings, Settings

@@ -11,9 +11,7 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from pipeline.attention.heads import HeadsFigures
-from pipeline.attention.recording import KINDS, Kind
-from pipeline.attention.relations import RelationFigures
+from pipeline.attention.figures import KINDS, HeadsFigures, Kind, RelationFigures
 from pipeline.attention.translated import Attended, Pieces
 from pipeline.settings import DecodingSettings
 from workflows.figures.bundles import HEAD_COLORS

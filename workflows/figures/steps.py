@@ -5,10 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.attention import heads as attention_heads
-from pipeline.attention import relations
-from pipeline.attention.heads import HeadSettings
-from pipeline.attention.relations import RelationSettings
+from pipeline.attention.figures import HeadSettings, RelationSettings
 from pipeline.errors import UserError
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.store.store import Store
@@ -18,9 +15,8 @@ from workflows.figures import trained
 from workflows.figures.drawing import AttentionFigures, FigureSettings, draw_figures
 from workflows.figures.trained import ExaminedModel
 from workflows.names import named_folder
+from workflows.stages import EXAMINE_HEADS, MEASURE_RELATIONS
 
-EXAMINE_HEADS = Stage("heads.examine", attention_heads.examine, attention_heads.Heads, gpus=1)
-MEASURE_RELATIONS = Stage("relations.measure", relations.measure, relations.Relations, gpus=1)
 DRAW = Stage("attention_figures.draw", draw_figures, AttentionFigures, gpus=1, follows_source=True)
 
 

@@ -9,8 +9,9 @@ import torch
 
 from model.config import BEGIN_ID, END_ID
 from model.rows import Batch
-from pipeline.attention.heads import HeadSettings, HeadsFigures, _figures, examine, name_of
-from pipeline.attention.recording import KINDS, attentions, recording
+from pipeline.attention.figures import KINDS, HeadSettings, HeadsFigures, name_of
+from pipeline.attention.heads import _figures, examine
+from pipeline.attention.recording import attentions, recording
 from pipeline.evaluation import perplexity
 from pipeline.evaluation.translation import load_model
 from pipeline.settings import EncodingSettings

@@ -6,8 +6,7 @@ from types import MappingProxyType
 
 import pytest
 
-from pipeline.attention.heads import HeadFigures
-from pipeline.attention.relations import HeadShare, RelationFigures
+from pipeline.attention.figures import HeadFigures, HeadShare, RelationFigures
 from pipeline.evaluation.decoding_choice import DecodingChoiceFigures, SearchScores
 from pipeline.settings import DecodingSettings
 from workflows.claims import models, sentences
