@@ -26,7 +26,9 @@ def attended() -> Attended:
 
     look(0, 2, 6, 1, 0.9)  # its -> Law
     look(0, 0, 6, 1, 0.5)
-    look(1, 0, 7, 1, 0.8)  # one head alone
+    look(1, 0, 7, 1, 0.95)  # one head alone, and three of which no two have more
+    for head in range(3):
+        look(1, head, 8, 1, 0.47)
     look(1, 1, 5, 9, 1.0)  # ⟨end⟩ does not count
     look(0, 1, 8, 4, 1.0)  # nor does a comma
     for head in range(3):

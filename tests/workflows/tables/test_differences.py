@@ -120,6 +120,7 @@ def test_test_set_updates_and_hardware_are_reported(printed: Translation) -> Non
     assert {what: (entry.paper, entry.here) for what, entry in aspects_of(longer).items()} == {
         "updates": ("100,000", "100,001")
     }
+    assert aspects_of(on(printed, "Tesla P100-SXM2-16GB")) == {}
     assert aspects_of(on(printed, count=4))["hardware"].here == "4 × NVIDIA P100, float32"
     assert aspects_of(on(printed, dtype="bfloat16"))["hardware"].here == "8 × NVIDIA P100, bfloat16"
 

@@ -93,6 +93,8 @@ def test_without_noise_there_is_no_verdict() -> None:
     learned = judged("learned positions", None, E=(10.1, 30.0), base=(10.0, 30.0))
     assert learned.measured == {"perplexity": None, "bleu": True}  # equal to the last digit, so by any noise
     assert learned.verdict == {"perplexity": None, "bleu": None}
+    assert [outcome.answer(kind, "here") for kind in KINDS] == ["yes?", "no?"]
+    assert [learned.answer(kind, "here") for kind in KINDS] == ["unknown", "yes?"]
 
 
 def test_equal_rows_are_those_within_noise() -> None:
