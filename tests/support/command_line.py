@@ -3,21 +3,20 @@
 import io
 import subprocess
 import sys
+from pkgutil import resolve_name
 from typing import NamedTuple
 
 import pytest
 
-from workflows import attention_figures, reproduce_table1, reproduce_table2, reproduce_table3, reproduce_table4
+from tests.support.experiments import EXPERIMENTS
+from workflows import attention_figures
 from workflows.cli import main
 from workflows.cli.console import run_app
 
 APPS = {
     "workflows.cli": main.app,
     "workflows.attention_figures": attention_figures.app,
-    "workflows.reproduce_table1": reproduce_table1.app,
-    "workflows.reproduce_table2": reproduce_table2.app,
-    "workflows.reproduce_table3": reproduce_table3.app,
-    "workflows.reproduce_table4": reproduce_table4.app,
+    **{f"workflows.{name}": resolve_name(f"workflows.{name}:app") for name in EXPERIMENTS},
 }
 
 

@@ -6,12 +6,13 @@ from typing import get_type_hints
 import pytest
 
 from pipeline.settings import AveragingSettings, DecodingSettings
-from workflows import reproduce_claims, reproduce_table1, reproduce_table2, reproduce_table3, reproduce_table4, stages
+from tests.support.experiments import EXPERIMENTS
+from workflows import stages
 from workflows.engine.dag import Imported, Stage, in_order, to_step
 from workflows.profiles.changes import checked
 from workflows.profiles.translation import EMBEDDED
 
-MODULES = (stages, reproduce_table1, reproduce_table2, reproduce_table3, reproduce_table4, reproduce_claims)
+MODULES = (stages, *(resolve_name(f"workflows.{name}") for name in EXPERIMENTS))
 NAMED = {
     stage.name: stage
     for module in MODULES

@@ -4,10 +4,10 @@ import subprocess
 import sys
 from collections.abc import Iterable
 
+from tests.support.experiments import EXPERIMENTS
 from tests.support.slow_libraries import SLOW
 
-TABLES = [f"reproduce_table{number}" for number in range(1, 5)]
-COMMANDS = ["cli.main", *TABLES, "reproduce_claims", "attention_figures"]
+COMMANDS = ["cli.main", *EXPERIMENTS, "attention_figures"]
 WAITING = ["training.on_ray", "evaluation.decoding", "export.mlflow_model"]
 """They wait for processes that compute, or pack what was computed."""
 

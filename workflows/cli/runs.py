@@ -20,6 +20,7 @@ from rich.text import Text
 from pipeline.errors import UserError
 from pipeline.store.artifact import MANIFEST
 from pipeline.store.store import Store
+from workflows.claims.table import ClaimsArtifact
 from workflows.cli.console import console
 from workflows.cli.options import StoreOption
 from workflows.engine.dag import behind, inputs_of
@@ -32,6 +33,7 @@ from workflows.tracking.tracker import flatten
 
 MAX_FIGURES = 4
 TABLES: Mapping[str, type[Any]] = {
+    "claims": ClaimsArtifact,
     "table1": Table1Artifact,
     "table2": Table2Artifact,
     "table3": Table3Artifact,

@@ -6,8 +6,9 @@ import pytest
 
 from pipeline.store.store import Store
 from tests.support.command_line import CommandLine
+from tests.support.experiments import EXPERIMENTS
 from tests.support.tiny_dag import run_table, table_of
-from workflows.cli.runs import Pair, Run, chosen, compare, runs_in
+from workflows.cli.runs import TABLES, Pair, Run, chosen, compare, runs_in
 from workflows.names import begin_run
 
 
@@ -29,6 +30,11 @@ def test_runs_are_listed(store: Store, command_line: CommandLine, monkeypatch: p
     assert {tuple(row[-3:-1]) for row in rows} == {("--seed", "1"), ("--seed", "2")}
     listed = {(row[0], row[-1]) for row in rows}
     assert listed == {(f"table2/embedded/{seed}", table_of(seed).name) for seed in (1, 2)}
+
+
+def test_every_experiment_is_listed_with_its_figures() -> None:
+    """The part of a run's name that says which experiment it is leads to the figures of its page."""
+    assert sorted(f"reproduce_{name}" for name in TABLES) == EXPERIMENTS
 
 
 def test_mistakes_are_one_line(store: Store, tmp_path: Path, command_line: CommandLine) -> None:
