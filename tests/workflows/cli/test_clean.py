@@ -8,6 +8,7 @@ import pytest
 from pipeline.errors import UserError
 from pipeline.store.store import Store
 from tests.support.command_line import CommandLine
+from tests.support.experiments import drawn
 from tests.support.lock_holder import lock_holder
 from tests.support.s3_server import S3Server
 from tests.support.tiny_dag import TEXT, TRAIN, dangling, half_make, listing, make, run_table, table_of
@@ -89,6 +90,22 @@ def test_what_is_not_finished_stays(store: Store) -> None:
     shutil.rmtree(run)
     assert _names(store) == sorted([averaged.name, store.scratch(training.name).name])
     assert text.name not in _names(store)
+
+
+def test_no_training_of_an_interrupted_run_goes(tmp_path: Path) -> None:
+    """Of the workflow with the most trainings, half made or finished: a run names every one of them."""
+    store = Store(tmp_path)
+    table = drawn("claims", "embedded", store)
+    begin_run(store, "claims", "embedded", table)
+    names = [step.name for step in in_order([table]) if step.stage.resumes]
+    assert len(names) > 80
+    for name in names:
+        store.scratch(name).mkdir(parents=True)
+    assert _names(store) == []
+    for name in names:
+        (store.scratch(name) / "manifest.json").write_text("{}")
+        store.scratch(name).rename(store.folder(name))
+    assert _names(store) == []
 
 
 def test_what_was_set_aside_stays_until_it_is_built_again(store: Store) -> None:
