@@ -81,6 +81,7 @@ class FaultyProxy:
         """Part of the names of objects that cannot be written."""
         self.losing_write_of = ""
         """The same of an object whose next write succeeds without an answer; later ones fail."""
+        self.hides_e_tags = False
         self._server = _Server((host, 0), _Handler)
         self._server.proxy = self
         self._thread = Thread(target=self._server.serve_forever, daemon=True)
@@ -120,6 +121,8 @@ class _Handler(BaseHTTPRequestHandler):
         answer = connection.getresponse()
         content = answer.read()
         headers = {name: value for name, value in answer.getheaders() if name.lower() in PASSED_ON}
+        if proxy.hides_e_tags:
+            headers = {name: value for name, value in headers.items() if name.lower() != "etag"}
         length = answer.getheader("Content-Length") if self.command == "HEAD" else None
         proxy.n_passed += 1
         is_lost = self.command == "PUT" and proxy.losing_write_of and proxy.losing_write_of in self.path

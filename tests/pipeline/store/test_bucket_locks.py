@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.errors import BucketError
 from pipeline.store import bucket_locks
 from pipeline.store.bucket import Bucket
 from pipeline.store.bucket_locks import BucketLock
@@ -74,6 +75,16 @@ def test_a_lock_is_kept_as_long_as_it_is_renewed_and_its_loss_is_noticed(bucket:
 def _take_in_turn_of_a(uri: str) -> None:
     bucket_locks.LEASE_S = LEASE_S
     BucketLock(Bucket(uri), "store/a", "train").take_in_turn()
+
+
+def test_a_service_without_e_tags_is_refused(bucket: Bucket, at_s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A free lock cannot be taken there without a race."""
+    bucket.write(OBJECT, bucket_locks.FREE)
+    with FaultyProxy(at_s3.address) as proxy:
+        proxy.hides_e_tags = True
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.address)
+        with pytest.raises(BucketError, match=r"^s3://.*: the service gives its objects no ETags, so it can lock noth"):
+            BucketLock(bucket, "store/a", "train").take()
 
 
 def test_racing_processes_hold_the_lock_one_at_a_time(at_s3: S3Server, tmp_path: Path) -> None:
