@@ -112,6 +112,14 @@ class Transformer(nn.Module):
         x_ND = _look_up(self.embedding.weight, tokens_N) * math.sqrt(self.config.d_model)
         return self.dropout(x_ND + _look_up(self._positions(n_positions), positions_N))
 
+    def reserve_positions(self, n_positions: int) -> None:
+        """Computes the sinusoids of sentences of up to `n_positions` tokens, for which later calls then only read them.
+
+        Longer ones replace the table by one of another shape, for which compiled code is compiled again.
+        """
+        if self.positions is None:
+            self._positions(n_positions)
+
     def _positions(self, n_positions: int) -> Tensor:
         if self.positions is not None:
             if n_positions > self.config.max_positions:

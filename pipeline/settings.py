@@ -31,6 +31,9 @@ Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Seed = Annotated[int, Field(ge=0, lt=1 << 63)]
 """What torch and NumPy take."""
 Threads = Annotated[int, Field(ge=1, le=1024)]
+LONGEST_TOKENS = 1024
+"""The longest sentence that a model computes whole, END_ID counted: attention's memory grows with the length squared.
+Training and what is measured on the dev split leave longer pairs out, and translation cuts longer sources."""
 BeamSize = Annotated[int, Field(ge=1, le=1024)]
 LengthPenalty = Annotated[float, Field(ge=0, le=10)]
 """α of ((5 + |y|) / 6)^α (Wu et al. 2016)."""
@@ -111,7 +114,7 @@ class VocabularySettings(Settings):
 class EncodingSettings(Settings):
     """Conversion of text to token ids."""
 
-    max_tokens: int = Field(256, ge=2, le=1_000_000)
+    max_tokens: int = Field(256, ge=2, le=LONGEST_TOKENS)
     """Training pairs with a longer side, end mark included, are left out and counted; dev and test keep every pair."""
 
 

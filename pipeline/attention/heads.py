@@ -23,6 +23,7 @@ from pipeline.attention.figures import KINDS, HeadFigures, Heads, HeadSettings, 
 from pipeline.attention.recording import attentions, heads_off, recording
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import load_model
+from pipeline.settings import LONGEST_TOKENS
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, EncodedDataset
 from pipeline.text.batching import by_length, cut
@@ -89,9 +90,11 @@ def examine(context: Context, checkpoint: Checkpoint, dataset: EncodedDataset, s
 
 def _sample(dataset: EncodedDataset, at_most_pairs: int, device: str) -> list[_Sample]:
     split = EncodedSplit.open(dataset, "dev")
-    if not len(split):
-        raise UserError(f"{dataset.folder} has an empty dev split; heads cannot be examined on it")
-    rows = np.unique(np.linspace(0, len(split) - 1, min(at_most_pairs, len(split))).round().astype(np.int64))
+    computed = split.computed_rows
+    if not len(computed):
+        raise UserError(f"{dataset.folder} has no dev pair of at most {LONGEST_TOKENS} tokens; add shorter dev text")
+    places = np.linspace(0, len(computed) - 1, min(at_most_pairs, len(computed)))
+    rows = computed[np.unique(places.round().astype(np.int64))]
     rows = rows[by_length(split.source_lengths[rows], split.target_lengths[rows], BATCH_TOKENS)]
     bounds = cut(split.source_lengths[rows], split.target_lengths[rows], BATCH_TOKENS)
     samples = []

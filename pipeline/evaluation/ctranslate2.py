@@ -24,9 +24,9 @@ import torch
 
 from model.search import Hypothesis, penalty
 from pipeline.errors import UserError
-from pipeline.evaluation.translation import LONGEST_TOKENS, Translator
+from pipeline.evaluation.translation import Translator
 from pipeline.hardware import dtype_name, dtype_of
-from pipeline.settings import DecodingSettings
+from pipeline.settings import LONGEST_TOKENS, DecodingSettings
 from pipeline.store.artifacts import CTranslate2Model
 from pipeline.text.vocabulary import load
 

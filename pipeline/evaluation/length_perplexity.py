@@ -4,7 +4,7 @@
 
 §3.5 chose sinusoids over learned positions since they "may allow the model to extrapolate to sequence lengths longer
 than the ones encountered during training". A dataset encoded with `max_tokens` = L has no longer pair in its training
-split, and every pair in its dev split.
+split; its dev split has longer ones, which count here up to LONGEST_TOKENS.
 """
 
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from pipeline.errors import UserError
 from pipeline.evaluation.perplexity import PerplexityFigures
+from pipeline.settings import LONGEST_TOKENS
 from pipeline.store.artifact import Context, JsonArtifact
 from pipeline.store.artifacts import Checkpoint, EncodedDataset
 from pipeline.store.figures import Figures
@@ -54,7 +55,8 @@ def measure(
 ) -> LengthPerplexity:
     """Writes a checkpoint's perplexity on each range of the dev split, computed in float32 on `context.device`.
 
-    Raises UserError where the dev split is empty, or where checkpoint and dataset have different vocabularies.
+    Raises UserError where no dev pair is short enough to be computed, or where checkpoint and dataset have different
+    vocabularies.
     """
     from pipeline.evaluation.translation import load_model  # torch is slow to import, and the artifact does not need it
     from pipeline.text.encoding import EncodedSplit
@@ -63,17 +65,18 @@ def measure(
     model = load_model(checkpoint.folder, context.device)
     check_vocabulary(dataset, model.config.vocabulary_size)
     split = EncodedSplit.open(dataset, "dev")
-    if not len(split):
-        raise UserError(f"{dataset.folder} has an empty dev split; its perplexity is not defined")
+    computed = split.computed_rows
+    if not len(computed):
+        raise UserError(f"{dataset.folder} has no dev pair of at most {LONGEST_TOKENS} tokens; add shorter dev text")
 
     def figures(of_rows: NDArray[np.bool_]) -> PerplexityFigures | None:
-        sums = split_sums(model, split, 0.0, of_rows=np.flatnonzero(of_rows))
+        sums = split_sums(model, split, 0.0, of_rows=computed[of_rows])
         _, nll, n_tokens = sums.tolist()
         if not n_tokens:
             return None
         return PerplexityFigures(dev_nll=nll / n_tokens, dev_perplexity=exp(nll / n_tokens), tokens=int(n_tokens))
 
-    longer_side = np.maximum(split.source_lengths, split.target_lengths)
+    longer_side = np.maximum(split.source_lengths, split.target_lengths)[computed]
     ends = [0, *(int(end * longest_trained) for end in RANGE_ENDS)]
     ranges = []
     for above, up_to in pairwise([*ends, max(ends[-1], int(longer_side.max()))]):

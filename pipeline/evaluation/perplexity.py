@@ -6,6 +6,7 @@ measure(Context(folder), checkpoint, dataset).load().dev_perplexity
 from dataclasses import dataclass
 
 from pipeline.errors import UserError
+from pipeline.settings import LONGEST_TOKENS
 from pipeline.store.artifact import Context, JsonArtifact
 from pipeline.store.artifacts import Checkpoint, EncodedDataset
 from pipeline.store.figures import Figures
@@ -31,7 +32,8 @@ class Perplexity(JsonArtifact[PerplexityFigures]):
 def measure(context: Context, checkpoint: Checkpoint, dataset: EncodedDataset) -> Perplexity:
     """Writes the perplexity of a checkpoint on the dev split, computed in float32 on `context.device`.
 
-    Raises UserError where the dev split is empty, or where checkpoint and dataset have different vocabularies.
+    Raises UserError where no dev pair is short enough to be computed, or where checkpoint and dataset have different
+    vocabularies.
     """
     from pipeline.evaluation.translation import load_model  # torch is slow to import, and the artifact does not need it
     from pipeline.text.encoding import EncodedSplit
@@ -42,7 +44,7 @@ def measure(context: Context, checkpoint: Checkpoint, dataset: EncodedDataset) -
     split = EncodedSplit.open(dataset, "dev")
     _, nll, n_tokens = split_sums(model, split, smoothing=0.0).tolist()
     if not n_tokens:
-        raise UserError(f"{dataset.folder} has an empty dev split; its perplexity is not defined")
+        raise UserError(f"{dataset.folder} has no dev pair of at most {LONGEST_TOKENS} tokens; add shorter dev text")
     nll_per_token = nll / n_tokens
     perplexity = Perplexity(context.folder)
     perplexity.write(PerplexityFigures(dev_nll=nll_per_token, dev_perplexity=exp(nll_per_token), tokens=int(n_tokens)))

@@ -29,7 +29,7 @@ from model.transformer import Transformer
 from pipeline.errors import UserError
 from pipeline.hardware import dtype_of
 from pipeline.parsing.constraint import TreeTokens, WellFormed, tree_tokens
-from pipeline.settings import DecodingSettings
+from pipeline.settings import LONGEST_TOKENS, DecodingSettings
 from pipeline.store.artifacts import Checkpoint
 from pipeline.text.encoding import decode_ids
 from pipeline.text.lines import normalised
@@ -38,8 +38,6 @@ from pipeline.text.vocabulary import SPACE_SIGN, load
 
 logger = logging.getLogger(__name__)
 
-LONGEST_TOKENS = 1024
-"""Longer sources, END_ID counted, are translated in parts: attention's memory grows with the length squared."""
 BATCH_TOKENS = {"cpu": 4096, "cuda": 16384}
 """Source tokens decoded at once by type of device, if the settings do not say."""
 DECODED_PER_SOURCE_TOKEN = 16

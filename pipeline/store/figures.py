@@ -97,6 +97,8 @@ class TrainingFigures(Figures):
     parameters: int
     checkpoints: tuple[int, ...] = ()
     """The updates whose checkpoints were kept."""
+    dev_left_out: int = 0
+    """Dev pairs that are too long to be computed, and so count in no loss or perplexity."""
     stretches: tuple[Stretch, ...] = Field(min_length=1)
     """The parts of the training in order, whose seconds add up to `train_s`."""
 

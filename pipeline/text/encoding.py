@@ -23,7 +23,7 @@ from sentencepiece import SentencePieceProcessor
 
 from model.config import BEGIN_ID, END_ID, PAD_ID, UNKNOWN_ID
 from pipeline.errors import UserError
-from pipeline.settings import EncodingSettings
+from pipeline.settings import LONGEST_TOKENS, EncodingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EncodedDataset, Shard, Vocabulary
 from pipeline.text.lines import read_pairs
@@ -173,6 +173,11 @@ class EncodedSplit:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return EncodedSplit.open, (self.dataset, self.split)
+
+    @property
+    def computed_rows(self) -> NDArray[np.int64]:
+        """The rows of the pairs that a model computes: those of at most LONGEST_TOKENS on either side."""
+        return np.flatnonzero(np.maximum(self.source_lengths, self.target_lengths) <= LONGEST_TOKENS)
 
     def sha256(self) -> str:
         """Returns a hash of the token ids of all rows, in order, for which it reads all files."""

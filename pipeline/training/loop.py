@@ -12,12 +12,15 @@ import json
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from model.attention import has_kernels
@@ -28,7 +31,7 @@ from model.transformer import Transformer
 from pipeline.errors import UserError
 from pipeline.hardware import dtype_name, make_deterministic
 from pipeline.memory import is_out_of_memory
-from pipeline.settings import TrainingSettings
+from pipeline.settings import LONGEST_TOKENS, TrainingSettings
 from pipeline.store.artifact import ignore
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.store.figures import TrainingFigures
@@ -40,7 +43,7 @@ from pipeline.training.metrics import METRICS, cut_metrics
 from pipeline.training.prefetching import Update, Updates
 from pipeline.training.reduction import Reduction
 from pipeline.training.stretches import begin_stretch
-from pipeline.training.validation import check_vocabulary, exp, split_sums
+from pipeline.training.validation import check_vocabulary, exp, largest_batch, split_sums
 from pipeline.training.worker_group import WorkerGroup
 
 log = logging.getLogger(__name__)
@@ -141,7 +144,7 @@ class Training:
         with group.agreed():
             check_vocabulary(dataset, settings.model.vocabulary_size)
             self.split, self.dev = EncodedSplit.open(dataset, "train"), EncodedSplit.open(dataset, "dev")
-            self._check_splits()
+            longest = self._longest_tokens()
             if group.rank == 0:  # the others need not read the whole dataset
                 checkpoint, self.state = self._newest()
         self.state = group.from_first(self.state)
@@ -153,6 +156,7 @@ class Training:
             self.updates = Updates(self.split, settings, group, self._lay_out)
         torch.manual_seed(settings.seed)
         master = make(settings.model).to(group.device)
+        master.reserve_positions(longest)
         self.step = TrainingStep(
             master,
             settings.optimizer,
@@ -170,19 +174,28 @@ class Training:
         self.shown_s = self.checkpoint_s = 0.0
         self.largest_tried = False
 
-    def _check_splits(self) -> None:
-        if not len(self.dev):
+    def _longest_tokens(self) -> int:
+        """Returns the greatest length that the model will see. Raises UserError if it cannot see it, or no dev pair."""
+        dev, model = self.dev.computed_rows, self.settings.model
+        if not len(dev):
             raise UserError(
-                f"{self.dev.dataset.folder} has an empty dev split, but training is validated on it; add dev text"
+                f"{self.dev.dataset.folder} has no dev pair of at most {LONGEST_TOKENS} tokens, but training is "
+                "validated on them; add dev text, or split its lines"
             )
-        model = self.settings.model
-        splits = [split for split in (self.split, self.dev) if len(split)]
-        longest = max(int(side.max()) for split in splits for side in (split.source_lengths, split.target_lengths))
+        sides = [self.split.source_lengths, self.split.target_lengths]
+        sides += [self.dev.source_lengths[dev], self.dev.target_lengths[dev]]
+        longest = max(int(side.max()) for side in sides if len(side))
         if model.positions == "learned" and longest > model.max_positions:
             raise UserError(
                 f"a sentence has {longest} tokens, but learned positions end at max_positions = {model.max_positions}; "
                 "raise max_positions or lower the encoding's max_tokens"
             )
+        return longest
+
+    @property
+    def _dev_left_out(self) -> int:
+        """The number of dev pairs that are too long to be computed."""
+        return len(self.dev) - len(self.dev.computed_rows)
 
     def _newest(self) -> tuple[Path | None, TrainingState]:
         """Returns the newest intact checkpoint, if any, and the state to go on from."""
@@ -213,6 +226,11 @@ class Training:
             # First, as a failed recording keeps memory, which the largest micro-batches must do without.
             captured = self.packs and self.settings.captured and self._capture()
             self._try_largest()
+            if self._dev_left_out:
+                self._warn(
+                    f"{self._dev_left_out} of {len(self.dev)} dev pairs have a side of more than {LONGEST_TOKENS} "
+                    "tokens and count in no dev loss or perplexity; split their lines"
+                )
             begin_stretch(state, self.group, self.agreement, self.settings.threads, self.packs, captured)
             self.group.wait_at_most(UPDATE_TIMEOUT)  # all have compiled and tried what takes long
         self.shown_s = resumed_s = time.monotonic()
@@ -321,22 +339,36 @@ class Training:
         }
 
     def _try_largest(self) -> None:
-        """Tries the micro-batches that need the most memory, so that none fails hours later."""
+        """Tries the batches that need the most memory, so that none fails hours later."""
         with self.group.agreed():
             for rows in self.updates.largest:
                 source_BS, target_BT = self.split.batch(rows)
-                try:
+                with self._fits(
+                    "micro-batch",
+                    rows,
+                    self.split,
+                    "raise micro_batches, or lower budget_tokens or the encoding's max_tokens",
+                ):
                     self.step.accumulate(self._lay_out(source_BS, target_BT), seed=0)
-                except (MemoryError, RuntimeError) as error:
-                    if not is_out_of_memory(error):
-                        raise
-                    raise UserError(
-                        f"the largest micro-batch, {len(rows)} pairs of {source_BS.shape[1]} and {target_BT.shape[1]} "
-                        f"tokens, does not fit into the memory of {self.group.device}; raise micro_batches, or lower "
-                        "budget_tokens or the encoding's max_tokens"
-                    ) from error
             self.step.discard()
+            rows = largest_batch(self.dev)
+            with self._fits("dev batch", rows, self.dev, "split the longest lines of the dev text"):
+                split_sums(self.step.model, self.dev, self.settings.optimizer.label_smoothing, of_rows=rows)
         self.largest_tried = True
+
+    @contextmanager
+    def _fits(self, name: str, rows: NDArray[np.int64], split: EncodedSplit, remedy: str) -> Iterator[None]:
+        """Raises UserError if the body finds no memory for these rows, the largest batch of its kind."""
+        try:
+            yield
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+            source_tokens, target_tokens = split.source_lengths[rows].max(), split.target_lengths[rows].max()
+            raise UserError(
+                f"the largest {name}, {len(rows)} pairs of {source_tokens} and {target_tokens} tokens, does not fit "
+                f"into the memory of {self.group.device}; {remedy}"
+            ) from error
 
     def _capture(self) -> bool:
         """Records a CUDA graph for packed micro-batches on each device where it passes its check; True if on all.
@@ -439,4 +471,5 @@ class Training:
             counted_flop=state.counted_flop,
             parameters=sum(parameter.numel() for parameter in self.step.master.parameters()),
             checkpoints=settings.kept_updates,
+            dev_left_out=self._dev_left_out,
         )

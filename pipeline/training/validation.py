@@ -19,6 +19,26 @@ BATCH_TOKENS = 4096
 """Limit on the tokens of either side in one forward pass; it changes the result by no more than rounding."""
 
 
+def batches(split: EncodedSplit, of_rows: NDArray[np.int64] | None = None) -> list[NDArray[np.int64]]:
+    """Cuts the rows of a split that models compute, or those among `of_rows`, into batches of similar lengths."""
+    chosen = split.computed_rows if of_rows is None else np.intersect1d(split.computed_rows, of_rows)
+    if not len(chosen):
+        return []
+    order = chosen[by_length(split.source_lengths[chosen], split.target_lengths[chosen], BATCH_TOKENS)]
+    bounds = cut(split.source_lengths[order], split.target_lengths[order], BATCH_TOKENS)
+    return np.split(order, bounds[1:-1])
+
+
+def largest_batch(split: EncodedSplit) -> NDArray[np.int64]:
+    """Returns the batch that needs the most memory: the most pairs of a query and a key in attention."""
+
+    def attended(rows: NDArray[np.int64]) -> int:
+        longest = max(split.source_lengths[rows].max(), split.target_lengths[rows].max())
+        return len(rows) * int(longest) ** 2
+
+    return max(batches(split), key=attended)
+
+
 def split_sums(
     model: Transformer,
     split: EncodedSplit,
@@ -30,20 +50,14 @@ def split_sums(
 ) -> Tensor:
     """Sums label-smoothed loss, NLL and target tokens over one worker's batches: float64, (3,).
 
-    Batch i belongs to rank i % workers. With `of_rows`, only these pairs count. The model computes in evaluation mode
-    on its own device, and then returns to the mode it was in.
+    Batch i belongs to rank i % workers. With `of_rows`, only these pairs count; pairs longer than LONGEST_TOKENS never
+    do. The model computes in evaluation mode on its own device, and then returns to the mode it was in.
     """
     device, was_training = model.embedding.weight.device, model.training
     sums = torch.zeros(3, dtype=torch.float64, device=device)
-    chosen = np.arange(len(split)) if of_rows is None else of_rows
-    if not len(chosen):
-        return sums
-    order = chosen[by_length(split.source_lengths[chosen], split.target_lengths[chosen], BATCH_TOKENS)]
-    bounds = cut(split.source_lengths[order], split.target_lengths[order], BATCH_TOKENS)
     model.eval()
     with torch.no_grad():
-        for number in range(rank, len(bounds) - 1, workers):
-            rows = order[bounds[number] : bounds[number + 1]]
+        for rows in batches(split, of_rows)[rank::workers]:
             source_BS, target_BT = (tokens.to(device) for tokens in split.batch(rows))
             batch = Batch.in_grid(source_BS, target_BT, model.embedding.weight.dtype)
             # Not a call of the model, which may be compiled for the one shape of packed batches and no other.

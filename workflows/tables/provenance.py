@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from pipeline.evaluation.costs import PAPER_SUSTAINED_FLOP_S, sustained_flop_s
+from pipeline.settings import LONGEST_TOKENS
 from pipeline.store.figures import Stretch, TrainingFigures
 from workflows.quantities import rate_text
 from workflows.tables.measurements import TrainedModel
@@ -21,7 +22,7 @@ def hardware(run: TrainingFigures, name: Callable[[str], str] = str) -> str:
 
 
 def provenance_notes(cells: Sequence[TrainedModel]) -> list[str]:
-    """Names in one line every dtype and device behind the cells; none where there are no cells."""
+    """Names in one line every dtype and device behind the cells, and in others how many dev pairs were too long."""
     if not cells:
         return []
     stretches = [stretch for cell in cells for stretch in cell.run.stretches]
@@ -40,7 +41,9 @@ def provenance_notes(cells: Sequence[TrainedModel]) -> list[str]:
     if len(set(types.values())) > 1:
         listed = ", ".join(f"{label} {type_}" for label, type_ in types.items())
         note += f" Warning: part of a difference between trainings may come from their dtypes: {listed}."
-    return [note]
+    left_out = {cell.run.dev_left_out for cell in cells} - {0}
+    longer = f"longer than {LONGEST_TOKENS} tokens count in no dev loss or perplexity."
+    return [note, *(f"{number} dev pairs {longer}" for number in sorted(left_out))]
 
 
 def rate_notes(cells: Iterable[TrainedModel]) -> list[str]:

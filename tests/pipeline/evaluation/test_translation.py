@@ -12,12 +12,11 @@ from model.incremental import IncrementalDecoder
 from model.search import beam_search, penalty
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import (
-    LONGEST_TOKENS,
     Translation,
     Translator,
     batches,
 )
-from pipeline.settings import DecodingSettings
+from pipeline.settings import LONGEST_TOKENS, DecodingSettings
 from pipeline.store.artifacts import Checkpoint, Corpus
 from pipeline.text import vocabulary
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint

@@ -22,6 +22,14 @@ def test_one_line_names_type_devices_and_torch(cell: Cell) -> None:
     assert provenance_notes([]) == []
 
 
+def test_dev_pairs_that_were_too_long_are_counted(cell: Cell) -> None:
+    """A line of their own says how many; there is none where there are none."""
+    assert len(provenance_notes([cell("en-de", "base")])) == 1
+    inputs = cell("en-fr", "base")
+    inputs.training.write(inputs.training.load().model_copy(update={"dev_left_out": 2}))
+    assert provenance_notes([inputs])[1:] == ["2 dev pairs longer than 1024 tokens count in no dev loss or perplexity."]
+
+
 def test_the_form_of_the_batches_is_named(cell: Cell) -> None:
     """Packed batches and a CUDA graph, where the workers computed with them."""
     inputs = cell("en-de", "base")

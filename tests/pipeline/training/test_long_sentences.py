@@ -1,0 +1,119 @@
+"""Long lines of the dev set: each is computed whole up to LONGEST_TOKENS, and no model computes a longer one."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch._dynamo
+
+from pipeline.attention.figures import HeadSettings
+from pipeline.attention.heads import examine
+from pipeline.errors import UserError
+from pipeline.evaluation import length_perplexity, perplexity
+from pipeline.settings import LONGEST_TOKENS, EncodingSettings
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import Checkpoint, EncodedDataset, Vocabulary
+from pipeline.text.encoding import EncodedSplit, encode
+from pipeline.training import loop
+from pipeline.training.loop import Training
+from pipeline.training.worker_group import WorkerGroup
+from tests.support import packed_kernels
+from tests.support.parallel_text import corpus_of, text_pairs
+from tests.support.tiny_training import TINY, curve, with_fields
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+LONG, TOO_LONG = 300, 12_000
+"""Words of a line that is computed whole, and of one that would take 1 GB for the scores of one layer."""
+
+
+@pytest.fixture(scope="module")
+def encoded(dataset: EncodedDataset, parallel_text: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """`encoded(LONG)` -> the training pairs of `dataset`, and its dev pairs with one more of that many words."""
+
+    def encoded(*words: int, others: int = 60) -> EncodedDataset:
+        folder = tmp_path_factory.mktemp("long")
+        train, dev = (text_pairs(parallel_text, f"multi30k/{name}", n) for name, n in (("train", 600), ("val", others)))
+        dev[30:30] = [(" ".join(["dog"] * n), "Hund") for n in words]
+        corpus = corpus_of(folder / "corpus", {"train": train, "dev": dev}, shard_pairs=250)
+        (folder / "vocabulary").mkdir()
+        Vocabulary(folder / "vocabulary").path.write_bytes((dataset.folder / "joint.model").read_bytes())
+        (folder / "encoded").mkdir()
+        return encode(
+            Context(folder / "encoded"), corpus, Vocabulary(folder / "vocabulary"), EncodingSettings(max_tokens=60)
+        )
+
+    return encoded
+
+
+def test_training_leaves_overlong_dev_pairs_out(encoded: Any, dataset: EncodedDataset, tmp_path: Path) -> None:
+    """The curve is that of the dev set without them, bit for bit; one warning and run.json count them."""
+    events: list[dict[str, Any]] = []
+    runs = []
+    for name, on in (("without", dataset), ("with", encoded(TOO_LONG))):
+        (tmp_path / name).mkdir()
+        runs.append(Training(WorkerGroup(), on, with_fields(updates=3), tmp_path / name, events.append).run())
+    assert curve(tmp_path / "with") == curve(tmp_path / "without")
+    assert [run.dev_left_out for run in runs] == [0, 1]
+    (warning,) = (event["warning"] for event in events if "warning" in event)
+    assert warning.startswith("1 of 61 dev pairs have a side of more than 1024 tokens")
+
+
+def test_evaluation_leaves_them_out_too(encoded: Any, one_worker: Path, tmp_path: Path) -> None:
+    """Perplexity, by length too, and the table of heads are measured on the same pairs."""
+    checkpoint, long = Checkpoint(one_worker / "checkpoints" / f"{TINY.updates:08d}"), encoded(LONG, TOO_LONG)
+    split = EncodedSplit.open(long, "dev")
+    rows = split.computed_rows
+    assert len(rows) == len(split) - 1 == 61
+    assert split.source_lengths[rows].max() > LONG
+    contexts = [Context(tmp_path / name) for name in ("whole", "by length", "heads")]
+    for context in contexts:
+        context.folder.mkdir()
+    assert perplexity.measure(contexts[0], checkpoint, long).load().tokens == split.target_lengths[rows].sum()
+    ranges = length_perplexity.measure(contexts[1], checkpoint, long, longest_trained=60).load().ranges
+    assert sum(part.pairs for part in ranges) == 61
+    assert ranges[-1].up_to_tokens == split.source_lengths[rows].max()
+    assert examine(contexts[2], checkpoint, long, HeadSettings(sample_pairs=100)).load().pairs == 61
+
+
+def test_a_dev_set_of_overlong_pairs_is_refused(encoded: Any, tmp_path: Path) -> None:
+    """One line says that nothing is left to validate on."""
+    with pytest.raises(UserError, match="no dev pair of at most 1024 tokens"):
+        Training(WorkerGroup(), encoded(TOO_LONG, others=0), TINY, tmp_path)
+
+
+def test_the_largest_dev_batch_is_tried_before_the_first_update(
+    dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where torch finds no memory for it, one line says so, and nothing has been trained."""
+    monkeypatch.setattr(loop, "split_sums", lambda *_, **__: torch.empty(10**15))
+    training = Training(WorkerGroup(), dataset, TINY, tmp_path)
+    with pytest.raises(UserError, match=r"the largest dev batch, \d+ pairs of \d+ and \d+ tokens, does not fit"):
+        training.train()
+    assert training.state.update == 0
+
+
+def test_a_longer_dev_sentence_recompiles_nothing(
+    encoded: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model compiled for packed batches computes them as it did after validation on a sentence of 300 tokens."""
+    packed_kernels.register()
+    torch._dynamo.reset()
+    monkeypatch.setattr("torch._dynamo.config.error_on_recompile", True)
+    monkeypatch.setattr(loop, "packs", lambda *_: True)
+    still = replace(TINY.model, dropout=0.0)  # dropout on CPUs cannot be compiled
+    training = Training(WorkerGroup(), encoded(LONG), with_fields(dtype="bfloat16", model=still), tmp_path)
+    training.step.model.compile(backend="eager", fullgraph=True, dynamic=False)
+    updates = list(training.updates.between(0, 2))
+    training._update(updates[0])
+    training._validate()
+    training._update(updates[1])
+
+
+def test_training_takes_no_longer_sentences_than_translation() -> None:
+    """Text may be encoded up to the length that validation and translation compute whole."""
+    assert EncodingSettings(max_tokens=LONGEST_TOKENS).max_tokens == 1024
+    with pytest.raises(ValueError, match="max_tokens"):
+        EncodingSettings(max_tokens=LONGEST_TOKENS + 1)
