@@ -21,6 +21,7 @@ from pipeline.store.store import Store
 from workflows.cli.console import console
 from workflows.cli.options import AddressOption, StoreOption
 from workflows.engine.dag import Imported
+from workflows.engine.needs import obstacles
 
 PROJECT = "aiayn"
 STYLES = {"ok": "green", "warning": "yellow", "fails": "red"}
@@ -28,6 +29,8 @@ FAILED = 1
 LOCAL_LOCKS = ("nolock", "local_lock=flock", "local_lock=all", "localflock")
 """Options of NFS and Lustre that keep locks on the host."""
 MIN_DISK_BYTES, LITTLE_DISK_BYTES = 10**9, 10 * 10**9
+
+LITTLE_SHARED_BYTES = 10**9
 
 chosen_address = Imported("workflows.engine.cluster:chosen_address")
 accepted_address = Imported("workflows.engine.joining:accepted_address")
@@ -66,6 +69,7 @@ def _findings(store: str, address: str | None) -> Iterator[Finding]:
     yield library("ray")
     yield gpu()
     yield dtype()
+    yield from ray_start(address)
     yield from ray_cluster(address)
     yield from output(store)
 
@@ -115,6 +119,21 @@ def dtype() -> Finding:
         return Finding("dtype", "warning", f"bfloat16 is not native on {device_name(device)}", remedy)
     chosen = str(compute_dtype(device)).removeprefix("torch.")
     return Finding("dtype", "ok", f"bfloat16 is native on {device_name(device)}; trainings compute in {chosen}")
+
+
+def ray_start(address: str | None) -> Iterator[Finding]:
+    """Checks what Ray needs to start a cluster here; where one is joined there is no line."""
+    if chosen_address(address) != "local":
+        return
+    found = [Finding("ray start", "fails", problem, remedy) for problem, remedy in obstacles()]
+    yield from found or [Finding("ray start", "ok", "Ray can write its files and its token, and listen on 127.0.0.1")]
+    if (shared := Path("/dev/shm")).is_dir():
+        free = shutil.disk_usage(shared).free
+        text = f"{decimal(free)} free in {shared}"
+        if free >= LITTLE_SHARED_BYTES:
+            yield Finding("shared memory", "ok", text)
+        else:
+            yield Finding("shared memory", "warning", text, "Ray uses the disk instead; in Docker, raise --shm-size")
 
 
 def ray_cluster(address: str | None) -> Iterator[Finding]:

@@ -21,6 +21,7 @@ from pipeline.ray_private import abandoned_placement_groups, loopback_only
 from pipeline.store.artifact import Context
 from workflows.engine.dag import PACKAGES
 from workflows.engine.joining import accepted_address, is_loopback
+from workflows.engine.needs import obstacles
 
 LOCAL = "local"
 """The address for a cluster of its own on this machine."""
@@ -147,6 +148,8 @@ def cluster(address: str | None) -> Iterator[str]:
     address = chosen_address(address)
     local = address == LOCAL
     if local:
+        for problem, remedy in obstacles():
+            raise UserError(f"Ray cannot start: {problem}; {remedy}")
         set_local_variables()
     # Of ray[default], which the extra `cluster` installs; nothing else here needs it.
     has_dashboard = importlib.util.find_spec("aiohttp_cors") is not None
@@ -170,7 +173,9 @@ def cluster(address: str | None) -> Iterator[str]:
             raise
         reason, *_ = str(error).strip().split("\n")
         if local:
-            raise UserError(f"Ray did not start ({reason}); if the machine is busy, try again later") from error
+            raise UserError(
+                f"Ray did not start ({reason}); if the machine is busy, try again later; `aiayn doctor` checks the rest"
+            ) from error
         raise UserError(f"Ray did not join the cluster at --address {address} ({reason}); see `ray status`") from error
     try:
         url = context.dashboard_url

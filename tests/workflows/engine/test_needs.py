@@ -1,0 +1,81 @@
+"""workflows.engine.needs: what keeps Ray from starting, with a remedy that helps."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from workflows.cli import doctor
+from workflows.engine.needs import MAX_SOCKET_BYTES, SOCKET_IN_SESSION, obstacles
+
+LONGEST = MAX_SOCKET_BYTES - len(SOCKET_IN_SESSION) - 1
+VARIABLES = ("RAY_TMPDIR", "TMPDIR", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+
+
+def _folder_of(n_bytes: int, parent: str = "/tmp") -> str:
+    """Returns the path of a folder that is so long; it need not exist."""
+    return f"{parent}/{'x' * (n_bytes - len(parent) - 1)}"
+
+
+@pytest.fixture
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user with a home folder and none of Ray's variables."""
+    for variable in VARIABLES:
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+@pytest.mark.usefixtures("_home")
+@pytest.mark.parametrize(
+    ("variables", "problem", "remedy"),
+    [
+        ({}, "", ""),
+        ({"TMPDIR": _folder_of(LONGEST)}, "", ""),
+        ({"TMPDIR": _folder_of(LONGEST + 1)}, f"may have {LONGEST} bytes", "set RAY_TMPDIR to a short path"),
+        ({"TMPDIR": _folder_of(200), "RAY_TMPDIR": "/tmp"}, "", ""),
+        ({"RAY_TMPDIR": "/proc"}, "Ray keeps its files in /proc, which cannot be written", "set RAY_TMPDIR to a short"),
+        ({"HOME": "/proc/none"}, "/proc/none/.ray/auth_token, which cannot be written", "RAY_AUTH_TOKEN to a secret"),
+        ({"HOME": "/proc/none", "RAY_AUTH_TOKEN": 32 * "x"}, "", ""),
+        ({"HOME": "/proc/none", "RAY_AUTH_MODE": "disabled"}, "", ""),
+        ({"RAY_AUTH_TOKEN_PATH": "/no/token"}, "RAY_AUTH_TOKEN_PATH names /no/token", "correct it or unset it"),
+    ],
+)
+def test_what_ray_needs(
+    variables: dict[str, str], problem: str, remedy: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A folder with a short path and a token, both of which can be written; nothing is left behind."""
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    found = list(obstacles())
+    assert len(found) == bool(problem)
+    for text, what_to_do in found:
+        assert problem in text
+        assert remedy in what_to_do
+    assert next(one.verdict for one in doctor.ray_start("local")) == ("fails" if problem else "ok")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("n_bytes", [LONGEST, LONGEST + 10])
+def test_ray_starts_where_nothing_is_in_its_way(n_bytes: int, tmp_path: Path) -> None:
+    """The longest path that is allowed, without a home folder, but with a token; longer ones are one line."""
+    folder = _folder_of(n_bytes, f"/tmp/{os.getpid()}")
+    os.makedirs(folder)
+    code = (
+        "from workflows.engine.cluster import cluster; import typer; from workflows.cli.console import run_app\n"
+        "app = typer.Typer()\n@app.command()\ndef main():\n    with cluster(None):\n        print('started')\n"
+        "run_app(app, 'main')\n"
+    )
+    inherited = {name: value for name, value in os.environ.items() if name not in VARIABLES}
+    environment = {**inherited, "TMPDIR": folder, "HOME": "/proc/none", "RAY_AUTH_TOKEN": 32 * "x"}
+    try:
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    finally:
+        subprocess.run(["rm", "-r", f"/tmp/{os.getpid()}"], check=True)
+    if n_bytes == LONGEST:
+        assert (done.returncode, done.stdout) == (0, "started\n"), done.stderr
+    else:
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        assert "error: Ray cannot start: " in done.stderr
+        assert "set RAY_TMPDIR to a short path" in done.stderr
