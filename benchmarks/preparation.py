@@ -8,7 +8,6 @@ stages of profile `wmt14` as a workflow runs them: read, clean, vocabulary, enco
 Temporary files take some 1.2 kB a pair; TMPDIR says where.
 """
 
-import os
 import tempfile
 import time
 from pathlib import Path
@@ -32,6 +31,7 @@ BARE_SHARDS = 4
 def measure(pairs: int, vocabulary_size: int) -> dict[str, Any]:
     """Runs the benchmark and returns what --json prints."""
     from benchmarks.synthetic import write_text
+    from pipeline.environment import usable_cpus
     from pipeline.hardware import device_name
     from pipeline.store.store import Store
     from workflows import stages
@@ -39,7 +39,7 @@ def measure(pairs: int, vocabulary_size: int) -> dict[str, Any]:
     from workflows.engine.cluster import cluster, map_on_ray
     from workflows.engine.dag import in_order
 
-    cores = len(os.sched_getaffinity(0))
+    cores = usable_cpus()
     with tempfile.TemporaryDirectory(prefix="aiayn-") as folder, cluster(None):
         calls, files = _files(Path(folder) / "text", pairs)
         for _ in map_on_ray(write_text, calls):

@@ -1,4 +1,4 @@
-"""The environment variables of processes that compute. It imports nothing that is slow to import."""
+"""The CPUs and the environment variables of processes that compute. It imports nothing that is slow to import."""
 
 import os
 
@@ -14,6 +14,11 @@ SPIN_COUNT = 3_000
 Such a thread keeps a processor from the other programs of the machine, and so from the thread that it waits for. Beside
 a program that never rests, training with two threads is 1.5 to 1.9 times as fast with 1 000 as by default, but a tenth
 slower alone; 3 000 lies between (docs/results/2026-11-23_xeon-icelake-2-cores-float32.md)."""
+
+
+def usable_cpus() -> int:
+    """Returns the number of CPUs that this process may use; where the system does not say (macOS), all there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def worker_environment() -> dict[str, str]:

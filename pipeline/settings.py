@@ -30,7 +30,7 @@ MAX_COUNT = 10**9
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Seed = Annotated[int, Field(ge=0, lt=1 << 63)]
 """What torch and NumPy take."""
-Threads = Annotated[int, Field(ge=1, le=1024)]
+Threads = Annotated[int, Field(ge=1, le=4096)]
 LONGEST_TOKENS = 1024
 """The longest sentence that a model computes whole, END_ID counted: attention's memory grows with the length squared.
 Training and what is measured on the dev split leave longer pairs out, and translation cuts longer sources."""

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from pipeline.complexity.figures import CountsArtifact, MeasurementsArtifact
+from pipeline.environment import usable_cpus
 from pipeline.errors import UserError
 from workflows.cli import options
 from workflows.cli.console import help_text, run_app
@@ -80,8 +81,8 @@ def main(
     """Counts and measures what is not in the store, prints the table."""
     chosen = load_complexity_profile(profile, config=config, overrides=overrides or [])
     request = requested("table1", chosen, config, overrides, store, address, plan)
-    threads, available = chosen.timing.threads, len(os.sched_getaffinity(0))
-    if address is None and threads > available:
+    threads, available = chosen.timing.threads, usable_cpus()
+    if (address or os.environ.get("RAY_ADDRESS") or "local") == "local" and threads > available:
         raise UserError(f"timing.threads is {threads}, but this process may use {available} CPUs")
     reproduce(reproduction(chosen, request.command), request)
 

@@ -7,7 +7,6 @@ the profiler records every allocation, and the peak is that of their running sum
 for themselves, past torch, is not seen.
 """
 
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -31,6 +30,7 @@ from pipeline.complexity.figures import (
 from pipeline.complexity.layer_types.modules import make, make_projected
 from pipeline.complexity.layer_types.sizes import LAYER_TYPES
 from pipeline.complexity.settings import LayerSettings, SweepSettings, TimingSettings
+from pipeline.environment import usable_cpus
 from pipeline.errors import UserError
 from pipeline.hardware import device_name, dtype_name
 from pipeline.store.artifact import Context
@@ -79,7 +79,7 @@ def device_of(context: Context, timing: TimingSettings) -> str:
 def threads_of(timing: TimingSettings) -> Iterator[None]:
     """Lets torch compute on as many threads as the settings say."""
     threads_before = torch.get_num_threads()
-    torch.set_num_threads(timing.threads or len(os.sched_getaffinity(0)))
+    torch.set_num_threads(timing.threads or usable_cpus())
     try:
         yield
     finally:

@@ -1,6 +1,5 @@
 """`aiayn doctor`: what of this machine is as the workflows need it, and what to do about the rest."""
 
-import os
 import secrets
 import shutil
 import tempfile
@@ -15,6 +14,7 @@ from packaging.requirements import Requirement
 from rich.filesize import decimal
 from rich.text import Text
 
+from pipeline.environment import usable_cpus
 from pipeline.errors import UserError
 from pipeline.store.locks import FileLock
 from pipeline.store.store import Store
@@ -106,7 +106,7 @@ def gpu() -> Finding:
     if sorted(Path("/dev").glob("nvidia[0-9]*")):
         remedy = "install a torch that is built for CUDA, or a driver that this one takes (nvidia-smi shows it)"
         return Finding("gpu", "fails", f"there is an NVIDIA GPU that torch cannot use; {built}", remedy)
-    return Finding("gpu", "ok", f"none; everything runs on {os.cpu_count()} CPU cores")
+    return Finding("gpu", "ok", f"none; everything runs on {usable_cpus()} CPU cores")
 
 
 def dtype() -> Finding:

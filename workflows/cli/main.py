@@ -16,7 +16,6 @@ aiayn export ctranslate2 model --out fast               one model -> a model for
 """
 
 import json
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import version
@@ -26,6 +25,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from pipeline.environment import usable_cpus
 from pipeline.errors import UserError
 from pipeline.parsing.evalb import EvalbParameters, read_parameters
 from pipeline.parsing.evalb import score_trees as tree_scores
@@ -241,7 +241,7 @@ def translate(
         batch_tokens=batch_tokens,
         engine=engine,
         dtype=dtype,
-        threads=threads or os.cpu_count() or 1,
+        threads=threads or usable_cpus(),
     )
     folder = named_folder("average", model, "model.safetensors")
     if settings.engine == "ctranslate2":
@@ -275,7 +275,7 @@ def parse(
         "well_formed": constrained,
         "batch_tokens": batch_tokens,
         "dtype": dtype,
-        "threads": threads or os.cpu_count() or 1,
+        "threads": threads or usable_cpus(),
     }
     parse_input(named_folder("average", model, "model.safetensors"), changes)
 

@@ -15,6 +15,7 @@ import ray
 from ray.util.placement_group import remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from pipeline.environment import usable_cpus
 from pipeline.errors import UserError
 from pipeline.memory import forget_peak_memory, peak_memory_bytes
 from pipeline.ray_private import abandoned_placement_groups, loopback_only
@@ -166,7 +167,7 @@ def cluster(address: str | None) -> Iterator[str]:
                 log_to_driver=False,
                 logging_level=logging.ERROR,
                 runtime_env=None if local else shipped_packages(),
-                num_cpus=len(os.sched_getaffinity(0)) if local and hasattr(os, "sched_getaffinity") else None,
+                num_cpus=usable_cpus() if local else None,
             )
     except Exception as error:  # Ray raises plain ones where a process does not start in time
         if isinstance(error, OSError) and error.errno:
