@@ -1,6 +1,5 @@
 """Joins or starts the Ray cluster that steps run on, maps functions over it, and handles interrupts and leftovers."""
 
-import importlib
 import importlib.util
 import logging
 import os
@@ -20,7 +19,7 @@ from pipeline.errors import UserError
 from pipeline.memory import forget_peak_memory, peak_memory_bytes
 from pipeline.ray_private import abandoned_placement_groups, loopback_only
 from pipeline.store.artifact import Context
-from workflows.engine.dag import PACKAGES
+from workflows.engine.dag import PACKAGES, ROOT
 from workflows.engine.joining import accepted_address, is_loopback
 from workflows.engine.needs import obstacles
 
@@ -125,8 +124,8 @@ def shipped_packages() -> dict[str, Any] | None:
     """
     if "RAY_JOB_CONFIG_JSON_ENV_VAR" in os.environ:
         return None
-    folders = [next(iter(importlib.import_module(name).__path__)) for name in PACKAGES]
-    return {"py_modules": folders, "excludes": ["__pycache__"]}
+    # Not where an import finds them: that may be a folder of the same name in which the user stands.
+    return {"py_modules": [str(ROOT / name) for name in PACKAGES], "excludes": ["__pycache__"]}
 
 
 @contextmanager
