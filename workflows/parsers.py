@@ -53,7 +53,9 @@ class ParserGrid:
             name = f"{self.name}{chosen}"
             settings = varied(recipe.training, dropout, attention_dropout, scale)
             training = stages.TRAIN(f"train {name}", self.text.dataset, settings)
-            checkpoint = stages.AVERAGE(f"average {name}", training, recipe.averaging)
+            # The row's own name in a run's folder is that of the parser that is chosen.
+            averaged = name if chosen else f"{name} candidate"
+            checkpoint = stages.AVERAGE(f"average {averaged}", training, recipe.averaging)
             # A trial decodes with as many workers as it trains with, since other trials run at the same time.
             decoding = self.profile.decoding.model_copy(update={"workers": _fewest(settings)})
             hypotheses = stages.DECODE(f"decode {name}", checkpoint, self.text.corpus, decoding, [DEV])

@@ -9,8 +9,11 @@ from pipeline.errors import UserError
 from pipeline.store.store import Store
 from tests.support.experiments import drawn
 from tests.support.tiny_dag import AVERAGE, TRAIN, SeedSettings, run_table, table_of
+from workflows import reproduce_table4
 from workflows.engine.dag import in_order
+from workflows.experiment import requested
 from workflows.names import begin_run, links_into, named_folder, named_steps
+from workflows.profiles.parsing import load_parsing_profile
 
 AVERAGED = {seed: next(step.name for step in in_order([table_of(seed)]) if "average" in step.label) for seed in (1, 2)}
 
@@ -90,6 +93,15 @@ def test_every_name_is_one_artifact_s(workflow: str, profile: str, tmp_path: Pat
     steps = named_steps(drawn(workflow, profile, Store(tmp_path)))
     assert len(steps) == len({step.label for step in steps.values()}) > 20
     assert len({step.fingerprint for step in steps.values()}) == len(steps)
+
+
+def test_a_parser_chosen_from_one_and_that_one_have_two_names(tmp_path: Path) -> None:
+    """The row's name is that of the parser that was chosen."""
+    profile = load_parsing_profile(overrides=["choice.dropouts=[0.1]"])
+    request = requested("table4", profile, None, None, str(tmp_path), None, True)
+    steps = named_steps(reproduce_table4.reproduction(profile, request).tabulate({}))
+    models = {name.name: step.label for name, step in steps.items() if name.parent.name == "models"}
+    assert models == {"supervised": "choose supervised", "supervised-candidate": "average supervised candidate"}
 
 
 def test_two_steps_of_one_name_are_refused(tmp_path: Path) -> None:
