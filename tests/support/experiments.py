@@ -1,7 +1,36 @@
-"""The experiments, a module of `workflows` each, as the folder has them: tests of all of them include a new one."""
+"""The experiments, a module of `workflows` each, and the tables that their commands draw before anything runs."""
 
 from pathlib import Path
+from typing import Any
 
 import workflows
+from pipeline.store.store import Store
+from workflows import reproduce_claims, reproduce_table2, reproduce_table3, reproduce_table4
+from workflows.command_line import CommandLine
+from workflows.engine.dag import Step
+from workflows.experiment import Request
+from workflows.profiles.loading import load_profile
+from workflows.profiles.parsing import load_parsing_profile
 
 EXPERIMENTS = sorted(path.stem for path in Path(workflows.__path__[0]).glob("reproduce_*.py"))
+"""As the folder has them: tests of all of them include a new one."""
+
+
+def drawn(workflow: str, profile: str, store: Store) -> Step[Any]:
+    """Returns the table of a workflow with a profile and no other option."""
+    trees = load_parsing_profile() if workflow == "table4" else None
+    text = load_profile(profile)
+    command = CommandLine(typed=f"python -m workflows.reproduce_{workflow}")
+    request = Request(trees or text, store, None, True, None, None, "", command)
+    pair, cells = next(iter(text.corpora)), ([*text.corpora], [*text.recipes])
+    match workflow:
+        case "claims":
+            sections = reproduce_claims.chosen_sections(None)
+            return reproduce_claims.experiments(text, sections, request, cells, None, None).judged({})
+        case "table2":
+            return reproduce_table2.reproduction(text, *cells, request).tabulate({})
+        case "table3":
+            grid = text.for_pair(pair).for_grid()
+            return reproduce_table3.reproduction(grid, pair, None, 1, request).tabulate({})
+    assert trees
+    return reproduce_table4.reproduction(trees, request).tabulate({})
