@@ -99,10 +99,10 @@ class Relay:
             for watcher in self._watchers:
                 watcher.finished(step, summary)
 
-    def failed(self, model: str) -> None:
+    def failed(self, results: Sequence[Step[Artifact]]) -> None:
         """Reports that a model of a grid will not have all its results."""
         for watcher in self._watchers:
-            watcher.failed(model)
+            watcher.failed(results)
 
     def idle(self) -> None:
         """Lets the watchers redraw."""

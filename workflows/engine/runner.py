@@ -30,8 +30,8 @@ class Watcher:
     def finished(self, step: Step[Artifact], summary: str) -> None:
         """Called when the step's artifact has been published, with a few words about it."""
 
-    def failed(self, model: str) -> None:
-        """Called when a model of a grid will not have all its results."""
+    def failed(self, results: Sequence[Step[Artifact]]) -> None:
+        """Called when a model of a grid will not have all its `results`."""
 
     def idle(self) -> None:
         """Called a few times per second."""

@@ -59,7 +59,7 @@ def tune_models(
                 name="grid",
                 storage_path=str(tune_folder),
                 failure_config=tune.FailureConfig(max_failures=RETRIES),
-                callbacks=[_Follower(relay)],
+                callbacks=[_Follower(relay, models)],
                 verbose=0,
             ),
         ).fit()
@@ -89,8 +89,8 @@ class _Follower(tune.Callback):
     Tune calls its methods; a trial that it will try again has not ended.
     """
 
-    def __init__(self, relay: Relay) -> None:
-        self._relay, self._fetched_s = relay, 0.0
+    def __init__(self, relay: Relay, models: Mapping[str, Sequence[Step[Artifact]]]) -> None:
+        self._relay, self._models, self._fetched_s = relay, models, 0.0
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
         """Runs after each iteration of Tune's loop, many times per second."""
@@ -110,7 +110,7 @@ class _Follower(tune.Callback):
 
     def _failed(self, trial: Any) -> None:
         self._relay.fetch()
-        self._relay.failed(trial.config["model"])
+        self._relay.failed(self._models[trial.config["model"]])
 
     def __getstate__(self) -> dict[str, Any]:
         """Leaves the state out when Tune pickles its callbacks, since it includes the screen."""

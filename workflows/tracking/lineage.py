@@ -1,5 +1,6 @@
 """Where a model comes from, read from the steps of its DAG: the settings of every step, its text and its vocabulary."""
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -38,6 +39,11 @@ def inputs_of(model: TrainedModel, store: Store) -> list[Input]:
         _input(name, to_step(model.corpus), store, "training"),
         _input(f"{name} vocabulary", vocabulary, store, "vocabulary"),
     ]
+
+
+def measured_identity(model: TrainedModel) -> str:
+    """Returns a hash that two models have in common if the same is measured of the same training."""
+    return hashlib.sha256(" ".join(sorted(step.fingerprint for step in model.results)).encode()).hexdigest()
 
 
 def shared(settings: list[Mapping[str, Any]]) -> dict[str, Any]:

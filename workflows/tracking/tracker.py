@@ -39,6 +39,8 @@ AWAY_S = 60.0
 METRICS_A_REQUEST, PARAMS_A_REQUEST, RUNS_A_REQUEST = 1000, 100, 50_000
 """MLflow's limits on a single request."""
 WORKFLOW_TAG, TRAINING_TAG, PARENT_TAG = "aiayn.workflow", "aiayn.training", "mlflow.parentRunId"
+MEASURED_TAG = "aiayn.measured"
+"""The tag of a model's run with the identity of the model and of what is measured of it."""
 SENT_TAG = "aiayn.sent"
 """The tag of a run that has got everything: the fingerprint of its workflow."""
 

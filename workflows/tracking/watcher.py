@@ -25,9 +25,17 @@ from workflows.reports.corpus import CorpusReport
 from workflows.reports.corpus_text import metrics
 from workflows.tables.measurements import TrainedModel
 from workflows.tracking.description import NOTE_TAG, description
-from workflows.tracking.lineage import inputs_of, settings_of, shared
+from workflows.tracking.lineage import inputs_of, measured_identity, settings_of, shared
 from workflows.tracking.models import NEWEST, keep, register, registered_name
-from workflows.tracking.tracker import PARENT_TAG, SENT_TAG, TRAINING_TAG, WORKFLOW_TAG, Status, Tracker
+from workflows.tracking.tracker import (
+    MEASURED_TAG,
+    PARENT_TAG,
+    SENT_TAG,
+    TRAINING_TAG,
+    WORKFLOW_TAG,
+    Status,
+    Tracker,
+)
 
 USED = ("dtype", "device_name", "devices", "threads")
 """The figures of `run.json` that say what a training was run with, whatever its settings asked for."""
@@ -63,8 +71,11 @@ class MlflowWatcher(Watcher):
         self._news: set[str] = set()
         """Names of the models whose trainings have written metrics since the last look."""
         self._looked_s = 0.0
-        n_runs = 1 + len({_training(model).fingerprint for model in workflow.models.values()})
-        self._is_parent_sent = tracker.has_all(workflow.fingerprint, n_runs)
+        self._models: dict[str, str] = {}
+        """The names of the models that have a run each, by what is measured of them; the first of several names."""
+        for name, model in workflow.models.items():
+            self._models.setdefault(measured_identity(model), name)
+        self._is_parent_sent = tracker.has_all(workflow.fingerprint, 1 + len(self._models))
         if not self._is_parent_sent:
             tracker.attempt(self._open)
 
@@ -93,11 +104,12 @@ class MlflowWatcher(Watcher):
         self._to_come.discard(step.fingerprint)
         self._send_measured()
 
-    def failed(self, model: str) -> None:
-        """Sends the curve of a model without all its results, and closes its run."""
-        if model in self._runs:
-            self._tracker.attempt(partial(self._send_written, model))
-            self._tracker.attempt(partial(self._tracker.end, self._runs[model], "FAILED"))
+    def failed(self, results: Sequence[Step[Artifact]]) -> None:
+        """Sends the curve of a model without all these results, and closes its run."""
+        fingerprints = {step.fingerprint for step in results}
+        for name in [*self._runs]:
+            if all(step.fingerprint in fingerprints for step in self._workflow.models[name].results):
+                self._close_failed(name)
 
     def finish(
         self,
@@ -118,7 +130,7 @@ class MlflowWatcher(Watcher):
         all_sent = True
         for name in [*self._runs]:
             if name in failures:
-                self.failed(name)
+                self._close_failed(name)
             else:
                 all_sent &= self._send(name)
         if not all_sent or self._is_parent_sent:
@@ -135,7 +147,7 @@ class MlflowWatcher(Watcher):
             served = [
                 f"models:/{registered_name(tracker.experiment, name, model.pair)}@{NEWEST}"
                 for name, model in workflow.models.items()
-                if name not in failures
+                if name in self._models.values() and name not in failures
             ]
             tracker.tags(parent, {NOTE_TAG: description(table.folder, address, workflow.command, served)})
             tracker.end(parent, "FINISHED", has_all_of="" if failures else workflow.fingerprint)
@@ -162,12 +174,12 @@ class MlflowWatcher(Watcher):
         title = f"{tracker.experiment} {workflow.profile}"
         parent = tracker.open({WORKFLOW_TAG: workflow.fingerprint}, title, params, source, of_all)
         self._parent, self._is_parent_sent = parent.info.run_id, SENT_TAG in parent.data.tags
-        known = {run.data.tags.get(TRAINING_TAG): run for run in tracker.runs({PARENT_TAG: self._parent})}
-        for name, model in workflow.models.items():
-            fingerprint = _training(model).fingerprint
-            if fingerprint not in known or SENT_TAG not in known[fingerprint].data.tags:
-                identity = {TRAINING_TAG: fingerprint, PARENT_TAG: self._parent}
-                run = tracker.open(identity, name, settings[name], {**source, **self._tags(model)}, inputs[name])
+        known = {run.data.tags.get(MEASURED_TAG): run for run in tracker.runs({PARENT_TAG: self._parent})}
+        for measured, name in self._models.items():
+            if measured not in known or SENT_TAG not in known[measured].data.tags:
+                model, identity = workflow.models[name], {MEASURED_TAG: measured, PARENT_TAG: self._parent}
+                tags = {**source, **self._tags(model), TRAINING_TAG: _training(model).fingerprint}
+                run = tracker.open(identity, name, settings[name], tags, inputs[name])
                 self._runs[name] = run.info.run_id
 
     def _tags(self, model: TrainedModel) -> dict[str, str]:
@@ -205,6 +217,10 @@ class MlflowWatcher(Watcher):
         if is_sent := tracker.attempt(send):
             del self._runs[name]
         return is_sent
+
+    def _close_failed(self, name: str) -> None:
+        self._tracker.attempt(partial(self._send_written, name))
+        self._tracker.attempt(partial(self._tracker.end, self._runs[name], "FAILED"))
 
     def _send_written(self, name: str) -> None:
         """Sends the metrics that a training has written so far."""
