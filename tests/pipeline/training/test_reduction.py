@@ -121,7 +121,7 @@ def test_gradients_sent_in_bfloat16(trained: Callable[..., Path]) -> None:
 
 
 def leave_after_an_update(rank: int, port: int, dataset: EncodedDataset, folder: Path) -> None:
-    """Trains as one of two workers, of which the second computes one update and then nothing for minutes."""
+    """Trains as one of two workers, of which the second computes one update and then nothing for 10 s."""
     torch.set_num_threads(1)
     loop.UPDATE_TIMEOUT = timedelta(seconds=2)
     dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", world_size=2, rank=rank, timeout=timedelta(minutes=5))
@@ -129,13 +129,11 @@ def leave_after_an_update(rank: int, port: int, dataset: EncodedDataset, folder:
     with training.writer:
         training.train(1)
         if rank:
-            time.sleep(200)
+            time.sleep(10)
         training.train(2)
 
 
 def test_a_worker_that_hangs_is_not_waited_for_long(dataset: EncodedDataset, tmp_path: Path) -> None:
     """Once the workers train, a collective ends by the shorter limit; before, it may wait for compilers."""
-    began_s = time.monotonic()
     with pytest.raises(torch.multiprocessing.ProcessRaisedException, match=r"(?i)timed out"):
         start_processes(leave_after_an_update, (free_port(), dataset, tmp_path), 2)
-    assert time.monotonic() - began_s < 100
