@@ -128,7 +128,7 @@ def reproduce(experiment: Reproduction, request: Request) -> None:
 
 
 def _print_line(line: str) -> None:
-    console.print(line, highlight=False, soft_wrap=True, markup=False)
+    console.print(line, highlight=False, soft_wrap=True)
 
 
 def _print_plan(experiment: Reproduction, request: Request, target: Step[Any]) -> None:

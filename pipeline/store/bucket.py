@@ -186,7 +186,7 @@ def _connected(uri: str, endpoint: str, patience_s: float) -> ObjectStore:
     insecure = endpoint.startswith("http://")
     try:
         return from_url(
-            uri,
+            uri.replace("%", "%25").replace("?", "%3F").replace("#", "%23"),  # a name, as its user typed it
             client_options={"allow_http": insecure, "timeout": timedelta(seconds=REQUEST_S)},
             retry_config={
                 "max_retries": 1000,

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import unquote
 
 from pipeline.errors import UserError
 from pipeline.store.artifact import MANIFEST, Artifact, Made, making_folder, publish, set_aside
@@ -58,7 +59,7 @@ class Store:
         if not separator:
             return cls(Path(text).absolute())
         if scheme == "file":
-            return cls(Path("/" + rest.lstrip("/")))
+            return cls(Path("/" + unquote(rest).lstrip("/")))
         if scheme not in SCHEMES or not rest.strip("/"):
             known = ", ".join(f"{scheme}://" for scheme in (*SCHEMES, "file"))
             raise UserError(f"--store {text}: give a folder, or a URI that begins with {known} and names one")

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from itertools import zip_longest
 from pathlib import Path
+from shlex import quote
 from typing import Any, BinaryIO, Literal
 
 from pipeline.errors import UserError
@@ -57,7 +58,9 @@ def lines_of(file: BinaryIO, name: str, errors: Literal["strict", "surrogateesca
         while raw := file.readline(MAX_LINE_BYTES):
             number += 1
             if number == 1 and raw.startswith(UTF_16):
-                raise UserError(f"{name} is UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8 {name} > NEW")
+                raise UserError(
+                    f"{name} is UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8 {quote(name)} > NEW"
+                )
             if len(raw) == MAX_LINE_BYTES and not raw.endswith(b"\n"):
                 raise UserError(f"{name}, line {number}: longer than {MAX_LINE_BYTES} bytes; is it text?")
             line = raw.removesuffix(b"\n").decode("utf-8", errors)

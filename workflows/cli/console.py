@@ -45,8 +45,11 @@ PLACELESS = {**dict.fromkeys(DISK_FULL, "the output: "), errno.EMFILE: "", errno
 """Those that need not name a file, and what is said instead."""
 logger = logging.getLogger(__name__)
 
-console = Console(width=None if (sys.stdout and sys.stdout.isatty()) or os.environ.get("COLUMNS") else 120)
-"""On a pipe lines have 120 columns, unless COLUMNS says otherwise."""
+console = Console(
+    width=None if (sys.stdout and sys.stdout.isatty()) or os.environ.get("COLUMNS") else 120, markup=False, emoji=False
+)
+"""On a pipe lines have 120 columns, unless COLUMNS says otherwise. Nothing in a text is markup: folders may be named
+`[bold]`."""
 
 
 def help_text(docstring: str | None) -> str:

@@ -54,8 +54,8 @@ def figures(
         out=out,
         address=address,
     )
-    console.print(f"model: {drawn.load().model}", highlight=False, markup=False)
+    console.print(f"model: {drawn.load().model}", highlight=False)
     for figure in drawn.load().figures:
-        console.print(figure.caption, highlight=False, markup=False)
+        console.print(figure.caption, highlight=False)
     console.print(f"\npage: {drawn.folder / 'attention.html'}", highlight=False, soft_wrap=True)
     console.print(f"figures: {out or drawn.folder}", highlight=False, soft_wrap=True)

@@ -131,7 +131,7 @@ def prepare(
     if pair not in chosen.corpora:
         raise UserError(f"--pair {pair}: the profile has {', '.join(chosen.corpora)}")
     chosen = chosen.for_pair(pair)
-    console.print(chosen.in_force(changes_typed(config, overrides)), highlight=False, soft_wrap=True, markup=False)
+    console.print(chosen.in_force(changes_typed(config, overrides)), highlight=False, soft_wrap=True)
     folder = out.absolute()
 
     text = replace(stages.corpus(pair, chosen.corpora[pair]), out=folder / "text")
@@ -181,7 +181,7 @@ def train(
     chosen = load_profile(profile, recorded=known, config=config, overrides=changes)
     chosen = chosen.for_pair("-".join(described["languages"]))
     training = _recipe(chosen, model).training
-    console.print(chosen.in_force(changes_typed(config, overrides)), highlight=False, soft_wrap=True, markup=False)
+    console.print(chosen.in_force(changes_typed(config, overrides)), highlight=False, soft_wrap=True)
     step = Step("train", stages.TRAIN, (encoded, training), out=out.absolute())
     run([step], Store(out.absolute().parent), [View(console)], address)
     console.print(f"checkpoints: {out}", highlight=False, soft_wrap=True)
@@ -246,7 +246,9 @@ def translate(
     folder = named_folder("average", model, "model.safetensors")
     if settings.engine == "ctranslate2":
         step = stages.EXPORT(f"export {folder.name}", Checkpoint(folder))
-        folder = run([step], store_beside(folder, Store(DEFAULT_ROOT)), [View(Console(stderr=True))])[0].folder
+        folder = run(
+            [step], store_beside(folder, Store(DEFAULT_ROOT)), [View(Console(stderr=True, markup=False, emoji=False))]
+        )[0].folder
     translate_input(folder, settings, n_best, scores)
 
 
@@ -335,7 +337,7 @@ def ctranslate2(model: ModelArgument, out: OutOption) -> None:
     _publish(out, "export", lambda folder: stages.EXPORT.function(Context(folder), checkpoint), manifest)
     console.print(f"model: {out}; to use it in Python:", highlight=False, soft_wrap=True)
     example = EXAMPLE.format(folder=str(out), vocabulary=str(out / "joint.model"))
-    console.print(example, highlight=False, soft_wrap=True, markup=False)
+    console.print(example, highlight=False, soft_wrap=True)
 
 
 def _publish(out: Path, task: str, make: Callable[[Path], Artifact], manifest: dict[str, Any]) -> None:

@@ -234,7 +234,7 @@ def compare_runs(
         console.print(f"no setting differs between {names[0]} and {names[1]}", highlight=False)
     for name, labels in zip(names, compared.lonely, strict=True):
         if labels:
-            console.print(f"\nonly in {name}: {', '.join(labels)}", highlight=False, markup=False)
+            console.print(f"\nonly in {name}: {', '.join(labels)}", highlight=False)
     if compared.figures:
         measured = [
             (pair.name, _figure(pair.first), _figure(pair.second), _difference(pair)) for pair in compared.figures

@@ -43,7 +43,11 @@ class View(Watcher):
         """Prints how many stages there are to run, and starts drawing."""
         self._began, self._n_steps, self._n_finished = time.monotonic(), len(steps), 0
         self._started, self._printed, self._tasks = {}, {}, {}
-        columns = (TextColumn("{task.description}"), BarColumn(20), TextColumn("{task.fields[figures]}"))
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(20),
+            TextColumn("{task.fields[figures]}", markup=False),
+        )
         # Off a terminal it draws nothing, but knows the time left.
         self._bars = Progress(
             *columns,

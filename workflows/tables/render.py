@@ -151,5 +151,7 @@ def markdown_table(table: TextTable) -> list[str]:
 
 
 def _markdown_row(texts: Iterable[str]) -> str:
-    escaped = (text.replace("\n", "; ").replace("|", "\\|").replace(" *", " \\*") for text in texts)
+    escaped = (
+        text.replace("\n", "; ").replace("\\", "\\\\").replace("|", "\\|").replace(" *", " \\*") for text in texts
+    )
     return f"| {' | '.join(escaped)} |"

@@ -6,12 +6,28 @@ import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 
 def default_uri(runs: Path) -> str:
     """Returns `MLFLOW_TRACKING_URI` if set, otherwise the address of a SQLite file in the folder `runs`."""
-    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{runs.absolute()}/mlflow.db"
+    return os.environ.get("MLFLOW_TRACKING_URI") or sqlite_uri(runs.absolute() / "mlflow.db")
+
+
+def sqlite_uri(file: Path) -> str:
+    """Returns the address of a SQLite file with any name.
+
+    In an address `?` begins options and `%` an escape. One that has an escape names the driver, too: where it does not,
+    MLflow makes a folder of the address as it is written.
+    """
+    escaped = str(file).replace("%", "%25").replace("?", "%3F")
+    return f"sqlite:///{file}" if escaped == str(file) else f"sqlite+pysqlite:///{escaped}"
+
+
+def sqlite_file(uri: str) -> Path | None:
+    """Returns the SQLite file at an address; None for the address of anything else."""
+    address = re.fullmatch(r"sqlite(?:\+pysqlite)?:///([^?]*)(?:\?.*)?", uri, re.DOTALL)
+    return Path(unquote(address[1])).absolute() if address else None
 
 
 def ui_command(uri: str) -> str:
@@ -30,6 +46,8 @@ def without_password(text: str) -> str:
 
 def public_address(uri: str) -> str:
     """Returns the address of MLflow without user and password, even where a sign in them ought to be escaped."""
+    if sqlite_file(uri):
+        return uri
     scheme, sign, rest = uri.partition("://")
     return scheme + sign + rest.rpartition("@")[2] if sign else uri
 
@@ -51,7 +69,7 @@ def reason_of(error: BaseException, uri: str) -> str:
     for behind in _chain(error):
         error = behind if isinstance(behind, OSError) and (behind.errno or type(behind) is TimeoutError) else error
     kind = type(error).__name__
-    return kind if "@" in uri else without_password((str(error) or kind).strip().split("\n")[0])
+    return kind if public_address(uri) != uri else without_password((str(error) or kind).strip().split("\n")[0])
 
 
 def is_timeout(error: BaseException) -> bool:

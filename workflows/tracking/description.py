@@ -1,5 +1,6 @@
 """The text at the top of a workflow's page in MLflow: the table, the report, the command, the models."""
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -17,8 +18,8 @@ def description(folder: Path, run_address: str, command: str, models: Iterable[s
     """
     files = sorted(file.name for file in folder.iterdir() if file.suffix in (".html", ".md", ".json"))
     links = [f"[{name}]({run_address}/artifacts/{name})" for name in files if name != "manifest.json"]
-    served = [f"`{model}`" for model in models]
-    lines = [" · ".join(links), "", f"Made by `{command}`, published as `{folder}`."]
+    served = [_code(model) for model in models]
+    lines = [" · ".join(links), "", f"Made by {_code(command)}, published as {_code(str(folder))}."]
     if served:
         lines += ["", f"To load or serve: {', '.join(served)}."]
     table = next(iter(sorted(folder.glob("*.md"))), None)
@@ -30,6 +31,12 @@ def shortened(text: str) -> str:
     if len(text) <= MAX_CHARACTERS:
         return text
     return text[: text.rindex("\n", 0, MAX_CHARACTERS - len(REST))] + REST
+
+
+def _code(text: str) -> str:
+    """Returns a text as a code span, between more backticks than it has in a row."""
+    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+    return f"{fence}{text}{fence}" if fence == "`" else f"{fence} {text} {fence}"
 
 
 def _result(markdown: str) -> str:

@@ -21,7 +21,15 @@ from typing import Any, Literal
 
 from pipeline.errors import UserError
 from pipeline.store.locks import guarded
-from workflows.tracking.addresses import is_malformed, is_timeout, public_address, reason_of, without_password
+from workflows.tracking.addresses import (
+    is_malformed,
+    is_timeout,
+    public_address,
+    reason_of,
+    sqlite_file,
+    sqlite_uri,
+    without_password,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -198,11 +206,11 @@ class Tracker:
 
         Of a server it is not known, and False.
         """
-        if not self.uri.startswith("sqlite:///"):
+        file = sqlite_file(self.uri)
+        if file is None:
             return False
-        file = Path(self.uri.removeprefix("sqlite:///")).absolute().as_uri()
         try:
-            with closing(sqlite3.connect(f"{file}?mode=ro", uri=True)) as database:
+            with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as database:
                 complete = (
                     "select count(*) from runs join tags using (run_uuid) "
                     "where lifecycle_stage = 'active' and key = ? and tags.value = ?"
@@ -226,8 +234,7 @@ class Tracker:
 
         known = self.client.get_experiment_by_name(self.experiment)
         if known is None:
-            local = self.uri.startswith("sqlite:")
-            folder = (self._root.absolute() / "mlartifacts").as_uri() if local else None
+            folder = (self._root.absolute() / "mlartifacts").as_uri() if sqlite_file(self.uri) else None
             tags = {"mlflow.experimentKind": "custom_model_development"}  # how the UI shows it
             try:
                 return str(self.client.create_experiment(self.experiment, folder, tags))
@@ -242,10 +249,10 @@ class Tracker:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """Lets commands that share a SQLite file make its tables, or look up and create runs, one at a time."""
-        if not self.uri.startswith("sqlite:///"):
+        database = sqlite_file(self.uri)
+        if database is None:
             yield
             return
-        database = Path(self.uri.removeprefix("sqlite:///")).absolute()
         with guarded(database.parent / ".locks"):
             if not database.exists():
                 _make_tables(database)
@@ -257,7 +264,7 @@ class Tracker:
             self.client.search_experiments(max_results=1)
         except Exception as error:
             status = error.get_http_status_code() if hasattr(error, "get_http_status_code") else 0
-            is_wrong = self.uri.startswith("sqlite:") or status in (400, 401, 403, 404)
+            is_wrong = self.uri.startswith("sqlite") or status in (400, 401, 403, 404)
             if not self._has_answered and (is_wrong or isinstance(error, ImportError)):
                 place, reason = public_address(self.uri), reason_of(error, self.uri)
                 raise UserError(
@@ -310,5 +317,5 @@ def _make_tables(database: Path) -> None:
     _silence()
     making = database.with_name(f".making-{database.name}")
     making.unlink(missing_ok=True)
-    SqlAlchemyStore(f"sqlite:///{making}", "./mlruns").engine.dispose()
+    SqlAlchemyStore(sqlite_uri(making), "./mlruns").engine.dispose()
     os.replace(making, database)

@@ -40,6 +40,15 @@ def test_conditional_writes_let_only_one_through(at_s3: S3Server) -> None:
     assert changed.data == b"3"
 
 
+def test_a_folder_of_a_bucket_may_have_any_name(at_s3: S3Server) -> None:
+    """Nothing of it is taken for a query, a fragment or an escape."""
+    root = at_s3.bucket()
+    names = ("a", "a?b", "a#b", "a%20b", "a b", "ü's")
+    for name in names:
+        assert Bucket(f"{root}/{name}").create("one", name.encode())
+    assert sorted(Bucket(root).sizes_bytes("")) == sorted(f"{name}/one" for name in names)
+
+
 def test_what_is_wrong_is_reported_in_a_line_without_secrets(at_s3: S3Server, tmp_path: Path) -> None:
     """No bucket, no object, no such scheme."""
     at_s3.bucket()

@@ -197,6 +197,8 @@ def test_a_writer_killed_in_mid_upload_has_published_nothing(store: Store, at_s3
 def test_a_store_is_named_by_a_folder_or_a_uri(at_s3: S3Server, tmp_path: Path) -> None:
     """What names neither is reported in a line."""
     assert Store.at(tmp_path) == Store.at(str(tmp_path)) == Store.at(f"file://{tmp_path}") == Store(tmp_path)
+    odd = tmp_path / "wh?at #1 per%20cent"
+    assert Store.at(odd.as_uri()) == Store.at(odd) == Store(odd)
     uri = at_s3.bucket()
     store = Store.at(f"{uri}/runs/").checked()
     assert store.shown == f"{uri}/runs"

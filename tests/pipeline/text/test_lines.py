@@ -42,7 +42,7 @@ def test_utf_16_is_named_with_its_remedy(
     tmp_path: Path, encoding: str, errors: Literal["strict", "surrogateescape"]
 ) -> None:
     """Windows programs write it when they are asked for Unicode; the command in the message converts it."""
-    path = tmp_path / "x"
+    path = tmp_path / "it's x"
     path.write_bytes("\ufeffzwei Hunde\nüber\n".encode(encoding))
     with pytest.raises(UserError, match="x is UTF-16, not UTF-8; convert it: iconv") as caught:
         list(read_lines(path, errors))

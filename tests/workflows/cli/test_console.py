@@ -227,3 +227,11 @@ def test_a_command_is_known_as_it_was_typed(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(sys, "argv", ["/usr/bin/pytest", "-q"])
     assert command_line(module, "--set seed=2").typed == f"python -m {module} --set seed=2"
     assert TypedCommand(typed="one").identity() == TypedCommand(typed="other").identity()
+
+
+def test_a_folder_is_printed_as_it_is_named(tmp_path: Path, command_line: CommandLine) -> None:
+    """Neither brackets nor colons in it are markup."""
+    folder = tmp_path / "[bold]my[/bold] :warning: [/]"
+    done = command_line.here("workflows.reproduce_table2", "--plan", "--store", str(folder), "--gpu", "h100")
+    assert done.returncode == 0, done.stderr
+    assert f"; store: {folder}\n" in done.stdout

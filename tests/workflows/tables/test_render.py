@@ -130,11 +130,11 @@ def test_words_too_long_for_their_column_are_folded(width: int) -> None:
 
 def test_markdown_escapes_what_it_would_interpret() -> None:
     """Measured lines say so; lines of a text stand behind each other."""
-    lines = by_origin([["a|b *", "1"]], [["c\nd", "2"]])
+    lines = by_origin([["a|b\\| *", "1"]], [["c\nd", "2"]])
     assert markdown_table(TextTable("", [Column("model"), *numbers("BLEU", block="EN-DE")], lines)) == [
         "",
         "| model | EN-DE, BLEU |",
         "|---|---:|",
-        "| a\\|b \\* | 1 |",
+        "| a\\|b\\\\\\| \\* | 1 |",
         "| c; d, measured | 2 |",
     ]

@@ -1,10 +1,20 @@
 """workflows.tracking.addresses: where MLflow is, shown and told without users and passwords."""
 
+import shlex
 from pathlib import Path
 
 import pytest
+from sqlalchemy.engine import make_url
 
-from workflows.tracking.addresses import default_uri, is_malformed, public_address, reason_of, ui_command
+from workflows.tracking.addresses import (
+    default_uri,
+    is_malformed,
+    public_address,
+    reason_of,
+    sqlite_file,
+    sqlite_uri,
+    ui_command,
+)
 
 
 def test_address_and_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -14,6 +24,20 @@ def test_address_and_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     command = ui_command(default_uri(tmp_path / "my runs"))
     assert f"--backend-store-uri 'sqlite:///{tmp_path}/my runs/mlflow.db' --host 127.0.0.1" in command
+
+
+@pytest.mark.parametrize(
+    "name", ["runs", "my runs", "wh?at", "a#b", "per%20cent", "50 %", "ü", "it's", 'a"b', "d@t", "[bold]", "a;b&c=d"]
+)
+def test_a_folder_may_have_any_name(name: str, tmp_path: Path) -> None:
+    """SQLAlchemy and this project read the file's path out of its address, which holds no password to be left out."""
+    uri = sqlite_uri(tmp_path / name / "mlflow.db")
+    url = make_url(uri)
+    assert (Path(url.database or ""), dict(url.query)) == (tmp_path / name / "mlflow.db", {})
+    assert sqlite_file(uri) == tmp_path / name / "mlflow.db"
+    assert public_address(uri) == uri
+    assert shlex.split(ui_command(uri))[-3] == uri
+    assert sqlite_file("http://host:5000") is None
 
 
 @pytest.mark.parametrize("password", ["secret", "se@cret", "se/cret", "secret#1"])

@@ -64,6 +64,20 @@ def test_a_second_command_continues_and_sends_nothing_twice(runs: Path, uri: str
     assert len(second.runs({WORKFLOW_TAG: "w"})) == 1
 
 
+def test_runs_below_a_folder_of_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The database, and what MLflow keeps beside it, are in that folder, and nothing is beside the folder."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    folder = tmp_path / "wh?at #1 per%20cent 50 % 'ü' \"d@t\" [bold]"
+    folder.mkdir()
+    tracker, run = _opened(default_uri(folder), folder, "table2")
+    tracker.client.log_text(run, "a text", "samples.txt")
+    tracker.end(run, "FINISHED", has_all_of="w")
+    assert tracker.has_all("w", 1)
+    assert (folder / "mlflow.db").is_file()
+    assert [path.read_text() for path in folder.rglob("samples.txt")] == ["a text"]
+    assert [*tmp_path.iterdir()] == [folder]
+
+
 def test_a_run_found_again_gets_what_it_lacks(runs: Path, uri: str) -> None:
     """Parameters that a killed command did not send are added, tags replaced, passwords never sent."""
     mirror = {"corpus": {"mirrors": ["https://me:secret@mirror/"], "train_pairs": 600}}
