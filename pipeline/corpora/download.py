@@ -7,12 +7,16 @@ import time
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import obstore
-from obstore.exceptions import BaseError, NotSupportedError
+from obstore.exceptions import BaseError, NotSupportedError, PreconditionError
 from obstore.store import HTTPStore
 
 from pipeline.errors import UserError
+
+if TYPE_CHECKING:
+    from obstore import GetOptions
 
 log = logging.getLogger(__name__)
 
@@ -33,8 +37,9 @@ def fetch(
     `urls` are mirrors of each other, and the first that has the file is used. A partial file `<path>.part` of this call
     or an earlier one is resumed by HTTP Range. A URL is given up after `retries` repetitions, with pauses that double,
     of a request that is not answered, or whose answer breaks off or falls silent for `timeout_s` without new bytes. A
-    file that turns out wrong is fetched once more. `checksum` is "sha256:..." or "md5:...". Raises UserError, ending in
-    `advice`, if no URL gives the file.
+    file that turns out wrong is fetched once more. `checksum` is "sha256:..." or "md5:..."; without one, a partial file
+    is resumed only where its ETag, kept as `<path>.part.etag`, is still the server's, if that sends any. Raises
+    UserError, ending in `advice`, if no URL gives the file.
     """
     part = path.with_name(path.name + ".part")
     problems = []
@@ -51,6 +56,7 @@ def fetch(
         problem = _fetch_from(store, name, part, size_bytes, checksum, retries, pause_s)
         if problem is None:
             part.replace(path)
+            _etag_file(part).unlink(missing_ok=True)
             return
         problems.append(f"{url}: {problem}")
     raise UserError(f"cannot download {'; '.join(problems)}; {advice}")
@@ -84,10 +90,15 @@ def _fetch_from(
         have_bytes, answered = _size(part), False
         try:
             if size_bytes is None or have_bytes < size_bytes:
-                response = obstore.get(store, name, options={"range": {"offset": have_bytes}} if have_bytes else None)
+                options: GetOptions = {"range": {"offset": have_bytes}} if have_bytes else {}
+                if have_bytes and checksum is None and _etag_file(part).exists():
+                    options["if_match"] = _etag_file(part).read_text(encoding="utf-8")
+                response = obstore.get(store, name, options=options)
                 if size_bytes not in (None, response.meta["size"]):
                     return f"it is not the file expected ({response.meta['size']} bytes instead of {size_bytes})"
                 answered = True
+                if checksum is None and not have_bytes:
+                    _keep_etag(part, response.meta["e_tag"])
                 with part.open("ab") as file:
                     for block in response.stream(min_chunk_size=1):  # a link that breaks loses nothing that arrived
                         file.write(block)
@@ -101,7 +112,8 @@ def _fetch_from(
             fetched_again, most_bytes = True, -1
         except (BaseError, FileNotFoundError) as error:
             problem = _problem(str(error))
-            if have_bytes and (isinstance(error, NotSupportedError) or problem.startswith("HTTP 416")):
+            cannot_continue = isinstance(error, NotSupportedError | PreconditionError)
+            if have_bytes and (cannot_continue or problem.startswith("HTTP 416")):
                 part.unlink()  # nothing of this server's can continue it
             elif not answered or failures >= retries:  # obstore repeats what is not answered
                 return problem
@@ -118,6 +130,18 @@ def _problem(error: str) -> str:
         return f"HTTP {status[1]}"
     cause = re.search(r'(?:message|error): "([^"]+)"|kind: (Timeout|Interrupted)', error)
     return (cause and (cause[1] or cause[2])) or error.partition("\n")[0]
+
+
+def _etag_file(part: Path) -> Path:
+    return part.with_name(part.name + ".etag")
+
+
+def _keep_etag(part: Path, e_tag: str | None) -> None:
+    """Keeps the ETag of the file that `part` begins; a weak one does not tell whether the bytes are the same."""
+    if e_tag and not e_tag.startswith("W/"):
+        _etag_file(part).write_text(e_tag, encoding="utf-8")
+    else:
+        _etag_file(part).unlink(missing_ok=True)
 
 
 def _size(path: Path) -> int:
