@@ -96,10 +96,13 @@ def beam_search(
     `source_BS` holds token ids, each sentence ending in END_ID and padded with PAD_ID; a sentence's outputs do not
     depend on its neighbours. It leaves the batch once no open hypothesis can beat its `n_best` finished ones. To decode
     many batches, pass the model's `IncrementalDecoder`. `constraint` limits what may be found. The model is in
-    evaluation mode while this runs. Raises ValueError if `beam_size` or `n_best` is below 1.
+    evaluation mode while this runs. Raises ValueError if `beam_size` or `n_best` is below 1, or if `length_penalty` is
+    below 0, for which the bound by which a sentence leaves the batch would be wrong.
     """
     if beam_size < 1 or n_best < 1:
         raise ValueError(f"beam_size is {beam_size} and n_best is {n_best}; both must be at least 1")
+    if not length_penalty >= 0:
+        raise ValueError(f"length_penalty is {length_penalty}; it must be at least 0")
     finished: list[list[Hypothesis]] = [[] for _ in range(source_BS.shape[0])]
     decoder = IncrementalDecoder(model) if isinstance(model, Transformer) else model
     was_training = decoder.model.training

@@ -85,7 +85,13 @@ class CTranslate2Translator(Translator):
         """Returns the `n` best outputs of each source, which are token ids that end in END_ID.
 
         They are the best by our length penalty among the outputs, as many as the beam, with which CTranslate2 ends.
+        Raises UserError if `n` is greater than the beam.
         """
+        if n > self.settings.beam_size:
+            raise UserError(
+                f"{n} translations of a line were asked for, but CTranslate2 finds {self.settings.beam_size}, the "
+                f"beam; ask for fewer or set beam_size to {n}"
+            )
 
         def rounded(row: int) -> int:
             return -(-len(sources[row]) // LENGTH_MULTIPLE) * LENGTH_MULTIPLE

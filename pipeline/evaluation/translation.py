@@ -137,6 +137,8 @@ class Translator:
         translated in parts, its i-th best translation joins the i-th best of each part. The translations of a line do
         not depend on the other lines. Raises ValueError where `n` is below 1.
         """
+        if n < 1:
+            raise ValueError(f"{n} translations of each line were asked for; there must be at least 1")
         lines = [normalised(line) for line in lines]
         parts: list[list[int]] = []
         line_of_part: list[int] = []

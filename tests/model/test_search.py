@@ -262,3 +262,6 @@ def test_nothing_to_find_is_refused() -> None:
     for name in ("beam_size", "n_best"):
         with pytest.raises(ValueError, match=f"{name} is 0"):
             beam_search(tiny(1), batch([[END_ID]]), **{name: 0})
+    for negative in (-0.1, float("nan")):
+        with pytest.raises(ValueError, match=f"length_penalty is {negative}; it must be at least 0"):
+            beam_search(tiny(1), batch([[END_ID]]), length_penalty=negative)

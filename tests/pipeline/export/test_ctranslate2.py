@@ -100,6 +100,18 @@ def test_same_translations(exported: tuple[Transformer, Path], beam_size: int, l
     assert len(compared) >= 4
 
 
+@pytest.mark.parametrize("length_penalty", [0.0, 0.6])
+def test_more_translations_than_the_beam_are_refused(exported: tuple[Transformer, Path], length_penalty: float) -> None:
+    """With the same line for every α; none is refused too, as by the other engine."""
+    translator = CTranslate2Translator(exported[1], DecodingSettings(beam_size=2, length_penalty=length_penalty))
+    with pytest.raises(
+        UserError, match=r"3 translations .* CTranslate2 finds 2.*; ask for fewer or set beam_size to 3$"
+    ):
+        translator.n_best(LINES, 3)
+    with pytest.raises(ValueError, match="at least 1"):
+        translator.n_best(LINES, 0)
+
+
 def test_int8_and_what_a_processor_lacks(exported: tuple[Transformer, Path]) -> None:
     """In int8 most translations are those in float32; a dtype that CTranslate2 lacks on the processor is one line."""
     _, folder = exported
