@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import Translator
-from pipeline.parsing.linearisation import WORD_SYMBOL, Rebuilt, rebuild, writes_trees
+from pipeline.parsing.linearisation import WORD_SYMBOL, Rebuilt, one_word, rebuild, writes_trees
 from pipeline.parsing.trees import bracketed
 from pipeline.settings import PARSING, DecodingSettings
 from pipeline.store.artifacts import CHOICE_FILE, ChosenParser
@@ -40,11 +40,11 @@ class Parser(Translator):
 
     def parse(self, lines: Sequence[str]) -> list[Rebuilt | None]:
         """Returns a tree over the words of each line, with its repairs; None for a blank line."""
-        # The vocabulary takes only the plain space for one; a sentence's words must be the same for both.
-        escaped = [" ".join(line.translate(_ESCAPED).split()) for line in lines]
+        sentences = [line.translate(_ESCAPED).split() for line in lines]
+        outputs = self.translations([" ".join(map(one_word, words)) for words in sentences])
         return [
-            rebuild(output.text.split(), words) if (words := line.split()) else None
-            for line, output in zip(escaped, self.translations(escaped), strict=True)
+            rebuild(output.text.split(), words) if words else None
+            for words, output in zip(sentences, outputs, strict=True)
         ]
 
     def translate(self, lines: Sequence[str]) -> list[str]:

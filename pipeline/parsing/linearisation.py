@@ -39,6 +39,17 @@ PUNCTUATION_TAGS = {
 """Penn tags of the words that are always punctuation or signs; None for the word itself."""
 
 
+_SPACES = re.compile(rf"[\s{SPACE_SIGN}]")
+
+
+def one_word(word: str) -> str:
+    """Returns a word of a tree as a model reads it, without anything that would separate words there.
+
+    That is any of Unicode's spaces and line separators, and sentencepiece's sign for a space.
+    """
+    return _SPACES.sub("_", word)
+
+
 def writes_trees(vocabulary: SentencePieceProcessor) -> bool:
     """Tells the vocabulary of a parser, which has a piece for any word of a tree."""
     return bool(vocabulary.piece_to_id(SPACE_SIGN + WORD_SYMBOL) != vocabulary.unk_id())

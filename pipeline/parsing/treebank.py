@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TextIO
 
 from pipeline.errors import UserError
 from pipeline.parsing.layouts import SPLITS, Selection, files_of, splits_of
-from pipeline.parsing.linearisation import WORD_SYMBOL, linearise, tag_of
+from pipeline.parsing.linearisation import WORD_SYMBOL, linearise, one_word, tag_of
 from pipeline.parsing.recombination import Recombination, RecombinationSettings
 from pipeline.parsing.trees import PlacedTree, bracketed, cleaned, words_of
 from pipeline.settings import AbsolutePath, Settings
@@ -183,7 +183,7 @@ def read_part(part: Part) -> PartReport:
             counts["words"] += len(words)
             if split != "train":
                 gold.write(bracketed(tree) + "\n")
-            yield " ".join(words), " ".join(symbols)
+            yield " ".join(map(one_word, words)), " ".join(symbols)
 
     with folder.gold_trees(split).open("w", encoding="utf-8", newline="\n") as gold:
         shards = write_shards(folder, split, LANGUAGES, pairs(gold), SHARD_PAIRS)

@@ -9,9 +9,12 @@ from pipeline.errors import UserError
 from pipeline.parsing.layouts import SPLITS, splits_of
 from pipeline.parsing.recombination import RecombinationSettings
 from pipeline.parsing.treebank import TreebankSettings, read
+from pipeline.settings import CleaningSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus
+from pipeline.text.cleaning import clean
 from pipeline.text.lines import read_lines, write_lines
+from pipeline.text.vocabulary import SPACE_SIGN
 
 TREE = "( (S (NP-SBJ (NN {}) (-NONE- *)) (VP (VBZ is) (ADJP-PRD (JJ red))) (. .)) )"
 SILVER = "(S1 (S (NP (NN silver{})) (VP (VBZ is) (NP (NN new)))))"
@@ -103,6 +106,21 @@ def test_a_file_is_split_by_position(tmp_path: Path, here: Context) -> None:
     (tmp_path / "few_stage").mkdir()
     with pytest.raises(UserError, match=r"few has no tree with a word for 'dev'; give a larger treebank"):
         read(Context(tmp_path / "few_stage"), TreebankSettings(treebank=tmp_path / "few"))
+
+
+@pytest.mark.parametrize("sign", ["\u2028", "\x85", "\x1f", "\u00a0", "\u2581"])
+def test_a_word_with_a_space_inside_stays_one_word(tmp_path: Path, here: Context, sign: str) -> None:
+    """Neither cleaning nor the vocabulary cuts it: as many words as symbols for them. The gold trees keep it."""
+    file = tmp_path / "trees.mrg"
+    write_lines(file, [TREE.format(f"a{sign}b{sign}{i}") for i in range(20)])
+    corpus = read(here, TreebankSettings(treebank=file))
+    (tmp_path / "clean").mkdir()
+    cleaned = clean(Context(tmp_path / "clean"), corpus, CleaningSettings())
+    for split in SPLITS:
+        for words in lines(cleaned, split):
+            assert words.replace(SPACE_SIGN, " ").split()[1:] == ["is", "red", "."]
+        assert {symbols.split().count("XX") for symbols in lines(cleaned, split, "target")} == {4}
+    assert f"(NN a{sign}b{sign}" in next(read_lines(cleaned.gold_trees("test")))
 
 
 def test_silver_trees_follow_the_gold_ones(wsj: Path, tmp_path: Path, here: Context) -> None:

@@ -58,6 +58,15 @@ def test_a_tree_fits_into_learned_positions(tmp_path: Path) -> None:
         assert parsed.tree.leaves() == ["the"] * n_words
 
 
+def test_a_word_with_the_vocabulary_s_sign_for_a_space_is_one_word(checkpoint: Checkpoint) -> None:
+    """A constrained search finds a tree with as many words as the sentence has, so nothing is repaired."""
+    settings = FAST.model_copy(update={"well_formed": True})
+    (parsed,) = Parser(checkpoint.folder, settings).parse(["The d\u2581o\u2581g \u2581 sleeps ."])
+    assert parsed is not None
+    assert parsed.tree.leaves() == ["The", "d\u2581o\u2581g", "\u2581", "sleeps", "."]
+    assert not parsed.repairs
+
+
 def test_a_translator_is_no_parser(tmp_path: Path, command_line: CommandLine) -> None:
     """One line, status 2; likewise for a folder that holds no model."""
     translator = make_checkpoint(tmp_path / "translator", make_corpus(tmp_path / "corpus"))
