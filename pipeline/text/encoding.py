@@ -34,6 +34,8 @@ if TYPE_CHECKING:  # torch is slow to import, and only `EncodedSplit.batch` need
     from torch import Tensor
 
 SIDES = ("source", "target")
+MAX_BATCH_TOKENS = np.iinfo(np.int32).max
+"""Most token ids of one side in a record batch: Arrow counts them in 32 bits."""
 BLOCK_PAIRS = 4096
 """Pairs held as Python strings at one time, before they become arrays of ids."""
 
@@ -251,8 +253,13 @@ class Ragged:
         return Ragged(self.values[np.arange(lengths.sum()) + np.repeat(shifts, lengths)], lengths)
 
     def arrow(self, begin: int, end: int) -> pa.ListArray:
-        """Returns rows `begin` to `end` as an Arrow list array."""
+        """Returns rows `begin` to `end` as an Arrow list array. Raises UserError if they hold too many ids for one."""
         first, last = self.offsets[begin], self.offsets[end]
+        if last - first > MAX_BATCH_TOKENS:
+            raise UserError(
+                f"{last - first} token ids of a shard belong together, and {MAX_BATCH_TOKENS} is the limit; "
+                "lower cleaning.shard_pairs"
+            )
         offsets = (self.offsets[begin : end + 1] - first).astype(np.int32)
         return pa.ListArray.from_arrays(pa.array(offsets), pa.array(self.values[first:last]))
 

@@ -16,7 +16,7 @@ from pipeline.errors import UserError
 from pipeline.settings import EncodingSettings, VocabularySettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EncodedDataset, Vocabulary
-from pipeline.text.encoding import EncodedSplit, decode_ids, encode
+from pipeline.text.encoding import EncodedSplit, Ragged, decode_ids, encode
 from pipeline.text.lines import read_pairs
 from pipeline.text.segmentation import encode_lines
 from pipeline.text.vocabulary import learn, load
@@ -109,6 +109,13 @@ def test_batch_is_plain_padding(
         longest = max(map(len, ids), default=0)
         assert side.tolist() == [sentence + [PAD_ID] * (longest - len(sentence)) for sentence in ids]
         assert lengths[rows].tolist() == [len(sentence) for sentence in ids]
+
+
+def test_more_ids_than_arrow_counts_are_refused(tmp_path: Path) -> None:
+    """The offsets of a record batch have 32 bits; beyond, they would begin again."""
+    rows = Ragged(np.zeros(0, np.uint16), np.array([2**30, 2**30]))
+    with pytest.raises(UserError, match=r"2147483648 token ids of a shard .* lower cleaning\.shard_pairs"):
+        rows.arrow(0, 2)
 
 
 def test_damage_is_reported_in_one_line(prepared: Prepared, tmp_path: Path) -> None:
