@@ -25,7 +25,7 @@ def attended() -> Attended:
         weights[layer, head, word, at] += weight
 
     look(0, 2, 6, 1, 0.9)  # its -> Law
-    look(0, 0, 6, 1, 0.5)
+    look(0, 0, 6, 2, 0.5)
     look(1, 0, 7, 1, 0.95)  # one head alone, and three of which no two have more
     for head in range(3):
         look(1, head, 8, 1, 0.47)
@@ -66,6 +66,7 @@ def test_far_begins_where_the_relations_are_distant(attended: Attended) -> None:
     three, four = all_heads(attended, Wanted()), one_antecedent(attended, Wanted())
     assert (three.layer, three.word) == (four.layer, four.word) == (1, 7)
     assert three.why.startswith("30%")
+    assert "puts 30% on “good”" in four.why
     assert set(
         re.findall(r"at least (\d+)", Path(__file__).parents[3].joinpath("docs/attention-figures.md").read_text())
     ) == {str(LONG_WORDS)}
@@ -80,7 +81,10 @@ def test_the_user_s_choice_comes_first(attended: Attended) -> None:
     assert four.why.endswith("chosen")
     three = all_heads(attended, Wanted(layer=1, word="its", heads=(1,)))
     assert (three.layer, three.heads, three.word) == (0, (0,), 6)
-    assert two_heads(attended, Wanted(layer=2, heads=(1, 3))).heads == (0, 2)
+    for wanted in (Wanted(layer=1), Wanted(heads=(1,)), Wanted(word="its")):
+        assert one_antecedent(attended, wanted).why.endswith(": chosen")
+        assert all_heads(attended, wanted).why.endswith(": chosen") == (not wanted.heads)
+    assert two_heads(attended, Wanted(layer=2, heads=(1, 3, 2))).heads == (0, 2)
     assert two_heads(attended, Wanted(layer=2, heads=(2,)))[:2] == (1, (1,))
 
 

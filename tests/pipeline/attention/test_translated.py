@@ -55,7 +55,10 @@ def test_what_cannot_be_drawn_is_refused(checkpoint: Checkpoint, tmp_path: Path)
 
 
 def test_pieces_are_grouped_into_words_and_punctuation(checkpoint: Checkpoint) -> None:
-    """A word is all of its pieces; a full stop that sticks to it is a word of its own, and so are the marks."""
+    """A word is all of its pieces; a full stop that sticks to one or two is a word of its own, and so are the marks.
+
+    A sign that the vocabulary lacks is shown as it stands in the sentence.
+    """
     vocabulary = load(checkpoint.folder / "joint.model")
     ids = vocabulary.encode("The standing man. A shirt", add_eos=True)
     found = pieces(vocabulary, ids)
@@ -64,6 +67,9 @@ def test_pieces_are_grouped_into_words_and_punctuation(checkpoint: Checkpoint) -
     ]  # fmt: skip
     assert max(end - begin for begin, end in found.words) > 1
     assert found.separators == (len(ids) - 1,)
+    unknown = "A 犬.A man"
+    found = pieces(vocabulary, vocabulary.encode(unknown, add_eos=True), unknown)
+    assert [found.word(number) for number in range(len(found.words))] == ["A", "犬", ".", "A", "man", END]
 
 
 def test_weights_between_words_add_keys_and_average_queries() -> None:
