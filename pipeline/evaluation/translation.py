@@ -35,6 +35,7 @@ from pipeline.text.encoding import decode_ids
 from pipeline.text.lines import normalised
 from pipeline.text.segmentation import encode_lines
 from pipeline.text.vocabulary import SPACE_SIGN, load
+from pipeline.text.word_spaces import has_word_spaces
 
 logger = logging.getLogger(__name__)
 
@@ -196,9 +197,10 @@ class Translator:
         return [self._vocabulary.id_to_piece(i).startswith(SPACE_SIGN) for i in range(len(self._vocabulary))]
 
     def _join(self, parts: Sequence[Hypothesis]) -> Translation:
-        """Joins the outputs of a line's parts into one translation."""
+        """Joins the outputs of a line's parts into one translation, by spaces if its language has them."""
+        texts = decode_ids(self._vocabulary, [part.tokens for part in parts])
         return Translation(
-            " ".join(decode_ids(self._vocabulary, [part.tokens for part in parts])),
+            (" " if has_word_spaces(texts) else "").join(texts),
             sum(len(part.tokens) + 1 for part in parts),
             sum(part.score for part in parts),
             sum(part.log_probability for part in parts),

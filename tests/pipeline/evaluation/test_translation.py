@@ -9,7 +9,7 @@ import torch
 
 from model.config import END_ID
 from model.incremental import IncrementalDecoder
-from model.search import beam_search, penalty
+from model.search import Hypothesis, beam_search, penalty
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import (
     Translation,
@@ -19,7 +19,10 @@ from pipeline.evaluation.translation import (
 from pipeline.settings import LONGEST_TOKENS, DecodingSettings
 from pipeline.store.artifacts import Checkpoint, Corpus
 from pipeline.text import vocabulary
+from pipeline.text.segmentation import encode_lines
+from tests.support.parallel_text import corpus_of
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint
+from tests.support.unspaced_text import ENGLISH, TEXTS
 
 FAST = DecodingSettings(max_extra_tokens=5)
 
@@ -99,6 +102,16 @@ def test_n_best_of_an_overlong_line_join_those_of_its_parts(
         assert output.n_tokens == sum(outputs[rank].n_tokens for outputs in by_part)
         assert output.log_probability == pytest.approx(sum(outputs[rank].log_probability for outputs in by_part))
     assert whole[0].score > whole[1].score
+
+
+@pytest.mark.parametrize("language", ["zh", "ja", "th"])
+def test_parts_are_joined_as_their_language_is_written(tmp_path: Path, language: str) -> None:
+    """By a space, or by nothing where no spaces separate words."""
+    text = corpus_of(tmp_path / "corpus", {"train": zip(ENGLISH, TEXTS[language], strict=True)}, ("en", language))
+    translator = Translator(make_checkpoint(tmp_path / "learned", text, pieces=400).folder, FAST, "cpu")
+    for lines, separator in ((ENGLISH[:2], " "), (TEXTS[language][:2], "")):
+        outputs = [Hypothesis(tokens[:-1], 0.0, 0.0) for tokens in encode_lines(translator._vocabulary, lines)]
+        assert translator._join(outputs).text == separator.join(lines)
 
 
 def test_overlong_line_takes_bounded_memory(checkpoint: Checkpoint) -> None:
