@@ -36,7 +36,7 @@ class DevScores(JsonArtifact[DevScoresFigures]):
     def summary(self) -> str:
         """The main score of every checkpoint."""
         name, scores = list(self.load().series.items())[-1]
-        return f"{name} " + ", ".join(f"{score:.2f} after {update}" for update, score in scores.items())
+        return f"{name} " + ", ".join(f"{score:.2f} after {update:,}" for update, score in scores.items())
 
 
 def measure(context: Context, run: TrainingRun, corpus: Corpus, settings: DecodingSettings) -> DevScores:

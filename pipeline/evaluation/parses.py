@@ -67,7 +67,7 @@ class Parses(JsonArtifact[ParsesFigures]):
     def summary(self) -> str:
         """How many trees had to be repaired."""
         splits = self.load().splits.items()
-        return "; ".join(f"{name}: {parsed.repaired} of {parsed.sentences} repaired" for name, parsed in splits)
+        return "; ".join(f"{name}: {parsed.repaired:,} of {parsed.sentences:,} repaired" for name, parsed in splits)
 
     def trees(self, split: str) -> list[Tree]:
         """Returns the trees of a split. Raises UserError where the file is missing or no trees."""

@@ -60,8 +60,10 @@ class Corpus(Artifact):
         """The number of training pairs, and how many were dropped for each reason."""
         described = self.read_json("corpus.json")
         dropped = {reason: pairs for reason, pairs in described["report"].get("dropped", {}).items() if pairs}
-        reasons = f", dropped {', '.join(f'{pairs} {reason}' for reason, pairs in dropped.items())}" if dropped else ""
-        return f"{sum(described['splits']['train'])} training pairs{reasons}"
+        reasons = (
+            f", dropped {', '.join(f'{pairs:,} {reason}' for reason, pairs in dropped.items())}" if dropped else ""
+        )
+        return f"{sum(described['splits']['train']):,} training pairs{reasons}"
 
     @property
     def test_sets(self) -> list[str]:
@@ -159,7 +161,7 @@ class TrainingRun(JsonArtifact[TrainingFigures]):
     def summary(self) -> str:
         """Updates and target tokens."""
         run = self.load()
-        return f"{run.updates} updates, {run.target_tokens / 1e6:.2f} M target tokens"
+        return f"{run.updates:,} updates, {run.target_tokens / 1e6:.2f} M target tokens"
 
 
 @dataclass(frozen=True)

@@ -152,5 +152,5 @@ def _check_budget(plan: EpochPlan, budget_tokens: int) -> None:
         raise UserError(
             f"an update would hold {mean_tokens:.0f} tokens on its fuller side, more than {BUDGET_TOLERANCE:.0%} off "
             f"budget_tokens = {budget_tokens}; lower budget_tokens or micro_batches (now {plan.micro_batches}) "
-            f"for this corpus of {len(plan.rows)} pairs"
+            f"for this corpus of {len(plan.rows):,} pairs"
         )

@@ -54,7 +54,7 @@ def clean(context: Context, corpus: Corpus, settings: CleaningSettings) -> Corpu
     if not train["kept"]:
         dropped = ", ".join(f"{pairs} {reason}" for reason, pairs in train["dropped"].items())
         raise UserError(
-            f"cleaning drops all {read} training pairs ({dropped}); "
+            f"cleaning drops all {read:,} training pairs ({dropped}); "
             "check that the two sides are the right files, or raise max_words or max_ratio"
         )
     held_out: Counter[str] = Counter()

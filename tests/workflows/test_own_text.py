@@ -79,7 +79,7 @@ def test_without_a_profile_the_size_of_the_text_decides(tmp_path: Path) -> None:
     assert profile.recipes["base"].training.model.d_model == 256
     assert profile.recipes["base"].training.updates == 700
     assert profile.in_force() == (
-        "settings for 12 000 training pairs of your own text (measured on Multi30k, 29 000 pairs); "
+        "settings for 12,000 training pairs of your own text (measured on Multi30k, 29,000 pairs); "
         "--profile and --set change them"
     )
     (tmp_path / "small").mkdir()

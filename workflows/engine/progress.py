@@ -21,8 +21,8 @@ RATE_S = 600.0
 
 
 def _figures(progress: dict[str, Any]) -> str:
-    """Formats the figures of a progress event, e.g. `5 120 tokens/s  loss 2.31`."""
-    figures = [f"{progress['tokens_s']:,.0f} tokens/s".replace(",", " ")] if progress.get("tokens_s") else []
+    """Formats the figures of a progress event, e.g. `5,120 tokens/s  loss 2.31`."""
+    figures = [f"{progress['tokens_s']:,.0f} tokens/s"] if progress.get("tokens_s") else []
     if "loss" in progress:
         figures.append(f"loss {progress['loss']:.2f}")
     return "  ".join(figures)
@@ -81,10 +81,10 @@ class View(Watcher):
             self._line(step, f"warning: {event['warning']}")
         metrics = event.get("metrics", {})
         if "dev_perplexity" in metrics:
-            self._plain_line(step, f"update {event['step']}  dev perplexity {metrics['dev_perplexity']:.2f}")
+            self._plain_line(step, f"update {event['step']:,}  dev perplexity {metrics['dev_perplexity']:.2f}")
         if "total" not in event:
             return
-        figures = f"{event['done']:.0f}/{event['total']:.0f} {event['unit']}  {_figures(event)}".rstrip()
+        figures = f"{event['done']:,.0f}/{event['total']:,.0f} {event['unit']}  {_figures(event)}".rstrip()
         if task.total is None:
             # Start-up time and work done before a resumption must not affect the rate.
             self._bars.reset(task.id, total=event["total"], completed=event["done"], figures=figures)

@@ -70,7 +70,7 @@ SIZES = (
             validation_updates=200,
         ),
     ),
-    Size(60_000, "Multi30k, 29 000 pairs", MULTI30K.vocabulary, MULTI30K.recipes),
+    Size(60_000, "Multi30k, 29,000 pairs", MULTI30K.vocabulary, MULTI30K.recipes),
     Size(
         300_000,
         "",

@@ -106,8 +106,8 @@ class Profile(BaseProfile):
         if self.own_pairs is None:
             return f"{super()._source()}: {self.data}"
         measured = f"measured on {self.measured_on}" if self.measured_on else "not measured at this size"
-        pairs = f"{self.own_pairs:,}".replace(",", " ")
-        return f"settings for {pairs} training pairs of your own text ({measured}); --profile and --set change them"
+        pairs = f"{self.own_pairs:,} training pairs of your own text"
+        return f"settings for {pairs} ({measured}); --profile and --set change them"
 
     def for_pair(self, pair: str) -> Self:
         """Returns the profile with a language pair's own settings applied. Raises UserError if one does not exist."""

@@ -107,9 +107,9 @@ def _averaging(cell: TrainedModel, printed: paper.Experiment) -> tuple[str, str]
     )
     if len(updates) == printed.averaged and all(after - before == every for before, after in pairwise(updates)):
         return in_paper, ""
-    shown = updates if len(updates) < 4 else (updates[0], "…", *updates[-2:])
-    listed = ", ".join(map(str, shown))
-    return in_paper, f"last {len(updates)} (updates {listed})" if len(updates) > 1 else "none"
+    numbers = [rounded(update) for update in updates]
+    shown = ", ".join(numbers if len(numbers) < 4 else (numbers[0], "…", *numbers[-2:]))
+    return in_paper, f"last {len(updates)} (updates {shown})" if len(updates) > 1 else "none"
 
 
 def _decoding(cell: TrainedModel, printed: paper.Experiment) -> tuple[str, str]:

@@ -72,7 +72,7 @@ class CandidateParser(TrainedModel):
         total, parsed = self.total, to_artifact(self.parses).load().splits[DEV]
         return {
             f"F1, {DEV}": f"{total.f1:.2f} (recall {total.recall:.2f}, precision {total.precision:.2f}), "
-            f"{parsed.repaired} of {parsed.sentences} trees repaired"
+            f"{parsed.repaired:,} of {parsed.sentences:,} trees repaired"
         }
 
     def samples_text(self) -> str:

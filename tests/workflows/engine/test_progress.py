@@ -35,7 +35,7 @@ def _show(watcher: View, corpus: Corpus) -> None:
 def corpus(tmp_path: Path) -> Corpus:
     """A described corpus from which cleaning dropped some pairs."""
     corpus = Corpus(tmp_path)
-    corpus.describe(("en", "de"), {"train": [5, 4]}, {"dropped": {"blank": 2, "too_long": 0, "ratio": 1}})
+    corpus.describe(("en", "de"), {"train": [5000, 4000]}, {"dropped": {"blank": 2000, "too_long": 0, "ratio": 1}})
     return corpus
 
 
@@ -48,11 +48,11 @@ def test_without_a_terminal_each_event_is_one_line(corpus: Corpus, monkeypatch: 
     text = file.getvalue()
     assert "\x1b" not in text
     lines = text.rstrip("\n").split("\n")
-    assert [line for line in lines if "50/200 updates  5 120 tokens/s  loss 2.31" in line and "left" in line]
+    assert [line for line in lines if "50/200 updates  5,120 tokens/s  loss 2.31" in line and "left" in line]
     assert [line for line in lines if "update 50  dev perplexity 12.35" in line]
     assert lines[2].endswith("train en-de base             waiting: no GPU is free")
     assert lines[3].endswith("train en-de base             warning: 4 of 8 GPUs would idle")
-    assert lines[-1].endswith("9 training pairs, dropped 2 blank, 1 ratio")
+    assert lines[-1].endswith("9,000 training pairs, dropped 2,000 blank, 1 ratio")
     assert len(lines) == 10
 
 
@@ -64,6 +64,6 @@ def test_on_a_terminal_a_bar_is_redrawn(corpus: Corpus) -> None:
     text = file.getvalue()
     assert "warning: 4 of 8 GPUs would idle" in text
     assert "50/200 updates" in text
-    assert "5 120 tokens/s" in text
+    assert "5,120 tokens/s" in text
     assert "started" not in text
-    assert re.search(r"1/1  train en-de base +done in 0 s  9 training pairs", text.split("50/200")[-1])
+    assert re.search(r"1/1  train en-de base +done in 0 s  9,000 training pairs", text.split("50/200")[-1])

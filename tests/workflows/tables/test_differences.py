@@ -128,9 +128,9 @@ def test_test_set_updates_and_hardware_are_reported(printed: Translation) -> Non
 def test_averaging_differs_in_number_or_interval(printed: Translation) -> None:
     """100,000 is no multiple of the paper's 1,500, so the last interval of base's five checkpoints is 1,000 updates."""
     for updates, here in (
-        (TrainingSettings().kept_updates, "last 5 (updates 94500, …, 99000, 100000)"),
-        ((95_500, 97_000, 98_500, 100_000), "last 4 (updates 95500, …, 98500, 100000)"),
-        ((97_000, 98_500, 100_000), "last 3 (updates 97000, 98500, 100000)"),
+        (TrainingSettings().kept_updates, "last 5 (updates 94,500, …, 99,000, 100,000)"),
+        ((95_500, 97_000, 98_500, 100_000), "last 4 (updates 95,500, …, 98,500, 100,000)"),
+        ((97_000, 98_500, 100_000), "last 3 (updates 97,000, 98,500, 100,000)"),
         ((100_000,), "none"),
     ):
         aspects = aspects_of(changed(printed, "checkpoint", updates=updates))
