@@ -112,11 +112,22 @@ class Step(Generic[A_co]):
         """Returns whether the artifact is published. Raises UserError if other settings made `out`."""
         if store.find(self.name) is None:
             return False
-        if self.out and self.published(store).manifest.get("fingerprint") != self.fingerprint:
-            raise UserError(
-                f"{self.out} was made from other text or settings; move it elsewhere or choose another folder"
-            )
+        if self.out:
+            manifest = self.published(store).manifest
+            if manifest.get("fingerprint") != self.fingerprint:
+                differing = ", ".join(self._differing(manifest)) or "other text or by another version"
+                raise UserError(f"{self.out} was made with {differing}; move it elsewhere or choose another folder")
         return True
+
+    def _differing(self, manifest: Mapping[str, Any]) -> Iterator[str]:
+        """Yields the settings with which a manifest's artifact was made, where those here are others."""
+        here = [argument for argument in self.arguments if isinstance(argument, Settings)]
+        for there, settings in zip(manifest.get("settings", ()), here, strict=False):
+            # The identity of text is its content, of which a manifest's settings say nothing.
+            now = _flat(settings.identity()) if type(settings).identity is Settings.identity else {}
+            for name, value in _flat(there).items():
+                if name in now and now[name] != value:
+                    yield f"{name} {value} (here {now[name]})"
 
     def published(self, store: Store) -> A_co:
         """Returns the artifact of a step that has already run."""
@@ -127,6 +138,8 @@ class Step(Generic[A_co]):
 
         Raises UserError if the damaged folder is `out`, which only its user may move, or if other settings made it.
         """
+        if self.out and self.out.is_dir() and not (self.out / MANIFEST).exists():
+            raise UserError(f"{self.out} is a folder that this command did not make; choose another one")
         damage = store.damage(self.name)
         if damage and self.out:
             raise UserError(f"{self.out} is damaged: {damage}; move it elsewhere or choose another folder")
@@ -183,6 +196,15 @@ def _instances(value: Any, kind: type) -> Iterator[Any]:
     elif is_dataclass(value) and not isinstance(value, type | Step):
         for field in fields(value):
             yield from _instances(getattr(value, field.name), kind)
+
+
+def _flat(value: Any, name: str = "") -> dict[str, Any]:
+    """Flattens nested dictionaries: {"model": {"d_k": 64}} -> {"model.d_k": 64}."""
+    if not isinstance(value, dict):
+        return {name: value}
+    return {
+        key: leaf for part, inner in value.items() for key, leaf in _flat(inner, f"{name}.{part}".strip(".")).items()
+    }
 
 
 def _describe(value: Any) -> Any:

@@ -267,9 +267,10 @@ class Tracker:
             is_wrong = self.uri.startswith("sqlite") or status in (400, 401, 403, 404)
             if not self._has_answered and (is_wrong or isinstance(error, ImportError)):
                 place, reason = public_address(self.uri), reason_of(error, self.uri)
-                raise UserError(
-                    f"MLflow at {place} does not answer ({reason}); check MLFLOW_TRACKING_URI or unset it"
-                ) from None
+                remedy = "move the file elsewhere, and a new one is begun with what the store has"
+                if os.environ.get("MLFLOW_TRACKING_URI"):
+                    remedy = "check MLFLOW_TRACKING_URI or unset it"
+                raise UserError(f"MLflow at {place} does not answer ({reason}); {remedy}") from None
             return False
         self._has_answered = True
         return True

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import UserError
+from pipeline.settings import Settings
 from pipeline.store.artifact import Artifact, publish
 from pipeline.store.store import Store
 from tests.support.tiny_stages import Pair, Words, WriteSettings, join, write
@@ -38,7 +39,8 @@ def _publish(step: Step[Artifact], store: Store) -> Artifact:
         (folder / "words.txt").write_text(step.label)
         return Words(folder)
 
-    return publish(store.folder(step.name), make, {"fingerprint": step.fingerprint})
+    settings = [argument.model_dump(mode="json") for argument in step.arguments if isinstance(argument, Settings)]
+    return publish(store.folder(step.name), make, {"fingerprint": step.fingerprint, "settings": settings})
 
 
 def test_only_needed_steps_run(tmp_path: Path) -> None:
@@ -83,6 +85,27 @@ def test_damage_in_a_users_own_folder_is_reported_in_one_line(tmp_path: Path) ->
     with pytest.raises(UserError, match=r"tiny_stages-.* is damaged: words.txt has 1 bytes, .*make it again$"):
         to_run([step], Store(tmp_path))
     assert words.exists()
+
+
+def test_a_folder_that_was_made_otherwise_says_how(tmp_path: Path) -> None:
+    """By settings that differ, or of other text; a folder of the user's own is not called damaged."""
+    text, other = (_publish(WRITE("given", WriteSettings(text=text)), Store(tmp_path)) for text in "ab")
+
+    def step(letter: str, words: Artifact = text) -> Step[Words]:
+        return Step("write", WRITE, (WriteSettings(text=letter), words), out=tmp_path / "out")
+
+    _publish(step("a"), Store(tmp_path))
+    assert to_run([step("a")], Store(tmp_path)) == {}
+    with pytest.raises(UserError, match=r"/out was made with text a \(here b\); move it elsewhere"):
+        to_run([step("b")], Store(tmp_path))
+    with pytest.raises(UserError, match=r"/out was made with other text or by another version; move it elsewhere"):
+        to_run([step("a", other)], Store(tmp_path))
+    shutil.rmtree(tmp_path / "out")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.txt").write_text("mine")
+    with pytest.raises(UserError, match=r"/out is a folder that this command did not make; choose another one"):
+        to_run([step("a")], Store(tmp_path))
+    assert (tmp_path / "out" / "thesis.txt").read_text() == "mine"
 
 
 def test_tables_follow_the_source_and_trainings_do_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.errors import UserError
 from workflows.tracking.addresses import default_uri
 from workflows.tracking.tracker import WORKFLOW_TAG, Tracker
 
@@ -91,3 +92,16 @@ def test_a_run_found_again_gets_what_it_lacks(runs: Path, uri: str) -> None:
         "corpus.train_pairs": "600",
     }
     assert run.data.tags["commit"] == "b"
+
+
+def test_a_damaged_file_is_reported_with_what_helps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The remedy is about the variable only where it is set."""
+    (tmp_path / "mlflow.db").write_text("no database")
+    for variable, remedy in (
+        ("", "move the file elsewhere, and a new one is begun"),
+        ("X", "check MLFLOW_TRACKING_URI"),
+    ):
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", variable and f"sqlite:///{tmp_path}/mlflow.db")
+        tracker = Tracker(default_uri(tmp_path), "table2", tmp_path)
+        with pytest.raises(UserError, match=rf"mlflow\.db does not answer \(.*not a database\); {remedy}"):
+            tracker.attempt(lambda: tracker.open({WORKFLOW_TAG: "w"}, "workflow", {}))  # noqa: B023
