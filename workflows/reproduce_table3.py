@@ -99,9 +99,9 @@ def main(
 ) -> None:
     """Trains the rows that are not in the store and prints the table."""
     chosen = load_profile(profile, data=data, files=files or [], config=config, overrides=overrides or [])
-    pair = pair or next(iter(chosen.corpora))
+    pair = next(iter(chosen.corpora)) if pair is None else pair
     if pair not in chosen.corpora:
-        raise UserError(f"--pair {pair}: the profile has {', '.join(chosen.corpora)}")
+        raise UserError(f"--pair {pair or repr(pair)}: the profile has {', '.join(chosen.corpora)}")
     chosen = chosen.for_pair(pair).for_grid()
     request = requested("table3", chosen, config, overrides, store, address, plan, gpus, gpu)
     reproduce(reproduction(chosen, pair, asked, seeds, request, dev_scores=dev_bleu), request)

@@ -55,6 +55,8 @@ class Store:
         Raises UserError for any other URI.
         """
         text = str(where)
+        if not text:
+            raise UserError("--store '': name a folder")
         scheme, separator, rest = text.partition("://")
         if not separator:
             return cls(Path(text).absolute())

@@ -59,6 +59,7 @@ def test_a_profile_without_changes_is_the_profile() -> None:
         (["pairs.en-fr.vocabulary.size=2"], r"pairs\.en-fr\.vocabulary\.size: .*greater than or equal to 8"),
         (["grid.text.vocabulary.siz=9"], r"grid\.text: there is no setting 'vocabulary\.siz'"),
         (["grid.text.grid.text.vocabulary.size=9"], r"grid\.text: there is no setting 'grid\.text'"),
+        (["corpora.en-de.target=fr"], r"corpora\.en-de\.target is 'fr', which is not the target of en-de"),
         (["name=multi30k"], "there is no setting 'name'"),
         (["own_pairs=7"], "there is no setting 'own_pairs'"),
     ],

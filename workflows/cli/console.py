@@ -4,6 +4,7 @@ import errno
 import io
 import logging
 import os
+import shutil
 import signal
 import sys
 from types import MappingProxyType
@@ -45,11 +46,10 @@ PLACELESS = {**dict.fromkeys(DISK_FULL, "the output: "), errno.EMFILE: "", errno
 """Those that need not name a file, and what is said instead."""
 logger = logging.getLogger(__name__)
 
-console = Console(
-    width=None if (sys.stdout and sys.stdout.isatty()) or os.environ.get("COLUMNS") else 120, markup=False, emoji=False
-)
-"""On a pipe lines have 120 columns, unless COLUMNS says otherwise. Nothing in a text is markup: folders may be named
-`[bold]`."""
+IS_TERMINAL = bool(sys.stdout and sys.stdout.isatty() and os.environ.get("COLUMNS") != "0")
+console = Console(width=None if IS_TERMINAL else shutil.get_terminal_size((120, 25)).columns, markup=False, emoji=False)
+"""On a pipe lines have 120 columns, unless COLUMNS says otherwise; some programs set it to 0, which leaves no room.
+Nothing in a text is markup: folders may be named `[bold]`."""
 
 
 def help_text(docstring: str | None) -> str:
@@ -64,6 +64,10 @@ def run_app(app: typer.Typer, name: str) -> NoReturn:
     SIGTERM ends a command as ctrl-C does.
     """
     open_streams()
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        sys.exit(_fail("the working directory no longer exists; change to another one"))
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     try:

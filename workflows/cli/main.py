@@ -127,9 +127,9 @@ def prepare(
 ) -> None:
     """Convert text to token ids; write OUT/text, OUT/corpus (cleaned), OUT/vocabulary, OUT/dataset and OUT/report."""
     chosen = load_profile(profile, data=data, files=[files] if files else [], config=config, overrides=overrides or [])
-    pair = pair or next(iter(chosen.corpora))
+    pair = next(iter(chosen.corpora)) if pair is None else pair
     if pair not in chosen.corpora:
-        raise UserError(f"--pair {pair}: the profile has {', '.join(chosen.corpora)}")
+        raise UserError(f"--pair {pair or repr(pair)}: the profile has {', '.join(chosen.corpora)}")
     chosen = chosen.for_pair(pair)
     console.print(chosen.in_force(changes_typed(config, overrides)), highlight=False, soft_wrap=True)
     folder = out.absolute()

@@ -63,6 +63,13 @@ class ParsingProfile(Profile):
     choice: Choice = Choice()  # type: ignore[assignment]
 
     @model_validator(mode="after")
+    def _texts_are_of_their_pairs(self) -> Self:
+        for name, corpus in self.corpora.items():
+            if isinstance(corpus, EmbeddedSettings) and corpus.target != "trees":
+                raise ValueError(f"corpora.{name}.target is {corpus.target!r}; a parser writes trees")
+        return self
+
+    @model_validator(mode="after")
     def _parses_by_torch(self) -> Self:
         if self.decoding.engine != "torch":
             raise ValueError("parsers search only by torch; leave decoding.engine out")

@@ -135,6 +135,13 @@ class Profile(BaseProfile):
         return checked(type(self), within, **{name: getattr(self, name) for name in FIXED}, **described)
 
     @model_validator(mode="after")
+    def _texts_are_of_their_pairs(self) -> Self:
+        for pair, corpus in self.corpora.items():
+            if pair.rpartition("-")[2] != corpus.target:
+                raise ValueError(f"corpora.{pair}.target is {corpus.target!r}, which is not the target of {pair}")
+        return self
+
+    @model_validator(mode="after")
     def _one_vocabulary_size(self) -> Self:
         def sized(training: TrainingSettings) -> dict[str, TrainingSettings]:
             model = replace(training.model, vocabulary_size=self.vocabulary.size)

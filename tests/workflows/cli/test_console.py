@@ -43,6 +43,8 @@ def test_a_process_ends_with_one_line_and_status_2(tmp_path: Path, command_line:
         (["workflows.reproduce_table2", "--beam", "4"], "No such option"),
         (["workflows.reproduce_table2", "--pairs", "en-cs"], "--pairs en-cs: the profile has en-de, en-fr"),
         (["workflows.reproduce_table2", "--pairs", ""], "--pairs '': the profile has en-de, en-fr"),
+        (["workflows.reproduce_table3", "--pair", ""], "--pair '': the profile has en-de, en-fr"),
+        (["workflows.reproduce_table3", "--store", ""], "--store '': name a folder"),
         (["workflows.reproduce_table2", "--models", "base,"], "--models '': the profile has base, big"),
         (["workflows.reproduce_table2", "--gpus", "8"], "--gpus and --gpu name the hardware that --plan forecasts for"),
         (["workflows.reproduce_table2", "--plan", "--gpu", "k80"], "--gpu k80: choose one of p100, v100, t4, a10"),
@@ -152,6 +154,17 @@ def test_a_closed_stream_s_number_is_no_other_file_s() -> None:
     )
     done = subprocess.run(["bash", "-c", f'{sys.executable} -c "{code}" >&- <&-'], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_odd_place_or_width_is_no_obstacle(tmp_path: Path) -> None:
+    """Where COLUMNS is 0, lines are as long as on any pipe; a working directory that is gone is one line."""
+    wide = _in_shell(f"COLUMNS=0 {sys.executable} {PLAN}", tmp_path)
+    assert wide.stdout == _in_shell(f"{sys.executable} {PLAN}", tmp_path).stdout
+    assert "3 stages to run" in wide.stdout
+    (tmp_path / "gone").mkdir()
+    gone = _in_shell(f"cd gone; rmdir ../gone; {sys.executable} {PLAN}", tmp_path)
+    wanted = "error: the working directory no longer exists; change to another one\n"
+    assert (gone.returncode, gone.stderr) == (2, wanted)
 
 
 def test_a_reader_that_leaves_ends_a_command_quietly(tmp_path: Path) -> None:
