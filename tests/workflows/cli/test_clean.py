@@ -41,8 +41,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def store(made: Path, tmp_path: Path) -> Store:
-    """A copy of these runs, which all links stay within."""
-    return Store(shutil.copytree(made, tmp_path / "runs", symlinks=True))
+    """A copy of these runs, which all links stay within, in a folder whose name could be a pattern."""
+    return Store(shutil.copytree(made, tmp_path / "my [ab]* runs?", symlinks=True))
 
 
 def _names(store: Store) -> list[str]:
