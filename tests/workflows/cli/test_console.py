@@ -32,6 +32,16 @@ def test_a_process_ends_with_one_line_and_status_2(tmp_path: Path, command_line:
     assert not (tmp_path / "table2").exists()
 
 
+def test_a_wrong_address_of_mlflow_begins_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine
+) -> None:
+    """As a wrong address of a cluster."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://:5000")
+    done = command_line.here("workflows.reproduce_table2", "--store", str(tmp_path))
+    _assert_one_line(done, "MLFLOW_TRACKING_URI: http://:5000 is no address")
+    assert not (tmp_path / "table2").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
