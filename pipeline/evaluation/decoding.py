@@ -10,7 +10,7 @@ Only the actors import torch, not the stage that waits for them.
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cached_property, partial
 from itertools import chain
@@ -29,6 +29,7 @@ from pipeline.store.figures import DecodedTestSet, DecodingFigures
 from pipeline.store.scratch import Scratch
 from pipeline.text.lines import read_lines, write_lines
 from pipeline.training.on_ray import may_grow
+from pipeline.warning_events import emitting_warnings
 
 if TYPE_CHECKING:
     from pipeline.evaluation.translation import Translator
@@ -73,8 +74,11 @@ class Translated(NamedTuple):
 class DecodingWorker:
     """A translator in its own process. The first call loads it, so a bad model is that call's error."""
 
-    def __init__(self, scratch: Scratch, model: Model, settings: DecodingSettings, device: str) -> None:
-        self._scratch, self._model, self._settings, self._device = scratch, model, settings, device
+    def __init__(
+        self, scratch: Scratch, emit: Callable[..., None], model: Model, settings: DecodingSettings, device: str
+    ) -> None:
+        self._scratch, self._emit = scratch, emit
+        self._model, self._settings, self._device = model, settings, device
 
     @cached_property
     def _loaded(self) -> "Translator":
@@ -89,6 +93,9 @@ class DecodingWorker:
 
     def translate(self, lines: Sequence[str], settings: DecodingSettings) -> Translated:
         """Translates lines by the search of `settings`; called with no lines, it just gets ready."""
+        return emitting_warnings(self._emit, self._translate, lines, settings)
+
+    def _translate(self, lines: Sequence[str], settings: DecodingSettings) -> Translated:
         from pipeline.hardware import dtype_name
 
         translator = self._loaded.with_settings(settings)
@@ -124,7 +131,7 @@ def decode(
     seconds, tokens = dict.fromkeys(sources, 0.0), dict.fromkeys(sources, 0)
     total = sum(len(lines) for lines in sources.values())
     done, dtypes = 0, set()
-    with nullcontext(translators) if translators else Translators(context.scratch, model, settings) as translating:
+    with nullcontext(translators) if translators else Translators(context, model, settings) as translating:
         for chunk, translated in translating.translated(sources, settings):
             texts[chunk.test_set][chunk.first : chunk.first + len(chunk.lines)] = translated.texts
             tokens[chunk.test_set] += translated.n_tokens
@@ -227,7 +234,7 @@ class Translators:
     that they are entered in. Raises UserError where `decode` does.
     """
 
-    def __init__(self, scratch: Scratch, model: Model, settings: DecodingSettings) -> None:
+    def __init__(self, context: Context, model: Model, settings: DecodingSettings) -> None:
         self._layout, self._threads = _actors(settings, model), settings.threads
         actor_class: Any = ray.remote(DecodingWorker)
         options = actor_class.options(
@@ -238,7 +245,7 @@ class Translators:
             # A single thread waits for no other, and can have a process that Ray has ready.
             runtime_env={"env_vars": worker_environment()} if settings.threads > 1 else None,
         )
-        self._start = partial(options.remote, scratch, model, settings, self._layout.device)
+        self._start = partial(options.remote, context.scratch, context.emit, model, settings, self._layout.device)
         self._actors: list[Any] = []
 
     def __enter__(self) -> Self:

@@ -81,7 +81,7 @@ def choose(
     default = settings.beam_size, settings.length_penalty
     grid = sorted({default, *product(beam_sizes, length_penalties)})
     scores = []
-    with Translators(context.scratch, model, settings) as translators:
+    with Translators(context, model, settings) as translators:
         for done, (beam_size, length_penalty) in enumerate(grid, start=1):
             search = {"beam_size": beam_size, "length_penalty": length_penalty}
             bleu = scores_of(context, model, corpus, settings.model_copy(update=search), translators)

@@ -51,13 +51,15 @@ class Context:
     """The folder to write to. It starts out empty, except that training finds what an interrupted run left in it."""
     emit: Callable[[dict[str, Any]], None] = ignore
     """Receives events: {"done": 3, "total": 9, "unit": "shards"} is progress, {"metrics": {...}, "step": n} figures,
-    {"waiting": "no GPU is free"} and {"warning": ...} are for the screen."""
+    {"waiting": "no GPU is free"} is for the screen, {"warning": ...} for the screen and the manifest."""
     map: Callable[..., Iterable[Any]] = map_here
     """`map(function, argument_lists)` yields results in order. Another process must be able to import `function`."""
     shared: Scratch | None = None
     """The folder as processes on other nodes see it; None: as this one does."""
     device: str = "cpu"
     """Device of torch's that is reserved for the stage."""
+    warnings: Sequence[str] = ()
+    """The warnings of all stages behind a table, each with the labels of its stages; empty for other stages."""
 
     @property
     def scratch(self) -> Scratch:

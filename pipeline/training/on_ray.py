@@ -32,6 +32,7 @@ from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import EncodedDataset, TrainingRun
 from pipeline.store.scratch import Scratch
+from pipeline.warning_events import emitting_warnings
 
 if TYPE_CHECKING:
     from ray.train import UserCallback
@@ -58,8 +59,6 @@ def train(context: Context, dataset: EncodedDataset, settings: TrainingSettings)
     """
     training_run, dataset = TrainingRun(context.folder.resolve()), EncodedDataset(dataset.folder.resolve())
     layout = layout_of(settings)
-    for warning in layout.warnings:
-        context.emit({"warning": warning})
     work = _Work(dataset, settings, context.scratch, layout.on_gpus, context.emit)
     if layout.most == 1 and _nobody_preempts():
         figures = _in_a_task(work)
@@ -82,7 +81,12 @@ class _Work(NamedTuple):
 
 
 def _run_worker(work: _Work) -> "TrainingFigures":
-    """Trains as one of Ray Train's workers, which this connects if there are several."""
+    """Trains as one of Ray Train's workers; its warnings become events."""
+    return emitting_warnings(work.emit, _train_here, work)
+
+
+def _train_here(work: _Work) -> "TrainingFigures":
+    """Trains in this worker, which it connects to the others if there are any."""
     import ray.train.torch
     from ray.train.collective import broadcast_from_rank_zero
 

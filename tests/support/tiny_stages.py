@@ -1,11 +1,13 @@
 """Small stages for tests of the DAG, which write real text files to disk and measure their lengths."""
 
 import json
+import logging
 import os
 import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import psutil
@@ -168,3 +170,29 @@ def drive_behind_a_gpu(store: str, _log: str) -> None:
     step = Stage("tiny_stages.tell_gpus", tell_gpus, Words, gpus=1)("tell GPUs")
     (words,) = run([step], Store(Path(store).parent), [Release(holder)])
     print(words.text)
+
+
+def shorten(text: str) -> str:
+    """Returns the first two letters, with a warning."""
+    logging.getLogger("pipeline.tiny_stages").warning("%s is cut to two letters", text)
+    return text[:2]
+
+
+def abridge(context: Context, texts: list[str]) -> Words:
+    """Warns in its own process, then in the tasks of its map and in a thread, in that order; repeats the first."""
+    logger = logging.getLogger("pipeline.tiny_stages")
+    logger.warning("nobody has read the\ntext")
+    logging.getLogger("a_library").warning("this is none of the project's")
+    shortened = [next(iter(context.map(shorten, [(text,)]))) for text in texts]
+    thread = Thread(target=logger.warning, args=("a thread has written it",))
+    thread.start()
+    thread.join()
+    logger.warning("nobody has read the\ntext")
+    (context.folder / "words.txt").write_text(" ".join(shortened))
+    return Words(context.folder)
+
+
+def quote_warnings(context: Context, abridged: list[Words]) -> Words:
+    """Writes the warnings of the stages behind it."""
+    (context.folder / "words.txt").write_text("\n".join(context.warnings))
+    return Words(context.folder)

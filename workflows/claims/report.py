@@ -17,7 +17,7 @@ from workflows.reports.plots import Curve, curves
 from workflows.tables.text_table import Line, TextTable, numbers, words
 
 
-def render(claims: Claims, sections: list[Section], command: str = "") -> str:
+def render(claims: Claims, sections: list[Section], command: str = "", warnings: Sequence[str] = ()) -> str:
     """Renders the page as HTML that needs nothing outside itself."""
     return page.render(
         claims,
@@ -26,6 +26,7 @@ def render(claims: Claims, sections: list[Section], command: str = "") -> str:
         said=said(claims),
         sections=sections,
         command=command,
+        warnings=warnings,
     )
 
 
@@ -40,7 +41,7 @@ def judge(
     if evidence.extrapolation:
         drawn.append(_positions(lengths_of(evidence)))
     artifact = ClaimsArtifact(context.folder)
-    page.write(artifact, claims, render(claims, drawn, command.typed), FILE)
+    page.write(artifact, claims, render(claims, drawn, command.typed, context.warnings), FILE)
     return artifact
 
 

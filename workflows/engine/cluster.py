@@ -18,7 +18,8 @@ from pipeline.environment import usable_cpus
 from pipeline.errors import UserError
 from pipeline.memory import forget_peak_memory, peak_memory_bytes
 from pipeline.ray_private import abandoned_placement_groups, loopback_only
-from pipeline.store.artifact import Context
+from pipeline.store.artifact import Context, ignore
+from pipeline.warning_events import emitting_warnings
 from workflows.engine.dag import PACKAGES, ROOT
 from workflows.engine.joining import accepted_address, is_loopback
 from workflows.engine.needs import obstacles
@@ -37,16 +38,18 @@ def map_on_ray(
     calls: Iterable[Sequence[Any]],
     peaks_bytes: list[int] | None = None,
     here: bool = False,
+    emit: Callable[[dict[str, Any]], None] = ignore,
 ) -> Iterator[Any]:
     """Implements `Context.map` on Ray: one task per call, results in order.
 
     The first error cancels the other tasks and is raised as it was in its task, even while earlier tasks are still
-    running. The peak memory of each task is appended to `peaks_bytes`. `here` keeps the tasks on this node.
+    running. The peak memory of each task is appended to `peaks_bytes`. `here` keeps the tasks on this node. `emit`
+    receives their warnings.
     """
     node = ray.get_runtime_context().get_node_id()
     placed = {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False)} if here else {}
-    task = ray.remote(num_cpus=1)(with_peak_memory).options(name=function.__name__, **placed)
-    references = [task.remote(function, *arguments) for arguments in calls]
+    task = ray.remote(num_cpus=1)(emitting_warnings).options(name=function.__name__, **placed)
+    references = [task.remote(emit, with_peak_memory, function, *arguments) for arguments in calls]
     unfinished, results = references, {}
     try:
         for reference in references:
@@ -77,9 +80,10 @@ def on_gpu(gpus: float, function: Callable[..., Any], context: Context, *argumen
     The caller's CPUs are free for other tasks meanwhile. The stage's `Context.map` works within the process.
     """
     # By default a task of a caller in a placement group would run in that group too.
-    task = ray.remote(num_cpus=0, num_gpus=gpus, scheduling_strategy="DEFAULT")(with_gpu)
+    task = ray.remote(num_cpus=0, num_gpus=gpus, scheduling_strategy="DEFAULT")(emitting_warnings)
+    alone = Context(context.folder, context.emit)
     try:
-        result: tuple[Any, int] = ray.get(task.remote(function, Context(context.folder, context.emit), *arguments))
+        result: tuple[Any, int] = ray.get(task.remote(context.emit, with_gpu, function, alone, *arguments))
     except ray.exceptions.RayTaskError as error:
         raise cause_of(error) from None
     return result

@@ -5,7 +5,7 @@ Ray does the scheduling: all steps are submitted at once, with references to the
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -21,6 +21,7 @@ from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact, Context
 from pipeline.store.locks import Lock
 from pipeline.store.store import Store
+from pipeline.warning_events import emitting_warnings
 from workflows.engine.cluster import (
     ON_HEAD,
     abandoned_removed,
@@ -46,10 +47,20 @@ class Board:
 
     def __init__(self) -> None:
         self._posted: list[tuple[str, dict[str, Any]]] = []
+        self._warnings: dict[str, list[str]] = {}
 
     def post(self, fingerprint: str, event: dict[str, Any]) -> None:
-        """Adds an event of a step."""
+        """Adds an event of a step; a warning only once, though several workers or attempts log it."""
+        if "warning" in event:
+            known = self._warnings.setdefault(fingerprint, [])
+            if event["warning"] in known:
+                return
+            known.append(event["warning"])
         self._posted.append((fingerprint, event))
+
+    def warnings(self, fingerprint: str) -> list[str]:
+        """Returns the warnings of a step so far."""
+        return self._warnings.get(fingerprint, [])
 
     def fetch(self) -> list[tuple[str, dict[str, Any]]]:
         """Returns all events since the last call."""
@@ -65,7 +76,9 @@ class Poster:
     fingerprint: str
 
     def __call__(self, event: dict[str, Any]) -> None:
-        self.board.post.remote(self.fingerprint, event)
+        posted: Any = self.board.post.remote(self.fingerprint, event)
+        if "warning" in event:  # the stage must not be published before the board has its warnings
+            ray.get(posted)
 
 
 class Relay:
@@ -76,7 +89,8 @@ class Relay:
         driver_node = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
         board = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(Board)
         self.board: Any = board.options(scheduling_strategy=driver_node).remote()
-        self._steps = {step.fingerprint: step for step in steps}
+        # Trials look for themselves which steps must run: one whose artifact was damaged meanwhile is among them.
+        self._steps = {step.fingerprint: step for step in in_order(steps)}
         self._unstarted, self._unfinished = dict(self._steps), dict(self._steps)
         self._watchers = watchers
 
@@ -84,11 +98,10 @@ class Relay:
         """Passes on what has been posted since the last call."""
         for fingerprint, event in ray.get(self.board.fetch.remote()):
             step = self._steps[fingerprint]
-            if "started" in event:
-                self._started(step)
-            elif "finished" in event:
+            self._started(step)
+            if "finished" in event:
                 self.finished(step, event["finished"])
-            else:
+            elif "started" not in event:
                 for watcher in self._watchers:
                     watcher.event(step, event)
 
@@ -133,10 +146,10 @@ def _execute(step: Step[Artifact], store: Store, board: ActorHandle, *inputs: st
 
 def _take(lock: Lock, post: Poster, store: Store, name: str) -> None:
     """Takes the lock once its current owners have released it. A task waiting in `ray.get` frees its CPU for others."""
-    wait = ray.remote(num_cpus=0, scheduling_strategy="DEFAULT")(_wait)
+    wait = ray.remote(num_cpus=0, scheduling_strategy="DEFAULT")(emitting_warnings)
     while owner := lock.take():
         post({"waiting": f"being made by {owner}"})
-        ray.get(wait.remote(store, name))
+        ray.get(wait.remote(post, _wait, store, name))
 
 
 def _wait(store: Store, name: str) -> None:
@@ -159,9 +172,7 @@ def _is_intact(step: Step[Artifact], store: Store, post: Poster) -> bool:
 def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artifact:
     step.check_artifacts()
     artifacts: dict[str, Any] = {needed.fingerprint: needed.published(store) for needed in step.inputs}
-    if step.stage.follows_source:  # a table says how everything behind it was made
-        for behind in in_order(step.inputs):
-            store.outline(behind.name)
+    warnings = _warnings(in_order(step.inputs), store) if step.stage.follows_source else []
     for needed in step.inputs:
         artifact = artifacts[needed.fingerprint]
         if damage := artifact.damage():
@@ -187,8 +198,9 @@ def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artif
 
     def make(folder: Path) -> Artifact:
         peaks_bytes: list[int] = []
-        on_ray = partial(map_on_ray, peaks_bytes=peaks_bytes, here=not store.is_shared)
-        context = Context(folder, post, on_ray, shared=store.shared_scratch(step.name, lock))
+        on_ray = partial(map_on_ray, peaks_bytes=peaks_bytes, here=not store.is_shared, emit=post)
+        shared = store.shared_scratch(step.name, lock)
+        context = Context(folder, post, on_ray, shared=shared, warnings=warnings)
         if ray.get_gpu_ids():  # reserved for the whole step
             artifact, stage_bytes = with_gpu(step.stage.function, context, *arguments)
         elif 0 < step.stage.gpus <= ray.cluster_resources().get("GPU", 0):
@@ -198,9 +210,24 @@ def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artif
         else:
             artifact, stage_bytes = with_peak_memory(step.stage.function, context, *arguments)
         manifest["peak_task_memory_bytes"] = max([stage_bytes, *peaks_bytes])  # the stage itself or one of its tasks
+        manifest["warnings"] = ray.get(post.board.warnings.remote(step.fingerprint))
         return artifact
 
     return store.publish(step.name, make, manifest, resume=step.stage.resumes, ours=lock.is_ours)
+
+
+def _warnings(steps: Iterable[Step[Artifact]], store: Store) -> list[str]:
+    """Lists the warnings of published steps, which a table shows, each with the labels of its steps.
+
+    A table says how everything behind it was made, so it brings the manifests to this machine.
+    """
+    labels: dict[str, list[str]] = {}
+    for step in steps:
+        store.outline(step.name)
+        with suppress(UserError):  # what the table does not need may be gone
+            for warning in Artifact(store.folder(step.name)).manifest.get("warnings", []):
+                labels.setdefault(warning, []).append(step.label)
+    return [f"{', '.join(of_steps)}: {warning}" for warning, of_steps in labels.items()]
 
 
 def execute(missing: Sequence[Step[Artifact]], store: Store, watchers: Sequence[Watcher], address: str | None) -> None:
@@ -265,12 +292,13 @@ def submitted(steps: Sequence[Step[Artifact]], store: Store, board: ActorHandle)
     All other inputs must be in the store. The body removes finished tasks from the dictionary; any exception in it
     cancels the rest. A step's error is raised as the step raised it.
     """
-    execute = ray.remote(_execute)
+    execute = ray.remote(emitting_warnings)
     references: dict[str, Any] = {}
     for step in steps:
         inputs = [references.get(needed.fingerprint, "") for needed in step.inputs]
         options = {"num_cpus": step.stage.cpus, "name": step.label, **_placement(step, store)}
-        references[step.fingerprint] = execute.options(**options).remote(step, store, board, *inputs)
+        making = (Poster(board, step.fingerprint), _execute, step, store, board)
+        references[step.fingerprint] = execute.options(**options).remote(*making, *inputs)
     running = {references[step.fingerprint]: step for step in steps}
     try:
         yield running

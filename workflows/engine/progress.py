@@ -42,6 +42,7 @@ class View(Watcher):
     def begin(self, steps: Sequence[Step[Artifact]], cached: Sequence[Step[Artifact]]) -> None:
         """Prints how many stages there are to run, and starts drawing."""
         self._began, self._n_steps, self._n_finished = time.monotonic(), len(steps), 0
+        self._announced = {step.fingerprint for step in steps}
         self._started, self._printed, self._tasks = {}, {}, {}
         columns = (
             TextColumn("{task.description}", markup=False),
@@ -65,20 +66,21 @@ class View(Watcher):
     def started(self, step: Step[Artifact]) -> None:
         """Adds a bar."""
         self._started[step.fingerprint] = self._printed[step.fingerprint] = time.monotonic()
+        self._n_steps += step.fingerprint not in self._announced
         self._bars.add_task(step.label, total=None, figures="")
         self._tasks[step.fingerprint] = self._bars.tasks[-1]
         self._plain_line(step, "started")
 
     def event(self, step: Step[Artifact], event: dict[str, Any]) -> None:
         """Shows progress, warnings and what is waited for; off a terminal also each measurement on the dev set."""
+        if "warning" in event:
+            self._line(step, f"warning: {event['warning']}")
         task = self._tasks.get(step.fingerprint)
         if task is None:  # it came after the step's result
             return
         if "waiting" in event:
             self._bars.update(task.id, figures=event["waiting"])
             self._plain_line(step, f"waiting: {event['waiting']}")
-        if "warning" in event:
-            self._line(step, f"warning: {event['warning']}")
         metrics = event.get("metrics", {})
         if "dev_perplexity" in metrics:
             self._plain_line(step, f"update {event['step']:,}  dev perplexity {metrics['dev_perplexity']:.2f}")

@@ -55,12 +55,13 @@ def render(
     models: Sequence[TrainedModel] = (),
     corpora: Sequence[CorpusStatistics] = (),
     command: str = "",
+    warnings: Sequence[str] = (),
 ) -> str:
     """Renders the page as HTML that needs nothing outside itself.
 
     `lead` says what the table is about, `said` what came out; `compared` and `pictures` stand beside each other on the
     first screen. `models` are those behind the table, `corpora` the texts they were trained on, `command` what made the
-    page.
+    page, `warnings` those of its stages.
     """
     environment = Environment(
         loader=PackageLoader("workflows.reports"),
@@ -95,6 +96,7 @@ def render(
         settings=[facts_table(f"{model.label}, seed {model.settings.seed}", settings(model)) for model in models],
         libraries=", ".join(f"{name} {version}" for name, version in libraries.items()),
         command=command,
+        warnings=warnings,
         written_at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
 

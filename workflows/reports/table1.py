@@ -1,5 +1,7 @@
 """Writes Table 1 with its report, one HTML file: the last stage of the workflow."""
 
+from collections.abc import Sequence
+
 from markupsafe import Markup
 
 from pipeline.complexity.figures import CountsArtifact, Crossover, Measurements, MeasurementsArtifact
@@ -18,7 +20,7 @@ PLOTTED: dict[Quantity, tuple[str, float]] = {
 """The drawings: what is drawn, its title and the factor to its unit."""
 
 
-def render(table: Table1, measured: Measurements, command: str = "") -> str:
+def render(table: Table1, measured: Measurements, command: str = "", warnings: Sequence[str] = ()) -> str:
     """Renders the report as HTML that needs nothing outside itself."""
     sizes = [_sizes(table, quantity, variable) for quantity in PLOTTED for variable in VARIABLES]
     explanation = (
@@ -35,6 +37,7 @@ def render(table: Table1, measured: Measurements, command: str = "") -> str:
             *[Section("Self-attention and recurrence", drawings=crossovers)] * bool(crossovers),
         ],
         command=command,
+        warnings=warnings,
     )
 
 
@@ -74,5 +77,5 @@ def tabulate(
     measurements = measured.load()
     table = compute(counted.load(), measurements)
     artifact = Table1Artifact(context.folder)
-    page.write(artifact, table, render(table, measurements, command.typed))
+    page.write(artifact, table, render(table, measurements, command.typed, context.warnings))
     return artifact

@@ -47,7 +47,11 @@ def said(table: Table2, lines: Sequence[Sequence[str]]) -> str:
 
 
 def render(
-    table: Table2, cells: Sequence[Translation], corpora: Sequence[CorpusStatistics] = (), command: str = ""
+    table: Table2,
+    cells: Sequence[Translation],
+    corpora: Sequence[CorpusStatistics] = (),
+    command: str = "",
+    warnings: Sequence[str] = (),
 ) -> str:
     """Renders the report as HTML that needs nothing outside itself; `corpora` are the texts behind the cells."""
     lines = scores(table, cells)
@@ -61,6 +65,7 @@ def render(
         models=cells,
         corpora=corpora,
         command=command,
+        warnings=warnings,
     )
 
 
@@ -76,5 +81,6 @@ def tabulate(
     """
     table = compute(cells)
     artifact = Table2Artifact(context.folder)
-    page.write(artifact, table, render(table, cells, [report.load() for report in reports], command.typed))
+    corpora = [report.load() for report in reports]
+    page.write(artifact, table, render(table, cells, corpora, command.typed, context.warnings))
     return artifact

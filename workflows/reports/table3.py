@@ -54,6 +54,7 @@ def render(
     cells: Mapping[str, Sequence[Translation]],
     corpora: Sequence[CorpusStatistics] = (),
     command: str = "",
+    warnings: Sequence[str] = (),
 ) -> str:
     """Renders the report as HTML that needs nothing outside itself.
 
@@ -85,6 +86,7 @@ def render(
         models=list(chain.from_iterable(cells.values())),
         corpora=corpora,
         command=command,
+        warnings=warnings,
     )
 
 
@@ -157,5 +159,6 @@ def tabulate(
     """Writes Table 3 with all of its rows, including those without figures; `reports` has the report of their text."""
     table, measured = compute(rows)
     artifact = Table3Artifact(context.folder)
-    page.write(artifact, table, render(table, measured, [report.load() for report in reports], command.typed))
+    corpora = [report.load() for report in reports]
+    page.write(artifact, table, render(table, measured, corpora, command.typed, context.warnings))
     return artifact

@@ -43,7 +43,11 @@ def said(rows: Sequence[ParserRow]) -> str:
 
 
 def render(
-    table: Table4, rows: Sequence[ParserRow], corpora: Sequence[CorpusStatistics] = (), command: str = ""
+    table: Table4,
+    rows: Sequence[ParserRow],
+    corpora: Sequence[CorpusStatistics] = (),
+    command: str = "",
+    warnings: Sequence[str] = (),
 ) -> str:
     """Renders the report as HTML that needs nothing outside itself; `corpora` are the trees behind the rows."""
     candidates = [candidate for row in rows for candidate in row.candidates]
@@ -68,6 +72,7 @@ def render(
         models=candidates,
         corpora=corpora,
         command=command,
+        warnings=warnings,
     )
 
 
@@ -84,5 +89,6 @@ def tabulate(
     """Writes Table 4 with the `rows` that were run; `reports` are those of their trees."""
     table = compute(rows)
     artifact = Table4Artifact(context.folder)
-    page.write(artifact, table, render(table, rows, [report.load() for report in reports], command.typed))
+    corpora = [report.load() for report in reports]
+    page.write(artifact, table, render(table, rows, corpora, command.typed, context.warnings))
     return artifact

@@ -66,7 +66,7 @@ def test_actors_search_in_several_ways(
     """The same actors write by each search what a translator does by that search alone."""
     _wait_for_no_worker()
     processes = []
-    with decoding.Translators(Context(tmp_path).scratch, checkpoint, FAST) as translators:
+    with decoding.Translators(Context(tmp_path), checkpoint, FAST) as translators:
         for beam_size in (1, 4):
             settings = FAST.model_copy(update={"beam_size": beam_size, "max_extra_tokens": 5 * beam_size})
             folder = tmp_path / str(beam_size)

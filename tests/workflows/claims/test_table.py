@@ -24,15 +24,17 @@ def test_without_evidence_nothing_is_judged() -> None:
 
 
 def test_the_page(tmp_path: Path) -> None:
-    """It says how many claims have which verdict, and what differs in the tables that were judged."""
+    """It says how many claims have which verdict, what differs in the tables that were judged, and the warnings."""
     (tmp_path / "table").mkdir()
     (tmp_path / "page").mkdir()
     artifact = Table2Artifact(tmp_path / "table")
     artifact.write(Table2([], [Difference("updates", "100,000", "1,100", ("EN-DE base",))], []))
-    judged = report.judge(Context(tmp_path / "page"), Evidence(table2=artifact))
+    context = Context(tmp_path / "page", warnings=["read en-de: train.en is not the <published> file"])
+    judged = report.judge(context, Evidence(table2=artifact))
     text = Reader((tmp_path / "page" / "claims.html").read_text()).text
     assert f"Of {len(judged.load().rows)} claims: {len(judged.load().rows)} not run." in text
     assert "Table 2: EN-DE base" in text
+    assert context.warnings[0] in text
     first = judged.load().rows[0]
     holds = replace(judged.load(), rows=[replace(first, judged=replace(first.judged, verdict="holds"))])
     assert table.said(holds) == "Of 1 claims: 1 hold."

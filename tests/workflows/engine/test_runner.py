@@ -1,8 +1,10 @@
 """The runner, tested on a real Ray cluster."""
 
+import io
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 import time
@@ -11,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
+from rich.console import Console
 
 from pipeline.environment import worker_environment
 from pipeline.errors import UserError
@@ -30,6 +34,8 @@ from tests.support.tiny_stages import (
 )
 from workflows.engine import runner
 from workflows.engine.dag import Stage, Step, inputs_of
+from workflows.engine.execution import submitted, working
+from workflows.engine.progress import View
 from workflows.engine.runner import Watcher
 
 WRITE, JOIN = Stage("tiny_stages.write", write, Words), Stage("tiny_stages.join", join, Words)
@@ -45,7 +51,7 @@ class Log(Watcher):
         self.calls.append(("started", step.label))
 
     def event(self, step: Step[Artifact], event: dict[str, Any]) -> None:
-        self.calls.append((event.get("unit", "waiting"), step.label))
+        self.calls.append((event.get("unit", next(iter(event))), step.label))
 
     def finished(self, step: Step[Artifact], summary: str) -> None:
         self.calls.append(("finished", step.label))
@@ -192,6 +198,23 @@ class Warnings(Watcher):
         return [text for warned, text in self._warnings if warned.fingerprint == step.fingerprint]
 
 
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_step_that_turns_out_to_be_missing_is_shown(tmp_path: Path) -> None:
+    """An input is damaged after the plan was made: the trial that finds it makes it again, on the screen too."""
+    store, step = Store(tmp_path), _joined(tmp_path / "log")
+    (left, right), file = step.inputs, io.StringIO()
+    runner.run([left, right], store)
+    watchers = [Log(), View(Console(file=file, width=120))]
+    with working([step], watchers, None) as relay:
+        _flip(store.folder(left.name) / "words.txt")
+        with submitted([*runner.to_run([step], store)], store, relay.board) as running:
+            ray.get([*running])
+        relay.fetch()
+    calls = [call for call in watchers[0].calls if call[0] in ("started", "finished")]
+    assert calls == [(event, label) for label in ("left", "join") for event in ("started", "finished")]
+    assert re.findall(r"(\d/\d) +(\w+) +done", file.getvalue()) == [("1/2", "left"), ("2/2", "join")]
+
+
 class Killer(Log):
     """Kills the processes that make other steps as soon as a step is finished."""
 
@@ -214,7 +237,8 @@ def test_waiting_for_steps_of_another_workflow_takes_no_cpu(tmp_path: Path) -> N
         watcher = Killer(others)
         (words,) = runner.run([step], Store(tmp_path), [watcher])
     assert words.text == "a b c [1, 1, 1]"
-    assert sorted(label for event, label in watcher.calls if event == "waiting") == ["linger a", "linger b"]
+    for told in ("waiting", "warning"):  # of whom it waits for, and that it takes over the lock
+        assert sorted(label for event, label in watcher.calls if event == told) == ["linger a", "linger b"]
     finished = [label for event, label in watcher.calls if event == "finished"]
     assert finished[0] == "linger c"
     assert finished[-1] == "join"

@@ -1,0 +1,43 @@
+"""Turns what the project's loggers warn of into events of the stage that runs.
+
+The engine does so around every stage and every task of its map; training and decoding do so in the processes that they
+start. Code within a stage just logs.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+PACKAGES = ("model", "pipeline", "workflows")
+"""The loggers whose warnings become events. Those of libraries do not."""
+
+
+class _Emitter(logging.Handler):
+    def __init__(self, emit: Callable[[dict[str, Any]], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._emit = emit
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._emit({"warning": " ".join(record.getMessage().split())})
+        except Exception:  # a warning that cannot be delivered must not end the stage
+            self.handleError(record)
+
+
+def emitting_warnings(
+    emit: Callable[[dict[str, Any]], None], function: Callable[..., Result], *arguments: Any
+) -> Result:
+    """Calls the function, and emits {"warning": text} for every warning that any thread of this process logs meanwhile.
+
+    The text is a single line.
+    """
+    handler, loggers = _Emitter(emit), [logging.getLogger(name) for name in PACKAGES]
+    for logger in loggers:
+        logger.addHandler(handler)
+    try:
+        return function(*arguments)
+    finally:
+        for logger in loggers:
+            logger.removeHandler(handler)

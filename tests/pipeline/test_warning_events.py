@@ -1,0 +1,100 @@
+"""Warnings of stages, logged in any process: on the screen, in the manifest, and on the page of the table."""
+
+import io
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from pipeline.settings import DecodingSettings
+from pipeline.store.artifact import Made, publish
+from pipeline.store.artifacts import Corpus, EncodedDataset
+from pipeline.store.figures import AveragingFigures
+from pipeline.store.store import Store
+from pipeline.training.checkpoints import CheckpointWriter
+from pipeline.training.worker_group import WorkerGroup
+from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint
+from tests.support.tiny_stages import Words, abridge, quote_warnings
+from tests.support.tiny_training import train_as, with_fields
+from workflows import stages
+from workflows.engine.dag import Stage, Step
+from workflows.engine.progress import View
+from workflows.engine.runner import run
+
+pytestmark = pytest.mark.usefixtures("ray_cluster")
+
+
+def published(artifact: Made, target: Path) -> Made:
+    """Publishes a copy of an artifact, which a step may take as an argument."""
+
+    def make(folder: Path) -> Made:
+        shutil.copytree(artifact.folder, folder, dirs_exist_ok=True)
+        return replace(artifact, folder=folder)
+
+    return publish(target, make, {"fingerprint": target.name})
+
+
+def made(step: Step[Made], store: Store) -> tuple[Made, list[str]]:
+    """Makes a step; returns its artifact and the warnings on the screen, which a terminal shows as a file does."""
+    consoles = [Console(file=io.StringIO(), width=120, force_terminal=is_terminal) for is_terminal in (False, True)]
+    (artifact,) = run([step], store, [View(console) for console in consoles])
+    plain, rich = ([*map(str.strip, re.findall(r"warning: (.*)", console.file.getvalue()))] for console in consoles)  # type: ignore[attr-defined]
+    assert plain == rich
+    return artifact, plain
+
+
+def test_all_processes_of_a_stage(tmp_path: Path) -> None:
+    """The stage, the tasks of its map and a thread: each warning once, in order; a table lists them by stage."""
+    abridging, store = Stage("tiny_stages.abridge", abridge, Words), Store(tmp_path)
+    first, second = abridging("first", ["alpha", "beta"]), abridging("second", ["alpha"])
+    artifact, shown = made(first, store)
+    expected = ["nobody has read the text", "alpha is cut to two letters", "beta is cut to two letters"]
+    assert shown == artifact.manifest["warnings"] == [*expected, "a thread has written it"]
+    quoting = Stage("tiny_stages.quote_warnings", quote_warnings, Words, follows_source=True)
+    quoted, _ = made(quoting("quote", [first, second]), store)
+    assert (quoted.folder / "words.txt").read_text().split("\n") == [
+        "first, second: nobody has read the text",
+        "first, second: alpha is cut to two letters",
+        "first: beta is cut to two letters",
+        "first, second: a thread has written it",
+    ]
+    assert quoted.manifest["warnings"] == []
+
+
+def test_actors_that_decode(corpus: Corpus, tmp_path: Path) -> None:
+    """A line too long for the model's positions is translated in parts, of which the actor warns."""
+    checkpoint = make_checkpoint(tmp_path / "learned", corpus, positions="learned", max_positions=40)
+    checkpoint.write(AveragingFigures(updates=(1,)))
+    line = " ".join(sentence for sentence in SENTENCES if sentence.strip())
+    corpus.shard_path("first", 0, "en").write_text(line + "\n")
+    inputs = published(checkpoint, tmp_path / "model"), published(corpus, tmp_path / "text")
+    step = Step("decode", stages.DECODE, (*inputs, DecodingSettings(max_extra_tokens=5), ["first"]))
+    hypotheses, shown = made(step, Store(tmp_path))
+    (warning,) = shown
+    assert re.fullmatch(r"a line of \d+ tokens is translated in \d+ parts: Two dogs run over .*\.\.\.", warning)
+    assert hypotheses.manifest["warnings"] == [warning]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_workers_that_train(
+    workers: int, dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A training that continues skips its newest checkpoint, which is damaged."""
+    monkeypatch.setattr(CheckpointWriter, "recovery_is_due", True)
+    settings, store = with_fields(workers=workers), Store(tmp_path)
+    dataset = published(dataset, tmp_path / "dataset")
+    step = Step("train", stages.TRAIN, (dataset, settings))
+    interrupted = store.scratch(step.name)
+    interrupted.parent.mkdir(parents=True)
+    train_as(WorkerGroup(), dataset, settings, interrupted, until=5)
+    damaged = interrupted / "recovery" / "00000005"
+    (damaged / "optimizer.safetensors").write_bytes(b"")
+    training, shown = made(step, store)
+    skipped, set_aside = shown
+    assert skipped.startswith(f"checkpoint {damaged} is damaged (optimizer.safetensors has 0 bytes")
+    assert skipped.endswith(f"skipping {damaged}")
+    assert set_aside.startswith("set recovery/00000005 aside, in ")
+    assert training.manifest["warnings"] == shown
