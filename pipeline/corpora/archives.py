@@ -132,11 +132,12 @@ def report_downloads(context: Context, archives: Sequence[Archive], origin: Orig
         over = False
         while not over:
             over = ended.wait(POLL_S)  # the last bytes are reported, too
-            have_bytes = [_downloaded_bytes(origin.downloads / archive.path) for archive in archives]
-            total_bytes = sum(
-                max(archive.size_bytes or 0, have) for archive, have in zip(archives, have_bytes, strict=True)
-            )
-            context.progress(sum(have_bytes) / 1e6, total_bytes / 1e6, "MB")
+            with suppress(OSError):  # of a file server that fails for a moment
+                have_bytes = [_downloaded_bytes(origin.downloads / archive.path) for archive in archives]
+                total_bytes = sum(
+                    max(archive.size_bytes or 0, have) for archive, have in zip(archives, have_bytes, strict=True)
+                )
+                context.progress(sum(have_bytes) / 1e6, total_bytes / 1e6, "MB")
 
     thread = threading.Thread(target=watch, daemon=True)
     if origin.data is None:

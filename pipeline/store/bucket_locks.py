@@ -85,7 +85,7 @@ class BucketLock(Lock):
 
     def _renew(self) -> None:
         while not self._released.wait(RENEWAL_S):
-            with suppress(OSError):  # the next time, perhaps
+            with suppress(Exception):  # the next time, perhaps; without this thread the lock would be lost
                 if ours := self._ours():
                     self._write(ours)
                 else:

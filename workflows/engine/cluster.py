@@ -31,6 +31,7 @@ ON_HEAD = {"node:__internal_head__": 0.001}
 Ray gives its head 1 of this, so that it has room for 1000."""
 ABANDONED_S = 2.0
 """Seconds between checks for resources that killed actors had reserved."""
+logger = logging.getLogger(__name__)
 
 
 def map_on_ray(
@@ -228,8 +229,11 @@ def abandoned_removed() -> Iterator[None]:
 
     def remove() -> None:
         while not over.wait(ABANDONED_S):
-            for group in abandoned_placement_groups():
-                remove_placement_group(group)
+            try:
+                for group in abandoned_placement_groups():
+                    remove_placement_group(group)
+            except Exception:  # Ray raises many kinds where its head does not answer; the next time, perhaps
+                logger.debug("looking for abandoned placement groups failed", exc_info=True)
 
     thread = threading.Thread(target=remove, name="abandoned", daemon=True)
     thread.start()

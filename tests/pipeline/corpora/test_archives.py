@@ -2,12 +2,16 @@
 
 import hashlib
 import tarfile
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pipeline.corpora.archives import Archive, Members, Origin, extract
+from pipeline.corpora import archives
+from pipeline.corpora.archives import Archive, Members, Origin, extract, report_downloads
 from pipeline.errors import UserError
+from pipeline.store.artifact import Context
 from tests.support.official_archives import checksum, text, write_archive
 
 SIDES = {"in/a.en": b"one\n", "in/a.de": b"eins\n"}
@@ -76,3 +80,18 @@ def test_a_file_that_is_no_complete_archive_is_reported(data: Path, known: bool)
         (data / name).write_bytes((data / name).read_bytes()[:5000])
         with pytest.raises(UserError, match=rf"{name} is damaged \(.*end"):
             taken(data, name, known=known)
+
+
+def test_progress_goes_on_after_an_error_of_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A download whose size cannot be read for a while, here a link to itself, is reported once it can."""
+    monkeypatch.setattr(archives, "POLL_S", 0.05)
+    archive = tmp_path / "x.tgz"
+    events: list[dict[str, Any]] = []
+    archive.symlink_to(archive)
+    with report_downloads(
+        Context(tmp_path, events.append), [Archive(path="x.tgz", source="a", target="b")], Origin((), None, tmp_path)
+    ):
+        time.sleep(0.3)
+        archive.unlink()
+        archive.write_bytes(bytes(2_000_000))
+    assert events[-1] == {"done": 2.0, "total": 2.0, "unit": "MB"}

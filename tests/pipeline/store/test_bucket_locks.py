@@ -1,14 +1,16 @@
 """pipeline.store.bucket_locks between real processes, on a real S3 server."""
 
 import multiprocessing
+import threading
 import time
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from pipeline.errors import BucketError
 from pipeline.store import bucket_locks
-from pipeline.store.bucket import Bucket
+from pipeline.store.bucket import Bucket, Object
 from pipeline.store.bucket_locks import BucketLock
 from pipeline.store.locks import Owner
 from tests.support.s3_server import FaultyProxy, S3Server
@@ -70,6 +72,32 @@ def test_a_lock_is_kept_as_long_as_it_is_renewed_and_its_loss_is_noticed(bucket:
     assert stored.data == b"another's"
     waiting.kill()
     waiting.join()
+
+
+class ShortOfMemory(Bucket):
+    """Fails to read once, with what is no error of the service."""
+
+    failed: ClassVar[list[str]] = []
+
+    def read(self, name: str) -> Object | None:
+        if threading.current_thread() is not threading.main_thread() and not self.failed:
+            self.failed.append(name)
+            raise MemoryError
+        return super().read(name)
+
+
+def test_a_lock_is_renewed_after_any_error(bucket: Bucket) -> None:
+    """Its owner keeps it for longer than the lease, though one renewal failed."""
+    with BucketLock(ShortOfMemory(bucket.uri), "store/a", "train") as lock:
+        assert lock.take() is None
+        time.sleep(0.5)
+        before = bucket.read(OBJECT)
+        assert before
+        time.sleep(0.5)
+        after = bucket.read(OBJECT)
+        assert after
+        assert ShortOfMemory.failed
+        assert after.e_tag != before.e_tag
 
 
 def _take_in_turn_of_a(uri: str) -> None:

@@ -1,14 +1,22 @@
-"""workflows.engine.cluster: a stage's function in a process of its own, with a share of a GPU."""
+"""workflows.engine.cluster: a stage's function in a process of its own, and what killed actors leave behind."""
 
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+import ray
+from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table, remove_placement_group
+
 from pipeline.store.artifact import Context
-from workflows.engine.cluster import on_gpu
+from workflows.engine import cluster
+from workflows.engine.cluster import abandoned_removed, on_gpu
 from workflows.engine.dag import ROOT
+
+PATIENCE_S = 30.0
 
 
 def _describe(context: Context, word: str) -> dict[str, Any]:
@@ -33,3 +41,38 @@ def test_nodes_get_the_packages_and_no_folder_of_the_same_name(tmp_path: Path) -
     packages = [Path(folder) for folder in json.loads(done.stdout)["py_modules"]]
     assert packages == [ROOT / "model", ROOT / "pipeline", ROOT / "workflows"]
     assert all((folder / "__init__.py").is_file() for folder in packages)
+
+
+@ray.remote(num_cpus=0)
+class Reserving:
+    """Reserves a CPU, as Ray Train's controller does for its workers."""
+
+    def reserve(self) -> PlacementGroup:
+        group = placement_group([{"CPU": 1}])
+        ray.get(group.ready())
+        return group
+
+
+def test_what_a_killed_actor_reserved_is_freed_after_an_error(
+    ray_cluster: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray's first answer is an error, as where its head is short of time; the next look frees the CPU."""
+    removals = []
+
+    def remove(group: PlacementGroup) -> None:
+        removals.append(group)
+        if len(removals) == 1:
+            raise ray.exceptions.RpcError("the head does not answer")
+        remove_placement_group(group)
+
+    monkeypatch.setattr(cluster, "remove_placement_group", remove)
+    monkeypatch.setattr(cluster, "ABANDONED_S", 0.1)
+    actor = Reserving.remote()
+    group = ray.get(actor.reserve.remote(), timeout=PATIENCE_S)
+    with abandoned_removed():
+        ray.kill(actor)
+        began_s = time.monotonic()
+        while placement_group_table(group)["state"] != "REMOVED":
+            assert time.monotonic() - began_s < PATIENCE_S
+            time.sleep(0.1)
+    assert len(removals) >= 2
