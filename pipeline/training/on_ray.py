@@ -59,6 +59,8 @@ def train(context: Context, dataset: EncodedDataset, settings: TrainingSettings)
     """
     training_run, dataset = TrainingRun(context.folder.resolve()), EncodedDataset(dataset.folder.resolve())
     layout = layout_of(settings)
+    for warning in layout.warnings:
+        log.warning("%s", warning)
     work = _Work(dataset, settings, context.scratch, layout.on_gpus, context.emit)
     if layout.most == 1 and _nobody_preempts():
         figures = _in_a_task(work)
@@ -239,11 +241,8 @@ class ClusterLayout(NamedTuple):
 
 
 def layout_of(settings: TrainingSettings) -> ClusterLayout:
-    """Lays a training out on the cluster that is joined, as `layout_on` says, and logs its warnings."""
-    layout = layout_on(ray.nodes(), settings)
-    for warning in layout.warnings:
-        log.warning("%s", warning)
-    return layout
+    """Lays a training out on the cluster that is joined, as `layout_on` says."""
+    return layout_on(ray.nodes(), settings)
 
 
 def layout_on(nodes: Sequence[Mapping[str, Any]], settings: TrainingSettings) -> ClusterLayout:

@@ -44,8 +44,7 @@ def map_on_ray(
     """Implements `Context.map` on Ray: one task per call, results in order.
 
     The first error cancels the other tasks and is raised as it was in its task, even while earlier tasks are still
-    running. The peak memory of each task is appended to `peaks_bytes`. `here` keeps the tasks on this node. `emit`
-    receives their warnings.
+    running. Each task's peak memory is appended to `peaks_bytes`. `here` keeps all on this node. `emit` gets warnings.
     """
     node = ray.get_runtime_context().get_node_id()
     placed = {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False)} if here else {}

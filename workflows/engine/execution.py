@@ -217,10 +217,7 @@ def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artif
 
 
 def _warnings(steps: Iterable[Step[Artifact]], store: Store) -> list[str]:
-    """Lists the warnings of published steps, which a table shows, each with the labels of its steps.
-
-    A table says how everything behind it was made, so it brings the manifests to this machine.
-    """
+    """Lists the warnings of all that a table is made from, with its steps; brings the manifests to this machine."""
     labels: dict[str, list[str]] = {}
     for step in steps:
         store.outline(step.name)

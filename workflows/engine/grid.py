@@ -12,8 +12,8 @@ from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Artifact
 from pipeline.store.store import Store
-from workflows.engine.dag import Imported, Step
-from workflows.engine.runner import Watcher, missing_steps, run
+from workflows.engine.dag import Imported, Step, to_run
+from workflows.engine.runner import Watcher, run
 
 tune_models = Imported("workflows.engine.tuning:tune_models")
 
@@ -34,7 +34,7 @@ def run_grid(
     """
     if inputs:
         run(inputs, store, watchers, address)
-    missing = missing_steps([step for results in models.values() for step in results], store)
+    missing = [*to_run([step for results in models.values() for step in results], store)]
     if not missing:
         return {}
     to_make = {step.fingerprint for step in missing}

@@ -3,7 +3,6 @@
 (table,) = run([table_step], store, watchers)
 """
 
-import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +11,6 @@ from pipeline.store.store import Store
 from workflows.engine.dag import A, Imported, Step, to_run
 
 execute = Imported("workflows.engine.execution:execute")
-logger = logging.getLogger(__name__)
 
 
 class Watcher:
@@ -49,7 +47,7 @@ def run(
     are stopped and its error is raised; KeyboardInterrupt stops all of them too. Whatever was published stays, so the
     same call continues from there.
     """
-    missing = missing_steps(targets, store)
+    missing = [*to_run(targets, store)]
     if missing:
         execute(missing, store, watchers, address)
     else:
@@ -57,12 +55,3 @@ def run(
             watcher.begin([], [*targets])
             watcher.end(None)
     return [step.published(store) for step in targets]
-
-
-def missing_steps(targets: Sequence[Step[Artifact]], store: Store) -> list[Step[Artifact]]:
-    """Returns the steps that must run (`to_run`), and logs a warning for each damaged folder."""
-    missing = to_run(targets, store)
-    for step, damage in missing.items():
-        if damage:
-            logger.warning("%s is damaged (%s): running %s again", store.find(step.name), damage, step.label)
-    return [*missing]

@@ -18,7 +18,7 @@ from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Artifact
 from pipeline.store.store import Store
-from pipeline.training.on_ray import layout_on
+from pipeline.training.on_ray import layout_of
 from workflows.engine.cluster import ON_HEAD
 from workflows.engine.dag import Step, to_run
 from workflows.engine.execution import POLL_S, Relay, submitted, working
@@ -54,9 +54,7 @@ def tune_models(
         results = tune.Tuner(
             tune.with_resources(partial(_run_trial, models=models, store=store, board=relay.board), ON_HEAD),
             param_space={"model": tune.grid_search([*models])},
-            tune_config=tune.TuneConfig(
-                max_concurrent_trials=layout_on(ray.nodes(), layout).at_once, reuse_actors=True
-            ),
+            tune_config=tune.TuneConfig(max_concurrent_trials=layout_of(layout).at_once, reuse_actors=True),
             run_config=tune.RunConfig(
                 name="grid",
                 storage_path=str(tune_folder),

@@ -2,7 +2,6 @@
 
 import io
 import json
-import logging
 import os
 import re
 import subprocess
@@ -119,21 +118,20 @@ def _flip(path: Path) -> None:
 
 
 @pytest.mark.usefixtures("ray_cluster")
-def test_what_is_damaged_is_named_and_made_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_damaged_is_named_and_made_again(tmp_path: Path) -> None:
     """A flipped bit in a table and a cut manifest of its input: both are made again, as they were, and nothing else."""
     store, step = Store(tmp_path), _joined(tmp_path / "log")
     runner.run([step], store)
     folders = [store.folder(step.name), store.folder(step.inputs[0].name)]
     _flip(folders[0] / "words.txt")
     os.truncate(folders[1] / "manifest.json", 20)
-    watcher = Log()
-    with caplog.at_level(logging.WARNING, "workflows.engine.runner"):
-        (words,) = runner.run([step], store, [watcher])
+    watcher, warnings = Log(), Warnings()
+    (words,) = runner.run([step], store, [watcher, warnings])
     assert words.text == "a b a [1, 1, 1]"
-    warnings = [record.getMessage() for record in caplog.records if record.name == "workflows.engine.runner"]
-    for folder, file, label in zip(folders, ("words.txt", "manifest.json"), ("join", "left"), strict=True):
-        told = [warning for warning in warnings if warning.startswith(f"{folder} is damaged ({file} ")]
-        assert [warning.endswith(f": running {label} again") for warning in told] == [True]
+    for damaged, file in ((step, "words.txt"), (step.inputs[0], "manifest.json")):
+        (told,) = warnings.of(damaged)
+        assert told.startswith(f"{damaged.name} is damaged ({file} ")
+        assert told.endswith("running the step again")
     assert [label for event, label in watcher.calls if event == "finished"] == ["left", "join"]
     assert runner.to_run([step], store) == {}
 
