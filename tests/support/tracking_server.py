@@ -1,4 +1,4 @@
-"""A real `mlflow server` on 127.0.0.1 that can be killed and started again at the same address."""
+"""A real `mlflow server` on 127.0.0.1 that can be paused, killed and started again at the same address."""
 
 import os
 import signal
@@ -55,6 +55,14 @@ class TrackingServer:
             self._signal(signal.SIGKILL)
             self._process.wait()
             self._process = None
+
+    def pause(self) -> None:
+        """Stops all its processes, until `resume`: it takes connections and answers nothing."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Lets it go on."""
+        self._signal(signal.SIGCONT)
 
     def __enter__(self) -> Self:
         self.start()

@@ -5,8 +5,10 @@ the workflow ends, or by the same command later.
 """
 
 import json
+import logging
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -37,6 +39,8 @@ from workflows.tracking.tracker import (
     Tracker,
 )
 
+logger = logging.getLogger(__name__)
+
 USED = ("dtype", "device_name", "devices", "threads")
 """The figures of `run.json` that say what a training was run with, whatever its settings asked for."""
 LIVE_S = 5.0
@@ -58,7 +62,11 @@ class Workflow:
 
 
 class MlflowWatcher(Watcher):
-    """Sends curves while trainings run, a model's results as soon as it is measured, and the rest by `finish`."""
+    """Sends curves while trainings run, a model's results as soon as it is measured, and the rest by `finish`.
+
+    Until then it sends from a thread, in order, so that an upload of hundreds of MB delays nothing. What the thread
+    raises is raised by a later call.
+    """
 
     def __init__(self, tracker: Tracker, workflow: Workflow, store: Store) -> None:
         """Opens the runs. Raises UserError if the address or the password is wrong."""
@@ -71,6 +79,8 @@ class MlflowWatcher(Watcher):
         self._news: set[str] = set()
         """Names of the models whose trainings have written metrics since the last look."""
         self._looked_s = 0.0
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mlflow")
+        self._sending: list[Future[None]] = []
         self._models: dict[str, str] = {}
         """The names of the models that have a run each, by what is measured of them; the first of several names."""
         for name, model in workflow.models.items():
@@ -81,9 +91,8 @@ class MlflowWatcher(Watcher):
 
     def begin(self, steps: Sequence[Step[Artifact]], cached: Sequence[Step[Artifact]]) -> None:
         """Sends the models that have nothing left to do, rather than when the others are done."""
-        self._to_come |= {step.fingerprint for step in steps}
         if steps:
-            self._send_measured()
+            self._later(self._send_measured, {step.fingerprint for step in steps})
 
     def event(self, step: Step[Artifact], event: dict[str, Any]) -> None:
         """Notes that a training has written metrics."""
@@ -93,23 +102,18 @@ class MlflowWatcher(Watcher):
 
     def idle(self) -> None:
         """Sends what trainings have written, every so often."""
-        if self._news and time.monotonic() - self._looked_s > LIVE_S:
-            for name in self._news & self._runs.keys():
-                self._tracker.attempt(partial(self._send_written, name))
+        if self._news and time.monotonic() - self._looked_s > LIVE_S and all(each.done() for each in self._sending):
+            self._later(self._send_news, frozenset(self._news))
             self._news.clear()
             self._looked_s = time.monotonic()
 
     def finished(self, step: Step[Artifact], summary: str) -> None:
         """Sends the models that are measured now."""
-        self._to_come.discard(step.fingerprint)
-        self._send_measured()
+        self._later(self._send_measured, set(), step.fingerprint)
 
     def failed(self, results: Sequence[Step[Artifact]]) -> None:
         """Sends the curve of a model without all these results, and closes its run."""
-        fingerprints = {step.fingerprint for step in results}
-        for name in [*self._runs]:
-            if all(step.fingerprint in fingerprints for step in self._workflow.models[name].results):
-                self._close_failed(name)
+        self._later(self._send_failed, {step.fingerprint for step in results})
 
     def finish(
         self,
@@ -122,12 +126,18 @@ class MlflowWatcher(Watcher):
 
         Where it did not answer before, it is asked once more. Raises UserError where a file is missing or broken.
         """
+        self._thread.shutdown()
+        for each in self._sending:
+            each.result()
         if self._tracker.has_warned:
             self._tracker.is_away = False
             self._runs.clear()
             if not self._tracker.attempt(self._open):
                 return
         all_sent = True
+        if gone := {name for name in self._runs if not self._is_stored(name)}.difference(failures):
+            logger.warning("MLflow lacks results of %s, and the store no longer has them", ", ".join(sorted(gone)))
+            failures = {*failures, *gone}
         for name in [*self._runs]:
             if name in failures:
                 self._close_failed(name)
@@ -155,7 +165,8 @@ class MlflowWatcher(Watcher):
         tracker.attempt(send)
 
     def close(self, status: Status) -> None:
-        """Closes all runs that are open, after an error."""
+        """Closes all open runs after an error. Sends what is queued first, unless the user stopped the work."""
+        self._thread.shutdown(cancel_futures=status == "KILLED")
         for run in filter(None, [*self._runs.values(), "" if self._is_parent_sent else self._parent]):
             self._tracker.attempt(partial(self._tracker.end, run, status))
 
@@ -185,10 +196,17 @@ class MlflowWatcher(Watcher):
     def _tags(self, model: TrainedModel) -> dict[str, str]:
         return {"pair": model.pair, "model": model.model, "profile": self._workflow.profile}
 
-    def _send_measured(self) -> None:
+    def _later(self, send: Callable[..., None], *arguments: Any) -> None:
+        """Has the thread send something; raises what it has raised since the last call."""
+        self._sending = [each for each in self._sending if not each.done() or each.result()]  # it is None, or raises
+        self._sending.append(self._thread.submit(send, *arguments))
+
+    def _send_measured(self, to_come: set[str], finished: str = "") -> None:
+        """Sends the models that are measured, given the fingerprints of steps that are to be made or just were."""
+        self._to_come = (self._to_come | to_come) - {finished}
         for name in [*self._runs]:
-            steps = self._workflow.models[name].steps
-            if all(step.fingerprint not in self._to_come and self._store.find(step.name) for step in steps):
+            steps = {step.fingerprint for step in self._workflow.models[name].steps}
+            if steps.isdisjoint(self._to_come) and self._is_stored(name):
                 with suppress(UserError):  # what is damaged is made again for the table, after which the run is closed
                     self._send(name)
 
@@ -217,6 +235,18 @@ class MlflowWatcher(Watcher):
         if is_sent := tracker.attempt(send):
             del self._runs[name]
         return is_sent
+
+    def _is_stored(self, name: str) -> bool:
+        return all(self._store.find(step.name) for step in self._workflow.models[name].steps)
+
+    def _send_news(self, names: Collection[str]) -> None:
+        for name in self._runs.keys() & names:
+            self._tracker.attempt(partial(self._send_written, name))
+
+    def _send_failed(self, results: Collection[str]) -> None:
+        for name in [*self._runs]:
+            if all(step.fingerprint in results for step in self._workflow.models[name].results):
+                self._close_failed(name)
 
     def _close_failed(self, name: str) -> None:
         self._tracker.attempt(partial(self._send_written, name))

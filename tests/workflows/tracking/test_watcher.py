@@ -1,17 +1,31 @@
-"""The runs of a workflow in MLflow, on a real SQLite store: one for each model that is measured."""
+"""The runs of a workflow in MLflow: one for each model that is measured; nothing waits for a server that hangs."""
 
+import json
+import logging
+import time
 from pathlib import Path
+from threading import Timer
+from typing import Any
 
 import pytest
+from mlflow.tracking import MlflowClient
 
+from pipeline.store.artifact import Artifact
 from pipeline.store.store import Store
+from tests.support.tracking_server import TrackingServer
 from workflows.engine.dag import to_step
 from workflows.experiment import requested
 from workflows.profiles.loading import load_profile
+from workflows.profiles.translation import EMBEDDED
 from workflows.reproduce_claims import Experiments, experiments
+from workflows.reproduce_table2 import cells_of
 from workflows.tracking.addresses import default_uri
 from workflows.tracking.tracker import PARENT_TAG, TRAINING_TAG, Tracker
 from workflows.tracking.watcher import MlflowWatcher, Workflow
+
+HANGS_S = 5.0
+CELLS = {f"en-de {cell.model}": cell for cell in cells_of(EMBEDDED, ["en-de"], ["base", "big"])}
+BASE = to_step(CELLS["en-de base"].training)
 
 
 @pytest.fixture
@@ -38,6 +52,64 @@ def test_each_measured_model_has_a_run(claims: Experiments, tmp_path: Path, monk
 
     (trial, *_) = claims.trials["averaging"].trials
     watcher.failed([to_step(trial.measured), *trial.evaluation.results])
-    status = {run.info.run_name: run.info.status for run in tracker.runs({PARENT_TAG: parent.info.run_id})}
+    began_s, status = time.monotonic(), dict.fromkeys(names, "RUNNING")
+    while set(status.values()) == {"RUNNING"} and time.monotonic() - began_s < 30:  # it is sent from a thread
+        status = {run.info.run_name: run.info.status for run in tracker.runs({PARENT_TAG: parent.info.run_id})}
     assert {name for name in names if status[name] != "RUNNING"} == {"table3 base"}
     watcher.close("FAILED")
+
+
+def watching(server: TrackingServer, store: Store, experiment: str) -> MlflowWatcher:
+    """Watches two models, of which nothing is made."""
+    return MlflowWatcher(
+        Tracker(server.uri, experiment, store.root), Workflow("f", "embedded", "command", {}, CELLS), store
+    )
+
+
+def children(server: TrackingServer, experiment: str) -> dict[str, Any]:
+    """The runs of the models, by name."""
+    client = MlflowClient(server.uri)
+    found = client.search_runs([client.get_experiment_by_name(experiment).experiment_id])
+    return {run.info.run_name: run for run in found if PARENT_TAG in run.data.tags}
+
+
+def test_nothing_waits_for_a_server_that_hangs(server: TrackingServer, tmp_path: Path) -> None:
+    """Events are taken at once; what they had to send has arrived, in order, when the runs are closed."""
+    store, experiment = Store(tmp_path), "hangs"
+    watcher = watching(server, store, experiment)
+    store.scratch(BASE.name).mkdir(parents=True)
+    lines = [{"update": n, "loss": 9.0 - n, "train_s": float(n)} for n in range(1, 6)]
+    (store.scratch(BASE.name) / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    server.pause()
+    Timer(HANGS_S, server.resume).start()
+    began_s = time.monotonic()
+    watcher.begin([BASE], [])
+    watcher.event(BASE, {"metrics": {"loss": 4.0}, "step": 5})
+    watcher.idle()
+    watcher.finished(BASE, "")
+    watcher.failed(CELLS["en-de base"].results)
+    assert time.monotonic() - began_s < HANGS_S / 2
+    watcher.close("FAILED")
+    assert time.monotonic() - began_s > HANGS_S
+    runs = children(server, experiment)
+    assert {name: run.info.status for name, run in runs.items()} == {"en-de base": "FAILED", "en-de big": "FAILED"}
+    history = MlflowClient(server.uri).get_metric_history(runs["en-de base"].info.run_id, "loss")
+    assert [(point.step, point.value) for point in history] == [(line["update"], line["loss"]) for line in lines]
+
+
+def test_a_model_that_the_store_has_lost(
+    server: TrackingServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A table in the store whose models were removed: one warning names them, and their runs and the table's end."""
+    (tmp_path / "table").mkdir()
+    (tmp_path / "table" / "table2.md").write_text("| |\n|-|\n")
+    watcher = watching(server, Store(tmp_path), "lost")
+    with caplog.at_level(logging.WARNING, "workflows.tracking.watcher"):
+        watcher.finish(Artifact(tmp_path / "table"), {"bleu": 27.3}, {}, {"en-de big"})
+    assert [record.getMessage() for record in caplog.records if record.name.startswith("workflows")] == [
+        "MLflow lacks results of en-de base, and the store no longer has them"
+    ]
+    runs = children(server, "lost")
+    assert {run.info.status for run in runs.values()} == {"FAILED"}
+    parent = MlflowClient(server.uri).get_run(runs["en-de base"].data.tags[PARENT_TAG])
+    assert (parent.info.status, parent.data.metrics) == ("FINISHED", {"bleu": 27.3})
