@@ -154,7 +154,8 @@ def _run(
     params = {**experiment.params, **({"overrides": request.overrides} if request.overrides else {})}
     workflow = Workflow(target.fingerprint, request.profile.name, command, params, experiment.models)
     with ExitStack() as during:
-        if not target.is_made(store) or target.damage(store):
+        needed = not target.is_made(store) or target.damage(store)
+        if needed:
             # One cluster for all that follows, and before MLflow: while that is imported, Ray's processes start.
             dashboard = during.enter_context(cluster(request.address))
             _print_line(f"to watch: {f'{dashboard} (Ray), ' if dashboard else ''}{ui_command(tracker.uri)}")
@@ -163,9 +164,11 @@ def _run(
         if isinstance(request.profile, Profile):
             record(place, request.profile)
         watchers = [View(console), runs]
-        failures = experiment.train(watchers) if experiment.train else {}
+        failures = experiment.train(watchers) if experiment.train and needed else {}
         (artifact,) = run([experiment.tabulate(failures)], store, watchers, request.address)
         table: Shown = artifact.load()
-        reports = {name: report.published(store) for name, report in experiment.reports.items()}
+        reports = {
+            name: report.published(store) for name, report in experiment.reports.items() if store.find(report.name)
+        }
         runs.finish(artifact, table.figures(), reports, failures)
     return place, artifact, table
