@@ -95,6 +95,24 @@ def die_once(context: Context, log: Path) -> Words:
     return Words(context.folder)
 
 
+def die_often(context: Context, log: Path, deaths: int) -> Words:
+    """Kills its process for as long as it has not been called more than `deaths` times; each call adds a line."""
+    with log.open("a") as file:
+        file.write("called\n")
+    if len(log.read_text().splitlines()) <= deaths:
+        os.kill(os.getpid(), signal.SIGKILL)
+    (context.folder / "words.txt").write_text("alive")
+    return Words(context.folder)
+
+
+def open_a_folder(context: Context, log: Path) -> Words:
+    """Tries to read a folder as a file, which is its user's mistake; each call adds a line."""
+    with log.open("a") as file:
+        file.write("called\n")
+    log.parent.read_text()
+    return Words(context.folder)
+
+
 def work_or_fail(text: str, log: Path) -> None:
     """Fails if the text is bad, once the other task is running; otherwise works for a minute and logs how it ended."""
     ends, ending = time.monotonic() + 60, "stopped"

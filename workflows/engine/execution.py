@@ -42,6 +42,10 @@ LOST = (ray.exceptions.RayActorError, ray.exceptions.WorkerCrashedError, ray.exc
 POLL_S = 0.25
 
 
+class LostProcessError(UserError):
+    """Ray lost a process or a node for good. Nothing is wrong with the step: trying again helps."""
+
+
 class Board:
     """The Ray actor to which steps post their events, wherever they run, and from which the driver fetches them."""
 
@@ -305,7 +309,7 @@ def submitted(steps: Sequence[Step[Artifact]], store: Store, board: ActorHandle)
         cause = cause_of(error) if isinstance(error, ray.exceptions.RayTaskError) else error
         if isinstance(cause, LOST):
             reason, *_ = str(cause).strip().split("\n")
-            raise UserError(
+            raise LostProcessError(
                 f"Ray lost a process or a node ({reason}); finished work is kept: run the same command again"
             ) from error
         if cause is not error:

@@ -19,13 +19,13 @@ from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Artifact
 from pipeline.store.store import Store
 from pipeline.training.on_ray import layout_of
-from workflows.engine.cluster import ON_HEAD
+from workflows.engine.cluster import ON_HEAD, cause_of
 from workflows.engine.dag import Step, to_run
-from workflows.engine.execution import POLL_S, Relay, submitted, working
+from workflows.engine.execution import POLL_S, LostProcessError, Relay, submitted, working
 from workflows.engine.runner import Watcher
 
 RETRIES = 2
-"""Retries of a trial after Ray Train has given up on its workers; an error the user must fix is never retried."""
+"""Retries of a trial whose process or node was lost, or that raised; an error the user must fix is never retried."""
 QUIET = {
     "TUNE_DISABLE_SIGINT_HANDLER": "1",  # the workflow handles ctrl-C
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
@@ -51,7 +51,8 @@ def tune_models(
         working(missing, watchers, address) as relay,
         store.workspace("tune") as tune_folder,
     ):
-        results = tune.Tuner(
+        follower = _Follower(relay, models)
+        tune.Tuner(
             tune.with_resources(partial(_run_trial, models=models, store=store, board=relay.board), ON_HEAD),
             param_space={"model": tune.grid_search([*models])},
             tune_config=tune.TuneConfig(max_concurrent_trials=layout_of(layout).at_once, reuse_actors=True),
@@ -59,13 +60,13 @@ def tune_models(
                 name="grid",
                 storage_path=str(tune_folder),
                 failure_config=tune.FailureConfig(max_failures=RETRIES),
-                callbacks=[_Follower(relay, models)],
+                callbacks=[follower],
                 verbose=0,
             ),
         ).fit()
         relay.fetch()
-    # Matched by their order, because a trial that has reported nothing no longer knows its configuration.
-    return {name: _reason(results[i]) for i, name in enumerate(models) if to_run(models[name], store)}
+        reasons = {name: _reason(trial) for name, trial in follower.failed.items()}
+    return {name: reasons.get(name, "Ray Tune has ended") for name in models if to_run(models[name], store)}
 
 
 def _run_trial(
@@ -75,12 +76,18 @@ def _run_trial(
     try:
         with submitted([*to_run(models[config["model"]], store)], store, board) as running:
             ray.get([*running])
-    except UserError as error:
-        tune.report({"failed": str(error)})
+    except LostProcessError:
+        raise  # Tune tries again
+    except (UserError, OSError) as error:
+        if not (isinstance(error, UserError) or error.filename):
+            raise
+        tune.report({"failed": str(error)})  # the user must mend it
 
 
-def _reason(result: Any) -> str:
-    return (result.metrics or {}).get("failed") or str(result.error).strip().split("\n")[-1]
+def _reason(trial: Any) -> str:
+    """Returns why a trial has failed, once Tune has written its error."""
+    error = trial.get_pickled_error() or trial.get_error()
+    return trial.last_result.get("failed") or str(cause_of(error)).strip().split("\n")[-1]
 
 
 class _Follower(tune.Callback):
@@ -91,6 +98,8 @@ class _Follower(tune.Callback):
 
     def __init__(self, relay: Relay, models: Mapping[str, Sequence[Step[Artifact]]]) -> None:
         self._relay, self._models, self._fetched_s = relay, models, 0.0
+        self.failed: dict[str, Any] = {}
+        """The failed trials by model. In Tune's results one that was tried again is no longer in its place."""
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
         """Runs after each iteration of Tune's loop, many times per second."""
@@ -109,6 +118,7 @@ class _Follower(tune.Callback):
         self._failed(trial)
 
     def _failed(self, trial: Any) -> None:
+        self.failed[trial.config["model"]] = trial
         self._relay.fetch()
         self._relay.failed(self._models[trial.config["model"]])
 

@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +12,10 @@ import pytest
 from pipeline.store.artifact import Artifact
 from pipeline.store.store import Store
 from tests.support.ray_workers import workers_alive
+from tests.support.tiny_stages import Words, WriteSettings, die_often, open_a_folder, write
 from workflows import stages
-from workflows.engine.dag import Step, to_step
+from workflows.engine import tuning
+from workflows.engine.dag import Stage, Step, to_step
 from workflows.engine.grid import run_grid
 from workflows.engine.runner import Watcher, run
 from workflows.profiles.loading import load_profile
@@ -67,6 +71,24 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     text = stages.prepared(PROFILE, "en-de")
     run([text.corpus, text.dataset], store)
     return store
+
+
+def test_a_lost_process_is_tried_again_and_a_mistake_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stage whose process dies as often as Ray starts it again fails in a line, or is tried again by Tune."""
+    dying, mistaken, store = tmp_path / "dying", tmp_path / "mistaken", Store(tmp_path / "runs")
+    models = {
+        "dying": [Stage("tiny_stages.die_often", die_often, Words)("die", dying, 8)],
+        "mistaken": [Stage("tiny_stages.open_a_folder", open_a_folder, Words)("open", mistaken)],
+        "sound": [Stage("tiny_stages.write", write, Words)("write", WriteSettings(text="a"))],
+    }
+    monkeypatch.setattr(tuning, "RETRIES", 0)
+    failures = run_grid(models, store, layout=BASE)
+    assert failures.keys() == {"dying", "mistaken"}
+    assert re.fullmatch(r"Ray lost a process or a node \(.*\); finished work is kept: .*", failures["dying"])
+    monkeypatch.undo()
+    assert run_grid(models, store, layout=BASE) == {"mistaken": f"[Errno 21] Is a directory: '{tmp_path}'"}
+    assert len(dying.read_text().splitlines()) == 9
+    assert len(mistaken.read_text().splitlines()) == 2
 
 
 def test_a_killed_trial_continues_from_its_checkpoint(store: Store) -> None:
