@@ -178,6 +178,8 @@ def train(
     if exact_reduction:
         changes.append(f"recipes.{model}.training.exact_reduction=true")
     known = None if profile or read_config(config).get("profile") else recorded(dataset, folder)
+    if not (known or profile or config):
+        raise UserError(f"no settings are recorded for {dataset}; choose them with --profile or --config")
     chosen = load_profile(profile, recorded=known, config=config, overrides=changes)
     chosen = chosen.for_pair("-".join(described["languages"]))
     training = _recipe(chosen, model).training

@@ -25,16 +25,16 @@ def record(folder: Path, profile: Profile) -> None:
     os.replace(temporary, folder / PROFILE)
 
 
-def recorded(named: Path, dataset: Path) -> Profile:
+def recorded(named: Path, dataset: Path) -> Profile | None:
     """Returns the settings recorded for the folder `dataset`, which the user has called `named`.
 
     They are those of `aiayn prepare`; of the run that the name goes through; or, where a folder in a store is given, of
-    the last run that uses it. Raises UserError if there is no record or it cannot be read.
+    the last run that uses it; None without a record. Raises UserError if the record cannot be read.
     """
     folders = [dataset.parent, *runs_with(named, dataset)]
     path = next((folder / PROFILE for folder in folders if (folder / PROFILE).is_file()), None)
     if path is None:
-        raise UserError(f"no settings are recorded for {named}; choose them with --profile")
+        return None
     try:
         return Profile(corpora={}, **json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError, ValidationError):
