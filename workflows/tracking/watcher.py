@@ -74,6 +74,8 @@ class MlflowWatcher(Watcher):
         self._parent = ""
         self._runs: dict[str, str] = {}
         """The ids of the models' runs that are open, by the models' names."""
+        self._is_open = False
+        """Whether all runs were opened."""
         self._to_come: set[str] = set()
         """Fingerprints of the steps that are being made."""
         self._news: set[str] = set()
@@ -192,6 +194,7 @@ class MlflowWatcher(Watcher):
                 tags = {**source, **self._tags(model), TRAINING_TAG: _training(model).fingerprint}
                 run = tracker.open(identity, name, settings[name], tags, inputs[name])
                 self._runs[name] = run.info.run_id
+        self._is_open = True
 
     def _tags(self, model: TrainedModel) -> dict[str, str]:
         return {"pair": model.pair, "model": model.model, "profile": self._workflow.profile}
@@ -240,6 +243,9 @@ class MlflowWatcher(Watcher):
         return all(self._store.find(step.name) for step in self._workflow.models[name].steps)
 
     def _send_news(self, names: Collection[str]) -> None:
+        if not self._is_open:  # the server was away at the start
+            with suppress(UserError):  # which `finish` raises: no address ends what is running
+                self._tracker.attempt(self._open)
         for name in self._runs.keys() & names:
             self._tracker.attempt(partial(self._send_written, name))
 

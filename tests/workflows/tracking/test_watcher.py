@@ -19,6 +19,7 @@ from workflows.profiles.loading import load_profile
 from workflows.profiles.translation import EMBEDDED
 from workflows.reproduce_claims import Experiments, experiments
 from workflows.reproduce_table2 import cells_of
+from workflows.tracking import tracker as tracker_module
 from workflows.tracking.addresses import default_uri
 from workflows.tracking.tracker import PARENT_TAG, TRAINING_TAG, Tracker
 from workflows.tracking.watcher import MlflowWatcher, Workflow
@@ -95,6 +96,25 @@ def test_nothing_waits_for_a_server_that_hangs(server: TrackingServer, tmp_path:
     assert {name: run.info.status for name, run in runs.items()} == {"en-de base": "FAILED", "en-de big": "FAILED"}
     history = MlflowClient(server.uri).get_metric_history(runs["en-de base"].info.run_id, "loss")
     assert [(point.step, point.value) for point in history] == [(line["update"], line["loss"]) for line in lines]
+
+
+def test_a_server_that_was_away_at_the_start_gets_live_curves(
+    server: TrackingServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once it answers, the runs are opened, and the curve so far is sent while the training goes on."""
+    store, experiment = Store(tmp_path), "away at the start"
+    monkeypatch.setattr(tracker_module, "AWAY_S", 0.0)
+    server.kill()
+    try:
+        watcher = watching(server, store, experiment)
+    finally:
+        server.start()
+    store.scratch(BASE.name).mkdir(parents=True)
+    (store.scratch(BASE.name) / "metrics.jsonl").write_text('{"update": 5, "loss": 4.0, "train_s": 1.0}\n')
+    watcher.event(BASE, {"metrics": {"loss": 4.0}, "step": 5})
+    watcher.idle()
+    watcher.close("FAILED")
+    assert children(server, experiment)["en-de base"].data.metrics["loss"] == 4.0
 
 
 def test_a_model_that_the_store_has_lost(
