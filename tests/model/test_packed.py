@@ -132,20 +132,20 @@ def test_batches_of_any_sentences_have_the_same_shapes_and_addresses() -> None:
 
 
 @pytest.mark.timeout(300)
-def test_the_model_compiles_as_one_graph_and_never_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_model_compiles_as_one_graph_and_never_again() -> None:
     """Forward and backward are one graph each; five batches, the last one without gradients, need no other."""
     import torch._dynamo
 
     torch._dynamo.reset()
-    monkeypatch.setattr("torch._dynamo.config.error_on_recompile", True)
     config = replace(TINY, n_layers=1)
     plain, compiled = (
         TrainingStep(Transformer(config), OptimizerConfig(), torch.float32, compiled=compiles, packed=True)
         for compiles in (False, True)
     )
     compiled.master.load_state_dict(plain.master.state_dict())
-    for seed, n_pairs in enumerate((9, 4, 7, 1)):
-        batch = Batch.packed(*pairs(n_pairs, seed=seed), SIZE)
-        losses = [step.accumulate(batch, seed=1).loss for step in (plain, compiled)]
-        torch.testing.assert_close(losses[1], losses[0], rtol=1e-5, atol=0)
-        torch.testing.assert_close(compiled.gradient_P, plain.gradient_P, rtol=1e-4, atol=1e-4)
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        for seed, n_pairs in enumerate((9, 4, 7, 1)):
+            batch = Batch.packed(*pairs(n_pairs, seed=seed), SIZE)
+            losses = [step.accumulate(batch, seed=1).loss for step in (plain, compiled)]
+            torch.testing.assert_close(losses[1], losses[0], rtol=1e-5, atol=0)
+            torch.testing.assert_close(compiled.gradient_P, plain.gradient_P, rtol=1e-4, atol=1e-4)

@@ -101,15 +101,15 @@ def test_a_longer_dev_sentence_recompiles_nothing(
     """A model compiled for packed batches computes them as it did after validation on a sentence of 300 tokens."""
     packed_kernels.register()
     torch._dynamo.reset()
-    monkeypatch.setattr("torch._dynamo.config.error_on_recompile", True)
     monkeypatch.setattr(loop, "packs", lambda *_: True)
     still = replace(TINY.model, dropout=0.0)  # dropout on CPUs cannot be compiled
     training = Training(WorkerGroup(), encoded(LONG), with_fields(dtype="bfloat16", model=still), tmp_path)
     training.step.model.compile(backend="eager", fullgraph=True, dynamic=False)
     updates = list(training.updates.between(0, 2))
-    training._update(updates[0])
-    training._validate()
-    training._update(updates[1])
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        training._update(updates[0])
+        training._validate()
+        training._update(updates[1])
 
 
 def test_training_takes_no_longer_sentences_than_translation() -> None:
