@@ -108,7 +108,7 @@ class Reproduction:
 def reproduce(experiment: Reproduction, request: Request) -> None:
     """Prints the plan if requested; otherwise makes what is missing, reports to MLflow and prints the table."""
     store, target = request.store, experiment.tabulate({})
-    named_steps(target)  # raises where a label is not one step's
+    named_steps(target)  # raises if two steps share a label
     if request.plan:
         _print_plan(experiment, request, target)
         return

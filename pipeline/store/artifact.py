@@ -159,7 +159,7 @@ class Artifact:
 
     @property
     def _remake(self) -> str:
-        """What a user may do about a folder that is of no use: never to delete it."""
+        """The remedy for a folder that cannot be used, in messages; none of them advises deleting it."""
         return f"move {self.folder} elsewhere and make it again"
 
 

@@ -51,9 +51,9 @@ class BucketArtifacts:
         try:
             self.bucket.upload(files)
         except BaseException:
-            self.bucket.remove(files)  # nobody knows of them yet
+            self.bucket.remove(files)  # not published, so no process reads them
             raise
-        # If this raises, it may have arrived all the same: then these are the artifact's files.
+        # If this raises, the write may have succeeded without an answer, so the files must stay.
         if not self.bucket.create(f"store/{name}/{PUBLISHED}", json.dumps(asdict(published)).encode()):
             self.bucket.remove(files)
             raise UserError(f"{name} was published by another command meanwhile; run the same command again")
@@ -78,14 +78,14 @@ class BucketArtifacts:
         return None
 
     def set_aside(self, name: str) -> None:
-        """Moves a damaged artifact to another folder of the bucket; from the first step on nobody finds it."""
+        """Moves a damaged artifact to another folder of the bucket; no process finds it from the first step on."""
         aside = aside_of(Path(name)).name
         self.bucket.copy({f"store/{name}/{PUBLISHED}": f"store/{aside}/{PUBLISHED}"})
         self.bucket.remove([f"store/{name}/{PUBLISHED}"])
         self.bucket.move_folder(f"store/{name}", f"store/{aside}")
 
     def reopen(self, name: str) -> None:
-        """Takes a damaged artifact back to where its stage keeps what it makes, for it to go on from what is intact."""
+        """Moves a damaged artifact's files back to its build folder: its stage continues from those that are intact."""
         if published := self.published(name):
             self.bucket.move_folder(f"store/{name}/{published.attempt}", f"store/{MAKING}{name}")
             self.bucket.remove([f"store/{MAKING}{name}/{MANIFEST}", f"store/{name}/{PUBLISHED}"])

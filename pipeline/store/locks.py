@@ -67,11 +67,11 @@ class Lock(ABC):
     """The lock on making something. Leaving the `with` block releases the lock if it was taken."""
 
     line = b""
-    """What the lock says while we hold it, different each time; any process can see by it whether we still do."""
+    """The lock's content while we hold it, unique to this owner: any process can check by it whether we still do."""
 
     @abstractmethod
     def names(self, line: bytes) -> bool:
-        """Returns whether the lock is held by the owner who wrote `line`; asks without disturbing anybody."""
+        """Returns whether the lock's owner is the one that wrote `line`; changes nothing."""
 
     @abstractmethod
     def take(self) -> Owner | None:

@@ -34,13 +34,13 @@ MANIFEST = "manifest.json"
 MAKING = ".making-"
 """Prefix of the temporary folder in which an artifact is built."""
 ASIDE = ".aside-"
-"""Prefix of a folder with what must neither be used nor deleted."""
+"""Prefix of a folder of damaged files, which are neither used nor deleted."""
 
 logger = logging.getLogger(__name__)
 
 
 class LockLostError(UserError):
-    """Another process builds the artifact now, since this one had given no sign of life."""
+    """Another process has taken over the artifact because this one went silent."""
 
 
 def aside_of(folder: Path) -> Path:
@@ -77,7 +77,7 @@ class Scratch:
     store: Copies | None = field(default=None, kw_only=True)
     """None: all nodes share the disk, so there is nothing to carry."""
     is_ours: Callable[[], bool] | None = field(default=None, kw_only=True)
-    """Asks whether the stage still holds the lock on the artifact; picklable. None: nobody else builds it."""
+    """Whether the stage still holds the artifact's lock; picklable. None: no other process can take it."""
     _checked_s: float = field(default=0.0, kw_only=True)
     _owed: list[str] = field(default_factory=list, kw_only=True)
     """What could not be kept yet."""
@@ -85,15 +85,15 @@ class Scratch:
     def check(self, every_s: float = 0.0) -> None:
         """Raises LockLostError if another process has taken over; asks at most once in `every_s` seconds.
 
-        Where the answer cannot be had, it is the one from before.
+        If the lock cannot be read, the previous answer stands.
         """
         if self.is_ours is None or time.monotonic() - self._checked_s < every_s:
             return
         with suppress(OSError):
             if not self.is_ours():
                 raise LockLostError(
-                    f"{self.folder} is another command's now: it took over since this one had not been heard from for "
-                    "a while; let it go on, or stop it and run the same command again"
+                    f"another command has taken over {self.folder} because this one went silent; let that one finish, "
+                    "or stop it and run the same command again"
                 )
         self._checked_s = time.monotonic()
 
@@ -143,7 +143,7 @@ class Scratch:
             logger.warning("%s was not removed (%s)", part, error)
 
     def set_aside(self, parts: Iterable[str]) -> Path:
-        """Moves artifacts that must not be used to a new folder, which it returns, here and where other nodes find it.
+        """Moves artifacts to a new folder beside this one, in the bucket too, and returns its path.
 
         Raises LockLostError (`check`), and BucketError where the bucket does not answer.
         """

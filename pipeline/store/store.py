@@ -192,7 +192,7 @@ class Store:
     ) -> Made:
         """Makes an artifact in its scratch folder and publishes it as a whole (`pipeline.store.artifact.publish`).
 
-        What takes long enough to `resume` is on the disk when this returns, whatever the power does.
+        With `resume`, all files are flushed to the disk before this returns.
         """
         if self.remote and self.folder(name).exists():
             set_aside(self.folder(name))  # a copy, perhaps the last one, of what the bucket no longer has
@@ -208,7 +208,7 @@ class Store:
         return self.remote.damage(name) if self.remote else Artifact(self.folder(name)).damage()
 
     def set_aside(self, name: str) -> None:
-        """Moves a damaged artifact to where nobody takes it for a published one, and nothing of it is lost."""
+        """Unpublishes a damaged artifact by moving its folder, so that nothing of it is lost."""
         if self.remote:
             _seen.discard((self.uri, name))
             self.remote.set_aside(name)
@@ -216,7 +216,7 @@ class Store:
             set_aside(self.folder(name))
 
     def reopen(self, name: str) -> None:
-        """Makes a damaged artifact an unfinished one again, which its stage continues from what is intact."""
+        """Unpublishes a damaged artifact by making its folder the build folder, from which its stage continues."""
         folder, making = self.folder(name), self.scratch(name)
         if making.exists():
             set_aside(making)

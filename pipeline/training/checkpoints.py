@@ -130,10 +130,10 @@ class CheckpointWriter:
         self._beside.append(self._thread.submit(self.scratch.keep, file))
 
     def set_aside(self, continued: Path | None) -> None:
-        """Sets aside what a run that continues from a checkpoint, or from the beginning, will write anew.
+        """Sets aside the checkpoints that a run will write again when it continues from the checkpoint `continued`.
 
-        That is every checkpoint for recovery after it, which was skipped, and without any all that there are. Raises
-        LockLostError, and BucketError where the bucket does not answer.
+        These are the later ones for recovery, which were skipped; or, if None, all of both kinds: the run starts over.
+        Raises LockLostError, and BucketError where the bucket does not answer.
         """
         kinds = (RECOVERY,) if continued else (RECOVERY, KEPT)
         folders = [folder for kind in kinds for folder in list_folders(self.folder / kind)]

@@ -53,7 +53,7 @@ UPDATE_TIMEOUT = timedelta(minutes=10)
 PROGRESS_S = 1.0
 """Least time between two progress events."""
 CHECK_S = 5.0
-"""Least time between two questions whether another process has taken over the run."""
+"""Minimum time between two checks that no other process has taken over the run."""
 Listener = Callable[[dict[str, Any]], None]
 
 

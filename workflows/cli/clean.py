@@ -56,8 +56,8 @@ class Unneeded:
 def plan(store: Store) -> list[Unneeded]:
     """Returns what no run has a name for, and nothing was made from that a run has a name for.
 
-    What is being made stays, and so does a half of what a run has a name for, as does what was set aside of it until it
-    is made again. Raises UserError if there is no store, or
+    Artifacts that are being built stay, and of those that a run names also a half-built one, and a damaged one that was
+    set aside until it is built again. Raises UserError if there is no store, or
     if somebody is making something that no run has a name for.
     """
     if not store.artifacts.is_dir():
