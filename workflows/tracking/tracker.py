@@ -267,9 +267,9 @@ class Tracker:
             is_wrong = self.uri.startswith("sqlite") or status in (400, 401, 403, 404)
             if not self._has_answered and (is_wrong or isinstance(error, ImportError)):
                 place, reason = public_address(self.uri), reason_of(error, self.uri)
-                remedy = "move the file elsewhere, and a new one is begun with what the store has"
-                if os.environ.get("MLFLOW_TRACKING_URI"):
-                    remedy = "check MLFLOW_TRACKING_URI or unset it"
+                remedy = "check MLFLOW_TRACKING_URI or unset it"
+                if sqlite_file(self.uri) and not os.environ.get("MLFLOW_TRACKING_URI"):
+                    remedy = "move the file elsewhere, and a new one is begun with what the store has"
                 raise UserError(f"MLflow at {place} does not answer ({reason}); {remedy}") from None
             return False
         self._has_answered = True
