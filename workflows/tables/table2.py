@@ -19,7 +19,7 @@ from workflows.engine.dag import to_artifact
 from workflows.quantities import flop_text
 from workflows.tables.differences import Difference, differences, table2_notes
 from workflows.tables.measurements import Translation
-from workflows.tables.text_table import NOT_RUN, Column, Line, TextTable, by_origin, numbers
+from workflows.tables.text_table import NOT_MEASURED, NOT_RUN, Column, Line, TextTable, by_origin, numbers
 
 MEASURED_NAMES = {"base": "Transformer (base)", "big": "Transformer (big)"}
 WORD_BY_WORD = "word-by-word"
@@ -50,7 +50,7 @@ class Table2Cell:
         bleu, sacre = ("" if score is None else f"{score:.2f}" for score in (self.paper_bleu, self.sacrebleu))
         bleu = NOT_DEFINED if sacre and not bleu else bleu
         cost, counted = ("" if flop is None else flop_text(flop) for flop in (self.paper_way_flop, self.counted_flop))
-        return bleu, sacre, cost, counted
+        return bleu, sacre, NOT_MEASURED if counted and not cost else cost, counted
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from typing import Literal
 
 from pipeline.store.figures import NOT_DEFINED
 
-NOT_RUN = "not run"
-ABSENT = frozenset({NOT_RUN, "failed", NOT_DEFINED})
+NOT_RUN, NOT_MEASURED = "not run", "not measured"
+ABSENT = frozenset({NOT_RUN, NOT_MEASURED, "failed", NOT_DEFINED})
 """The texts that stand in place of a missing figure."""
 ORIGINS = {"paper": "as printed in the paper", "measured": "measured here"}
 """The headings of printed and measured lines, where they stand apart."""

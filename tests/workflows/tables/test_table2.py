@@ -7,6 +7,7 @@ from pipeline.settings import DecodingSettings
 from tests.support.unspaced_text import CHINESE
 from workflows.tables import table2
 from workflows.tables.measurements import Translation
+from workflows.tables.text_table import NOT_MEASURED
 
 Cell = Callable[..., Translation]
 
@@ -20,15 +21,15 @@ def test_measured_cells_come_from_files_and_the_rest_says_not_run(cell: Cell) ->
     assert base.name == "Transformer (base)"
     assert base.cells["en-de"].paper_bleu == scores.paper_bleu != scores.sacrebleu
     assert base.texts()[1:3] == [f"{scores.paper_bleu:.2f}", f"{scores.sacrebleu:.2f}"]
-    assert base.texts()[5:7] == ["", "3.1e12"]
+    assert base.texts()[5:7] == [NOT_MEASURED, "3.1e12"]
     assert big.texts()[1:] == ["not run"] * 8
     assert base.texts()[3:5] == ["not run"] * 2
 
 
 def test_a_cpu_has_no_cost_by_the_papers_method(cell: Cell) -> None:
-    """Its cell is empty and a note says why; a GPU's time counts at the rate measured on it."""
+    """Its cell says so and a note says why; a GPU's time counts at the rate measured on it."""
     table = table2.compute([cell("en-de", "base"), cell("en-de", "big", "NVIDIA H100")])
-    assert [row.texts()[5:7] for row in table.rows[-2:]] == [["", "3.1e12"], ["1.0e13", "3.1e12"]]
+    assert [row.texts()[5:7] for row in table.rows[-2:]] == [[NOT_MEASURED, "3.1e12"], ["1.0e13", "3.1e12"]]
     assert [note for note in table.notes if "a small CPU" in note][1:] == [
         "No cost by the paper's method on a small CPU: a CPU's rate depends on what else runs on the machine."
     ]
