@@ -188,7 +188,7 @@ class Training:
         if model.positions == "learned" and longest > model.max_positions:
             raise UserError(
                 f"a sentence has {longest} tokens, but learned positions end at max_positions = {model.max_positions}; "
-                "raise max_positions or lower the encoding's max_tokens"
+                "raise max_positions, lower the encoding's max_tokens, or split the longest lines of the dev text"
             )
         return longest
 
