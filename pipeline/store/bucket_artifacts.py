@@ -95,4 +95,4 @@ class BucketArtifacts:
         published = self.published(name)
         place = f"{name}/{published.attempt}" if published else f"{MAKING}{name}"
         stored = self.bucket.read(f"store/{place}/{file}")
-        return stored.data.decode() if stored else None
+        return stored.data.decode(errors="replace") if stored else None

@@ -236,7 +236,7 @@ class Store:
         """Returns the text of a file of an artifact, published or being made, as far as it is known; None if not."""
         for folder in (self.folder(name), self.scratch(name)):
             with suppress(OSError):
-                return (folder / file).read_text(encoding="utf-8")
+                return (folder / file).read_text(encoding="utf-8", errors="replace")
         return self.remote.peek(name, file) if self.remote else None
 
     @contextmanager

@@ -4,9 +4,19 @@ import json
 import logging
 import os
 from pathlib import Path
+from typing import Any
 
 METRICS = "metrics.jsonl"
 log = logging.getLogger(__name__)
+
+
+def read_line(line: bytes | str) -> dict[str, Any] | None:
+    """Returns the content of a line of metrics.jsonl, None if it is damaged or half-written."""
+    try:
+        content = json.loads(line)
+    except ValueError:
+        return None
+    return content if isinstance(content, dict) and isinstance(content.get("update"), int) else None
 
 
 def cut_metrics(path: Path, update: int) -> None:
@@ -19,11 +29,11 @@ def cut_metrics(path: Path, update: int) -> None:
     kept, damaged = [], []
     lines = path.read_bytes().split(b"\n")
     for number, line in enumerate(lines, 1):
-        try:
-            if json.loads(line)["update"] <= update:
-                kept.append(line + b"\n")
-        except (ValueError, TypeError, KeyError):
+        content = read_line(line)
+        if content is None:
             damaged += [number] if number < len(lines) else []  # the last line is empty, or half of one
+        elif content["update"] <= update:
+            kept.append(line + b"\n")
     if damaged:
         log.warning("%s: dropped damaged lines %s", path, ", ".join(map(str, damaged)))
     aside = path.with_suffix(".making")

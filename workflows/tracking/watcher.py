@@ -4,7 +4,6 @@ The store has all that MLflow shows. So a server that is away costs a warning an
 the workflow ends, or by the same command later.
 """
 
-import json
 import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact
 from pipeline.store.artifacts import TrainingRun
 from pipeline.store.store import Store
-from pipeline.training.metrics import METRICS
+from pipeline.training.metrics import METRICS, read_line
 from workflows.engine.dag import Step, to_artifact, to_step
 from workflows.engine.runner import Watcher
 from workflows.reports.corpus import CorpusReport
@@ -261,8 +260,8 @@ class MlflowWatcher(Watcher):
     def _send_written(self, name: str) -> None:
         """Sends the metrics that a training has written so far."""
         text = self._store.peek(_training(self._workflow.models[name]).name, METRICS) or ""
-        lines = [json.loads(line) for line in text.split("\n")[:-1]]  # the last one may be written in this moment
-        self._tracker.curves(self._runs[name], lines, time.time())
+        lines = map(read_line, text.split("\n")[:-1])  # the last one may be written in this moment
+        self._tracker.curves(self._runs[name], [line for line in lines if line], time.time())
 
 
 def _training(model: TrainedModel) -> Step[TrainingRun]:

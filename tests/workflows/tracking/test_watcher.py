@@ -101,7 +101,7 @@ def test_nothing_waits_for_a_server_that_hangs(server: TrackingServer, tmp_path:
 def test_a_server_that_was_away_at_the_start_gets_live_curves(
     server: TrackingServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once it answers, the runs are opened, and the curve so far is sent while the training goes on."""
+    """Once it answers, the runs are opened, and the curve so far is sent, without a line that a disk has damaged."""
     store, experiment = Store(tmp_path), "away at the start"
     monkeypatch.setattr(tracker_module, "AWAY_S", 0.0)
     server.kill()
@@ -110,7 +110,8 @@ def test_a_server_that_was_away_at_the_start_gets_live_curves(
     finally:
         server.start()
     store.scratch(BASE.name).mkdir(parents=True)
-    (store.scratch(BASE.name) / "metrics.jsonl").write_text('{"update": 5, "loss": 4.0, "train_s": 1.0}\n')
+    written = b'{"upd\xff": 4, "loss": 9.0}\n{"update": 5, "loss": 4.0, "train_s": 1.0}\n'
+    (store.scratch(BASE.name) / "metrics.jsonl").write_bytes(written)
     watcher.event(BASE, {"metrics": {"loss": 4.0}, "step": 5})
     watcher.idle()
     watcher.close("FAILED")
