@@ -78,4 +78,4 @@ def test_a_row_of_ones_own_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (table,) = tmp_path.glob("store/tabulating-*/table3.json")
     (row,) = json.loads(table.read_text())["rows"]
     assert (row["name"], row["state"], row["printed"]) == ("F1", "measured", None)
-    assert row["change"] == "N 1, d_ff 768"
+    assert row["change"] == "N 1, d_ff 512"
