@@ -4,6 +4,7 @@ A field marked `not_in_fingerprint()` affects how a stage runs, not its output: 
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -224,3 +225,11 @@ class DecodingSettings(Settings):
 
 PARSING = DecodingSettings(beam_size=21, length_penalty=0.3, max_extra_tokens=300)
 """The paper's search for a tree (§6.3)."""
+
+
+def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Flattens nested settings: {"model": {"d_k": 64}} -> {"model.d_k": 64}."""
+    flat: dict[str, Any] = {}
+    for name, value in settings.items():
+        flat.update(flatten(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value})
+    return flat

@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.errors import UserError
+from pipeline.settings import flatten
 from pipeline.store.artifact import MANIFEST
 from pipeline.store.store import Store
 from workflows.claims.table import ClaimsArtifact
@@ -29,7 +30,6 @@ from workflows.tables.table1 import Table1Artifact
 from workflows.tables.table2 import Table2Artifact
 from workflows.tables.table3 import Table3Artifact
 from workflows.tables.table4 import Table4Artifact
-from workflows.tracking.tracker import flatten
 
 MAX_FIGURES = 4
 TABLES: Mapping[str, type[Any]] = {

@@ -17,7 +17,7 @@ from pkgutil import resolve_name
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from pipeline.errors import UserError
-from pipeline.settings import Settings
+from pipeline.settings import Settings, flatten
 from pipeline.store.artifact import MANIFEST, Artifact
 from pipeline.store.store import Store
 
@@ -124,8 +124,8 @@ class Step(Generic[A_co]):
         here = [argument for argument in self.arguments if isinstance(argument, Settings)]
         for there, settings in zip(manifest.get("settings", ()), here, strict=False):
             # The identity of text is its content, of which a manifest's settings say nothing.
-            now = _flat(settings.identity()) if type(settings).identity is Settings.identity else {}
-            for name, value in _flat(there).items():
+            now = flatten(settings.identity()) if type(settings).identity is Settings.identity else {}
+            for name, value in flatten(there).items():
                 if name in now and now[name] != value:
                     yield f"{name} {value} (here {now[name]})"
 
@@ -196,15 +196,6 @@ def _instances(value: Any, kind: type) -> Iterator[Any]:
     elif is_dataclass(value) and not isinstance(value, type | Step):
         for field in fields(value):
             yield from _instances(getattr(value, field.name), kind)
-
-
-def _flat(value: Any, name: str = "") -> dict[str, Any]:
-    """Flattens nested dictionaries: {"model": {"d_k": 64}} -> {"model.d_k": 64}."""
-    if not isinstance(value, dict):
-        return {name: value}
-    return {
-        key: leaf for part, inner in value.items() for key, leaf in _flat(inner, f"{name}.{part}".strip(".")).items()
-    }
 
 
 def _describe(value: Any) -> Any:

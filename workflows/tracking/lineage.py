@@ -4,13 +4,13 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from pipeline.settings import Settings
+from pipeline.settings import Settings, flatten
 from pipeline.store.artifact import Artifact
 from pipeline.store.artifacts import Corpus, Vocabulary
 from pipeline.store.store import Store
 from workflows.engine.dag import Step, in_order, to_step
 from workflows.tables.measurements import TrainedModel
-from workflows.tracking.tracker import Input, flatten
+from workflows.tracking.tracker import Input
 
 
 def settings_of(model: TrainedModel) -> dict[str, Any]:

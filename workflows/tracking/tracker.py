@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pipeline.errors import UserError
+from pipeline.settings import flatten
 from pipeline.store.locks import guarded
 from workflows.tracking.addresses import (
     is_malformed,
@@ -284,14 +285,6 @@ class Tracker:
                 reason_of(error, self.uri),
             )
         self.has_warned = True
-
-
-def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Flattens nested settings: {"model": {"d_k": 64}} -> {"model.d_k": 64}."""
-    flat: dict[str, Any] = {}
-    for name, value in settings.items():
-        flat.update(flatten(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value})
-    return flat
 
 
 def _as_dataset(each: Input) -> Any:
