@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.peers import Marian, TorchTransformer
+from model.batch import shift_right
 from model.config import PAD_ID, TransformerConfig
 from model.optimizer import learning_rate
-from model.rows import shift_right
 from pipeline.hardware import compute_dtype, device_name, dtype_name, dtype_of, matmul_flop_s
 from pipeline.memory import peak_memory_bytes
 from pipeline.settings import Dtype, TrainingSettings
@@ -28,7 +28,7 @@ from pipeline.store.artifact import ignore
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.text.encoding import EncodedSplit
 from pipeline.training.loop import Training
-from pipeline.training.prefetching import Updates
+from pipeline.training.updates import Updates
 from pipeline.training.worker_group import WorkerGroup
 
 WARM_UP_UPDATES = {"cpu": 1, "cuda": 10}

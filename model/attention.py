@@ -1,7 +1,7 @@
 """Multi-head attention (paper §3.2).
 
 Shapes: B batch, L query length, M key length, D = d_model, H heads, K = d_k, V = d_v; where there is no B, N rows of
-queries and M rows of keys (`model.rows`); X columns of any meaning.
+queries and M rows of keys (`model.batch`); X columns of any meaning.
 """
 
 import math
@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from model.batch import Grid, Memory, Packed, Sentences
 from model.cache import LayerCache
+from model.cpu import by_size, softmax
 from model.dropout import Dropout
-from model.on_cpu import by_size, softmax
-from model.rows import Grid, Memory, Packed, Sentences
 
 KERNEL_MULTIPLE = 8
 """The kernels of `packed_attention` take heads of a multiple of this many columns."""
@@ -41,7 +41,7 @@ def attention(
     on_weights: OnWeights | None = None,
     dropout: Dropout | None = None,
 ) -> Tensor:
-    """Computes softmax(Q Kᵀ / √d_k + bias) V (eq. 1): x_BHLV; the bias hides positions (`model.rows.Memory`)."""
+    """Computes softmax(Q Kᵀ / √d_k + bias) V (eq. 1): x_BHLV; the bias hides positions (`model.batch.Memory`)."""
     weights_BHLM = softmax(scaled(q_BHLK @ k_BHMK.transpose(-1, -2), q_BHLK.shape[-1], bias))
     if on_weights is not None:
         weights_BHLM = on_weights(weights_BHLM)

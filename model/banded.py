@@ -6,7 +6,7 @@ Nothing is masked out of a full product: queries are taken in blocks of r, and e
 that its queries see together. So a layer computes less than 2·r·n pairs, but for the last block's filling, and a CPU or
 GPU gets whole matrices to multiply. The full product of a sentence shorter than 2r is smaller still.
 
-Shapes: B batch, L length, H heads, K = d_k, V = d_v; N, M rows of a batch (`model.rows`); G blocks, C positions of a
+Shapes: B batch, L length, H heads, K = d_k, V = d_v; N, M rows of a batch (`model.batch`); G blocks, C positions of a
 block, W keys that a block sees; X columns of any meaning.
 """
 
@@ -17,8 +17,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from model.attention import OnWeights, SelfAttention, attention, packed_attention
+from model.batch import Packed
 from model.dropout import Dropout
-from model.rows import Packed
 
 
 def reach(window: int) -> tuple[int, int]:

@@ -14,8 +14,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from model.batch import Batch
 from model.loss import LossSums
-from model.rows import Batch
 
 WARM_UPS = 3
 """Passes before a recording, in which libraries choose algorithms and allocate; torch's documentation says three."""

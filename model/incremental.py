@@ -5,7 +5,7 @@
     logits_NV = decoder.logits(decoder.step(tokens_BW, cache).flatten(0, 1))
 
 Shapes: B sentences, W hypotheses of each, S source length; D = d_model, V vocabulary; N rows, one per hypothesis
-(`model.on_cpu`).
+(`model.cpu`).
 """
 
 import math
@@ -13,9 +13,9 @@ import math
 import torch
 from torch import Tensor
 
+from model.batch import Grid, Memory, grid
 from model.cache import DecoderCache, LayerCache
-from model.on_cpu import filled
-from model.rows import Grid, Memory, grid
+from model.cpu import filled
 from model.transformer import Transformer
 
 LOGITS_MULTIPLE = 64

@@ -6,7 +6,7 @@
     step.gradient_P                      # sums: all-reduce them between workers as they are
     norm = step.apply(update=1, n_tokens=total)
 
-Shapes: P parameters; N rows of a batch (`model.rows`).
+Shapes: P parameters; N rows of a batch (`model.batch`).
 """
 
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from model.batch import Batch
 from model.capture import Captured, same
 from model.config import OptimizerConfig
 from model.loss import LossSums, smoothed_cross_entropy
 from model.optimizer import Adam, learning_rate
 from model.parameters import flatten, views
-from model.rows import Batch
 from model.transformer import Transformer
 
 NORM_PARAMETERS = 1 << 20

@@ -3,7 +3,7 @@
 Post-norm as printed: every sub-layer is LayerNorm(x + Dropout(Sublayer(x))) (§3.1, §5.4).
 
 Shapes: B batch, S source length, T target length, D = d_model, V vocabulary; N the rows of a batch, one
-per position (`model.rows`). A bias is -inf where a query must not look and 0 elsewhere.
+per position (`model.batch`). A bias is -inf where a query must not look and 0 elsewhere.
 """
 
 import math
@@ -15,11 +15,11 @@ from torch.nn import functional as F
 
 from model.attention import CrossAttention, SelfAttention
 from model.banded import NeighbourhoodAttention
+from model.batch import Memory, Rows, Sentences
 from model.cache import LayerCache
 from model.config import PAD_ID, TransformerConfig
 from model.dropout import Dropout
 from model.positions import sinusoids
-from model.rows import Memory, Rows, Sentences
 
 MIN_CUDA_IDS = 3073
 """Fewer ids than this are looked up along with others (`_look_up`)."""

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from model.batch import Batch, Memory, shift_right
 from model.config import BEGIN_ID, END_ID, PAD_ID
 from model.loss import smoothed_cross_entropy
-from model.rows import Batch, Memory, shift_right
 from model.transformer import Transformer
 from pipeline.attention.figures import KINDS, HeadFigures, Heads, HeadSettings, HeadsFigures, Kind
 from pipeline.attention.recording import attentions, heads_off, recording

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest
 from sentencepiece import SentencePieceProcessor
 
+from model.batch import Batch
 from model.config import BEGIN_ID
-from model.rows import Batch
 from model.transformer import Transformer
 from pipeline.attention.figures import (
     KIND_OF,

@@ -15,8 +15,8 @@ import torch
 from numpy.typing import NDArray
 from sentencepiece import SentencePieceProcessor
 
+from model.batch import grid
 from model.config import BEGIN_ID, END_ID, UNKNOWN_ID
-from model.rows import grid
 from pipeline.attention.figures import KINDS, Kind
 from pipeline.attention.recording import recording
 from pipeline.errors import UserError

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from model.attention import has_kernels
+from model.batch import Batch
 from model.config import TransformerConfig
-from model.rows import Batch
 from model.training_step import TrainingStep
 from model.transformer import Transformer
 from pipeline.errors import UserError
@@ -40,9 +40,9 @@ from pipeline.text.encoding import EncodedSplit
 from pipeline.training.agreement import agree
 from pipeline.training.checkpoints import RECOVERY, CheckpointWriter, TrainingState, load_newest, restore_all
 from pipeline.training.metrics import METRICS, cut_metrics
-from pipeline.training.prefetching import Update, Updates
 from pipeline.training.reduction import Reduction
 from pipeline.training.stretches import begin_stretch
+from pipeline.training.updates import Update, Updates
 from pipeline.training.validation import check_vocabulary, exp, largest_batch, split_sums
 from pipeline.training.worker_group import WorkerGroup
 

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from model.rows import Batch
+from model.batch import Batch
 from model.training_step import TrainingStep
-from pipeline.training.prefetching import MicroBatch, Update
+from pipeline.training.updates import MicroBatch, Update
 from pipeline.training.worker_group import WorkerGroup
 
 

@@ -7,8 +7,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from model.batch import Batch
 from model.loss import smoothed_cross_entropy
-from model.rows import Batch
 from model.transformer import Transformer
 from pipeline.errors import UserError
 from pipeline.store.artifacts import EncodedDataset

@@ -15,8 +15,8 @@ from torch.nn.utils.rnn import pad_sequence
 from benchmarks import decoding, gpu, gpu_on_ray
 from benchmarks.contenders import OURS, Contender, processes
 from benchmarks.decoding import CTRANSLATE2, MARIAN
+from model.batch import Batch
 from model.config import OptimizerConfig
-from model.rows import Batch
 from model.training_step import TrainingStep
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import load_model

@@ -13,9 +13,9 @@ from benchmarks.synthetic import write_dataset
 from benchmarks.training import Size
 from benchmarks.training_loops import MarianLoop, TorchLoop
 from model.attention import SelfAttention
+from model.batch import Batch
 from model.config import OptimizerConfig, TransformerConfig
 from model.parameters import views
-from model.rows import Batch
 from model.training_step import TrainingStep
 from model.transformer import Transformer
 from pipeline.corpora.lengths import LENGTHS

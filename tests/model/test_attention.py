@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from model.attention import SelfAttention, attention
+from model.batch import Grid
+from model.cpu import LARGE_NUMBERS, VECTOR_BYTES, softmax
 from model.dropout import Dropout
-from model.on_cpu import LARGE_NUMBERS, VECTOR_BYTES, softmax
-from model.rows import Grid
 
 CPU_VECTOR = VECTOR_BYTES // 8
 """Number of float64 values in a register."""

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from model.attention import SelfAttention, attention
 from model.banded import NeighbourhoodAttention, neighbourhood_attention, outside, reach
+from model.batch import Grid, grid
 from model.config import BEGIN_ID, END_ID, PAD_ID, TransformerConfig
 from model.parameters import count
-from model.rows import Grid, grid
 from model.transformer import Transformer
 from tests.support.batches import hidden_of
 

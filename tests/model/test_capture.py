@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from model.batch import Batch, PackedSize
 from model.capture import TOLERANCE, Buffers, same
 from model.config import OptimizerConfig, TransformerConfig
-from model.rows import Batch, PackedSize
 from model.training_step import TrainingStep
 from model.transformer import Transformer
 from tests.support import packed_kernels

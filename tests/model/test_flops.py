@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from model.batch import Batch
 from model.config import BASE, OptimizerConfig, TransformerConfig
 from model.flops import forward_flop, training_flop
-from model.rows import Batch
 from model.training_step import TrainingStep
 from model.transformer import Transformer
 from tests.support.batches import hidden_of

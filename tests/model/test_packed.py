@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from model.batch import Batch, Packed, PackedSize
 from model.config import BEGIN_ID, END_ID, PAD_ID, OptimizerConfig, TransformerConfig
-from model.rows import Batch, Packed, PackedSize
 from model.training_step import TrainingStep
 from model.transformer import Transformer
 from tests.support import packed_kernels

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from model.batch import Batch
 from model.config import END_ID, PAD_ID, OptimizerConfig, TransformerConfig
 from model.optimizer import learning_rate
 from model.parameters import views
-from model.rows import Batch
 from model.training_step import TrainingStep
 from model.transformer import Transformer
 

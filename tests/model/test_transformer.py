@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from model.attention import CrossAttention, MultiHeadAttention, SelfAttention
+from model.batch import Grid, Memory, grid, shift_right
 from model.config import END_ID, PAD_ID, TransformerConfig
 from model.dropout import Dropout
 from model.incremental import IncrementalDecoder
 from model.loss import smoothed_cross_entropy
 from model.positions import sinusoids
-from model.rows import Grid, Memory, grid, shift_right
 from model.transformer import FeedForward, Transformer
 from tests.support.batches import hidden_of
 

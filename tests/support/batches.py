@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from model.rows import Grid, grid
+from model.batch import Grid, grid
 from model.transformer import Transformer
 
 

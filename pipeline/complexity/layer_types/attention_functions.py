@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from model.attention import MultiHeadAttention, attention
-from model.on_cpu import softmax
+from model.cpu import softmax
 from model.transformer import Transformer
 from pipeline.complexity.layer_types.sizes import AttentionFunction
 
@@ -65,7 +65,7 @@ def make_function(function: AttentionFunction, n_heads: int, d_k: int) -> nn.Mod
 def use(model: Transformer, function: AttentionFunction) -> Transformer:
     """Has every attention of a model compute by the function, whose parameters become the model's; returns the model.
 
-    The batches must be grids (`model.rows`). Raises ValueError for a model whose attention is restricted or has
+    The batches must be grids (`model.batch`). Raises ValueError for a model whose attention is restricted or has
     dropout: the functions know neither.
     """
     if model.config.attention_window or model.config.attention_dropout:

@@ -17,8 +17,8 @@ from torch.nn import functional as F
 from model.attention import SelfAttention as MultiHeadSelfAttention
 from model.attention import attention
 from model.banded import NeighbourhoodAttention, neighbourhood_attention
-from model.on_cpu import filled
-from model.rows import Grid
+from model.batch import Grid
+from model.cpu import filled
 from pipeline.complexity.layer_types.sizes import LayerSizes, LayerType, Projected
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
+from model.batch import Batch
 from model.config import BEGIN_ID, END_ID
-from model.rows import Batch
 from pipeline.attention.figures import KINDS, HeadSettings, HeadsFigures, name_of
 from pipeline.attention.heads import _figures, examine
 from pipeline.attention.recording import attentions, recording

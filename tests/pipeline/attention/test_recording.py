@@ -2,8 +2,8 @@
 
 import torch
 
+from model.batch import shift_right
 from model.config import END_ID, PAD_ID, TransformerConfig
-from model.rows import shift_right
 from model.transformer import Transformer
 from pipeline.attention.figures import KINDS
 from pipeline.attention.recording import AttentionWeights, attentions, recording

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from model.attention import attention
-from model.rows import Batch, hiding
+from model.batch import Batch, hiding
 from model.transformer import Transformer
 from pipeline.complexity import attention_training
 from pipeline.complexity.layer_types.attention_functions import Additive, make_function, use

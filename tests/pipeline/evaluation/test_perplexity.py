@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from model.batch import shift_right
 from model.config import PAD_ID
-from model.rows import shift_right
 from pipeline.errors import UserError
 from pipeline.evaluation.perplexity import measure
 from pipeline.evaluation.translation import load_model

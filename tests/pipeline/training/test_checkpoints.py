@@ -16,7 +16,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from model.rows import Batch
+from model.batch import Batch
 from model.training_step import TrainingStep
 from model.transformer import Transformer
 from pipeline.errors import UserError

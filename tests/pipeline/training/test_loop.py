@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from model.batch import Batch
 from model.config import TransformerConfig
 from model.loss import LossSums
-from model.rows import Batch
 from model.training_step import TrainingStep
 from model.transformer import Transformer
 from pipeline.errors import UserError

@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from model.batch import Batch, PackedSize
 from model.config import OptimizerConfig, TransformerConfig
 from model.incremental import IncrementalDecoder
 from model.loss import smoothed_cross_entropy
-from model.rows import Batch, PackedSize
 from model.training_step import TrainingStep
 from model.transformer import Transformer
 

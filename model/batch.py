@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from model.config import BEGIN_ID, PAD_ID
-from model.on_cpu import filled
+from model.cpu import filled
 
 LEFT_OVER_PARTS = 8
 """Sentences that the rows left over in a packed batch are cut into at most, and the least number of those rows."""

@@ -14,8 +14,8 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 from torch import Tensor
 
+from model.batch import PackedSize
 from model.flops import training_flop
-from model.rows import PackedSize
 from pipeline.settings import TrainingSettings
 from pipeline.text.batching import EpochPlan, plan_epoch
 from pipeline.text.encoding import EncodedSplit

@@ -1,16 +1,16 @@
-"""model.rows: filling rows are added where they help, and change nothing."""
+"""model.batch: filling rows are added where they help, and change nothing."""
 
 from dataclasses import replace
 
 import pytest
 import torch
 
-from model import on_cpu
+from model import cpu
+from model.batch import Batch
 from model.config import END_ID, PAD_ID, TransformerConfig
+from model.cpu import filled, rows_for
 from model.incremental import IncrementalDecoder
 from model.loss import smoothed_cross_entropy
-from model.on_cpu import filled, rows_for
-from model.rows import Batch
 from model.transformer import Transformer
 
 TINY = TransformerConfig(30, n_layers=2, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8, dropout=0.0)
@@ -36,8 +36,8 @@ def test_filling_changes_neither_loss_nor_gradient(monkeypatch: pytest.MonkeyPat
     target_BT = torch.tensor([[6, END_ID, PAD_ID], [7, 12, END_ID], [9, 9, END_ID]])
     found = []
     for multiple in (1, 64):
-        monkeypatch.setattr(on_cpu, "ROWS_MULTIPLE", multiple)
-        monkeypatch.setattr(on_cpu, "rows_for", lambda n, device, dtype: rows_for(n, device, torch.bfloat16))
+        monkeypatch.setattr(cpu, "ROWS_MULTIPLE", multiple)
+        monkeypatch.setattr(cpu, "rows_for", lambda n, device, dtype: rows_for(n, device, torch.bfloat16))
         model.zero_grad()
         batch = Batch.in_grid(source_BS, target_BT, torch.float32)
         hidden_ND = model(batch.source, batch.inputs)

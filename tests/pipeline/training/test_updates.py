@@ -5,7 +5,7 @@ import torch
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.text.batching import plan_epoch
 from pipeline.text.encoding import EncodedSplit
-from pipeline.training.prefetching import AHEAD_UPDATES, Updates
+from pipeline.training.updates import AHEAD_UPDATES, Updates
 from pipeline.training.worker_group import WorkerGroup
 from tests.support.tiny_training import EPOCH_UPDATES, TINY
 
