@@ -1,7 +1,7 @@
 """A micro-batch's forward and backward pass as a CUDA graph: the host launches one graph instead of some 600 kernels.
 
     captured = Captured(compute, batch, model)     # records compute(batch)
-    sums = captured(other)                         # the same kernels on another batch of the same shapes
+    captured(other)                                # the same kernels on another batch of the same shapes
 
 A graph reads and writes the addresses that it was recorded with, so a batch is copied into buffers that stay in place.
 Random numbers follow `torch.manual_seed` as they do without a graph: a replay first sets the seed and offset that its
@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from model.batch import Batch
-from model.loss import LossSums
 
 WARM_UPS = 3
 """Passes before a recording, in which libraries choose algorithms and allocate; torch's documentation says three."""
@@ -52,7 +51,7 @@ class Buffers:
 class Captured:
     """The graph of `compute`, a function of a batch; calling it computes another batch with the same kernels."""
 
-    def __init__(self, compute: Callable[[Batch], LossSums], batch: Batch, model: nn.Module) -> None:
+    def __init__(self, compute: Callable[[Batch], None], batch: Batch, model: nn.Module) -> None:
         """Records `compute(batch)`, after running it a few times as it is.
 
         Raises RuntimeError if the device or an operator cannot be recorded. Then nothing has changed, but torch may
@@ -72,7 +71,7 @@ class Captured:
                 self._kept = [*model.parameters(), *model.buffers()]
                 # Other threads may go on using the device: NCCL's asks for events all the time.
                 with torch.cuda.graph(self._graph, stream=side, capture_error_mode="thread_local"):
-                    self._sums = compute(self._buffers.batch)
+                    compute(self._buffers.batch)
         except Exception:
             # The generator may still believe that it is being recorded.
             generator = torch.cuda.default_generators[device.index]
@@ -81,13 +80,12 @@ class Captured:
         finally:
             torch.cuda.current_stream(device).wait_stream(side)
 
-    def __call__(self, batch: Batch) -> LossSums:
+    def __call__(self, batch: Batch) -> None:
         """Computes a batch of the same shapes, on the host or the device."""
         self._buffers.fill(batch)
         self._graph.replay()
-        return LossSums(*(total.clone() for total in self._sums))
 
 
 def same(plain: Tensor, captured: Tensor) -> bool:
-    """Tells whether two results are the same but for rounding; what is not finite is the same as nothing."""
+    """Whether two results agree up to rounding. Non-finite results never agree."""
     return bool((plain - captured).norm() <= TOLERANCE * plain.norm())

@@ -2,9 +2,9 @@
 
     step = TrainingStep(Transformer(BASE), OptimizerConfig(), compute_dtype("cpu"))
     for source_BS, target_BT in micro_batches:
-        sums = step.accumulate(Batch.in_grid(source_BS, target_BT, step.dtype), seed)
-    step.gradient_P                      # sums: all-reduce them between workers as they are
-    norm = step.apply(update=1, n_tokens=total)
+        step.accumulate(Batch.in_grid(source_BS, target_BT, step.dtype), seed)
+    all_reduce(step.sums)                                 # with several workers
+    loss, nll, norm = step.apply(update=1, n_tokens=total)
 
 Shapes: P parameters; N rows of a batch (`model.batch`).
 """
@@ -19,7 +19,7 @@ from torch import Tensor
 from model.batch import Batch
 from model.capture import Captured, same
 from model.config import OptimizerConfig
-from model.loss import LossSums, smoothed_cross_entropy
+from model.loss import smoothed_cross_entropy
 from model.optimizer import Adam, learning_rate
 from model.parameters import flatten, views
 from model.transformer import Transformer
@@ -42,12 +42,8 @@ class TrainingStep:
         dtype: torch.dtype,
         compiled: bool = False,
         packed: bool = False,
-        n_figures: int = 0,
     ) -> None:
-        """`packed` says that all batches will be, and of one size.
-
-        `n_figures` is the number of figures that the caller sums along with the gradient, in `sums`.
-        """
+        """`packed`: every batch will be packed to the same size, so shapes are compiled as constants."""
         self.master, self.config, self.dtype, self.compiled = master.float(), config, dtype, compiled
         self.model = master if dtype == torch.float32 else deepcopy(master).to(dtype)
         self._masters_P = flatten(self.master)
@@ -56,9 +52,9 @@ class TrainingStep:
             # Of packed batches, all shapes are the same; others must not compile anything anew.
             self.model.compile(fullgraph=True, dynamic=not packed)
         n_parameters = len(self._masters_P)
-        self.sums = torch.zeros(n_parameters + n_figures, device=self._masters_P.device)
-        """The gradient, then the caller's figures: one tensor, so that they are reduced together."""
-        self.gradient_P, self.figures = self.sums[:n_parameters], self.sums[n_parameters:]
+        self.sums = torch.zeros(n_parameters + 2, device=self._masters_P.device)
+        """The gradient of all parameters, then loss and nll, each summed over target tokens; reduced together."""
+        self.gradient_P, self.losses = self.sums[:n_parameters], self.sums[n_parameters:]
         self._gradients = views(self.gradient_P, self.master)
         self._parameters = list(self.model.parameters())
         if self.model is self.master:  # autograd adds in place
@@ -80,21 +76,22 @@ class TrainingStep:
             with torch.no_grad():
                 self._shadows_P.copy_(self._masters_P)
 
-    def loss(self, batch: Batch) -> LossSums:
-        """Runs the forward pass."""
+    def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Runs the forward pass: loss and nll (`model.loss`)."""
         hidden_ND = self.model(batch.source, batch.inputs)
         return smoothed_cross_entropy(
             hidden_ND, self.model.embedding.weight, batch.targets_N, self.config.label_smoothing
         )
 
-    def accumulate(self, batch: Batch, seed: int) -> LossSums:
-        """Adds the gradients of one micro-batch, which may be on the host. Its dropout depends on `seed` alone."""
+    def accumulate(self, batch: Batch, seed: int) -> None:
+        """Adds gradient, loss and nll of a micro-batch, on any device. `seed` alone determines its dropout masks."""
         self._generator.manual_seed(seed)
         if self._captured:
-            return self._captured(batch)
+            self._captured(batch)
+            return
         if not self.model.training:  # it visits every module
             self.model.train()
-        return self._add_gradients(batch.to(self._masters_P.device))
+        self._add(batch.to(self.sums.device))
 
     @property
     def captured(self) -> bool:
@@ -104,31 +101,31 @@ class TrainingStep:
     def capture(self, batches: Sequence[Batch]) -> None:
         """Records a CUDA graph that computes all later micro-batches, of the same shapes as these packed ones.
 
-        It is used only if it gives the loss and gradients of these batches as they are without it. Raises RuntimeError
-        if it does not, or if nothing can be recorded; then the step goes on without. The sums are zero afterwards.
+        It is used only if it computes the losses and gradients of these batches as the kernels do without it. Raises
+        RuntimeError if not, or if nothing can be recorded; then the step goes on without. The sums are zero afterwards.
         """
         try:
             self.model.train()
-            captured = Captured(self._add_gradients, batches[0].to(self.sums.device), self.model)
+            captured = Captured(self._add, batches[0].to(self.sums.device), self.model)
             for seed, batch in enumerate(batches):
                 results = []
-                for compute in (self._add_gradients, captured):
+                for compute in (self._add, captured):
                     self.discard()
                     self._generator.manual_seed(seed)
-                    loss = compute(batch.to(self.sums.device)).loss
-                    results.append((loss, self.gradient_P.clone()))
+                    compute(batch.to(self.sums.device))
+                    results.append((self.losses.clone(), self.gradient_P.clone()))
                 if not all(same(*pair) for pair in zip(*results, strict=True)):
                     raise RuntimeError("a CUDA graph gives another loss or gradient than its kernels one by one")
             self._captured = captured
         finally:
             self.discard()
 
-    def _add_gradients(self, batch: Batch) -> LossSums:
-        sums = self.loss(batch)
-        sums.loss.backward()
+    def _add(self, batch: Batch) -> None:
+        loss, nll = self.loss(batch)
+        loss.backward()
+        self.losses.add_(torch.stack((loss.detach(), nll)))
         if self.model is not self.master:
             self._add_lower_gradients()
-        return LossSums(sums.loss.detach(), sums.nll, sums.n_tokens)
 
     def _add_lower_gradients(self) -> None:
         """Adds the gradients of the lower type to their sum in float32, as bfloat16 has only 8 bits of mantissa."""
@@ -142,7 +139,7 @@ class TrainingStep:
             parameter.grad = None
 
     def discard(self) -> None:
-        """Sets the sums of gradients and figures to zero."""
+        """Sets the sums to zero."""
         self.sums.zero_()
 
     def learning_rate(self, update: int) -> float:
@@ -153,14 +150,16 @@ class TrainingStep:
     def apply(self, update: int, n_tokens: int) -> Tensor:
         """Divides the gradients by the global number of target tokens and takes step `update` of Adam, from 1.
 
-        Returns the norm of the divided gradient. If it is not finite, neither this call nor any later one changes a
-        weight, so the caller may check the norms at its convenience. The sums are zero afterwards.
+        Returns, without waiting for the device, three numbers: the sums of loss and nll, and the norm of the divided
+        gradient. If the norm is not finite, neither this call nor any later one changes a weight, so the caller may
+        check the norms at its convenience. The sums are zero afterwards.
         """
         # In parts, because one long sum of float32 squares is 0.5 % too small for the base model on CPUs.
         norm = torch.nn.utils.get_total_norm(self.gradient_P.split(NORM_PARAMETERS)) / self._n_tokens.fill_(n_tokens)
         torch.maximum(self._broken, (~norm.isfinite()).float(), out=self._broken)
         self._rate.fill_(self.learning_rate(update))
         self.adam.step(self.gradient_P, self._rate, self._n_tokens, self._broken)
+        results = torch.cat((self.losses, norm[None]))
         self.discard()
         self.refresh()
-        return norm
+        return results

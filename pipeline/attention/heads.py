@@ -111,8 +111,8 @@ def _nll(model: Transformer, samples: list[_Sample], memories: list[Memory] | No
         batch = sample.batch
         memory = memories[number] if memories else model.encode(batch.source)
         hidden_ND = model.decode(batch.inputs, memory)
-        sums = smoothed_cross_entropy(hidden_ND, model.embedding.weight, batch.targets_N, smoothing=0.0)
-        nll, n_tokens = nll + float(sums.nll), n_tokens + int(sums.n_tokens)
+        nll += float(smoothed_cross_entropy(hidden_ND, model.embedding.weight, batch.targets_N, smoothing=0.0)[1])
+        n_tokens += int((batch.targets_N != PAD_ID).sum())
     return nll, n_tokens
 
 

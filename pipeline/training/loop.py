@@ -68,13 +68,6 @@ class _Due(NamedTuple):
     """A checkpoint is due that stays when the training is done."""
 
 
-class _Losses(NamedTuple):
-    """What the reduction sums along with the gradients of an update."""
-
-    loss: Tensor
-    nll: Tensor
-
-
 def dropout_seed(seed: int, update: int, micro_batch: int) -> int:
     """Derives the seed of a micro-batch's dropout, the same on every machine and in every Python."""
     digest = hashlib.blake2b(f"{seed} {update} {micro_batch}".encode(), digest_size=8).digest()
@@ -96,7 +89,7 @@ class _Unread(NamedTuple):
     source_tokens: int
     target_tokens: int
     figures: Tensor
-    """The fields of `_Losses`, followed by the norm of the gradient."""
+    """Loss and nll, both summed, and the norm of the gradient (`TrainingStep.apply`)."""
 
 
 class Training:
@@ -163,7 +156,6 @@ class Training:
             self.agreement.dtype,
             compiled=self.agreement.compiled,
             packed=self.packs,
-            n_figures=len(_Losses._fields),
         )
         restore_all(group, checkpoint, self.step)  # seeded draws differ between CPUs in the last bits
         if group.rank == 0:
@@ -286,15 +278,12 @@ class Training:
         state, number = self.state, self.state.update + 1
         for micro_batch in self.reduction.micro_batches(update):
             seed = dropout_seed(self.settings.seed, number, micro_batch.number)
-            sums = self.step.accumulate(micro_batch.batch, seed)
-            self.step.figures.add_(torch.stack(_Losses(sums.loss, sums.nll)))
-        sums_F = self.step.figures.clone()
-        norm = self.step.apply(number, update.target_tokens)
+            self.step.accumulate(micro_batch.batch, seed)
+        figures = self.step.apply(number, update.target_tokens)
         if not self.agreement.rounds_alike:
             self.group.copy_first(self.step.adam.weights_P)
             self.step.refresh()
         epoch = (number - 1) // self.updates.in_epoch
-        figures = torch.cat((sums_F, norm[None]))
         self.unread.append(_Unread(number, epoch, update.source_tokens, update.target_tokens, figures))
         state.update = number
         state.source_tokens += update.source_tokens

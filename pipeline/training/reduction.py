@@ -43,12 +43,12 @@ def additions(leaves: int, first: int = 0, stride: int = 1) -> Iterator[int | Ad
 
 
 class Reduction:
-    """Sums the gradients of a training step, and some figures along with them, over micro-batches and workers."""
+    """Sums the gradients and losses of a training step over micro-batches and workers."""
 
     def __init__(
         self, group: WorkerGroup, step: TrainingStep, exact: bool, exchanged: torch.dtype = torch.float32
     ) -> None:
-        """`exchanged` is the type in which the plain sum sends gradients; figures are always sent in float32."""
+        """`exchanged` is the type in which the plain sum sends gradients; losses are always sent in float32."""
         self.group, self.step, self.exact, self.exchanged = group, step, exact, exchanged
 
     def micro_batches(self, update: Update[Batch]) -> Iterator[MicroBatch[Batch]]:
@@ -68,7 +68,7 @@ class Reduction:
             self.group.sum(step.sums)
         else:
             step.gradient_P.copy_(self.group.sum(step.gradient_P.to(self.exchanged)))
-            self.group.sum(step.figures)
+            self.group.sum(step.losses)
 
     def _along_the_tree(self, update: Update[Batch]) -> Iterator[MicroBatch[Batch]]:
         group, step, sums = self.group, self.step, dict[int, Tensor]()

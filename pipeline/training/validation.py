@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from model.batch import Batch
+from model.config import PAD_ID
 from model.loss import smoothed_cross_entropy
 from model.transformer import Transformer
 from pipeline.errors import UserError
@@ -62,8 +63,8 @@ def split_sums(
             batch = Batch.in_grid(source_BS, target_BT, model.embedding.weight.dtype)
             # Not a call of the model, which may be compiled for the one shape of packed batches and no other.
             hidden_ND = model.forward(batch.source, batch.inputs)
-            of_batch = smoothed_cross_entropy(hidden_ND, model.embedding.weight, batch.targets_N, smoothing)
-            sums += torch.stack((of_batch.loss, of_batch.nll, of_batch.n_tokens)).double()
+            loss, nll = smoothed_cross_entropy(hidden_ND, model.embedding.weight, batch.targets_N, smoothing)
+            sums += torch.stack((loss, nll, (batch.targets_N != PAD_ID).sum())).double()
     model.train(was_training)
     return sums
 

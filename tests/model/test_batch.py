@@ -41,14 +41,14 @@ def test_filling_changes_neither_loss_nor_gradient(monkeypatch: pytest.MonkeyPat
         model.zero_grad()
         batch = Batch.in_grid(source_BS, target_BT, torch.float32)
         hidden_ND = model(batch.source, batch.inputs)
-        sums = smoothed_cross_entropy(hidden_ND, model.embedding.weight, batch.targets_N, 0.1)
-        sums.loss.backward()
+        loss, nll = smoothed_cross_entropy(hidden_ND, model.embedding.weight, batch.targets_N, 0.1)
+        loss.backward()
         with torch.no_grad():
             decoder = IncrementalDecoder(model.eval())
             step_31D = decoder.step(torch.tensor([[2], [2], [2]]), decoder.start(source_BS))
             step_3V = decoder.logits(step_31D[:, 0])[:, : TINY.vocabulary_size]
         gradients = [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
-        found.append([hidden_ND[: target_BT.numel()].detach(), sums.loss.detach(), sums.n_tokens, step_3V, *gradients])
+        found.append([hidden_ND[: target_BT.numel()].detach(), loss.detach(), nll, step_3V, *gradients])
     assert len(found[0]) == 4 + len(list(model.parameters()))
     for plain, with_rows in zip(*found, strict=True):
         torch.testing.assert_close(with_rows, plain, rtol=1e-5, atol=1e-5)

@@ -123,8 +123,8 @@ def test_batches_of_any_sentences_have_the_same_shapes_and_addresses() -> None:
         batch = Batch.packed(*pairs(n_pairs, seed=update), SIZE)
         with Shapes() as shapes:
             step.accumulate(batch, seed=update)
-            norm = step.apply(update, n_tokens=20)
-        assert norm.isfinite()
+            results = step.apply(update, n_tokens=20)
+        assert results.isfinite().all()
         runs.append(shapes.seen)
         places.append(addresses(step))
     assert runs[0] == runs[1]
@@ -146,6 +146,7 @@ def test_the_model_compiles_as_one_graph_and_never_again() -> None:
     with torch._dynamo.config.patch(error_on_recompile=True):
         for seed, n_pairs in enumerate((9, 4, 7, 1)):
             batch = Batch.packed(*pairs(n_pairs, seed=seed), SIZE)
-            losses = [step.accumulate(batch, seed=1).loss for step in (plain, compiled)]
-            torch.testing.assert_close(losses[1], losses[0], rtol=1e-5, atol=0)
+            for step in (plain, compiled):
+                step.accumulate(batch, seed=1)
+            torch.testing.assert_close(compiled.losses, plain.losses, rtol=1e-5, atol=0)
             torch.testing.assert_close(compiled.gradient_P, plain.gradient_P, rtol=1e-4, atol=1e-4)

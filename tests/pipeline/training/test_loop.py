@@ -11,7 +11,6 @@ import torch
 
 from model.batch import Batch
 from model.config import TransformerConfig
-from model.loss import LossSums
 from model.training_step import TrainingStep
 from model.transformer import Transformer
 from pipeline.errors import UserError
@@ -51,13 +50,13 @@ def train_until(dataset: EncodedDataset, settings: TrainingSettings, folder: Pat
     training = Training(WorkerGroup(), dataset, settings, folder)
     accumulate, asked_for = training.step.accumulate, 5 if where == "amid" else 1
 
-    def stopping(batch: Batch, seed: int) -> LossSums:
+    def stopping(batch: Batch, seed: int) -> None:
         nonlocal asked_for
         if training.state.update == update - (where == "amid"):
             asked_for -= 1
             if not asked_for:
                 raise StopError
-        return accumulate(batch, seed)
+        accumulate(batch, seed)
 
     def emit(event: dict[str, Any]) -> None:
         if event.get("step") == update:
@@ -107,11 +106,14 @@ def test_gradient_is_that_of_one_batch_of_all_pairs(dataset: EncodedDataset, tmp
     plan = plan_epoch(split.source_lengths, split.target_lengths, settings, epoch=0)
     torch.manual_seed(settings.seed)
     step = TrainingStep(Transformer(model), settings.optimizer, torch.float32)
-    sums = step.accumulate(Batch.in_grid(*split.batch(np.concatenate(plan[0])), torch.float32), seed=0)
+    step.accumulate(Batch.in_grid(*split.batch(np.concatenate(plan[0])), torch.float32), seed=0)
     line = metrics(tmp_path)[0]
-    assert line["target_tokens"] == int(sums.n_tokens) == plan.target_tokens[0]
-    assert line["loss"] == pytest.approx(float(sums.loss / sums.n_tokens), rel=1e-5)
-    assert line["gradient_norm"] == pytest.approx(float(step.apply(1, int(sums.n_tokens))), rel=1e-4)
+    n_tokens = plan.target_tokens[0]
+    assert line["target_tokens"] == n_tokens
+    loss, nll, norm = step.apply(1, n_tokens).tolist()
+    assert line["loss"] == pytest.approx(loss / n_tokens, rel=1e-5)
+    assert line["nll"] == pytest.approx(nll / n_tokens, rel=1e-5)
+    assert line["gradient_norm"] == pytest.approx(norm, rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -203,10 +205,10 @@ def test_settings_that_do_not_fit_the_dataset(dataset: EncodedDataset, tmp_path:
 def test_update_that_does_not_fit_is_told_and_other_faults_are_not(dataset: EncodedDataset, tmp_path: Path) -> None:
     """Where torch finds no memory, one line says what to lower; a fault that only speaks of memory stays as it is."""
 
-    def too_large(batch: Batch, seed: int) -> LossSums:
-        return LossSums(torch.empty(10**15), torch.zeros(()), torch.zeros(()))
+    def too_large(batch: Batch, seed: int) -> None:
+        torch.empty(10**15)
 
-    def faulty(batch: Batch, seed: int) -> LossSums:
+    def faulty(batch: Batch, seed: int) -> None:
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
     for accumulate, error, message in (
