@@ -27,8 +27,9 @@ from torch.nn import functional as F
 from model.config import BEGIN_ID, PAD_ID
 from model.cpu import filled
 
-LEFT_OVER_PARTS = 8
-"""Sentences that the rows left over in a packed batch are cut into at most, and the least number of those rows."""
+KERNEL_BLOCK = 128
+"""Rows of a sentence that a block of FlashAttention-2 computes. Its kernels launch as many blocks for each sentence and
+head as the longest sentence needs."""
 ROWS_MULTIPLE = 64
 """A packed batch has a multiple of this many rows."""
 
@@ -115,9 +116,14 @@ class PackedSize(NamedTuple):
 
     @classmethod
     def of(cls, most_tokens: int, most_pairs: int, longest: int) -> "PackedSize":
-        """Fits batches of at most `most_tokens` on either side, `most_pairs` pairs and `longest` tokens a sentence."""
-        n_rows = -(-(most_tokens + LEFT_OVER_PARTS) // ROWS_MULTIPLE) * ROWS_MULTIPLE
-        return cls(n_rows, most_pairs + LEFT_OVER_PARTS, longest, max(longest, -(-n_rows // LEFT_OVER_PARTS)))
+        """Fits batches of at most `most_tokens` on either side, `most_pairs` pairs and `longest` tokens a sentence.
+
+        Leftover rows are cut into as few parts as need no more blocks than `longest` does.
+        """
+        block_rows = _ceil(longest, KERNEL_BLOCK)
+        # Either side has a row for each part, and together the parts hold all rows.
+        n_parts = -(-(most_tokens + ROWS_MULTIPLE - 1) // (block_rows - 1))
+        return cls(_ceil(most_tokens + n_parts, ROWS_MULTIPLE), most_pairs + n_parts, longest, block_rows)
 
 
 class Batch(NamedTuple):
@@ -146,7 +152,7 @@ class Batch(NamedTuple):
         left_over = [size.n_rows - int(lengths_B.sum()) for lengths_B in lengths]
         n_parts = max(-(-rows // size.longest) for rows in left_over)
         longest = max(int(lengths_B.max()) for lengths_B in lengths)
-        if min(left_over) < 0 or longest > size.n_positions or len(source_BS) + n_parts > size.n_sentences:
+        if min(left_over) < n_parts or longest > size.n_positions or len(source_BS) + n_parts > size.n_sentences:
             raise ValueError(f"{len(source_BS)} pairs of at most {longest} tokens do not fit into a batch of {size}")
         source, target = (
             _pack(tokens_BL, lengths_B, _parts(rows, n_parts), size)
@@ -190,6 +196,10 @@ def grid(tokens_BL: Tensor, dtype: torch.dtype) -> Rows:
 def hiding(hidden: Tensor, dtype: torch.dtype) -> Tensor:
     """Returns the bias that is -inf where `hidden` is True and 0 elsewhere."""
     return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, -math.inf)
+
+
+def _ceil(n: int, multiple: int) -> int:
+    return -(-n // multiple) * multiple
 
 
 def _parts(n_rows: int, n_parts: int) -> list[int]:

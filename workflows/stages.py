@@ -40,7 +40,7 @@ ENCODE = Stage("encoding.encode", Imported("pipeline.text.encoding:encode"), Enc
 REPORT = Stage("corpus_report.report_corpus", report_corpus, CorpusReport, cpus=0)
 """The report reserves no CPU, so that no training waits for it."""
 TRAIN = Stage(
-    "training.train", Imported("pipeline.training.on_ray:train"), TrainingRun, version=2, cpus=0, resumes=True
+    "training.train", Imported("pipeline.training.on_ray:train"), TrainingRun, version=3, cpus=0, resumes=True
 )
 AVERAGE = Stage("averaging.average", Imported("pipeline.evaluation.averaging:average"), Checkpoint, computes=True)
 EXPORT = Stage("exporting.export_ctranslate2", Imported("pipeline.export.ctranslate2:export"), CTranslate2Model)

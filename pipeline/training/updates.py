@@ -72,7 +72,7 @@ class Updates(Generic[LaidOut]):
         self.in_epoch = len(plan)
         """Number of updates in an epoch, the same in every epoch."""
         self.largest = plan.largest
-        self.packed_size = packed_size(split, plan)
+        self.packed_size = packed_size(plan)
 
     def between(self, first: int, last: int) -> Iterator[Update[LaidOut]]:
         """Yields updates `first` to `last` - 1 of the training, counted from 0, and reads ahead of them."""
@@ -113,7 +113,8 @@ class Updates(Generic[LaidOut]):
         return plan_epoch(self.split.source_lengths, self.split.target_lengths, self.settings, epoch)
 
 
-def packed_size(split: EncodedSplit, plan: EpochPlan) -> PackedSize:
+def packed_size(plan: EpochPlan) -> PackedSize:
     """Returns the size that fits all micro-batches of all epochs: those of another epoch hold as many tokens."""
-    longest = max(int(lengths.max()) for lengths in (split.source_lengths, split.target_lengths))
-    return PackedSize.of(int(plan.real_tokens.max()), int(np.diff(plan.bounds).max()), longest)
+    n_pairs = np.diff(plan.bounds)
+    longest = int((plan.padded_tokens // n_pairs[:, None]).max())
+    return PackedSize.of(int(plan.real_tokens.max()), int(n_pairs.max()), longest)

@@ -58,7 +58,7 @@ def test_buffers_refuse_a_batch_of_another_size() -> None:
     """A batch that would not fit, or that torch would repeat to make it fit, is an error."""
     buffers = Buffers(batch_of(9), torch.device("cpu"))
     with pytest.raises(ValueError, match=r"a tensor of \(128,\), not \(64,\)"):
-        buffers.fill(batch_of(9, PackedSize.of(100, 9, 11)))
+        buffers.fill(batch_of(9, SIZE._replace(n_rows=128)))
     with pytest.raises(ValueError, match=r"a tensor of \(1,\), not"):
         buffers.fill(batch_of(9).each(lambda tensor: tensor[:1]))
 

@@ -4,17 +4,20 @@ from dataclasses import replace
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from model.batch import Batch, Packed, PackedSize
+from model.batch import KERNEL_BLOCK, Batch, Packed, PackedSize
 from model.config import BEGIN_ID, END_ID, PAD_ID, OptimizerConfig, TransformerConfig
 from model.training_step import TrainingStep
 from model.transformer import Transformer
 from tests.support import packed_kernels
 
 TINY = TransformerConfig(40, n_layers=2, d_model=12, d_ff=20, n_heads=3, d_k=4, d_v=4, dropout=0.0)
-SIZE = PackedSize.of(most_tokens=40, most_pairs=9, longest=11)
+SIZE = PackedSize(n_rows=64, n_sentences=17, n_positions=11, longest=11)
+"""Its leftover rows are up to six sentences."""
 
 
 @pytest.fixture(autouse=True)
@@ -46,15 +49,25 @@ def test_packed_rows_are_the_sentences_one_after_the_other() -> None:
     for rows, real in ((source, [0, 3, 7]), (inputs, [0, 3, 5])):
         assert isinstance(rows.sentences, Packed)
         offsets = rows.sentences.offsets.tolist()
-        assert (offsets[:3], offsets[-1], len(offsets)) == (real, 64, 3 + 8 + 1)
-        assert max(rows.sentences.offsets.diff().tolist()) <= rows.sentences.longest == 8
+        assert offsets == [*real, 64, 64]
+        assert rows.sentences.longest == KERNEL_BLOCK
+
+
+@given(most_tokens=st.integers(1, 4000), longest=st.integers(1, 300))
+def test_leftover_rows_need_no_more_blocks_of_kernels(most_tokens: int, longest: int) -> None:
+    """A full side has a row for each part, the parts of an empty one hold all rows, and none is of another block."""
+    size = PackedSize.of(most_tokens, 5, longest)
+    n_parts = size.n_sentences - 5
+    assert most_tokens + n_parts <= size.n_rows <= n_parts * size.longest
+    assert -(-size.longest // KERNEL_BLOCK) == -(-longest // KERNEL_BLOCK)
 
 
 def test_pairs_that_do_not_fit_are_refused() -> None:
-    """One pair more than the size has sentences for, rows that end too early, and a sentence that is too long."""
+    """Too many pairs, too few rows for the tokens or for the parts left over, and a sentence that is too long."""
     source_BS, target_BT = torch.full((12, 3), 5), torch.full((12, 2), 5)
     assert Batch.packed(source_BS, target_BT, PackedSize.of(36, 12, 3)).targets_N.count_nonzero() == 24
-    for size in (PackedSize.of(36, 3, 3), PackedSize(32, 20, 3, 8), PackedSize.of(36, 12, 2)):
+    too_few_rows = PackedSize(32, 20, 3, 8), PackedSize(37, 20, 3, 8)
+    for size in (PackedSize.of(36, 3, 3), *too_few_rows, PackedSize.of(36, 12, 2)):
         with pytest.raises(ValueError, match="12 pairs of at most 3 tokens do not fit"):
             Batch.packed(source_BS, target_BT, size)
 

@@ -30,7 +30,7 @@ from pipeline.corpora.lengths import LENGTHS, draw_lengths
 from pipeline.parsing import treebank
 from pipeline.settings import Settings, TrainingSettings
 from pipeline.store.artifact import Artifact
-from pipeline.text.batching import by_length, cut
+from pipeline.text.batching import by_length, micro_batch_bounds
 from pipeline.text.segmentation import id_type
 from workflows.engine.dag import Step, in_order, to_step
 from workflows.forecast.hardware import CPU_WIDEST, Hardware, find
@@ -256,7 +256,7 @@ def _micro_batches(lengths: str, limit_tokens: int) -> int:
     """Returns the number of micro-batches into which the drawn pairs are cut."""
     source, target = _drawn(lengths)
     rows = by_length(source, target, limit_tokens)
-    return len(cut(source[rows], target[rows], limit_tokens)) - 1
+    return len(micro_batch_bounds(source[rows], target[rows], limit_tokens)) - 1
 
 
 def render(forecast: Forecast) -> RenderableType:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
-from pipeline.text.batching import EpochPlan, cut, plan_epoch
+from pipeline.text.batching import FEW_PAIRS, EpochPlan, cut, micro_batch_bounds, plan_epoch
 
 Lengths = NDArray[np.int32]
 
@@ -64,6 +64,21 @@ def test_cut_is_greedy(lengths: list[tuple[int, int]], limit: int) -> None:
             assert max(source[begin : end + 1].sum(), target[begin : end + 1].sum()) > limit
 
 
+def test_micro_batches_with_the_most_pairs_are_split() -> None:
+    """Short sentences fill more micro-batches, none has more pairs than the 95th percentile, and the others stay."""
+    lengths = np.repeat([2, 20, 40], [4_000, 20_000, 20_000])
+    by_tokens, bounds = cut(lengths, lengths, 4_000), micro_batch_bounds(lengths, lengths, 4_000)
+    assert np.diff(by_tokens).max() == 2_000
+    assert np.diff(bounds).max() == FEW_PAIRS
+    assert bounds[bounds >= 4_000].tolist() == by_tokens[by_tokens >= 4_000].tolist()
+
+
+def test_small_micro_batches_are_not_split() -> None:
+    """Up to 200 pairs are left together, however few the others have."""
+    lengths = np.repeat([2, 40], [400, 20_000])
+    assert micro_batch_bounds(lengths, lengths, 400).tolist() == cut(lengths, lengths, 400).tolist()
+
+
 def test_pure_function_of_seed_and_epoch() -> None:
     """The same arguments give the same plan; another seed or epoch gives another order with as many updates."""
     lengths = corpus(3000)
@@ -89,12 +104,18 @@ def test_overlong_pair_is_its_own_micro_batch_and_tried_first() -> None:
 
 
 def test_budget_missed_by_a_tenth_is_refused() -> None:
-    """Too few pairs for an update, or sentences that fill micro-batches badly, are refused with the option named."""
-    with pytest.raises(UserError, match="budget_tokens = 2000"):
+    """Too few pairs, or sentences that fill micro-batches badly, are refused, and the remedy named is one."""
+    with pytest.raises(UserError, match=r"budget_tokens = 2000: 50 pairs are too few .*; lower budget_tokens"):
         plan_of(corpus(50))
+    lowered = TrainingSettings(budget_tokens=int(max(side.sum() for side in corpus(50))), micro_batches=1)
+    assert len(plan_epoch(*corpus(50), lowered, epoch=0)) == 1
     badly = np.full(500, 140, np.int32)
-    with pytest.raises(UserError, match="would hold 1120 tokens"):
+    with pytest.raises(
+        UserError, match=r"would hold 1120 tokens.*too long for micro-batches of 250 .*raise budget_tokens"
+    ):
         plan_of((badly, badly))
+    for raised in (TrainingSettings(budget_tokens=8_000), TrainingSettings(budget_tokens=2_000, micro_batches=1)):
+        plan_epoch(badly, badly, raised, epoch=0)
     with pytest.raises(UserError, match="empty"):
         plan_of((badly[:0], badly[:0]))
 

@@ -1,11 +1,16 @@
 """What is read ahead: the plan of the next epoch is there before its first update, and changes no batch."""
 
+import numpy as np
+import pytest
 import torch
 
+from model.batch import KERNEL_BLOCK
+from pipeline.corpora.lengths import LENGTHS, draw_lengths
+from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.text.batching import plan_epoch
 from pipeline.text.encoding import EncodedSplit
-from pipeline.training.updates import AHEAD_UPDATES, Updates
+from pipeline.training.updates import AHEAD_UPDATES, Updates, packed_size
 from pipeline.training.worker_group import WorkerGroup
 from tests.support.tiny_training import EPOCH_UPDATES, TINY
 
@@ -39,3 +44,16 @@ def test_a_part_of_an_epoch_is_read_without_another_plan(dataset: EncodedDataset
     assert len(list(updates.between(0, 3))) == 3
     assert len(list(updates.between(3, EPOCH_UPDATES))) == EPOCH_UPDATES - 3
     assert updates._plans == {0: planned}
+
+
+@pytest.mark.parametrize("longest", [None, 256])
+def test_a_fifth_of_the_blocks_that_attention_launches_is_needed(longest: int | None) -> None:
+    """With WMT14's lengths and the paper's updates, even if one sentence has the most tokens that encoding keeps."""
+    source, target = draw_lengths(LENGTHS["wmt14"], 100_000, np.random.default_rng(1))
+    source[0] = longest or source[0]
+    plan = plan_epoch(source, target, TrainingSettings(), epoch=0)
+    size, n_micro_batches = packed_size(plan), len(plan.bounds) - 1
+    launched = size.n_sentences * -(-size.longest // KERNEL_BLOCK)
+    for lengths in (source, target):
+        needed = (-(-lengths // KERNEL_BLOCK)).sum() / n_micro_batches
+        assert needed >= (0.4 if longest is None else 0.2) * launched
