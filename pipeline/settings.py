@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from model.config import OptimizerConfig, SearchConfig, TransformerConfig
 
@@ -60,8 +60,26 @@ def _number_of_workers(value: Any) -> int | tuple[int, int]:
     )
 
 
-Workers = Annotated[int | tuple[int, int], PlainValidator(_number_of_workers)]
+Workers = Annotated[int | tuple[int, int], BeforeValidator(_number_of_workers)]
 """A number, or a minimum and a maximum: (2, 8), written "2:8" as text."""
+
+
+MAX_PROFILED = 100
+"""Updates in one profile: a longer trace is more than its viewers open."""
+
+
+def _profiled_updates(value: Any) -> tuple[int, int] | None:
+    if value is None or value == "":
+        return None
+    bounds = value if isinstance(value, list | tuple) else str(value).split(":")
+    match [int(bound) if str(bound).isdecimal() else -1 for bound in bounds]:
+        case [first, last] if 1 <= first <= last < first + MAX_PROFILED:
+            return first, last
+    raise ValueError(f"{value} is not a range of at most {MAX_PROFILED} updates; write 100:110 for updates 100 to 110")
+
+
+ProfiledUpdates = Annotated[tuple[int, int] | None, BeforeValidator(_profiled_updates)]
+"""The first and the last update to profile: (100, 110), written "100:110" as text; None, or "", for no update."""
 
 
 class Settings(BaseModel):
@@ -156,6 +174,8 @@ class TrainingSettings(Settings):
     """Pack micro-batches instead of padding them where attention has kernels for that: on GPUs, in bfloat16."""
     captured: bool = not_in_fingerprint(True)
     """Compute packed micro-batches by a CUDA graph if, at the start, that gives what its kernels give one by one."""
+    profile_updates: ProfiledUpdates = not_in_fingerprint(None)
+    """Updates that torch.profiler records at rank 0: `pipeline.training.profiling`."""
 
     @property
     def micro_batch_tokens(self) -> int:
@@ -174,6 +194,9 @@ class TrainingSettings(Settings):
             raise ValueError(f"micro_batches is {self.micro_batches}, but budget_tokens only {self.budget_tokens}")
         if self.exact_reduction and self.exchange != "float32":
             raise ValueError(f"exact_reduction adds in float32, not in {self.exchange}; leave one of the two out")
+        if self.profile_updates and self.profile_updates[1] > self.updates:
+            first, last = self.profile_updates
+            raise ValueError(f"profile_updates is {first}:{last}, but the run ends at update {self.updates}")
         return self
 
 

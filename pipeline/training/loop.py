@@ -13,7 +13,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,6 +40,7 @@ from pipeline.text.encoding import EncodedSplit
 from pipeline.training.agreement import agree
 from pipeline.training.checkpoints import RECOVERY, CheckpointWriter, TrainingState, load_newest, restore_all
 from pipeline.training.metrics import METRICS, cut_metrics
+from pipeline.training.profiling import UpdateProfiler
 from pipeline.training.reduction import Reduction
 from pipeline.training.stretches import begin_stretch
 from pipeline.training.updates import Update, Updates
@@ -162,6 +163,10 @@ class Training:
             cut_metrics(folder / METRICS, self.state.update)
         exchanged = getattr(torch, settings.exchange)
         self.reduction = Reduction(group, self.step, settings.exact_reduction, exchanged)
+        profiled = settings.profile_updates if group.rank == 0 else None
+        self.profiler = UpdateProfiler(
+            profiled, self.state.update, group.device, folder, self.writer.keep_beside, self._warn
+        )
         self.unread: list[_Unread] = []
         self.shown_s = self.checkpoint_s = 0.0
         self.largest_tried = False
@@ -198,7 +203,7 @@ class Training:
 
     def run(self) -> TrainingFigures:
         """Trains to the end; returns run.json."""
-        with self.writer:
+        with self.writer, closing(self.profiler):
             if self.group.rank == 0 and self.state.update == self.settings.updates:  # a kill came just before
                 self.writer.prune(1)
             self.train()
@@ -228,7 +233,9 @@ class Training:
         self.shown_s = resumed_s = time.monotonic()
         logged_tokens, logged_s = state.target_tokens, state.train_s
         for update in self.updates.between(state.update, last):
+            resumed_s += self.profiler.begin(state.update + 1)
             self._update(update)
+            resumed_s += self.profiler.end(state.update)
             due, shows = self._due(last), self._shows_progress()
             if not (any(due) or shows):
                 continue

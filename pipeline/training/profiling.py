@@ -1,0 +1,105 @@
+"""Profiles a few updates of a run with torch.profiler (`TrainingSettings.profile_updates`): where does the time go?
+
+Rank 0 writes two files to the run's folder, named by the updates asked for: `profile-100-110.txt`, the operators and
+kernels by the time they took, and `profile-100-110.json.gz`, a trace for https://ui.perfetto.dev or chrome://tracing.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from pipeline.hardware import device_name
+
+TABLE_ROWS = 60
+
+
+class UpdateProfiler:
+    """Records the updates from `updates[0]` to `updates[1]`, or those of them that follow update `done`.
+
+    `begin` and `end` go around each update of the loop. Both return the seconds that the profiler took between
+    updates, which no clock of the run should count. A validation between two recorded updates is recorded too.
+    """
+
+    def __init__(
+        self,
+        updates: tuple[int, int] | None,
+        done: int,
+        device: str,
+        folder: Path,
+        keep: Callable[[str], None],
+        warn: Callable[[str], None],
+    ) -> None:
+        """`keep` gets the name of each file that is written to `folder`; without `updates` nothing happens."""
+        asked, self.last = updates or (0, 0)
+        self.first = max(asked, done + 1)
+        self.table, self.trace = (f"profile-{asked}-{self.last}.{kind}" for kind in ("txt", "json.gz"))
+        self.device, self.folder, self.keep, self.warn = device, folder, keep, warn
+        self._profile: profile | None = None
+        self._update: record_function | None = None
+        if self.last and done >= self.last and not (folder / self.table).exists():
+            warn(f"no update is profiled: profile_updates is {asked}:{self.last}, and the run continues after {done}")
+
+    def begin(self, update: int) -> float:
+        """Starts recording if `update` is the first to be recorded."""
+        if not self.first <= update <= self.last:
+            return 0.0
+        overhead_s = 0.0 if self._profile else self._start()
+        # torch's name for a profiled step: the table has one row for all, and tools that read traces know it.
+        self._update = record_function(f"ProfilerStep#{update}")
+        self._update.__enter__()
+        return overhead_s
+
+    def end(self, update: int) -> float:
+        """Stops recording if `update` is the last to be recorded, and writes the files."""
+        if not (self._profile and self._update):
+            return 0.0
+        self._update.__exit__(None, None, None)
+        self._update = None
+        if update < self.last:
+            return 0.0
+        self._wait_for_device()
+        stopped_s, recorded = time.monotonic(), self._profile
+        self.close()
+        self._write(recorded)
+        return time.monotonic() - stopped_s
+
+    def close(self) -> None:
+        """Stops recording, if an error has interrupted it: a process can record only once at a time."""
+        if self._profile:
+            self._profile.stop()
+            self._profile = None
+
+    def _start(self) -> float:
+        os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else it prints lines when it starts and stops
+        self._wait_for_device()  # kernels of the updates before would be recorded
+        began_s = time.monotonic()
+        activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if self._on_gpu else [])]
+        self._profile = profile(activities=activities)
+        self._profile.start()
+        return time.monotonic() - began_s
+
+    def _write(self, recorded: profile) -> None:
+        key = f"self_{'cuda' if self._on_gpu else 'cpu'}_time_total"
+        rows = recorded.key_averages().table(sort_by=key, row_limit=TABLE_ROWS, max_name_column_width=80)
+        heading = f"updates {self.first} to {self.last}, rank 0, {device_name(self.device)}, torch {torch.__version__}"
+        (self.folder / self.table).write_text(f"{heading}\n{rows}", encoding="utf-8")
+        recorded.export_chrome_trace(str(self.folder / self.trace))
+        for file in (self.table, self.trace):
+            self.keep(file)
+        self.warn(
+            f"updates {self.first} to {self.last} were profiled, which slows them: train_s and tokens_s include that. "
+            f"The run's folder has {self.table}, the time of each operator and kernel, and {self.trace}, a trace to "
+            "open in https://ui.perfetto.dev or chrome://tracing"
+        )
+
+    def _wait_for_device(self) -> None:
+        if self._on_gpu:
+            torch.cuda.synchronize(self.device)
+
+    @property
+    def _on_gpu(self) -> bool:
+        return self.device.startswith("cuda")
