@@ -45,6 +45,8 @@ class EpochPlan:
     """Source tokens of each update, without padding."""
     target_tokens: Integers
     """Target tokens of each update, without padding."""
+    computed_tokens: Integers
+    """Source and target tokens of each update together, including padding."""
     real_tokens: Integers
     """Columns (source, target): tokens of each micro-batch without padding, in the order of `bounds`."""
     padded_tokens: Integers
@@ -67,7 +69,7 @@ class EpochPlan:
     @property
     def padding_fraction(self) -> float:
         """Share of padding among all tokens computed, source and target together."""
-        return 1 - float(self.source_tokens.sum() + self.target_tokens.sum()) / float(self.padded_tokens.sum())
+        return 1 - float(self.source_tokens.sum() + self.target_tokens.sum()) / float(self.computed_tokens.sum())
 
     @property
     def largest(self) -> list[Integers]:
@@ -102,13 +104,21 @@ def plan_epoch(source_lengths: Integers, target_lengths: Integers, settings: Tra
     dealt = random.permutation(len(starts))
 
     real_tokens = np.stack([np.add.reduceat(side, starts, dtype=np.int64) for side in (source, target)], axis=1)
-    source_tokens, target_tokens = np.add.reduceat(
-        real_tokens[dealt], np.arange(0, len(dealt), settings.micro_batches)
-    ).T
     longest = np.stack((np.maximum.reduceat(source, starts), np.maximum.reduceat(target, starts)), axis=1)
     padded_tokens = longest.astype(np.int64) * np.diff(bounds)[:, None]
+    updates = np.arange(0, len(dealt), settings.micro_batches)
+    source_tokens, target_tokens = np.add.reduceat(real_tokens[dealt], updates).T
+    computed_tokens = np.add.reduceat(padded_tokens.sum(axis=1)[dealt], updates)
     plan = EpochPlan(
-        rows, bounds, dealt, settings.micro_batches, source_tokens, target_tokens, real_tokens, padded_tokens
+        rows=rows,
+        bounds=bounds,
+        dealt=dealt,
+        micro_batches=settings.micro_batches,
+        source_tokens=source_tokens,
+        target_tokens=target_tokens,
+        computed_tokens=computed_tokens,
+        real_tokens=real_tokens,
+        padded_tokens=padded_tokens,
     )
     _check_budget(plan, settings.budget_tokens)
     return plan

@@ -98,16 +98,21 @@ class Updates(Generic[LaidOut]):
 
     def _read(self, planned: Future[EpochPlan], position: int) -> Update[LaidOut]:
         plan = planned.result()
-        mine, padded_tokens, flop = [], 0, 0
         parts = plan[position]
-        for number, rows in enumerate(parts):
-            source_lengths, target_lengths = self.split.source_lengths[rows], self.split.target_lengths[rows]
-            padded_tokens += len(rows) * int(source_lengths.max() + target_lengths.max())
-            flop += training_flop(self.settings.model, source_lengths, target_lengths)
-            if number % self.group.size == self.group.rank:
-                mine.append(MicroBatch(number, self.lay_out(*self.split.batch(rows))))
-        source_tokens, target_tokens = plan.source_tokens[position], plan.target_tokens[position]
-        return Update(mine, len(parts), int(source_tokens), int(target_tokens), padded_tokens, flop)
+        mine = [
+            MicroBatch(number, self.lay_out(*self.split.batch(parts[number])))
+            for number in range(self.group.rank, len(parts), self.group.size)
+        ]
+        rows = np.concatenate(parts)
+        flop = training_flop(self.settings.model, self.split.source_lengths[rows], self.split.target_lengths[rows])
+        return Update(
+            mine,
+            len(parts),
+            int(plan.source_tokens[position]),
+            int(plan.target_tokens[position]),
+            int(plan.computed_tokens[position]),
+            flop,
+        )
 
     def _plan_of(self, epoch: int) -> EpochPlan:
         return plan_epoch(self.split.source_lengths, self.split.target_lengths, self.settings, epoch)

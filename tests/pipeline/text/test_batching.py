@@ -45,9 +45,10 @@ def test_each_pair_once_within_the_budget(n: int, seed: int, epoch: int, micro_b
     for number, update in enumerate(updates):
         assert plan.source_tokens[number] == sum(source[rows].sum() for rows in update)
         assert plan.target_tokens[number] == sum(target[rows].sum() for rows in update)
+        padded = [len(rows) * int(source[rows].max() + target[rows].max()) for rows in update]
+        assert plan.computed_tokens[number] == sum(padded)
         assert all(max(source[rows].sum(), target[rows].sum()) <= 250 for rows in update)
-    padded = sum(len(rows) * (int(source[rows].max()) + int(target[rows].max())) for rows in micro)
-    assert plan.padding_fraction == pytest.approx(1 - (source.sum() + target.sum()) / padded)
+    assert plan.padding_fraction == pytest.approx(1 - (source.sum() + target.sum()) / plan.computed_tokens.sum())
 
 
 @given(lengths=st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1), limit=st.integers(1, 60))

@@ -1,10 +1,13 @@
 """What is read ahead: the plan of the next epoch is there before its first update, and changes no batch."""
 
+from itertools import chain
+
 import numpy as np
 import pytest
 import torch
 
 from model.batch import KERNEL_BLOCK
+from model.flops import training_flop
 from pipeline.corpora.lengths import LENGTHS, draw_lengths
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import EncodedDataset
@@ -35,6 +38,19 @@ def test_the_next_epoch_is_planned_during_this_one(dataset: EncodedDataset) -> N
                 for tokens, same in zip(micro_batch.batch, split.batch(rows), strict=True):
                     assert torch.equal(tokens, same)
     assert len(read) == 2 * EPOCH_UPDATES
+
+
+def test_every_worker_knows_the_size_of_a_whole_update(dataset: EncodedDataset) -> None:
+    """Tokens, padding and FLOP are those of all micro-batches, of which a worker reads only its own."""
+    split, two = EncodedSplit.open(dataset, "train"), TINY.model_copy(update={"micro_batches": 2})
+    plan = plan_epoch(split.source_lengths, split.target_lengths, two, epoch=0)
+    for rank in (0, 1):
+        (update,) = Updates(split, two, WorkerGroup(rank, 2), lambda *sides: sides).between(0, 1)
+        assert [micro_batch.number for micro_batch in update.mine] == [rank]
+        lengths = [(split.source_lengths[rows], split.target_lengths[rows]) for rows in plan[0]]
+        assert update.flop == sum(training_flop(two.model, *of_rows) for of_rows in lengths)
+        sides = chain.from_iterable(lengths)
+        assert update.padded_tokens == sum(len(side) * int(side.max()) for side in sides)
 
 
 def test_a_part_of_an_epoch_is_read_without_another_plan(dataset: EncodedDataset) -> None:
