@@ -8,9 +8,10 @@ Each contender (`training_loops`) runs in its own process and waits while anothe
 timed in interleaved rounds: ours trains on the next few updates of the plan, then the next contender on the same
 updates, and so on, so that a slow minute of the machine affects all of them and shows in the spread over the rounds. A
 rate is real (not padding) target tokens per second; the printed rates are medians over the rounds, and a ratio is the
-quotient of two medians. The roofline fraction compares the floating-point operations of the matrix products that real
-tokens need (`model.flops`), per second of training, with the rate of a large square matrix product in the same type,
-measured before each round. Lengths are as measured on real text, ids are random.
+quotient of two medians. The roofline fraction divides the floating-point operations of the matrix products that real
+tokens need (`model.flops`), per second of a round, by the rate of a large square matrix product in the same type, which
+is measured within the same round: between updates on a CPU, before and after them on a GPU. Lengths are as measured on
+real text, ids are random.
 
 It needs neither Ray nor MLflow. MarianMT takes part if `transformers` is installed: pip install -e '.[bench]'.
 """
@@ -114,9 +115,7 @@ def measure(
                 peer = Contender(name + cudnn, dtype, loop, settings, dataset, dtype, not cudnn)
                 peer.call("warm_up")
                 contenders.append(peer)
-        matmul_rates = []
         for _ in range(rounds):
-            matmul_rates.append(ours.call("matmul_flop_s"))
             for contender in contenders:
                 contender.rounds += filter(None, [contender.call("round", n_updates)])
     return {
@@ -130,25 +129,27 @@ def measure(
         "threads": settings.threads,
         "rounds": rounds,
         "updates": n_updates,
-        **figures(contenders, matmul_rates, n_updates),
+        **results(contenders, n_updates),
     }
 
 
-def figures(contenders: Sequence[Contender], matmul_rates: Sequence[float], updates: int) -> dict[str, Any]:
+def results(contenders: Sequence[Contender], updates: int) -> dict[str, Any]:
     """Returns rates, ratios and the roofline fraction; ours comes first and has not failed."""
     ours, *peers = contenders
     by_ours = ours.rates("target_tokens")
     torchs, best = _fastest(peers, TORCH), _fastest(peers, MARIAN)
-    flop_s = median(ours.rates("flop"))
+    products = [done["matmul_flop_s"] for done in ours.rounds]
+    fractions = [flop_s / product for flop_s, product in zip(ours.rates("flop"), products, strict=True)]
     real_tokens = sum(done["source_tokens"] + done["target_tokens"] for done in ours.rounds)
     return {
         "tokens_s": median(by_ours),
         **ratio("ratio_torch", by_ours, torchs.rates("target_tokens") if torchs else []),
         **ratio("ratio_best_peer", by_ours, best.rates("target_tokens") if best else []),
         "best_peer": f"{best.name} {best.dtype}" if best else None,
-        "roofline_fraction": flop_s / median(matmul_rates),
-        "counted_flop_s": flop_s,
-        "matmul_flop_s": median(matmul_rates),
+        "roofline_fraction": median(fractions),
+        "roofline_fraction_spread": [min(fractions), max(fractions)],
+        "counted_flop_s": median(ours.rates("flop")),
+        "matmul_flop_s": median(products),
         "padding_fraction": 1 - real_tokens / sum(done["padded_tokens"] for done in ours.rounds),
         "peak_memory_gb": ours.rounds[-1]["peak_memory_gb"],
         "contenders": [_described(contender, updates) for contender in contenders],

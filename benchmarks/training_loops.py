@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import torch
@@ -105,9 +106,18 @@ class OurLoop(TrainingLoop):
             "bfloat16_is_faster": compute_dtype(self.device) == torch.bfloat16,
         }
 
-    def matmul_flop_s(self) -> float:
-        """Measures the rate of a large matrix product in the same type with the same threads."""
-        return matmul_flop_s(self.device, self.dtype)
+    def round(self, n_updates: int) -> dict[str, float]:
+        """Adds the mean rate of a large matrix product in the same type with the same threads.
+
+        It is measured before and after the round and, on a CPU, whose speed may change within seconds, between updates.
+        """
+        n_parts = 1 if self.device == "cuda" else n_updates
+        rates, parts = [matmul_flop_s(self.device, self.dtype)], []
+        for _ in range(n_parts):
+            parts.append(super().round(n_updates // n_parts))
+            rates.append(matmul_flop_s(self.device, self.dtype))
+        sums = {name: sum(part[name] for part in parts) for name in parts[0]}
+        return {**sums, "peak_memory_gb": parts[-1]["peak_memory_gb"], "matmul_flop_s": fmean(rates)}
 
     def _train(self, n_updates: int) -> None:
         self.training.train(until=self.training.state.update + n_updates)
