@@ -30,7 +30,7 @@ from pipeline.store.artifacts import EncodedDataset
 from pipeline.text.encoding import EncodedSplit
 from pipeline.training.loop import Training
 from pipeline.training.updates import Updates
-from pipeline.training.worker_group import WorkerGroup
+from pipeline.training.workers import Workers
 
 WARM_UP_UPDATES = {"cpu": 1, "cuda": 10}
 """Untimed updates by device: a GPU compiles kernels, chooses algorithms and raises its clock in the first ones."""
@@ -93,15 +93,15 @@ class OurLoop(TrainingLoop):
     def __init__(self, settings: TrainingSettings, dataset: EncodedDataset, folder: Path) -> None:
         super().__init__(settings)
         folder.mkdir()
-        self.training = Training(WorkerGroup(device=self.device), dataset, settings, folder, ignore)
-        self.dtype = self.training.agreement.dtype
+        self.training = Training(Workers(device=self.device), dataset, settings, folder, ignore)
+        self.dtype = self.training.negotiated.dtype
 
     def machine(self) -> dict[str, Any]:
         """Returns the processor's or GPU's name, how the step computes and which type is faster."""
         return {
             "device_name": device_name(self.device),
             "compiled": self.training.step.compiled,
-            "packed": self.training.packs,
+            "packed": self.training.negotiated.packed,
             "captured": self.training.step.captured,
             "bfloat16_is_faster": compute_dtype(self.device) == torch.bfloat16,
         }
@@ -138,7 +138,7 @@ class PlainLoop(TrainingLoop):
         super().__init__(settings)
         torch.backends.cuda.enable_cudnn_sdp(with_cudnn)
         self.dtype, self.updates_done, self.work = dtype_of(dtype, self.device), 0, Work()
-        split, group = EncodedSplit.open(dataset, "train"), WorkerGroup(device=self.device)
+        split, group = EncodedSplit.open(dataset, "train"), Workers(device=self.device)
         self.updates = Updates(split, settings, group, self._padded)
         torch.manual_seed(settings.seed)
         self.model = type(self).make_model(settings.model).to(self.device).train()

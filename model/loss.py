@@ -3,6 +3,7 @@
 Shapes: N rows (target positions), D = d_model, V vocabulary, C rows of one chunk.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -12,6 +13,11 @@ from model.config import PAD_ID
 
 CHUNK_ROWS = {"cpu": 1024, "cuda": 8192}
 """Number of rows whose logits are held at a time, by device type."""
+
+
+def perplexity_of(nll: float) -> float:
+    """Returns the perplexity of a mean nll in nats, at most e^700."""
+    return math.exp(min(nll, 700.0))
 
 
 def smoothed_cross_entropy(

@@ -16,7 +16,7 @@ Device = Literal["auto", "cpu", "gpu"]
 """auto: GPUs if the cluster has any (one per worker, nccl between them), otherwise CPUs (gloo)."""
 Dtype = Literal["auto", "float32", "bfloat16"]
 """auto: bfloat16 if the device gains by it (`pipeline.hardware`), otherwise float32. All workers of a training use the
-same type, and a training that is continued keeps its own (`pipeline.training.agreement`)."""
+same type, and a training that is continued keeps its own (`pipeline.training.devices`)."""
 AbsolutePath = Annotated[Path, AfterValidator(lambda path: Path(os.path.expanduser(path)).absolute())]
 """Made absolute when it is read, since a stage may run in another working directory. A name that begins with a tilde
 and is no user's, which Path.expanduser refuses, is the name of a file."""

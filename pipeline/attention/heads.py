@@ -17,7 +17,7 @@ from torch import Tensor
 
 from model.batch import Batch, Memory, shift_right
 from model.config import BEGIN_ID, END_ID, PAD_ID
-from model.loss import smoothed_cross_entropy
+from model.loss import perplexity_of, smoothed_cross_entropy
 from model.transformer import Transformer
 from pipeline.attention.figures import KINDS, HeadFigures, Heads, HeadSettings, HeadsFigures, Kind
 from pipeline.attention.recording import attentions, heads_off, recording
@@ -28,7 +28,6 @@ from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, EncodedDataset
 from pipeline.text.batching import by_length, cut
 from pipeline.text.encoding import EncodedSplit
-from pipeline.training.validation import check_vocabulary, exp
 
 BATCH_TOKENS = 2048
 """Limit on the tokens of either side in one batch; weights are recorded of a batch at a time."""
@@ -55,13 +54,13 @@ def examine(context: Context, checkpoint: Checkpoint, dataset: EncodedDataset, s
     Raises UserError where the dev split is empty, or where checkpoint and dataset have different vocabularies.
     """
     model = load_model(checkpoint.folder, context.device)
-    check_vocabulary(dataset, model.config.vocabulary_size)
+    dataset.check_vocabulary(model.config.vocabulary_size)
     samples = _sample(dataset, settings.sample_pairs, context.device)
     total = sum(len(attentions(model, kind)) * model.config.n_heads for kind in KINDS)
     with torch.inference_mode():
         memories = [model.encode(sample.batch.source) for sample in samples]
         with_all, n_tokens = _nll(model, samples, memories)
-        perplexity = exp(with_all / n_tokens)
+        perplexity = perplexity_of(with_all / n_tokens)
         figures = []
         for kind in KINDS:
             for layer, means_HX in enumerate(_means(model, samples, kind)):
@@ -69,7 +68,7 @@ def examine(context: Context, checkpoint: Checkpoint, dataset: EncodedDataset, s
                 for head in range(attention.n_heads):
                     with heads_off(attention, [head]):
                         nll, _ = _nll(model, samples, memories if kind != "encoder" else None)
-                    without = exp(nll / n_tokens)
+                    without = perplexity_of(nll / n_tokens)
                     names = ("entropy", "distance", "previous", "same", "next", "separator")
                     figures.append(
                         HeadFigures(

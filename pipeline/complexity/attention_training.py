@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pipeline.complexity.layer_types.sizes import AttentionFunction
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Context, JsonArtifact
-from pipeline.store.artifacts import EncodedDataset
+from pipeline.store.artifacts import METRICS, EncodedDataset
 from pipeline.store.figures import Figures
 from pipeline.text.lines import read_lines
 
@@ -54,11 +54,10 @@ def train(
     from pipeline.complexity.layer_types.attention_functions import use
     from pipeline.training.checkpoints import KEPT, RECOVERY
     from pipeline.training.loop import Training
-    from pipeline.training.metrics import METRICS
-    from pipeline.training.worker_group import WorkerGroup
+    from pipeline.training.workers import Workers
 
     training = Training(
-        WorkerGroup(),
+        Workers(),
         dataset,
         settings,
         context.folder,

@@ -2,7 +2,7 @@
 
 The paper's method is an estimate from outside: training time × devices × sustained rate. It also counts the time in
 which a device does not multiply, so it comes out higher than the operations counted from the model. Where the devices
-changed during a training, the cost is the sum over its stretches. A training on CPUs has none: both its time and a
+changed during a training, the cost is the sum over its segments. A training on CPUs has none: both its time and a
 CPU's rate depend on what else runs on the machine.
 """
 
@@ -28,18 +28,18 @@ class CostFigures(Figures):
     """`cost.json`: both costs, and what went into them."""
 
     paper_way_flop: float | None
-    """Time × sustained rate, summed over all devices and stretches of the training; None if a rate is not known."""
+    """Time × sustained rate, summed over all devices and segments of the training; None if a rate is not known."""
     counted_flop: float
     """Operations of the model's matrix products."""
     train_s: float
     devices: int
-    """Number of devices in the last stretch."""
+    """Number of devices in the last segment."""
     sustained_flop_s: float | None
     """The rate of one device: the mean over the time of all devices."""
     sustained_source: RateSource | None
     """"measured" if the rate of any device was."""
     device_name: str
-    """The names of the devices in the last stretch."""
+    """The names of the devices in the last segment."""
     device_s: float
     """The time of all devices together, in seconds."""
 
@@ -70,7 +70,7 @@ def paper_device(device_name: str) -> str | None:
 def count(context: Context, run: TrainingRun) -> Cost:
     """Writes the costs of a finished training. Raises UserError where `run.json` lacks a figure."""
     figures = run.load()
-    used = [(stretch.train_s * device.count, device) for stretch in figures.stretches for device in stretch.devices]
+    used = [(segment.train_s * device.count, device) for segment in figures.segments for device in segment.devices]
     device_s = sum(time_s for time_s, _ in used)
     known = [(time_s, rate) for time_s, each in used if (rate := sustained_flop_s(each.name, each.matmul_flop_s))]
     paper_way_flop = sum(time_s * flop_s for time_s, (flop_s, _) in known) if len(known) == len(used) else None

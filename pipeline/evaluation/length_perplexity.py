@@ -58,12 +58,13 @@ def measure(
     Raises UserError where no dev pair is short enough to be computed, or where checkpoint and dataset have different
     vocabularies.
     """
+    from model.loss import perplexity_of
     from pipeline.evaluation.translation import load_model  # torch is slow to import, and the artifact does not need it
     from pipeline.text.encoding import EncodedSplit
-    from pipeline.training.validation import check_vocabulary, exp, split_sums
+    from pipeline.training.validation import split_sums
 
     model = load_model(checkpoint.folder, context.device)
-    check_vocabulary(dataset, model.config.vocabulary_size)
+    dataset.check_vocabulary(model.config.vocabulary_size)
     split = EncodedSplit.open(dataset, "dev")
     computed = split.computed_rows
     if not len(computed):
@@ -74,7 +75,9 @@ def measure(
         _, nll, n_tokens = sums.tolist()
         if not n_tokens:
             return None
-        return PerplexityFigures(dev_nll=nll / n_tokens, dev_perplexity=exp(nll / n_tokens), tokens=int(n_tokens))
+        return PerplexityFigures(
+            dev_nll=nll / n_tokens, dev_perplexity=perplexity_of(nll / n_tokens), tokens=int(n_tokens)
+        )
 
     longer_side = np.maximum(split.source_lengths, split.target_lengths)[computed]
     ends = [0, *(int(end * longest_trained) for end in RANGE_ENDS)]

@@ -35,17 +35,20 @@ def measure(context: Context, checkpoint: Checkpoint, dataset: EncodedDataset) -
     Raises UserError where no dev pair is short enough to be computed, or where checkpoint and dataset have different
     vocabularies.
     """
+    from model.loss import perplexity_of
     from pipeline.evaluation.translation import load_model  # torch is slow to import, and the artifact does not need it
     from pipeline.text.encoding import EncodedSplit
-    from pipeline.training.validation import check_vocabulary, exp, split_sums
+    from pipeline.training.validation import split_sums
 
     model = load_model(checkpoint.folder, context.device)
-    check_vocabulary(dataset, model.config.vocabulary_size)
+    dataset.check_vocabulary(model.config.vocabulary_size)
     split = EncodedSplit.open(dataset, "dev")
     _, nll, n_tokens = split_sums(model, split, smoothing=0.0).tolist()
     if not n_tokens:
         raise UserError(f"{dataset.folder} has no dev pair of at most {LONGEST_TOKENS} tokens; add shorter dev text")
     nll_per_token = nll / n_tokens
     perplexity = Perplexity(context.folder)
-    perplexity.write(PerplexityFigures(dev_nll=nll_per_token, dev_perplexity=exp(nll_per_token), tokens=int(n_tokens)))
+    perplexity.write(
+        PerplexityFigures(dev_nll=nll_per_token, dev_perplexity=perplexity_of(nll_per_token), tokens=int(n_tokens))
+    )
     return perplexity

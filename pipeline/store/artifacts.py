@@ -3,6 +3,7 @@
 Corpus -> Vocabulary -> EncodedDataset -> TrainingRun -> Checkpoint -> Hypotheses -> Scores
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -19,6 +20,8 @@ from pipeline.store.figures import AveragingFigures, ChoiceFigures, DecodingFigu
 ALL = "all"
 """The name of the collection if there is only one."""
 CHOICE_FILE = "parsing.json"
+METRICS = "metrics.jsonl"
+"""The file of a training run with one JSON line a report, which goes on after an interruption."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +153,15 @@ class EncodedDataset(Artifact):
 
     figures_file = "dataset.json"
 
+    def check_vocabulary(self, vocabulary_size: int) -> None:
+        """Raises UserError if a model's vocabulary size is not that of the dataset."""
+        pieces = self.read_json("dataset.json")["vocabulary_size"]
+        if pieces != vocabulary_size:
+            raise UserError(
+                f"the model has vocabulary_size = {vocabulary_size}, but the dataset {self.folder} has {pieces} "
+                f"pieces; set vocabulary_size to {pieces}"
+            )
+
 
 @dataclass(frozen=True)
 class TrainingRun(JsonArtifact[TrainingFigures]):
@@ -162,6 +174,15 @@ class TrainingRun(JsonArtifact[TrainingFigures]):
         """Updates and target tokens."""
         run = self.load()
         return f"{run.updates:,} updates, {run.target_tokens / 1e6:.2f} M target tokens"
+
+
+def read_metrics_line(line: bytes | str) -> dict[str, Any] | None:
+    """Returns the content of a line of `metrics.jsonl`, None if it is damaged or half-written."""
+    try:
+        content = json.loads(line)
+    except ValueError:
+        return None
+    return content if isinstance(content, dict) and isinstance(content.get("update"), int) else None
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from pipeline.settings import DecodingSettings, TrainingSettings
 
@@ -21,21 +21,21 @@ class Figures(BaseModel):
 
 
 @dataclass(frozen=True)
-class StretchDevices:
-    """The devices of one name that computed a stretch of a training, one a worker."""
+class SegmentDevices:
+    """The devices of one name that computed a segment of a training, one a worker."""
 
     name: str
     count: int
     matmul_flop_s: float | None
-    """The rate of a matrix product on one GPU, in the dtype of the stretch: the mean over these devices, measured at
-    the beginning of the stretch. None for CPUs."""
+    """The rate of a matrix product on one GPU, in the dtype of the segment: the mean over these devices, measured at
+    the beginning of the segment. None for CPUs."""
 
 
 @dataclass
-class Stretch:
+class Segment:
     """A part of a training that was computed by the same workers throughout."""
 
-    devices: tuple[StretchDevices, ...]
+    devices: tuple[SegmentDevices, ...]
     threads: int
     """CPU threads of each worker."""
     dtype: str
@@ -66,7 +66,7 @@ class Stretch:
         layers = "compiled layers" if self.compiled else "layers not compiled"
         return layers + ", packed batches" * self.packed + ", a CUDA graph" * self.captured
 
-    def is_alike(self, other: "Stretch") -> bool:
+    def is_alike(self, other: "Segment") -> bool:
         """Tells whether the other one was computed on devices of the same names in the same way."""
         return self._described() == other._described()
 
@@ -99,28 +99,28 @@ class TrainingFigures(Figures):
     """The updates whose checkpoints were kept."""
     dev_left_out: int = 0
     """Dev pairs that are too long to be computed, and so count in no loss or perplexity."""
-    stretches: tuple[Stretch, ...] = Field(min_length=1)
-    """The parts of the training in order, whose seconds add up to `train_s`."""
+    segments: tuple[Segment, ...] = Field(min_length=1, validation_alias=AliasChoices("segments", "stretches"))
+    """The parts of the run in order, whose seconds add up to `train_s`. An earlier version called them stretches."""
 
     @property
     def devices(self) -> int:
         """The devices that ended the training, one a worker."""
-        return self.stretches[-1].workers
+        return self.segments[-1].workers
 
     @property
     def device_name(self) -> str:
         """Their names."""
-        return self.stretches[-1].device_names
+        return self.segments[-1].device_names
 
     @property
     def threads(self) -> int:
         """The CPU threads of each worker at the end."""
-        return self.stretches[-1].threads
+        return self.segments[-1].threads
 
     @property
     def dtype(self) -> str:
         """The dtype of the matrix products at the end, e.g. "bfloat16"."""
-        return self.stretches[-1].dtype
+        return self.segments[-1].dtype
 
 
 class AveragingFigures(Figures):

@@ -35,10 +35,10 @@ from model.parameters import views
 from model.training_step import TrainingStep
 from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact, publish
-from pipeline.store.figures import Stretch
+from pipeline.store.artifacts import METRICS, read_metrics_line
+from pipeline.store.figures import Segment
 from pipeline.store.scratch import MAKING, Scratch
-from pipeline.training.metrics import METRICS
-from pipeline.training.worker_group import WorkerGroup
+from pipeline.training.workers import Workers
 
 Tensors = dict[str, Tensor]
 KEPT, RECOVERY = "checkpoints", "recovery"
@@ -67,13 +67,13 @@ class TrainingState:
     """The settings and dataset that identify the training."""
     dtype: str = ""
     """The dtype of the matrix products, which identifies the training too; empty before the first update."""
-    stretches: list[Stretch] = field(default_factory=list)
+    segments: list[Segment] = field(default_factory=list)
     """Who computed which part of `train_s`; the last one grows."""
 
     def spend(self, seconds: float) -> None:
         """Adds time spent on updates."""
         self.train_s += seconds
-        self.stretches[-1].train_s += seconds
+        self.segments[-1].train_s += seconds
 
 
 class CheckpointWriter:
@@ -244,15 +244,37 @@ def restore(checkpoint: Path, step: TrainingStep) -> None:
     step.refresh()
 
 
-def restore_all(group: WorkerGroup, checkpoint: Path | None, step: TrainingStep) -> None:
+def restore_all(workers: Workers, checkpoint: Path | None, step: TrainingStep) -> None:
     """Restores rank 0's checkpoint at all ranks, or copies its first weights; the others need not have either."""
     if checkpoint:
         restore(checkpoint, step)
-    if group.size == 1:
+    if workers.size == 1:
         return
     for tensor in (step.adam.weights_P, step.adam.n_steps, *_moments(step.adam).values()):
-        group.copy_first(tensor)
+        workers.copy_first(tensor)
     step.refresh()
+
+
+def cut_metrics(path: Path, update: int) -> None:
+    """Drops the lines of metrics.jsonl after `update`, which will be written again, and any half-written line.
+
+    Lines before it that cannot be read are dropped with a warning.
+    """
+    if not path.exists():
+        return
+    kept, damaged = [], []
+    lines = path.read_bytes().split(b"\n")
+    for number, line in enumerate(lines, 1):
+        content = read_metrics_line(line)
+        if content is None:
+            damaged += [number] if number < len(lines) else []  # the last line is empty, or half of one
+        elif content["update"] <= update:
+            kept.append(line + b"\n")
+    if damaged:
+        log.warning("%s: dropped damaged lines %s", path, ", ".join(map(str, damaged)))
+    aside = path.with_suffix(".making")
+    aside.write_bytes(b"".join(kept))
+    os.replace(aside, path)
 
 
 def write_weights(folder: Path, weights: Tensors, config: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ Workers take whole micro-batches in turn. Gradients are summed over the workers 
 of target tokens. All randomness within a micro-batch is seeded by (seed, update, micro-batch), so the number of workers
 changes only the order of the sum.
 
-    figures = Training(WorkerGroup(), dataset, TrainingSettings(updates=100), folder).run()   # one worker
+    figures = Training(Workers(), dataset, TrainingSettings(updates=100), folder).run()   # one worker
 """
 
 import hashlib
@@ -23,9 +23,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from model.attention import has_kernels
 from model.batch import Batch
 from model.config import TransformerConfig
+from model.loss import perplexity_of
 from model.training_step import TrainingStep
 from model.transformer import Transformer
 from pipeline.errors import UserError
@@ -33,19 +33,24 @@ from pipeline.hardware import dtype_name, make_deterministic
 from pipeline.memory import is_out_of_memory
 from pipeline.settings import LONGEST_TOKENS, TrainingSettings
 from pipeline.store.artifact import ignore
-from pipeline.store.artifacts import EncodedDataset
+from pipeline.store.artifacts import METRICS, EncodedDataset
 from pipeline.store.figures import TrainingFigures
 from pipeline.store.scratch import Scratch
 from pipeline.text.encoding import EncodedSplit
-from pipeline.training.agreement import agree
-from pipeline.training.checkpoints import RECOVERY, CheckpointWriter, TrainingState, load_newest, restore_all
-from pipeline.training.metrics import METRICS, cut_metrics
+from pipeline.training.checkpoints import (
+    RECOVERY,
+    CheckpointWriter,
+    TrainingState,
+    cut_metrics,
+    load_newest,
+    restore_all,
+)
+from pipeline.training.devices import begin_segment, negotiate
 from pipeline.training.profiling import UpdateProfiler
 from pipeline.training.reduction import Reduction
-from pipeline.training.stretches import begin_stretch
 from pipeline.training.updates import Update, Updates
-from pipeline.training.validation import check_vocabulary, exp, largest_batch, split_sums
-from pipeline.training.worker_group import WorkerGroup
+from pipeline.training.validation import largest_batch, split_sums
+from pipeline.training.workers import Workers
 
 log = logging.getLogger(__name__)
 
@@ -73,13 +78,6 @@ def dropout_seed(seed: int, update: int, micro_batch: int) -> int:
     """Derives the seed of a micro-batch's dropout, the same on every machine and in every Python."""
     digest = hashlib.blake2b(f"{seed} {update} {micro_batch}".encode(), digest_size=8).digest()
     return int.from_bytes(digest) >> 1
-
-
-def packs(device: str, dtype: torch.dtype, model: TransformerConfig) -> bool:
-    """Whether micro-batches can be packed: where `model.attention.packed_attention` can compute the model."""
-    if not device.startswith("cuda") or dtype == torch.float32 or model.attention_dropout:
-        return False
-    return has_kernels(torch.cuda.get_device_capability(device), model.d_k, model.d_v)
 
 
 class _Unread(NamedTuple):
@@ -114,7 +112,7 @@ class Training:
 
     def __init__(
         self,
-        group: WorkerGroup,
+        workers: Workers,
         dataset: EncodedDataset,
         settings: TrainingSettings,
         folder: Path,
@@ -124,48 +122,46 @@ class Training:
         make: Callable[[TransformerConfig], Transformer] = Transformer,
     ) -> None:
         self.began_s = time.monotonic()
-        self.group, self.settings, self.folder = group, settings, folder
+        self.workers, self.settings, self.folder = workers, settings, folder
         self.kept_updates = frozenset(settings.kept_updates)
-        self.emit = emit if group.rank == 0 else ignore
+        self.emit = emit if workers.rank == 0 else ignore
         self.is_preempted, self.preemption_handled = is_preempted, False
         self.writer = CheckpointWriter(folder, scratch)
-        if group.device == "cpu":
+        if workers.device == "cpu":
             torch.set_num_threads(settings.threads)
         elif settings.exact_reduction:
             make_deterministic()
         checkpoint: Path | None = None
         self.state = TrainingState()
-        with group.agreed():
-            check_vocabulary(dataset, settings.model.vocabulary_size)
+        with workers.agreed():
+            dataset.check_vocabulary(settings.model.vocabulary_size)
             self.split, self.dev = EncodedSplit.open(dataset, "train"), EncodedSplit.open(dataset, "dev")
             longest = self._longest_tokens()
-            if group.rank == 0:  # the others need not read the whole dataset
+            if workers.rank == 0:  # the others need not read the whole dataset
                 checkpoint, self.state = self._newest()
-        self.state = group.from_first(self.state)
-        self.agreement = agree(group, settings, self.state, folder / RECOVERY)
-        self.state.dtype = dtype_name(self.agreement.dtype)
-        # All ranks or none: packed micro-batches draw other dropout masks.
-        self.packs = all(group.gathered(settings.packed and packs(group.device, self.agreement.dtype, settings.model)))
-        with group.agreed():
-            self.updates = Updates(self.split, settings, group, self._lay_out)
+        self.state = workers.from_first(self.state)
+        self.negotiated = negotiate(workers, settings, self.state, folder / RECOVERY)
+        self.state.dtype = dtype_name(self.negotiated.dtype)
+        with workers.agreed():
+            self.updates = Updates(self.split, settings, workers, self._lay_out)
         torch.manual_seed(settings.seed)
-        master = make(settings.model).to(group.device)
+        master = make(settings.model).to(workers.device)
         master.reserve_positions(longest)
         self.step = TrainingStep(
             master,
             settings.optimizer,
-            self.agreement.dtype,
-            compiled=self.agreement.compiled,
-            packed=self.packs,
+            self.negotiated.dtype,
+            compiled=self.negotiated.compiled,
+            packed=self.negotiated.packed,
         )
-        restore_all(group, checkpoint, self.step)  # seeded draws differ between CPUs in the last bits
-        if group.rank == 0:
+        restore_all(workers, checkpoint, self.step)  # seeded draws differ between CPUs in the last bits
+        if workers.rank == 0:
             cut_metrics(folder / METRICS, self.state.update)
         exchanged = getattr(torch, settings.exchange)
-        self.reduction = Reduction(group, self.step, settings.exact_reduction, exchanged)
-        profiled = settings.profile_updates if group.rank == 0 else None
+        self.reduction = Reduction(workers, self.step, settings.exact_reduction, exchanged)
+        profiled = settings.profile_updates if workers.rank == 0 else None
         self.profiler = UpdateProfiler(
-            profiled, self.state.update, group.device, folder, self.writer.keep_beside, self._warn
+            profiled, self.state.update, workers.device, folder, self.writer.keep_beside, self._warn
         )
         self.unread: list[_Unread] = []
         self.shown_s = self.checkpoint_s = 0.0
@@ -204,7 +200,7 @@ class Training:
     def run(self) -> TrainingFigures:
         """Trains to the end; returns run.json."""
         with self.writer, closing(self.profiler):
-            if self.group.rank == 0 and self.state.update == self.settings.updates:  # a kill came just before
+            if self.workers.rank == 0 and self.state.update == self.settings.updates:  # a kill came just before
                 self.writer.prune(1)
             self.train()
         return self.described(loop_s=time.monotonic() - self.began_s)
@@ -221,15 +217,15 @@ class Training:
             return
         if not self.largest_tried:
             # First, as a failed recording keeps memory, which the largest micro-batches must do without.
-            captured = self.packs and self.settings.captured and self._capture()
+            captured = self.negotiated.packed and self.settings.captured and self._capture()
             self._try_largest()
             if self._dev_left_out:
                 self._warn(
                     f"{self._dev_left_out} of {len(self.dev)} dev pairs have a side of more than {LONGEST_TOKENS} "
                     "tokens and count in no dev loss or perplexity; split their lines"
                 )
-            begin_stretch(state, self.group, self.agreement, self.settings.threads, self.packs, captured)
-            self.group.wait_at_most(UPDATE_TIMEOUT)  # all have compiled and tried what takes long
+            begin_segment(state, self.workers, self.negotiated, self.settings.threads, captured)
+            self.workers.wait_at_most(UPDATE_TIMEOUT)  # all have compiled and tried what takes long
         self.shown_s = resumed_s = time.monotonic()
         logged_tokens, logged_s = state.target_tokens, state.train_s
         for update in self.updates.between(state.update, last):
@@ -271,7 +267,7 @@ class Training:
     def _shows_progress(self) -> bool:
         """Tells whether this rank is to show progress: only rank 0, by its clock."""
         is_due = self.state.update == self.settings.updates or time.monotonic() - self.shown_s >= PROGRESS_S
-        return is_due and self.group.rank == 0
+        return is_due and self.workers.rank == 0
 
     def _newly_preempted(self) -> bool:
         """Tells, only once, that a machine is about to be taken away. All ranks must ask at the same updates."""
@@ -287,8 +283,8 @@ class Training:
             seed = dropout_seed(self.settings.seed, number, micro_batch.number)
             self.step.accumulate(micro_batch.batch, seed)
         figures = self.step.apply(number, update.target_tokens)
-        if not self.agreement.rounds_alike:
-            self.group.copy_first(self.step.adam.weights_P)
+        if not self.negotiated.rounds_alike:
+            self.workers.copy_first(self.step.adam.weights_P)
             self.step.refresh()
         epoch = (number - 1) // self.updates.in_epoch
         self.unread.append(_Unread(number, epoch, update.source_tokens, update.target_tokens, figures))
@@ -296,7 +292,7 @@ class Training:
         state.source_tokens += update.source_tokens
         state.target_tokens += update.target_tokens
         packed_tokens = 2 * self.updates.packed_size.n_rows * update.micro_batches
-        state.padded_tokens += packed_tokens if self.packs else update.padded_tokens
+        state.padded_tokens += packed_tokens if self.negotiated.packed else update.padded_tokens
         state.counted_flop += update.flop
 
     def _broken_update(self) -> _Unread | None:
@@ -326,17 +322,17 @@ class Training:
             "epoch": newest.epoch,
             "loss": loss / newest.target_tokens,
             "nll": nll / newest.target_tokens,
-            "perplexity": exp(nll / newest.target_tokens),
+            "perplexity": perplexity_of(nll / newest.target_tokens),
             "learning_rate": self.step.learning_rate(newest.number),
             "gradient_norm": norm,
-            "workers": self.group.size,
+            "workers": self.workers.size,
             "source_tokens": newest.source_tokens,
             "target_tokens": newest.target_tokens,
         }
 
     def _try_largest(self) -> None:
         """Tries the batches that need the most memory, so that none fails hours later."""
-        with self.group.agreed():
+        with self.workers.agreed():
             for rows in self.updates.largest:
                 source_BS, target_BT = self.split.batch(rows)
                 with self._fits(
@@ -363,7 +359,7 @@ class Training:
             source_tokens, target_tokens = split.source_lengths[rows].max(), split.target_lengths[rows].max()
             raise UserError(
                 f"the largest {name}, {len(rows)} pairs of {source_tokens} and {target_tokens} tokens, does not fit "
-                f"into the memory of {self.group.device}; {remedy}"
+                f"into the memory of {self.workers.device}; {remedy}"
             ) from error
 
     def _capture(self) -> bool:
@@ -378,43 +374,43 @@ class Training:
             self.step.capture(batches)
         except (MemoryError, RuntimeError) as error:
             reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        reasons = zip(self.agreement.devices, self.group.gathered(reason), strict=True)
+        reasons = zip(self.negotiated.devices, self.workers.gathered(reason), strict=True)
         failures = [f"{device.host}: {reason}" for device, reason in reasons if reason]
         if failures:
             self._warn(
-                f"{len(failures)} of {self.group.size} workers compute micro-batches without a CUDA graph, and all "
+                f"{len(failures)} of {self.workers.size} workers compute micro-batches without a CUDA graph, and all "
                 f"wait for the slowest ({'; '.join(dict.fromkeys(failures))}); captured = false stops the attempt"
             )
         return not failures
 
     def _lay_out(self, source_BS: Tensor, target_BT: Tensor) -> Batch:
         """Makes a batch on the host, in memory from which a GPU copies without the host's waiting."""
-        if self.packs:
+        if self.negotiated.packed:
             batch = Batch.packed(source_BS, target_BT, self.updates.packed_size)
         else:
-            batch = Batch.in_grid(source_BS, target_BT, self.agreement.dtype)
-        return batch if self.group.device == "cpu" else batch.pinned()
+            batch = Batch.in_grid(source_BS, target_BT, self.negotiated.dtype)
+        return batch if self.workers.device == "cpu" else batch.pinned()
 
     def _validate(self) -> None:
         """Computes loss and perplexity of the dev split, shared among the workers."""
         smoothing = self.settings.optimizer.label_smoothing
-        sums = self.group.sum(split_sums(self.step.model, self.dev, smoothing, self.group.rank, self.group.size))
+        sums = self.workers.sum(split_sums(self.step.model, self.dev, smoothing, self.workers.rank, self.workers.size))
         loss, nll, n_tokens = sums.tolist()
         nll = nll / n_tokens
         line = {
             "update": self.state.update,
             "dev_loss": loss / n_tokens,
             "dev_nll": nll,
-            "dev_perplexity": exp(nll),
+            "dev_perplexity": perplexity_of(nll),
             "train_s": self.state.train_s,
         }
         self._log(line)
-        if self.group.rank == 0:
+        if self.workers.rank == 0:
             self.writer.keep_beside(METRICS)
 
     def _warn(self, warning: str) -> None:
         """Logs a warning and emits it as an event, at rank 0."""
-        if self.group.rank == 0:
+        if self.workers.rank == 0:
             log.warning("%s", warning)
             self.emit({"warning": warning})
 
@@ -428,7 +424,7 @@ class Training:
 
     def _log(self, line: dict[str, Any]) -> None:
         """Appends a line to metrics.jsonl and emits it as an event."""
-        if self.group.rank == 0:
+        if self.workers.rank == 0:
             self.writer.scratch.check(every_s=CHECK_S)
             with (self.folder / METRICS).open("a", encoding="utf-8", newline="\n") as file:
                 file.write(json.dumps(line) + "\n")
@@ -442,7 +438,7 @@ class Training:
         """
         must_wait = due.end or preempted
         recovery = must_wait or self.writer.recovery_is_due
-        if self.group.rank or not (due.kept or recovery):
+        if self.workers.rank or not (due.kept or recovery):
             return
         began_s = time.monotonic()
         self.writer.begin(self.step, self.state, kept=due.kept, recovery=recovery, end=due.end)
@@ -463,7 +459,7 @@ class Training:
             source_tokens=state.source_tokens,
             target_tokens=state.target_tokens,
             padding_fraction=1 - (state.source_tokens + state.target_tokens) / state.padded_tokens,
-            stretches=tuple(state.stretches),
+            segments=tuple(state.segments),
             counted_flop=state.counted_flop,
             parameters=sum(parameter.numel() for parameter in self.step.master.parameters()),
             checkpoints=settings.kept_updates,

@@ -94,18 +94,19 @@ def _train_here(work: _Work) -> "TrainingFigures":
 
     from pipeline.hardware import reserved_gpu
     from pipeline.training.loop import Training
-    from pipeline.training.rendezvous import join
-    from pipeline.training.worker_group import WorkerGroup
+    from pipeline.training.workers import Workers, connect
 
     worker = ray.train.get_context()
-    rank, n_workers = worker.get_world_rank(), worker.get_world_size()
+    rank, size = worker.get_world_rank(), worker.get_world_size()
     device = reserved_gpu(str(ray.train.torch.get_device())) if work.on_gpus else "cpu"
-    if n_workers > 1:
-        join(ray.util.get_node_ip_address(), broadcast_from_rank_zero, rank, n_workers, device)
+    workers = Workers(rank, size, device)
+    workers.use_device()
+    if size > 1:
+        connect(ray.util.get_node_ip_address(), broadcast_from_rank_zero, rank, size, device)
     dataset = EncodedDataset(work.scratch.on_this_node(work.dataset.folder))
     with work.scratch.opened() if rank == 0 else nullcontext(work.scratch.folder) as folder:
         training = Training(
-            WorkerGroup(rank, n_workers, device),
+            workers,
             dataset,
             work.settings,
             folder,

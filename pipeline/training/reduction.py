@@ -19,7 +19,7 @@ from torch import Tensor
 from model.batch import Batch
 from model.training_step import TrainingStep
 from pipeline.training.updates import MicroBatch, Update
-from pipeline.training.worker_group import WorkerGroup
+from pipeline.training.workers import Workers
 
 
 class Addition(NamedTuple):
@@ -46,10 +46,10 @@ class Reduction:
     """Sums the gradients and losses of a training step over micro-batches and workers."""
 
     def __init__(
-        self, group: WorkerGroup, step: TrainingStep, exact: bool, exchanged: torch.dtype = torch.float32
+        self, workers: Workers, step: TrainingStep, exact: bool, exchanged: torch.dtype = torch.float32
     ) -> None:
         """`exchanged` is the type in which the plain sum sends gradients; losses are always sent in float32."""
-        self.group, self.step, self.exact, self.exchanged = group, step, exact, exchanged
+        self.workers, self.step, self.exact, self.exchanged = workers, step, exact, exchanged
 
     def micro_batches(self, update: Update[Batch]) -> Iterator[MicroBatch[Batch]]:
         """Yields this worker's part of an update; accumulate each in the step before the next is asked for.
@@ -64,28 +64,28 @@ class Reduction:
 
     def _exchange(self) -> None:
         step = self.step
-        if self.exchanged == step.sums.dtype or self.group.size == 1:
-            self.group.sum(step.sums)
+        if self.exchanged == step.sums.dtype or self.workers.size == 1:
+            self.workers.sum(step.sums)
         else:
-            step.gradient_P.copy_(self.group.sum(step.gradient_P.to(self.exchanged)))
-            self.group.sum(step.losses)
+            step.gradient_P.copy_(self.workers.sum(step.gradient_P.to(self.exchanged)))
+            self.workers.sum(step.losses)
 
     def _along_the_tree(self, update: Update[Batch]) -> Iterator[MicroBatch[Batch]]:
-        group, step, sums = self.group, self.step, dict[int, Tensor]()
+        workers, step, sums = self.workers, self.step, dict[int, Tensor]()
         mine = {micro_batch.number: micro_batch for micro_batch in update.mine}
         for node in additions(update.micro_batches):
             if isinstance(node, Addition):
-                sender, receiver = node.taken % group.size, node.into % group.size
-                if sender == receiver == group.rank:
+                sender, receiver = node.taken % workers.size, node.into % workers.size
+                if sender == receiver == workers.rank:
                     sums[node.into].add_(sums.pop(node.taken))
-                elif sender == group.rank:
-                    group.send(sums.pop(node.taken), receiver)
-                elif receiver == group.rank:
-                    sums[node.into].add_(group.receive(torch.empty_like(step.sums), sender))
+                elif sender == workers.rank:
+                    workers.send(sums.pop(node.taken), receiver)
+                elif receiver == workers.rank:
+                    sums[node.into].add_(workers.receive(torch.empty_like(step.sums), sender))
             elif node in mine:
                 yield mine[node]
                 sums[node] = step.sums.clone()
                 step.discard()
-        if group.rank == 0:
+        if workers.rank == 0:
             step.sums.copy_(sums[0])
-        group.copy_first(step.sums)
+        workers.copy_first(step.sums)

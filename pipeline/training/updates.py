@@ -19,7 +19,7 @@ from model.flops import training_flop
 from pipeline.settings import TrainingSettings
 from pipeline.text.batching import EpochPlan, plan_epoch
 from pipeline.text.encoding import EncodedSplit
-from pipeline.training.worker_group import WorkerGroup
+from pipeline.training.workers import Workers
 
 AHEAD_UPDATES = 2
 """Number of updates read ahead."""
@@ -61,10 +61,10 @@ class Updates(Generic[LaidOut]):
         self,
         split: EncodedSplit,
         settings: TrainingSettings,
-        group: WorkerGroup,
+        workers: Workers,
         lay_out: Callable[[Tensor, Tensor], LaidOut],
     ) -> None:
-        self.split, self.settings, self.group, self.lay_out = split, settings, group, lay_out
+        self.split, self.settings, self.workers, self.lay_out = split, settings, workers, lay_out
         self._planner = ThreadPoolExecutor(max_workers=1)
         self._plans = {0: self._planner.submit(self._plan_of, 0)}
         """By epoch: the one that was last asked for, and the next."""
@@ -77,7 +77,7 @@ class Updates(Generic[LaidOut]):
     def between(self, first: int, last: int) -> Iterator[Update[LaidOut]]:
         """Yields updates `first` to `last` - 1 of the training, counted from 0, and reads ahead of them."""
         waiting: deque[Future[Update[LaidOut]]] = deque()
-        with ThreadPoolExecutor(max_workers=1, initializer=self.group.use_device) as reader:
+        with ThreadPoolExecutor(max_workers=1, initializer=self.workers.use_device) as reader:
             try:
                 for update in range(first, last):
                     epoch, position = divmod(update, self.in_epoch)
@@ -101,7 +101,7 @@ class Updates(Generic[LaidOut]):
         parts = plan[position]
         mine = [
             MicroBatch(number, self.lay_out(*self.split.batch(parts[number])))
-            for number in range(self.group.rank, len(parts), self.group.size)
+            for number in range(self.workers.rank, len(parts), self.workers.size)
         ]
         rows = np.concatenate(parts)
         flop = training_flop(self.settings.model, self.split.source_lengths[rows], self.split.target_lengths[rows])

@@ -1,7 +1,5 @@
 """Loss sums of a split, which training reports for the dev set and perplexity is computed from."""
 
-import math
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -11,8 +9,6 @@ from model.batch import Batch
 from model.config import PAD_ID
 from model.loss import smoothed_cross_entropy
 from model.transformer import Transformer
-from pipeline.errors import UserError
-from pipeline.store.artifacts import EncodedDataset
 from pipeline.text.batching import by_length, cut
 from pipeline.text.encoding import EncodedSplit
 
@@ -67,18 +63,3 @@ def split_sums(
             sums += torch.stack((loss, nll, (batch.targets_N != PAD_ID).sum())).double()
     model.train(was_training)
     return sums
-
-
-def exp(nll: float) -> float:
-    """Returns the perplexity of a mean NLL in nats, at most e^700."""
-    return math.exp(min(nll, 700.0))
-
-
-def check_vocabulary(dataset: EncodedDataset, vocabulary_size: int) -> None:
-    """Raises UserError if a model's vocabulary size is not that of the dataset."""
-    pieces = dataset.read_json("dataset.json")["vocabulary_size"]
-    if pieces != vocabulary_size:
-        raise UserError(
-            f"the model has vocabulary_size = {vocabulary_size}, but the dataset {dataset.folder} has {pieces} pieces; "
-            f"set vocabulary_size to {pieces}"
-        )

@@ -15,7 +15,7 @@ from pipeline.store.artifacts import Corpus, EncodedDataset
 from pipeline.store.figures import AveragingFigures
 from pipeline.store.store import Store
 from pipeline.training.checkpoints import CheckpointWriter
-from pipeline.training.worker_group import WorkerGroup
+from pipeline.training.workers import Workers
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint
 from tests.support.tiny_stages import Words, abridge, quote_warnings
 from tests.support.tiny_training import train_as, with_fields
@@ -89,7 +89,7 @@ def test_workers_that_train(
     step = Step("train", stages.TRAIN, (dataset, settings))
     interrupted = store.scratch(step.name)
     interrupted.parent.mkdir(parents=True)
-    train_as(WorkerGroup(), dataset, settings, interrupted, until=5)
+    train_as(Workers(), dataset, settings, interrupted, until=5)
     damaged = interrupted / "recovery" / "00000005"
     (damaged / "optimizer.safetensors").write_bytes(b"")
     training, shown = made(step, store)

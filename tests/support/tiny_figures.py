@@ -4,7 +4,7 @@ from typing import Any
 
 from model.config import TransformerConfig
 from pipeline.settings import TrainingSettings
-from pipeline.store.figures import Stretch, StretchDevices, TrainingFigures
+from pipeline.store.figures import Segment, SegmentDevices, TrainingFigures
 
 CPU = "a small CPU"
 CONFIG = TransformerConfig(vocabulary_size=800, n_layers=2, d_model=128, d_ff=512)
@@ -13,12 +13,12 @@ CONFIG = TransformerConfig(vocabulary_size=800, n_layers=2, d_model=128, d_ff=51
 def trained_on(
     name: str = CPU, count: int = 2, train_s: float = 100.0, dtype: str = "float32", **figures: Any
 ) -> TrainingFigures:
-    """A training in one stretch on so many devices of a name, with other `figures` where given."""
-    devices = (StretchDevices(name, count, None if name == CPU else 5e10),)
+    """A training in one segment on so many devices of a name, with other `figures` where given."""
+    devices = (SegmentDevices(name, count, None if name == CPU else 5e10),)
     return TRAINING.model_copy(
         update={
             "train_s": train_s,
-            "stretches": (Stretch(devices, 1, dtype, "2.13.0", False, train_s),),
+            "segments": (Segment(devices, 1, dtype, "2.13.0", False, train_s),),
             **figures,
         }
     )
@@ -37,5 +37,5 @@ TRAINING = TrainingFigures(
     counted_flop=3.1e12,
     parameters=1_400_000,
     checkpoints=(300, 400),
-    stretches=(Stretch((StretchDevices(CPU, 2, None),), 1, "float32", "2.13.0", False, 100.0),),
+    segments=(Segment((SegmentDevices(CPU, 2, None),), 1, "float32", "2.13.0", False, 100.0),),
 )

@@ -17,7 +17,7 @@ from pipeline import hardware
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import EncodedDataset, TrainingRun
 from pipeline.training.loop import Training
-from pipeline.training.worker_group import WorkerGroup
+from pipeline.training.workers import Workers
 
 PIECES = 800
 TINY = TrainingSettings(
@@ -77,12 +77,12 @@ def work(
     if native:
         emulate_processor(native[rank])
     dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", world_size=size, rank=rank)
-    train_as(WorkerGroup(rank, size), dataset, settings, folder, until)
+    train_as(Workers(rank, size), dataset, settings, folder, until)
     dist.destroy_process_group()
 
 
 def train_as(
-    group: WorkerGroup, dataset: EncodedDataset, settings: TrainingSettings, folder: Path, until: int | None = None
+    group: Workers, dataset: EncodedDataset, settings: TrainingSettings, folder: Path, until: int | None = None
 ) -> None:
     """Trains as one worker of a group up to update `until`; without it to the end, with run.json."""
     folder.mkdir(exist_ok=True)

@@ -108,9 +108,9 @@ def test_one_cell_then_again_then_another_beam(
     assert child.data.params["cleaning.max_words"] == parent.data.params["cleaning.max_words"] == "250"
     assert parent.data.params["overrides"] == " ".join(f"--set {setting}" for setting in TINY)
     figures = json.loads(next((tmp_path / "store").glob("training-*/run.json")).read_text())
-    (stretch,) = figures["stretches"]
-    assert child.data.tags["used.dtype"] == stretch["dtype"]
-    assert child.data.tags["used.device_name"] == stretch["devices"][0]["name"]
+    (segment,) = figures["segments"]
+    assert child.data.tags["used.dtype"] == segment["dtype"]
+    assert child.data.tags["used.device_name"] == segment["devices"][0]["name"]
     digests = {entry.dataset.name: entry.dataset.digest for entry in child.inputs.dataset_inputs}
     assert (tmp_path / "store" / f"cleaning-{digests['embedded en-de']}").is_dir()
     assert (tmp_path / "store" / f"vocabulary-{digests['embedded en-de vocabulary']}").is_dir()

@@ -14,7 +14,7 @@ from pipeline.evaluation.dev_scores import DevScores
 from pipeline.evaluation.perplexity import Perplexity, PerplexityFigures
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import MANIFEST
-from pipeline.store.artifacts import Checkpoint, Corpus, Hypotheses, Scores, TrainingRun
+from pipeline.store.artifacts import METRICS, Checkpoint, Corpus, Hypotheses, Scores, TrainingRun
 from pipeline.store.figures import BleuScores, DecodingFigures, TrainingFigures
 from pipeline.store.store import Store
 from pipeline.text.aligned import read_references
@@ -101,7 +101,7 @@ class TrainedModel:
     @cached_property
     def metrics(self) -> tuple[dict[str, Any], ...]:
         """The lines of `metrics.jsonl` in order: those of updates and those of measurements on the dev set."""
-        return tuple(json.loads(line) for line in read_lines(to_artifact(self.training).folder / "metrics.jsonl"))
+        return tuple(json.loads(line) for line in read_lines(to_artifact(self.training).folder / METRICS))
 
     @property
     def libraries(self) -> Mapping[str, str]:

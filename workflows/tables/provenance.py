@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from pipeline.evaluation.costs import PAPER_SUSTAINED_FLOP_S, sustained_flop_s
 from pipeline.settings import LONGEST_TOKENS
-from pipeline.store.figures import Stretch, TrainingFigures
+from pipeline.store.figures import Segment, TrainingFigures
 from workflows.quantities import rate_text
 from workflows.tables.measurements import TrainedModel
 
@@ -14,28 +14,28 @@ def hardware(run: TrainingFigures, name: Callable[[str], str] = str) -> str:
 
     A device is called what `name` makes of the name that its driver gives it.
     """
-    stretches = run.stretches
+    segments = run.segments
     groups = [
-        " and ".join(f"{device.count} × {name(device.name)}" for device in stretch.devices) for stretch in stretches
+        " and ".join(f"{device.count} × {name(device.name)}" for device in segment.devices) for segment in segments
     ]
-    return f"{', then '.join(dict.fromkeys(groups))}, {_types(stretches)}"
+    return f"{', then '.join(dict.fromkeys(groups))}, {_types(segments)}"
 
 
 def provenance_notes(cells: Sequence[TrainedModel]) -> list[str]:
     """Names in one line every dtype and device behind the cells, and in others how many dev pairs were too long."""
     if not cells:
         return []
-    stretches = [stretch for cell in cells for stretch in cell.run.stretches]
+    segments = [segment for cell in cells for segment in cell.run.segments]
     counts: dict[str, list[int]] = {}
-    for stretch in stretches:
-        for device in stretch.devices:
+    for segment in segments:
+        for device in segment.devices:
             counts.setdefault(device.name, []).append(device.count)
     devices = (f"{span(f'{min(used)}', f'{max(used)}')} × {name}" for name, used in counts.items())
-    types = {cell.label: _types(cell.run.stretches) for cell in cells}
+    types = {cell.label: _types(cell.run.segments) for cell in cells}
     note = (
-        f"Trained in {_types(stretches)} on {', '.join(devices)}, with torch "
-        f"{_listed(stretch.torch_version for stretch in stretches)}, "
-        f"{_listed(stretch.form for stretch in stretches)}; decoded in "
+        f"Trained in {_types(segments)} on {', '.join(devices)}, with torch "
+        f"{_listed(segment.torch_version for segment in segments)}, "
+        f"{_listed(segment.form for segment in segments)}; decoded in "
         f"{_listed(cell.decoding.computed_in for cell in cells)}."
     )
     if len(set(types.values())) > 1:
@@ -51,13 +51,13 @@ def rate_notes(cells: Iterable[TrainedModel]) -> list[str]:
     rates: dict[tuple[str, str], list[float]] = {}
     without: dict[str, None] = {}
     for cell in cells:
-        for stretch in cell.run.stretches:
-            for device in stretch.devices:
+        for segment in cell.run.segments:
+            for device in segment.devices:
                 rate = sustained_flop_s(device.name, device.matmul_flop_s)
                 if rate is None:
                     without[device.name] = None
                 elif rate[1] == "measured":
-                    rates.setdefault((device.name, stretch.dtype), []).append(rate[0])
+                    rates.setdefault((device.name, segment.dtype), []).append(rate[0])
     none = [
         f"No cost by the paper's method on {' or '.join(without)}: a CPU's rate depends on what else runs on the "
         "machine."
@@ -70,8 +70,8 @@ def rate_notes(cells: Iterable[TrainedModel]) -> list[str]:
     ]
 
 
-def _types(stretches: Iterable[Stretch]) -> str:
-    return _listed(stretch.dtype for stretch in stretches)
+def _types(segments: Iterable[Segment]) -> str:
+    return _listed(segment.dtype for segment in segments)
 
 
 def _listed(texts: Iterable[str]) -> str:

@@ -17,9 +17,8 @@ from typing import Any
 
 from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact
-from pipeline.store.artifacts import TrainingRun
+from pipeline.store.artifacts import METRICS, TrainingRun, read_metrics_line
 from pipeline.store.store import Store
-from pipeline.training.metrics import METRICS, read_line
 from workflows.engine.dag import Step, to_artifact, to_step
 from workflows.engine.runner import Watcher
 from workflows.reports.corpus import CorpusReport
@@ -260,7 +259,7 @@ class MlflowWatcher(Watcher):
     def _send_written(self, name: str) -> None:
         """Sends the metrics that a training has written so far."""
         text = self._store.peek(_training(self._workflow.models[name]).name, METRICS) or ""
-        lines = map(read_line, text.split("\n")[:-1])  # the last one may be written in this moment
+        lines = map(read_metrics_line, text.split("\n")[:-1])  # the last one may be written in this moment
         self._tracker.curves(self._runs[name], [line for line in lines if line], time.time())
 
 

@@ -8,7 +8,7 @@ import pytest
 from pipeline.evaluation.costs import count, sustained_flop_s
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import TrainingRun
-from pipeline.store.figures import Stretch, StretchDevices
+from pipeline.store.figures import Segment, SegmentDevices
 from tests.support.tiny_figures import TRAINING, trained_on
 
 
@@ -53,13 +53,13 @@ def test_cost_of_the_paper_s_base_model(tmp_path: Path) -> None:
     }
 
 
-def stretch(train_s: float, *devices: StretchDevices, dtype: str = "bfloat16") -> Stretch:
-    """Describes a stretch of a training."""
-    return Stretch(devices, threads=1, dtype=dtype, torch_version="2.13.0", compiled=True, train_s=train_s)
+def segment(train_s: float, *devices: SegmentDevices, dtype: str = "bfloat16") -> Segment:
+    """Describes a segment of a training."""
+    return Segment(devices, threads=1, dtype=dtype, torch_version="2.13.0", compiled=True, train_s=train_s)
 
 
 @pytest.mark.parametrize(
-    ("stretches", "device_s", "flop", "source"),
+    ("segments", "device_s", "flop", "source"),
     [
         # 1 000 s by eight workers and 100 s by one of them
         ([(1000.0, ("H100", 8, 6e14)), (100.0, ("H100", 1, 6.2e14))], 8100.0, 8000 * 6e14 + 100 * 6.2e14, "measured"),
@@ -71,14 +71,14 @@ def stretch(train_s: float, *devices: StretchDevices, dtype: str = "bfloat16") -
     ],
 )
 def test_cost_is_added_stretch_by_stretch(
-    tmp_path: Path, stretches: list[tuple[Any, ...]], device_s: float, flop: float | None, source: str | None
+    tmp_path: Path, segments: list[tuple[Any, ...]], device_s: float, flop: float | None, source: str | None
 ) -> None:
     """Each device counts for the time that it took part, at the rate it has."""
     run, described = TrainingRun(tmp_path), []
-    for train_s, *devices in stretches:
-        described.append(stretch(train_s, *(StretchDevices(*device) for device in devices)))
+    for train_s, *devices in segments:
+        described.append(segment(train_s, *(SegmentDevices(*device) for device in devices)))
     train_s = sum(each.train_s for each in described)
-    run.write(TRAINING.model_copy(update={"train_s": train_s, "stretches": tuple(described)}))
+    run.write(TRAINING.model_copy(update={"train_s": train_s, "segments": tuple(described)}))
     cost = count(Context(tmp_path), run).load()
     assert cost.device_s == device_s
     assert cost.paper_way_flop == (flop and pytest.approx(flop))

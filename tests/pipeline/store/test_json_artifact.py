@@ -13,9 +13,9 @@ from tests.support.tiny_figures import CONFIG, TRAINING
 def test_a_missing_figure_is_one_line(tmp_path: Path) -> None:
     """It is named with its place in the file."""
     run, scores = TrainingRun(tmp_path), Scores(tmp_path)
-    run.write_json("run.json", TRAINING.model_dump(mode="json", exclude={"stretches"}))
+    run.write_json("run.json", TRAINING.model_dump(mode="json", exclude={"segments"}))
     with pytest.raises(
-        UserError, match=rf"^{tmp_path}/run\.json has no 'stretches'; restore it, or move {tmp_path} elsew"
+        UserError, match=rf"^{tmp_path}/run\.json has no 'segments'; restore it, or move {tmp_path} elsew"
     ):
         run.load()
     scores.write_json("scores.json", {"test_sets": {"test": {"paper_bleu": 1.0}}, "language": "de"})
@@ -29,9 +29,10 @@ def test_the_key_of_another_version_is_ignored(tmp_path: Path) -> None:
     recorded = TRAINING.model_dump(mode="json")
     recorded["settings"]["packed_in_2027"] = True
     recorded["settings"]["optimizer"]["novel"] = 1
-    recorded["stretches"][0]["captured_by"] = "graph"
+    recorded["segments"][0]["captured_by"] = "graph"
     run.write_json("run.json", {**recorded, "peak_memory_bytes": 5})
     assert run.load() == TRAINING
+    recorded["stretches"] = recorded.pop("segments")
     del recorded["loop_s"], recorded["settings"]["optimizer"]["warmup_steps"]
     run.write_json("run.json", recorded)
     assert run.load() == TRAINING.model_copy(update={"loop_s": None})

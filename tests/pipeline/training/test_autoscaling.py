@@ -114,8 +114,8 @@ def test_workers_wait_for_the_machine_that_an_autoscaler_adds(
     assert re.search(
         r"warning: 2 training workers with 1 CPU and 1 GPU each do not fit .* room for 0; wait", done.stdout
     )
-    (stretch,) = json.loads((tmp_path / "out" / "run.json").read_text())["stretches"]
-    assert sum(device["count"] for device in stretch["devices"]) == 2
+    (segment,) = json.loads((tmp_path / "out" / "run.json").read_text())["segments"]
+    assert sum(device["count"] for device in segment["devices"]) == 2
 
 
 def _copied(dataset: EncodedDataset, folder: Path) -> EncodedDataset:

@@ -26,7 +26,7 @@ from pipeline.store.scratch import LockLostError, Scratch
 from pipeline.text.encoding import EncodedSplit
 from pipeline.training.checkpoints import CheckpointWriter, TrainingState, list_folders, load_newest
 from pipeline.training.loop import Training
-from pipeline.training.worker_group import WorkerGroup
+from pipeline.training.workers import Workers
 from tests.support.tiny_training import TINY, curve, metrics, train_as, weights, with_fields
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -39,7 +39,7 @@ def stopped(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CheckpointWriter, "recovery_is_due", True)
-        train_as(WorkerGroup(), dataset, TINY, folder, until=6)
+        train_as(Workers(), dataset, TINY, folder, until=6)
     return folder
 
 
@@ -88,7 +88,7 @@ def test_damaged_checkpoint_costs_only_its_updates(
     """If one is truncated, training continues from the one before and ends with the bits of one never stopped."""
     path = trained / harm
     path.write_bytes(path.read_bytes()[:1000])
-    Training(WorkerGroup(), dataset, TINY, trained).run()
+    Training(Workers(), dataset, TINY, trained).run()
     assert [weights(trained, update) for update in (3, 6, 9)] == [weights(one_worker, update) for update in (3, 6, 9)]
     assert curve(trained) == curve(one_worker)
 
@@ -156,12 +156,12 @@ def test_full_disk_keeps_the_last_good_checkpoint(tmp_path: Path, dataset: Encod
         pytest.skip("this machine does not let us mount a disk")
     try:
         with pytest.raises(UserError, match=r"the disk of .* is full.*free some space.*run the same command again"):
-            Training(WorkerGroup(), dataset, TINY, disk).run()
+            Training(Workers(), dataset, TINY, disk).run()
         written = [path for kind in ("checkpoints", "recovery") for path in list_folders(disk / kind)]
         assert written
         assert [Artifact(path).damage() for path in written] == [None] * len(written)
         subprocess.run(["mount", "-o", "remount,size=9m", str(disk)], check=True)
-        assert Training(WorkerGroup(), dataset, TINY, disk).run().checkpoints[-1] == TINY.updates
+        assert Training(Workers(), dataset, TINY, disk).run().checkpoints[-1] == TINY.updates
     finally:
         subprocess.run(["umount", str(disk)], check=True)
 
@@ -170,7 +170,7 @@ def test_other_settings_are_refused_by_name(trained: Path, dataset: EncodedDatas
     """The line says which setting differs and how, and nothing is overwritten."""
     before = weights(trained, 6)
     with pytest.raises(UserError, match="seed was 1 and is 2"):
-        Training(WorkerGroup(), dataset, with_fields(seed=2), trained).run()
+        Training(Workers(), dataset, with_fields(seed=2), trained).run()
     assert weights(trained, 6) == before
 
 
@@ -192,9 +192,9 @@ def test_other_text_of_the_same_lengths_is_refused(trained: Path, dataset: Encod
     assert np.array_equal(splits[0].target_lengths, splits[1].target_lengths)
     before = weights(trained, 6)
     with pytest.raises(UserError, match="belongs to another training: dataset was"):
-        Training(WorkerGroup(), other, TINY, trained).run()
+        Training(Workers(), other, TINY, trained).run()
     assert weights(trained, 6) == before
-    Training(WorkerGroup(), EncodedDataset(shutil.copytree(dataset.folder, tmp_path / "same")), TINY, trained).run()
+    Training(Workers(), EncodedDataset(shutil.copytree(dataset.folder, tmp_path / "same")), TINY, trained).run()
 
 
 def _aside(folder: Path) -> Path:
@@ -215,13 +215,13 @@ def test_a_damaged_checkpoint_that_all_rely_on_starts_over(
     assert newest(trained) is None
     with caplog.at_level(logging.WARNING), pytest.MonkeyPatch.context() as patch:
         patch.setattr(CheckpointWriter, "recovery_is_due", True)
-        train_as(WorkerGroup(), dataset, TINY, trained, until=4)
+        train_as(Workers(), dataset, TINY, trained, until=4)
     aside = _aside(trained)
     assert str(aside) in caplog.text
     assert (aside / "checkpoints/00000006/model.safetensors").read_bytes() == kept
     assert [folder.name for folder in list_folders(aside / "recovery")] == ["00000005", "00000006"]
     assert [folder.name for folder in list_folders(trained / "recovery")] == ["00000003", "00000004"]
-    Training(WorkerGroup(), dataset, TINY, trained).run()
+    Training(Workers(), dataset, TINY, trained).run()
     assert curve(trained) == curve(one_worker)
 
 
@@ -230,7 +230,7 @@ def test_a_damaged_recovery_is_set_aside(trained: Path, dataset: EncodedDataset)
     (trained / "recovery/00000006/state.json").write_text("{}")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CheckpointWriter, "recovery_is_due", True)
-        train_as(WorkerGroup(), dataset, TINY, trained, until=6)
+        train_as(Workers(), dataset, TINY, trained, until=6)
     assert (_aside(trained) / "recovery/00000006/state.json").read_text() == "{}"
     assert [folder.name for folder in list_folders(trained / "recovery")] == ["00000005", "00000006"]
     assert newest(trained) is not None
@@ -250,7 +250,7 @@ def test_a_checkpoint_that_cannot_be_read_ends_the_training(
     monkeypatch.setattr(Path, "open", fail)
     before = sorted(trained.rglob("*"))
     with pytest.raises(UserError, match=r"optimizer\.safetensors cannot be read \(Stale file handle\)"):
-        Training(WorkerGroup(), dataset, TINY, trained)
+        Training(Workers(), dataset, TINY, trained)
     assert sorted(trained.rglob("*")) == before
 
 
@@ -260,7 +260,7 @@ def test_a_training_that_another_command_has_taken_over_writes_and_removes_nothi
     """As when a process cut off from the others comes back: metrics and checkpoints are its successor's by then."""
     lost = Scratch(trained, is_ours=lambda: False)
     before = {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()}
-    training = Training(WorkerGroup(), dataset, TINY, trained, scratch=lost)
+    training = Training(Workers(), dataset, TINY, trained, scratch=lost)
     with pytest.raises(LockLostError, match=r"^another command has taken over"):
         training.run()
     writer = CheckpointWriter(trained, lost)
@@ -279,7 +279,7 @@ def test_damaged_metrics_do_not_end_a_training(
     lines[0], lines[1] = lines[0][:5] + b"\xff" + lines[0][5:], b"5"
     path.write_bytes(b"\n".join(lines))
     with caplog.at_level(logging.WARNING):
-        Training(WorkerGroup(), dataset, TINY, trained).run()
+        Training(Workers(), dataset, TINY, trained).run()
     assert "dropped damaged lines 1, 2" in caplog.text
     assert metrics(trained) == metrics(one_worker)[2:]
 
@@ -290,5 +290,5 @@ def test_the_checkpoint_of_an_earlier_version_is_refused(trained: Path, dataset:
     (checkpoint / "manifest.json").rename(checkpoint / "checksums.json")
     before = weights(trained, 6)
     with pytest.raises(UserError, match=r"recovery/00000006 was written by an earlier version; .* move .*/recovery"):
-        Training(WorkerGroup(), dataset, TINY, trained).run()
+        Training(Workers(), dataset, TINY, trained).run()
     assert weights(trained, 6) == before

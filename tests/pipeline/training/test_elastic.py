@@ -24,7 +24,7 @@ from pipeline.store.artifact import Artifact, publish
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.training.checkpoints import list_folders
 from pipeline.training.loop import Training
-from pipeline.training.worker_group import WorkerGroup
+from pipeline.training.workers import Workers
 from tests.support.tiny_training import PIECES
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.usefixtures("one_thread")]
@@ -141,7 +141,7 @@ def test_nodes_come_and_go_and_the_weights_do_not_tell(
     described = json.loads((newest / "state.json").read_text())["identity"]
     described.pop("dataset")
     (tmp_path / "alone").mkdir()
-    undisturbed = Training(WorkerGroup(), dataset, TrainingSettings(**described), tmp_path / "alone")
+    undisturbed = Training(Workers(), dataset, TrainingSettings(**described), tmp_path / "alone")
     with undisturbed.writer:
         undisturbed.train(until=update)
     weights = safetensors.torch.load_file(newest / "model.safetensors")

@@ -13,7 +13,7 @@ from pipeline.settings import AveragingSettings, TrainingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import EncodedDataset, TrainingRun
 from pipeline.training.loop import Training
-from pipeline.training.worker_group import WorkerGroup
+from pipeline.training.workers import Workers
 from tests.support.tiny_training import TINY, start_processes, weights, with_fields
 
 LIKE_BASE = with_fields(
@@ -42,7 +42,7 @@ def train(rank: int, dataset: EncodedDataset, settings: TrainingSettings, folder
                 os.kill(os.getpid(), signal.SIGKILL)
 
         Training._update = until_killed  # type: ignore[method-assign]
-    figures = Training(WorkerGroup(), dataset, settings, folder).run()
+    figures = Training(Workers(), dataset, settings, folder).run()
     TrainingRun(folder).write(figures)
 
 

@@ -16,9 +16,9 @@ from pipeline.settings import LONGEST_TOKENS, EncodingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, EncodedDataset, Vocabulary
 from pipeline.text.encoding import EncodedSplit, encode
-from pipeline.training import loop
+from pipeline.training import devices, loop
 from pipeline.training.loop import Training
-from pipeline.training.worker_group import WorkerGroup
+from pipeline.training.workers import Workers
 from tests.support import packed_kernels
 from tests.support.parallel_text import corpus_of, text_pairs
 from tests.support.tiny_training import TINY, curve, with_fields
@@ -54,7 +54,7 @@ def test_training_leaves_overlong_dev_pairs_out(encoded: Any, dataset: EncodedDa
     runs = []
     for name, on in (("without", dataset), ("with", encoded(TOO_LONG))):
         (tmp_path / name).mkdir()
-        runs.append(Training(WorkerGroup(), on, with_fields(updates=3), tmp_path / name, events.append).run())
+        runs.append(Training(Workers(), on, with_fields(updates=3), tmp_path / name, events.append).run())
     assert curve(tmp_path / "with") == curve(tmp_path / "without")
     assert [run.dev_left_out for run in runs] == [0, 1]
     (warning,) = (event["warning"] for event in events if "warning" in event)
@@ -81,7 +81,7 @@ def test_evaluation_leaves_them_out_too(encoded: Any, one_worker: Path, tmp_path
 def test_a_dev_set_of_overlong_pairs_is_refused(encoded: Any, tmp_path: Path) -> None:
     """One line says that nothing is left to validate on."""
     with pytest.raises(UserError, match="no dev pair of at most 1024 tokens"):
-        Training(WorkerGroup(), encoded(TOO_LONG, others=0), TINY, tmp_path)
+        Training(Workers(), encoded(TOO_LONG, others=0), TINY, tmp_path)
 
 
 def test_the_largest_dev_batch_is_tried_before_the_first_update(
@@ -89,7 +89,7 @@ def test_the_largest_dev_batch_is_tried_before_the_first_update(
 ) -> None:
     """Where torch finds no memory for it, one line says so, and nothing has been trained."""
     monkeypatch.setattr(loop, "split_sums", lambda *_, **__: torch.empty(10**15))
-    training = Training(WorkerGroup(), dataset, TINY, tmp_path)
+    training = Training(Workers(), dataset, TINY, tmp_path)
     with pytest.raises(UserError, match=r"the largest dev batch, \d+ pairs of \d+ and \d+ tokens, does not fit"):
         training.train()
     assert training.state.update == 0
@@ -101,9 +101,9 @@ def test_a_longer_dev_sentence_recompiles_nothing(
     """A model compiled for packed batches computes them as it did after validation on a sentence of 300 tokens."""
     packed_kernels.register()
     torch._dynamo.reset()
-    monkeypatch.setattr(loop, "packs", lambda *_: True)
+    monkeypatch.setattr(devices, "packs", lambda *_: True)
     still = replace(TINY.model, dropout=0.0)  # dropout on CPUs cannot be compiled
-    training = Training(WorkerGroup(), encoded(LONG), with_fields(dtype="bfloat16", model=still), tmp_path)
+    training = Training(Workers(), encoded(LONG), with_fields(dtype="bfloat16", model=still), tmp_path)
     training.step.model.compile(backend="eager", fullgraph=True, dynamic=False)
     updates = list(training.updates.between(0, 2))
     with torch._dynamo.config.patch(error_on_recompile=True):

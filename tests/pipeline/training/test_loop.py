@@ -18,13 +18,12 @@ from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.text.batching import plan_epoch
 from pipeline.text.encoding import EncodedSplit
-from pipeline.training import loop
+from pipeline.training import devices, loop
 from pipeline.training.checkpoints import CheckpointWriter, list_folders
-from pipeline.training.loop import Training, dropout_seed, packs
-from pipeline.training.worker_group import WorkerGroup
+from pipeline.training.loop import Training, dropout_seed
+from pipeline.training.workers import Workers
 from tests.support import packed_kernels
 from tests.support.tiny_training import TINY, curve, metrics, train_in_processes, with_fields
-from workflows.paper import TABLE_3
 
 pytestmark = pytest.mark.usefixtures("one_thread", "many_recoveries")
 
@@ -42,12 +41,12 @@ def train_alone(
         if stop_at is not None and event.get("step") == stop_at:
             raise StopError
 
-    return Training(WorkerGroup(), dataset, settings, folder, emit).run().model_dump(mode="json")
+    return Training(Workers(), dataset, settings, folder, emit).run().model_dump(mode="json")
 
 
 def train_until(dataset: EncodedDataset, settings: TrainingSettings, folder: Path, update: int, where: str) -> None:
     """Trains until StopError: before the checkpoint that may be due at `update`, after it, or in mid-update."""
-    training = Training(WorkerGroup(), dataset, settings, folder)
+    training = Training(Workers(), dataset, settings, folder)
     accumulate, asked_for = training.step.accumulate, 5 if where == "amid" else 1
 
     def stopping(batch: Batch, seed: int) -> None:
@@ -182,7 +181,7 @@ def test_progress_neither_ends_a_training_nor_hides_what_does(
     monkeypatch.setattr(loop, "PROGRESS_S", 0.0)
     optimizer, events = TINY.optimizer.__class__(learning_rate_scale=1e30), list[dict[str, Any]]()
     settings = with_fields(optimizer=optimizer, log_updates=5, validation_updates=100, checkpoint_updates=9)
-    training = Training(WorkerGroup(), dataset, settings, tmp_path, events.append)
+    training = Training(Workers(), dataset, settings, tmp_path, events.append)
     with pytest.raises(UserError, match="update 2 "), training.writer:
         training.train()
     assert training.state.update == 5
@@ -215,7 +214,7 @@ def test_update_that_does_not_fit_is_told_and_other_faults_are_not(dataset: Enco
         (too_large, UserError, "does not fit into the memory of cpu; raise micro_batches"),
         (faulty, RuntimeError, "illegal memory access"),
     ):
-        training = Training(WorkerGroup(), dataset, TINY, tmp_path)
+        training = Training(Workers(), dataset, TINY, tmp_path)
         training.step.accumulate = accumulate  # type: ignore[method-assign]
         with pytest.raises(error, match=message):
             training.train()
@@ -237,7 +236,7 @@ def test_machine_about_to_go_makes_a_checkpoint_at_once(
             seen.append([path.name for path in list_folders(tmp_path / "recovery")])
 
     settings = with_fields(checkpoint_updates=4, updates=4, validation_updates=4)
-    described = Training(WorkerGroup(), dataset, settings, tmp_path, emit, is_preempted).run()
+    described = Training(Workers(), dataset, settings, tmp_path, emit, is_preempted).run()
     assert seen == [[], [], ["00000002"]]  # not asked again
     assert described.checkpoints == (4,)
     assert [path.name for path in list_folders(tmp_path / "checkpoints")] == ["00000004"]
@@ -255,31 +254,16 @@ def test_run_json_counts_what_was_trained(alone: Path, dataset: EncodedDataset) 
     assert described["parameters"] == sum(p.numel() for p in Transformer(TINY.model).parameters())
 
 
-def test_only_models_that_the_kernels_compute_are_packed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of Table 3 but A1, whose head has 512 columns, on an H100; smaller cards take 192 columns, old cards none."""
-
-    def packed(capability: tuple[int, int], models: dict[str, TransformerConfig]) -> set[str]:
-        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
-        return {name for name, model in models.items() if packs("cuda:0", torch.bfloat16, model)}
-
-    rows = {row.name: row.model(37_000) for row in TABLE_3}
-    assert packed((9, 0), rows) == rows.keys() - {"A1"}
-    assert packed((7, 5), rows) == set()
-    wide = {f"{d_k} {d_v}": TransformerConfig(d_k=d_k, d_v=d_v) for d_k, d_v in ((192, 9), (9, 200), (256, 249))}
-    assert packed((8, 0), wide) == wide.keys()
-    assert packed((8, 6), wide) == {"192 9"}
-
-
 def test_a_graph_that_cannot_be_recorded_is_told(
     dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One warning event says why; training goes on, and run.json says that batches were packed and not captured."""
     packed_kernels.register()
-    monkeypatch.setattr(loop, "packs", lambda *_: True)
+    monkeypatch.setattr(devices, "packs", lambda *_: True)
     events: list[dict[str, Any]] = []
     settings = with_fields(updates=1, dtype="bfloat16")
-    (stretch,) = Training(WorkerGroup(), dataset, settings, tmp_path, events.append).run().stretches
-    assert (stretch.packed, stretch.captured) == (True, False)
+    (segment,) = Training(Workers(), dataset, settings, tmp_path, events.append).run().segments
+    assert (segment.packed, segment.captured) == (True, False)
     (warning,) = (event["warning"] for event in events if "warning" in event)
     assert "1 of 1 workers compute micro-batches without a CUDA graph" in warning
     assert "CUDAGraph" in warning

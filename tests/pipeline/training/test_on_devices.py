@@ -24,7 +24,7 @@ from pipeline.text.encoding import EncodedSplit
 from pipeline.training.checkpoints import list_folders, restore
 from pipeline.training.loop import Training
 from pipeline.training.validation import split_sums
-from pipeline.training.worker_group import WorkerGroup
+from pipeline.training.workers import Workers
 from tests.support.tiny_training import TINY, curve, start_processes, with_fields
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("one_thread")]
@@ -54,7 +54,7 @@ def test_loop_walks_the_same_curve(device: str, dataset: EncodedDataset, tmp_pat
         ("plain", STILL.model_copy(update={"compiled": False}), device),
     ):
         (tmp_path / name).mkdir()
-        Training(WorkerGroup(device=on), dataset, given, tmp_path / name).run()
+        Training(Workers(device=on), dataset, given, tmp_path / name).run()
     for name in ("device", "plain"):
         assert curve(tmp_path / name) == pytest.approx(curve(tmp_path / "cpu"), rel=1e-3)
 
@@ -62,7 +62,7 @@ def test_loop_walks_the_same_curve(device: str, dataset: EncodedDataset, tmp_pat
 def test_update_that_is_not_logged_does_not_wait(device: str, dataset: EncodedDataset, tmp_path: Path) -> None:
     """Reading ahead, copying, computing and applying an update are queued without waiting for the device once."""
     given = with_fields(dtype="auto", log_updates=100, validation_updates=100)
-    training = Training(WorkerGroup(device=device), dataset, given, tmp_path)
+    training = Training(Workers(device=device), dataset, given, tmp_path)
     updates = list(training.updates.between(0, 3))
     for update in (updates[0], *updates):  # what is compiled or allocated for the first time may wait
         training._update(update)
@@ -85,7 +85,7 @@ def _state(training: Training) -> list[Tensor]:
 def test_checkpoint_brings_back_every_bit(device: str, dataset: EncodedDataset, tmp_path: Path) -> None:
     """Weights, their bfloat16 shadow and Adam's state are restored on the device as they were."""
     given = with_fields(dtype="bfloat16")
-    group = WorkerGroup(device=device)
+    group = Workers(device=device)
     training = Training(group, dataset, given, tmp_path)
     with training.writer:
         training.train(until=3)
@@ -103,7 +103,7 @@ def test_checkpoint_brings_back_every_bit(device: str, dataset: EncodedDataset, 
 def test_validation_is_that_of_float64(device: str, dataset: EncodedDataset) -> None:
     """Loss, NLL and tokens of the dev split are those of the same weights in float64 on the CPU."""
     torch.manual_seed(0)
-    training = Training(WorkerGroup(device=device), dataset, STILL, Path("unused"))
+    training = Training(Workers(device=device), dataset, STILL, Path("unused"))
     split = EncodedSplit.open(dataset, "dev")
     sums = split_sums(training.step.model, split, smoothing=0.1)
     expected = split_sums(deepcopy(training.step.master).cpu().double(), split, smoothing=0.1)
@@ -123,7 +123,7 @@ def test_validation_compiles_nothing(device: str, dataset: EncodedDataset) -> No
     assert not torch._dynamo.utils.counters["stats"]
 
 
-class ThroughHost(WorkerGroup):
+class ThroughHost(Workers):
     """Workers whose gloo group carries tensors by way of the CPU, since NCCL wants a GPU for each process."""
 
     def send(self, tensor: Tensor, rank: int) -> None:

@@ -19,7 +19,7 @@ from pipeline.store.artifacts import EncodedDataset, TrainingRun
 from pipeline.training.checkpoints import list_folders
 from pipeline.training.loop import Training
 from pipeline.training.on_ray import MAX_FAILURES, NODE_GROUP, layout_of, layout_on, train
-from pipeline.training.worker_group import WorkerGroup
+from pipeline.training.workers import Workers
 from tests.support.tiny_training import TINY, kill_once, metrics, weights, with_fields
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
@@ -41,9 +41,9 @@ def test_killed_worker_ends_in_the_same_bits(two_workers: Path, dataset: Encoded
     described = trained.read_json("run.json")
     assert trained.load().devices == 2
     assert described["checkpoints"] == [3, 6, 9]
-    (stretch,) = described["stretches"]  # the workers that were started again went on with the same one
-    assert (sum(device["count"] for device in stretch["devices"]), stretch["dtype"]) == (2, "float32")
-    assert stretch["train_s"] == described["train_s"]
+    (segment,) = described["segments"]  # the workers that were started again went on with the same one
+    assert (sum(device["count"] for device in segment["devices"]), segment["dtype"]) == (2, "float32")
+    assert segment["train_s"] == described["train_s"]
     assert (folder / "joint.model").read_bytes() == (dataset.folder / "joint.model").read_bytes()
     assert {path.name for path in folder.iterdir()} == {
         *("run.json", "metrics.jsonl", "checkpoints", "recovery", "joint.model")
@@ -64,7 +64,7 @@ def test_killed_single_worker_ends_in_the_same_bits(dataset: EncodedDataset, tmp
     alone, folder = with_fields(workers=1), tmp_path / "run"
     for made in (folder, tmp_path / "undisturbed"):
         made.mkdir()
-    Training(WorkerGroup(), dataset, alone, tmp_path / "undisturbed").run()
+    Training(Workers(), dataset, alone, tmp_path / "undisturbed").run()
     train(Context(folder, partial(_kill_once_and_list, tmp_path)), dataset, alone)
     assert (tmp_path / "killed").exists()
     assert weights(folder) == weights(tmp_path / "undisturbed")

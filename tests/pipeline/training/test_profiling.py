@@ -17,7 +17,7 @@ from pipeline.store.artifacts import EncodedDataset
 from pipeline.store.store import Store
 from pipeline.training.loop import Training
 from pipeline.training.profiling import UpdateProfiler
-from pipeline.training.worker_group import WorkerGroup
+from pipeline.training.workers import Workers
 from tests.support.s3_server import S3Server
 from tests.support.tiny_training import metrics, train_in_processes, weights, with_fields
 from workflows.profiles.changes import checked
@@ -37,7 +37,7 @@ def train(
     """Trains TINY with a profile, to its end or to an update; returns the warnings."""
     folder.mkdir(exist_ok=True)
     events: list[dict[str, Any]] = []
-    training = Training(WorkerGroup(), dataset, with_fields(profile_updates=profiled), folder, events.append)
+    training = Training(Workers(), dataset, with_fields(profile_updates=profiled), folder, events.append)
     with training.writer:
         training.train(until)
     return [event["warning"] for event in events if "warning" in event]
@@ -75,7 +75,7 @@ def test_a_clock_of_the_run_does_not_count_the_profiler(
     for name in ("_start", "_write"):
         monkeypatch.setattr(UpdateProfiler, name, _slow(getattr(UpdateProfiler, name)))
     began_s = time.monotonic()
-    figures = Training(WorkerGroup(), dataset, with_fields(updates=3, profile_updates=(2, 3)), tmp_path).run()
+    figures = Training(Workers(), dataset, with_fields(updates=3, profile_updates=(2, 3)), tmp_path).run()
     assert (tmp_path / "profile-2-3.txt").exists()
     assert figures.train_s < time.monotonic() - began_s - 2
 
@@ -98,7 +98,7 @@ def test_after_an_error_within_a_profile_the_process_can_profile_again(dataset: 
 
     for name, emit in (("failed", fail), ("next", ignore)):
         (tmp_path / name).mkdir()
-        training = Training(WorkerGroup(), dataset, with_fields(profile_updates=(1, 3)), tmp_path / name, emit)
+        training = Training(Workers(), dataset, with_fields(profile_updates=(1, 3)), tmp_path / name, emit)
         with nullcontext() if emit is ignore else pytest.raises(ZeroDivisionError):
             training.run()
     assert not [*tmp_path.glob("failed/profile-*")]
@@ -110,7 +110,7 @@ def test_both_files_go_to_the_bucket(dataset: EncodedDataset, at_s3: S3Server) -
     store = Store.at(f"{at_s3.bucket()}/runs")
     scratch, settings = store.shared_scratch("training-1"), with_fields(updates=2, profile_updates=(1, 1))
     with scratch.opened() as folder:
-        Training(WorkerGroup(), dataset, settings, folder, scratch=scratch).run()
+        Training(Workers(), dataset, settings, folder, scratch=scratch).run()
     kept = store.bucket.sizes_bytes("store/.making-training-1")
     assert min(kept["profile-1-1.txt"], kept["profile-1-1.json.gz"]) > 1000
 

@@ -17,7 +17,7 @@ from pipeline.store.artifacts import EncodedDataset
 from pipeline.training import loop
 from pipeline.training.loop import Training
 from pipeline.training.reduction import Addition, additions
-from pipeline.training.worker_group import WorkerGroup
+from pipeline.training.workers import Workers
 from tests.support.tiny_training import TINY, curve, free_port, start_processes, weights, with_fields
 
 LAYOUTS = [3, *(pytest.param(size, marks=pytest.mark.slow) for size in (2, 4, 8))]
@@ -56,7 +56,7 @@ def train_in_group(rank: int, size: int, dataset: EncodedDataset, given: Trainin
     torch.set_num_threads(1)
     if size > 1:
         dist.init_process_group("gloo", f"file://{folder}.group", world_size=size, rank=rank)
-    Training(WorkerGroup(rank, size), dataset, given, folder).run()
+    Training(Workers(rank, size), dataset, given, folder).run()
     if size > 1:
         dist.destroy_process_group()
 
@@ -125,7 +125,7 @@ def leave_after_an_update(rank: int, port: int, dataset: EncodedDataset, folder:
     torch.set_num_threads(1)
     loop.UPDATE_TIMEOUT = timedelta(seconds=2)
     dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", world_size=2, rank=rank, timeout=timedelta(minutes=5))
-    training = Training(WorkerGroup(rank, 2), dataset, TINY, folder)
+    training = Training(Workers(rank, 2), dataset, TINY, folder)
     with training.writer:
         training.train(1)
         if rank:

@@ -14,14 +14,14 @@ from pipeline.store.artifacts import EncodedDataset
 from pipeline.text.batching import plan_epoch
 from pipeline.text.encoding import EncodedSplit
 from pipeline.training.updates import AHEAD_UPDATES, Updates, packed_size
-from pipeline.training.worker_group import WorkerGroup
+from pipeline.training.workers import Workers
 from tests.support.tiny_training import EPOCH_UPDATES, TINY
 
 
 def test_the_next_epoch_is_planned_during_this_one(dataset: EncodedDataset) -> None:
     """Its plan is made before an update of it is asked for, is used, and gives the batches of a plan made late."""
     split = EncodedSplit.open(dataset, "train")
-    updates = Updates(split, TINY, WorkerGroup(), lambda source_BS, target_BT: (source_BS, target_BT))
+    updates = Updates(split, TINY, Workers(), lambda source_BS, target_BT: (source_BS, target_BT))
     reading = updates.between(0, 2 * EPOCH_UPDATES)
     first = next(reading)
     assert AHEAD_UPDATES < EPOCH_UPDATES - 1, "the first update of the next epoch would have been asked for"
@@ -45,7 +45,7 @@ def test_every_worker_knows_the_size_of_a_whole_update(dataset: EncodedDataset) 
     split, two = EncodedSplit.open(dataset, "train"), TINY.model_copy(update={"micro_batches": 2})
     plan = plan_epoch(split.source_lengths, split.target_lengths, two, epoch=0)
     for rank in (0, 1):
-        (update,) = Updates(split, two, WorkerGroup(rank, 2), lambda *sides: sides).between(0, 1)
+        (update,) = Updates(split, two, Workers(rank, 2), lambda *sides: sides).between(0, 1)
         assert [micro_batch.number for micro_batch in update.mine] == [rank]
         lengths = [(split.source_lengths[rows], split.target_lengths[rows]) for rows in plan[0]]
         assert update.flop == sum(training_flop(two.model, *of_rows) for of_rows in lengths)
@@ -55,7 +55,7 @@ def test_every_worker_knows_the_size_of_a_whole_update(dataset: EncodedDataset) 
 
 def test_a_part_of_an_epoch_is_read_without_another_plan(dataset: EncodedDataset) -> None:
     """Updates that end in an epoch want no plan of the next; going on in it, none is made anew."""
-    updates = Updates(EncodedSplit.open(dataset, "train"), TINY, WorkerGroup(), lambda *sides: sides)
+    updates = Updates(EncodedSplit.open(dataset, "train"), TINY, Workers(), lambda *sides: sides)
     planned = updates._plans[0]
     assert len(list(updates.between(0, 3))) == 3
     assert len(list(updates.between(3, EPOCH_UPDATES))) == EPOCH_UPDATES - 3

@@ -11,7 +11,7 @@ import pytest
 from model.config import BASE
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Artifact
-from pipeline.store.figures import Stretch, StretchDevices
+from pipeline.store.figures import Segment, SegmentDevices
 from workflows.engine.dag import to_artifact
 from workflows.tables.differences import Difference, differences
 from workflows.tables.measurements import Translation
@@ -41,8 +41,8 @@ def on(
     cell: Translation, name: str = "NVIDIA P100", count: int = 8, dtype: str = "float32", rate_flop_s: float = 5e10
 ) -> Translation:
     """Returns the cell as trained on so many devices of a name."""
-    devices = (StretchDevices(name, count, rate_flop_s),)
-    return changed(cell, "training", stretches=(Stretch(devices, 1, dtype, "2.13.0", False, cell.run.train_s),))
+    devices = (SegmentDevices(name, count, rate_flop_s),)
+    return changed(cell, "training", segments=(Segment(devices, 1, dtype, "2.13.0", False, cell.run.train_s),))
 
 
 def changed(cell: Translation, part: str, **fields: Any) -> Translation:

@@ -3,19 +3,19 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from pipeline.store.figures import Stretch, StretchDevices
+from pipeline.store.figures import Segment, SegmentDevices
 from workflows.tables.measurements import Translation
 from workflows.tables.provenance import provenance_notes
 
 Cell = Callable[..., Translation]
-TOGETHER = Stretch((StretchDevices("NVIDIA H100", 8, 6e14),), 1, "bfloat16", "2.13.0", True, 80.0)
-ALONE = replace(TOGETHER, devices=(StretchDevices("NVIDIA H100", 1, 6.2e14),), train_s=20.0)
+TOGETHER = Segment((SegmentDevices("NVIDIA H100", 8, 6e14),), 1, "bfloat16", "2.13.0", True, 80.0)
+ALONE = replace(TOGETHER, devices=(SegmentDevices("NVIDIA H100", 1, 6.2e14),), train_s=20.0)
 
 
 def test_one_line_names_type_devices_and_torch(cell: Cell) -> None:
-    """The numbers of devices are those of all stretches; without a difference in type there is no warning."""
+    """The numbers of devices are those of all segments; without a difference in type there is no warning."""
     inputs = cell("en-de", "base")
-    inputs.training.write(inputs.training.load().model_copy(update={"stretches": (TOGETHER, ALONE)}))
+    inputs.training.write(inputs.training.load().model_copy(update={"segments": (TOGETHER, ALONE)}))
     assert provenance_notes([inputs]) == [
         "Trained in bfloat16 on 1 to 8 × NVIDIA H100, with torch 2.13.0, compiled layers; decoded in float32."
     ]
@@ -34,5 +34,5 @@ def test_the_form_of_the_batches_is_named(cell: Cell) -> None:
     """Packed batches and a CUDA graph, where the workers computed with them."""
     inputs = cell("en-de", "base")
     packed = replace(TOGETHER, packed=True, captured=True)
-    inputs.training.write(inputs.training.load().model_copy(update={"stretches": (packed,)}))
+    inputs.training.write(inputs.training.load().model_copy(update={"segments": (packed,)}))
     assert "compiled layers, packed batches, a CUDA graph; decoded" in provenance_notes([inputs])[0]

@@ -1,4 +1,4 @@
-"""pipeline.training.agreement: one dtype for all workers, which a training keeps, and what a checkpoint tells.
+"""pipeline.training.devices: one dtype for all workers, which a training keeps, and what a checkpoint tells.
 
 Processors are emulated by what torch reports and `bfloat16_speedup` measures of them; everything else is real.
 """
@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 import torch
 
+from model.config import TransformerConfig
 from pipeline.errors import UserError
 from pipeline.hardware import device_name
 from pipeline.store.artifacts import EncodedDataset, TrainingRun
 from pipeline.store.figures import TrainingFigures
-from pipeline.training import agreement
+from pipeline.training import devices
 from pipeline.training.checkpoints import TrainingState, list_folders
-from pipeline.training.worker_group import WorkerGroup
+from pipeline.training.workers import Workers
 from tests.support.tiny_training import (
     emulate_processor,
     train_as,
@@ -27,6 +28,7 @@ from tests.support.tiny_training import (
     weights,
     with_fields,
 )
+from workflows.paper import TABLE_3
 
 pytestmark = pytest.mark.usefixtures("one_thread", "many_recoveries")
 
@@ -43,12 +45,12 @@ def processor(monkeypatch: pytest.MonkeyPatch) -> Processor:
 
 def begin(dataset: EncodedDataset, folder: Path, until: int, **fields: Any) -> None:
     """Trains AUTO with one worker up to update `until`."""
-    train_as(WorkerGroup(), dataset, AUTO.model_copy(update=fields), folder, until)
+    train_as(Workers(), dataset, AUTO.model_copy(update=fields), folder, until)
 
 
 def finish(dataset: EncodedDataset, folder: Path, **fields: Any) -> TrainingFigures:
     """Trains AUTO with one worker to its end; returns run.json."""
-    train_as(WorkerGroup(), dataset, AUTO.model_copy(update=fields), folder)
+    train_as(Workers(), dataset, AUTO.model_copy(update=fields), folder)
     return TrainingRun(folder).load()
 
 
@@ -69,10 +71,25 @@ def test_two_workers_compute_in_the_type_that_both_have(
 
 def test_exact_reduction_compiles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where layers would be compiled, they are not if results must not depend on the layout."""
-    monkeypatch.setattr(agreement, "compiles", lambda device: True)
+    monkeypatch.setattr(devices, "compiles", lambda device: True)
     for exact in (False, True):
         settings = with_fields(exact_reduction=exact)
-        assert agreement.agree(WorkerGroup(), settings, TrainingState(), tmp_path).compiled is not exact
+        assert devices.negotiate(Workers(), settings, TrainingState(), tmp_path).compiled is not exact
+
+
+def test_only_models_that_the_kernels_compute_are_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of Table 3 but A1, whose head has 512 columns, on an H100; smaller cards take 192 columns, old cards none."""
+
+    def packed(capability: tuple[int, int], models: dict[str, TransformerConfig]) -> set[str]:
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+        return {name for name, model in models.items() if devices.packs("cuda:0", model)}
+
+    rows = {row.name: row.model(37_000) for row in TABLE_3}
+    assert packed((9, 0), rows) == rows.keys() - {"A1"}
+    assert packed((7, 5), rows) == set()
+    wide = {f"{d_k} {d_v}": TransformerConfig(d_k=d_k, d_v=d_v) for d_k, d_v in ((192, 9), (9, 200), (256, 249))}
+    assert packed((8, 0), wide) == wide.keys()
+    assert packed((8, 6), wide) == {"192 9"}
 
 
 def test_float32_goes_on_in_float32_anywhere(dataset: EncodedDataset, tmp_path: Path, processor: Processor) -> None:
@@ -84,8 +101,8 @@ def test_float32_goes_on_in_float32_anywhere(dataset: EncodedDataset, tmp_path: 
     figures = finish(dataset, tmp_path)
     assert weights(tmp_path) == weights(tmp_path / "whole")
     assert figures.dtype == "float32"
-    assert [stretch.dtype for stretch in figures.stretches] == ["float32"]
-    assert [device.matmul_flop_s for stretch in figures.stretches for device in stretch.devices] == [None]  # on CPUs
+    assert [segment.dtype for segment in figures.segments] == ["float32"]
+    assert [device.matmul_flop_s for segment in figures.segments for device in segment.devices] == [None]  # on CPUs
 
 
 def test_bfloat16_goes_on_in_bfloat16_or_not_at_all(
@@ -100,7 +117,7 @@ def test_bfloat16_goes_on_in_bfloat16_or_not_at_all(
     with pytest.raises(UserError) as caught:
         finish(dataset, tmp_path)
     assert str(caught.value) == (
-        f"this training began in bfloat16, which {THIS_MACHINE} cannot multiply natively; continue it on machines that "
+        f"this run began in bfloat16, which {THIS_MACHINE} cannot multiply natively; continue it on machines that "
         f"can, or move {tmp_path / 'recovery'} elsewhere to start over in float32"
     )
     assert weights(tmp_path, 6) == before

@@ -1,0 +1,68 @@
+"""pipeline.training.workers: where workers meet, by which interface they talk, and CPUs that round differently."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from pipeline.settings import TrainingSettings
+from pipeline.store.artifacts import EncodedDataset
+from pipeline.training.loop import Training
+from pipeline.training.workers import INTERFACE, Workers, interface_towards
+from tests.support.tiny_training import free_port, start_processes, with_fields
+
+ALONE = """
+import os, sys
+from pipeline.training.workers import connect
+import torch, torch.distributed as dist
+connect("127.0.0.1", lambda address: address, 0, 1, "cpu")
+total = torch.ones(3)
+dist.all_reduce(total)
+print(total.sum().item(), *(os.environ[name] for name in sys.argv[1:]))
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("own", [{}, {"NCCL_SOCKET_IFNAME": "mine"}])
+def test_a_worker_tells_gloo_its_interface_and_keeps_the_users(own: dict[str, str]) -> None:
+    """Gloo and NCCL read it from their variables."""
+    kept = {name: value for name, value in os.environ.items() if name not in INTERFACE}
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE, *INTERFACE], env=kept | own, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    loopback = interface_towards("127.0.0.1")
+    assert done.stdout.split() == ["3.0", loopback, own.get("NCCL_SOCKET_IFNAME", loopback)]
+
+
+def train_on_mixed_cpus(
+    rank: int, port: int, dataset: EncodedDataset, settings: TrainingSettings, folder: Path
+) -> None:
+    """Trains as one of two workers, of which the second rounds differently; saves the weights after each update."""
+    if rank:
+        os.environ["ATEN_CPU_CAPABILITY"] = "default"  # torch reads it before its first operation
+    assert (torch.backends.cpu.get_cpu_capability() == "DEFAULT") == bool(rank)
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", world_size=2, rank=rank)
+    training = Training(Workers(rank, 2), dataset, settings, folder)
+    weights = [training.step.adam.weights_P.clone()]
+    with training.writer:
+        for update in range(1, settings.updates + 1):
+            training.train(update)
+            weights.append(training.step.adam.weights_P.clone())
+    torch.save(weights, folder / f"{rank}.pt")
+    dist.destroy_process_group()
+
+
+def test_workers_on_mixed_cpus_have_the_same_weights(dataset: EncodedDataset, tmp_path: Path) -> None:
+    """At the start and after each update the weights of both are equal to the last bit."""
+    if torch.backends.cpu.get_cpu_capability() == "DEFAULT":
+        pytest.skip("torch has no vector instructions to do without on this CPU")
+    start_processes(train_on_mixed_cpus, (free_port(), dataset, with_fields(), tmp_path), 2)
+    first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1))
+    differing = [int((ours != theirs).sum()) for ours, theirs in zip(first, second, strict=True)]
+    assert differing == [0] * 10
