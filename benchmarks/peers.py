@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 from model.attention import SelfAttention
 from model.config import BEGIN_ID, END_ID, PAD_ID, TransformerConfig
-from model.positions import sinusoids
-from model.transformer import Transformer
+from model.transformer import Transformer, sinusoids
 
 
 class TorchTransformer(nn.Module):

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from benchmarks.peers import Marian, TorchTransformer
 from model.batch import shift_right
 from model.config import PAD_ID, TransformerConfig
-from model.optimizer import learning_rate
+from model.training_step import learning_rate
 from pipeline.hardware import compute_dtype, device_name, dtype_name, dtype_of, matmul_flop_s
 from pipeline.memory import peak_memory_bytes
 from pipeline.settings import Dtype, TrainingSettings

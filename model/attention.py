@@ -1,4 +1,11 @@
-"""Multi-head attention (paper §3.2).
+"""Multi-head attention (paper §3.2): equation 1, how the rows of a batch lie, and the modules.
+
+    SelfAttention: w_qkv -> layout.attend -> w_o            # project, attend, project: the paper's Figure 2
+
+A layout knows which rows of a batch form a sentence, so it splits projected rows into heads and joins them again:
+
+    PaddedLayout     every sentence has as many rows as the longest, so heads are views. CPUs use it.
+    PackedLayout     sentences of any lengths follow one another, as the GPUs' kernels for variable lengths take them.
 
 Shapes: B batch, L query length, M key length, D = d_model, H heads, K = d_k, V = d_v; where there is no B, N rows of
 queries and M rows of keys (`model.batch`); X columns of any meaning.
@@ -6,15 +13,13 @@ queries and M rows of keys (`model.batch`); X columns of any meaning.
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from model.batch import Grid, Memory, Packed, Sentences
-from model.cache import LayerCache
 from model.cpu import by_size, softmax
-from model.dropout import Dropout
 
 KERNEL_MULTIPLE = 8
 """The kernels of `packed_attention` take heads of a multiple of this many columns."""
@@ -23,11 +28,16 @@ KERNEL_MAX_WIDTH = 256
 KERNEL_MAX_WIDTH_SMALL_GPUS = 192
 """The same on GPUs with less shared memory than an A100 or H100, whose backward pass is limited."""
 OnWeights = Callable[[Tensor], Tensor]
-"""Is given weights_BHLM as soon as they are computed and returns those to use (`pipeline.attention.recording`)."""
+"""Maps weights_BHLM, as soon as they are computed, to those that are used."""
+
+
+def masking(masked: Tensor, dtype: torch.dtype) -> Tensor:
+    """Returns the bias that is -inf where `masked` is True and 0 elsewhere."""
+    return torch.zeros(masked.shape, dtype=dtype, device=masked.device).masked_fill_(masked, -math.inf)
 
 
 def scaled(products: Tensor, d_k: int, bias: Tensor | None) -> Tensor:
-    """Divides products of queries and keys by √d_k and adds what hides positions, if anything does."""
+    """Divides products of queries and keys by √d_k and adds the bias, if there is one."""
     # Not in one addition: torch rounds its factor to bfloat16, so scores with a bias would differ from those without.
     products.mul_(1 / math.sqrt(d_k))
     return products if bias is None else products.add_(bias)
@@ -39,9 +49,9 @@ def attention(
     v_BHMV: Tensor,
     bias: Tensor | None = None,
     on_weights: OnWeights | None = None,
-    dropout: Dropout | None = None,
+    dropout: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
-    """Computes softmax(Q Kᵀ / √d_k + bias) V (eq. 1): x_BHLV; the bias hides positions (`model.batch.Memory`)."""
+    """Computes softmax(Q Kᵀ / √d_k + bias) V (eq. 1): x_BHLV; the bias masks positions (`masking`)."""
     weights_BHLM = softmax(scaled(q_BHLK @ k_BHMK.transpose(-1, -2), q_BHLK.shape[-1], bias))
     if on_weights is not None:
         weights_BHLM = on_weights(weights_BHLM)
@@ -61,8 +71,24 @@ def has_kernels(capability: tuple[int, int], d_k: int, d_v: int) -> bool:
     return capability >= (8, 0) and kernel_width(d_k, d_v) <= limit
 
 
+class PaddedKeys(NamedTuple):
+    """Keys and values by head, and the bias for scores with them; None if none is masked."""
+
+    k_BHMK: Tensor
+    v_BHMV: Tensor
+    bias: Tensor | None
+
+
+class PackedKeys(NamedTuple):
+    """Keys and values by head, and how their rows lie."""
+
+    k_MHK: Tensor
+    v_MHV: Tensor
+    layout: "PackedLayout"
+
+
 def packed_attention(
-    q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, queries: Packed, keys: Packed, reach: tuple[int, int] = (-1, -1)
+    q_NHK: Tensor, keys: PackedKeys, queries: "PackedLayout", reach: tuple[int, int] = (-1, -1)
 ) -> Tensor:
     """Computes eq. 1 within each sentence by torch's attention for variable lengths: x_NHV.
 
@@ -71,118 +97,189 @@ def packed_attention(
     """
     from torch.nn.attention.varlen import varlen_attn
 
-    d_k, d_v = q_NHK.shape[-1], v_MHV.shape[-1]
+    d_k, d_v = q_NHK.shape[-1], keys.v_MHV.shape[-1]
     width = kernel_width(d_k, d_v)
     q_NHX, k_MHX, v_MHX = (
-        F.pad(x, (0, width - x.shape[-1])) if x.shape[-1] < width else x for x in (q_NHK, k_MHK, v_MHV)
+        F.pad(x, (0, width - x.shape[-1])) if x.shape[-1] < width else x for x in (q_NHK, keys.k_MHK, keys.v_MHV)
     )
     x_NHX = varlen_attn(
         q_NHX,
         k_MHX,
         v_MHX,
         queries.offsets,
-        keys.offsets,
+        keys.layout.offsets,
         queries.longest,
-        keys.longest,
+        keys.layout.longest,
         scale=d_k**-0.5,
-        window_size=(reach[0], 0) if keys.causal else reach,
+        window_size=(reach[0], 0) if keys.layout.is_causal else reach,
     )
     assert isinstance(x_NHX, Tensor)  # not a tuple, as nothing else is asked for
     return x_NHX[..., :d_v] if d_v < width else x_NHX
 
 
-class MultiHeadAttention(nn.Module):
-    """Computes softmax(Q Kᵀ / √d_k) V in h heads, concatenates them and projects by W_O; no biases (§3.2.2).
+class ScaledDotProductAttention(nn.Module):
+    """Equation 1 within each head (Figure 2, left).
 
-    In training each weight of a head is dropped with probability `dropout` (§6.3), which only a `Grid` allows, as it
-    does `on_weights`.
+    In training, `dropout` is applied to the weights (§6.3). It and `on_weights` need the weights themselves, so both
+    require padded batches; the packed kernels never form the weights.
     """
 
-    def __init__(self, d_model: int, n_heads: int, d_k: int, d_v: int, dropout: float = 0.0) -> None:
+    def __init__(self, dropout: nn.Module | None = None) -> None:
         super().__init__()
-        self.n_heads, self.d_k, self.d_v = n_heads, d_k, d_v
         self.on_weights: OnWeights | None = None
-        self.dropout = Dropout(dropout) if dropout else None
-        self.w_o = projection(n_heads * d_v, [d_model])
+        self.dropout = dropout
 
-    def attend(self, q_NX: Tensor, k_MX: Tensor, v_MX: Tensor, queries: Sentences, keys: Sentences) -> Tensor:
-        """Attends from each row to those of its sentence and projects by W_O: x_ND."""
-        if isinstance(queries, Packed) or isinstance(keys, Packed):
-            assert isinstance(queries, Packed)
-            assert isinstance(keys, Packed)
-            q_NHK, k_MHK, v_MHV = (x_NX.unflatten(-1, (self.n_heads, -1)) for x_NX in (q_NX, k_MX, v_MX))
-            return self.w_o(self.attend_packed(q_NHK, k_MHK, v_MHV, queries, keys).flatten(1))
-        k_BHMK, v_BHMV = (by_size(keys.by_head(x_NX, self.n_heads), q_NX.numel()) for x_NX in (k_MX, v_MX))
-        return self.attend_by_head(q_NX, k_BHMK, v_BHMV, queries, keys.bias)
+    def forward(self, q_BHLK: Tensor, k_BHMK: Tensor, v_BHMV: Tensor, bias: Tensor | None = None) -> Tensor:
+        """Returns x_BHLV; the bias masks positions."""
+        return attention(q_BHLK, k_BHMK, v_BHMV, bias, self.on_weights, self.dropout)
 
-    def attend_by_head(
-        self, q_NX: Tensor, k_BHMK: Tensor, v_BHMV: Tensor, queries: Sentences, bias: Tensor | None
-    ) -> Tensor:
-        """Attends in the type of the keys and values, which are by head, and projects by W_O: x_ND."""
-        assert isinstance(queries, Grid)
-        q_BHLK = queries.by_head(q_NX, self.n_heads)
+    def packed(self, q_NHK: Tensor, keys: PackedKeys, queries: "PackedLayout") -> Tensor:
+        """Returns x_NHV."""
+        return packed_attention(q_NHK, keys, queries)
+
+
+class Layout(Protocol):
+    """How rows form sentences: two forms here, and one position of beam search (`model.decoder`)."""
+
+    def keys(self, k_MX: Tensor, v_MX: Tensor, n_heads: int) -> Any:
+        """Splits projected rows into heads, for the `attend` of a layout of the same kind."""
+
+    def attend(self, q_NX: Tensor, keys: Any, function: ScaledDotProductAttention) -> Tensor:
+        """Attends from each row to the keys of its sentence, in each head, and concatenates the heads: x_NX."""
+
+
+class PaddedLayout(NamedTuple):
+    """Sentence b has the rows from b·length on; rows beyond its end are padding."""
+
+    batch: int
+    length: int
+    bias: Tensor | None
+    """Attention bias where these rows are keys: -inf where a query must not look, 0 elsewhere; broadcastable to
+    (B, H, query length, L). None if nothing is masked. An addition takes a sixth of the time of `masked_fill`."""
+
+    def by_sentence(self, x_NX: Tensor) -> Tensor:
+        """Drops the rows left over: x_BLX."""
+        return x_NX[: self.batch * self.length].view(self.batch, self.length, -1)
+
+    def by_head(self, x_NX: Tensor, n_heads: int) -> Tensor:
+        """Drops the rows left over and splits the columns into heads: x_BHLK."""
+        return x_NX[: self.batch * self.length].view(self.batch, self.length, n_heads, -1).transpose(1, 2)
+
+    def keys(self, k_MX: Tensor, v_MX: Tensor, n_heads: int) -> PaddedKeys:
+        """Splits projected rows into heads."""
+        return PaddedKeys(self.by_head(k_MX, n_heads), self.by_head(v_MX, n_heads), self.bias)
+
+    def attend(self, q_NX: Tensor, keys: PaddedKeys, function: ScaledDotProductAttention) -> Tensor:
+        """Attends within each head and concatenates the heads: x_NX. Computes in the type of the keys."""
+        n_queries = q_NX.numel()
+        k_BHMK, v_BHMV = by_size(keys.k_BHMK, n_queries), by_size(keys.v_BHMV, n_queries)
+        q_BHLK = self.by_head(q_NX, k_BHMK.shape[1])
         if q_BHLK.dtype != k_BHMK.dtype:  # the product would copy heads that are not next to each other anyway
             q_BHLK = q_BHLK.to(k_BHMK.dtype, memory_format=torch.contiguous_format)
-        x_BHLV = self.attend_in_grid(q_BHLK, k_BHMK, v_BHMV, bias)
-        x_NX = x_BHLV.transpose(1, 2).reshape(-1, self.n_heads * self.d_v).to(q_NX.dtype)
+        x_BLHV = function(q_BHLK, k_BHMK, v_BHMV, keys.bias).transpose(1, 2)
+        x_NX = x_BLHV.reshape(-1, x_BLHV.shape[2] * x_BLHV.shape[3]).to(q_NX.dtype)
         left_over = len(q_NX) - len(x_NX)
-        return self.w_o(F.pad(x_NX, (0, 0, 0, left_over)) if left_over else x_NX)
+        return F.pad(x_NX, (0, 0, 0, left_over)) if left_over else x_NX
 
-    def attend_packed(self, q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, queries: Packed, keys: Packed) -> Tensor:
-        """Attends within each head: x_NHV."""
-        return packed_attention(q_NHK, k_MHK, v_MHV, queries, keys)
+    def causal(self, x_ND: Tensor) -> "PaddedLayout":
+        """Masks later positions (§3.2.3), and so padding from every real one; for scores of the type of `x_ND`."""
+        later_TT = torch.ones(self.length, self.length, dtype=torch.bool, device=x_ND.device).triu(1)
+        return self._replace(bias=masking(later_TT, x_ND.dtype) if self.length > 1 else None)
 
-    def attend_in_grid(self, q_BHLK: Tensor, k_BHMK: Tensor, v_BHMV: Tensor, bias: Tensor | None) -> Tensor:
-        """Attends within each head: x_BHLV."""
-        return attention(q_BHLK, k_BHMK, v_BHMV, bias, self.on_weights, self.dropout)
+    def each(self, change: Callable[[Tensor], Tensor]) -> "PaddedLayout":
+        """Changes every tensor."""
+        return self if self.bias is None else self._replace(bias=change(self.bias))
+
+
+class PackedLayout(NamedTuple):
+    """Sentence b has the rows from offsets[b] up to offsets[b + 1]."""
+
+    offsets: Tensor
+    """int32, (B + 1,)."""
+    longest: int
+    """At least the length of every sentence."""
+    is_causal: bool = False
+    """Masks later positions where these rows are keys (§3.2.3)."""
+
+    def keys(self, k_MX: Tensor, v_MX: Tensor, n_heads: int) -> PackedKeys:
+        """Splits projected rows into heads."""
+        return PackedKeys(k_MX.unflatten(-1, (n_heads, -1)), v_MX.unflatten(-1, (n_heads, -1)), self)
+
+    def attend(self, q_NX: Tensor, keys: PackedKeys, function: ScaledDotProductAttention) -> Tensor:
+        """Attends within each head and concatenates the heads: x_NX."""
+        return function.packed(q_NX.unflatten(-1, (keys.k_MHK.shape[1], -1)), keys, self).flatten(1)
+
+    def causal(self, x_ND: Tensor) -> "PackedLayout":
+        """Masks later positions (§3.2.3)."""
+        return self._replace(is_causal=True)
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> "PackedLayout":
+        """Changes every tensor."""
+        return self._replace(offsets=change(self.offsets))
+
+
+class EncoderOutput(NamedTuple):
+    """The rows that the decoder attends to, and how they lie."""
+
+    x_ND: Tensor
+    layout: Layout
+
+
+class MultiHeadAttention(nn.Module):
+    """Projects to queries, keys and values, attends in h heads and projects by W_O (§3.2.2, Figure 2, right).
+
+    W_Q, W_K and W_V of all heads are rows of one matrix, so that they are one product: `w_qkv` of SelfAttention, `w_q`
+    and `w_kv` of CrossAttention, whose keys come from other rows. There are no biases.
+    """
+
+    def __init__(
+        self, d_model: int, n_heads: int, d_k: int, d_v: int, function: ScaledDotProductAttention | None = None
+    ) -> None:
+        super().__init__()
+        self.n_heads, self.d_k, self.d_v = n_heads, d_k, d_v
+        self.function = function or ScaledDotProductAttention()
+        self.w_o = projection(n_heads * d_v, [d_model])
 
 
 class SelfAttention(MultiHeadAttention):
-    """Attention of sentences to themselves; `w_qkv` has the weights of all queries, keys and values: one product."""
+    """Attention of sentences to themselves."""
 
-    def __init__(self, d_model: int, n_heads: int, d_k: int, d_v: int, dropout: float = 0.0) -> None:
-        super().__init__(d_model, n_heads, d_k, d_v, dropout)
+    def __init__(
+        self, d_model: int, n_heads: int, d_k: int, d_v: int, function: ScaledDotProductAttention | None = None
+    ) -> None:
+        super().__init__(d_model, n_heads, d_k, d_v, function)
         self.sizes = [n_heads * d_k, n_heads * d_k, n_heads * d_v]
         self.w_qkv = projection(d_model, self.sizes)
 
-    def forward(self, x_ND: Tensor, sentences: Sentences, cache: LayerCache | None = None) -> Tensor:
-        """x_ND -> x_ND; with a cache, rows see all that it holds, themselves added, but for what their bias hides."""
+    def forward(self, x_ND: Tensor, layout: Layout) -> Tensor:
+        """x_ND -> x_ND."""
         q_NX, k_NX, v_NX = self.w_qkv(x_ND).split(self.sizes, dim=-1)
-        if cache is None:
-            return self.attend(q_NX, k_NX, v_NX, sentences, sentences)
-        assert isinstance(sentences, Grid)
-        assert sentences.bias is not None
-        k_BHWK, v_BHWV = (sentences.by_head(x_NX, self.n_heads) for x_NX in (k_NX, v_NX))
-        k_BHMK, v_BHMV = cache.with_tokens(k_BHWK, v_BHWV, n_tokens=sentences.bias.shape[-1])
-        return self.attend_by_head(q_NX, k_BHMK, v_BHMV, sentences, sentences.bias)
+        return self.w_o(layout.attend(q_NX, layout.keys(k_NX, v_NX, self.n_heads), self.function))
 
 
 class CrossAttention(MultiHeadAttention):
-    """Attention of the decoder to the encoder's output; `w_kv` has the weights of all keys and values."""
+    """Attention of the decoder to the encoder's output."""
 
-    def __init__(self, d_model: int, n_heads: int, d_k: int, d_v: int, dropout: float = 0.0) -> None:
-        super().__init__(d_model, n_heads, d_k, d_v, dropout)
+    def __init__(
+        self, d_model: int, n_heads: int, d_k: int, d_v: int, function: ScaledDotProductAttention | None = None
+    ) -> None:
+        super().__init__(d_model, n_heads, d_k, d_v, function)
         self.sizes = [n_heads * d_k, n_heads * d_v]
         self.w_q = projection(d_model, self.sizes[:1])
         self.w_kv = projection(d_model, self.sizes)
 
-    def keys_values(self, memory_MD: Tensor) -> tuple[Tensor, Tensor]:
-        """Projects the rows to attend to: k_MX and v_MX, which a decoder caches."""
-        k_MX, v_MX = self.w_kv(memory_MD).split(self.sizes, dim=-1)
-        return k_MX, v_MX
+    def keys(self, encoder_output: EncoderOutput) -> Any:
+        """Projects the encoder's output to keys and values, which incremental decoding computes once."""
+        k_MX, v_MX = self.w_kv(encoder_output.x_ND).split(self.sizes, dim=-1)
+        return encoder_output.layout.keys(k_MX, v_MX, self.n_heads)
 
-    def forward(self, x_ND: Tensor, sentences: Sentences, memory: Memory, cache: LayerCache | None = None) -> Tensor:
-        """x_ND -> x_ND; a cache has the memory's keys and values already."""
-        if cache is None:
-            k_MX, v_MX = self.keys_values(memory.x_ND)
-            return self.attend(self.w_q(x_ND), k_MX, v_MX, sentences, memory.sentences)
-        assert isinstance(memory.sentences, Grid)
-        k_BHMK, v_BHMV = cache.memory_k_BHKS.transpose(2, 3), cache.memory_v_BHSV
-        return self.attend_by_head(self.w_q(x_ND), k_BHMK, v_BHMV, sentences, memory.sentences.bias)
+    def forward(self, x_ND: Tensor, layout: Layout, keys: Any) -> Tensor:
+        """x_ND -> x_ND; `keys` are those of the encoder's output."""
+        return self.w_o(layout.attend(self.w_q(x_ND), keys, self.function))
 
 
 def projection(n_inputs: int, outputs: Sequence[int]) -> nn.Linear:
-    """Makes one product of several, which Xavier's initialisation treats as the matrices that they are in the paper."""
+    """Returns one product of several, which Xavier's initialisation treats as the matrices that the paper has."""
     linear = nn.Linear(n_inputs, sum(outputs), bias=False)
     with torch.no_grad():
         for weight in linear.weight.split(list(outputs)):

@@ -10,15 +10,21 @@ Shapes: B batch, L length, H heads, K = d_k, V = d_v; N, M rows of a batch (`mod
 block, W keys that a block sees; X columns of any meaning.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
-from model.attention import OnWeights, SelfAttention, attention, packed_attention
-from model.batch import Packed
-from model.dropout import Dropout
+from model.attention import (
+    OnWeights,
+    PackedKeys,
+    PackedLayout,
+    ScaledDotProductAttention,
+    attention,
+    packed_attention,
+)
 
 
 def reach(window: int) -> tuple[int, int]:
@@ -47,7 +53,7 @@ def neighbourhood_attention(
     window: int,
     padding_B11L: Tensor | None = None,
     on_weights: OnWeights | None = None,
-    dropout: Dropout | None = None,
+    dropout: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
     """Computes softmax(Q Kᵀ / √d_k) V (eq. 1) of each query with the keys around it: x_BHLV.
 
@@ -62,7 +68,7 @@ def neighbourhood_attention(
     missing = n_blocks * window - length
     q_BHGCK = F.pad(q_BHLK, (0, 0, 0, missing)).unflatten(2, (n_blocks, window))
     k_BHGWK, v_BHGWV = (_seen(x_BHLX, before, missing, n_blocks, window) for x_BHLX in (k_BHLK, v_BHLV))
-    bias = _bias(_hidden(length, window, padding_B11L, q_BHLK.device), q_BHLK.dtype)
+    bias = _bias(_masked(length, window, padding_B11L, q_BHLK.device), q_BHLK.dtype)
     spread = None
     if on_weights is not None:
         spread = partial(_by_position, on_weights=on_weights, length=length, window=window)
@@ -92,22 +98,22 @@ def _full(
     window: int,
     padding_B11L: Tensor | None,
     on_weights: OnWeights | None,
-    dropout: Dropout | None,
+    dropout: Callable[[Tensor], Tensor] | None,
 ) -> Tensor:
     """Computes the same by the full product, with a mask."""
-    hidden = outside(q_BHLK.shape[2], window, q_BHLK.device)
+    masked = outside(q_BHLK.shape[2], window, q_BHLK.device)
     if padding_B11L is not None:
-        hidden = hidden | padding_B11L
-    return attention(q_BHLK, k_BHLK, v_BHLV, _bias(hidden, q_BHLK.dtype), on_weights, dropout)
+        masked = masked | padding_B11L
+    return attention(q_BHLK, k_BHLK, v_BHLV, _bias(masked, q_BHLK.dtype), on_weights, dropout)
 
 
-def _bias(hidden: Tensor, dtype: torch.dtype) -> Tensor:
-    """Returns what hides positions when added to scores.
+def _bias(masked: Tensor, dtype: torch.dtype) -> Tensor:
+    """Returns the bias for scores that masks positions.
 
     It is not -inf: a row of nothing else would be NaN, and a weight of 0 would not keep that from the real positions.
     """
-    zeros = torch.zeros(hidden.shape, dtype=dtype, device=hidden.device)
-    return zeros.masked_fill_(hidden, torch.finfo(dtype).min)
+    zeros = torch.zeros(masked.shape, dtype=dtype, device=masked.device)
+    return zeros.masked_fill_(masked, torch.finfo(dtype).min)
 
 
 def _seen(x_BHLX: Tensor, before: int, missing: int, n_blocks: int, window: int) -> Tensor:
@@ -120,7 +126,7 @@ def _seen(x_BHLX: Tensor, before: int, missing: int, n_blocks: int, window: int)
     return torch.cat((x_BHGCX[:, :, :-1], x_BHGCX[:, :, 1:, :-1]), dim=3)
 
 
-def _hidden(length: int, window: int, padding_B11L: Tensor | None, device: torch.device) -> Tensor:
+def _masked(length: int, window: int, padding_B11L: Tensor | None, device: torch.device) -> Tensor:
     """Returns the mask of all blocks, broadcastable to (B, H, G, C, W): out of reach, beyond the ends, or padding."""
     before, _ = reach(window)
     n_blocks = -(-length // window)
@@ -135,22 +141,19 @@ def _hidden(length: int, window: int, padding_B11L: Tensor | None, device: torch
     return out_of_reach_CW | beyond_GW[:, None]
 
 
-class NeighbourhoodAttention(SelfAttention):
-    """Multi-head self-attention in which each position sees the `window` positions around it (§4).
+class NeighbourhoodAttention(ScaledDotProductAttention):
+    """Equation 1 within each head, from each position to the `window` positions around it (§4), for self-attention."""
 
-    Its weights have the names and shapes of SelfAttention's. The bias of its rows hides padding alone.
-    """
-
-    def __init__(self, d_model: int, n_heads: int, d_k: int, d_v: int, window: int, dropout: float = 0.0) -> None:
-        super().__init__(d_model, n_heads, d_k, d_v, dropout)
+    def __init__(self, window: int, dropout: nn.Module | None = None) -> None:
+        super().__init__(dropout)
         self.window = window
 
-    def attend_packed(self, q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, queries: Packed, keys: Packed) -> Tensor:
-        """Attends within each head, to the neighbourhood of each position: x_NHV."""
-        return packed_attention(q_NHK, k_MHK, v_MHV, queries, keys, reach(self.window))
-
-    def attend_in_grid(self, q_BHLK: Tensor, k_BHMK: Tensor, v_BHMV: Tensor, bias: Tensor | None) -> Tensor:
-        """Attends within each head, to the neighbourhood of each position: x_BHLV."""
+    def forward(self, q_BHLK: Tensor, k_BHMK: Tensor, v_BHMV: Tensor, bias: Tensor | None = None) -> Tensor:
+        """Returns x_BHLV; the bias must mask padding and nothing else."""
         padding_B11M = None if bias is None else bias.isneginf()
         on_weights, dropout = self.on_weights, self.dropout
         return neighbourhood_attention(q_BHLK, k_BHMK, v_BHMV, self.window, padding_B11M, on_weights, dropout)
+
+    def packed(self, q_NHK: Tensor, keys: PackedKeys, queries: PackedLayout) -> Tensor:
+        """Returns x_NHV."""
+        return packed_attention(q_NHK, keys, queries, reach(self.window))

@@ -12,7 +12,7 @@ import gc
 from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from model.batch import Batch
 
@@ -51,8 +51,8 @@ class Buffers:
 class Captured:
     """The graph of `compute`, a function of a batch; calling it computes another batch with the same kernels."""
 
-    def __init__(self, compute: Callable[[Batch], None], batch: Batch, model: nn.Module) -> None:
-        """Records `compute(batch)`, after running it a few times as it is.
+    def __init__(self, compute: Callable[[Batch], None], batch: Batch) -> None:
+        """Records `compute(batch)`, after running it a few times as it is. What else it reads must stay in place.
 
         Raises RuntimeError if the device or an operator cannot be recorded. Then nothing has changed, but torch may
         keep the memory of the recording: up to 2.13 it releases a graph's pool only if its recording has succeeded.
@@ -67,8 +67,6 @@ class Captured:
             with torch.cuda.stream(side):
                 for _ in range(WARM_UPS):
                     compute(self._buffers.batch)
-                # What the graph reads must stay, although the model may replace its table of positions by a longer one.
-                self._kept = [*model.parameters(), *model.buffers()]
                 # Other threads may go on using the device: NCCL's asks for events all the time.
                 with torch.cuda.graph(self._graph, stream=side, capture_error_mode="thread_local"):
                     compute(self._buffers.batch)

@@ -1,4 +1,4 @@
-"""What serves a processor and changes no more than rounding: types, widths and numbers of rows that its kernels like.
+"""CPU kernels: dtypes, padded widths and row counts that oneDNN and MKL handle well; results change by rounding only.
 
 Shapes: B batch, L length, H heads, N rows, X columns of any meaning.
 """

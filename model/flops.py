@@ -1,20 +1,31 @@
-"""Floating-point operations of the matrix products in §3; multiplying m × k by k × n takes 2·m·n·k of them.
+"""Floating-point operations of the matrix products in §3, and a model's number of parameters (Table 3).
+
+Multiplying m × k by k × n takes 2·m·n·k operations.
 
     counted = training_flop(config, source_lengths, target_lengths)     # one pass over these sentence pairs
 
 The count is exact for unpadded sentences. It leaves out softmax, norms, dropout, embedding look-ups and the optimizer.
 Attention counts every query with every key, because the causal mask saves no computation; restricted attention counts
-the pairs that it computes, its blocks' edges included. Lengths include END_ID and
-may be any sequence of ints, an array or a tensor.
+the pairs that it computes, its blocks' edges included. Lengths include END_ID and may be any sequence of ints, an array
+or a tensor.
 """
 
 from collections.abc import Iterable
+from functools import cache
 
 import torch
 from torch import Tensor
 
 from model.banded import pairs
 from model.config import TransformerConfig
+from model.transformer import Transformer
+
+
+@cache
+def count_parameters(config: TransformerConfig) -> int:
+    """Counts a model's parameters on torch's meta device, which allocates no memory."""
+    with torch.device("meta"):
+        return sum(parameter.numel() for parameter in Transformer(config).parameters())
 
 
 def forward_flop(

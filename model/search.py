@@ -20,9 +20,8 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from model.cache import DecoderCache, compacted
 from model.config import BEGIN_ID, END_ID, PAD_ID, SearchConfig
-from model.incremental import LOGITS_MULTIPLE, IncrementalDecoder
+from model.decoder import LOGITS_MULTIPLE, DecoderCache, IncrementalDecoder, compacted
 from model.transformer import Transformer
 
 CHUNK_ROWS = {"cpu": 512, "cuda": 8192}
@@ -109,6 +108,7 @@ def beam_search(
     decoder.model.eval()
     try:
         limit_B = max_length((source_BS != PAD_ID).sum(dim=1), decoder.model, max_extra_tokens)
+        decoder.model.reserve_positions(int(limit_B.max()))
         constrained = constraint.start(limit_B) if constraint is not None else None
         state = _Search.begin(decoder.start(source_BS), limit_B, n_best, constrained)
         while state.sentence_B.numel():

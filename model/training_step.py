@@ -2,11 +2,13 @@
 
     step = TrainingStep(Transformer(BASE), OptimizerConfig(), compute_dtype("cpu"))
     for source_BS, target_BT in micro_batches:
-        step.accumulate(Batch.in_grid(source_BS, target_BT, step.dtype), seed)
+        step.accumulate(Batch.padded(source_BS, target_BT, step.dtype), seed)
     all_reduce(step.sums)                                 # with several workers
     loss, nll, norm = step.apply(update=1, n_tokens=total)
 
-Shapes: P parameters; N rows of a batch (`model.batch`).
+Weights, gradients and moments are one vector each, so that a step of Adam or a cast is one operation instead of eighty.
+
+Shapes: P parameters.
 """
 
 from collections.abc import Sequence
@@ -14,24 +16,89 @@ from copy import deepcopy
 from typing import cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.optim import adam as torch_adam
 
 from model.batch import Batch
 from model.capture import Captured, same
 from model.config import OptimizerConfig
 from model.loss import smoothed_cross_entropy
-from model.optimizer import Adam, learning_rate
-from model.parameters import flatten, views
 from model.transformer import Transformer
 
 NORM_PARAMETERS = 1 << 20
 """Parameters whose squares are summed at a time."""
 
 
+def learning_rate(step: int, d_model: int, warmup_steps: int, scale: float = 1.0) -> float:
+    """Returns scale · d_model^-0.5 · min(step^-0.5, step · warmup_steps^-1.5), equation 3; `scale` is 1 in the paper.
+
+    Raises ValueError if `step`, which counts from 1, is smaller.
+    """
+    if step < 1:
+        raise ValueError(f"step is {step}; the schedule counts from 1")
+    return float(scale * d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5))
+
+
+class Adam:
+    """The moments of a vector of parameters (Kingma and Ba 2015), and the steps that change both.
+
+    A step is torch's fused kernel. `torch.optim.Adam` would call the same one, but its construction imports torch's
+    compiler: 1.5 s and 800 modules in every process that trains.
+    """
+
+    def __init__(self, weights_P: Tensor, config: OptimizerConfig) -> None:
+        self.weights_P, self.config = weights_P, config
+        self.mean_P, self.square_P = torch.zeros_like(weights_P), torch.zeros_like(weights_P)
+        self.n_steps = torch.zeros((), device=weights_P.device)
+        """A number on the device, so that no step waits for it."""
+
+    @torch.no_grad()
+    def step(self, gradient_P: Tensor, rate: Tensor, divisor: Tensor, broken: Tensor) -> None:
+        """Takes one step on `gradient_P / divisor`, or none if `broken` is 1; the gradient may be overwritten.
+
+        The others are scalars on the device, in float32 but for the rate on CPUs, which is in float64.
+        """
+        torch_adam.adam(
+            [self.weights_P],
+            [gradient_P],
+            [self.mean_P],
+            [self.square_P],
+            [],
+            [self.n_steps],
+            fused=True,
+            grad_scale=divisor,
+            found_inf=broken,
+            amsgrad=False,
+            beta1=self.config.beta_1,
+            beta2=self.config.beta_2,
+            lr=rate,
+            weight_decay=0.0,
+            eps=self.config.epsilon,
+            maximize=False,
+        )
+
+
+def flatten(module: nn.Module) -> Tensor:
+    """Moves the parameters of a module, in their order, into one vector, of which they become views; returns it."""
+    parameters = list(module.parameters())
+    with torch.no_grad():
+        weights_P = torch.cat([parameter.flatten() for parameter in parameters])
+    for parameter, view in zip(parameters, views(weights_P, module), strict=True):
+        parameter.data = view
+    return weights_P
+
+
+def views(values_P: Tensor, module: nn.Module) -> list[Tensor]:
+    """Splits a vector that has one number for each of a module's parameters: a view in the shape of each of them."""
+    parameters = list(module.parameters())
+    parts = values_P.split([parameter.numel() for parameter in parameters])
+    return [part.view_as(parameter) for part, parameter in zip(parts, parameters, strict=True)]
+
+
 class TrainingStep:
     """Holds the float32 master weights, their Adam state and, if `dtype` is lower, a shadow model of that type.
 
-    Weights, gradients and moments are one vector each. Checkpoints save `master`; `model` computes, and is `master`
+    Checkpoints save `master`; `model` computes, and is `master`
     itself in float32. Only `capture` waits for the device.
     """
 
@@ -106,7 +173,7 @@ class TrainingStep:
         """
         try:
             self.model.train()
-            captured = Captured(self._add, batches[0].to(self.sums.device), self.model)
+            captured = Captured(self._add, batches[0].to(self.sums.device))
             for seed, batch in enumerate(batches):
                 results = []
                 for compute in (self._add, captured):

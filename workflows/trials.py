@@ -13,7 +13,7 @@ from workflows.tables import table3
 from workflows.tables.measurements import Translation
 from workflows.tables.table3_rows import GridRow
 
-count_parameters = Imported("model.parameters:count")
+count_parameters = Imported("model.flops:count_parameters")
 
 LAST_CHECKPOINT = AveragingSettings(last=1)
 """Table 3 does not average checkpoints (§6.2)."""

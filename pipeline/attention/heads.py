@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from model.batch import Batch, Memory, shift_right
+from model.attention import EncoderOutput
+from model.batch import Batch, shift_right
 from model.config import BEGIN_ID, END_ID, PAD_ID
 from model.loss import perplexity_of, smoothed_cross_entropy
 from model.transformer import Transformer
@@ -58,8 +59,8 @@ def examine(context: Context, checkpoint: Checkpoint, dataset: EncodedDataset, s
     samples = _sample(dataset, settings.sample_pairs, context.device)
     total = sum(len(attentions(model, kind)) * model.config.n_heads for kind in KINDS)
     with torch.inference_mode():
-        memories = [model.encode(sample.batch.source) for sample in samples]
-        with_all, n_tokens = _nll(model, samples, memories)
+        encoded = [model.encode(sample.batch.source) for sample in samples]
+        with_all, n_tokens = _nll(model, samples, encoded)
         perplexity = perplexity_of(with_all / n_tokens)
         figures = []
         for kind in KINDS:
@@ -67,7 +68,7 @@ def examine(context: Context, checkpoint: Checkpoint, dataset: EncodedDataset, s
                 attention = attentions(model, kind)[layer]
                 for head in range(attention.n_heads):
                     with heads_off(attention, [head]):
-                        nll, _ = _nll(model, samples, memories if kind != "encoder" else None)
+                        nll, _ = _nll(model, samples, encoded if kind != "encoder" else None)
                     without = perplexity_of(nll / n_tokens)
                     names = ("entropy", "distance", "previous", "same", "next", "separator")
                     figures.append(
@@ -99,17 +100,16 @@ def _sample(dataset: EncodedDataset, at_most_pairs: int, device: str) -> list[_S
     samples = []
     for first, end in pairwise(bounds):
         source_BS, target_BT = (tokens.to(device) for tokens in split.batch(rows[first:end]))
-        samples.append(_Sample(source_BS, target_BT, Batch.in_grid(source_BS, target_BT, torch.float32)))
+        samples.append(_Sample(source_BS, target_BT, Batch.padded(source_BS, target_BT, torch.float32)))
     return samples
 
 
-def _nll(model: Transformer, samples: list[_Sample], memories: list[Memory] | None) -> tuple[float, int]:
+def _nll(model: Transformer, samples: list[_Sample], encoded: list[EncoderOutput] | None) -> tuple[float, int]:
     """Returns the negative log-likelihood in nats and the target tokens; sources are encoded unless given encoded."""
     nll, n_tokens = 0.0, 0
     for number, sample in enumerate(samples):
         batch = sample.batch
-        memory = memories[number] if memories else model.encode(batch.source)
-        hidden_ND = model.decode(batch.inputs, memory)
+        hidden_ND = model.decode(batch.inputs, encoded[number] if encoded else model.encode(batch.source))
         nll += float(smoothed_cross_entropy(hidden_ND, model.embedding.weight, batch.targets_N, smoothing=0.0)[1])
         n_tokens += int((batch.targets_N != PAD_ID).sum())
     return nll, n_tokens

@@ -7,7 +7,7 @@
     with heads_off(attentions(model, "encoder")[0], [2]):    # head 2 of the first layer adds nothing
         model(batch.source, batch.inputs)
 
-Both use the one place of an attention that sees its weights, `MultiHeadAttention.on_weights`, which is None otherwise.
+Both use the one place of an attention that sees its weights, its function's `on_weights`, which is None otherwise.
 
 Shapes: B batch, S source length, T target length, L query length, M key length, H heads.
 """
@@ -44,12 +44,12 @@ def attentions(model: Transformer, kind: Kind) -> list[MultiHeadAttention]:
 @contextmanager
 def _passing(attention: MultiHeadAttention, function: Callable[[Tensor], Tensor]) -> Iterator[None]:
     """Passes the weights of an attention through `function`, after whatever they already pass through."""
-    before = attention.on_weights
-    attention.on_weights = (lambda weights: function(before(weights))) if before else function
+    before = attention.function.on_weights
+    attention.function.on_weights = (lambda weights: function(before(weights))) if before else function
     try:
         yield
     finally:
-        attention.on_weights = before
+        attention.function.on_weights = before
 
 
 @contextmanager

@@ -129,7 +129,7 @@ class _Attended:
     ) -> "_Attended":
         texts = derivation.english, text_of(derivation, target)
         source, output = encode_lines(vocabulary, texts)
-        batch = Batch.in_grid(torch.tensor([source]), torch.tensor([output]), model.embedding.weight.dtype).to(device)
+        batch = Batch.padded(torch.tensor([source]), torch.tensor([output]), model.embedding.weight.dtype).to(device)
         with torch.inference_mode(), recording(model) as weights:
             model(batch.source, batch.inputs)
         read = pieces(vocabulary, [BEGIN_ID, *output[:-1]])

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from sentencepiece import SentencePieceProcessor
 
-from model.batch import grid
+from model.batch import Rows
 from model.config import BEGIN_ID, END_ID, UNKNOWN_ID
 from pipeline.attention.figures import KINDS, Kind
 from pipeline.attention.recording import recording
@@ -85,7 +85,10 @@ class AttentionTranslator(Translator):
             )
         best = self.search([source])[0][0]
         # Not during the search, whose weights are the same: the decoder with a cache is the decoder.
-        rows = (grid(torch.tensor([ids], device=self.device), self.dtype) for ids in (source, [BEGIN_ID, *best.tokens]))
+        rows = (
+            Rows.padded(torch.tensor([ids], device=self.device), self.dtype)
+            for ids in (source, [BEGIN_ID, *best.tokens])
+        )
         with torch.inference_mode(), recording(self._decoder.model) as recorded:
             self._decoder.model(*rows)
         return Attended(

@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from model.positions import sinusoids
+from model.transformer import sinusoids
 from pipeline.complexity.count import SEED, counted_flop, least_steps, stack
 from pipeline.complexity.figures import ArgumentCounts, CountedArguments, FullKernelCounts, ProductCounts
 from pipeline.complexity.layer_types.modules import CausalConvolution, make, make_projected

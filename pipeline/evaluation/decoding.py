@@ -164,14 +164,14 @@ class Actors(NamedTuple):
 
 def decoding_bytes(config: TransformerConfig, settings: DecodingSettings) -> int:
     """Estimates the most GPU memory that one actor needs: weights, keys and values, logits and CUDA itself."""
-    from model.parameters import count
+    from model.flops import count_parameters
     from model.search import CHUNK_ROWS
     from pipeline.evaluation.translation import DECODED_PER_SOURCE_TOKEN, with_batch_tokens
 
     tokens = (1 + DECODED_PER_SOURCE_TOKEN) * with_batch_tokens(settings, "cuda").batch_tokens
     keys_values = 2 * tokens * config.n_layers * config.n_heads * (config.d_k + config.d_v)  # caches grow by doubling
     logits = 2 * CHUNK_ROWS["cuda"] * config.vocabulary_size
-    return FLOAT32_BYTES * (3 * count(config) + keys_values + logits) + CUDA_CONTEXT_BYTES
+    return FLOAT32_BYTES * (3 * count_parameters(config) + keys_values + logits) + CUDA_CONTEXT_BYTES
 
 
 def shared(n_gpus: int, workers: int) -> Actors:

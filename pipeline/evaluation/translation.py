@@ -23,7 +23,7 @@ from sentencepiece import SentencePieceProcessor
 from torch.nn.utils.rnn import pad_sequence
 
 from model.config import END_ID, PAD_ID
-from model.incremental import IncrementalDecoder
+from model.decoder import IncrementalDecoder
 from model.search import Hypothesis, beam_search
 from model.transformer import Transformer
 from pipeline.errors import UserError

@@ -21,8 +21,7 @@ from typing import Any
 from torch import Tensor
 
 from model.config import BEGIN_ID, END_ID, UNKNOWN_ID
-from model.positions import sinusoids
-from model.transformer import Transformer
+from model.transformer import Transformer, sinusoids
 from pipeline.errors import UserError
 from pipeline.evaluation.ctranslate2 import MAX_OUTPUT_TOKENS, installed
 from pipeline.evaluation.translation import load_checkpoint

@@ -30,9 +30,7 @@ from pydantic import TypeAdapter
 from safetensors import SafetensorError
 from torch import Tensor
 
-from model.optimizer import Adam
-from model.parameters import views
-from model.training_step import TrainingStep
+from model.training_step import Adam, TrainingStep, views
 from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact, publish
 from pipeline.store.artifacts import METRICS, read_metrics_line

@@ -388,7 +388,7 @@ class Training:
         if self.negotiated.packed:
             batch = Batch.packed(source_BS, target_BT, self.updates.packed_size)
         else:
-            batch = Batch.in_grid(source_BS, target_BT, self.negotiated.dtype)
+            batch = Batch.padded(source_BS, target_BT, self.negotiated.dtype)
         return batch if self.workers.device == "cpu" else batch.pinned()
 
     def _validate(self) -> None:

@@ -56,7 +56,7 @@ def split_sums(
     with torch.no_grad():
         for rows in batches(split, of_rows)[rank::workers]:
             source_BS, target_BT = (tokens.to(device) for tokens in split.batch(rows))
-            batch = Batch.in_grid(source_BS, target_BT, model.embedding.weight.dtype)
+            batch = Batch.padded(source_BS, target_BT, model.embedding.weight.dtype)
             # Not a call of the model, which may be compiled for the one shape of packed batches and no other.
             hidden_ND = model.forward(batch.source, batch.inputs)
             loss, nll = smoothed_cross_entropy(hidden_ND, model.embedding.weight, batch.targets_N, smoothing)

@@ -58,7 +58,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     checkpoint = make_checkpoint(folder / "checkpoint", make_corpus(folder / "corpus"), dropout=0.0)
     sentences = [torch.tensor(ids) for ids in encode_lines(load(checkpoint.folder / "joint.model"), LINES)]
     lines_BS = pad_sequence(sentences, batch_first=True)
-    batch = Batch.in_grid(lines_BS, lines_BS, torch.float32)
+    batch = Batch.padded(lines_BS, lines_BS, torch.float32)
     optimizer = OptimizerConfig(warmup_steps=30, learning_rate_scale=0.5, label_smoothing=0.0)
     step = TrainingStep(load_model(checkpoint.folder), optimizer, torch.float32)
     for update in range(1, 151):

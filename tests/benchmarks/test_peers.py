@@ -15,8 +15,7 @@ from benchmarks.training_loops import MarianLoop, TorchLoop
 from model.attention import SelfAttention
 from model.batch import Batch
 from model.config import PAD_ID, OptimizerConfig, TransformerConfig
-from model.parameters import views
-from model.training_step import TrainingStep
+from model.training_step import TrainingStep, views
 from model.transformer import Transformer
 from pipeline.corpora.lengths import LENGTHS
 
@@ -69,7 +68,7 @@ def test_peers_are_the_same_model(tmp_path: Path, name: str) -> None:
         (_as_torch if name == "torch" else copy_weights)(ours, peer.model)  # type: ignore[arg-type]
     source_BS, target_BT = peer.updates.split.batch(np.arange(40))
     step = TrainingStep(ours, OptimizerConfig(), torch.float32)
-    step.accumulate(Batch.in_grid(source_BS, target_BT, torch.float32), seed=0)
+    step.accumulate(Batch.padded(source_BS, target_BT, torch.float32), seed=0)
     n_tokens = int((target_BT != PAD_ID).sum())
     loss = peer.loss(source_BS, target_BT)
     loss.backward()

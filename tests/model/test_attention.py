@@ -5,10 +5,9 @@ import math
 import pytest
 import torch
 
-from model.attention import SelfAttention, attention
-from model.batch import Grid
+from model.attention import PaddedLayout, SelfAttention, attention
 from model.cpu import LARGE_NUMBERS, VECTOR_BYTES, softmax
-from model.dropout import Dropout
+from model.transformer import Dropout
 
 CPU_VECTOR = VECTOR_BYTES // 8
 """Number of float64 values in a register."""
@@ -40,12 +39,12 @@ def test_bfloat16_attends_in_the_type_of_the_batch_s_size(batch: int, is_float32
     rounded.load_state_dict(exact.state_dict())
     exact.load_state_dict(rounded.state_dict())
     types = []
-    rounded.on_weights = lambda weights_BHLM: (types.append(weights_BHLM.dtype), weights_BHLM)[1]
+    rounded.function.on_weights = lambda weights_BHLM: (types.append(weights_BHLM.dtype), weights_BHLM)[1]
     results = []
     for layer in (exact, rounded):
         dtype = layer.w_qkv.weight.dtype
         own_ND = x_ND.to(dtype, copy=True).requires_grad_()
-        y_ND = layer(own_ND, Grid(batch, 8, hidden_B11L.to(dtype)))
+        y_ND = layer(own_ND, PaddedLayout(batch, 8, hidden_B11L.to(dtype)))
         assert y_ND.dtype == dtype
         y_ND.sum(dim=1).square().sum().backward()
         results.append((y_ND.double(), own_ND.grad.double()))

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from model.attention import SelfAttention, attention
+from model.attention import PaddedLayout, ScaledDotProductAttention, SelfAttention, attention, masking
 from model.banded import NeighbourhoodAttention, neighbourhood_attention, outside, reach
-from model.batch import Grid, grid
+from model.batch import Rows
 from model.config import BEGIN_ID, END_ID, PAD_ID, TransformerConfig
-from model.parameters import count
+from model.flops import count_parameters
 from model.transformer import Transformer
 from tests.support.batches import hidden_of
 
@@ -26,11 +26,6 @@ def inputs(length: int, device: str, sentences: int = 3) -> list[Tensor]:
     return [torch.randn(*sizes, width, dtype=torch.float64).to(device).requires_grad_() for width in (4, 4, 5)]
 
 
-def hiding(hidden: Tensor, dtype: torch.dtype = torch.float64) -> Tensor:
-    """Returns the bias that hides positions."""
-    return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, -torch.inf)
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("is_padded", [False, True])
@@ -41,14 +36,15 @@ def test_equals_masked_full_attention(window: int, is_padded: bool, device: str)
         lengths_B = torch.tensor([length, max(1, length - 1), max(1, length - 3), max(1, length // 4)], device=device)
         padding_BL = torch.arange(length, device=device) >= lengths_B[:, None]
         padding_B11L = padding_BL[:, None, None] if is_padded else None
-        hidden = outside(length, window, q.device)
+        masked = outside(length, window, q.device)
         if padding_B11L is not None:
             # A query that sees nothing but padding has no weights at all; here it sees itself.
-            hidden = (hidden | padding_B11L) & ~torch.eye(length, dtype=torch.bool, device=device)
+            masked = (masked | padding_B11L) & ~torch.eye(length, dtype=torch.bool, device=device)
         real_BHLV = ~padding_BL[:, None, :, None] if is_padded else torch.ones(1, device=device)
         weights_LV = torch.randn(length, 5, dtype=torch.float64).to(device)
         both = []
-        for x_BHLV in (neighbourhood_attention(q, k, v, window, padding_B11L), attention(q, k, v, hiding(hidden))):
+        bias = masking(masked, torch.float64)
+        for x_BHLV in (neighbourhood_attention(q, k, v, window, padding_B11L), attention(q, k, v, bias)):
             assert x_BHLV.isfinite().all()
             gradients = torch.autograd.grad((x_BHLV * real_BHLV * weights_LV).sum(), given)
             both.append([x_BHLV * real_BHLV, *gradients])
@@ -59,18 +55,18 @@ def test_equals_masked_full_attention(window: int, is_padded: bool, device: str)
 def test_a_neighbourhood_has_r_positions_around_the_query(window: int, seen: list[int]) -> None:
     """r positions, centred; where r is even, one more before than after."""
     assert sum(reach(window)) + 1 == window
-    hidden_LL = outside(11, window, torch.device("cpu"))
-    assert (~hidden_LL[5]).nonzero().flatten().tolist() == seen
+    masked_LL = outside(11, window, torch.device("cpu"))
+    assert (~masked_LL[5]).nonzero().flatten().tolist() == seen
 
 
 def test_rows_of_padding_alone_do_not_spoil_the_gradient() -> None:
     """Blocks without a real key stay finite, so every gradient is; in bfloat16 too."""
     for dtype in (torch.float32, torch.bfloat16):
-        layer = NeighbourhoodAttention(12, 3, 4, 4, window=2).to(dtype)
+        layer = SelfAttention(12, 3, 4, 4, NeighbourhoodAttention(window=2)).to(dtype)
         x_ND = torch.randn(2 * 20, 12).to(dtype).requires_grad_()
         padding_BL = torch.zeros(2, 20, dtype=torch.bool)
         padding_BL[1, 3:] = True
-        y_ND = layer(x_ND, Grid(2, 20, hiding(padding_BL[:, None, None], dtype)))
+        y_ND = layer(x_ND, PaddedLayout(2, 20, masking(padding_BL[:, None, None], dtype)))
         y_ND[:20].sum().backward()
         assert y_ND.isfinite().all()
         assert x_ND.grad is not None
@@ -91,13 +87,13 @@ def test_the_encoder_alone_is_restricted() -> None:
         hidden_of(wide, sources_BS, inputs_BT), hidden_of(full, sources_BS, inputs_BT), rtol=1e-12, atol=1e-12
     )
     assert not torch.allclose(hidden_of(narrow, sources_BS, inputs_BT), hidden_of(full, sources_BS, inputs_BT))
-    assert count(narrow.config) == count(full.config)
-    assert all(type(layer.self_attention) is SelfAttention for layer in narrow.decoder)
+    assert count_parameters(narrow.config) == count_parameters(full.config)
+    assert all(type(layer.self_attention.function) is ScaledDotProductAttention for layer in narrow.decoder)
 
     changed_BS = sources_BS.clone()
     changed_BS[0, 7] = 10
     before_BSD, after_BSD = (
-        Grid(2, 8, None).by_sentence(narrow.encode(grid(source_BS, torch.float64)).x_ND)
+        PaddedLayout(2, 8, None).by_sentence(narrow.encode(Rows.padded(source_BS, torch.float64)).x_ND)
         for source_BS in (sources_BS, changed_BS)
     )
     differs_S = (before_BSD[0] != after_BSD[0]).any(dim=-1)

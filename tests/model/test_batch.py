@@ -9,7 +9,7 @@ from model import cpu
 from model.batch import Batch
 from model.config import END_ID, PAD_ID, TransformerConfig
 from model.cpu import filled, rows_for
-from model.incremental import IncrementalDecoder
+from model.decoder import IncrementalDecoder
 from model.loss import smoothed_cross_entropy
 from model.transformer import Transformer
 
@@ -39,7 +39,7 @@ def test_filling_changes_neither_loss_nor_gradient(monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(cpu, "ROWS_MULTIPLE", multiple)
         monkeypatch.setattr(cpu, "rows_for", lambda n, device, dtype: rows_for(n, device, torch.bfloat16))
         model.zero_grad()
-        batch = Batch.in_grid(source_BS, target_BT, torch.float32)
+        batch = Batch.padded(source_BS, target_BT, torch.float32)
         hidden_ND = model(batch.source, batch.inputs)
         loss, nll = smoothed_cross_entropy(hidden_ND, model.embedding.weight, batch.targets_N, 0.1)
         loss.backward()

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from model.dropout import Dropout
+from model.transformer import Dropout
 
 
 @pytest.mark.gpu

@@ -29,7 +29,7 @@ def test_equals_torchs_counter(n: int, source_length: int, target_length: int, w
         step.model.logits(hidden_of(step.model, source_BS, target_BT))
     assert forward.get_total_flops() == forward_flop(sizes, *lengths)
     with FlopCounterMode(display=False) as both:
-        step.accumulate(Batch.in_grid(source_BS, target_BT, torch.float32), seed=1)
+        step.accumulate(Batch.padded(source_BS, target_BT, torch.float32), seed=1)
     assert both.get_total_flops() == training_flop(sizes, *lengths)
 
 

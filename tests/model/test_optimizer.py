@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from model.config import OptimizerConfig
-from model.optimizer import Adam, learning_rate
+from model.training_step import Adam, learning_rate
 
 
 @pytest.mark.parametrize(
@@ -31,11 +31,13 @@ def test_steps_are_those_of_torch(device: str) -> None:
     adam = Adam(ours_P, config)
     reference = torch.optim.Adam([theirs_P], betas=(config.beta_1, config.beta_2), eps=config.epsilon, fused=True)
     generator = torch.Generator(device).manual_seed(1)
+    rate_dtype = torch.float64 if device == "cpu" else torch.float32
     sound, divisor = torch.zeros((), device=device), torch.full((), 7.0, device=device)
     for number in range(10):
         gradient_P = torch.randn(1000, generator=generator, device=device)
         broken = torch.full_like(sound, float(number == 4))
-        reference.param_groups[0]["lr"] = rate = 0.1 / (1 + number)
+        rate = torch.tensor(0.1 / (1 + number), device=device, dtype=rate_dtype)
+        reference.param_groups[0]["lr"] = rate
         reference.grad_scale, reference.found_inf = divisor, broken  # type: ignore[attr-defined]
         theirs_P.grad = gradient_P.clone()
         reference.step()

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from model.batch import KERNEL_BLOCK, Batch, Packed, PackedSize
+from model.attention import PackedLayout
+from model.batch import KERNEL_BLOCK, Batch, PackedSize
 from model.config import BEGIN_ID, END_ID, PAD_ID, OptimizerConfig, TransformerConfig
 from model.training_step import TrainingStep
 from model.transformer import Transformer
@@ -47,10 +48,10 @@ def test_packed_rows_are_the_sentences_one_after_the_other() -> None:
     assert inputs.positions_N[:5].tolist() == [0, 1, 2, 0, 1]
     assert targets_N.tolist() == [4, 5, END_ID, 6, END_ID, *[PAD_ID] * 59]
     for rows, real in ((source, [0, 3, 7]), (inputs, [0, 3, 5])):
-        assert isinstance(rows.sentences, Packed)
-        offsets = rows.sentences.offsets.tolist()
+        assert isinstance(rows.layout, PackedLayout)
+        offsets = rows.layout.offsets.tolist()
         assert offsets == [*real, 64, 64]
-        assert rows.sentences.longest == KERNEL_BLOCK
+        assert rows.layout.longest == KERNEL_BLOCK
 
 
 @given(most_tokens=st.integers(1, 4000), longest=st.integers(1, 300))
@@ -94,7 +95,7 @@ def test_packed_is_padded_sentence_by_sentence(changes: dict[str, object]) -> No
             parameter += 0.2 * torch.randn_like(parameter)
     source_BS, target_BT = pairs(9, seed=1)
     results = []
-    for batch in (Batch.in_grid(source_BS, target_BT, torch.float64), Batch.packed(source_BS, target_BT, SIZE)):
+    for batch in (Batch.padded(source_BS, target_BT, torch.float64), Batch.packed(source_BS, target_BT, SIZE)):
         model.zero_grad()
         hidden_ND = model(batch.source, batch.inputs)
         assert hidden_ND.isfinite().all()

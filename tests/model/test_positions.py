@@ -2,7 +2,7 @@
 
 import math
 
-from model.positions import sinusoids
+from model.transformer import sinusoids
 
 
 def test_sinusoids_are_the_formula() -> None:

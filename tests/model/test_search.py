@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from model.config import BEGIN_ID, END_ID, PAD_ID, TransformerConfig
-from model.incremental import IncrementalDecoder
+from model.decoder import IncrementalDecoder
 from model.search import NEVER_PRODUCED, Hypothesis, _best, beam_search
 from model.transformer import Transformer
 from tests.support.batches import hidden_of
@@ -229,8 +229,8 @@ def test_constrained_search_is_plain_search_of_what_is_allowed(beam: int, n_best
 
 def prune(monkeypatch: pytest.MonkeyPatch, always: bool) -> None:
     """Makes caches drop tokens at every position, or never."""
-    monkeypatch.setattr("model.cache.FIRST_PRUNED_TOKENS", 0 if always else sys.maxsize)
-    monkeypatch.setattr("model.cache.PRUNING_GROWTH", 0)
+    monkeypatch.setattr("model.decoder.FIRST_PRUNED_TOKENS", 0 if always else sys.maxsize)
+    monkeypatch.setattr("model.decoder.PRUNING_GROWTH", 0)
 
 
 @pytest.mark.gpu

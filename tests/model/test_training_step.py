@@ -9,9 +9,7 @@ from torch.nn import functional as F
 
 from model.batch import Batch
 from model.config import END_ID, PAD_ID, OptimizerConfig, TransformerConfig
-from model.optimizer import learning_rate
-from model.parameters import views
-from model.training_step import TrainingStep
+from model.training_step import TrainingStep, learning_rate, views
 from model.transformer import Transformer
 
 TINY = TransformerConfig(50, n_layers=2, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8, dropout=0.0)
@@ -45,11 +43,11 @@ def test_micro_batches_are_one_big_batch(device: str) -> None:
     """Gradients and sums of parts of 1, 3 and 8 sentences, with other padding, add up to those of all 12 at once."""
     source_BS, target_BT = sentences(12, device=device)
     whole, parts = new_step(device=device), new_step(device=device)
-    whole.accumulate(Batch.in_grid(source_BS, target_BT, torch.float32), seed=1)
+    whole.accumulate(Batch.padded(source_BS, target_BT, torch.float32), seed=1)
     for rows in (slice(0, 1), slice(1, 4), slice(4, 12)):
         source, target = source_BS[rows], target_BT[rows]
         width = int((target != PAD_ID).sum(1).max())
-        batch = Batch.in_grid(source, F.pad(target[:, :width], (0, 2), value=PAD_ID), torch.float32)
+        batch = Batch.padded(source, F.pad(target[:, :width], (0, 2), value=PAD_ID), torch.float32)
         parts.accumulate(batch, seed=2)
     assert (whole.losses > 0).all()
     torch.testing.assert_close(parts.losses, whole.losses, rtol=2e-6, atol=0)
@@ -63,7 +61,7 @@ def test_update_is_adam_on_the_mean_gradient(device: str) -> None:
     first = [p.detach().clone() for p in step.master.parameters()]
     m, v = [torch.zeros_like(p) for p in first], [torch.zeros_like(p) for p in first]
     for update in (1, 2):
-        batch = Batch.in_grid(*sentences(5, update, device), torch.float32)
+        batch = Batch.padded(*sentences(5, update, device), torch.float32)
         step.accumulate(batch, seed=1)
         n_tokens, losses = int((batch.targets_N != PAD_ID).sum()), step.losses.clone()
         gradients = views(step.gradient_P / n_tokens, step.master)
@@ -85,7 +83,7 @@ def test_dropout_is_the_seeds_alone(device: str) -> None:
     steps = [new_step(replace(TINY, dropout=0.3), device=device) for _ in range(3)]
     for step, seed, before in zip(steps, (7, 7, 8), (0, 1, 2), strict=True):
         torch.manual_seed(before)
-        step.accumulate(Batch.in_grid(*sentences(4, device=device), torch.float32), seed=seed)
+        step.accumulate(Batch.padded(*sentences(4, device=device), torch.float32), seed=seed)
     same, again, other = (step.gradient_P for step in steps)
     torch.testing.assert_close(same, again, rtol=0 if device == "cpu" else 1e-5, atol=0 if device == "cpu" else 1e-6)
     assert not torch.allclose(same, other)
@@ -100,7 +98,7 @@ def test_bfloat16_shadow_stays_close_to_float32(device: str) -> None:
     batch = sentences(40, device=device)
     for update in range(1, 31):
         for step in (exact, shadow):
-            step.accumulate(Batch.in_grid(*batch, step.dtype), seed=update)
+            step.accumulate(Batch.padded(*batch, step.dtype), seed=update)
         g, h = (step.gradient_P.clone() for step in (exact, shadow))
         if update == 1:
             first = exact.losses[0].item()
@@ -129,7 +127,7 @@ def test_compiled_layers_are_the_plain_ones_in_bfloat16(device: str, monkeypatch
     for n, source_length, target_length in ((20, 18, 18), (30, 21, 17), (1, 9, 12)):
         batch = [torch.randint(4, 50, (n, length), device=device) for length in (source_length, target_length)]
         for step in (plain, compiled, exact):
-            step.accumulate(Batch.in_grid(*batch, step.dtype), seed=1)
+            step.accumulate(Batch.padded(*batch, step.dtype), seed=1)
         torch.testing.assert_close(plain.losses, compiled.losses, rtol=5e-3, atol=0)
         error, compiled_error = ((step.gradient_P - exact.gradient_P).norm() for step in (plain, compiled))
         assert error < 0.1 * exact.gradient_P.norm()
@@ -139,5 +137,5 @@ def test_compiled_layers_are_the_plain_ones_in_bfloat16(device: str, monkeypatch
     for step in (plain, compiled):
         step.model.eval()
     with torch.no_grad():
-        losses = [step.loss(Batch.in_grid(*batch, step.dtype)) for step in (plain, compiled)]
+        losses = [step.loss(Batch.padded(*batch, step.dtype)) for step in (plain, compiled)]
     torch.testing.assert_close(*losses, rtol=5e-3, atol=0)

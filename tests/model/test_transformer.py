@@ -11,14 +11,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from model.attention import CrossAttention, MultiHeadAttention, SelfAttention
-from model.batch import Grid, Memory, grid, shift_right
+from model.attention import CrossAttention, EncoderOutput, MultiHeadAttention, PaddedLayout, SelfAttention
+from model.batch import Rows, shift_right
 from model.config import END_ID, PAD_ID, TransformerConfig
-from model.dropout import Dropout
-from model.incremental import IncrementalDecoder
+from model.decoder import IncrementalDecoder
 from model.loss import smoothed_cross_entropy
-from model.positions import sinusoids
-from model.transformer import FeedForward, Transformer
+from model.transformer import Dropout, FeedForward, Transformer, sinusoids
 from tests.support.batches import hidden_of
 
 TINY = TransformerConfig(23, n_layers=2, d_model=12, d_ff=20, n_heads=3, d_k=4, d_v=4, dropout=0.0)
@@ -121,19 +119,19 @@ def test_attention_of_free_sizes_is_equation_1_head_by_head() -> None:
     """With d_k, d_v and d_model / h all different, each head is softmax(QKᵀ/√d_k)V and W_O joins them."""
     torch.manual_seed(0)
     attention = CrossAttention(d_model=10, n_heads=3, d_k=2, d_v=5).double()
-    x_BLD, memory_BMD = torch.randn(2, 4, 10, dtype=torch.float64), torch.randn(2, 6, 10, dtype=torch.float64)
+    x_BLD, encoded_BMD = torch.randn(2, 4, 10, dtype=torch.float64), torch.randn(2, 6, 10, dtype=torch.float64)
     bias_B11M = torch.tensor([[0.0] * 6, [0.0] * 4 + [-math.inf] * 2], dtype=torch.float64)[:, None, None]
     w_k, w_v = attention.w_kv.weight.split([6, 15])
     heads = []
     for head in range(3):
         q = x_BLD @ attention.w_q.weight[2 * head : 2 * head + 2].T
-        k = memory_BMD @ w_k[2 * head : 2 * head + 2].T
-        v = memory_BMD @ w_v[5 * head : 5 * head + 5].T
+        k = encoded_BMD @ w_k[2 * head : 2 * head + 2].T
+        v = encoded_BMD @ w_v[5 * head : 5 * head + 5].T
         scores = q @ k.mT / math.sqrt(2) + bias_B11M[:, 0]
         heads.append(torch.softmax(scores, dim=-1) @ v)
     expected = torch.cat(heads, dim=-1) @ attention.w_o.weight.T
-    memory = Memory(memory_BMD.flatten(0, 1), Grid(2, 6, bias_B11M))
-    x_ND = attention(x_BLD.flatten(0, 1), Grid(2, 4, None), memory)
+    keys = attention.keys(EncoderOutput(encoded_BMD.flatten(0, 1), PaddedLayout(2, 6, bias_B11M)))
+    x_ND = attention(x_BLD.flatten(0, 1), PaddedLayout(2, 4, None), keys)
     torch.testing.assert_close(x_ND.view(2, 4, 10), expected, rtol=1e-12, atol=1e-12)
 
 
@@ -176,8 +174,8 @@ def test_cached_decoding_is_uncached_decoding(
 
     It does so with a cache that keeps every token and with one that is pruned at every position.
     """
-    monkeypatch.setattr("model.cache.FIRST_PRUNED_TOKENS", 0 if pruned else sys.maxsize)
-    monkeypatch.setattr("model.cache.PRUNING_GROWTH", 0)
+    monkeypatch.setattr("model.decoder.FIRST_PRUNED_TOKENS", 0 if pruned else sys.maxsize)
+    monkeypatch.setattr("model.decoder.PRUNING_GROWTH", 0)
     torch.manual_seed(3)
     model = random_model(replace(TINY, d_k=5, d_v=3, positions=positions)).eval().to(device)
     source_BS, tokens_BWT = SOURCE_BS.to(device), torch.full((3, 1, 1), 2, device=device)
@@ -205,7 +203,7 @@ def test_cached_decoding_is_uncached_decoding(
 
 def test_learned_positions_end_where_the_table_ends() -> None:
     """A sentence longer than the table is refused with both lengths; sinusoids have no such limit."""
-    source = grid(torch.full((1, 300), 7), torch.float32)
+    source = Rows.padded(torch.full((1, 300), 7), torch.float32)
     with pytest.raises(ValueError, match="300 tokens, but the learned positions end at 299"):
         Transformer(replace(TINY, positions="learned", max_positions=299)).encode(source)
     assert Transformer(TINY).encode(source).x_ND.shape == (300, 12)
@@ -237,7 +235,9 @@ def test_dropout_stands_where_the_paper_puts_it() -> None:
     layer = model.encoder[0]
     x_ND = torch.randn(6, 12, dtype=torch.float64)
     hook = layer.dropout.register_forward_hook(lambda _m, _x, y: torch.zeros_like(y))
-    torch.testing.assert_close(layer(x_ND, Grid(2, 3, None)), layer.feed_forward_norm(layer.attention_norm(x_ND)))
+    torch.testing.assert_close(
+        layer(x_ND, PaddedLayout(2, 3, None)), layer.feed_forward_norm(layer.attention_norm(x_ND))
+    )
     hook.remove()
 
     # Without its Dropout modules a model in training is the model in evaluation.

@@ -2,13 +2,14 @@
 
 from torch import Tensor
 
-from model.batch import Grid, grid
+from model.attention import PaddedLayout
+from model.batch import Rows
 from model.transformer import Transformer
 
 
 def hidden_of(model: Transformer, source_BS: Tensor, inputs_BT: Tensor) -> Tensor:
     """Returns hidden_BTD."""
     dtype = model.embedding.weight.dtype
-    inputs = grid(inputs_BT, dtype)
-    assert isinstance(inputs.sentences, Grid)
-    return inputs.sentences.by_sentence(model(grid(source_BS, dtype), inputs))
+    inputs = Rows.padded(inputs_BT, dtype)
+    assert isinstance(inputs.layout, PaddedLayout)
+    return inputs.layout.by_sentence(model(Rows.padded(source_BS, dtype), inputs))

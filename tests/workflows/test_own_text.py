@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from model.parameters import count
+from model.flops import count_parameters
 from pipeline.corpora.files import FilesSettings, read
 from pipeline.errors import UserError
 from pipeline.evaluation.scoring import score
@@ -47,7 +47,7 @@ def test_every_size_has_settings_that_work(pairs: int) -> None:
     """Both recipes are valid and fit together; Table 3's are there; what was measured says on what."""
     profile = own_profile(pairs)
     base, big = profile.recipes["base"].training, profile.recipes["big"].training
-    assert count(base.model) < count(big.model)
+    assert count_parameters(base.model) < count_parameters(big.model)
     assert base.model.vocabulary_size == profile.vocabulary.size == profile.grid.training.model.vocabulary_size
     assert base.model.n_heads * base.model.d_k == base.model.d_model
     profile.for_grid()
@@ -62,7 +62,7 @@ def test_sizes_grow_up_to_the_paper_s() -> None:
     for values in (
         [size.most_pairs for size in SIZES],
         [profile.vocabulary.size for profile in profiles],
-        [count(training.model) for training in trainings],
+        [count_parameters(training.model) for training in trainings],
         [training.updates for training in trainings],
     ):
         assert values == sorted(set(values))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from model.config import BASE
-from model.parameters import count
+from model.flops import count_parameters
 from workflows.paper import TABLE_3, Variation
 
 BY_NAME = {row.name: row for row in TABLE_3}
@@ -22,7 +22,7 @@ def test_a_row_gives_the_model_and_the_label_smoothing_of_its_training() -> None
 @pytest.mark.parametrize("row", TABLE_3, ids=lambda row: row.name)
 def test_counts_differ_from_base_as_in_the_paper(row: Variation) -> None:
     """They agree within 1 million, since printed counts are rounded; within 3 % where the vocabulary matters too."""
-    from_base = count(row.model(37_000)) - count(BASE)
+    from_base = count_parameters(row.model(37_000)) - count_parameters(BASE)
     if row.parameters_millions is None:
         assert from_base == (1024 * 512 if row.name == "E" else 0)
         return
@@ -37,4 +37,4 @@ def test_base_has_the_parameters_of_the_formula() -> None:
     norm = 2 * 512
     encoder_layer = attention + feed_forward + 2 * norm
     decoder_layer = 2 * attention + feed_forward + 3 * norm
-    assert 6 * (encoder_layer + decoder_layer) + 37_000 * 512 == count(BASE) == 63_045_632
+    assert 6 * (encoder_layer + decoder_layer) + 37_000 * 512 == count_parameters(BASE) == 63_045_632

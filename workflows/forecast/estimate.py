@@ -22,8 +22,7 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from model.flops import training_flop
-from model.parameters import count
+from model.flops import count_parameters, training_flop
 from pipeline.corpora import embedded, files, multi30k, wmt14
 from pipeline.corpora.amount import Amount
 from pipeline.corpora.lengths import LENGTHS, draw_lengths
@@ -189,7 +188,7 @@ def _training(planned: Planned, lengths: str, hardware: Hardware) -> TrainingFor
     most_micro_batches = -(-training.micro_batches // devices)
     share = most_micro_batches / training.micro_batches
     fraction = hardware.fraction(training.model.d_model)
-    parameters = count(training.model)
+    parameters = count_parameters(training.model)
     n_copies = len(training.kept_updates) + 1 + ADAM_MOMENTS + MODELS
     return TrainingForecast(
         planned=planned,

@@ -9,29 +9,29 @@ Shapes: B batch, L query length, M key length, H heads, K = d_k, V = d_v; X = d_
 import torch
 from torch import Tensor, nn
 
-from model.attention import MultiHeadAttention, attention
+from model.attention import MultiHeadAttention, PackedKeys, PackedLayout, ScaledDotProductAttention
 from model.cpu import softmax
 from model.transformer import Transformer
 from pipeline.complexity.layer_types.sizes import AttentionFunction
 
 
-class ScaledDotProduct(nn.Module):
-    """softmax(Q Kᵀ / √d_k) V, as the model has it (eq. 1)."""
+class _PaddedAttention(ScaledDotProductAttention):
+    """A function for padded batches only: the kernels for packed ones compute scaled dot products."""
 
-    def forward(self, q_BHLK: Tensor, k_BHMK: Tensor, v_BHMV: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Returns x_BHLV; the bias hides positions."""
-        return attention(q_BHLK, k_BHMK, v_BHMV, bias)
+    def packed(self, q_NHK: Tensor, keys: PackedKeys, queries: PackedLayout) -> Tensor:
+        """Raises NotImplementedError."""
+        raise NotImplementedError(f"{type(self).__name__} attention has no kernels for packed batches")
 
 
-class DotProduct(nn.Module):
+class DotProduct(_PaddedAttention):
     """softmax(Q Kᵀ) V (Luong et al. 2015)."""
 
     def forward(self, q_BHLK: Tensor, k_BHMK: Tensor, v_BHMV: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Returns x_BHLV; the bias hides positions."""
+        """Returns x_BHLV; the bias masks positions."""
         return _weighted(q_BHLK @ k_BHMK.transpose(-1, -2), v_BHMV, bias)
 
 
-class Additive(nn.Module):
+class Additive(_PaddedAttention):
     """softmax(v · tanh(W q + U k)) V, with W, U and v of each head's own (Bahdanau et al. 2014).
 
     For each query and key it keeps the d_k columns of the hidden layer, where a product keeps one number.
@@ -44,28 +44,28 @@ class Additive(nn.Module):
         self.v_HX1 = nn.Parameter(_xavier(n_heads, d_k, 1))
 
     def forward(self, q_BHLK: Tensor, k_BHMK: Tensor, v_BHMV: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Returns x_BHLV; the bias hides positions."""
+        """Returns x_BHLV; the bias masks positions."""
         q_BHL1X, k_BH1MX = (q_BHLK @ self.w_HKX).unsqueeze(3), (k_BHMK @ self.u_HKX).unsqueeze(2)
         hidden_BHLMX = (q_BHL1X + k_BH1MX).tanh_()
         scores_BHLM = (hidden_BHLMX.flatten(2, 3) @ self.v_HX1).view(hidden_BHLMX.shape[:-1])
         return _weighted(scores_BHLM, v_BHMV, bias)
 
 
-def make_function(function: AttentionFunction, n_heads: int, d_k: int) -> nn.Module:
-    """Makes the function for heads of `d_k` columns: a module from q_BHLK, k_BHMK, v_BHMV and a bias to x_BHLV."""
+def make_function(function: AttentionFunction, n_heads: int, d_k: int) -> ScaledDotProductAttention:
+    """Builds the function for heads of `d_k` columns: a module from q_BHLK, k_BHMK, v_BHMV and a bias to x_BHLV."""
     match function:
         case "additive":
             return Additive(n_heads, d_k)
         case "dot-product":
             return DotProduct()
         case "scaled dot-product":
-            return ScaledDotProduct()
+            return ScaledDotProductAttention()
 
 
 def use(model: Transformer, function: AttentionFunction) -> Transformer:
     """Has every attention of a model compute by the function, whose parameters become the model's; returns the model.
 
-    The batches must be grids (`model.batch`). Raises ValueError for a model whose attention is restricted or has
+    Batches must be padded. Raises ValueError for a model whose attention is restricted or has
     dropout: the functions know neither.
     """
     if model.config.attention_window or model.config.attention_dropout:
@@ -73,7 +73,6 @@ def use(model: Transformer, function: AttentionFunction) -> Transformer:
     for module in list(model.modules()):
         if isinstance(module, MultiHeadAttention):
             module.function = make_function(function, module.n_heads, module.d_k)
-            module.attend_in_grid = module.function.forward  # type: ignore[method-assign]
     return model
 
 

@@ -14,10 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from model.attention import PaddedLayout, attention
 from model.attention import SelfAttention as MultiHeadSelfAttention
-from model.attention import attention
 from model.banded import NeighbourhoodAttention, neighbourhood_attention
-from model.batch import Grid
 from model.cpu import filled
 from pipeline.complexity.layer_types.sizes import LayerSizes, LayerType, Projected
 
@@ -116,8 +115,8 @@ class ProjectedSelfAttention(nn.Module):
     def forward(self, x_BLD: Tensor) -> Tensor:
         """x_BLD -> x_BLD."""
         batch, length, width = x_BLD.shape
-        sentences = Grid(batch, length, bias=None)
-        return sentences.by_sentence(self.attention(filled(x_BLD.reshape(-1, width)), sentences))
+        layout = PaddedLayout(batch, length, bias=None)
+        return layout.by_sentence(self.attention(filled(x_BLD.reshape(-1, width)), layout))
 
 
 def make(layer_type: LayerType, sizes: LayerSizes) -> nn.Module:
@@ -141,9 +140,8 @@ def make_projected(layer_type: Projected, sizes: LayerSizes) -> nn.Module:
     if rest:
         raise ValueError(f"{sizes.n_heads} heads do not divide a width of {sizes.width}")
     heads = (sizes.width, sizes.n_heads, d_k, d_k)
-    if layer_type == "self-attention":
-        return ProjectedSelfAttention(MultiHeadSelfAttention(*heads))
-    return ProjectedSelfAttention(NeighbourhoodAttention(*heads, sizes.window))
+    function = None if layer_type == "self-attention" else NeighbourhoodAttention(sizes.window)
+    return ProjectedSelfAttention(MultiHeadSelfAttention(*heads, function))
 
 
 def _convolution(sizes: LayerSizes, groups: int) -> nn.Conv1d:

@@ -95,7 +95,7 @@ def test_figures_are_means_over_an_even_sample(made: tuple[Checkpoint, EncodedDa
     for row in (0, 3, 6, 10, 13):
         source_BS, target_BT = split.batch(np.array([row]))
         n_tokens += target_BT.numel()
-        batch = Batch.in_grid(source_BS, target_BT, torch.float32)
+        batch = Batch.padded(source_BS, target_BT, torch.float32)
         with torch.no_grad(), recording(model) as weights:
             model(batch.source, batch.inputs)
         read = [BEGIN_ID, *target_BT[0, :-1].tolist()]

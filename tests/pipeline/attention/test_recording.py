@@ -56,4 +56,4 @@ def test_recording_changes_no_bit_and_leaves_nothing_behind() -> None:
         with recording(model):
             assert torch.equal(hidden_of(model, SOURCE_BS, INPUTS_BT), plain)
         assert torch.equal(hidden_of(model, SOURCE_BS, INPUTS_BT), plain)
-    assert all(one.on_weights is None for kind in KINDS for one in attentions(model, kind))
+    assert all(one.function.on_weights is None for kind in KINDS for one in attentions(model, kind))

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from model.attention import attention
-from model.batch import Batch, hiding
+from model.attention import attention, masking
+from model.batch import Batch
 from model.transformer import Transformer
 from pipeline.complexity import attention_training
 from pipeline.complexity.layer_types.attention_functions import Additive, make_function, use
@@ -19,15 +19,15 @@ from pipeline.store.artifact import Context
 from pipeline.store.artifacts import EncodedDataset
 from tests.support.tiny_training import TINY, with_fields
 
-HIDDEN = 2
-"""The key that the bias of the input hides."""
+MASKED = 2
+"""The key that the bias of the input masks."""
 
 
 def random_input() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Queries, keys and values of two sentences in three heads, and a bias that hides a key."""
+    """Queries, keys and values of two sentences in three heads, and a bias that masks a key."""
     torch.manual_seed(1)
     q_BHLK, k_BHMK, v_BHMV = (torch.randn(2, 3, *sizes, dtype=torch.float64) for sizes in ((5, 8), (4, 8), (4, 6)))
-    return q_BHLK, k_BHMK, v_BHMV, hiding(torch.arange(4) == HIDDEN, torch.float64)
+    return q_BHLK, k_BHMK, v_BHMV, masking(torch.arange(4) == MASKED, torch.float64)
 
 
 def test_dot_products_are_those_of_the_model() -> None:
@@ -52,19 +52,19 @@ def test_additive_attention_is_its_formula() -> None:
 
 
 @pytest.mark.parametrize("name", ATTENTION_FUNCTIONS)
-def test_hidden_positions_have_no_weight(name: AttentionFunction) -> None:
-    """A hidden key and its value may be anything; another may not."""
+def test_masked_positions_have_no_weight(name: AttentionFunction) -> None:
+    """A masked key and its value may be anything; another may not."""
     q_BHLK, k_BHMK, v_BHMV, bias_M = random_input()
     function = make_function(name, 3, 8).double()
     x_BHLV = function(q_BHLK, k_BHMK, v_BHMV, bias_M)
-    for position in (HIDDEN, HIDDEN + 1):
+    for position in (MASKED, MASKED + 1):
         k_BHMK[:, :, position], v_BHMV[:, :, position] = 9.0, 9.0
-        assert function(q_BHLK, k_BHMK, v_BHMV, bias_M).equal(x_BHLV) == (position == HIDDEN)
+        assert function(q_BHLK, k_BHMK, v_BHMV, bias_M).equal(x_BHLV) == (position == MASKED)
 
 
 def computed(model: Transformer) -> torch.Tensor:
     """The model's hidden rows for two pairs of sentences with padding."""
-    batch = Batch.in_grid(torch.tensor([[5, 6, 3], [7, 3, 0]]), torch.tensor([[8, 3, 0], [9, 7, 3]]), torch.float32)
+    batch = Batch.padded(torch.tensor([[5, 6, 3], [7, 3, 0]]), torch.tensor([[8, 3, 0], [9, 7, 3]]), torch.float32)
     hidden_ND: torch.Tensor = model.eval()(batch.source, batch.inputs)
     return hidden_ND
 

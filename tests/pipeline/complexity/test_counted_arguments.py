@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 import torch
 
-from model.positions import sinusoids
+from model.transformer import sinusoids
 from pipeline.complexity.counted_arguments import count, one_sided_path, products, rotation, rotation_error
 from pipeline.complexity.exponents import fit
 from pipeline.complexity.figures import ArgumentCounts

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from model.config import BASE, BIG
-from model.parameters import count
+from model.flops import count_parameters
 from pipeline.evaluation import decoding
 from pipeline.evaluation.ctranslate2 import CTranslate2Translator
 from pipeline.evaluation.translation import Translator
@@ -119,5 +119,5 @@ def test_actors_share_gpus_as_memory_allows() -> None:
     assert decoding.shared(2, 8) == ("cuda", 8, 0.25)
     assert decoding.shared(4, 1) == ("cuda", 1, 1)
     base, big = (decoding.decoding_bytes(config, DecodingSettings()) for config in (BASE, BIG))
-    assert 4 * count(BIG) < base < big < 100e9
+    assert 4 * count_parameters(BIG) < base < big < 100e9
     assert base < decoding.decoding_bytes(BASE, DecodingSettings(batch_tokens=30_000))

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from model.config import END_ID
-from model.incremental import IncrementalDecoder
+from model.decoder import IncrementalDecoder
 from model.search import Hypothesis, beam_search, penalty
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import (

@@ -106,7 +106,7 @@ def test_what_a_killed_write_leaves_is_no_checkpoint(trained: Path) -> None:
 def test_checkpoint_is_of_the_moment_it_was_begun(tmp_path: Path) -> None:
     """Later changes to weights and state are not in it, and what a killed process left behind is removed."""
     step = TrainingStep(Transformer(TINY.model), TINY.optimizer, torch.float32)
-    step.accumulate(Batch.in_grid(torch.tensor([[5, 6, 3]]), torch.tensor([[7, 3]]), torch.float32), seed=1)
+    step.accumulate(Batch.padded(torch.tensor([[5, 6, 3]]), torch.tensor([[7, 3]]), torch.float32), seed=1)
     step.apply(1, n_tokens=2)
     (tmp_path / "recovery" / ".making-00000004").mkdir(parents=True)
     state, before = TrainingState(update=5), deepcopy(step.master.state_dict())

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from model.batch import Batch, PackedSize
 from model.config import OptimizerConfig, TransformerConfig
-from model.incremental import IncrementalDecoder
+from model.decoder import IncrementalDecoder
 from model.loss import smoothed_cross_entropy
 from model.training_step import TrainingStep
 from model.transformer import Transformer
@@ -82,7 +82,7 @@ def main() -> None:
     layers = int(sys.argv[1]) if sys.argv[1:] else TransformerConfig.n_layers
     config, size = TransformerConfig(n_layers=layers), PackedSize.of(most_tokens=3125, most_pairs=300, longest=150)
     source_BS, target_BT = torch.randint(4, 100, (100, 30)), torch.randint(4, 100, (100, 31))
-    packed, padded = Batch.packed(source_BS, target_BT, size), Batch.in_grid(source_BS, target_BT, torch.bfloat16)
+    packed, padded = Batch.packed(source_BS, target_BT, size), Batch.padded(source_BS, target_BT, torch.bfloat16)
 
     def on_device(tensor: Tensor) -> Tensor:
         return torch.zeros_like(tensor, device="cuda:0")

@@ -1,21 +1,21 @@
-"""model.parameters: the mean of each weight is exact even where float32 would not be."""
+"""pipeline.evaluation.averaging: the mean of each weight is exact even where float32 would not be."""
 
 import pytest
 import torch
 
-from model.parameters import average
+from pipeline.evaluation.averaging import mean_weights
 
 
 def test_sum_is_in_float64() -> None:
     """A float32 sum of 1e8, twenty times 1 and -1e8 would lose every 1; the mean does not."""
     weights = [1e8, *[1.0] * 20, -1e8]
-    mean = average({"w": torch.tensor([weight])} for weight in weights)
+    mean = mean_weights({"w": torch.tensor([weight])} for weight in weights)
     assert mean["w"].item() == pytest.approx(20 / 22)
 
 
 def test_nothing_and_strangers_are_refused() -> None:
     """No checkpoints at all, or checkpoints of two models, are refused."""
     with pytest.raises(ValueError, match="no checkpoint"):
-        average([])
+        mean_weights([])
     with pytest.raises(ValueError, match="different models"):
-        average([{"w": torch.zeros(1)}, {"v": torch.zeros(1)}])
+        mean_weights([{"w": torch.zeros(1)}, {"v": torch.zeros(1)}])
