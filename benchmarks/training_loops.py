@@ -9,7 +9,7 @@ Shapes: B batch, S source length, T target length, V vocabulary.
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from statistics import fmean
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.peers import Marian, TorchTransformer
-from model.batch import shift_right
+from model.batch import Batch, shift_right
 from model.config import PAD_ID, TransformerConfig
 from model.training_step import learning_rate
 from pipeline.hardware import compute_dtype, device_name, dtype_name, dtype_of, matmul_flop_s
@@ -124,7 +124,7 @@ class OurLoop(TrainingLoop):
 
     def _done(self) -> Work:
         state = self.training.state
-        return Work(state.source_tokens, state.target_tokens, state.padded_tokens, state.counted_flop)
+        return Work(state.source_tokens, state.target_tokens, state.computed_tokens, state.counted_flop)
 
 
 class PlainLoop(TrainingLoop):
@@ -138,8 +138,8 @@ class PlainLoop(TrainingLoop):
         super().__init__(settings)
         torch.backends.cuda.enable_cudnn_sdp(with_cudnn)
         self.dtype, self.updates_done, self.work = dtype_of(dtype, self.device), 0, Work()
-        split, group = EncodedSplit.open(dataset, "train"), Workers(device=self.device)
-        self.updates = Updates(split, settings, group, self._padded)
+        split = EncodedSplit.open(dataset, "train")
+        self.updates = Updates(split, settings, Workers(device=self.device), torch.float32)
         torch.manual_seed(settings.seed)
         self.model = type(self).make_model(settings.model).to(self.device).train()
         optimizer = settings.optimizer
@@ -150,10 +150,6 @@ class PlainLoop(TrainingLoop):
             self.adam, lambda update: learning_rate(update + 1, settings.model.d_model, optimizer.warmup_steps)
         )
 
-    def _padded(self, *sides: Tensor) -> Sequence[Tensor]:
-        """Lays out (source_BS, target_BT) in memory from which a GPU copies without the host's waiting."""
-        return sides if self.device == "cpu" else [tokens.pin_memory() for tokens in sides]
-
     def loss(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
         """Computes the label-smoothed cross entropy per target token of one micro-batch."""
         lower = self.dtype != torch.float32
@@ -163,10 +159,15 @@ class PlainLoop(TrainingLoop):
             loss: Tensor = self.criterion(logits_BTV.flatten(0, 1), target_BT.flatten())
         return loss
 
+    def _sides(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Returns source_BS and target_BT of a padded batch on the device."""
+        source_BS = batch.source.tokens_N.view(-1, batch.source.n_positions)
+        target_BT = batch.targets_N.view(-1, batch.inputs.n_positions)
+        return source_BS.to(self.device, non_blocking=True), target_BT.to(self.device, non_blocking=True)
+
     def warm_up(self) -> str:
         for rows in self.updates.largest:
-            source_BS, target_BT = self.updates.split.batch(rows)
-            self.loss(source_BS.to(self.device), target_BT.to(self.device)).backward()
+            self.loss(*self._sides(self.updates.batch(rows))).backward()
         self.adam.zero_grad()
         return super().warm_up()
 
@@ -175,12 +176,11 @@ class PlainLoop(TrainingLoop):
         for update in self.updates.between(self.updates_done, self.updates_done + n_updates):
             self.adam.zero_grad()
             for micro_batch in update.mine:
-                source_BS, target_BT = (tokens.to(self.device, non_blocking=True) for tokens in micro_batch.batch)
-                loss = self.loss(source_BS, target_BT)
+                loss = self.loss(*self._sides(micro_batch.batch))
                 (loss / len(update.mine)).backward()
             self.adam.step()
             self.schedule.step()
-            done = Work(update.source_tokens, update.target_tokens, update.padded_tokens, update.flop)
+            done = Work(update.source_tokens, update.target_tokens, update.computed_tokens, update.flop)
             self.work = Work(*(total + more for total, more in zip(self.work, done, strict=True)))
         self.updates_done += n_updates
         if not math.isfinite(loss.item()):

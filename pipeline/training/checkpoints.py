@@ -58,8 +58,8 @@ class TrainingState:
     """Time spent on updates, without validation and writing checkpoints."""
     source_tokens: int = 0
     target_tokens: int = 0
-    padded_tokens: int = 0
-    """Source and target tokens computed, including padding."""
+    computed_tokens: int = 0
+    """Source and target tokens together, including padding."""
     counted_flop: float = 0.0
     identity: dict[str, Any] = field(default_factory=dict)
     """The settings and dataset that identify the training."""
@@ -108,13 +108,13 @@ class CheckpointWriter:
         copies_P = {name: self._copy(name, vector_P) for name, vector_P in vectors_P.items()}
         weights = _by_parameter(copies_P.pop("weights"), step)
         optimizer = _optimizer_tensors(copies_P, step.adam.n_steps.cpu(), step) if recovery else {}
-        config, described, update = asdict(step.master.config), asdict(state), state.update
+        config, progress, update = asdict(step.master.config), asdict(state), state.update
 
         def write() -> None:
             if kept:  # first: what is recovered relies on it
                 self._publish(KEPT, update, weights, config)
             if recovery:
-                self._publish(RECOVERY, update, weights, config, optimizer, described)
+                self._publish(RECOVERY, update, weights, config, optimizer, progress)
                 self.prune(1 if end else MAX_RECOVERIES)
                 self._recovery_began_s, self._recovery_took_s = began_s, time.monotonic() - began_s
 
@@ -206,20 +206,20 @@ def load_newest(folder: Path, identity: dict[str, Any], kept: Sequence[int]) -> 
     """Returns the newest checkpoint from which the training in `folder` can go on, or None; warns of those it skips.
 
     It must be intact, and so must be those of the updates `kept` that were due before it. Raises UserError if it is
-    another training's, naming the fields that differ, or was written before checkpoints were artifacts.
+    another training's, naming the fields that differ, or was written by an earlier version.
     """
     for checkpoint in reversed(list_folders(folder / RECOVERY)):
         relied_on = [folder / KEPT / f"{update:08d}" for update in kept if update <= int(checkpoint.name)]
-        if (checkpoint / "checksums.json").exists():
-            raise UserError(
-                f"{checkpoint} was written by an earlier version; continue the training with that version, or move "
-                f"{folder / RECOVERY} elsewhere to start over"
-            )
         damages = ((path, Artifact(path).damage()) for path in (checkpoint, *relied_on))
         damaged = next(((path, damage) for path, damage in damages if damage), None)
         if damaged:
             log.warning("checkpoint %s is damaged (%s); skipping %s", *damaged, checkpoint)
             continue
+        if "segments" not in Artifact(checkpoint).read_json("state.json"):
+            raise UserError(
+                f"{checkpoint} was written by an earlier version, which plans other batches; continue the run with "
+                f"that version, or move {folder / RECOVERY} elsewhere to start over"
+            )
         state = Artifact(checkpoint).read("state.json", TypeAdapter(TrainingState))
         differing = list(_differences(state.identity, json.loads(json.dumps(identity))))
         if differing:

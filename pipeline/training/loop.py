@@ -23,7 +23,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from model.batch import Batch
 from model.config import TransformerConfig
 from model.loss import perplexity_of
 from model.training_step import TrainingStep
@@ -46,11 +45,11 @@ from pipeline.training.checkpoints import (
     restore_all,
 )
 from pipeline.training.devices import begin_segment, negotiate
+from pipeline.training.exact import ExactSum
 from pipeline.training.profiling import UpdateProfiler
-from pipeline.training.reduction import Reduction
 from pipeline.training.updates import Update, Updates
 from pipeline.training.validation import largest_batch, split_sums
-from pipeline.training.workers import Workers
+from pipeline.training.workers import PlainSum, Workers
 
 log = logging.getLogger(__name__)
 
@@ -80,14 +79,14 @@ def dropout_seed(seed: int, update: int, micro_batch: int) -> int:
     return int.from_bytes(digest) >> 1
 
 
-class _Unread(NamedTuple):
-    """An update whose figures the host has not yet read from the device."""
+class _Applied(NamedTuple):
+    """An update that has been queued, and whose results the host may not have read from the device yet."""
 
     number: int
     epoch: int
     source_tokens: int
     target_tokens: int
-    figures: Tensor
+    results: Tensor
     """Loss and nll, both summed, and the norm of the gradient (`TrainingStep.apply`)."""
 
 
@@ -143,7 +142,7 @@ class Training:
         self.negotiated = negotiate(workers, settings, self.state, folder / RECOVERY)
         self.state.dtype = dtype_name(self.negotiated.dtype)
         with workers.agreed():
-            self.updates = Updates(self.split, settings, workers, self._lay_out)
+            self.updates = Updates(self.split, settings, workers, self.negotiated.dtype, self.negotiated.packed)
         torch.manual_seed(settings.seed)
         master = make(settings.model).to(workers.device)
         master.reserve_positions(longest)
@@ -157,13 +156,14 @@ class Training:
         restore_all(workers, checkpoint, self.step)  # seeded draws differ between CPUs in the last bits
         if workers.rank == 0:
             cut_metrics(folder / METRICS, self.state.update)
-        exchanged = getattr(torch, settings.exchange)
-        self.reduction = Reduction(workers, self.step, settings.exact_reduction, exchanged)
+        self.sum: PlainSum | ExactSum = PlainSum(workers, self.step, getattr(torch, settings.exchange))
+        if settings.exact_reduction:
+            self.sum = ExactSum(workers, self.step)
         profiled = settings.profile_updates if workers.rank == 0 else None
         self.profiler = UpdateProfiler(
             profiled, self.state.update, workers.device, folder, self.writer.keep_beside, self._warn
         )
-        self.unread: list[_Unread] = []
+        self.unread: list[_Applied] = []
         self.shown_s = self.checkpoint_s = 0.0
         self.largest_tried = False
 
@@ -203,7 +203,7 @@ class Training:
             if self.workers.rank == 0 and self.state.update == self.settings.updates:  # a kill came just before
                 self.writer.prune(1)
             self.train()
-        return self.described(loop_s=time.monotonic() - self.began_s)
+        return self.summary(loop_s=time.monotonic() - self.began_s)
 
     def train(self, until: int | None = None) -> None:
         """Computes the remaining updates, or those up to `until`, with metrics, validation and checkpoints.
@@ -276,35 +276,40 @@ class Training:
         self.preemption_handled = True
         return True
 
-    def _update(self, update: Update[Batch]) -> None:
-        """Queues one update on the device without waiting for any result."""
-        state, number = self.state, self.state.update + 1
-        for micro_batch in self.reduction.micro_batches(update):
-            seed = dropout_seed(self.settings.seed, number, micro_batch.number)
-            self.step.accumulate(micro_batch.batch, seed)
-        figures = self.step.apply(number, update.target_tokens)
+    def _update(self, update: Update) -> None:
+        """Queues one update on the device, without waiting for any result."""
+        number = self.state.update + 1
+        for micro_batch in self.sum.in_order(update.mine):
+            self.step.accumulate(micro_batch.batch, dropout_seed(self.settings.seed, number, micro_batch.number))
+            self.sum.add(micro_batch.number)
+        self.sum.over_workers(update.micro_batches)
+        results = self.step.apply(number, update.target_tokens)
         if not self.negotiated.rounds_alike:
             self.workers.copy_first(self.step.adam.weights_P)
             self.step.refresh()
-        epoch = (number - 1) // self.updates.in_epoch
-        self.unread.append(_Unread(number, epoch, update.source_tokens, update.target_tokens, figures))
-        state.update = number
+        self._count(update, results)
+
+    def _count(self, update: Update, results: Tensor) -> None:
+        """Adds an update to the state; its results remain on the device."""
+        state = self.state
+        epoch = state.update // self.updates.in_epoch
+        state.update += 1
         state.source_tokens += update.source_tokens
         state.target_tokens += update.target_tokens
-        packed_tokens = 2 * self.updates.packed_size.n_rows * update.micro_batches
-        state.padded_tokens += packed_tokens if self.negotiated.packed else update.padded_tokens
+        state.computed_tokens += update.computed_tokens
         state.counted_flop += update.flop
+        self.unread.append(_Applied(state.update, epoch, update.source_tokens, update.target_tokens, results))
 
-    def _broken_update(self) -> _Unread | None:
+    def _broken_update(self) -> _Applied | None:
         """Returns the first unread update whose loss or gradient is not finite."""
-        finite = torch.stack([unread.figures for unread in self.unread]).isfinite().all(dim=1).tolist()
-        return next((unread for unread, is_finite in zip(self.unread, finite, strict=True) if not is_finite), None)
+        finite = torch.stack([update.results for update in self.unread]).isfinite().all(dim=1).tolist()
+        return next((update for update, is_finite in zip(self.unread, finite, strict=True) if not is_finite), None)
 
     def _check_finite(self) -> None:
         """Raises UserError for the first update whose loss or gradient is not finite; all ranks must call it alike."""
         optimizer, broken = self.settings.optimizer, self._broken_update()
         if broken:
-            loss, _, norm = broken.figures.tolist()
+            loss, _, norm = broken.results.tolist()
             raise UserError(
                 f"update {broken.number} (epoch {broken.epoch}): the loss is {loss / broken.target_tokens:.4g} and the "
                 f"gradient norm {norm:.4g}, so the update was not applied; lower "
@@ -316,7 +321,7 @@ class Training:
     def _read_back(self) -> dict[str, Any]:
         """Waits for the device; returns the newest update's metrics."""
         newest = self.unread[-1]
-        loss, nll, norm = newest.figures.tolist()
+        loss, nll, norm = newest.results.tolist()
         return {
             "update": newest.number,
             "epoch": newest.epoch,
@@ -334,14 +339,13 @@ class Training:
         """Tries the batches that need the most memory, so that none fails hours later."""
         with self.workers.agreed():
             for rows in self.updates.largest:
-                source_BS, target_BT = self.split.batch(rows)
                 with self._fits(
                     "micro-batch",
                     rows,
                     self.split,
                     "raise micro_batches, or lower budget_tokens or the encoding's max_tokens",
                 ):
-                    self.step.accumulate(self._lay_out(source_BS, target_BT), seed=0)
+                    self.step.accumulate(self.updates.batch(rows), seed=0)
             self.step.discard()
             rows = largest_batch(self.dev)
             with self._fits("dev batch", rows, self.dev, "split the longest lines of the dev text"):
@@ -368,7 +372,7 @@ class Training:
         The others go on without: they compute the same, but all workers wait for them, so rank 0 emits a warning.
         """
         rows = self.updates.largest[0]
-        batches = [self._lay_out(*self.split.batch(part)) for part in (rows, rows[:1])]
+        batches = [self.updates.batch(part) for part in (rows, rows[:1])]
         reason = ""
         try:
             self.step.capture(batches)
@@ -382,14 +386,6 @@ class Training:
                 f"wait for the slowest ({'; '.join(dict.fromkeys(failures))}); captured = false stops the attempt"
             )
         return not failures
-
-    def _lay_out(self, source_BS: Tensor, target_BT: Tensor) -> Batch:
-        """Makes a batch on the host, in memory from which a GPU copies without the host's waiting."""
-        if self.negotiated.packed:
-            batch = Batch.packed(source_BS, target_BT, self.updates.packed_size)
-        else:
-            batch = Batch.padded(source_BS, target_BT, self.negotiated.dtype)
-        return batch if self.workers.device == "cpu" else batch.pinned()
 
     def _validate(self) -> None:
         """Computes loss and perplexity of the dev split, shared among the workers."""
@@ -446,8 +442,8 @@ class Training:
             self.writer.wait()
         self.checkpoint_s += time.monotonic() - began_s
 
-    def described(self, loop_s: float) -> TrainingFigures:
-        """Describes the training as run.json holds it; `loop_s` is the time since the loop began, in seconds."""
+    def summary(self, loop_s: float) -> TrainingFigures:
+        """Returns what run.json holds; `loop_s` is the time since the loop began, in seconds."""
         settings, state = self.settings, self.state
         return TrainingFigures(
             settings=settings,
@@ -458,7 +454,7 @@ class Training:
             loop_s=loop_s,
             source_tokens=state.source_tokens,
             target_tokens=state.target_tokens,
-            padding_fraction=1 - (state.source_tokens + state.target_tokens) / state.padded_tokens,
+            padding_fraction=1 - (state.source_tokens + state.target_tokens) / state.computed_tokens,
             segments=tuple(state.segments),
             counted_flop=state.counted_flop,
             parameters=sum(parameter.numel() for parameter in self.step.master.parameters()),

@@ -1,4 +1,4 @@
-"""The updates of a training in order, which one thread reads and lays out while earlier ones are computed.
+"""The updates of a run in order, which one thread reads and lays out while earlier ones are computed.
 
 Another thread plans the next epoch while this one is trained on, because a plan takes 2 s for 4.5 M pairs, and 29 s for
 WMT14's 36 M of English and French.
@@ -7,14 +7,15 @@ Shapes: B pairs, S source positions, T target positions.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
-from torch import Tensor
+import torch
+from numpy.typing import NDArray
 
-from model.batch import PackedSize
+from model.batch import Batch, PackedSize
 from model.flops import training_flop
 from pipeline.settings import TrainingSettings
 from pipeline.text.batching import EpochPlan, plan_epoch
@@ -25,35 +26,31 @@ AHEAD_UPDATES = 2
 """Number of updates read ahead."""
 
 
-LaidOut = TypeVar("LaidOut")
-
-
-class MicroBatch(NamedTuple, Generic[LaidOut]):
+class MicroBatch(NamedTuple):
     """The input of one forward and backward pass."""
 
     number: int
     """Its index in the update."""
-    batch: LaidOut
+    batch: Batch
 
 
-class Update(NamedTuple, Generic[LaidOut]):
+class Update(NamedTuple):
     """One worker's share of an update, with the size of the whole update."""
 
-    mine: list[MicroBatch[LaidOut]]
+    mine: list[MicroBatch]
     micro_batches: int
     """Number of micro-batches of all workers."""
     source_tokens: int
     target_tokens: int
-    padded_tokens: int
-    """Source and target tokens together, including the padding of sentences to the longest of their micro-batch."""
+    computed_tokens: int
+    """Source and target tokens together, including padding."""
     flop: float
     """Operations of forward and backward, as `model.flops` counts them."""
 
 
-class Updates(Generic[LaidOut]):
+class Updates:
     """Reads the updates of a split; micro-batch i of each is read only by rank i % size.
 
-    `lay_out` makes what is computed from (source_BS, target_BT); it runs in the reading thread.
     Raises UserError if the plan misses the token budget (`pipeline.text.batching`).
     """
 
@@ -62,9 +59,11 @@ class Updates(Generic[LaidOut]):
         split: EncodedSplit,
         settings: TrainingSettings,
         workers: Workers,
-        lay_out: Callable[[Tensor, Tensor], LaidOut],
+        dtype: torch.dtype,
+        packed: bool = False,
     ) -> None:
-        self.split, self.settings, self.workers, self.lay_out = split, settings, workers, lay_out
+        """`dtype` is that of the matrix products. Batches are packed or, by default, padded (`model.batch`)."""
+        self.split, self.settings, self.workers, self.dtype = split, settings, workers, dtype
         self._planner = ThreadPoolExecutor(max_workers=1)
         self._plans = {0: self._planner.submit(self._plan_of, 0)}
         """By epoch: the one that was last asked for, and the next."""
@@ -72,11 +71,11 @@ class Updates(Generic[LaidOut]):
         self.in_epoch = len(plan)
         """Number of updates in an epoch, the same in every epoch."""
         self.largest = plan.largest
-        self.packed_size = packed_size(plan)
+        self.packed_size = packed_size(plan) if packed else None
 
-    def between(self, first: int, last: int) -> Iterator[Update[LaidOut]]:
-        """Yields updates `first` to `last` - 1 of the training, counted from 0, and reads ahead of them."""
-        waiting: deque[Future[Update[LaidOut]]] = deque()
+    def between(self, first: int, last: int) -> Iterator[Update]:
+        """Yields updates `first` to `last` - 1 of the run, counted from 0, and reads ahead of them."""
+        waiting: deque[Future[Update]] = deque()
         with ThreadPoolExecutor(max_workers=1, initializer=self.workers.use_device) as reader:
             try:
                 for update in range(first, last):
@@ -89,6 +88,15 @@ class Updates(Generic[LaidOut]):
             finally:
                 reader.shutdown(cancel_futures=True)
 
+    def batch(self, rows: NDArray[np.int64]) -> Batch:
+        """Reads pairs into a batch on the host, in memory from which a GPU copies without the host's waiting."""
+        source_BS, target_BT = self.split.batch(rows)
+        if self.packed_size:
+            batch = Batch.packed(source_BS, target_BT, self.packed_size)
+        else:
+            batch = Batch.padded(source_BS, target_BT, self.dtype)
+        return batch if self.workers.device == "cpu" else batch.pinned()
+
     def _planned(self, epoch: int, last: int) -> Future[EpochPlan]:
         """Returns the plan of an epoch, and has that of the next one made too if it begins before update `last`."""
         wanted = [number for number in (epoch, epoch + 1) if number * self.in_epoch < last]
@@ -96,21 +104,22 @@ class Updates(Generic[LaidOut]):
         self._plans = {number: plan or self._planner.submit(self._plan_of, number) for number, plan in plans.items()}
         return self._plans[epoch]
 
-    def _read(self, planned: Future[EpochPlan], position: int) -> Update[LaidOut]:
+    def _read(self, planned: Future[EpochPlan], position: int) -> Update:
         plan = planned.result()
         parts = plan[position]
         mine = [
-            MicroBatch(number, self.lay_out(*self.split.batch(parts[number])))
+            MicroBatch(number, self.batch(parts[number]))
             for number in range(self.workers.rank, len(parts), self.workers.size)
         ]
         rows = np.concatenate(parts)
         flop = training_flop(self.settings.model, self.split.source_lengths[rows], self.split.target_lengths[rows])
+        padded_tokens = int(plan.computed_tokens[position])
         return Update(
             mine,
             len(parts),
             int(plan.source_tokens[position]),
             int(plan.target_tokens[position]),
-            int(plan.computed_tokens[position]),
+            2 * self.packed_size.n_rows * len(parts) if self.packed_size else padded_tokens,
             flop,
         )
 

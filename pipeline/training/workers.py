@@ -13,7 +13,7 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -23,6 +23,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from model.training_step import TrainingStep
 from pipeline.errors import UserError
 
 Value = TypeVar("Value")
@@ -167,3 +168,30 @@ class Workers:
         for reported in self.gathered(message):
             if reported is not None:
                 raise UserError(reported)
+
+
+class PlainSum:
+    """Sums the gradients and losses of a training step: over micro-batches as they come, over workers by an all-reduce.
+
+    The gradients may be sent in bfloat16, half as many bytes; then each worker's part and every partial sum are
+    rounded. Losses are always sent in float32.
+    """
+
+    def __init__(self, workers: Workers, step: TrainingStep, exchanged: torch.dtype = torch.float32) -> None:
+        self.workers, self.step, self.exchanged = workers, step, exchanged
+
+    def in_order(self, mine: Sequence[Value]) -> Sequence[Value]:
+        """Returns a worker's micro-batches in the order in which it must accumulate them."""
+        return mine
+
+    def add(self, number: int) -> None:
+        """Adds the micro-batch just accumulated to those before; the step itself has done so."""
+
+    def over_workers(self, micro_batches: int) -> None:
+        """Sets the step's sums to those of all `micro_batches` of the update, at every rank."""
+        step, workers = self.step, self.workers
+        if workers.size == 1 or self.exchanged == step.sums.dtype:
+            workers.sum(step.sums)
+        else:
+            step.gradient_P.copy_(workers.sum(step.gradient_P.to(self.exchanged)))
+            workers.sum(step.losses)

@@ -20,7 +20,7 @@ from model.batch import Batch
 from model.training_step import TrainingStep
 from model.transformer import Transformer
 from pipeline.errors import UserError
-from pipeline.store.artifact import Artifact
+from pipeline.store.artifact import Artifact, publish
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.store.scratch import LockLostError, Scratch
 from pipeline.text.encoding import EncodedSplit
@@ -285,10 +285,17 @@ def test_damaged_metrics_do_not_end_a_training(
 
 
 def test_the_checkpoint_of_an_earlier_version_is_refused(trained: Path, dataset: EncodedDataset) -> None:
-    """It had checksums and no manifest; the line says what to do, and nothing is overwritten."""
-    checkpoint = trained / "recovery/00000006"
-    (checkpoint / "manifest.json").rename(checkpoint / "checksums.json")
+    """It planned other batches. The line says what to do, and nothing is overwritten."""
+    checkpoint, earlier = trained / "recovery/00000006", trained / "earlier"
+    checkpoint.rename(earlier)
+
+    def make(folder: Path) -> Artifact:
+        state = json.loads((earlier / "state.json").read_text())
+        Artifact(folder).write_json("state.json", {"stretches": state.pop("segments"), **state})
+        return Artifact(folder)
+
+    publish(checkpoint, make, {"update": 6})
     before = weights(trained, 6)
-    with pytest.raises(UserError, match=r"recovery/00000006 was written by an earlier version; .* move .*/recovery"):
+    with pytest.raises(UserError, match=r"recovery/00000006 was written by an earlier version, .* move .*/recovery"):
         Training(Workers(), dataset, TINY, trained).run()
     assert weights(trained, 6) == before

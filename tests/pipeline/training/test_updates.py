@@ -21,7 +21,7 @@ from tests.support.tiny_training import EPOCH_UPDATES, TINY
 def test_the_next_epoch_is_planned_during_this_one(dataset: EncodedDataset) -> None:
     """Its plan is made before an update of it is asked for, is used, and gives the batches of a plan made late."""
     split = EncodedSplit.open(dataset, "train")
-    updates = Updates(split, TINY, Workers(), lambda source_BS, target_BT: (source_BS, target_BT))
+    updates = Updates(split, TINY, Workers(), torch.float32)
     reading = updates.between(0, 2 * EPOCH_UPDATES)
     first = next(reading)
     assert AHEAD_UPDATES < EPOCH_UPDATES - 1, "the first update of the next epoch would have been asked for"
@@ -35,8 +35,9 @@ def test_the_next_epoch_is_planned_during_this_one(dataset: EncodedDataset) -> N
         for update, parts in zip(read[epoch * EPOCH_UPDATES :], plan, strict=False):
             assert len(update.mine) == len(parts)
             for micro_batch, rows in zip(update.mine, parts, strict=True):
-                for tokens, same in zip(micro_batch.batch, split.batch(rows), strict=True):
-                    assert torch.equal(tokens, same)
+                source_BS, target_BT = split.batch(rows)
+                assert torch.equal(micro_batch.batch.source.tokens_N, source_BS.flatten())
+                assert torch.equal(micro_batch.batch.targets_N, target_BT.flatten())
     assert len(read) == 2 * EPOCH_UPDATES
 
 
@@ -45,17 +46,17 @@ def test_every_worker_knows_the_size_of_a_whole_update(dataset: EncodedDataset) 
     split, two = EncodedSplit.open(dataset, "train"), TINY.model_copy(update={"micro_batches": 2})
     plan = plan_epoch(split.source_lengths, split.target_lengths, two, epoch=0)
     for rank in (0, 1):
-        (update,) = Updates(split, two, Workers(rank, 2), lambda *sides: sides).between(0, 1)
+        (update,) = Updates(split, two, Workers(rank, 2), torch.float32).between(0, 1)
         assert [micro_batch.number for micro_batch in update.mine] == [rank]
         lengths = [(split.source_lengths[rows], split.target_lengths[rows]) for rows in plan[0]]
         assert update.flop == sum(training_flop(two.model, *of_rows) for of_rows in lengths)
         sides = chain.from_iterable(lengths)
-        assert update.padded_tokens == sum(len(side) * int(side.max()) for side in sides)
+        assert update.computed_tokens == sum(len(side) * int(side.max()) for side in sides)
 
 
 def test_a_part_of_an_epoch_is_read_without_another_plan(dataset: EncodedDataset) -> None:
     """Updates that end in an epoch want no plan of the next; going on in it, none is made anew."""
-    updates = Updates(EncodedSplit.open(dataset, "train"), TINY, Workers(), lambda *sides: sides)
+    updates = Updates(EncodedSplit.open(dataset, "train"), TINY, Workers(), torch.float32)
     planned = updates._plans[0]
     assert len(list(updates.between(0, 3))) == 3
     assert len(list(updates.between(3, EPOCH_UPDATES))) == EPOCH_UPDATES - 3

@@ -1,10 +1,13 @@
-"""pipeline.training.reduction: order of addition and curve are the same whatever the number of workers."""
+"""pipeline.training.exact and workers: order of addition and curve are the same whatever the number of workers."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
+from random import Random
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
@@ -15,8 +18,9 @@ from model.config import OptimizerConfig
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.training import loop
+from pipeline.training.exact import ExactSum, parent
 from pipeline.training.loop import Training
-from pipeline.training.reduction import Addition, additions
+from pipeline.training.updates import MicroBatch
 from pipeline.training.workers import Workers
 from tests.support.tiny_training import TINY, curve, free_port, start_processes, weights, with_fields
 
@@ -28,27 +32,42 @@ THIRTY = with_fields(
 """At TINY's own learning rate, 60 times as high, rounding grows to 3e-4 of the loss within 30 updates."""
 
 
-@given(st.integers(1, 70))
-def test_tree_takes_in_every_micro_batch_once(leaves: int) -> None:
-    """The additions end in one sum of everything exactly once, and few sums exist at a time."""
-    sums: dict[int, list[int]] = {}
-    most = 0
-    for node in additions(leaves):
-        if isinstance(node, Addition):
-            sums[node.into] += sums.pop(node.taken)
-        else:
-            sums[node] = [node]
-        most = max(most, len(sums))
-    assert sums.keys() == {0}
-    assert sorted(sums[0]) == list(range(leaves))
-    assert most <= (leaves - 1).bit_length() + 1
+class Sums:
+    """What an exact sum reads of a training step: one value, which each micro-batch sets."""
+
+    def __init__(self) -> None:
+        self.sums = torch.zeros(1)
+
+    def discard(self) -> None:
+        self.sums.zero_()
 
 
-def test_tree_of_eight_lies_as_it_is_documented() -> None:
-    """The order must never change: another one would give other bits to a continued training."""
-    assert [str(node) if isinstance(node, int) else f"{node.into}+{node.taken}" for node in additions(8)] == (
-        ["0", "4", "0+4", "2", "6", "2+6", "0+2", "1", "5", "1+5", "3", "7", "3+7", "1+3", "0+1"]
-    )
+def in_a_tree(values: Sequence[float], first: int = 0, stride: int = 1) -> float:
+    """Adds values in float32 in the documented order, which must never change: continued runs have these bits."""
+    if first + stride >= len(values):
+        return values[first]
+    left, right = in_a_tree(values, first, 2 * stride), in_a_tree(values, first + stride, 2 * stride)
+    return float(np.float32(left) + np.float32(right))
+
+
+@given(st.integers(1, 70), st.randoms())
+def test_micro_batches_are_added_in_a_tree(n: int, random: Random) -> None:
+    """The sum has the bits of the tree whatever the terms, and few sums exist at a time."""
+    values = [float(np.float32(random.uniform(-1, 1))) for _ in range(n)]
+    step: Any = Sums()
+    exact, most = ExactSum(Workers(), step), 0
+    for micro_batch in exact.in_order([MicroBatch(number, None) for number in range(n)]):  # type: ignore[arg-type]
+        step.sums += values[micro_batch.number]
+        exact.add(micro_batch.number)
+        most = max(most, len(exact._partial))
+    exact.over_workers(n)
+    assert step.sums.item() == in_a_tree(values)
+    assert most <= (n - 1).bit_length() + 1
+
+
+def test_the_tree_of_eight_lies_as_it_is_documented() -> None:
+    """((0 + 4) + (2 + 6)) + ((1 + 5) + (3 + 7))."""
+    assert [parent(number) for number in range(1, 8)] == [0, 0, 1, 0, 1, 2, 3]
 
 
 def train_in_group(rank: int, size: int, dataset: EncodedDataset, given: TrainingSettings, folder: Path) -> None:
