@@ -12,6 +12,7 @@ Shapes: P parameters.
 """
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from typing import cast
 
@@ -98,8 +99,7 @@ def views(values_P: Tensor, module: nn.Module) -> list[Tensor]:
 class TrainingStep:
     """Holds the float32 master weights, their Adam state and, if `dtype` is lower, a shadow model of that type.
 
-    Checkpoints save `master`; `model` computes, and is `master`
-    itself in float32. Only `capture` waits for the device.
+    Checkpoints save `master`; `model` computes, and is `master` itself in float32. Only `capture` waits for the device.
     """
 
     def __init__(
@@ -116,8 +116,9 @@ class TrainingStep:
         self._masters_P = flatten(self.master)
         self._shadows_P = self._masters_P if self.model is self.master else flatten(self.model)
         if compiled:
-            # Of packed batches, all shapes are the same; others must not compile anything anew.
-            self.model.compile(fullgraph=True, dynamic=not packed)
+            # One graph for all layers of the encoder and one for the decoder's. Look-ups and the loss stay as they are.
+            for layer in (*self.model.encoder, *self.model.decoder):
+                layer.compile(fullgraph=True, dynamic=not packed)
         n_parameters = len(self._masters_P)
         self.sums = torch.zeros(n_parameters + 2, device=self._masters_P.device)
         """The gradient of all parameters, then loss and nll, each summed over target tokens; reduced together."""
@@ -142,6 +143,10 @@ class TrainingStep:
         if self.model is not self.master:
             with torch.no_grad():
                 self._shadows_P.copy_(self._masters_P)
+
+    def uncompiled(self) -> AbstractContextManager[object]:
+        """In its body no layer is compiled: batches of other shapes, as in validation, are computed as they are."""
+        return torch.compiler.set_stance("force_eager") if self.compiled else nullcontext()
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Runs the forward pass: loss and nll (`model.loss`)."""

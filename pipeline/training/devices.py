@@ -53,7 +53,7 @@ class WorkerDevice(NamedTuple):
     @classmethod
     def here(cls, device: str, settings: TrainingSettings) -> "WorkerDevice":
         """Describes a device of this process."""
-        # Deterministic Inductor waits for a GPU at each gradient of a look-up, which rules out a CUDA graph.
+        # Inductor may choose kernels by timing them, and another choice adds in another order.
         may_compile = settings.compiled and not settings.exact_reduction
         return cls(
             platform.node(),

@@ -348,7 +348,8 @@ class Training:
                     self.step.accumulate(self.updates.batch(rows), seed=0)
             self.step.discard()
             rows = largest_batch(self.dev)
-            with self._fits("dev batch", rows, self.dev, "split the longest lines of the dev text"):
+            remedy = "split the longest lines of the dev text"
+            with self._fits("dev batch", rows, self.dev, remedy), self.step.uncompiled():
                 split_sums(self.step.model, self.dev, self.settings.optimizer.label_smoothing, of_rows=rows)
         self.largest_tried = True
 
@@ -390,7 +391,9 @@ class Training:
     def _validate(self) -> None:
         """Computes loss and perplexity of the dev split, shared among the workers."""
         smoothing = self.settings.optimizer.label_smoothing
-        sums = self.workers.sum(split_sums(self.step.model, self.dev, smoothing, self.workers.rank, self.workers.size))
+        with self.step.uncompiled():
+            sums = split_sums(self.step.model, self.dev, smoothing, self.workers.rank, self.workers.size)
+        self.workers.sum(sums)
         loss, nll, n_tokens = sums.tolist()
         nll = nll / n_tokens
         line = {

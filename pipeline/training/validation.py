@@ -57,8 +57,7 @@ def split_sums(
         for rows in batches(split, of_rows)[rank::workers]:
             source_BS, target_BT = (tokens.to(device) for tokens in split.batch(rows))
             batch = Batch.padded(source_BS, target_BT, model.embedding.weight.dtype)
-            # Not a call of the model, which may be compiled for the one shape of packed batches and no other.
-            hidden_ND = model.forward(batch.source, batch.inputs)
+            hidden_ND = model(batch.source, batch.inputs)
             loss, nll = smoothed_cross_entropy(hidden_ND, model.embedding.weight, batch.targets_N, smoothing)
             sums += torch.stack((loss, nll, (batch.targets_N != PAD_ID).sum())).double()
     model.train(was_training)

@@ -146,14 +146,15 @@ def test_batches_of_any_sentences_have_the_same_shapes_and_addresses() -> None:
 
 
 @pytest.mark.timeout(300)
-def test_the_model_compiles_as_one_graph_and_never_again() -> None:
-    """Forward and backward are one graph each; five batches, the last one without gradients, need no other."""
+def test_a_layer_of_each_kind_compiles_as_one_graph_and_never_again() -> None:
+    """Two layers of each stack, four batches, and validation on a sentence that is longer need two graphs together."""
     import torch._dynamo
 
     torch._dynamo.reset()
-    config = replace(TINY, n_layers=1)
+    torch._dynamo.utils.counters.clear()
+    long_BL = torch.full((1, 300), 5)
     plain, compiled = (
-        TrainingStep(Transformer(config), OptimizerConfig(), torch.float32, compiled=compiles, packed=True)
+        TrainingStep(Transformer(TINY), OptimizerConfig(), torch.float32, compiled=compiles, packed=True)
         for compiles in (False, True)
     )
     compiled.master.load_state_dict(plain.master.state_dict())
@@ -164,3 +165,6 @@ def test_the_model_compiles_as_one_graph_and_never_again() -> None:
                 step.accumulate(batch, seed=1)
             torch.testing.assert_close(compiled.losses, plain.losses, rtol=1e-5, atol=0)
             torch.testing.assert_close(compiled.gradient_P, plain.gradient_P, rtol=1e-4, atol=1e-4)
+            with torch.no_grad(), compiled.uncompiled():
+                compiled.loss(Batch.padded(long_BL, long_BL, torch.float32))
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 2
