@@ -79,6 +79,11 @@ class PackedSize(NamedTuple):
         n_parts = -(-(most_tokens + ROWS_MULTIPLE - 1) // (block_rows - 1))
         return cls(_ceil(most_tokens + n_parts, ROWS_MULTIPLE), most_pairs + n_parts, longest, block_rows)
 
+    @property
+    def blocks(self) -> int:
+        """Blocks that one of attention's kernels launches for each head."""
+        return self.n_sentences * _ceil(self.longest, KERNEL_BLOCK) // KERNEL_BLOCK
+
 
 class Batch(NamedTuple):
     """What one forward and backward pass is computed from."""

@@ -2,8 +2,8 @@
 
     console.print(forecast_text(profile, translations, None, "h100", store, table_step))
 
-Operations are counted as in a training, over sentence pairs whose lengths are drawn from distributions measured on real
-text and which are cut into micro-batches as in a training. Nothing is read or downloaded.
+Operations are counted as in a run, over sentence pairs whose lengths are drawn from distributions measured on real text
+and which are cut into micro-batches as in a run. Nothing is read or downloaded.
 """
 
 import os
@@ -13,37 +13,33 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Group, RenderableType
 from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
+from model.batch import KERNEL_BLOCK, PackedSize
 from model.flops import count_parameters, training_flop
 from pipeline.corpora import embedded, files, multi30k, wmt14
 from pipeline.corpora.amount import Amount
-from pipeline.corpora.lengths import LENGTHS, draw_lengths
+from pipeline.corpora.lengths import drawn
 from pipeline.parsing import treebank
 from pipeline.settings import Settings, TrainingSettings
 from pipeline.store.artifact import Artifact
 from pipeline.text.batching import by_length, micro_batch_bounds
 from pipeline.text.segmentation import id_type
 from workflows.engine.dag import Step, in_order, to_step
-from workflows.forecast.hardware import CPU_WIDEST, Hardware, find
+from workflows.forecast.hardware import CPU_WIDEST, Hardware, UpdateTime, find
 from workflows.profiles.profile import Profile
 from workflows.quantities import duration, flop_text, rate_text
 from workflows.tables.measurements import TrainedModel
 
-FLOAT32_BYTES = 4
 OFFSETS_BYTES = 8
 """Arrow's offsets for the two token lists of a pair."""
-ADAM_MOMENTS = 2
-"""Arrays of the size of the weights beside those in the last checkpoint for recovery."""
-MODELS = 2
-"""Copies of the averaged model: one in the store, one in MLflow."""
+COPIES = 5
+"""Arrays as large as the weights beside the kept checkpoints: recovery's with Adam's two, two averaged models."""
 TRAINING_KINDS = {"training.train": "training on other text", "attention_training.train": "training of attention alone"}
 """What the stages that train are called, where their trainings are not in the forecast."""
 TEXT_OF_LENGTHS = {"multi30k": "Multi30k's captions", "wmt14": "WMT14's text"}
@@ -51,13 +47,12 @@ TEXT_OF_LENGTHS = {"multi30k": "Multi30k's captions", "wmt14": "WMT14's text"}
 
 @dataclass(frozen=True)
 class Planned:
-    """Trainings that differ only in their seed."""
+    """Runs that differ only in their seed, of which there are `times`."""
 
     name: str
     pair: str
     training: TrainingSettings
     times: int = 1
-    """Number of trainings (seeds)."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +81,9 @@ class TrainingForecast:
     flop_s: float
     """Rate of one device; that of CPUs is of the training's threads."""
     counted_flop: float
+    update: UpdateTime | None
+    """None if the share of the rate is not known that models of its width reach; then there is no duration either."""
     seconds: float | None
-    """Duration, if the share of the rate is known that models of its width reach."""
     disk_bytes: int
     """What the finished training occupies: the checkpoints that are kept, one for recovery, and the averaged model."""
 
@@ -168,8 +164,8 @@ def forecast(profile: Profile, planned: Sequence[Planned], hardware: Hardware, s
 
 def update_flop(training: TrainingSettings, lengths: str) -> float:
     """Returns the mean number of operations in one update of text of such lengths (a key of LENGTHS)."""
-    n_micro_batches = _micro_batches(lengths, training.micro_batch_tokens)
-    return training_flop(training.model, *_drawn(lengths)) * training.micro_batches / n_micro_batches
+    n_micro_batches = _micro_batches(lengths, training.micro_batch_tokens)[0]
+    return training_flop(training.model, *drawn(lengths)) * training.micro_batches / n_micro_batches
 
 
 def threads_of(training: TrainingSettings, n_cores: int) -> int:
@@ -183,22 +179,25 @@ def _training(planned: Planned, lengths: str, hardware: Hardware) -> TrainingFor
     dtype, flop_s = hardware.flop_s(training.dtype, threads_of(training, os.cpu_count() or 1))
     most = training.workers if isinstance(training.workers, int) else training.workers[1]
     devices = min(hardware.devices, training.micro_batches, most or hardware.devices)
-    counted_flop = training.updates * update_flop(training, lengths)
+    flop = update_flop(training, lengths)
     # The other devices wait for the one with the most micro-batches of an update.
-    most_micro_batches = -(-training.micro_batches // devices)
-    share = most_micro_batches / training.micro_batches
-    fraction = hardware.fraction(training.model.d_model)
+    most = -(-training.micro_batches // devices)
+    update = None
+    if fraction := hardware.fraction(training.model.d_model):
+        products_s = flop * most / training.micro_batches / (flop_s * fraction)
+        empty_blocks = _micro_batches(lengths, training.micro_batch_tokens)[1]
+        update = hardware.update_time(training, products_s, most, devices, empty_blocks)
     parameters = count_parameters(training.model)
-    n_copies = len(training.kept_updates) + 1 + ADAM_MOMENTS + MODELS
     return TrainingForecast(
         planned=planned,
         parameters=parameters,
         devices=devices,
         dtype=dtype,
         flop_s=flop_s,
-        counted_flop=counted_flop,
-        seconds=counted_flop * share / (flop_s * fraction) if fraction else None,
-        disk_bytes=n_copies * FLOAT32_BYTES * parameters,
+        counted_flop=training.updates * flop,
+        update=update,
+        seconds=training.updates * sum(update) if update else None,
+        disk_bytes=(len(training.kept_updates) + COPIES) * 4 * parameters,
     )
 
 
@@ -214,7 +213,7 @@ def _texts(profile: Profile, pairs: Sequence[str]) -> list[TextForecast]:
         sizes = [size for size in new.values() if size is not None]
         kept_bytes = None
         if amount.train_pairs and amount.text_bytes:
-            tokens = sum(float(side.mean()) for side in _drawn(lengths))
+            tokens = sum(float(side.mean()) for side in drawn(lengths))
             pair_bytes = OFFSETS_BYTES + id_type(of_pair.vocabulary.size).itemsize * tokens
             kept_bytes = 2 * amount.text_bytes + amount.train_pairs * pair_bytes
         downloads_bytes = sum(sizes) if len(sizes) == len(new) else None
@@ -239,32 +238,26 @@ def _amount(corpus: Settings) -> Amount:
 
 def _lengths_of(corpus: Settings) -> str:
     """Chooses measured lengths: generated text is about as short as captions, a user's is assumed to be like WMT14."""
-    short = isinstance(corpus, embedded.EmbeddedSettings | multi30k.Multi30kSettings)
-    return "multi30k" if short else "wmt14"
+    return "multi30k" if isinstance(corpus, embedded.EmbeddedSettings | multi30k.Multi30kSettings) else "wmt14"
 
 
 @cache
-def _drawn(lengths: str) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Draws source and target lengths, in tokens, of enough pairs for a dense plan."""
-    source, target = draw_lengths(LENGTHS[lengths], LENGTHS[lengths].pairs, np.random.default_rng(1))
-    return source, target
-
-
-@cache
-def _micro_batches(lengths: str, limit_tokens: int) -> int:
-    """Returns the number of micro-batches into which the drawn pairs are cut."""
-    source, target = _drawn(lengths)
+def _micro_batches(lengths: str, limit_tokens: int) -> tuple[int, float]:
+    """Returns into how many micro-batches the drawn pairs are cut, and the empty blocks of attention in each."""
+    source, target = drawn(lengths)
     rows = by_length(source, target, limit_tokens)
-    return len(micro_batch_bounds(source[rows], target[rows], limit_tokens)) - 1
+    bounds = micro_batch_bounds(source[rows], target[rows], limit_tokens)
+    size = PackedSize.of(limit_tokens, int(np.diff(bounds).max()), int(max(source.max(), target.max())))
+    needed = float((-(-source // KERNEL_BLOCK)).sum()) / (len(bounds) - 1)
+    return len(bounds) - 1, size.blocks - needed
 
 
 def render(forecast: Forecast) -> RenderableType:
     """Renders the whole forecast, for a terminal of at least 100 columns."""
     hardware = forecast.hardware
-    number = f"{hardware.devices} × " if hardware.kind == "gpu" else ""
+    number, each = f"{hardware.devices} × " * (hardware.kind == "gpu"), " each" * (hardware.devices > 1)
     rates = {f"{rate_text(training.flop_s)} in {training.dtype}": None for training in forecast.trainings}
     origin = "published" if hardware.gpu else "measured now"
-    each = " each" if hardware.devices > 1 else ""
     heading = f"Forecast for {number}{hardware.name}: {' or '.join(rates)}{each}, {origin}"
     bullets = Table.grid(padding=(0, 1))
     for note in notes(forecast):
@@ -274,28 +267,37 @@ def render(forecast: Forecast) -> RenderableType:
     if forecast.disk_bytes > forecast.free_bytes:
         warning = f"WARNING: the disk does not suffice, unless part of this is there already: {sizes}; free some space"
         disk = Text(f"{warning} or choose another --store", style="bold red")
-    return Group("", Text(heading, style="bold"), "", _table(forecast), "", disk, bullets)
+    parts: list[RenderableType] = ["", _parts(forecast)] if hardware.gpu else []
+    return Group("", Text(heading, style="bold"), "", _table(forecast), *parts, "", disk, bullets)
 
 
 def _table(forecast: Forecast) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     time = "time, not\nmeasured" if forecast.hardware.kind == "gpu" else "time"
-    table.add_column("training", header_style="bold")
-    for heading in ("parameters", "FLOP", time, "disk"):
-        table.add_column(heading, header_style="bold", justify="right")
-    for training in forecast.trainings:
-        seeds = f", {training.planned.times} seeds, each" if training.planned.times > 1 else ""
-        table.add_row(
-            training.planned.name + seeds,
-            f"{training.parameters / 1e6:.1f} M",
-            flop_text(training.counted_flop),
-            "" if training.seconds is None else duration(training.seconds),
-            _size(training.disk_bytes),
-        )
+    table = _columns("run", "parameters", "FLOP", time, "disk")
+    for run in forecast.trainings:
+        parameters, time = f"{run.parameters / 1e6:.1f} M", "" if run.seconds is None else duration(run.seconds)
+        name = run.planned.name + (f", {run.planned.times} seeds, each" if run.planned.times > 1 else "")
+        table.add_row(name, parameters, flop_text(run.counted_flop), time, _size(run.disk_bytes))
     time, disk = duration(forecast.total("seconds")), _size(forecast.total("disk_bytes"))
-    if any(training.seconds is None for training in forecast.trainings):
+    if any(run.seconds is None for run in forecast.trainings):
         time = f"more than {time}" if forecast.total("seconds") else ""
     table.add_row("total", "", flop_text(forecast.total("counted_flop")), time, disk, style="bold")
+    return table
+
+
+def _parts(forecast: Forecast) -> Table:
+    table = _columns("ms of an update", "products", "memory", "exchange", "launches", "sum")
+    for run in forecast.trainings:
+        if run.update:
+            table.add_row(run.planned.name, *(f"{1000 * part_s:.1f}" for part_s in (*run.update, sum(run.update))))
+    return table
+
+
+def _columns(first: str, *headings: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column(first)
+    for heading in headings:
+        table.add_column(heading, justify="right")
     return table
 
 
@@ -307,9 +309,9 @@ def notes(forecast: Forecast) -> list[str]:
     fractions = " and ".join(f"{share:.0%}" for share in sorted(shares))
     if hardware.kind == "gpu":
         assumed = (
-            f"Times are assumptions, not measurements: trainings are taken to reach {fractions} of the rate (this "
-            "project's targets for the paper's base and big with 25,000 tokens on one GPU; smaller shares of an update "
-            "reach less), and adding gradients between GPUs to take no time."
+            "Times are assumptions, not measurements, which docs/cluster.md explains: matrix products at "
+            f"{fractions} of the rate (this project's targets for the paper's base and big)"
+            f"{', memory and links at published rates' * bool(hardware.gpu)}."
         )
     else:
         assumed = (
@@ -317,19 +319,19 @@ def notes(forecast: Forecast) -> list[str]:
             f"on two cores; no model wider than {CPU_WIDEST} was measured."
         )
     lines = [
-        f"FLOP counts the matrix products that real tokens need, in updates filled with pairs as long as {lengths}.",
-        *[f"{assumed} Trainings are assumed to run one after the other."] * bool(shares),
-        *[
-            f"No time is given for models narrower than {hardware.narrowest}: what share of the rate they reach is not "
-            "known."
-        ]
-        * any(hardware.fraction(model.d_model) is None for model in models),
-        "Preparing text, validation, decoding, scoring and timing layers are left out; whatever is in the store "
-        "already is included.",
-        *[f"Not included: {', '.join(f'{n} × {kind}' for kind, n in forecast.left_out.items())}."]
-        * bool(forecast.left_out),
-        *map(_text_note, forecast.texts),
+        f"FLOP counts the matrix products that real tokens need, in updates filled with pairs as long as {lengths}."
     ]
+    if shares:
+        lines.append(f"{assumed} Runs are assumed to follow one another.")
+    narrowest = min(hardware.fractions)
+    if any(model.d_model < narrowest for model in models):
+        lines.append(f"No time is given for models narrower than {narrowest}: their share of the rate is not known.")
+    lines.append(
+        "Preparing text, validation, decoding, scoring and timing layers are left out; what the store has is included."
+    )
+    if forecast.left_out:
+        lines.append(f"Not included: {', '.join(f'{n} × {kind}' for kind, n in forecast.left_out.items())}.")
+    lines += map(_text_note, forecast.texts)
     if used := {training.devices for training in forecast.trainings if training.devices < hardware.devices}:
         lines.append(
             f"Of the {hardware.devices} devices a training uses {' or '.join(map(str, sorted(used)))}: it cannot use "

@@ -69,7 +69,34 @@ def test_time_is_that_of_the_device_with_most_micro_batches(devices: int, used: 
     hardware = replace(H100_8, devices=devices)
     (big,) = _one(Planned("big", "en-de", WMT14.recipes["big"].training), hardware).trainings
     assert big.devices == used
-    assert big.seconds == pytest.approx(big.counted_flop * share / (0.5 * 989e12))
+    assert big.update is not None
+    assert big.update.products_s == pytest.approx(big.counted_flop / 300_000 * share / (0.5 * 989e12))
+    assert big.seconds == pytest.approx(300_000 * sum(big.update))
+
+
+def test_parts_of_an_update_by_hand() -> None:
+    """Bytes and kernels of a micro-batch and of an update of base, on the H100 with one micro-batch of eight."""
+    (base,) = _one(Planned("base", "en-de", WMT14.recipes["base"].training)).trainings
+    assert base.update is not None
+    n, vocabulary = base.parameters, 37_000 * 512
+    assert base.update.memory_s == pytest.approx((14 * n + 44 * vocabulary + 46 * n) / 3.35e12)
+    assert base.update.exchange_s == pytest.approx(2 * 7 / 8 * 4 * n / 360e9)
+    empty_blocks = 234 - 96  # sentences reserved, and those of a mean micro-batch: one block each
+    blocks_s = 3 * 6 * 4 * 8 * empty_blocks * 2e-9
+    assert base.update.launches_s == pytest.approx(600e-6 + blocks_s, rel=0.01)
+
+
+@pytest.mark.parametrize("gpus", [1, 8])
+@pytest.mark.parametrize("name", ["base", "big"])
+def test_the_page_has_the_forecast(name: str, gpus: int) -> None:
+    """docs/cluster.md prints what the command forecasts for the paper's models, and its price at $3 an hour."""
+    (model,) = _one(Planned(name, "en-de", WMT14.recipes[name].training), replace(H100_8, devices=gpus)).trainings
+    assert model.update is not None
+    assert model.seconds is not None
+    parts = " | ".join(f"{1000 * part_s:.1f}" for part_s in (*model.update, sum(model.update)))
+    hours = model.seconds / 3600
+    row = f"| {name}, {model.planned.training.updates:,} | {gpus} | {parts} | {hours:.2g} | {3 * gpus * hours:.2g} |"
+    assert row in (Path(__file__).parents[3] / "docs" / "cluster.md").read_text(encoding="utf-8")
 
 
 def test_no_time_is_forecast_for_narrow_models_on_a_gpu(tmp_path: Path) -> None:
@@ -79,7 +106,7 @@ def test_no_time_is_forecast_for_narrow_models_on_a_gpu(tmp_path: Path) -> None:
     result = forecast(WMT14, [narrow, wide], H100_8, tmp_path)
     assert [training.seconds is None for training in result.trainings] == [True, False]
     shown = _shown(result)
-    assert re.search(r"(?m)^total .*more than 4 min \d\d s", shown)
+    assert re.search(r"(?m)^total .*more than 10 min \d\d s", shown)
     assert "No time is given for models narrower than 512" in " ".join(shown.split())
     assert "40%" not in _shown(forecast(WMT14, [narrow], H100_8, tmp_path))
 
@@ -148,7 +175,8 @@ def test_the_plan_of_both_tables_ends_in_the_forecast(tmp_path: Path, capsys: py
     beneath = capsys.readouterr().out.split("Forecast for")[1]
     # Averaging trains base with two more seeds; Table 3's base is Table 2's, and parsers have other text.
     assert re.search(r"Not included: \d+ × training on other text\.", " ".join(beneath.split()))
-    assert beneath.count("\nen-de base") == beneath.count("en-de base, 3 seeds, each") == 1
-    assert beneath.count("\nen-de A1 ") == 1
+    first, parts = beneath.split("ms of an update")
+    assert first.count("\nen-de base") == first.count("en-de base, 3 seeds, each") == 1
+    assert first.count("\nen-de A1 ") == parts.count("\nen-de A1 ") == 1
     assert "parser" not in beneath
     assert not (tmp_path / "new").exists()
