@@ -40,7 +40,7 @@ GPU_PYTHON = $(or $(wildcard $(BIN)/python),$(PYTHON))
 gpu: ## check and measure a GPU, without Ray, MLflow and .venv too; results in build/gpu
 	$(GPU_PYTHON) -m benchmarks.gpu --out build/gpu
 	$(if $(wildcard $(BIN)/python),$(MAKE) --no-print-directory .venv/installed-dev)
-	$(GPU_PYTHON) -m pytest -q -m gpu -k cuda -o timeout=1800 tests/model tests/pipeline/training/test_on_devices.py
+	$(GPU_PYTHON) -m pytest -q -m gpu -k cuda -o timeout=1800 tests/model tests/pipeline/training/test_on_devices.py tests/workflows/test_on_gpus.py
 
 lint: .venv/installed-dev ## check formatting, lint and types
 	$(BIN)/ruff format --check .

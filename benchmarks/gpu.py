@@ -1,111 +1,174 @@
-"""Measures this project on a GPU, step by step, and prints a line for each: `make gpu`.
+"""Measures this project on a GPU, step by step, and prints a table of it: `make gpu`.
 
 python -m benchmarks.gpu --out build/gpu
-python -m benchmarks.gpu --steps rate,train-base-8-compiled    # only these
+python -m benchmarks.gpu --steps minute                         # the first step only
 python -m benchmarks.gpu --device cpu --quick                   # tries the steps themselves, tiny
 
-Steps are its rate of matrix products; our training step with the paper's base and big in 1 and 8 micro-batches, in each
-of FORMS; base and big beside other libraries; and, where Ray is installed, training and decoding through it. A step's
-figures are in `<out>/<step>.json`, all of them in `<out>/table.md`, which says in which form this card trains fastest.
-Only the last step needs Ray, none MLflow or a network. Translation is measured by `python -m benchmarks.decoding`.
+`minute` trains the paper's base for 20 updates in each of FORMS, in one process, and finds the largest micro-batch that
+fits into memory. The next three steps do so with one micro-batch an update, and with big. The last two time both models
+beside other libraries.
+
+`<out>/<step>.json` holds a step's results, `<out>/table.md` the table. `<out>/<step>-<form>.txt` lists the kernels of
+three updates by time, and the `.json.gz` beside it is their trace, to open in https://ui.perfetto.dev. No step needs
+Ray, MLflow or a network. `python -m benchmarks.decoding` measures translation.
 """
 
+import gc
 import json
+import logging
+import multiprocessing
+import os
 import shutil
-import subprocess
+import tempfile
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from statistics import geometric_mean
 from typing import Annotated, Any, Literal
 
 import torch
 import typer
 
-from benchmarks import gpu_on_ray, training
-from benchmarks.contenders import is_installed
+from benchmarks import training
+from benchmarks.synthetic import write_dataset
+from benchmarks.training_loops import WARM_UP_UPDATES, OurLoop
+from pipeline.corpora.lengths import LENGTHS
+from pipeline.environment import worker_environment
 from pipeline.errors import UserError
-from pipeline.hardware import compiles, device_name, dtype_name, matmul_flop_s
+from pipeline.settings import TrainingSettings
+from pipeline.store.artifacts import EncodedDataset
 from workflows.cli.console import console, help_text, run_app
 
-FORMS = ("plain", "compiled", "captured", "compiled-captured", "padded", "padded-compiled")
-"""Ways to compute the same updates; all but the padded ones are packed."""
-CASES = [(size, micro_batches) for size in ("base", "big") for micro_batches in (1, 8)]
-"""What each form is measured on."""
+Result = dict[str, Any]
+PLAIN = {"packed": False, "compiled": False, "captured": False}
+FORMS: dict[str, Result] = {
+    "auto": {},
+    "plain": PLAIN,
+    "float32": {"dtype": "float32"},
+    "exact": {"exact_reduction": True},
+}
+"""Settings that change the speed of an update, and its result by no more than rounding."""
+UPDATES, PROFILED_UPDATES = 20, 3
+PAIRS = 40_000
+"""Enough for 40 of the paper's updates."""
+DOUBLINGS = {"cuda": 6, "cpu": 2}
+"""Doublings of the micro-batch that are tried, by device."""
+NUMBERS = {"tokens_s": ",.0f", "update_s": ".4f", "roofline_fraction": ".0%", "start_s": ".0f", "peak_memory_gb": ".1f"}
+COLUMNS = (*NUMBERS, "dtype", "packed", "compiled", "captured", "failed")
+"""Of the table, by the keys of the results; `start_s` are the seconds from nothing to the end of the warm-up."""
 
 
-def measure_rate(device: str, quick: bool) -> dict[str, Any]:
-    """Measures large matrix products in float32 and bfloat16, and whether layers compile."""
-    rates = {dtype_name(dtype): matmul_flop_s(device, dtype) for dtype in (torch.bfloat16, torch.float32)}
-    return {"device_name": device_name(device), "compiles": compiles(device), "matmul_flop_s": rates}
+def measure_forms(size: str, micro_batches: int, device: str, quick: bool, out: Path) -> Result:
+    """Trains in each of FORMS; writes `<out>-<form>.txt` and `.json.gz`. Warnings are in the result, not logged."""
+    logging.disable(logging.WARNING)
+    chosen, settings = _settings(size, micro_batches, device, quick)
+    result: Result = {"forms": {}}
+    if device == "cuda":
+        result["memory_gb"] = torch.cuda.get_device_properties(device).total_memory / 1e9
+    with tempfile.TemporaryDirectory(prefix="aiayn-bench-") as folder:
+        lengths = replace(LENGTHS[chosen.lengths], pairs=2_000 if quick else PAIRS)
+        dataset = write_dataset(Path(folder) / "dataset", lengths, chosen.model.vocabulary_size)
+        for form, changes in FORMS.items():
+            run = Path(folder) / form
+            try:
+                changed = settings.model_copy(update=changes)
+                result["forms"][form] = measure_form(changed, dataset, run, 1 if quick else UPDATES)
+            except Exception as error:
+                result["forms"][form] = _failure(error)
+            for file in run.glob("profile-*"):
+                shutil.copyfile(file, f"{out}-{form}{''.join(file.suffixes)}")
+        torch.use_deterministic_algorithms(False)  # the exact form leaves it on
+        plain = settings.model_copy(update=PLAIN)
+        result["largest_micro_batch_tokens"] = largest_micro_batch(plain, dataset, run, DOUBLINGS[device])
+    return result
 
 
-def measure_training(device: str, quick: bool, *, size: str, micro_batches: int, form: str) -> dict[str, Any]:
-    """Runs `benchmarks.training`: our loop in one form or, if that is "auto", as it is by default beside the peers."""
-    chosen = replace(training.SIZES["tiny" if quick else size], micro_batches=micro_batches)
-    if quick:  # each part has to hold the longest pairs
-        chosen = replace(chosen, cpu_batch_tokens=400 * micro_batches, gpu_batch_tokens=400 * micro_batches)
-    settings = chosen.settings(device="gpu" if device == "cuda" else "cpu")
-    if form != "auto":
-        parts = form.split("-")
-        switches = {"packed": "padded" not in parts, "compiled": "compiled" in parts, "captured": "captured" in parts}
-        settings = settings.model_copy(update=switches)
-    return training.measure(chosen, settings, 1 if quick else 3, 1 if quick else 20, peers=form == "auto")
+def measure_form(settings: TrainingSettings, dataset: EncodedDataset, folder: Path, updates: int) -> Result:
+    """Times updates after a warm-up, then profiles PROFILED_UPDATES more; their files are in `folder`."""
+    _free_memory()
+    first = WARM_UP_UPDATES["cuda" if settings.device == "gpu" else "cpu"] + updates + 1
+    profiled = settings.model_copy(update={"profile_updates": (first, first + PROFILED_UPDATES - 1)})
+    events: list[Result] = []
+    began_s = time.perf_counter()
+    loop = OurLoop(profiled, dataset, folder, events.append)
+    dtype = loop.warm_up()
+    start_s = time.perf_counter() - began_s
+    done = loop.round(updates)
+    loop.round(PROFILED_UPDATES)
+    return {
+        **loop.machine(),
+        **done,
+        "dtype": dtype,
+        "start_s": start_s,
+        "update_s": done["seconds"] / updates,
+        "tokens_s": done["target_tokens"] / done["seconds"],
+        "roofline_fraction": done["counted_flop"] / done["seconds"] / done["matmul_flop_s"],
+        "warnings": [event["warning"] for event in events if "warning" in event],
+    }
 
 
-def measure_ray(device: str, quick: bool) -> dict[str, Any]:
-    """Trains and decodes through Ray, or says that it is not there."""
-    return gpu_on_ray.measure(device == "cuda") if is_installed("ray") else {"skipped": "Ray is not installed"}
+def largest_micro_batch(settings: TrainingSettings, dataset: EncodedDataset, folder: Path, doublings: int) -> int:
+    """Returns the tokens a side of the largest micro-batch that fits, doubling that of `settings` from try to try."""
+    fitting = 0
+    for tokens in (settings.micro_batch_tokens << n for n in range(doublings + 1)):
+        _free_memory()
+        changed = settings.model_copy(update={"micro_batches": 1, "budget_tokens": tokens})
+        try:
+            OurLoop(changed, dataset, folder / str(tokens)).warm_up()
+        except UserError:  # it does not fit
+            return fitting
+        fitting = tokens
+    return fitting
 
 
-STEPS: dict[str, Callable[[str, bool], dict[str, Any]]] = {
-    "rate": measure_rate,
-    **{
-        f"train-{size}-{n}-{form}": partial(measure_training, size=size, micro_batches=n, form=form)
-        for size, n in CASES
-        for form in FORMS
-    },
-    **{f"peers-{size}": partial(measure_training, size=size, micro_batches=8, form="auto") for size in ("base", "big")},
-    "ray": measure_ray,
+def measure_peers(size: str, device: str, quick: bool, out: Path) -> Result:
+    """Runs `benchmarks.training` with the other libraries."""
+    return training.measure(*_settings(size, 8, device, quick), 1 if quick else 3, 1 if quick else UPDATES)
+
+
+STEPS: dict[str, Callable[[str, bool, Path], Result]] = {
+    "minute": partial(measure_forms, "base", 8),
+    "base-1": partial(measure_forms, "base", 1),
+    "big-8": partial(measure_forms, "big", 8),
+    "big-1": partial(measure_forms, "big", 1),
+    "peers-base": partial(measure_peers, "base"),
+    "peers-big": partial(measure_peers, "big"),
 }
 
 
-def fastest_form(rates: Mapping[str, float]) -> str:
-    """Returns the form with the greatest geometric mean over all cases, by rates of steps; "" if none has them all."""
-    steps = {form: [f"train-{size}-{n}-{form}" for size, n in CASES] for form in FORMS}
-    means = {
-        form: geometric_mean(rates[step] for step in of_form)
-        for form, of_form in steps.items()
-        if all(step in rates for step in of_form)
-    }
-    return max(means, key=means.__getitem__, default="")
+def _settings(size: str, micro_batches: int, device: str, quick: bool) -> tuple[training.Size, TrainingSettings]:
+    chosen = training.SIZES["tiny" if quick else size]
+    changes = {"micro_batches": micro_batches}
+    if quick:  # each micro-batch has to hold the longest pairs
+        changes["budget_tokens"] = 400 * micro_batches
+    return chosen, chosen.settings(device="gpu" if device == "cuda" else "cpu").model_copy(update=changes)
 
 
-def table(results: Mapping[str, Mapping[str, Any]]) -> str:
-    """Returns the trainings that were measured as a Markdown table, and the fastest form below it."""
-    lines = ["| step | target tokens/s | roofline | peak GB | CUDA graph |", "|---|---|---|---|---|"]
-    for step, figures in results.items():
-        if "failed" in figures:
-            lines.append(f"| {step} | failed: {figures['failed']} | | | |")
-        elif "tokens_s" in figures:
-            rate, share = f"{figures['tokens_s']:,.0f}", f"{figures['roofline_fraction']:.0%}"
-            lines.append(f"| {step} | {rate} | {share} | {figures['peak_memory_gb']:.1f} | {figures['captured']} |")
-    fastest = fastest_form({step: figures["tokens_s"] for step, figures in results.items() if "tokens_s" in figures})
-    return "\n".join([*lines, "", f"Fastest form over all cases: {fastest or 'not measured'}", ""])
+def _failure(error: Exception) -> Result:
+    """Prints a traceback; the other steps and forms are worth running."""
+    traceback.print_exception(error)
+    return {"failed": " ".join(f"{type(error).__name__}: {error}".split())}
 
 
-def card_in_machine() -> str:
-    """Returns by what an NVIDIA card shows that it is in this machine, whatever torch sees; empty if by nothing."""
-    if Path("/dev/nvidia0").exists():
-        return "/dev/nvidia0"
-    for command, sign in (("nvidia-smi -L", "GPU 0"), ("lspci", "NVIDIA")):
-        words = command.split()
-        if shutil.which(words[0]) and sign in subprocess.run(words, capture_output=True, text=True, check=False).stdout:
-            return command
-    return ""
+def _free_memory() -> None:
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+
+
+def rows(step: str, result: Result) -> list[str]:
+    """Returns a Markdown row for each form of a step, or for each library."""
+    named = result.get("forms") or {peer["name"]: peer for peer in result.get("contenders", [])} or {"": result}
+    cells = [[form, *(_cell(done.get(key), NUMBERS.get(key, "")) for key in COLUMNS)] for form, done in named.items()]
+    return [f"| {step} | {' | '.join(row)} |" for row in cells]
+
+
+def _cell(value: Any, spec: str) -> str:
+    return "" if value is None else format(value, spec)
 
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -118,28 +181,33 @@ def main(
     device: Annotated[Literal["cuda", "cpu"], typer.Option(help="What to measure.")] = "cuda",
     quick: Annotated[bool, typer.Option("--quick", help="Use tiny sizes, to try the steps themselves.")] = False,
 ) -> None:
-    """Measures this project on a GPU. Exits with 1 if a step fails."""
+    """Measures this project on a GPU. Exits with 1 if a step or a form fails."""
     chosen = [name for name in steps.split(",") if name] or [*STEPS]
     if wrong := [name for name in chosen if name not in STEPS]:
         raise UserError(f"--steps {wrong[0]}: choose some of {', '.join(STEPS)}")
     if device == "cuda" and not torch.cuda.is_available():
-        if card := card_in_machine():
-            raise UserError(f"{card} shows a GPU that torch {torch.__version__} cannot use; install one for its driver")
-        raise UserError("--device cuda: torch finds no GPU here; --device cpu --quick tries the steps")
+        from workflows.cli import doctor
+
+        found = doctor.gpu()
+        raise UserError(f"--device cuda: {found.text}; {found.remedy or '--device cpu --quick tries the steps'}")
     out.mkdir(parents=True, exist_ok=True)
-    results: dict[str, dict[str, Any]] = {}
+    os.environ.update(worker_environment())  # of the steps' processes
+    table = [f"| step | form | {' | '.join(COLUMNS)} |", "|---" * (2 + len(COLUMNS)) + "|"]
+    failed = False
     for name in chosen:
         began_s = time.monotonic()
-        try:
-            results[name] = STEPS[name](device, quick)
-        except Exception as error:  # the other steps are worth running
-            traceback.print_exc()
-            results[name] = {"failed": " ".join(f"{type(error).__name__}: {error}".split())}
-        (out / f"{name}.json").write_text(json.dumps(results[name], indent=2) + "\n", encoding="utf-8")
-        (out / "table.md").write_text(table(results), encoding="utf-8")
-        text = results[name].get("failed") or json.dumps(results[name])
-        console.print(f"{name:24} {time.monotonic() - began_s:5.0f} s  {text}", highlight=False, soft_wrap=True)
-    if any("failed" in figures for figures in results.values()):
+        try:  # in a process of its own, which frees the GPU
+            with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+                result = pool.submit(STEPS[name], device, quick, out / name).result()
+        except Exception as error:
+            result = _failure(error)
+        result["step_s"] = time.monotonic() - began_s
+        failed |= any(done.get("failed") for done in (result, *result.get("forms", {}).values()))
+        table += rows(name, result)
+        (out / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+        (out / "table.md").write_text("\n".join(table) + "\n", encoding="utf-8")
+        console.print("\n".join(table if name == chosen[0] else rows(name, result)), highlight=False, soft_wrap=True)
+    if failed:
         raise typer.Exit(1)
 
 

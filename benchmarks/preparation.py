@@ -1,11 +1,11 @@
 """Benchmark of preparation at full size: raw text to token ids through the DAG on Ray, against sentencepiece alone.
 
-python -m benchmarks.preparation                        # 200 000 pairs
+python -m benchmarks.preparation                        # 200,000 pairs
 python -m benchmarks.preparation --pairs 4500000        # as many as WMT14's English-German
 
-`benchmarks.synthetic` generates the text, with WMT14's lengths, alphabets and noise. The benchmark times the
-stages of profile `wmt14` as a workflow runs them: read, clean, vocabulary, encode.
-Temporary files take some 1.2 kB a pair; TMPDIR says where.
+`benchmarks.synthetic` generates the text, with WMT14's lengths and alphabets. The benchmark times the stages of profile
+`wmt14` as a workflow runs them: read, clean, vocabulary, encode. Temporary files take some 1.2 kB a pair; TMPDIR says
+where.
 """
 
 import tempfile

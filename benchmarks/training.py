@@ -92,8 +92,9 @@ def measure(
 
     Raises UserError if our own training fails. A peer that fails is reported as failed, with null for its ratio.
     """
+    from benchmarks.peers import Marian, TorchTransformer
     from benchmarks.synthetic import write_dataset
-    from benchmarks.training_loops import MarianLoop, OurLoop, TorchLoop, TrainingLoop
+    from benchmarks.training_loops import OurLoop, PlainLoop
     from pipeline.corpora.lengths import LENGTHS
     from pipeline.environment import worker_environment
 
@@ -107,12 +108,12 @@ def measure(
         faster = machine.pop("bfloat16_is_faster")
         # Peers compute in the types that their users would choose on the device.
         types = ["float32"] * (settings.device == "cpu" or not faster) + ["bfloat16"] * faster
-        loops: list[tuple[str, type[TrainingLoop], str]] = [(TORCH, TorchLoop, types[0])]
-        loops += [(MARIAN, MarianLoop, dtype) for dtype in types if is_installed("transformers")]
-        for name, loop, dtype in loops if peers else []:
+        models: list[tuple[str, Any, str]] = [(TORCH, TorchTransformer, types[0])]
+        models += [(MARIAN, Marian, dtype) for dtype in types if is_installed("transformers")]
+        for name, model, dtype in models if peers else []:
             # cuDNN's attention plans anew for each shape, so that other kernels may be faster.
             for cudnn in ("", " without cuDNN") if settings.device == "gpu" else ("",):
-                peer = Contender(name + cudnn, dtype, loop, settings, dataset, dtype, not cudnn)
+                peer = Contender(name + cudnn, dtype, PlainLoop, settings, dataset, model, dtype, not cudnn)
                 peer.call("warm_up")
                 contenders.append(peer)
         for _ in range(rounds):
@@ -139,7 +140,7 @@ def results(contenders: Sequence[Contender], updates: int) -> dict[str, Any]:
     by_ours = ours.rates("target_tokens")
     torchs, best = _fastest(peers, TORCH), _fastest(peers, MARIAN)
     products = [done["matmul_flop_s"] for done in ours.rounds]
-    fractions = [flop_s / product for flop_s, product in zip(ours.rates("flop"), products, strict=True)]
+    fractions = [flop_s / product for flop_s, product in zip(ours.rates("counted_flop"), products, strict=True)]
     real_tokens = sum(done["source_tokens"] + done["target_tokens"] for done in ours.rounds)
     return {
         "tokens_s": median(by_ours),
@@ -148,9 +149,9 @@ def results(contenders: Sequence[Contender], updates: int) -> dict[str, Any]:
         "best_peer": f"{best.name} {best.dtype}" if best else None,
         "roofline_fraction": median(fractions),
         "roofline_fraction_spread": [min(fractions), max(fractions)],
-        "counted_flop_s": median(ours.rates("flop")),
+        "counted_flop_s": median(ours.rates("counted_flop")),
         "matmul_flop_s": median(products),
-        "padding_fraction": 1 - real_tokens / sum(done["padded_tokens"] for done in ours.rounds),
+        "padding_fraction": 1 - real_tokens / sum(done["computed_tokens"] for done in ours.rounds),
         "peak_memory_gb": ours.rounds[-1]["peak_memory_gb"],
         "contenders": [_described(contender, updates) for contender in contenders],
     }

@@ -11,14 +11,14 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from benchmarks.peers import Marian, TorchTransformer
 from model.batch import Batch, shift_right
 from model.config import PAD_ID, TransformerConfig
 from model.training_step import learning_rate
@@ -28,30 +28,22 @@ from pipeline.settings import Dtype, TrainingSettings
 from pipeline.store.artifact import ignore
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.text.encoding import EncodedSplit
-from pipeline.training.loop import Training
+from pipeline.training.checkpoints import TrainingState
+from pipeline.training.loop import Listener, Training
 from pipeline.training.updates import Updates
 from pipeline.training.workers import Workers
 
 WARM_UP_UPDATES = {"cpu": 1, "cuda": 10}
 """Untimed updates by device: a GPU compiles kernels, chooses algorithms and raises its clock in the first ones."""
-
-
-class Work(NamedTuple):
-    """Totals over some updates."""
-
-    source_tokens: float = 0
-    """Source tokens without padding."""
-    target_tokens: float = 0
-    padded_tokens: float = 0
-    """Source and target tokens including padding."""
-    flop: float = 0.0
-    """Operations of the matrix products that the tokens need, forward and backward."""
+COUNTED = ("source_tokens", "target_tokens", "computed_tokens", "counted_flop")
+"""The fields of TrainingState by which updates are counted; all but `computed_tokens` are without padding."""
 
 
 class TrainingLoop:
-    """A loop that can be run in parts; subclasses define `_train` and `_done`."""
+    """A loop that can be run in parts; subclasses define `_train`, which keeps count in `state`."""
 
     dtype: torch.dtype
+    state: TrainingState
 
     def __init__(self, settings: TrainingSettings) -> None:
         self.device = "cuda" if settings.device == "gpu" else "cpu"
@@ -60,21 +52,17 @@ class TrainingLoop:
     def _train(self, n_updates: int) -> None:
         raise NotImplementedError
 
-    def _done(self) -> Work:
-        """Returns the totals since the beginning."""
-        raise NotImplementedError
-
     def warm_up(self) -> str:
-        """Runs the plan's largest batches and some updates, untimed. Returns the name of the computation's type."""
+        """Runs the plan's largest batches and some updates, untimed. Returns the name of the dtype."""
         self._train(WARM_UP_UPDATES[self.device])
         return dtype_name(self.dtype)
 
     def round(self, n_updates: int) -> dict[str, float]:
-        """Times the next `n_updates` updates: the fields of Work, seconds, and the peak memory so far in GB.
+        """Times the next `n_updates` updates: what COUNTED names, seconds, and the peak memory so far in GB.
 
         The peak is that of the process on a CPU, of torch's allocations on a GPU.
         """
-        on_gpu, before = self.device == "cuda", self._done()
+        on_gpu, before = self.device == "cuda", replace(self.state)
         if on_gpu:
             torch.cuda.synchronize()
         started_s = time.perf_counter()
@@ -83,21 +71,23 @@ class TrainingLoop:
             torch.cuda.synchronize()
         seconds = time.perf_counter() - started_s
         peak_bytes = torch.cuda.max_memory_allocated() if on_gpu else peak_memory_bytes()
-        work = Work(*(after - earlier for after, earlier in zip(self._done(), before, strict=True)))
-        return {**work._asdict(), "seconds": seconds, "peak_memory_gb": peak_bytes / 1e9}
+        counted = {name: getattr(self.state, name) - getattr(before, name) for name in COUNTED}
+        return {**counted, "seconds": seconds, "peak_memory_gb": peak_bytes / 1e9}
 
 
 class OurLoop(TrainingLoop):
-    """The whole of `pipeline.training.loop`: it reads, steps, watches the loss and writes its line of metrics."""
+    """The whole of `pipeline.training.loop`: it reads, steps, checks the loss and writes its line of metrics."""
 
-    def __init__(self, settings: TrainingSettings, dataset: EncodedDataset, folder: Path) -> None:
+    def __init__(
+        self, settings: TrainingSettings, dataset: EncodedDataset, folder: Path, emit: Listener = ignore
+    ) -> None:
         super().__init__(settings)
         folder.mkdir()
-        self.training = Training(Workers(device=self.device), dataset, settings, folder, ignore)
-        self.dtype = self.training.negotiated.dtype
+        self.training = Training(Workers(device=self.device), dataset, settings, folder, emit)
+        self.dtype, self.state = self.training.negotiated.dtype, self.training.state
 
     def machine(self) -> dict[str, Any]:
-        """Returns the processor's or GPU's name, how the step computes and which type is faster."""
+        """Returns the name of the CPU or GPU, how the step computes, and whether bfloat16 is faster."""
         return {
             "device_name": device_name(self.device),
             "compiled": self.training.step.compiled,
@@ -107,7 +97,7 @@ class OurLoop(TrainingLoop):
         }
 
     def round(self, n_updates: int) -> dict[str, float]:
-        """Adds the mean rate of a large matrix product in the same type with the same threads.
+        """Adds the mean rate of a large matrix product in the same dtype on the same threads.
 
         It is measured before and after the round and, on a CPU, whose speed may change within seconds, between updates.
         """
@@ -120,28 +110,27 @@ class OurLoop(TrainingLoop):
         return {**sums, "peak_memory_gb": parts[-1]["peak_memory_gb"], "matmul_flop_s": fmean(rates)}
 
     def _train(self, n_updates: int) -> None:
-        self.training.train(until=self.training.state.update + n_updates)
-
-    def _done(self) -> Work:
-        state = self.training.state
-        return Work(state.source_tokens, state.target_tokens, state.computed_tokens, state.counted_flop)
+        self.training.train(until=self.state.update + n_updates)
 
 
 class PlainLoop(TrainingLoop):
-    """The loop most people would write around a module that maps (source_BS, inputs_BT) to logits_BTV."""
-
-    make_model: Callable[[TransformerConfig], nn.Module]
+    """The loop most people would write around a model that maps (source_BS, inputs_BT) to logits_BTV."""
 
     def __init__(
-        self, settings: TrainingSettings, dataset: EncodedDataset, dtype: Dtype, with_cudnn: bool = True
+        self,
+        settings: TrainingSettings,
+        dataset: EncodedDataset,
+        make: Callable[[TransformerConfig], nn.Module],
+        dtype: Dtype,
+        with_cudnn: bool = True,
     ) -> None:
         super().__init__(settings)
         torch.backends.cuda.enable_cudnn_sdp(with_cudnn)
-        self.dtype, self.updates_done, self.work = dtype_of(dtype, self.device), 0, Work()
+        self.dtype, self.state = dtype_of(dtype, self.device), TrainingState()
         split = EncodedSplit.open(dataset, "train")
         self.updates = Updates(split, settings, Workers(device=self.device), torch.float32)
         torch.manual_seed(settings.seed)
-        self.model = type(self).make_model(settings.model).to(self.device).train()
+        self.model = make(settings.model).to(self.device).train()
         optimizer = settings.optimizer
         self.criterion = nn.CrossEntropyLoss(ignore_index=PAD_ID, label_smoothing=optimizer.label_smoothing)
         betas = optimizer.beta_1, optimizer.beta_2
@@ -173,30 +162,18 @@ class PlainLoop(TrainingLoop):
 
     def _train(self, n_updates: int) -> None:
         loss = torch.zeros(())
-        for update in self.updates.between(self.updates_done, self.updates_done + n_updates):
+        state = self.state
+        for update in self.updates.between(state.update, state.update + n_updates):
             self.adam.zero_grad()
             for micro_batch in update.mine:
                 loss = self.loss(*self._sides(micro_batch.batch))
                 (loss / len(update.mine)).backward()
             self.adam.step()
             self.schedule.step()
-            done = Work(update.source_tokens, update.target_tokens, update.computed_tokens, update.flop)
-            self.work = Work(*(total + more for total, more in zip(self.work, done, strict=True)))
-        self.updates_done += n_updates
+            state.update += 1
+            state.source_tokens += update.source_tokens
+            state.target_tokens += update.target_tokens
+            state.computed_tokens += update.computed_tokens
+            state.counted_flop += update.flop
         if not math.isfinite(loss.item()):
-            raise ArithmeticError(f"the loss is {loss.item()} after update {self.updates_done}")
-
-    def _done(self) -> Work:
-        return self.work
-
-
-class TorchLoop(PlainLoop):
-    """Around torch.nn.Transformer."""
-
-    make_model = TorchTransformer
-
-
-class MarianLoop(PlainLoop):
-    """Around MarianMT."""
-
-    make_model = Marian
+            raise ArithmeticError(f"the loss is {loss.item()} after update {state.update}")

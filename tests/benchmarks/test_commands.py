@@ -1,10 +1,12 @@
 """The benchmarks' commands at their smallest sizes, without the libraries that they do without."""
 
+import gzip
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ import torch
 from safetensors.torch import save_file
 from torch.nn.utils.rnn import pad_sequence
 
-from benchmarks import decoding, gpu, gpu_on_ray, training
+from benchmarks import decoding, gpu, training
 from benchmarks.contenders import OURS, Contender, processes
 from benchmarks.decoding import CTRANSLATE2, MARIAN
 from model.batch import Batch
@@ -20,7 +22,9 @@ from model.config import OptimizerConfig
 from model.training_step import TrainingStep
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import load_model
-from pipeline.settings import DecodingSettings
+from pipeline.settings import DecodingSettings, TrainingSettings
+from pipeline.store.artifact import ignore
+from pipeline.store.artifacts import EncodedDataset
 from pipeline.text.lines import write_lines
 from pipeline.text.segmentation import encode_lines
 from pipeline.text.vocabulary import load
@@ -88,9 +92,10 @@ def test_training(tmp_path: Path) -> None:
 def test_each_round_has_its_own_roofline() -> None:
     """A round on a machine at half speed has a slow product too; the spread shows what is left."""
     ours = Contender(OURS, "float32", dict, workers=0)
-    work = {"target_tokens": 5.0, "source_tokens": 4.0, "padded_tokens": 10.0, "peak_memory_gb": 1.0, "flop": 60.0}
+    work = {"target_tokens": 5.0, "source_tokens": 4.0, "computed_tokens": 10.0, "peak_memory_gb": 1.0}
     ours.rounds = [
-        {**work, "seconds": 60 / flop_s, "matmul_flop_s": rate} for flop_s, rate in ((6, 10), (3, 5), (6, 5))
+        {**work, "counted_flop": 60.0, "seconds": 60 / flop_s, "matmul_flop_s": rate}
+        for flop_s, rate in ((6, 10), (3, 5), (6, 5))
     ]
     result = training.results([ours], updates=1)
     assert result["roofline_fraction"] == pytest.approx(0.6)
@@ -136,51 +141,75 @@ def test_preparation(tmp_path: Path) -> None:
 
 
 def test_gpu_in_tiny_form(tmp_path: Path) -> None:
-    """On the CPU each kind of step is done or says what it lacks; files have the figures, and lines are printed."""
-    steps = ["rate", "train-base-8-plain", "peers-big", "ray"]
-    shown = run(tmp_path, "gpu", "--device=cpu", "--quick", "--out=out", f"--steps={','.join(steps)}")
-    rate, train, peers, ray = (json.loads((tmp_path / "out" / f"{step}.json").read_text()) for step in steps)
-    assert [line.split()[0] for line in shown.splitlines()] == steps
-    assert min(rate["matmul_flop_s"].values()) > 1e8
-    assert (train["micro_batches"], train["compiled"], train["packed"], train["captured"]) == (8, False, False, False)
-    assert train["tokens_s"] > 0
-    assert [peer["name"] for peer in peers["contenders"]] == [OURS, "torch.nn.Transformer"]
-    assert ray == {"skipped": "Ray is not installed"}
-    assert f"| train-base-8-plain | {train['tokens_s']:,.0f} |" in (tmp_path / "out" / "table.md").read_text()
+    """On the CPU, each form of the first step has a rate, a table of kernels and a trace."""
+    shown = run(tmp_path, "gpu", "--device=cpu", "--quick", "--out=out", "--steps=minute")
+    out = tmp_path / "out"
+    minute = json.loads((out / "minute.json").read_text())
+    assert [*minute["forms"]] == ["auto", "plain", "float32", "exact"]
+    for form, done in minute["forms"].items():
+        assert done["tokens_s"] == pytest.approx(done["target_tokens"] / done["update_s"])  # of a single update
+        assert min(done["start_s"], done["matmul_flop_s"], done["peak_memory_gb"]) > 0
+        assert (done["compiled"], done["packed"], done["captured"]) == (False, False, False)
+        assert "aten::mm" in (out / f"minute-{form}.txt").read_text()
+        steps = gzip.decompress((out / f"minute-{form}.json.gz").read_bytes()).count(b'"ProfilerStep#')
+        assert steps == gpu.PROFILED_UPDATES
+    assert minute["forms"]["float32"]["dtype"] == "float32"
+    assert minute["largest_micro_batch_tokens"] == 400 << gpu.DOUBLINGS["cpu"]
+    assert shown == (out / "table.md").read_text()
+    assert f"| minute | plain | {minute['forms']['plain']['tokens_s']:,.0f} |" in shown
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_gpu_on_ray() -> None:
-    """With CPUs in place of GPUs: one worker and two end in the same weights, which their actors translate with."""
-    result = gpu_on_ray.measure(on_gpus=False)
-    assert result["workers"] == [*result["update_s"]] == [*result["sentences_s"]]
-    assert min(*result["update_s"].values(), *result["sentences_s"].values()) > 0
+def test_a_table_of_libraries_has_a_row_for_each() -> None:
+    """One that failed says why; a step that failed has one row."""
+    peers = [{"name": "aiayn", "tokens_s": 1e5, "dtype": "bfloat16"}, {"name": "MarianMT", "failed": "out of memory"}]
+    cells = [row.strip("| ").split(" | ") for row in gpu.rows("peers-big", {"contenders": peers})]
+    assert [row[:3] for row in cells] == [["peers-big", "aiayn", "100,000"], ["peers-big", "MarianMT", ""]]
+    assert cells[1][-1] == "out of memory"
+    assert gpu.rows("minute", {"failed": "no memory"})[0].endswith("| no memory |")
 
 
-def test_the_fastest_form_is_that_of_all_cases() -> None:
-    """The geometric mean over all cases decides; a form that one case lacks does not count."""
-    rates = {f"train-{size}-{n}-{form}": 100.0 for size, n in gpu.CASES for form in ("plain", "captured")}
-    rates |= {"train-big-8-captured": 300.0, "train-base-1-plain": 200.0, "train-base-1-padded": 10_000.0}
-    assert gpu.fastest_form(rates) == "captured"
-    assert gpu.fastest_form(rates | {"train-base-1-plain": 400.0}) == "plain"
-    assert gpu.fastest_form({"train-base-1-plain": 1.0}) == ""
-    assert "failed: out of memory" in gpu.table({"train-big-1-plain": {"failed": "out of memory"}})
+def test_a_form_that_fails_leaves_the_others_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its row says why."""
+
+    def measure(settings: TrainingSettings, *_: Any) -> gpu.Result:
+        if settings.exact_reduction:
+            raise MemoryError("out of\nmemory")
+        return {"tokens_s": 12_345.6, "captured": False}
+
+    monkeypatch.setattr(gpu, "measure_form", measure)
+    monkeypatch.setattr(gpu, "largest_micro_batch", lambda *_: 400)
+    monkeypatch.setattr(gpu.logging, "disable", ignore)
+    rows = gpu.rows("minute", gpu.measure_forms("base", 8, "cpu", True, tmp_path / "minute"))
+    assert [row.split(" | ")[1] for row in rows] == [*gpu.FORMS]
+    assert rows[0] == "| minute | auto | 12,346 |  |  |  |  |  |  |  | False |  |"
+    assert rows[-1].endswith("| MemoryError: out of memory |")
 
 
-@pytest.mark.parametrize(("slots", "expected"), [("3D controller: NVIDIA", "lspci shows a GPU"), ("", "no GPU here")])
-def test_a_card_that_torch_does_not_see_is_an_error(tmp_path: Path, slots: str, expected: str) -> None:
-    """One line and exit status 2, which says whether there is a card; a script stands in for a machine with one."""
+def test_the_largest_micro_batch_is_the_last_that_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each try has twice the tokens of the one before, in one micro-batch, until one does not fit."""
+    tried = []
+
+    def loop(settings: TrainingSettings, *_: Any) -> Any:
+        tried.append((settings.micro_batches, settings.budget_tokens))
+        if settings.budget_tokens > 800:
+            raise UserError("does not fit")
+        return SimpleNamespace(warm_up=lambda: "float32")
+
+    monkeypatch.setattr(gpu, "OurLoop", loop)
+    settings = TrainingSettings(budget_tokens=3_200)
+    assert gpu.largest_micro_batch(settings, EncodedDataset(tmp_path), tmp_path, 6) == 800
+    assert tried == [(1, 400), (1, 800), (1, 1_600)]
+
+
+def test_a_machine_without_a_gpu_is_an_error_of_one_line(tmp_path: Path) -> None:
+    """It says what to run instead, with exit status 2."""
     if torch.cuda.is_available():
-        pytest.skip("torch sees a card")
-    lspci = tmp_path / "lspci"
-    lspci.write_text(f"#!/bin/sh\necho '{slots}'\n")
-    lspci.chmod(0o755)
-    environment = {**os.environ, "PATH": str(tmp_path)}
+        pytest.skip("torch finds a GPU")
     words = [sys.executable, "-m", "benchmarks.gpu", "--out", str(tmp_path)]
-    done = subprocess.run(words, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert expected in done.stderr
+    assert "--device cuda: none" in done.stderr
+    assert "--device cpu --quick tries the steps" in done.stderr
 
 
 def test_the_tests_of_make_gpu_need_few_libraries(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import torch
 from benchmarks.peers import Marian, TorchTransformer, copy_weights
 from benchmarks.synthetic import write_dataset
 from benchmarks.training import Size
-from benchmarks.training_loops import MarianLoop, TorchLoop
+from benchmarks.training_loops import PlainLoop
 from model.attention import SelfAttention
 from model.batch import Batch
 from model.config import PAD_ID, OptimizerConfig, TransformerConfig
@@ -63,7 +63,7 @@ def test_peers_are_the_same_model(tmp_path: Path, name: str) -> None:
                 parameter += 0.2 * torch.randn_like(parameter)
     dataset = write_dataset(tmp_path / "dataset", replace(LENGTHS["multi30k"], pairs=500), config.vocabulary_size)
     settings = Size(config, "multi30k", 1, 1, cpu_batch_tokens=600).settings(device="cpu")
-    peer = (TorchLoop if name == "torch" else MarianLoop)(settings, dataset, "float32")
+    peer = PlainLoop(settings, dataset, TorchTransformer if name == "torch" else Marian, "float32")
     with torch.no_grad():
         (_as_torch if name == "torch" else copy_weights)(ours, peer.model)  # type: ignore[arg-type]
     source_BS, target_BT = peer.updates.split.batch(np.arange(40))
