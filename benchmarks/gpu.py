@@ -43,7 +43,7 @@ from pipeline.store.artifacts import EncodedDataset
 from workflows.cli.console import console, help_text, run_app
 
 Result = dict[str, Any]
-PLAIN = {"packed": False, "compiled": False, "captured": False}
+PLAIN = {"speed": "plain"}
 FORMS: dict[str, Result] = {
     "auto": {},
     "plain": PLAIN,

@@ -168,12 +168,9 @@ class TrainingSettings(Settings):
     threads: Threads = not_in_fingerprint(1)
     """CPU threads per worker."""
     device: Device = not_in_fingerprint("auto")
-    compiled: bool = not_in_fingerprint(True)
-    """Compile the layers where that pays off and works: on GPUs with Triton, without `exact_reduction`."""
-    packed: bool = not_in_fingerprint(True)
-    """Pack micro-batches instead of padding them where attention has kernels for that: on GPUs, in bfloat16."""
-    captured: bool = not_in_fingerprint(True)
-    """Compute packed micro-batches by a CUDA graph if, at the start, that gives what its kernels give one by one."""
+    speed: Literal["auto", "plain"] = not_in_fingerprint("auto")
+    """auto: on GPUs, do what is fast and works: pack micro-batches (in bfloat16), compile layers (with Triton, without
+    `exact_reduction`), and launch a micro-batch as one CUDA graph. plain: do none of it, as on CPUs."""
     profile_updates: ProfiledUpdates = not_in_fingerprint(None)
     """Updates that torch.profiler records at rank 0: `pipeline.training.profiling`."""
 

@@ -53,15 +53,16 @@ class WorkerDevice(NamedTuple):
     @classmethod
     def here(cls, device: str, settings: TrainingSettings) -> "WorkerDevice":
         """Describes a device of this process."""
+        fast = settings.speed == "auto"
         # Inductor may choose kernels by timing them, and another choice adds in another order.
-        may_compile = settings.compiled and not settings.exact_reduction
+        may_compile = fast and not settings.exact_reduction
         return cls(
             platform.node(),
             device_name(device),
             multiplies_bfloat16(device),
             compute_dtype(device) == torch.bfloat16,
             may_compile and compiles(device),
-            settings.packed and packs(device, settings.model),
+            fast and packs(device, settings.model),
             instruction_set(device),
             torch.__version__,
         )

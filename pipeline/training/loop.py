@@ -217,7 +217,7 @@ class Training:
             return
         if not self.largest_tried:
             # First, as a failed recording keeps memory, which the largest micro-batches must do without.
-            captured = self.negotiated.packed and self.settings.captured and self._capture()
+            captured = self.negotiated.packed and self._capture()
             self._try_largest()
             if self._dev_left_out:
                 self._warn(
@@ -384,7 +384,8 @@ class Training:
         if failures:
             self._warn(
                 f"{len(failures)} of {self.workers.size} workers compute micro-batches without a CUDA graph, and all "
-                f"wait for the slowest ({'; '.join(dict.fromkeys(failures))}); captured = false stops the attempt"
+                f"wait for the slowest ({'; '.join(dict.fromkeys(failures))}); speed = plain stops the attempt, "
+                "and packs and compiles nothing either"
             )
         return not failures
 

@@ -69,12 +69,24 @@ def test_two_workers_compute_in_the_type_that_both_have(
     assert weights(tmp_path) == weights(two_workers)
 
 
-def test_exact_reduction_compiles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where layers would be compiled, they are not if results must not depend on the layout."""
-    monkeypatch.setattr(devices, "compiles", lambda device: True)
-    for exact in (False, True):
-        settings = with_fields(exact_reduction=exact)
-        assert devices.negotiate(Workers(), settings, TrainingState(), tmp_path).compiled is not exact
+@pytest.mark.parametrize(
+    ("fields", "compiled", "packed"),
+    [
+        ({}, True, True),
+        ({"exact_reduction": True}, False, True),
+        ({"dtype": "float32"}, True, False),
+        ({"speed": "plain"}, False, False),
+    ],
+)
+def test_speed_is_negotiated(
+    fields: dict[str, Any], compiled: bool, packed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a device compiles and packs, all is done that the other settings allow, unless the speed is plain."""
+    for what in ("compiles", "packs"):
+        monkeypatch.setattr(devices, what, lambda *_: True)
+    settings = with_fields(**{"dtype": "bfloat16", **fields})
+    negotiated = devices.negotiate(Workers(), settings, TrainingState(), tmp_path)
+    assert (negotiated.compiled, negotiated.packed) == (compiled, packed)
 
 
 def test_only_models_that_the_kernels_compute_are_packed(monkeypatch: pytest.MonkeyPatch) -> None:
