@@ -73,10 +73,10 @@ LAYER_KERNELS = 100
 def memory_bytes(config: TransformerConfig, micro_batches: int) -> int:
     """Counts what gradients and weights cost a GPU's memory in an update in bfloat16: bytes read and written.
 
-    A micro-batch concatenates its gradients (4 bytes a parameter) and adds them in float32 (10). Those of the loss for
-    the vocabulary are added to that sum as they are formed (12), and label smoothing's apart (8); those of the look-ups
-    begin as zeros (2). An update computes the norm (4), steps Adam, which also writes the divided gradient (32), zeroes
-    the sum (4) and copies the weights to bfloat16 (6).
+    A micro-batch concatenates its gradients (4 bytes a parameter) and adds them in float32 (10). The loss sums
+    the vocabulary's matrix (2) and adds its gradients to the same sum, the product (10) and label smoothing's (8); the
+    look-up writes its own (2). An update computes the norm (4), steps Adam, which also writes the divided gradient
+    (32), zeroes the sum (4) and copies the weights to bfloat16 (6).
     """
     parameters, vocabulary = count_parameters(config), config.vocabulary_size * config.d_model
     return micro_batches * (14 * parameters + 22 * vocabulary) + 46 * parameters

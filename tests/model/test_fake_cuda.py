@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from model.flops import LAYER_KERNELS
+from model.config import BASE
+from model.flops import LAYER_KERNELS, memory_bytes
 from tests.support.fake_cuda import build
 
 
@@ -24,6 +25,13 @@ def test_launches_of_a_micro_batch_of_base_are_few(counts: dict[str, dict[str, i
     assert micro_batch["_varlen_attn"] == micro_batch["_varlen_attn_backward"] == 3 * 6
     assert "bmm" not in micro_batch
     assert "_softmax" not in micro_batch
+
+
+def test_memory_traffic_is_as_forecast(counts: dict[str, dict[str, int]]) -> None:
+    """What a micro-batch and an update of base read and write of gradients and weights, beside products."""
+    counted = counts["weight bytes"]
+    assert counted["update"] == pytest.approx(memory_bytes(BASE, 0), rel=0.01)
+    assert counted["update"] + counted["micro-batch"] == pytest.approx(memory_bytes(BASE, 1), rel=0.01)
 
 
 def test_exact_micro_batch_does_not_wait(counts: dict[str, dict[str, int]]) -> None:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from model.batch import Batch, PackedSize
 from model.config import OptimizerConfig, TransformerConfig
@@ -34,12 +35,19 @@ NO_KERNEL = frozenset(
 """Operators that only look at memory in another way, or allocate it."""
 
 
+WRITES_ONLY = ("zero_", "fill_", "zeros_like")
+ROWS = 3_200
+"""Of a side of a packed batch; the look-up of both sides has twice as many."""
+
+
 class Operators(TorchDispatchMode):
     """Counts operators that launch at least one kernel, and notes copies from the device to the host."""
 
     def __init__(self) -> None:
         super().__init__()
         self.counts: Counter[str] = Counter()
+        self.weight_bytes = 0
+        """Bytes of weights and their like that are read and written beside products and look-ups."""
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -48,10 +56,19 @@ class Operators(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         if name not in NO_KERNEL:
             self.counts[name] += 1
+            read = [] if name in WRITES_ONLY else [*args[name == "copy_" :], *(kwargs or {}).values()]
+            if name not in ("mm", "addmm", "embedding"):
+                self.weight_bytes += _bytes(read) + _bytes(args[:4] if name == "_fused_adam_" else result)
         inputs = [x for x in args if isinstance(x, Tensor) and x.device.type == "cuda"]
         if inputs and isinstance(result, Tensor) and result.device.type == "cpu" and name not in NO_KERNEL:
             raise AssertionError(f"{name} copies to the host")
         return result
+
+
+def _bytes(tree: Any) -> int:
+    """Sums the tensors that are as large as weights, but have no dimension of rows."""
+    tensors = [x for x in tree_leaves(tree) if isinstance(x, Tensor) and not {ROWS, 2 * ROWS} & {*x.shape}]
+    return sum(x.nbytes for x in tensors) if sum(x.numel() for x in tensors) >= 1 << 20 else 0
 
 
 def _apply(module: nn.Module, change: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
@@ -71,6 +88,7 @@ def counted(into: dict[str, dict[str, int]], name: str) -> Any:
     with Operators() as operators:
         yield
     into[name] = dict(operators.counts)
+    into["weight bytes"] = {**into.get("weight bytes", {}), name: operators.weight_bytes}
 
 
 def main() -> None:
@@ -81,6 +99,7 @@ def main() -> None:
     torch.cuda.default_generators = (torch.default_generator,)
     layers = int(sys.argv[1]) if sys.argv[1:] else TransformerConfig.n_layers
     config, size = TransformerConfig(n_layers=layers), PackedSize.of(most_tokens=3125, most_pairs=300, longest=150)
+    assert size.n_rows == ROWS
     source_BS, target_BT = torch.randint(4, 100, (100, 30)), torch.randint(4, 100, (100, 31))
     packed, padded = Batch.packed(source_BS, target_BT, size), Batch.padded(source_BS, target_BT, torch.bfloat16)
 
