@@ -218,7 +218,8 @@ class DecodingSettings(Settings):
     batch_tokens: int = not_in_fingerprint(0, ge=0, le=MAX_COUNT)
     """Source tokens decoded at once, not counting beams; 0: 4096 on a CPU and 16384 on a GPU."""
     workers: int = not_in_fingerprint(0, ge=0, le=MAX_WORKERS)
-    """Number of Ray actors, which share the test sets; 0: one per CPU, or up to four per GPU as its memory allows."""
+    """Number of Ray actors, which share the test sets; 0: one per CPU, or up to four per GPU as its memory allows.
+    There are fewer if the sentences do not occupy as many."""
     threads: Threads = not_in_fingerprint(1)
     """CPU threads per worker."""
     device: Device = not_in_fingerprint("auto")

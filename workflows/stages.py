@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pipeline.attention.figures import Heads, Relations
 from pipeline.corpora import embedded, files, multi30k, wmt14
-from pipeline.evaluation import costs, decoding_choice, dev_scores, parser_choice, parses, perplexity, tree_scores
+from pipeline.evaluation import costs, dev_scores, parses, perplexity, search_choice, tree_scores
 from pipeline.parsing import treebank
 from pipeline.settings import AveragingSettings, DecodingSettings, Settings
 from pipeline.store.artifacts import (
@@ -45,16 +45,16 @@ TRAIN = Stage(
 AVERAGE = Stage("averaging.average", Imported("pipeline.evaluation.averaging:average"), Checkpoint, computes=True)
 EXPORT = Stage("exporting.export_ctranslate2", Imported("pipeline.export.ctranslate2:export"), CTranslate2Model)
 DECODE = Stage("decoding.decode", Imported("pipeline.evaluation.decoding:decode"), Hypotheses, cpus=0)
-CHOOSE_DECODING = Stage("decoding_choice.choose", decoding_choice.choose, decoding_choice.DecodingChoice, cpus=0)
-DECODE_AS_CHOSEN = Stage("decoding.decode_chosen", decoding_choice.decode_chosen, Hypotheses, cpus=0)
+CHOOSE_DECODING = Stage("decoding_choice.choose", search_choice.choose, search_choice.DecodingChoice, cpus=0)
+DECODE_AS_CHOSEN = Stage("decoding.decode_chosen", search_choice.decode_chosen, Hypotheses, cpus=0)
 SCORE = Stage("scoring.score", Imported("pipeline.evaluation.scoring:score"), Scores)
 PERPLEXITY = Stage("perplexity.measure", perplexity.measure, perplexity.Perplexity, gpus=1, computes=True)
 COST = Stage("costs.count", costs.count, costs.Cost)
 REBUILD_PARSES = Stage("parses.rebuild_parses", parses.rebuild_parses, parses.Parses)
 RIGHT_BRANCHING = Stage("right_branching.parse", parses.right_branching, parses.Parses)
 SCORE_PARSES = Stage("tree_scores.score_parses", tree_scores.score_parses, tree_scores.ScoredTrees)
-CHOOSE_PARSER = Stage("parser_choice.choose", parser_choice.choose, ChosenParser, cpus=0)
-DECODE_CHOSEN = Stage("parser_decoding.decode", parser_choice.decode_chosen, Hypotheses, cpus=0)
+CHOOSE_PARSER = Stage("parser_choice.choose", search_choice.choose_parser, ChosenParser, cpus=0)
+DECODE_CHOSEN = Stage("parser_decoding.decode", search_choice.parse_chosen, Hypotheses, cpus=0)
 SCORE_CHECKPOINTS = Stage("dev_scores.measure", dev_scores.measure, dev_scores.DevScores, cpus=0)
 EXAMINE_HEADS = Stage("heads.examine", Imported("pipeline.attention.heads:examine"), Heads, gpus=1)
 MEASURE_RELATIONS = Stage("relations.measure", Imported("pipeline.attention.relations:measure"), Relations, gpus=1)

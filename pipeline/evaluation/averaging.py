@@ -1,13 +1,11 @@
-"""Averages the last checkpoints of a training into the one that translates (paper §6.1).
+"""Averages the last checkpoints of a run into the one that translates (paper §6.1).
 
 checkpoint = average(Context(folder), run, AveragingSettings(last=5))
 """
 
 import logging
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from collections.abc import Iterable
 
 import safetensors.torch
 import torch
@@ -15,7 +13,7 @@ from torch import Tensor
 
 from pipeline.errors import UserError
 from pipeline.settings import AveragingSettings
-from pipeline.store.artifact import Artifact, Context
+from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, TrainingRun
 from pipeline.store.figures import AveragingFigures
 from pipeline.training.checkpoints import write_weights
@@ -26,43 +24,23 @@ log = logging.getLogger(__name__)
 def average(context: Context, run: TrainingRun, settings: AveragingSettings) -> Checkpoint:
     """Writes the mean of the last `settings.last` checkpoints, and `averaging.json`, which lists their updates.
 
-    Raises UserError where the run kept fewer checkpoints.
+    The caller has checked all files of the run (`Artifact.damage`). Raises UserError where it kept fewer checkpoints.
     """
-    kept = run.load().checkpoints
+    kept = sorted(set(run.load().checkpoints))
     if settings.last > len(kept):
         raise UserError(
             f"last = {settings.last} checkpoints cannot be averaged: {run.folder} kept {len(kept)}; "
             "lower last, or train with more keep_checkpoints and a smaller checkpoint_updates"
         )
-    return mean(context, run, sorted(set(kept))[-settings.last :])
-
-
-def mean(context: Context, run: TrainingRun, updates: Sequence[int]) -> Checkpoint:
-    """Writes the mean of the checkpoints after `updates`, and `averaging.json`, which lists them.
-
-    Whoever passes the run has checked all its files (`Artifact.damage`).
-    """
-    folders = [run.folder / "checkpoints" / f"{update:08d}" for update in updates]
+    updates = kept[-settings.last :]
     log.info("averaging the checkpoints of updates %s", ", ".join(map(str, updates)))
-    weights = mean_weights(safetensors.torch.load_file(folder / "model.safetensors") for folder in folders)
+    averaged = [run.checkpoint(update) for update in updates]
+    weights = mean_weights(safetensors.torch.load_file(one.folder / "model.safetensors") for one in averaged)
     checkpoint = Checkpoint(context.folder)
-    write_weights(checkpoint.folder, weights, Artifact(folders[-1]).read_json("model.json"))
-    shutil.copyfile(run.folder / "joint.model", checkpoint.folder / "joint.model")
+    write_weights(checkpoint.folder, weights, averaged[-1].read_json("model.json"))
+    shutil.copyfile(averaged[-1].vocabulary, checkpoint.vocabulary)
     checkpoint.write(AveragingFigures(updates=tuple(updates)))
     return checkpoint
-
-
-def each_kept(context: Context, run: TrainingRun) -> Iterator[tuple[int, Checkpoint]]:
-    """Yields each checkpoint that a run kept, by itself, with its update, in order; asking for the next removes it.
-
-    Reports the progress.
-    """
-    updates = sorted(set(run.load().checkpoints))
-    for done, update in enumerate(updates, start=1):
-        # Beside the result, so that all nodes see it and there is room for the weights.
-        with TemporaryDirectory(dir=context.folder) as temporary:
-            yield update, mean(Context(Path(temporary)), run, [update])
-        context.progress(done, len(updates), "checkpoints")
 
 
 def mean_weights(checkpoints: Iterable[dict[str, Tensor]]) -> dict[str, Tensor]:

@@ -1,9 +1,10 @@
 """Translates the test sets, or other splits, by Ray actors that each hold the model once (§6.1).
 
-Their sentences are dealt out in chunks to whichever actor is free, so that a slow or late actor delays nothing. Several
-actors share a GPU if its memory allows, because one leaves it idle between the small steps of its search. An actor that
-dies is started again, and its chunk is redone. The layout decides how long decoding takes and not what comes out,
-except for the last bits of a sum: in bfloat16, a near tie may be decided differently.
+Each free actor gets the next chunk of sentences, so that a slow or late actor delays nothing. Every chunk fills its
+actor, and there are no more actors than chunks, however large the cluster. Several actors share a GPU if its memory
+allows, because one leaves it idle between the small steps of its search. An actor that dies is started again, and its
+chunk is redone. The layout decides how long decoding takes and not what comes out, except for the last bits of a sum:
+in bfloat16, a near tie may be decided differently.
 
 Only the actors import torch, not the stage that waits for them.
 """
@@ -12,8 +13,9 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from functools import cached_property, partial
+from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 import ray
@@ -39,8 +41,13 @@ logger = logging.getLogger(__name__)
 Model: TypeAlias = Checkpoint | CTranslate2Model
 """What decodes, by the settings' engine."""
 FLOAT32_BYTES = 4
+CHUNKS_PER_WORKER = 4
+"""So that the workers finish at about the same time."""
 CHUNK_SENTENCES = 500
-"""The most sentences in a chunk: enough to fill batches of one length, few enough that a dead actor costs little."""
+"""The most sentences in a chunk that is larger than it needs to be, so that a dead actor costs little."""
+FULL_ROWS = {"cpu": 128, "cuda": 2048}
+"""Hypotheses from which on a device is fully used: a core decodes 128 at once as fast as 600, but 64 take 1.15 times
+as long and 32 take 1.6 times (base, float32). On a GPU about a batch, which is not measured yet."""
 RESTARTS = 3
 """How many times one actor is started again, and how many times one chunk is redone."""
 MAX_ACTORS_PER_GPU = 4
@@ -74,37 +81,40 @@ class Translated(NamedTuple):
 class DecodingWorker:
     """A translator in its own process. The first call loads it, so a bad model is that call's error."""
 
-    def __init__(
-        self, scratch: Scratch, emit: Callable[..., None], model: Model, settings: DecodingSettings, device: str
-    ) -> None:
-        self._scratch, self._emit = scratch, emit
-        self._model, self._settings, self._device = model, settings, device
+    def __init__(self, scratch: Scratch, emit: Callable[..., None], settings: DecodingSettings, device: str) -> None:
+        self._scratch, self._emit, self._settings, self._device = scratch, emit, settings, device
+        self._folder: Path | None = None
+        self._translator: Translator | None = None
 
-    @cached_property
-    def _loaded(self) -> "Translator":
-        import torch
+    def translate(self, model_folder: Path, lines: Sequence[str], settings: DecodingSettings) -> Translated:
+        """Translates lines with a model by the search of `settings`; called with no lines, it only loads the model."""
+        return emitting_warnings(self._emit, self._translate, model_folder, lines, settings)
 
-        from pipeline.evaluation.ctranslate2 import translator_of
-        from pipeline.hardware import reserved_gpu
-
-        torch.set_num_threads(self._settings.threads)
-        device = reserved_gpu(self._device) if self._device == "cuda" else self._device
-        return translator_of(self._scratch.on_this_node(self._model.folder), self._settings, device)
-
-    def translate(self, lines: Sequence[str], settings: DecodingSettings) -> Translated:
-        """Translates lines by the search of `settings`; called with no lines, it just gets ready."""
-        return emitting_warnings(self._emit, self._translate, lines, settings)
-
-    def _translate(self, lines: Sequence[str], settings: DecodingSettings) -> Translated:
+    def _translate(self, model_folder: Path, lines: Sequence[str], settings: DecodingSettings) -> Translated:
         from pipeline.hardware import dtype_name
 
-        translator = self._loaded.with_settings(settings)
+        translator = self._loaded(model_folder).with_settings(settings)
         started = time.perf_counter()
         translations = translator.translations(lines)
         seconds = time.perf_counter() - started
         n_tokens = sum(translation.n_tokens for translation in translations)
         texts = [translation.text for translation in translations]
         return Translated(texts, n_tokens, seconds, dtype_name(translator.dtype))
+
+    def _loaded(self, folder: Path) -> "Translator":
+        """Returns the translator of the model in `folder`, in place of any other: memory may hold only one."""
+        import torch
+
+        from pipeline.evaluation.ctranslate2 import translator_of
+        from pipeline.hardware import reserved_gpu
+
+        if self._translator is None or folder != self._folder:
+            self._translator = None
+            torch.set_num_threads(self._settings.threads)
+            device = reserved_gpu(self._device) if self._device == "cuda" else self._device
+            self._translator = translator_of(self._scratch.on_this_node(folder), self._settings, device)
+            self._folder = folder
+        return self._translator
 
 
 def decode(
@@ -117,7 +127,7 @@ def decode(
 ) -> Hypotheses:
     """Translates `splits` of a corpus, by default its test sets: writes `<split>.<language>`, one sentence a line.
 
-    `translators` hold the model already; without them, some are started, and stopped at the end.
+    `translators` serve several searches or models; without them, some are started, and stopped at the end.
     Raises UserError where the model cannot be loaded, the corpus has no test set, `settings.device` asks for a GPU
     and the cluster has none, or the cluster's nodes do not all compute in the same dtype.
     """
@@ -132,7 +142,7 @@ def decode(
     total = sum(len(lines) for lines in sources.values())
     done, dtypes = 0, set()
     with nullcontext(translators) if translators else Translators(context, model, settings) as translating:
-        for chunk, translated in translating.translated(sources, settings):
+        for chunk, translated in translating.translated(model, sources, settings):
             texts[chunk.test_set][chunk.first : chunk.first + len(chunk.lines)] = translated.texts
             tokens[chunk.test_set] += translated.n_tokens
             seconds[chunk.test_set] += translated.seconds
@@ -216,10 +226,16 @@ def _actors(settings: DecodingSettings, model: Model) -> Actors:
     return Actors("cpu", settings.workers or max(1, n_cpus // settings.threads))
 
 
-def _chunks(sources: Mapping[str, list[str]], workers: int) -> list[Chunk]:
-    """Cuts the sentences into about four chunks a worker, so that the workers finish together."""
+def chunks(sources: Mapping[str, list[str]], beam_size: int, device: str, workers: int) -> list[Chunk]:
+    """Cuts the sentences of some test sets into chunks that each occupy a worker fully (`FULL_ROWS`).
+
+    There are CHUNKS_PER_WORKER for each worker, more where these would be long, and fewer where sentences are few.
+    """
     total = sum(len(lines) for lines in sources.values())
-    size = max(1, min(CHUNK_SENTENCES, total // (4 * workers) if workers > 1 else total))
+    rounds = max(CHUNKS_PER_WORKER, -(-total // (CHUNK_SENTENCES * workers)))
+    n_chunks = max(1, min(rounds * workers, total * beam_size // FULL_ROWS[device]))
+    n_chunks -= n_chunks % workers if n_chunks > workers else 0  # the last round occupies all workers, too
+    size = max(1, -(-total // n_chunks))
     return [
         Chunk(name, first, lines[first : first + size])
         for name, lines in sources.items()
@@ -228,10 +244,11 @@ def _chunks(sources: Mapping[str, list[str]], workers: int) -> list[Chunk]:
 
 
 class Translators:
-    """Actors that each hold a model, for as many searches as are asked for: to start them takes seconds.
+    """Actors that translate, for as many searches and models as are asked for: to start them takes seconds.
 
-    The device, their number and all else but the search are those of `settings`. They live until the end of the `with`
-    that they are entered in. Raises UserError where `decode` does.
+    `model` is any of the models, which are of one size. The device, the number of actors and all else but the search
+    are those of `settings`. They live until the end of the `with` that they are entered in. Raises UserError where
+    `decode` does.
     """
 
     def __init__(self, context: Context, model: Model, settings: DecodingSettings) -> None:
@@ -245,7 +262,7 @@ class Translators:
             # A single thread waits for no other, and can have a process that Ray has ready.
             runtime_env={"env_vars": worker_environment()} if settings.threads > 1 else None,
         )
-        self._start = partial(options.remote, context.scratch, context.emit, model, settings, self._layout.device)
+        self._start = partial(options.remote, context.scratch, context.emit, settings, self._layout.device)
         self._actors: list[Any] = []
 
     def __enter__(self) -> Self:
@@ -256,16 +273,16 @@ class Translators:
             ray.kill(actor)
 
     def translated(
-        self, sources: Mapping[str, list[str]], settings: DecodingSettings
+        self, model: Model, sources: Mapping[str, list[str]], settings: DecodingSettings
     ) -> Iterator[tuple[Chunk, Translated]]:
-        """Yields each chunk of some test sets with its translations by the search of `settings`, as they arrive."""
-        chunks = _chunks(sources, self._layout.workers)
-        while len(self._actors) < min(self._layout.workers, len(chunks)):
+        """Yields each chunk of some test sets with the model's translations by `settings`' search, as they arrive."""
+        waiting = chunks(sources, settings.beam_size, self._layout.device, self._layout.workers)[::-1]
+        unfinished = len(waiting)
+        while len(self._actors) < min(self._layout.workers, len(waiting)):
             self._actors.append(self._start())
-        waiting, unfinished = list(reversed(chunks)), len(chunks)
         # An actor the cluster has no room for yet gets no chunk before it answers.
         running: dict[Any, tuple[Any, Chunk | None]] = {
-            actor.translate.remote([], settings): (actor, None) for actor in self._actors
+            actor.translate.remote(model.folder, [], settings): (actor, None) for actor in self._actors
         }
         while unfinished:
             ready, _ = ray.wait(list(running), timeout=PATIENCE_S)
@@ -288,4 +305,4 @@ class Translators:
                     yield chunk, result
                 if waiting:
                     chunk = waiting.pop()
-                    running[actor.translate.remote(chunk.lines, settings)] = actor, chunk
+                    running[actor.translate.remote(model.folder, chunk.lines, settings)] = actor, chunk

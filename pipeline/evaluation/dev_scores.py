@@ -1,4 +1,4 @@
-"""Scores each checkpoint that a training kept on the dev set, by itself: how BLEU, or a parser's F1, grows.
+"""Scores each checkpoint that a run kept on the dev set, unaveraged: how BLEU, or a parser's F1, grows.
 
 measured = measure(Context(folder), run, corpus, DecodingSettings())
 """
@@ -40,16 +40,20 @@ class DevScores(JsonArtifact[DevScoresFigures]):
 
 
 def measure(context: Context, run: TrainingRun, corpus: Corpus, settings: DecodingSettings) -> DevScores:
-    """Decodes and scores the dev set with every checkpoint that `run` kept, one after another.
+    """Decodes and scores the dev set with every checkpoint that `run` kept, one after another, by the same actors.
 
-    Raises UserError where a checkpoint is damaged, or where it cannot be decoded or scored.
+    Raises UserError where a checkpoint cannot be decoded or scored.
     """
-    from pipeline.evaluation.averaging import each_kept  # torch is slow to import, and the artifact does not need it
+    from pipeline.evaluation.decoding import Translators  # Ray is slow to import, and the artifact does not need it
 
     series: dict[str, dict[int, float]] = {}
-    for update, checkpoint in each_kept(context, run):
-        for name, score in scores_of(context, checkpoint, corpus, settings).items():
-            series.setdefault(name, {})[update] = score
+    updates = sorted(set(run.load().checkpoints))
+    with Translators(context, run.checkpoint(updates[0]), settings) as translators:
+        for done, update in enumerate(updates, start=1):
+            scores = scores_of(context, run.checkpoint(update), corpus, settings, translators)
+            for name, score in scores.items():
+                series.setdefault(name, {})[update] = score
+            context.progress(done, len(updates), "checkpoints")
     measured = DevScores(context.folder)
     measured.write(DevScoresFigures(series=series))
     return measured
@@ -60,20 +64,16 @@ def scores_of(
     model: Checkpoint | CTranslate2Model,
     corpus: Corpus,
     settings: DecodingSettings,
-    translators: "Translators | None" = None,
+    translators: "Translators",
 ) -> dict[str, float]:
     """Returns the BLEU scores of what a model makes of the dev set, or a parser's F1; what it makes is not kept.
 
-    `translators` hold the model already, if there are any. Raises UserError where it cannot be decoded or scored.
+    Raises UserError where it cannot be decoded or scored.
     """
     from pipeline.evaluation import decoding, scoring
 
-    # Each node gets a model of the store; one that was made beside the result is only where nodes share the disk.
-    shared = None if model.folder.is_relative_to(context.folder) else context.shared
-    # Beside the result, so that all nodes see it.
     with TemporaryDirectory(dir=context.folder) as decoded, TemporaryDirectory(dir=context.folder) as scored:
-        within = Context(Path(decoded), shared=shared)
-        hypotheses = decoding.decode(within, model, corpus, settings, [DEV], translators)
+        hypotheses = decoding.decode(Context(Path(decoded)), model, corpus, settings, [DEV], translators)
         within = Context(Path(scored))
         if corpus.symbols:
             parses = rebuild_parses(within, hypotheses, corpus, [DEV])

@@ -4,8 +4,9 @@
     translator.translate(["Two dogs run .", ""])
     translator.n_best(["Two dogs run ."], 4)[0][3].score
 
-A checkpoint is `model.safetensors`, `model.json` and `joint.model`. Whatever dtype the model was trained in, it
-computes in the settings' `dtype`, by default bfloat16 where the processor gains by it, else float32.
+A checkpoint is `model.safetensors`, `model.json` and `joint.model` (one that a run kept shares the run's). Whatever
+dtype the model was trained in, it computes in the settings' `dtype`, by default bfloat16 where the CPU gains by it,
+else float32.
 """
 
 import logging
@@ -87,7 +88,7 @@ def load_checkpoint(folder: Path, device: str = "cpu") -> tuple[Transformer, Sen
 
     Raises UserError where either cannot be loaded, or where they do not belong together.
     """
-    model, vocabulary = load_model(folder, device), load(folder / "joint.model")
+    model, vocabulary = load_model(folder, device), load(Checkpoint(folder).vocabulary)
     if len(vocabulary) != model.config.vocabulary_size:
         raise UserError(
             f"{folder}: joint.model has {len(vocabulary)} pieces and the model {model.config.vocabulary_size}; "

@@ -22,6 +22,9 @@ ALL = "all"
 CHOICE_FILE = "parsing.json"
 METRICS = "metrics.jsonl"
 """The file of a training run with one JSON line a report, which goes on after an interruption."""
+CHECKPOINTS = "checkpoints"
+"""The folder of a run that holds the checkpoints it kept."""
+VOCABULARY_FILE = "joint.model"
 
 
 @dataclass(frozen=True)
@@ -165,9 +168,13 @@ class EncodedDataset(Artifact):
 
 @dataclass(frozen=True)
 class TrainingRun(JsonArtifact[TrainingFigures]):
-    """A finished training: `run.json`, `metrics.jsonl`, `checkpoints/<update>/`, `joint.model`."""
+    """A finished run: `run.json`, `metrics.jsonl`, `checkpoints/<update>/`, `joint.model`."""
 
     figures_file = "run.json"
+
+    def checkpoint(self, update: int) -> "Checkpoint":
+        """Returns the weights that the run kept after an update; their vocabulary is the run's."""
+        return Checkpoint(self.folder / CHECKPOINTS / f"{update:08d}")
 
     @property
     def summary(self) -> str:
@@ -195,6 +202,12 @@ class Checkpoint(JsonArtifact[AveragingFigures]):
     def config(self) -> TransformerConfig:
         """The model's configuration. Raises UserError where `model.json` is missing or describes no model."""
         return self.read("model.json", _config_adapter())
+
+    @property
+    def vocabulary(self) -> Path:
+        """The sentencepiece model; for a checkpoint within a run, the run's."""
+        own, of_run = self.folder / VOCABULARY_FILE, self.folder.parent.parent / VOCABULARY_FILE
+        return of_run if self.folder.parent.name == CHECKPOINTS and not own.exists() else own
 
 
 @cache

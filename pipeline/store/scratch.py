@@ -170,8 +170,12 @@ class Scratch:
         self._pull(bucket, operator.ne)
 
     def on_this_node(self, folder: Path) -> Path:
-        """Returns the folder on this node of an input of the stage."""
-        return self.store.fetch(folder.name) if self.store else folder
+        """Returns the folder on this node of an input of the stage, or of a part of one."""
+        if self.store is None:
+            return folder
+        within = len(folder.parts) - folder.parts[::-1].index(self.store.artifacts.name)
+        name, *part = folder.parts[within:]
+        return self.store.fetch(name).joinpath(*part)
 
     @property
     def _place(self) -> str:

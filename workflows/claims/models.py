@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pipeline.attention.figures import HeadFigures, RelationFigures, RelationName
-from pipeline.evaluation.decoding_choice import DecodingChoiceFigures
+from pipeline.evaluation.search_choice import DecodingChoiceFigures
 from workflows import paper
 from workflows.claims import sentences
 from workflows.claims.judged import Difference, Judged, Verdict, verdict

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Self
 
 from model.config import TransformerConfig
 from pipeline.evaluation.costs import Cost, CostFigures
-from pipeline.evaluation.decoding_choice import DecodingChoice
 from pipeline.evaluation.dev_scores import DevScores
 from pipeline.evaluation.perplexity import Perplexity, PerplexityFigures
+from pipeline.evaluation.search_choice import DecodingChoice
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import MANIFEST
 from pipeline.store.artifacts import METRICS, Checkpoint, Corpus, Hypotheses, Scores, TrainingRun

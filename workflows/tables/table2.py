@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Literal
 
-from pipeline.evaluation.decoding_choice import DecodingChoiceFigures
+from pipeline.evaluation.search_choice import DecodingChoiceFigures
 from pipeline.store.artifact import JsonArtifact
 from pipeline.store.figures import NOT_DEFINED
 from workflows import paper

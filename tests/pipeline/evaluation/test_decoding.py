@@ -25,6 +25,12 @@ from tests.support.tiny_checkpoint import SENTENCES
 FAST = DecodingSettings(max_extra_tokens=5)
 
 
+@pytest.fixture
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few sentences occupy an actor."""
+    monkeypatch.setattr(decoding, "FULL_ROWS", {"cpu": 20})
+
+
 def run(checkpoint: Checkpoint, corpus: Corpus, folder: Path, settings: DecodingSettings, emit: Any = None) -> Path:
     folder.mkdir()
     decoding.decode(Context(folder, emit or (lambda event: None)), checkpoint, corpus, settings)
@@ -39,7 +45,7 @@ def _wait_for_no_worker() -> None:
 
 
 def test_stage_writes_every_test_set_in_order(
-    ray_cluster: None, checkpoint: Checkpoint, corpus: Corpus, tmp_path: Path
+    ray_cluster: None, checkpoint: Checkpoint, corpus: Corpus, tmp_path: Path, small_chunks: None
 ) -> None:
     """Two actors write what one Translator gives, decoding.json has the counts, and the actors are gone afterwards."""
     events: list[dict[str, Any]] = []
@@ -80,7 +86,7 @@ def test_actors_search_in_several_ways(
 
 
 def test_an_exported_model_is_decoded_by_ctranslate2(
-    ray_cluster: None, checkpoint: Checkpoint, corpus: Corpus, tmp_path: Path
+    ray_cluster: None, checkpoint: Checkpoint, corpus: Corpus, tmp_path: Path, small_chunks: None
 ) -> None:
     """Two actors write what one CTranslate2Translator gives; decoding.json says in what it was computed."""
     pytest.importorskip("ctranslate2")
@@ -95,10 +101,9 @@ def test_an_exported_model_is_decoded_by_ctranslate2(
 
 
 def test_killed_actor_loses_nothing(
-    ray_cluster: None, checkpoint: Checkpoint, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ray_cluster: None, checkpoint: Checkpoint, corpus: Corpus, tmp_path: Path, small_chunks: None
 ) -> None:
     """Killing the actor after the first chunk changes no line of the result."""
-    monkeypatch.setattr(decoding, "CHUNK_SENTENCES", 10)
     settings = FAST.model_copy(update={"workers": 1})
     killed: list[int] = []
 
@@ -111,6 +116,39 @@ def test_killed_actor_loses_nothing(
     folder = run(checkpoint, corpus, tmp_path / "out", settings, kill)
     assert killed
     assert list(read_lines(folder / "second.de")) == Translator(checkpoint.folder, FAST).translate(SENTENCES[::-1] * 6)
+
+
+@pytest.mark.parametrize(
+    ("device", "workers", "n_actors", "n_chunks"),
+    [
+        ("cpu", 1, 1, 7),
+        ("cpu", 8, 8, 32),
+        ("cpu", 64, 64, 64),
+        ("cpu", 6400, 91, 91),
+        ("cuda", 4, 4, 4),
+        ("cuda", 32, 5, 5),
+    ],
+)
+def test_many_processors_start_few_actors(device: str, workers: int, n_actors: int, n_chunks: int) -> None:
+    """3,003 sentences, as in newstest2014: every chunk occupies its actor, and the actors finish together."""
+    lines = [f"sentence {i}" for i in range(3003)]
+    cut = decoding.chunks({"newstest2014": lines}, 4, device, workers)
+    sizes = [len(chunk.lines) for chunk in cut]
+    print(f"{workers:,} on {device}: {min(workers, len(cut))} actors, {len(cut)} chunks of {sizes[0]} sentences")
+    assert (min(workers, len(cut)), len(cut)) == (n_actors, n_chunks)
+    assert min(sizes) * 4 > 0.8 * decoding.FULL_ROWS[device]
+    rounds = -(-len(cut) // n_actors)
+    assert rounds * max(sizes) < 1.1 * 3003 / n_actors
+    assert [line for chunk in cut for line in chunk.lines] == lines
+
+
+def test_few_sentences_are_one_chunk() -> None:
+    """A wide beam occupies an actor with fewer."""
+    few = {"test": ["One .", "Two ."]}
+    assert decoding.chunks(few, 4, "cpu", 8) == [("test", 0, few["test"])]
+    assert decoding.chunks({"test": []}, 4, "cpu", 8) == []
+    many = {"test": ["One ."] * 120}
+    assert [len(decoding.chunks(many, beam_size, "cpu", 64)) for beam_size in (4, 21)] == [3, 18]
 
 
 def test_actors_share_gpus_as_memory_allows() -> None:

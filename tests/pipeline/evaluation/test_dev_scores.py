@@ -1,6 +1,7 @@
 """pipeline.evaluation.dev_scores: every kept checkpoint is scored by itself."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,10 @@ from pipeline.evaluation import averaging, decoding, dev_scores, scoring
 from pipeline.settings import AveragingSettings, DecodingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EncodedDataset, TrainingRun
+from pipeline.store.store import Store
 from tests.support.parallel_text import corpus_of
+from tests.support.ray_workers import workers_alive
+from tests.support.s3_server import S3Server
 from tests.support.tiny_figures import TRAINING
 
 SETTINGS = DecodingSettings(max_extra_tokens=5, workers=1)
@@ -42,7 +46,13 @@ def test_every_kept_checkpoint_is_scored(run: TrainingRun, text: Corpus, tmp_pat
     events: list[dict[str, object]] = []
     out = tmp_path / "out"
     out.mkdir()
-    measured = dev_scores.measure(Context(out, events.append), run, text, SETTINGS)
+    workers: list[list[int]] = []
+
+    def emit(event: dict[str, object]) -> None:
+        events.append(event)
+        workers.append(workers_alive("DecodingWorker"))
+
+    measured = dev_scores.measure(Context(out, emit), run, text, SETTINGS)
     series = measured.load().series
     assert {name: list(scores) for name, scores in series.items()} == {
         "dev_paper_bleu": [6, 9],
@@ -55,3 +65,24 @@ def test_every_kept_checkpoint_is_scored(run: TrainingRun, text: Corpus, tmp_pat
     assert [path.name for path in out.iterdir()] == ["dev_scores.json"]  # neither weights nor translations
     assert events[-1] == {"done": 2, "total": 2, "unit": "checkpoints"}
     assert "after 9" in measured.summary
+    assert len(set(map(tuple, workers))) == 1  # one actor for both
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_actors_of_another_machine_decode_from_a_bucket(
+    run: TrainingRun, text: Corpus, at_s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that shares no disk with the stage's fetches the run, and its scores are those of a shared disk."""
+    expected = dev_scores.measure(_folder(tmp_path / "shared"), run, text, SETTINGS).load()
+    store = Store.at(f"{at_s3.bucket()}/runs")
+    stored = store.publish("training-1", lambda folder: _copied(run, folder), {}, ours=lambda: True)
+    there = {**at_s3.variables, "AIAYN_CACHE": str(tmp_path / "another machine")}
+    monkeypatch.setattr(decoding, "worker_environment", lambda: there)
+    context = replace(_folder(store.scratch("dev_scores-1")), shared=store.shared_scratch("dev_scores-1"))
+    settings = SETTINGS.model_copy(update={"threads": 2})  # a process of its own, with that environment
+    assert dev_scores.measure(context, stored, text, settings).load() == expected
+    assert len(list(tmp_path.glob("another machine/*/store/training-1/checkpoints/*/model.safetensors"))) == 3
+
+
+def _copied(run: TrainingRun, folder: Path) -> TrainingRun:
+    return TrainingRun(shutil.copytree(run.folder, folder, dirs_exist_ok=True))

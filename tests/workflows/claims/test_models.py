@@ -7,7 +7,7 @@ from types import MappingProxyType
 import pytest
 
 from pipeline.attention.figures import HeadFigures, HeadShare, RelationFigures
-from pipeline.evaluation.decoding_choice import DecodingChoiceFigures, SearchScores
+from pipeline.evaluation.search_choice import DecodingChoiceFigures, SearchScores
 from pipeline.settings import DecodingSettings
 from workflows.claims import models, sentences
 from workflows.claims.judged import Judged

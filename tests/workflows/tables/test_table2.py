@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from pipeline.evaluation.decoding_choice import DecodingChoiceFigures, SearchScores
+from pipeline.evaluation.search_choice import DecodingChoiceFigures, SearchScores
 from pipeline.settings import DecodingSettings
 from tests.support.unspaced_text import CHINESE
 from workflows.tables import table2

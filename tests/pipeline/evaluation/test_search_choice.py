@@ -1,4 +1,4 @@
-"""pipeline.evaluation.decoding_choice: the search that is best on the dev set, and what it decodes."""
+"""pipeline.evaluation.search_choice: the search that is best on the dev set, and what it decodes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from pipeline.errors import UserError
-from pipeline.evaluation import decoding_choice
+from pipeline.evaluation import search_choice
 from pipeline.evaluation.scoring import score_texts
 from pipeline.evaluation.translation import Translator
 from pipeline.settings import DecodingSettings
@@ -55,7 +55,7 @@ def test_trees_are_refused(tmp_path: Path) -> None:
     trees = corpus_of(tmp_path / "trees", {"dev": [("Go .", "(S XX .)")]})
     trees.symbols_path.write_text("(S\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"trees has trees; a parser's search is chosen by workflows\.reproduce_table4"):
-        decoding_choice.choose(Context(tmp_path), Checkpoint(tmp_path), trees, DecodingSettings(), [1], [0.6])
+        search_choice.choose(Context(tmp_path), Checkpoint(tmp_path), trees, DecodingSettings(), [1], [0.6])
 
 
 @pytest.mark.usefixtures("ray_cluster")
@@ -73,7 +73,7 @@ def test_the_best_of_searches_made_one_by_one(corpus: Corpus, tmp_path: Path) ->
 
     workers: list[list[int]] = []
     context = _context(tmp_path / "one", lambda event: workers.append(workers_alive("DecodingWorker")))
-    choice = decoding_choice.choose(context, model, text, _search(3, 0.6), [2], [1.0, 0.6])
+    choice = search_choice.choose(context, model, text, _search(3, 0.6), [2], [1.0, 0.6])
     assert len(workers) == len(searches)
     assert len({*workers[0]} & {*workers[1]} & {*workers[2]}) == 1  # the same for all searches
     scores = choice.load().scores
@@ -85,10 +85,10 @@ def test_the_best_of_searches_made_one_by_one(corpus: Corpus, tmp_path: Path) ->
     assert choice.summary == "beam 2, α 0.6: dev_paper_bleu 100.00"
     assert [path.name for path in choice.folder.iterdir()] == ["decoding_choice.json"]  # no translations
 
-    other = decoding_choice.choose(_context(tmp_path / "other"), model, text, _search(2, 1.0), [2], [0.6])
+    other = search_choice.choose(_context(tmp_path / "other"), model, text, _search(2, 1.0), [2], [0.6])
     assert other.load().settings == _search(2, 1.0)
 
     settings = _search(3, 0.6).model_copy(update={"batch_tokens": 50})
-    hypotheses = decoding_choice.decode_chosen(_context(tmp_path / "decoded"), model, text, settings, other)
+    hypotheses = search_choice.decode_chosen(_context(tmp_path / "decoded"), model, text, settings, other)
     assert list(read_lines(hypotheses.folder / "test.de")) == written[1]
     assert hypotheses.load().settings == _search(2, 1.0).model_copy(update={"batch_tokens": 50})

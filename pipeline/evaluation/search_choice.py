@@ -1,18 +1,22 @@
-"""Chooses a translator's beam and length penalty on the dev set by BLEU (§6.1), and decodes with them.
+"""Chooses a search on the dev set and decodes with it: by BLEU for translators (§6.1), by F1 for parsers (§6.3).
 
 choice = choose(Context(folder), checkpoint, corpus, DecodingSettings(), beam_sizes=[1, 4], length_penalties=[0, 0.6])
 hypotheses = decode_chosen(Context(other), checkpoint, corpus, DecodingSettings(), choice)
+parser = choose_parser(Context(third), candidates, trees, PARSING, beam_sizes=[1, 4, 21])
+hypotheses = parse_chosen(Context(fourth), parser, trees, PARSING, ["test"])
 """
 
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Sequence
 from itertools import product
 
 from pipeline.errors import UserError
-from pipeline.evaluation.dev_scores import scores_of
+from pipeline.evaluation.dev_scores import DEV, scores_of
+from pipeline.evaluation.tree_scores import ScoredTrees
 from pipeline.settings import DecodingSettings
-from pipeline.store.artifact import Context, JsonArtifact
-from pipeline.store.artifacts import Checkpoint, Corpus, CTranslate2Model, Hypotheses
-from pipeline.store.figures import Figures
+from pipeline.store.artifact import MANIFEST, Context, JsonArtifact
+from pipeline.store.artifacts import CHOICE_FILE, Checkpoint, ChosenParser, Corpus, CTranslate2Model, Hypotheses
+from pipeline.store.figures import ChoiceFigures, Figures
 
 
 class SearchScores(Figures):
@@ -74,19 +78,13 @@ def choose(
     that are equally good it is chosen if it is one of them, or else the one with the smallest beam, then with the
     smallest penalty. Raises UserError where the dev set is of trees, or cannot be decoded or scored.
     """
-    from pipeline.evaluation.decoding import Translators  # Ray is slow to import, and the artifact does not need it
-
     if corpus.symbols:
         raise UserError(f"{corpus.folder} has trees; a parser's search is chosen by workflows.reproduce_table4")
     default = settings.beam_size, settings.length_penalty
     grid = sorted({default, *product(beam_sizes, length_penalties)})
-    scores = []
-    with Translators(context, model, settings) as translators:
-        for done, (beam_size, length_penalty) in enumerate(grid, start=1):
-            search = {"beam_size": beam_size, "length_penalty": length_penalty}
-            bleu = scores_of(context, model, corpus, settings.model_copy(update=search), translators)
-            scores.append(SearchScores(**search, **bleu))
-            context.progress(done, len(grid), "searches")
+    searches = [{"beam_size": beam_size, "length_penalty": length_penalty} for beam_size, length_penalty in grid]
+    searched = _scores(context, model, corpus, [settings.model_copy(update=search) for search in searches], "searches")
+    scores = [SearchScores(**search, **bleu) for search, bleu in zip(searches, searched, strict=True)]
 
     def preference(search: SearchScores) -> tuple[float, bool]:
         return search.deciding[1], (search.beam_size, search.length_penalty) == default
@@ -96,6 +94,37 @@ def choose(
     choice = DecodingChoice(context.folder)
     choice.write(DecodingChoiceFigures(scores=tuple(scores), settings=chosen))
     return choice
+
+
+def choose_parser(
+    context: Context,
+    candidates: Sequence[tuple[str, Checkpoint, ScoredTrees]],
+    corpus: Corpus,
+    settings: DecodingSettings,
+    beam_sizes: Sequence[int],
+) -> ChosenParser:
+    """Copies the candidate with the best F1 on the dev set, the first of several; then chooses its beam likewise.
+
+    A candidate is its name, its checkpoint and its scores on the dev set. `settings` are the search that the candidates
+    were scored with; the dev set of `corpus` is decoded again with each other beam. Raises UserError where it cannot be
+    decoded or scored.
+    """
+    f1 = {name: scores.load().splits[DEV].total.f1 for name, _, scores in candidates}
+    best, checkpoint, _ = max(candidates, key=lambda candidate: f1[candidate[0]])
+    others = sorted({*beam_sizes} - {settings.beam_size})
+    searches = [settings.model_copy(update={"beam_size": beam_size}) for beam_size in others]
+    scores = _scores(context, checkpoint, corpus, searches, "beams")
+    beams = {settings.beam_size: f1[best]}
+    beams |= {beam_size: score["dev_f1"] for beam_size, score in zip(others, scores, strict=True)}
+    chosen_beam = max(sorted(beams), key=lambda beam_size: beams[beam_size])
+    for file in checkpoint.folder.iterdir():
+        if file.name != MANIFEST:
+            shutil.copyfile(file, context.folder / file.name)
+    chosen = settings.model_copy(update={"beam_size": chosen_beam})
+    figures = ChoiceFigures(model=best, models=f1, beams=dict(sorted(beams.items())), settings=chosen)
+    parser = ChosenParser(context.folder)
+    parser.write_json(CHOICE_FILE, figures.model_dump(mode="json"))
+    return parser
 
 
 def decode_chosen(
@@ -110,3 +139,29 @@ def decode_chosen(
     from pipeline.evaluation.decoding import decode  # Ray is slow to import, and declaring the stage does not need it
 
     return decode(context, model, corpus, settings.searching_like(choice.load().settings), splits)
+
+
+def parse_chosen(
+    context: Context, parser: ChosenParser, corpus: Corpus, settings: DecodingSettings, splits: Sequence[str]
+) -> Hypotheses:
+    """Decodes `splits` by `settings`, but with the beam, length penalty and greatest length that were chosen."""
+    from pipeline.evaluation.decoding import decode  # Ray is slow to import, and declaring the stage does not need it
+
+    return decode(context, parser, corpus, settings.searching_like(parser.choice.settings), splits)
+
+
+def _scores(
+    context: Context,
+    model: Checkpoint | CTranslate2Model,
+    corpus: Corpus,
+    searches: Sequence[DecodingSettings],
+    unit: str,
+) -> Iterator[dict[str, float]]:
+    """Yields the scores of the dev set for each search, all by the same actors; reports the progress."""
+    from pipeline.evaluation.decoding import Translators  # likewise
+
+    if searches:
+        with Translators(context, model, searches[0]) as translators:
+            for done, search in enumerate(searches, start=1):
+                yield scores_of(context, model, corpus, search, translators)
+                context.progress(done, len(searches), unit)
