@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Generic, TypeVar, get_args, get_origin
 from pydantic import TypeAdapter, ValidationError
 
 from pipeline.errors import UserError
-from pipeline.store.scratch import MAKING, MANIFEST, Scratch, aside_of
+from pipeline.store.scratch import CHECK_S, MAKING, MANIFEST, LockLostError, Scratch, aside_of
 
 Result = TypeVar("Result")
 
@@ -67,7 +67,8 @@ class Context:
         return self.shared or Scratch(self.folder)
 
     def progress(self, done: float, total: float, unit: str, **more: Any) -> None:
-        """Reports how far the stage has got."""
+        """Reports how far the stage has got. Raises LockLostError where another process has taken over (`check`)."""
+        self.scratch.check(every_s=CHECK_S)
         self.emit({"done": done, "total": total, "unit": unit, **more})
 
 
@@ -246,8 +247,8 @@ def publish(
     write to is `<parent>/.making-<name>`. Unless `resume` is set, it is removed first if an interrupted call left one,
     and again after an error. Once `ours()` is false, somebody else has begun to make `target`, and nothing is published
     or removed. `deliver` gets the finished folder just before it is renamed. `flush` waits until all is on the disk, so
-    that not even a power failure leaves a part. Raises UserError where nothing is published, and if `target` exists or
-    the disk is full.
+    that not even a power failure leaves a part. Raises LockLostError where `ours()` is false, and UserError if `target`
+    exists or the disk is full.
     """
     if target.exists():
         raise UserError(f"{target} exists already; move it elsewhere or choose another folder")
@@ -273,10 +274,7 @@ def publish(
             complete = json.loads(json.dumps(complete))  # the values that readers will get
             artifact.write_json(MANIFEST, {**complete, "sha256": _canonical_sha256(complete)})
             if not ours():
-                raise UserError(
-                    f"{target} was not published: another command took it over because this one had not been heard "
-                    "from for a while; run the same command again"
-                )
+                raise LockLostError.of(target)
             if deliver:
                 deliver(making)
             for path in (*files, making / MANIFEST, making) if flush else ():

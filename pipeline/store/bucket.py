@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
@@ -93,13 +93,16 @@ class Bucket:
         return sorted(path.rpartition("/")[2] for path in folders)
 
     def remove(self, names: Iterable[str]) -> None:
-        """Removes objects; those that are not there count as removed."""
-        for name in names:
-            with self._in_a_line(f"remove {name}"):
+        """Removes objects, many with one request; those that are not there count as removed."""
+        names = list(names)
+        if names:
+            with self._in_a_line(f"remove {names[0]}"):
                 try:
-                    obstore.delete(self._service, name)
-                except FileNotFoundError:
-                    continue
+                    obstore.delete(self._service, names)
+                except FileNotFoundError:  # which S3 does not raise; elsewhere, those after it are still there
+                    for name in names:
+                        with suppress(FileNotFoundError):
+                            obstore.delete(self._service, name)
 
     def remove_folder(self, folder: str) -> None:
         """Removes all objects below a folder."""

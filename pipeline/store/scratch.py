@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 from pipeline.errors import BucketError, UserError
 
@@ -36,11 +36,22 @@ MAKING = ".making-"
 ASIDE = ".aside-"
 """Prefix of a folder of damaged files, which are neither used nor deleted."""
 
+CHECK_S = 5.0
+"""Seconds between two checks that no other process has taken over the artifact, for a stage that often asks."""
+
 logger = logging.getLogger(__name__)
 
 
 class LockLostError(UserError):
     """Another process has taken over the artifact because this one went silent."""
+
+    @classmethod
+    def of(cls, folder: Path) -> Self:
+        """Returns the error of a process that was building `folder`."""
+        return cls(
+            f"another command has taken over {folder} because this one went silent; let that one finish, "
+            "or stop it and run the same command again"
+        )
 
 
 def aside_of(folder: Path) -> Path:
@@ -91,10 +102,7 @@ class Scratch:
             return
         with suppress(OSError):
             if not self.is_ours():
-                raise LockLostError(
-                    f"another command has taken over {self.folder} because this one went silent; let that one finish, "
-                    "or stop it and run the same command again"
-                )
+                raise LockLostError.of(self.folder)
         self._checked_s = time.monotonic()
 
     @contextmanager

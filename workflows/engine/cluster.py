@@ -19,6 +19,7 @@ from pipeline.errors import UserError
 from pipeline.memory import forget_peak_memory, peak_memory_bytes
 from pipeline.ray_private import abandoned_placement_groups, loopback_only
 from pipeline.store.artifact import Context, ignore
+from pipeline.store.scratch import CHECK_S
 from pipeline.warning_events import emitting_warnings
 from workflows.engine.dag import PACKAGES, ROOT
 from workflows.engine.joining import accepted_address, is_loopback
@@ -40,22 +41,25 @@ def map_on_ray(
     peaks_bytes: list[int] | None = None,
     here: bool = False,
     emit: Callable[[dict[str, Any]], None] = ignore,
+    check: Callable[[float], None] = lambda every_s: None,
 ) -> Iterator[Any]:
     """Implements `Context.map` on Ray: one task per call, results in order.
 
     The first error cancels the other tasks and is raised as it was in its task, even while earlier tasks are still
-    running. Each task's peak memory is appended to `peaks_bytes`. `here` keeps all on this node. `emit` gets warnings.
+    running; so is an error of `check(CHECK_S)`, which is called every few seconds. Each task's peak memory is appended
+    to `peaks_bytes`. `here` keeps all on this node. `emit` gets warnings.
     """
     node = ray.get_runtime_context().get_node_id()
     placed = {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False)} if here else {}
     task = ray.remote(num_cpus=1)(emitting_warnings).options(name=function.__name__, **placed)
     references = [task.remote(emit, with_peak_memory, function, *arguments) for arguments in calls]
-    unfinished, results = references, {}
+    unfinished, results = references, dict[Any, Any]()
     try:
         for reference in references:
             while reference not in results:
-                (finished,), unfinished = ray.wait(unfinished)
-                results[finished] = ray.get(finished)
+                finished, unfinished = ray.wait(unfinished, timeout=CHECK_S)
+                results.update(zip(finished, ray.get(finished), strict=True))
+                check(CHECK_S)
             result, peak_bytes = results.pop(reference)
             if peaks_bytes is not None:
                 peaks_bytes.append(peak_bytes)
@@ -81,7 +85,7 @@ def on_gpu(gpus: float, function: Callable[..., Any], context: Context, *argumen
     """
     # By default a task of a caller in a placement group would run in that group too.
     task = ray.remote(num_cpus=0, num_gpus=gpus, scheduling_strategy="DEFAULT")(emitting_warnings)
-    alone = Context(context.folder, context.emit)
+    alone = Context(context.folder, context.emit, shared=context.shared)
     try:
         result: tuple[Any, int] = ray.get(task.remote(context.emit, with_gpu, function, alone, *arguments))
     except ray.exceptions.RayTaskError as error:

@@ -141,7 +141,7 @@ def _execute(step: Step[Artifact], store: Store, board: ActorHandle, *inputs: st
     post({"started": time.time()})
     with store.lock(step.name, step.label) as lock:
         _take(lock, post, store, step.name)
-        artifact = step.published(store) if _is_intact(step, store, post) else _make(step, store, post, lock)
+        artifact = step.published(store) if _is_intact(step, store, post, lock) else _make(step, store, post, lock)
         summary = artifact.summary
     # Wait for the post, so that no step that depends on this one can post before it.
     ray.get(board.post.remote(step.fingerprint, {"finished": summary}))
@@ -160,12 +160,13 @@ def _wait(store: Store, name: str) -> None:
     store.lock(name, "").wait()
 
 
-def _is_intact(step: Step[Artifact], store: Store, post: Poster) -> bool:
+def _is_intact(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> bool:
     """Returns whether the artifact is published and whole. Nothing of a damaged one is lost.
 
     A stage that resumes continues it from what is intact; for any other, it is set aside and built again.
     """
     if store.find(step.name) and (damage := step.damage(store)):
+        store.shared_scratch(step.name, lock).check()  # to find damage may have taken longer than a lease
         continues = step.stage.resumes
         store.reopen(step.name) if continues else store.set_aside(step.name)
         outcome = "continuing it from what is intact" if continues else "set it aside and running the step again"
@@ -202,8 +203,8 @@ def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artif
 
     def make(folder: Path) -> Artifact:
         peaks_bytes: list[int] = []
-        on_ray = partial(map_on_ray, peaks_bytes=peaks_bytes, here=not store.is_shared, emit=post)
         shared = store.shared_scratch(step.name, lock)
+        on_ray = partial(map_on_ray, peaks_bytes=peaks_bytes, here=not store.is_shared, emit=post, check=shared.check)
         context = Context(folder, post, on_ray, shared=shared, warnings=warnings)
         if ray.get_gpu_ids():  # reserved for the whole step
             artifact, stage_bytes = with_gpu(step.stage.function, context, *arguments)

@@ -63,6 +63,29 @@ def test_what_is_wrong_is_reported_in_a_line_without_secrets(at_s3: S3Server, tm
         Bucket("nonsense").check()
 
 
+def test_many_objects_are_removed_with_one_request(proxy: FaultyProxy, at_s3: S3Server) -> None:
+    """S3 takes a thousand names at a time; what is not there counts as removed."""
+    bucket = Bucket(at_s3.bucket())
+    names = [f"folder/{number}" for number in range(40)]
+    for name in names:
+        bucket.write(name, b"1")
+    before = proxy.n_passed
+    bucket.remove([*names[:30], "folder/none"])
+    assert proxy.n_passed == before + 1
+    assert sorted(bucket.sizes_bytes("folder")) == sorted(name.removeprefix("folder/") for name in names[30:])
+    bucket.remove([])
+    assert proxy.n_passed == before + 2
+
+
+def test_where_a_missing_object_is_an_error_the_others_are_removed(tmp_path: Path) -> None:
+    """As with some services; here, a folder."""
+    bucket = Bucket(tmp_path.as_uri())
+    for name in ("a", "b", "c"):
+        bucket.write(name, b"1")
+    bucket.remove(["a", "none", "b"])
+    assert [path.name for path in tmp_path.iterdir()] == ["c"]
+
+
 def test_a_server_that_fails_for_a_while_is_asked_again(proxy: FaultyProxy, at_s3: S3Server) -> None:
     """Two refusals go unnoticed; a server that never answers is named, in one line, when patience ends."""
     bucket = Bucket(at_s3.bucket())
