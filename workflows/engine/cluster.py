@@ -28,8 +28,7 @@ from workflows.engine.needs import obstacles
 LOCAL = "local"
 """The address for a cluster of its own on this machine."""
 ON_HEAD = {"node:__internal_head__": 0.001}
-"""Resources that only the head node has: what watches over trainings runs there, so that no other node's loss ends it.
-Ray gives its head 1 of this, so that it has room for 1000."""
+"""Resources of the head node, which has 1.0: run controllers are placed there, so no other node's loss ends them."""
 ABANDONED_S = 2.0
 """Seconds between checks for resources that killed actors had reserved."""
 logger = logging.getLogger(__name__)
@@ -45,9 +44,8 @@ def map_on_ray(
 ) -> Iterator[Any]:
     """Implements `Context.map` on Ray: one task per call, results in order.
 
-    The first error cancels the other tasks and is raised as it was in its task, even while earlier tasks are still
-    running; so is an error of `check(CHECK_S)`, which is called every few seconds. Each task's peak memory is appended
-    to `peaks_bytes`. `here` keeps all on this node. `emit` gets warnings.
+    The first error, of a task or of `check`, which is called every few seconds, cancels the other tasks and is raised
+    as it was. Each task's peak memory is appended to `peaks_bytes`. `here` keeps all here. `emit` gets warnings.
     """
     node = ray.get_runtime_context().get_node_id()
     placed = {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False)} if here else {}
@@ -67,9 +65,7 @@ def map_on_ray(
     except BaseException as error:
         for reference in unfinished:
             ray.cancel(reference)
-        if isinstance(error, ray.exceptions.RayTaskError):
-            raise cause_of(error) from None
-        raise
+        raise cause_of(error) from None
 
 
 def with_peak_memory(function: Callable[..., Any], *arguments: Any) -> tuple[Any, int]:
@@ -140,10 +136,9 @@ def shipped_packages() -> dict[str, Any] | None:
 def cluster(address: str | None) -> Iterator[str]:
     """Provides a Ray cluster for the body: the one already joined, the one at `address`, or a new one on this machine.
 
-    Yields the URL of its dashboard; empty where it has none, and where the cluster was already joined.
-
-    Without an `address`, RAY_ADDRESS is used, as everywhere in Ray. The workers of a cluster that was there before get
-    this project as it is here. A new cluster listens only on the loopback interface.
+    Yields the URL of its dashboard; empty where it has none, and where the cluster was already joined. Without an
+    `address`, RAY_ADDRESS is used, as everywhere in Ray. The workers of a cluster that was there before get this
+    project as it is here. A new cluster listens only on the loopback interface.
 
     Raises UserError if none starts or none answers at `address`, or if it demands a token that this machine lacks.
     """

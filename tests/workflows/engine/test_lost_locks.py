@@ -17,7 +17,7 @@ from workflows.engine import execution, runner
 from workflows.engine.dag import Stage
 
 SUCCESSOR = Owner("far", 1, "the other", 0.0).written()  # the same in every process
-LONG_S = 60.0
+LONG_S = 180.0
 
 
 def _take_over(context: Context, uri: str) -> None:
@@ -31,14 +31,14 @@ def _take_over(context: Context, uri: str) -> None:
 
 
 def _map_long(context: Context, uri: str) -> Words:
-    """Waits for a task that takes a minute."""
+    """Waits for a task that takes minutes."""
     _take_over(context, uri)
     list(context.map(time.sleep, [(LONG_S,)]))
     return Words(context.folder)
 
 
 def _progress_long(context: Context, uri: str) -> Words:
-    """Takes a minute in many small steps."""
+    """Takes minutes in many small steps."""
     _take_over(context, uri)
     for i in range(600):
         time.sleep(LONG_S / 600)
