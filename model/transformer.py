@@ -173,24 +173,30 @@ class Transformer(nn.Module):
 
         All positions are less than `n_positions`. Raises ValueError if that is more than there are learned ones.
         """
-        x_ND = _look_up(self.embedding.weight, tokens_N) * math.sqrt(self.config.d_model)
+        return self._positioned(self._scaled_embeddings(tokens_N), positions_N, n_positions)
+
+    def _scaled_embeddings(self, tokens_N: Tensor) -> Tensor:
+        return _look_up(self.embedding.weight, tokens_N) * math.sqrt(self.config.d_model)
+
+    def _positioned(self, x_ND: Tensor, positions_N: Tensor, n_positions: int) -> Tensor:
         return self.dropout(x_ND + _look_up(self._positions(n_positions), positions_N))
 
     def encode(self, source: Rows) -> EncoderOutput:
         """Encodes sentences."""
-        return self._encode(self.embed(source.tokens_N, source.positions_N, source.n_positions), source)
+        return self._encode(self._scaled_embeddings(source.tokens_N), source)
 
     def _encode(self, x_ND: Tensor, source: Rows) -> EncoderOutput:
+        x_ND = self._positioned(x_ND, source.positions_N, source.n_positions)
         for layer in self.encoder:
             x_ND = layer(x_ND, source.layout)
         return EncoderOutput(x_ND, source.layout)
 
     def decode(self, inputs: Rows, encoder_output: EncoderOutput) -> Tensor:
         """Runs the decoder on the targets shifted right: hidden_ND, before the pre-softmax projection."""
-        x_ND = self.embed(inputs.tokens_N, inputs.positions_N, inputs.n_positions)
-        return self._decode(x_ND, inputs, encoder_output)
+        return self._decode(self._scaled_embeddings(inputs.tokens_N), inputs, encoder_output)
 
     def _decode(self, x_ND: Tensor, inputs: Rows, encoder_output: EncoderOutput) -> Tensor:
+        x_ND = self._positioned(x_ND, inputs.positions_N, inputs.n_positions)
         layout = inputs.layout.causal(x_ND)
         for layer in self.decoder:
             x_ND = layer(x_ND, layout, encoder_output)
@@ -199,11 +205,7 @@ class Transformer(nn.Module):
     def forward(self, source: Rows, inputs: Rows) -> Tensor:
         """Encodes and decodes: hidden_ND, from which `logits` computes the scores of the next token."""
         # One look-up for both sides, because the gradient of each is as large as the vocabulary's matrix.
-        x_ND = self.embed(
-            torch.cat((source.tokens_N, inputs.tokens_N)),
-            torch.cat((source.positions_N, inputs.positions_N)),
-            max(source.n_positions, inputs.n_positions),
-        )
+        x_ND = self._scaled_embeddings(torch.cat((source.tokens_N, inputs.tokens_N)))
         source_ND, inputs_ND = x_ND.split([len(source.tokens_N), len(inputs.tokens_N)])
         return self._decode(inputs_ND, inputs, self._encode(source_ND, source))
 

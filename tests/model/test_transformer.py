@@ -224,8 +224,8 @@ def test_dropout_stands_where_the_paper_puts_it() -> None:
     hidden_of(model, SOURCE_BS, inputs_BT)
     source_BSD = model.embedding(SOURCE_BS) * math.sqrt(12) + sinusoids(5, 12)
     target_BTD = model.embedding(inputs_BT) * math.sqrt(12) + sinusoids(4, 12)
-    expected = [torch.cat((source_BSD.flatten(0, 1), target_BTD.flatten(0, 1))), *sublayers]
-    assert len(seen) == len(expected) == 1 + 2 * 2 + 2 * 3
+    expected = [source_BSD.flatten(0, 1), *sublayers[:4], target_BTD.flatten(0, 1), *sublayers[4:]]
+    assert len(seen) == len(expected) == 2 + 2 * 2 + 2 * 3
     for (given, _), wanted in zip(seen, expected, strict=True):
         torch.testing.assert_close(given, wanted, rtol=1e-12, atol=1e-12)
     for hook in hooks:
