@@ -19,6 +19,7 @@ import logging
 import multiprocessing
 import os
 import shutil
+import sys
 import tempfile
 import time
 import traceback
@@ -43,10 +44,9 @@ from pipeline.store.artifacts import EncodedDataset
 from workflows.cli.console import console, help_text, run_app
 
 Result = dict[str, Any]
-PLAIN = {"speed": "plain"}
 FORMS: dict[str, Result] = {
     "auto": {},
-    "plain": PLAIN,
+    "plain": {"speed": "plain"},
     "float32": {"dtype": "float32"},
     "exact": {"exact_reduction": True},
 }
@@ -56,9 +56,11 @@ PAIRS = 40_000
 """Enough for 40 of the paper's updates."""
 DOUBLINGS = {"cuda": 6, "cpu": 2}
 """Doublings of the micro-batch that are tried, by device."""
-NUMBERS = {"tokens_s": ",.0f", "update_s": ".4f", "roofline_fraction": ".0%", "start_s": ".0f", "peak_memory_gb": ".1f"}
-COLUMNS = (*NUMBERS, "dtype", "packed", "compiled", "captured", "failed")
-"""Of the table, by the keys of the results; `start_s` are the seconds from nothing to the end of the warm-up."""
+FORMATS = {"tokens_s": ",.0f", "update_s": ".4f", "roofline_fraction": ".0%", "peak_memory_gb": ".1f"}
+FORMATS |= {"start_s": ".0f", "compile_s": ".0f"}
+COLUMNS = (*FORMATS, "dtype", "packed", "compiled", "captured", "failed")
+"""Of the table, by the keys of the results. `start_s` lasts from nothing to the end of the warm-up: compiling
+(`compile_s`), recording and checking a graph, and trying the largest micro-batches are part of it."""
 
 
 def measure_forms(size: str, micro_batches: int, device: str, quick: bool, out: Path) -> Result:
@@ -81,7 +83,7 @@ def measure_forms(size: str, micro_batches: int, device: str, quick: bool, out: 
             for file in run.glob("profile-*"):
                 shutil.copyfile(file, f"{out}-{form}{''.join(file.suffixes)}")
         torch.use_deterministic_algorithms(False)  # the exact form leaves it on
-        plain = settings.model_copy(update=PLAIN)
+        plain = settings.model_copy(update=FORMS["plain"])
         result["largest_micro_batch_tokens"] = largest_micro_batch(plain, dataset, run, DOUBLINGS[device])
     return result
 
@@ -92,7 +94,7 @@ def measure_form(settings: TrainingSettings, dataset: EncodedDataset, folder: Pa
     first = WARM_UP_UPDATES["cuda" if settings.device == "gpu" else "cpu"] + updates + 1
     profiled = settings.model_copy(update={"profile_updates": (first, first + PROFILED_UPDATES - 1)})
     events: list[Result] = []
-    began_s = time.perf_counter()
+    began_s, compiled_s = time.perf_counter(), _compile_s()
     loop = OurLoop(profiled, dataset, folder, events.append)
     dtype = loop.warm_up()
     start_s = time.perf_counter() - began_s
@@ -103,6 +105,7 @@ def measure_form(settings: TrainingSettings, dataset: EncodedDataset, folder: Pa
         **done,
         "dtype": dtype,
         "start_s": start_s,
+        "compile_s": _compile_s() - compiled_s,
         "update_s": done["seconds"] / updates,
         "tokens_s": done["target_tokens"] / done["seconds"],
         "roofline_fraction": done["counted_flop"] / done["seconds"] / done["matmul_flop_s"],
@@ -153,6 +156,12 @@ def _failure(error: Exception) -> Result:
     return {"failed": " ".join(f"{type(error).__name__}: {error}".split())}
 
 
+def _compile_s() -> float:
+    """Returns the seconds for which this process has compiled."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return dynamo.calculate_time_spent()["total_wall_time"] if dynamo else 0.0
+
+
 def _free_memory() -> None:
     gc.collect()
     if torch.cuda.is_available():
@@ -163,7 +172,7 @@ def _free_memory() -> None:
 def rows(step: str, result: Result) -> list[str]:
     """Returns a Markdown row for each form of a step, or for each library."""
     named = result.get("forms") or {peer["name"]: peer for peer in result.get("contenders", [])} or {"": result}
-    cells = [[form, *(_cell(done.get(key), NUMBERS.get(key, "")) for key in COLUMNS)] for form, done in named.items()]
+    cells = [[form, *(_cell(done.get(key), FORMATS.get(key, "")) for key in COLUMNS)] for form, done in named.items()]
     return [f"| {step} | {' | '.join(row)} |" for row in cells]
 
 

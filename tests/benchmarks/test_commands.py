@@ -181,7 +181,7 @@ def test_a_form_that_fails_leaves_the_others_measured(tmp_path: Path, monkeypatc
     monkeypatch.setattr(gpu.logging, "disable", ignore)
     rows = gpu.rows("minute", gpu.measure_forms("base", 8, "cpu", True, tmp_path / "minute"))
     assert [row.split(" | ")[1] for row in rows] == [*gpu.FORMS]
-    assert rows[0] == "| minute | auto | 12,346 |  |  |  |  |  |  |  | False |  |"
+    assert rows[0] == "| minute | auto | 12,346 |  |  |  |  |  |  |  |  | False |  |"
     assert rows[-1].endswith("| MemoryError: out of memory |")
 
 
