@@ -49,7 +49,7 @@ class Contender:
         workers: int = 1,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Starts processes that call `make(*arguments)` when something is first asked of them.
+        """Starts processes that call `make(*arguments)` before their first other call.
 
         `make` and the arguments must be picklable. `environment` is added to this process's environment.
         """
@@ -95,16 +95,16 @@ class Contender:
         """Returns how many of `what` there were per second in each round; empty if the contender failed."""
         return [] if self.failed else [done[what] / done["seconds"] for done in self.rounds]
 
-    def described(self, what: str, key: str) -> dict[str, Any]:
-        """Returns what --json says of any contender, its rate of `what` under `key`."""
-        described: dict[str, Any] = {"name": self.name, "dtype": self.dtype, "failed": self.failed or None}
+    def summary(self, what: str, key: str) -> dict[str, Any]:
+        """Returns what --json prints for any contender, its rate of `what` under `key`."""
+        summary: dict[str, Any] = {"name": self.name, "dtype": self.dtype, "failed": self.failed or None}
         if rates := self.rates(what):
-            described |= {key: median(rates), f"{key}_spread": [min(rates), max(rates)]}
-        return described
+            summary |= {key: median(rates), f"{key}_spread": [min(rates), max(rates)]}
+        return summary
 
 
 def _call(make: Callable[..., Any], made_of: tuple[Any, ...], method: str, arguments: tuple[Any, ...]) -> Any:
-    """Runs in a contender's process."""
+    """Calls a method of the contender in whose process it runs."""
     global _in_this_process
     _in_this_process = _in_this_process or make(*made_of)
     return getattr(_in_this_process, method)(*arguments)
@@ -119,7 +119,7 @@ def is_installed(package: str) -> bool:
 
 
 def ratio(name: str, ours_by_round: Sequence[float], peers_by_round: Sequence[float]) -> dict[str, Any]:
-    """Returns the ratio of the median rates and its range over the rounds; None if either side has no rates."""
+    """Returns the ratio of the median rates and its range over the rounds; both None if either side has no rates."""
     if not (ours_by_round and peers_by_round):
         return {name: None, f"{name}_spread": None}
     by_round = [ours / peers for ours, peers in zip(ours_by_round, peers_by_round, strict=True)]
@@ -127,5 +127,5 @@ def ratio(name: str, ours_by_round: Sequence[float], peers_by_round: Sequence[fl
 
 
 def print_result(result: Mapping[str, Any], as_json: bool) -> None:
-    """Prints what was measured: on one line for --json, else indented."""
+    """Prints a result as JSON: on one line for --json, else indented."""
     typer.echo(json.dumps(result, indent=None if as_json else 2))

@@ -6,8 +6,8 @@ python -m benchmarks.decoding MODEL --src test.en.gz --ref test.de.gz --lang de 
 Each contender (`translators`) runs in processes of one thread, one for each core, that split the sentences; on a GPU in
 a single one. It waits while another translates. A sample of the sentences warms it up and, for the peers, picks the
 fastest batch size. They are then timed in interleaved rounds; the clock covers text to text, but not loading the model.
-A ratio is the quotient of two medians over the rounds. On a machine that others use, too, `sentences_processor_s`, the
-sentences in a second of processor time, varies less.
+A ratio is the quotient of two medians over the rounds. On a machine with other load, `sentences_processor_s`, the
+sentences in a second of CPU time, varies less.
 
 All compute in the dtype that suits the machine and in float32, CTranslate2 also in int8 (on a GPU in float16, too). All
 have the paper's beam and length penalty, but the peers end their search otherwise and MarianMT defines the penalty
@@ -80,8 +80,8 @@ def measure(
             for contender, size in batch_sizes.items():
                 contender.rounds += filter(None, [translate(contender, lines, size)])
         exact = [*batch_sizes][len(types) - 1].rounds[-1]["texts"]
-        described = [
-            _described(contender, size, exact, references, language) for contender, size in batch_sizes.items()
+        summaries = [
+            summary_of(contender, size, exact, references, language) for contender, size in batch_sizes.items()
         ]
     return {
         "device": "gpu" if on_gpu else "cpu",
@@ -92,7 +92,7 @@ def measure(
         "beam_size": settings.beam_size,
         "length_penalty": settings.length_penalty,
         "rounds": rounds,
-        **figures([*batch_sizes], described),
+        **results([*batch_sizes], summaries),
     }
 
 
@@ -117,39 +117,40 @@ def translate(contender: Contender, lines: Sequence[str], batch_size: int | None
     }
 
 
-def _described(
+def summary_of(
     contender: Contender, batch_size: int | None, exact: Sequence[str], references: Sequence[str], language: str
 ) -> dict[str, Any]:
-    described = contender.described("sentences", "sentences_s")
+    """Returns what --json prints for a contender: rates, memory, and how its last round's outputs compare."""
+    summary = contender.summary("sentences", "sentences_s")
     if contender.failed:
-        return described
+        return summary
     peaks = contender.call_each("peak_memory_gb", [()] * contender.workers) or []
-    described |= {"workers": contender.workers, "threads": 1, "batch_size": batch_size}
-    described["sentences_processor_s"] = median(done["sentences"] / done["processor_s"] for done in contender.rounds)
-    described |= {"tokens_s": median(contender.rates("tokens")), "peak_memory_gb": sum(peaks)}
+    summary |= {"workers": contender.workers, "threads": 1, "batch_size": batch_size}
+    summary["sentences_processor_s"] = median(done["sentences"] / done["processor_s"] for done in contender.rounds)
+    summary |= {"tokens_s": median(contender.rates("tokens")), "peak_memory_gb": sum(peaks)}
     texts = contender.rounds[-1]["texts"]
-    described["equal_outputs"] = sum(text == other for text, other in zip(texts, exact, strict=True))
+    summary["equal_outputs"] = sum(text == other for text, other in zip(texts, exact, strict=True))
     if references:
         from pipeline.evaluation.scoring import score_texts
 
         scores = score_texts(texts, references, language)
-        described |= {"sacrebleu": scores.sacrebleu, "paper_bleu": scores.paper_bleu}
-    return described
+        summary |= {"sacrebleu": scores.sacrebleu, "paper_bleu": scores.paper_bleu}
+    return summary
 
 
-def figures(contenders: Sequence[Contender], described: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def results(contenders: Sequence[Contender], summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Returns rates, ratios and scores; ours in the dtype that suits the machine comes first and has not failed."""
 
     def fastest(name: str, *, int8: bool = False) -> tuple[list[float], float | None]:
-        """Returns the rates by round and the BLEU of the fastest with this name, in floating point or in int8."""
+        """Returns the rates by round and the BLEU of the fastest contender of a name, in floating point or in int8."""
         known = [
             (contender.rates("sentences"), entry.get("sacrebleu"))
-            for contender, entry in zip(contenders, described, strict=True)
+            for contender, entry in zip(contenders, summaries, strict=True)
             if contender.name == name and (contender.dtype == "int8") == int8 and not contender.failed
         ]
         return max(known, key=lambda measured: median(measured[0]), default=([], None))
 
-    ours, by_ours = described[0], contenders[0].rates("sentences")
+    ours, by_ours = summaries[0], contenders[0].rates("sentences")
     peer, peer_bleu = fastest(CTRANSLATE2)
     peer_int8, _ = fastest(CTRANSLATE2, int8=True)
     return {
@@ -160,7 +161,7 @@ def figures(contenders: Sequence[Contender], described: Sequence[dict[str, Any]]
         "sacrebleu_ours": ours.get("sacrebleu"),
         "sacrebleu_ctranslate2": peer_bleu,
         "peak_memory_gb": ours["peak_memory_gb"],
-        "contenders": described,
+        "contenders": summaries,
     }
 
 

@@ -54,7 +54,7 @@ class Language:
     capital_every: int
     """Every N-th word begins with a capital letter."""
     shares: tuple[float, ...]
-    """Shares of a text that its 1, 10, 100, 1000, 10 000 and 100 000 most frequent words make up."""
+    """Shares of a text that its 1, 10, 100, 1,000, 10,000 and 100,000 most frequent words make up."""
 
 
 ENGLISH = Language(

@@ -48,13 +48,13 @@ class Size:
     cpu_updates: int
     """Timed updates per round, about ten seconds on two cores."""
     micro_batches: int
-    """Of an update, as in the training of this size: smaller products are slower, on a GPU above all."""
+    """Per update, as in runs of this size: smaller products are slower, on a GPU above all."""
     gpu_batch_tokens: int = TrainingSettings().budget_tokens
     """Tokens on either side of an update."""
     cpu_batch_tokens: int = 4_096
 
     def settings(self, dtype: Dtype = "auto", device: str | None = None) -> TrainingSettings:
-        """Returns the settings of a training that does nothing but updates and one line of metrics per round."""
+        """Returns the settings of a run with nothing but updates and one line of metrics per round."""
         import torch
 
         device = device or ("gpu" if torch.cuda.is_available() else "cpu")
@@ -153,7 +153,7 @@ def results(contenders: Sequence[Contender], updates: int) -> dict[str, Any]:
         "matmul_flop_s": median(products),
         "padding_fraction": 1 - real_tokens / sum(done["computed_tokens"] for done in ours.rounds),
         "peak_memory_gb": ours.rounds[-1]["peak_memory_gb"],
-        "contenders": [_described(contender, updates) for contender in contenders],
+        "contenders": [_summary(contender, updates) for contender in contenders],
     }
 
 
@@ -163,17 +163,17 @@ def _fastest(peers: Sequence[Contender], name: str) -> Contender | None:
     return max(of_library, key=lambda peer: median(peer.rates("target_tokens")), default=None)
 
 
-def _described(contender: Contender, updates: int) -> dict[str, Any]:
-    described = contender.described("target_tokens", "tokens_s")
+def _summary(contender: Contender, updates: int) -> dict[str, Any]:
+    summary = contender.summary("target_tokens", "tokens_s")
     if not contender.failed:
         seconds = sum(done["seconds"] for done in contender.rounds)
-        described |= {
+        summary |= {
             "target_tokens": sum(done["target_tokens"] for done in contender.rounds),
             "seconds": seconds,
             "update_s": seconds / len(contender.rounds) / updates,
             "peak_memory_gb": contender.rounds[-1]["peak_memory_gb"],
         }
-    return described
+    return summary
 
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)

@@ -45,7 +45,7 @@ class Translator:
         raise NotImplementedError
 
     def timed(self, lines: Sequence[str], batch_size: int | None) -> tuple[list[tuple[str, int]], float]:
-        """Returns what `translate` does, and the seconds of processor time that it took."""
+        """Returns the result of `translate` and the seconds of CPU time it took."""
         before_s = time.process_time()
         return self.translate(lines, batch_size), time.process_time() - before_s
 

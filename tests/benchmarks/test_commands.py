@@ -73,7 +73,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_training(tmp_path: Path) -> None:
-    """All loops take the same batches, the figures are consistent, and a peer that is not installed is null."""
+    """All loops take the same batches, the results are consistent, and a peer that is not installed is null."""
     result = json.loads(run(tmp_path, "training", "--size=tiny", "--updates=2", "--rounds=2", "--json"))
     ours, peer = result["contenders"]
     assert (ours["name"], peer["name"]) == (OURS, "torch.nn.Transformer")
