@@ -89,17 +89,18 @@ def measure_forms(size: str, micro_batches: int, device: str, quick: bool, out: 
 
 
 def measure_form(settings: TrainingSettings, dataset: EncodedDataset, folder: Path, updates: int) -> Result:
-    """Times updates after a warm-up, then profiles PROFILED_UPDATES more; their files are in `folder`."""
+    """Times updates after a warm-up, then profiles up to PROFILED_UPDATES more; their files are in `folder`."""
     _free_memory()
+    n_profiled = min(updates, PROFILED_UPDATES)
     first = WARM_UP_UPDATES["cuda" if settings.device == "gpu" else "cpu"] + updates + 1
-    profiled = settings.model_copy(update={"profile_updates": (first, first + PROFILED_UPDATES - 1)})
+    profiled = settings.model_copy(update={"profile_updates": (first, first + n_profiled - 1)})
     events: list[Result] = []
     began_s, compiled_s = time.perf_counter(), _compile_s()
     loop = OurLoop(profiled, dataset, folder, events.append)
     dtype = loop.warm_up()
     start_s = time.perf_counter() - began_s
     done = loop.round(updates)
-    loop.round(PROFILED_UPDATES)
+    loop.round(n_profiled)
     return {
         **loop.machine(),
         **done,

@@ -64,8 +64,8 @@ Workers = Annotated[int | tuple[int, int], BeforeValidator(_number_of_workers)]
 """A number, or a minimum and a maximum: (2, 8), written "2:8" as text."""
 
 
-MAX_PROFILED = 100
-"""Updates in one profile: a longer trace is more than its viewers open."""
+MAX_PROFILED = 20
+"""Updates in one profile: those of base are written in minutes, in which all workers wait."""
 
 
 def _profiled_updates(value: Any) -> tuple[int, int] | None:

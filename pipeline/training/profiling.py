@@ -4,7 +4,10 @@ Rank 0 writes two files to the run's folder, named by the updates asked for: `pr
 kernels by the time they took, and `profile-100-110.json.gz`, a trace for https://ui.perfetto.dev or chrome://tracing.
 """
 
+import gzip
 import os
+import shutil
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -87,7 +90,11 @@ class UpdateProfiler:
         rows = recorded.key_averages().table(sort_by=key, row_limit=TABLE_ROWS, max_name_column_width=80)
         heading = f"updates {self.first} to {self.last}, rank 0, {device_name(self.device)}, torch {torch.__version__}"
         (self.folder / self.table).write_text(f"{heading}\n{rows}", encoding="utf-8")
-        recorded.export_chrome_trace(str(self.folder / self.trace))
+        with tempfile.TemporaryDirectory() as folder:
+            plain = Path(folder) / "trace.json"
+            recorded.export_chrome_trace(str(plain))  # which would compress line by line, for longer than the updates
+            with plain.open("rb") as source, gzip.open(self.folder / self.trace, "wb", compresslevel=5) as target:
+                shutil.copyfileobj(source, target, 1 << 20)
         for file in (self.table, self.trace):
             self.keep(file)
         self.warn(
