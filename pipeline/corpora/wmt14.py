@@ -28,7 +28,7 @@ from pipeline.settings import AbsolutePath, Count, Settings, not_in_fingerprint
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus
 from pipeline.text.aligned import SHARD_PAIRS, move_shards, write_shards
-from pipeline.text.lines import read_pairs
+from pipeline.text.lines import Errors, read_pairs
 
 STATMT = "https://www.statmt.org/"
 SOURCE = "en"
@@ -75,6 +75,8 @@ class Wmt14Settings(Settings):
         default_factory=lambda fields: official_archives(fields["target"]), min_length=1
     )
     """The training data. A checksum identifies an archive, so its location has no part in the stage's identity."""
+    invalid: Literal["error", "drop"] = "error"
+    """For training pairs that are not UTF-8; with `drop`, cleaning drops and counts them."""
     dev: EvaluationSet = EvaluationSet(name="wmt13", pairs=3000)
     test: EvaluationSet = EvaluationSet(name="wmt14/full", pairs=3003)
     data: AbsolutePath | None = not_in_fingerprint(None)
@@ -129,13 +131,14 @@ def read(context: Context, settings: Wmt14Settings) -> Corpus:
     parts = _parts(settings)
     archives = [part.archive for part in parts]
     origin.check(archives)
-    calls = [(part, languages, origin, str(corpus.parts / f"{i:02d}")) for i, part in enumerate(parts)]
+    errors = "surrogateescape" if settings.invalid == "drop" else "strict"
+    calls = [(part, languages, origin, str(corpus.parts / f"{i:02d}"), errors) for i, part in enumerate(parts)]
     with report_downloads(context, archives, origin):
         reports = list(context.map(read_part, calls))
     splits: dict[str, list[int]] = {"train": [], "dev": [], TEST_SET: []}
     collections: list[str] = []
     described = {}
-    for (part, _, _, folder), report in zip(calls, reports, strict=True):
+    for (part, _, _, folder, _), report in zip(calls, reports, strict=True):
         sizes = report.pop("shards")
         move_shards(Corpus(Path(folder)), corpus, part.split, languages, sizes, splits[part.split])
         if part.split == "train":
@@ -147,8 +150,8 @@ def read(context: Context, settings: Wmt14Settings) -> Corpus:
     return corpus
 
 
-def read_part(part: Part, languages: tuple[str, str], origin: Origin, folder: str) -> dict[str, Any]:
-    """Reads an archive into the shards of a split of the corpus in `folder`.
+def read_part(part: Part, languages: tuple[str, str], origin: Origin, folder: str, errors: Errors) -> dict[str, Any]:
+    """Reads an archive into the shards of a split of the corpus in `folder`; `errors` is for training text.
 
     Returns {"shards": pairs in each, "bytes": size of the archive, "sha256": hash of the archive}.
     """
@@ -158,14 +161,17 @@ def read_part(part: Part, languages: tuple[str, str], origin: Origin, folder: st
     with tempfile.TemporaryDirectory(dir=corpus.folder, prefix=".members") as members_folder:
         members = extract(archive, origin, Path(members_folder))
         files = members.source, members.target
+        strictness: Errors = "strict" if part.evaluation else errors
         if part.evaluation:
             from pipeline.corpora.evaluation_sets import as_text
 
             files = as_text(part.evaluation.name, "-".join(languages), *files)
         try:
-            shards = write_shards(corpus, part.split, languages, read_pairs(*files), SHARD_PAIRS)
+            shards = write_shards(corpus, part.split, languages, read_pairs(*files, strictness), SHARD_PAIRS)
         except UserError as error:  # the files it names will be gone
-            raise UserError(str(error).replace(f"{members_folder}/", f"{archive.name}, member ")) from None
+            dropping = f"""drop such pairs: --set 'corpora.{"-".join(languages)}.invalid="drop"'"""
+            message = str(error).replace(f"{members_folder}/", f"{archive.name}, member ")
+            raise UserError(message.replace("convert the file", dropping)) from None
     pairs, expected = sum(shards), part.evaluation.pairs if part.evaluation else None
     if not pairs or expected not in (None, pairs):
         raise UserError(

@@ -17,10 +17,10 @@ from pipeline.settings import CleaningSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, Shard
 from pipeline.text.aligned import move_shards, write_shards
-from pipeline.text.lines import normalised, read_pairs
+from pipeline.text.lines import is_utf8, normalised, read_pairs
 from pipeline.text.word_spaces import sides_with_word_spaces
 
-REASONS = ("blank", "too_long", "ratio")
+REASONS = ("blank", "too_long", "ratio", "invalid")
 CHARACTERS_PER_WORD = 5
 """Where lengths are counted in characters, `max_words` allows so many times as many."""
 
@@ -93,10 +93,12 @@ def clean_shard(
 
 
 def reason_to_drop(source: str, target: str, settings: CleaningSettings, *, in_words: bool = True) -> str | None:
-    """Returns the first reason to drop a training pair ("blank", "too_long" or "ratio"), or None.
+    """Returns the first reason to drop a training pair (one of REASONS; "invalid" if a side is not UTF-8), or None.
 
     Lengths are counted in words or, where spaces do not separate those of both sides, in characters without spaces.
     """
+    if not is_utf8(source + target):
+        return "invalid"
     words = source.split(), target.split()
     shorter, longer = sorted(len(side) if in_words else sum(map(len, side)) for side in words)
     if not shorter:
@@ -118,6 +120,6 @@ def _report(counts: Counter[str]) -> dict[str, Any]:
 def _without_carriage_returns(shards: list[Shard], counts: Counter[str]) -> Iterator[tuple[str, str]]:
     """Yields the pairs of some shards without Windows line ends, which it counts."""
     for shard in shards:
-        for source, target in read_pairs(shard.source, shard.target):
+        for source, target in read_pairs(shard.source, shard.target, "surrogateescape"):
             counts["carriage_returns"] += source.endswith("\r") + target.endswith("\r")
             yield source.removesuffix("\r"), target.removesuffix("\r")

@@ -14,10 +14,12 @@ from contextlib import ExitStack
 from itertools import zip_longest
 from pathlib import Path
 from shlex import quote
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, TypeAlias
 
 from pipeline.errors import UserError
 
+Errors: TypeAlias = Literal["strict", "surrogateescape"]
+"""Bytes that are not UTF-8 raise UserError, or become characters that `is_utf8` finds and that are written as bytes."""
 MAX_LINE_BYTES = 1 << 20
 """Longest line: anything longer is not text, and reading it whole would break the bound on memory."""
 BYTE_ORDER_MARK = "\ufeff"
@@ -36,11 +38,20 @@ def normalised(line: str) -> str:
     return _SEPARATORS.sub(" ", line).strip()
 
 
-def read_lines(path: Path, errors: Literal["strict", "surrogateescape"] = "strict") -> Iterator[str]:
+def is_utf8(line: str) -> bool:
+    """Whether a line that was read with "surrogateescape" was UTF-8."""
+    try:
+        line.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def read_lines(path: Path, errors: Errors = "strict") -> Iterator[str]:
     """Yields the lines of a plain or gzip file without their "\\n"; a leading byte order mark is dropped.
 
     Raises UserError, naming file and line, if the file is not UTF-8, damaged, unreadable or has a line over 1 MiB.
-    Where `errors` is "surrogateescape", bytes that are not UTF-8 are kept, as Python keeps them.
+    Where `errors` is "surrogateescape", bytes that are not UTF-8 are kept.
     """
     try:
         with open_unzipped(path) as file:
@@ -51,7 +62,7 @@ def read_lines(path: Path, errors: Literal["strict", "surrogateescape"] = "stric
         raise UserError(f"cannot read {path}: {error.strerror}; check the path") from None
 
 
-def lines_of(file: BinaryIO, name: str, errors: Literal["strict", "surrogateescape"] = "strict") -> Iterator[str]:
+def lines_of(file: BinaryIO, name: str, errors: Errors = "strict") -> Iterator[str]:
     """Like `read_lines`, for an open file of plain bytes such as standard input; error messages use `name`."""
     number = 0
     try:
@@ -71,12 +82,12 @@ def lines_of(file: BinaryIO, name: str, errors: Literal["strict", "surrogateesca
         ) from None
 
 
-def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
+def read_pairs(source: Path, target: Path, errors: Errors = "strict") -> Iterator[tuple[str, str]]:
     """Yields the lines of two files in pairs.
 
     Raises what `read_lines` raises, and UserError with both line counts at the end of the shorter file.
     """
-    pairs = zip_longest(read_lines(source), read_lines(target))
+    pairs = zip_longest(read_lines(source, errors), read_lines(target, errors))
     for number, (source_line, target_line) in enumerate(pairs):
         if source_line is None or target_line is None:
             longer = number + 1 + sum(1 for _ in pairs)
@@ -111,8 +122,8 @@ def write_pairs(source: Path, target: Path, pairs: Iterable[tuple[str, str]]) ->
     """Writes two aligned plain files, as `write_lines` does; returns the number of pairs. No line may hold "\\n"."""
     written = 0
     with (
-        source.open("w", encoding="utf-8", newline="\n") as source_file,
-        target.open("w", encoding="utf-8", newline="\n") as target_file,
+        source.open("w", encoding="utf-8", errors="surrogateescape", newline="\n") as source_file,
+        target.open("w", encoding="utf-8", errors="surrogateescape", newline="\n") as target_file,
     ):
         for source_line, target_line in pairs:
             if not written:

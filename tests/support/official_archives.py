@@ -24,8 +24,8 @@ def write_archive(path: Path, members: Mapping[str, bytes]) -> None:
 
 
 def text(lines: Sequence[str]) -> bytes:
-    """Returns the content of a plain text file."""
-    return "".join(line + "\n" for line in lines).encode()
+    """Returns the content of a plain text file; surrogates stand for bytes that are not UTF-8."""
+    return "".join(line + "\n" for line in lines).encode(errors="surrogateescape")
 
 
 def sgml(lines: Sequence[str]) -> bytes:

@@ -10,7 +10,7 @@ from workflows.tables.text_table import Column, Line, TextTable, numbers
 REASONS = dict(
     zip(
         (*CLEANING_REASONS, TOO_MANY_TOKENS),
-        ("blank side", "too many words", "lengths too different", "too many tokens"),
+        ("blank side", "too many words", "lengths too different", "not UTF-8", "too many tokens"),
         strict=True,
     )
 )

@@ -11,8 +11,10 @@ import pytest
 from pipeline.corpora import archives
 from pipeline.corpora.wmt14 import EvaluationSet, Wmt14Settings, official_archives, read
 from pipeline.errors import UserError
+from pipeline.settings import CleaningSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus
+from pipeline.text.cleaning import clean
 from pipeline.text.lines import read_lines
 from tests.support.official_archives import Pairs, checksum, settings_of, write_archive, write_official
 from tests.support.range_server import RangeServer, serving
@@ -187,6 +189,32 @@ def test_a_hash_that_is_not_published_is_kept_and_required_later(
         read(here, expecting)
     with pytest.raises(UserError, match=rf"not the published archive .*{sha256}.*its publisher has changed it, remove"):
         read(here, _unpublished(settings(data=official), "commoncrawl"))
+
+
+def test_pairs_that_are_not_utf8_end_the_stage_or_are_dropped(tmp_path: Path) -> None:
+    """By default the message names archive, member, line and setting; with `drop`, cleaning counts the two pairs."""
+    train = {
+        **TRAIN,
+        "commoncrawl": [*TRAIN["commoncrawl"], ("caf\udce9", "Café"), ("tea", "\udcffTee"), ("one", "eins")],
+    }
+    write_official(tmp_path / "official", "de", train, DEV, TEST)
+    settings = Wmt14Settings(**settings_of(tmp_path / "official", "de", 7, 9), data=tmp_path / "official")
+    contexts = []
+    for name in ("refused", "raw", "clean"):
+        (tmp_path / name).mkdir()
+        contexts.append(Context(tmp_path / name))
+    with pytest.raises(
+        UserError, match=r"commoncrawl\.tgz, member .*\.en, line 31: not UTF-8 .*drop such pairs: --set"
+    ) as refused:
+        read(contexts[0], settings)
+    assert """--set 'corpora.en-de.invalid="drop"'""" in str(refused.value)
+    corpus = read(contexts[1], settings.model_copy(update={"invalid": "drop"}))
+    report = clean(contexts[2], corpus, CleaningSettings()).read_json("corpus.json")["report"]
+    assert report["dropped"]["invalid"] == report["collections"]["commoncrawl"]["dropped"]["invalid"] == 2
+    assert report["collections"]["commoncrawl"]["read"] == 33
+    kept = lines(Corpus(tmp_path / "clean"), "train")
+    assert ("one", "eins") in kept
+    assert not any("tea" in source or "caf" in source for source, _ in kept)
 
 
 def test_a_test_set_of_another_length_is_refused(here: Context, settings: Callable[..., Wmt14Settings]) -> None:

@@ -45,13 +45,13 @@ def test_bad_pairs_are_dropped_and_counted(here: Context, tmp_path: Path, europa
     assert cleaned.read_json("corpus.json")["report"] == {
         "read": len(europarl) + 4,
         "kept": len(europarl),
-        "dropped": {"blank": 2, "too_long": 1, "ratio": 1},
+        "dropped": {"blank": 2, "too_long": 1, "ratio": 1, "invalid": 0},
         "carriage_returns": 0,
         "collections": {
             "all": {
                 "read": len(europarl) + 4,
                 "kept": len(europarl),
-                "dropped": {"blank": 2, "too_long": 1, "ratio": 1},
+                "dropped": {"blank": 2, "too_long": 1, "ratio": 1, "invalid": 0},
             }
         },
     }
@@ -104,7 +104,12 @@ def test_where_no_spaces_separate_words_characters_are_counted(here: Context, tm
         (tmp_path / f"clean {name}").mkdir()
         cleaned = clean(Context(tmp_path / f"clean {name}"), corpus, CleaningSettings())
         assert pairs_of(cleaned, "train") == read[: len(pairs)]
-        assert cleaned.read_json("corpus.json")["report"]["dropped"] == {"blank": 0, "too_long": 0, "ratio": 2}
+        assert cleaned.read_json("corpus.json")["report"]["dropped"] == {
+            "blank": 0,
+            "too_long": 0,
+            "ratio": 2,
+            "invalid": 0,
+        }
 
 
 def test_a_word_allows_five_characters() -> None:

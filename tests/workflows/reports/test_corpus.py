@@ -24,7 +24,7 @@ from workflows.reports import table2 as table2_report
 from workflows.reports.corpus import CorpusReport, report_corpus
 from workflows.tables import table2
 
-REASONS = ("blank", "too_long", "ratio", "too_many_tokens")
+REASONS = ("blank", "too_long", "ratio", "invalid", "too_many_tokens")
 
 
 def collection(name: str, kept: int, *dropped: int) -> Collection:
@@ -40,7 +40,7 @@ def lengths(language: str, *sentences: int) -> Lengths:
 
 STATISTICS = CorpusStatistics(
     data="two collections",
-    collections=[collection("europarl-v7", 1_900, 60, 0, 30, 10), collection("<b>web & more</b>", 1_000, 0, 0, 0, 0)],
+    collections=[collection("europarl-v7", 1_900, 60, 0, 30, 0, 10), collection("<b>web & more</b>", 1_000, *(0,) * 5)],
     splits=[Split("train", 0.0002), Split("dev", 0.0)],
     lengths=(lengths("en", 100, 1_500, 1_000, 300), lengths("de", 50, 900, 1_000, 700, 250)),
     sample={"size": 500, "sampled_pairs": 1_000, "train_pairs": 2_910, "words": 4_200},
@@ -90,7 +90,7 @@ def test_a_report_shows_each_text() -> None:
     assert_asks_for_nothing_outside(html)
     assert len(drawings(html)) == 2
     reader = Reader(html)
-    assert ["europarl-v7", "2,000", "1,900", "60", "0", "30", "10", "0.02 %"] in reader.rows
+    assert ["europarl-v7", "2,000", "1,900", "60", "0", "30", "0", "10", "0.02 %"] in reader.rows
     assert ["all", "3,000", "2,900", "60", "0", "30", "10", "0.02 %"] in reader.rows
     assert "<b>web" not in html
     assert "Training text" in reader.text
