@@ -15,7 +15,6 @@ Ray, MLflow or a network. `python -m benchmarks.decoding` measures translation.
 
 import gc
 import json
-import logging
 import multiprocessing
 import os
 import shutil
@@ -40,7 +39,9 @@ from pipeline.corpora.lengths import LENGTHS
 from pipeline.environment import worker_environment
 from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
+from pipeline.store.artifact import ignore
 from pipeline.store.artifacts import EncodedDataset
+from pipeline.warning_events import emitting_warnings
 from workflows.cli.console import console, help_text, run_app
 
 Result = dict[str, Any]
@@ -64,8 +65,7 @@ COLUMNS = (*FORMATS, "dtype", "packed", "compiled", "captured", "failed")
 
 
 def measure_forms(size: str, micro_batches: int, device: str, quick: bool, out: Path) -> Result:
-    """Trains in each of FORMS; writes `<out>-<form>.txt` and `.json.gz`. Warnings are in the result, not logged."""
-    logging.disable(logging.WARNING)
+    """Trains in each of FORMS; writes `<out>-<form>.txt` and `.json.gz`. Warnings are in the result, not printed."""
     chosen, settings = _settings(size, micro_batches, device, quick)
     result: Result = {"forms": {}}
     if device == "cuda":
@@ -76,15 +76,17 @@ def measure_forms(size: str, micro_batches: int, device: str, quick: bool, out: 
         for form, changes in FORMS.items():
             run = Path(folder) / form
             try:
-                changed = settings.model_copy(update=changes)
-                result["forms"][form] = measure_form(changed, dataset, run, 1 if quick else UPDATES)
+                changed, warnings = settings.model_copy(update=changes), list[Result]()
+                arguments = changed, dataset, run, 1 if quick else UPDATES
+                measured = emitting_warnings(warnings.append, measure_form, *arguments)
+                result["forms"][form] = {**measured, "warnings": [event["warning"] for event in warnings]}
             except Exception as error:
                 result["forms"][form] = _failure(error)
             for file in run.glob("profile-*"):
                 shutil.copyfile(file, f"{out}-{form}{''.join(file.suffixes)}")
         torch.use_deterministic_algorithms(False)  # the exact form leaves it on
-        plain = settings.model_copy(update=FORMS["plain"])
-        result["largest_micro_batch_tokens"] = largest_micro_batch(plain, dataset, run, DOUBLINGS[device])
+        arguments = settings.model_copy(update=FORMS["plain"]), dataset, run, DOUBLINGS[device]
+        result["largest_micro_batch_tokens"] = emitting_warnings(ignore, largest_micro_batch, *arguments)
     return result
 
 
@@ -94,9 +96,8 @@ def measure_form(settings: TrainingSettings, dataset: EncodedDataset, folder: Pa
     n_profiled = min(updates, PROFILED_UPDATES)
     first = WARM_UP_UPDATES["cuda" if settings.device == "gpu" else "cpu"] + updates + 1
     profiled = settings.model_copy(update={"profile_updates": (first, first + n_profiled - 1)})
-    events: list[Result] = []
     began_s, compiled_s = time.perf_counter(), _compile_s()
-    loop = OurLoop(profiled, dataset, folder, events.append)
+    loop = OurLoop(profiled, dataset, folder)
     dtype = loop.warm_up()
     start_s = time.perf_counter() - began_s
     done = loop.round(updates)
@@ -110,7 +111,6 @@ def measure_form(settings: TrainingSettings, dataset: EncodedDataset, folder: Pa
         "update_s": done["seconds"] / updates,
         "tokens_s": done["target_tokens"] / done["seconds"],
         "roofline_fraction": done["counted_flop"] / done["seconds"] / done["matmul_flop_s"],
-        "warnings": [event["warning"] for event in events if "warning" in event],
     }
 
 

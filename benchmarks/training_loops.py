@@ -25,11 +25,10 @@ from model.training_step import learning_rate
 from pipeline.hardware import compute_dtype, device_name, dtype_name, dtype_of, matmul_flop_s
 from pipeline.memory import peak_memory_bytes
 from pipeline.settings import Dtype, TrainingSettings
-from pipeline.store.artifact import ignore
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.text.encoding import EncodedSplit
 from pipeline.training.checkpoints import TrainingState
-from pipeline.training.loop import Listener, Training
+from pipeline.training.loop import Training
 from pipeline.training.updates import Updates
 from pipeline.training.workers import Workers
 
@@ -78,12 +77,10 @@ class TrainingLoop:
 class OurLoop(TrainingLoop):
     """The whole of `pipeline.training.loop`: it reads, steps, checks the loss and writes its line of metrics."""
 
-    def __init__(
-        self, settings: TrainingSettings, dataset: EncodedDataset, folder: Path, emit: Listener = ignore
-    ) -> None:
+    def __init__(self, settings: TrainingSettings, dataset: EncodedDataset, folder: Path) -> None:
         super().__init__(settings)
         folder.mkdir()
-        self.training = Training(Workers(device=self.device), dataset, settings, folder, emit)
+        self.training = Training(Workers(device=self.device), dataset, settings, folder)
         self.dtype, self.state = self.training.negotiated.dtype, self.training.state
 
     def machine(self) -> dict[str, Any]:

@@ -160,8 +160,8 @@ class TrainingSettings(Settings):
     """The number of checkpoints that stay when the training is done, the last ones; `kept_updates` lists them."""
     validation_updates: Count = 1000
     """Updates between measurements of the loss on the dev set."""
-    log_updates: Count = not_in_fingerprint(50)
-    """Updates between two lines of metrics."""
+    log_updates: Count = not_in_fingerprint(200)
+    """Updates between two lines of metrics: every few seconds on fast GPUs, which wait for the host meanwhile."""
     workers: Workers = not_in_fingerprint(0)
     """Number of training processes; 0: one per CPU or GPU of the cluster, at most `micro_batches`; "2:8": from 2 to 8,
     as many as there is room for at any time. The batches do not depend on it."""

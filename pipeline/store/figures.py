@@ -83,7 +83,9 @@ class TrainingFigures(Figures):
     updates: int
     epochs: float
     train_s: float
-    """Seconds spent on updates: without validation, checkpoints, starting and ending."""
+    """Seconds spent on updates, waiting for their data, the device and the other workers included. Left out is what
+    comes before the first update (compiling, recording, trying the largest batches) and between updates: writing
+    metrics, asking whether a machine goes, validation, and copying a checkpoint."""
     checkpoint_s: float | None = None
     """Seconds that the session which finished the training waited for checkpoints."""
     loop_s: float | None = None

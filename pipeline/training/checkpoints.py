@@ -55,7 +55,7 @@ class TrainingState:
     update: int = 0
     """Number of updates done."""
     train_s: float = 0.0
-    """Time spent on updates, without validation and writing checkpoints."""
+    """Time spent on updates, as in `TrainingFigures`."""
     source_tokens: int = 0
     target_tokens: int = 0
     computed_tokens: int = 0

@@ -7,6 +7,7 @@ changes only the order of the sum.
     figures = Training(Workers(), dataset, TrainingSettings(updates=100), folder).run()   # one worker
 """
 
+import gc
 import hashlib
 import json
 import logging
@@ -57,20 +58,41 @@ UPDATE_TIMEOUT = timedelta(minutes=10)
 """How long workers that train wait for each other. Rank 0 may be waiting for a slow store to take a checkpoint."""
 PROGRESS_S = 1.0
 """Least time between two progress events."""
+PREEMPTION_S = 5.0
+"""Time between two questions to Ray Train whether a machine is about to go; each waits for all workers."""
+COLLECT_UPDATES = 500
+"""Updates between two garbage collections, for all workers at once."""
 CHECK_S = 5.0
 """Minimum time between two checks that no other process has taken over the run."""
 Listener = Callable[[dict[str, Any]], None]
 
 
-class _Due(NamedTuple):
-    """Says what must follow an update at every rank. If nothing does, the host need not wait for the device."""
+class Schedule(NamedTuple):
+    """What follows an update at every rank. If nothing does, the host need not wait for the device."""
 
     end: bool
-    """This was the last update of the training."""
+    """This was the last update of the run."""
     metrics: bool
     validation: bool
     kept: bool
-    """A checkpoint is due that stays when the training is done."""
+    """A checkpoint follows that stays when the run is finished."""
+
+
+@contextmanager
+def garbage_frozen() -> Iterator[None]:
+    """Stops the garbage collector, which would pause one worker while all others wait for it.
+
+    In the body `gc.collect()` looks only at what the body has created, which takes a few milliseconds.
+    """
+    was_enabled = gc.isenabled()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        if was_enabled:
+            gc.enable()
 
 
 def dropout_seed(seed: int, update: int, micro_batch: int) -> int:
@@ -91,22 +113,21 @@ class _Applied(NamedTuple):
 
 
 class Training:
-    """One worker's training up to `settings.updates`, as it stands in `folder`.
+    """One worker's share of a run of `settings.updates`, continued from the newest intact checkpoint in `folder`.
 
-    Every rank makes one with the same arguments. It goes on from the newest intact checkpoint in `folder/recovery`.
-    Rank 0 writes checkpoints and `metrics.jsonl`, lets other nodes find them through `scratch` and emits events; the
-    other ranks have no use for `folder`.
+    Every rank constructs one with the same arguments. Rank 0 writes checkpoints and `metrics.jsonl`, lets other nodes
+    find them through `scratch` and emits events; the other ranks do not use `folder`.
 
-    `is_preempted` tells whether a machine is about to be taken away. All ranks call it at the same updates, those that
-    are logged, and it must answer all alike, for which Ray Train's waits until all have asked. Once it is true, a
-    checkpoint is written at once and training goes on for as long as it can.
+    `is_preempted` returns whether a machine is about to be taken away. All ranks call it at the same logged updates, no
+    more often than every PREEMPTION_S, and it must return the same to all: Ray Train's waits until all have asked. Once
+    it returns True, a checkpoint is written at once, and training goes on for as long as it can.
 
-    `make` makes the model, by seeded draws. Checkpoints do not say which it was: whoever continues gives the same.
+    `make` builds the model from the seeded random state. Checkpoints do not record it, so continue with the same one.
 
     Every method raises UserError at every rank if the settings do not fit the dataset, a device cannot compute in the
-    dtype that the training began in, an update does not fit into memory, the disk is full, or a loss or gradient is not
-    finite. Any other error is raised by the rank that has it, and the others may be waiting for that rank: whoever
-    started them must end them (Ray Train's controller, `torch.multiprocessing.start_processes`).
+    dtype that the run began in, an update does not fit into memory, the disk is full, or a loss or gradient is not
+    finite. Any other error is raised by the rank that has it, and the others may be waiting for that rank: the caller
+    must end their processes (Ray Train's controller, `torch.multiprocessing.start_processes`).
     """
 
     def __init__(
@@ -124,7 +145,9 @@ class Training:
         self.workers, self.settings, self.folder = workers, settings, folder
         self.kept_updates = frozenset(settings.kept_updates)
         self.emit = emit if workers.rank == 0 else ignore
-        self.is_preempted, self.preemption_handled = is_preempted, False
+        self.is_preempted, self.preempted = is_preempted, False
+        self.next_question = 0
+        """The first update after which to ask `is_preempted` again."""
         self.writer = CheckpointWriter(folder, scratch)
         if workers.device == "cpu":
             torch.set_num_threads(settings.threads)
@@ -226,38 +249,47 @@ class Training:
                 )
             begin_segment(state, self.workers, self.negotiated, self.settings.threads, captured)
             self.workers.wait_at_most(UPDATE_TIMEOUT)  # all have compiled and tried what takes long
+            gc.collect()
+        with garbage_frozen():
+            self._train(last)
+
+    def _train(self, last: int) -> None:
+        """Computes the updates up to `last`."""
+        state = self.state
         self.shown_s = resumed_s = time.monotonic()
         logged_tokens, logged_s = state.target_tokens, state.train_s
         for update in self.updates.between(state.update, last):
             resumed_s += self.profiler.begin(state.update + 1)
             self._update(update)
             resumed_s += self.profiler.end(state.update)
-            due, shows = self._due(last), self._shows_progress()
-            if not (any(due) or shows):
+            if state.update % COLLECT_UPDATES == 0:
+                gc.collect()
+            schedule, shows = self._schedule(last), self._shows_progress()
+            if not (any(schedule) or shows):
                 continue
             line = self._read_back()
-            if any(due):
+            if any(schedule):
                 self._check_finite()
             state.spend(time.monotonic() - resumed_s)
             line["tokens_s"] = (state.target_tokens - logged_tokens) / (state.train_s - logged_s)
             line["train_s"] = state.train_s
             if shows:
                 self._show(line)
-            if due.metrics:
+            if schedule.metrics:
                 self._log(line)
                 logged_tokens, logged_s = state.target_tokens, state.train_s
-            if due.validation:
+            if schedule.validation:
                 self._validate()
-            preempted = due.metrics and self._newly_preempted()
-            if any(due) or self._broken_update() is None:
-                self._save(due, preempted)
+            preempted = schedule.metrics and self._newly_preempted(line["target_tokens"] / line["tokens_s"])
+            if any(schedule) or self._broken_update() is None:
+                self._save(schedule, preempted)
             resumed_s = time.monotonic()
 
-    def _due(self, last: int) -> _Due:
-        """Decides what is due after the update just queued, if `train` stops at update `last`."""
+    def _schedule(self, last: int) -> Schedule:
+        """Decides what follows the update just queued, if `train` stops at update `last`."""
         settings, number = self.settings, self.state.update
         end = number == settings.updates
-        return _Due(
+        return Schedule(
             end=end,
             metrics=number == last or number % settings.log_updates == 0,
             validation=end or number % settings.validation_updates == 0,
@@ -265,16 +297,20 @@ class Training:
         )
 
     def _shows_progress(self) -> bool:
-        """Tells whether this rank is to show progress: only rank 0, by its clock."""
+        """Whether this rank shows its progress now: only rank 0, by its clock."""
         is_due = self.state.update == self.settings.updates or time.monotonic() - self.shown_s >= PROGRESS_S
         return is_due and self.workers.rank == 0
 
-    def _newly_preempted(self) -> bool:
-        """Tells, only once, that a machine is about to be taken away. All ranks must ask at the same updates."""
-        if self.preemption_handled or not self.is_preempted():
+    def _newly_preempted(self, update_s: float) -> bool:
+        """Whether a machine is about to be taken away, True only once; all ranks must call it at the same updates.
+
+        They ask no more often than each PREEMPTION_S, if an update takes rank 0 `update_s`.
+        """
+        if self.preempted or self.state.update < self.next_question:
             return False
-        self.preemption_handled = True
-        return True
+        self.next_question = self.state.update + self.workers.from_first(int(PREEMPTION_S / update_s))
+        self.preempted = self.is_preempted()
+        return self.preempted
 
     def _update(self, update: Update) -> None:
         """Queues one update on the device, without waiting for any result."""
@@ -409,10 +445,9 @@ class Training:
             self.writer.keep_beside(METRICS)
 
     def _warn(self, warning: str) -> None:
-        """Logs a warning and emits it as an event, at rank 0."""
+        """Logs a warning at rank 0; `pipeline.warning_events` makes it an event."""
         if self.workers.rank == 0:
             log.warning("%s", warning)
-            self.emit({"warning": warning})
 
     def _show(self, line: dict[str, Any]) -> None:
         """Emits a progress event, unless the loss is not finite: `_check_finite` is about to end the training."""
@@ -431,17 +466,17 @@ class Training:
             figures = {name: value for name, value in line.items() if name != "update"}
             self.emit({"metrics": figures, "step": line["update"]})
 
-    def _save(self, due: _Due, preempted: bool) -> None:
-        """Hands a checkpoint to the writer if one is due; the last one, and one before a machine goes, are awaited.
+    def _save(self, schedule: Schedule, preempted: bool) -> None:
+        """Hands a checkpoint to the writer if it is time; waits for the last one, and for one before a machine goes.
 
-        Rank 0 does it by itself, and no result depends on when it finds one for recovery due.
+        Only rank 0 writes them, and no result depends on when it finds one for recovery due.
         """
-        must_wait = due.end or preempted
+        must_wait = schedule.end or preempted
         recovery = must_wait or self.writer.recovery_is_due
-        if self.workers.rank or not (due.kept or recovery):
+        if self.workers.rank or not (schedule.kept or recovery):
             return
         began_s = time.monotonic()
-        self.writer.begin(self.step, self.state, kept=due.kept, recovery=recovery, end=due.end)
+        self.writer.begin(self.step, self.state, kept=schedule.kept, recovery=recovery, end=schedule.end)
         if must_wait:
             self.writer.wait()
         self.checkpoint_s += time.monotonic() - began_s

@@ -43,11 +43,10 @@ def _recipes(
         )
 
     optimizer = OptimizerConfig(warmup_steps=warmup_steps, learning_rate_scale=0.7)
+    training = {"micro_batches": 1, "log_updates": 50, **training}
     return {
         name: Recipe(
-            training=TrainingSettings(
-                model=model(paper, width, dropout), optimizer=optimizer, threads=2, **{"micro_batches": 1, **training}
-            )
+            training=TrainingSettings(model=model(paper, width, dropout), optimizer=optimizer, threads=2, **training)
         )
         for name, paper, width, dropout in (("base", BASE, base, dropouts[0]), ("big", BIG, big, dropouts[1]))
     }

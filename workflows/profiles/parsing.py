@@ -130,6 +130,7 @@ def treebank_profile(treebank: Path, silver: Sequence[Path]) -> ParsingProfile:
                     checkpoint_updates=1000,
                     keep_checkpoints=10,
                     validation_updates=500,
+                    log_updates=50,
                     workers=1,
                 ),
                 averaging=AveragingSettings(last=3),

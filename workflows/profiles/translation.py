@@ -69,6 +69,7 @@ _MULTI30K: dict[str, Any] = {
     "micro_batches": 1,
     "checkpoint_updates": 150,
     "validation_updates": 300,
+    "log_updates": 50,
     "threads": 2,
 }
 MULTI30K = Profile(

@@ -19,6 +19,7 @@ from pipeline.text.encoding import EncodedSplit, encode
 from pipeline.training import devices, loop
 from pipeline.training.loop import Training
 from pipeline.training.workers import Workers
+from pipeline.warning_events import emitting_warnings
 from tests.support import packed_kernels
 from tests.support.parallel_text import corpus_of, text_pairs
 from tests.support.tiny_training import TINY, curve, with_fields
@@ -54,7 +55,8 @@ def test_training_leaves_overlong_dev_pairs_out(encoded: Any, dataset: EncodedDa
     runs = []
     for name, on in (("without", dataset), ("with", encoded(TOO_LONG))):
         (tmp_path / name).mkdir()
-        runs.append(Training(Workers(), on, with_fields(updates=3), tmp_path / name, events.append).run())
+        training = Training(Workers(), on, with_fields(updates=3), tmp_path / name, events.append)
+        runs.append(emitting_warnings(events.append, training.run))
     assert curve(tmp_path / "with") == curve(tmp_path / "without")
     assert [run.dev_left_out for run in runs] == [0, 1]
     (warning,) = (event["warning"] for event in events if "warning" in event)

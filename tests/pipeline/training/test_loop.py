@@ -1,5 +1,6 @@
 """pipeline.training.loop: the curve is the same on any layout, and an interruption loses nothing."""
 
+import gc
 import json
 import shutil
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from model.batch import Batch
 from model.config import TransformerConfig
@@ -22,6 +24,7 @@ from pipeline.training import devices, loop
 from pipeline.training.checkpoints import CheckpointWriter, list_folders
 from pipeline.training.loop import Training, dropout_seed
 from pipeline.training.workers import Workers
+from pipeline.warning_events import emitting_warnings
 from tests.support import packed_kernels
 from tests.support.tiny_training import TINY, curve, metrics, train_in_processes, with_fields
 
@@ -225,6 +228,7 @@ def test_machine_about_to_go_makes_a_checkpoint_at_once(
 ) -> None:
     """A notice at update 2 has update 2 on the disk before update 3 begins; training goes on, as it would have."""
     monkeypatch.setattr(CheckpointWriter, "recovery_is_due", False)
+    monkeypatch.setattr(loop, "PREEMPTION_S", 0.0)
     seen = []
 
     def is_preempted() -> bool:
@@ -240,6 +244,80 @@ def test_machine_about_to_go_makes_a_checkpoint_at_once(
     assert seen == [[], [], ["00000002"]]  # not asked again
     assert described.checkpoints == (4,)
     assert [path.name for path in list_folders(tmp_path / "checkpoints")] == ["00000004"]
+
+
+def test_workers_ask_rarely_whether_a_machine_goes(dataset: EncodedDataset, tmp_path: Path) -> None:
+    """The nine logged updates of this run take less than PREEMPTION_S, so only the first one asks."""
+    asked = []
+    Training(Workers(), dataset, TINY, tmp_path, is_preempted=lambda: bool(asked.append(1))).run()
+    assert asked == [1]
+
+
+def test_the_garbage_collector_runs_at_chosen_updates_only(
+    dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within a run only after every second update, as set here; after an error it is as it was before."""
+    monkeypatch.setattr(loop, "COLLECT_UPDATES", 2)
+    training = Training(Workers(), dataset, TINY, tmp_path)
+    after, frozen = list[int](), list[int]()
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        after.append(training.state.update)
+
+    def emit(event: dict[str, Any]) -> None:
+        frozen.append(gc.get_freeze_count())
+        if event.get("step") == 1:
+            gc.callbacks.append(note)
+        if event.get("step") == 8:
+            raise StopError
+
+    training.emit = emit
+    with pytest.raises(StopError), training.writer:
+        training.train()
+    gc.callbacks.remove(note)
+    assert [*dict.fromkeys(after)] == [2, 4, 6, 8]  # twice each: it begins and ends
+    assert min(frozen) > 10_000
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == 0
+
+
+class Unconnected(Workers):
+    """Rank 0 of two workers whose other one never answers; it notes what it copies to it."""
+
+    def copy_first(self, tensor: Tensor) -> None:
+        NOTED.append("copy")
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        return tensor
+
+    def from_first(self, value: Any) -> Any:
+        return value
+
+    def gathered(self, value: Any) -> list[Any]:
+        return [value, value]
+
+
+NOTED: list[str] = []
+
+
+def test_the_first_weights_are_copied_before_the_largest_batch_is_tried(
+    dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So NCCL has connected, and taken its memory, when it shows what else fits."""
+    NOTED.clear()
+    training = Training(Unconnected(0, 2), dataset, TINY, tmp_path)
+    accumulate = training.step.accumulate
+
+    def noting(batch: Batch, seed: int) -> None:
+        NOTED.append("compute")
+        accumulate(batch, seed)
+
+    training.step.accumulate = noting  # type: ignore[method-assign]
+    with training.writer:
+        training.train(1)
+    first = NOTED.index("compute")
+    assert NOTED[:first] == ["copy"] * 4  # weights, and Adam's steps and moments
+    assert NOTED[first:].count("compute") == len(training.updates.largest) + TINY.micro_batches // 2
 
 
 def test_run_json_counts_what_was_trained(alone: Path, dataset: EncodedDataset) -> None:
@@ -261,8 +339,8 @@ def test_a_graph_that_cannot_be_recorded_is_told(
     packed_kernels.register()
     monkeypatch.setattr(devices, "packs", lambda *_: True)
     events: list[dict[str, Any]] = []
-    settings = with_fields(updates=1, dtype="bfloat16")
-    (segment,) = Training(Workers(), dataset, settings, tmp_path, events.append).run().segments
+    training = Training(Workers(), dataset, with_fields(updates=1, dtype="bfloat16"), tmp_path, events.append)
+    (segment,) = emitting_warnings(events.append, training.run).segments
     assert (segment.packed, segment.captured) == (True, False)
     (warning,) = (event["warning"] for event in events if "warning" in event)
     assert "1 of 1 workers compute micro-batches without a CUDA graph" in warning

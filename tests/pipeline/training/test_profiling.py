@@ -18,6 +18,7 @@ from pipeline.store.store import Store
 from pipeline.training.loop import Training
 from pipeline.training.profiling import UpdateProfiler
 from pipeline.training.workers import Workers
+from pipeline.warning_events import emitting_warnings
 from tests.support.s3_server import S3Server
 from tests.support.tiny_training import metrics, train_in_processes, weights, with_fields
 from workflows.profiles.changes import checked
@@ -37,10 +38,14 @@ def train(
     """Trains TINY with a profile, to its end or to an update; returns the warnings."""
     folder.mkdir(exist_ok=True)
     events: list[dict[str, Any]] = []
-    training = Training(Workers(), dataset, with_fields(profile_updates=profiled), folder, events.append)
-    with training.writer:
-        training.train(until)
-    return [event["warning"] for event in events if "warning" in event]
+
+    def run() -> None:
+        training = Training(Workers(), dataset, with_fields(profile_updates=profiled), folder)
+        with training.writer:
+            training.train(until)
+
+    emitting_warnings(events.append, run)
+    return [event["warning"] for event in events]
 
 
 def test_a_profile_of_two_workers(two_workers: Path, dataset: EncodedDataset, tmp_path: Path) -> None:
