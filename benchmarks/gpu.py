@@ -101,7 +101,7 @@ def measure_form(settings: TrainingSettings, dataset: EncodedDataset, folder: Pa
     dtype = loop.warm_up()
     start_s = time.perf_counter() - began_s
     done = loop.round(updates)
-    loop.round(n_profiled)
+    loop.training.train(until=loop.state.update + n_profiled)  # a round would measure the roofline in between
     return {
         **loop.machine(),
         **done,
