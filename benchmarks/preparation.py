@@ -50,7 +50,7 @@ def measure(pairs: int, vocabulary_size: int) -> dict[str, Any]:
         text, store = stages.prepared(profile, PAIR), Store(Path(folder))
         (dataset,) = runner.run([text.dataset], store, [])
         seconds = time.perf_counter() - started_s
-        shards = text.corpus.published(store).shards("train")[: BARE_SHARDS * cores]
+        shards = text.corpus.published(store).shards[: BARE_SHARDS * cores]
         alone = [*map_on_ray(bare_encoding, [(shard, dataset.folder / "joint.model") for shard in shards])]
         bare_pairs_s = cores * sum(done["pairs"] for done in alone) / sum(done["seconds"] for done in alone)
         rates = {}

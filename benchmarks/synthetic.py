@@ -21,13 +21,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from model.config import END_ID
 from pipeline.corpora.lengths import PairLengths, draw_lengths
 from pipeline.settings import EncodingSettings
 from pipeline.store.artifacts import EncodedDataset
-from pipeline.text.encoding import Ragged, write_shard
+from pipeline.text.encoding import id_lists, write_shard
 from pipeline.text.lines import write_pairs
 from pipeline.text.segmentation import id_type
 
@@ -83,13 +84,13 @@ WORDS = PairLengths(
 COMMA_EVERY = 15
 
 
-def draw_ids(lengths: NDArray[np.int64], vocabulary_size: int, random: np.random.Generator) -> Ragged:
+def draw_ids(lengths: NDArray[np.int64], vocabulary_size: int, random: np.random.Generator) -> pa.ListArray:
     """Draws sentences of these lengths: ids above the special ones, the lowest most frequent, and END_ID last."""
     first = END_ID + 1
     ranks = np.exp(random.random(int(lengths.sum()), dtype=np.float32) * math.log(vocabulary_size - first))
     ids: NDArray[Any] = (ranks + (first - 1)).clip(max=vocabulary_size - 1).astype(id_type(vocabulary_size))
     ids[np.cumsum(lengths) - 1] = END_ID
-    return Ragged(ids, lengths)
+    return id_lists(ids, lengths)
 
 
 def write_dataset(folder: Path, lengths: PairLengths, vocabulary_size: int, seed: int = 1) -> EncodedDataset:

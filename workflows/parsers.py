@@ -6,14 +6,14 @@ from functools import cached_property
 from itertools import product
 
 from pipeline.settings import DecodingSettings, TrainingSettings
-from pipeline.store.artifacts import ChosenParser
+from pipeline.store.artifacts import ChosenParser, EvaluationSet
 from pipeline.store.store import Store
 from workflows import paper, stages
 from workflows.engine.dag import Step
 from workflows.engine.grid import run_grid
 from workflows.engine.runner import Watcher
 from workflows.profiles.parsing import SEMI_SUPERVISED, ParsingProfile
-from workflows.tables.parser_measurements import DEV, CandidateParser, ParserRow, SearchedTrees
+from workflows.tables.parser_measurements import CandidateParser, ParserRow, SearchedTrees
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,6 @@ class ParserGrid:
     """The row's key in the profile: supervised or semi-supervised."""
     data: str
     """What the trees are, silver ones not mentioned, in a few words."""
-    split: str
-    """The test set whose F1 stands in the table."""
     with_dev_scores: bool = False
     """Says whether every kept checkpoint is scored on the dev set."""
 
@@ -40,6 +38,11 @@ class ParserGrid:
     def text(self) -> stages.Prepared:
         """The trees as pairs of sentences and symbols, as a model is trained on them."""
         return stages.prepared(self.profile, self.name)
+
+    @property
+    def test_set(self) -> Step[EvaluationSet]:
+        """The test set whose F1 stands in the table."""
+        return next(iter(self.text.test_sets.values()))
 
     @cached_property
     def candidates(self) -> list[CandidateParser]:
@@ -58,8 +61,8 @@ class ParserGrid:
             checkpoint = stages.AVERAGE(f"average {averaged}", training, recipe.averaging)
             # A trial decodes with as many workers as it trains with, since other trials run at the same time.
             decoding = self.profile.decoding.model_copy(update={"workers": _fewest(settings)})
-            hypotheses = stages.DECODE(f"decode {name}", checkpoint, self.text.corpus, decoding, [DEV])
-            parses = stages.REBUILD_PARSES(f"rebuild {name}", hypotheses, self.text.corpus, [DEV])
+            hypotheses = stages.DECODE(f"decode {name}", checkpoint, self.text.dev, decoding)
+            parses = stages.REBUILD_PARSES(f"rebuild {name}", hypotheses, self.text.dev)
             candidates.append(
                 CandidateParser(
                     self.name,
@@ -68,12 +71,13 @@ class ParserGrid:
                     self.text.corpus,
                     training,
                     checkpoint,
+                    self.text.dev,
                     hypotheses,
-                    stages.PERPLEXITY(f"perplexity {name}", checkpoint, self.text.dataset),
+                    stages.PERPLEXITY(f"perplexity {name}", checkpoint, self.text.dev),
                     stages.COST(f"cost {name}", training),
                     parses,
                     stages.SCORE_PARSES(f"score {name}", parses),
-                    dev_scores=stages.SCORE_CHECKPOINTS(f"dev scores {name}", training, self.text.corpus, decoding)
+                    dev_scores=stages.SCORE_CHECKPOINTS(f"dev scores {name}", training, self.text.dev, decoding)
                     if self.with_dev_scores
                     else None,
                 )
@@ -83,20 +87,19 @@ class ParserGrid:
     def row(self, failures: Mapping[str, str]) -> ParserRow:
         """Returns the row that is chosen from the candidates with results."""
         candidates = tuple(candidate for candidate in self.candidates if candidate.model not in failures)
-        baseline = stages.RIGHT_BRANCHING(f"right-branching {self.name}", self.text.corpus, [self.split])
+        baseline = stages.RIGHT_BRANCHING(f"right-branching {self.name}", self.text.corpus, self.test_set)
         parser = free = constrained = None
         decoding = self.profile.decoding
         if candidates:
             entries = [(candidate.model, candidate.checkpoint, candidate.scores) for candidate in candidates]
             beams = list(self.profile.choice.beam_sizes)
-            parser = stages.CHOOSE_PARSER(f"choose {self.name}", entries, self.text.corpus, decoding, beams)
+            parser = stages.CHOOSE_PARSER(f"choose {self.name}", entries, self.text.dev, decoding, beams)
             free = self._searched(parser, decoding.model_copy(update={"well_formed": False}), "free")
             if self.profile.choice.also_constrained:
                 constrained = self._searched(parser, decoding.model_copy(update={"well_formed": True}), "constrained")
         return ParserRow(
             self.training,
             self.data,
-            self.split,
             candidates,
             {failed.model: failures[failed.model] for failed in self.candidates if failed.model in failures},
             stages.SCORE_PARSES(f"score right-branching {self.name}", baseline),
@@ -106,9 +109,9 @@ class ParserGrid:
         )
 
     def _searched(self, parser: Step[ChosenParser], decoding: DecodingSettings, search: str) -> SearchedTrees:
-        name, splits = f"{self.name} {self.split} {search}", [self.split]
-        hypotheses = stages.DECODE_CHOSEN(f"parse {name}", parser, self.text.corpus, decoding, splits)
-        parses = stages.REBUILD_PARSES(f"rebuild {name}", hypotheses, self.text.corpus, splits)
+        name = f"{self.name} test {search}"
+        hypotheses = stages.DECODE(f"parse {name}", parser, self.test_set, decoding, parser)
+        parses = stages.REBUILD_PARSES(f"rebuild {name}", hypotheses, self.test_set)
         return SearchedTrees(hypotheses, parses, stages.SCORE_PARSES(f"score {name}", parses))
 
 
@@ -136,7 +139,7 @@ def train_candidates(
         store,
         watchers,
         address,
-        inputs=[step for grid in grids for step in (grid.text.corpus, grid.text.dataset)],
+        inputs=[step for grid in grids for step in (grid.text.dev, grid.text.dataset)],
         layout=grids[0].profile.recipes["parser"].training,
     )
 

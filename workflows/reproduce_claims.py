@@ -186,7 +186,9 @@ def _examined(profile: Profile, pair: str, model: str) -> Examined:
     heads = stages.EXAMINE_HEADS(f"heads {pair} {model}", cell.checkpoint, text.dataset, HeadSettings())
     relations = None
     if isinstance(corpus, EmbeddedSettings):
-        relations = stages.MEASURE_RELATIONS(f"relations {pair} {model}", cell.checkpoint, corpus, RelationSettings())
+        relations = stages.MEASURE_RELATIONS(
+            f"relations {pair} {model}", cell.checkpoint, corpus.text("train"), RelationSettings()
+        )
     return Examined(to_step(cell.checkpoint), text.dataset, heads, relations)
 
 

@@ -47,7 +47,7 @@ def cells_of(
     for pair in pairs:
         of_pair = profile.for_pair(pair)
         text = stages.prepared(profile, pair)
-        substituted = stages.word_by_word(pair, of_pair.corpora[pair], text.corpus)
+        substituted = stages.word_by_word(text, of_pair.corpora[pair])
         for model in models:
             recipe = of_pair.recipes[model]
             training = stages.TRAIN(f"train {pair} {model}", text.dataset, recipe.training)

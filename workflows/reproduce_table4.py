@@ -27,7 +27,6 @@ TABULATE = Stage(
     table4.Table4Artifact,
     follows_source=True,
 )
-SPLIT = "test"
 
 ProfileOption = Annotated[
     str | None,
@@ -51,7 +50,7 @@ DevF1Option = Annotated[
 
 def reproduction(profile: ParsingProfile, request: Request, *, dev_scores: bool = False) -> Reproduction:
     """Returns the experiment: a grid of trainings for each of the profile's rows, and the table of them."""
-    grids = [ParserGrid(profile.for_pair(name), name, profile.data, SPLIT, dev_scores) for name in profile.corpora]
+    grids = [ParserGrid(profile.for_pair(name), name, profile.data, dev_scores) for name in profile.corpora]
     reports = {grid.name: grid.text.report for grid in grids}
 
     def tabulate(failures: Mapping[str, str]) -> Step[table4.Table4Artifact]:

@@ -4,7 +4,9 @@ torch, Ray and the other large libraries are imported by the stages that run on 
 to declare the stages, and where everything is cached, none of these libraries is imported.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pipeline.attention.figures import Heads, Relations
 from pipeline.corpora import embedded, files, multi30k, wmt14
@@ -17,6 +19,7 @@ from pipeline.store.artifacts import (
     Corpus,
     CTranslate2Model,
     EncodedDataset,
+    EvaluationSet,
     Hypotheses,
     Scores,
     TrainingRun,
@@ -28,11 +31,14 @@ from workflows.profiles.profile import Profile, SearchGrid
 from workflows.reports.corpus import CorpusReport, report_corpus
 from workflows.tables.measurements import Translation
 
-GENERATE = Stage("embedded.generate", embedded.generate, Corpus, cpus=0)
-READ_MULTI30K = Stage("multi30k.read", multi30k.read, Corpus, cpus=0)
-READ_WMT14 = Stage("wmt14.read", wmt14.read, Corpus, cpus=0)
-READ_FILES = Stage("files.read", files.read, Corpus, cpus=0)
-READ_TREEBANK = Stage("treebank.read", treebank.read, Corpus, cpus=0)
+READERS: Mapping[type[Settings], tuple[str, Callable[..., Corpus], Callable[..., EvaluationSet]]] = {
+    embedded.EmbeddedSettings: ("embedded.generate", embedded.generate, embedded.generate_set),
+    multi30k.Multi30kSettings: ("multi30k.read", multi30k.read, multi30k.read_set),
+    wmt14.Wmt14Settings: ("wmt14.read", wmt14.read, wmt14.read_set),
+    files.FilesSettings: ("files.read", files.read, files.read_set),
+    treebank.TreebankSettings: ("treebank.read", treebank.read, treebank.read_set),
+}
+"""By the settings of a text, the name of the stage that reads it, and what reads training text and evaluation sets."""
 SUBSTITUTE = Stage("embedded.substitute", embedded.substitute, Hypotheses)
 CLEAN = Stage("cleaning.clean", cleaning.clean, Corpus, cpus=0)
 LEARN_VOCABULARY = Stage("vocabulary.learn", Imported("pipeline.text.vocabulary:learn"), Vocabulary)
@@ -46,7 +52,6 @@ AVERAGE = Stage("averaging.average", Imported("pipeline.evaluation.averaging:ave
 EXPORT = Stage("exporting.export_ctranslate2", Imported("pipeline.export.ctranslate2:export"), CTranslate2Model)
 DECODE = Stage("decoding.decode", Imported("pipeline.evaluation.decoding:decode"), Hypotheses, cpus=0)
 CHOOSE_DECODING = Stage("decoding_choice.choose", search_choice.choose, search_choice.DecodingChoice, cpus=0)
-DECODE_AS_CHOSEN = Stage("decoding.decode_chosen", search_choice.decode_chosen, Hypotheses, cpus=0)
 SCORE = Stage("scoring.score", Imported("pipeline.evaluation.scoring:score"), Scores)
 PERPLEXITY = Stage("perplexity.measure", perplexity.measure, perplexity.Perplexity, gpus=1, computes=True)
 COST = Stage("costs.count", costs.count, costs.Cost)
@@ -54,7 +59,6 @@ REBUILD_PARSES = Stage("parses.rebuild_parses", parses.rebuild_parses, parses.Pa
 RIGHT_BRANCHING = Stage("right_branching.parse", parses.right_branching, parses.Parses)
 SCORE_PARSES = Stage("tree_scores.score_parses", tree_scores.score_parses, tree_scores.ScoredTrees)
 CHOOSE_PARSER = Stage("parser_choice.choose", search_choice.choose_parser, ChosenParser, cpus=0)
-DECODE_CHOSEN = Stage("parser_decoding.decode", search_choice.parse_chosen, Hypotheses, cpus=0)
 SCORE_CHECKPOINTS = Stage("dev_scores.measure", dev_scores.measure, dev_scores.DevScores, cpus=0)
 EXAMINE_HEADS = Stage("heads.examine", Imported("pipeline.attention.heads:examine"), Heads, gpus=1)
 MEASURE_RELATIONS = Stage("relations.measure", Imported("pipeline.attention.relations:measure"), Relations, gpus=1)
@@ -62,29 +66,34 @@ MEASURE_RELATIONS = Stage("relations.measure", Imported("pipeline.attention.rela
 
 @dataclass(frozen=True)
 class Prepared:
-    """The cleaned text of a language pair, its token ids and a report on them, as steps of the DAG (§5.1)."""
+    """The text of a language pair, its token ids and a report on them, as steps of the DAG (§5.1)."""
 
     name: str
     """Tells the text from others of its pair, in the labels of steps."""
     pair: str
     data: str
     corpus: Step[Corpus]
+    """The cleaned training text."""
+    dev: Step[EvaluationSet]
+    test_sets: Mapping[str, Step[EvaluationSet]]
+    """The main one first."""
     dataset: Step[EncodedDataset]
     report: Step[CorpusReport]
 
 
 def prepared(profile: Profile, pair: str, name: str = "") -> Prepared:
-    """Returns the steps from text to token ids that all models of a language pair share.
+    """Returns the steps from text to token ids that all models of a language pair share, and its test sets.
 
     Their labels have `name`, by default the pair: another for each text where a workflow has several of one pair.
     """
     profile, name = profile.for_pair(pair), name or pair
-    text = corpus(name, profile.corpora[pair])
+    text, test_sets = text_of(name, profile.corpora[pair])
+    dev = test_sets.pop("dev")
     clean = CLEAN(f"clean {name}", text, profile.cleaning)
     learned = LEARN_VOCABULARY(f"vocabulary {name}", clean, profile.vocabulary)
-    dataset = ENCODE(f"encode {name}", clean, learned, profile.encoding)
+    dataset = ENCODE(f"encode {name}", clean, dev, learned, profile.encoding)
     reported = report(f"report {name}", profile, clean, learned, dataset)
-    return Prepared(name, pair, profile.data, clean, dataset, reported)
+    return Prepared(name, pair, profile.data, clean, dev, test_sets, dataset, reported)
 
 
 def report(
@@ -103,27 +112,30 @@ def evaluated(
     averaging: AveragingSettings,
     decoding: DecodingSettings,
     *,
-    split: str = "",
-    word_by_word: Step[Scores] | None = None,
+    on_dev: bool = False,
     with_dev_scores: bool = False,
     chosen_from: SearchGrid | None = None,
 ) -> Translation:
-    """Returns the steps that measure a training (§6.1), on the test sets or on another `split`.
+    """Returns the steps that measure a training (§6.1) on the test sets, or only `on_dev`, the dev set.
 
     `with_dev_scores` adds the BLEU of every kept checkpoint on the dev set, searched by torch. `chosen_from` are
     searches of which one is chosen on the dev set; without it, the search is that of `decoding`.
     """
     name = f"{text.name} {model}"
-    splits = ([split],) if split else ()
     checkpoint = AVERAGE(f"average {name}", training, averaging)
     translating = EXPORT(f"export {name}", checkpoint) if decoding.engine == "ctranslate2" else checkpoint
-    choice = None
+    choice = dev_scores = None
     if chosen_from:
         grid = chosen_from.beam_sizes, chosen_from.length_penalties
-        choice = CHOOSE_DECODING(f"choose {name}", translating, text.corpus, decoding, *grid)
-        hypotheses = DECODE_AS_CHOSEN(f"decode {name}", translating, text.corpus, decoding, choice, *splits)
-    else:
-        hypotheses = DECODE(f"decode {name}", translating, text.corpus, decoding, *splits)
+        choice = CHOOSE_DECODING(f"choose {name}", translating, text.dev, decoding, *grid)
+    if with_dev_scores:
+        dev_scores = SCORE_CHECKPOINTS(f"dev scores {name}", training, text.dev, decoding.on_torch)
+    hypotheses, scores = list[Step[Hypotheses]](), list[Step[Scores]]()
+    sets = {"dev": text.dev} if on_dev else text.test_sets
+    for set_name, text_set in sets.items():
+        label = f"{name} {set_name}" if scores else name
+        hypotheses.append(DECODE(f"decode {label}", translating, text_set, decoding, *([choice] if choice else [])))
+        scores.append(SCORE(f"score {label}", hypotheses[-1], text_set))
     return Translation(
         text.pair,
         model,
@@ -131,37 +143,31 @@ def evaluated(
         text.corpus,
         training,
         checkpoint,
-        hypotheses,
-        PERPLEXITY(f"perplexity {name}", checkpoint, text.dataset),
+        next(iter(sets.values())),
+        hypotheses[0],
+        PERPLEXITY(f"perplexity {name}", checkpoint, text.dev),
         COST(f"cost {name}", training),
-        SCORE(f"score {name}", hypotheses, text.corpus, *splits),
-        word_by_word,
-        split,
-        dev_scores=SCORE_CHECKPOINTS(f"dev scores {name}", training, text.corpus, decoding.on_torch)
-        if with_dev_scores
-        else None,
+        scores[0],
+        tuple(scores[1:]),
+        dev_scores=dev_scores,
         decoding_choice=choice,
     )
 
 
-def corpus(name: str, settings: Settings) -> Step[Corpus]:
-    """Returns the step that provides a text, depending on the type of the corpus settings."""
-    match settings:
-        case embedded.EmbeddedSettings():
-            return GENERATE(f"generate {name}", settings)
-        case multi30k.Multi30kSettings():
-            return READ_MULTI30K(f"read {name}", settings)
-        case wmt14.Wmt14Settings():
-            return READ_WMT14(f"read {name}", settings)
-        case treebank.TreebankSettings():
-            return READ_TREEBANK(f"read {name}", settings)
-        case files.FilesSettings():
-            return READ_FILES(f"read {name}", settings)
-    raise TypeError(f"no stage reads {type(settings).__name__}")
+def text_of(name: str, settings: Any) -> tuple[Step[Corpus], dict[str, Step[EvaluationSet]]]:
+    """Returns the steps that provide a text: training text, and the dev set and the test sets by name, the main one
+    first. None of them depends on another."""
+    stage_name, read, read_set = READERS[type(settings)]
+    label = f"{stage_name.partition('.')[2]} {name}"
+    train, *sets = settings.texts()
+    of_sets = Stage(f"evaluation_set.{stage_name}", read_set, EvaluationSet, cpus=0)
+    steps = {each.name: of_sets(f"{label} {each.name}", each) for each in sets}
+    return Stage(stage_name, read, Corpus, cpus=0)(label, train), steps
 
 
-def word_by_word(pair: str, settings: Settings, corpus: Step[Corpus]) -> Step[Scores] | None:
-    """Returns the step that scores word-by-word substitution, or None if the corpus has no dictionary for it."""
+def word_by_word(text: Prepared, settings: Settings) -> Step[Scores] | None:
+    """Returns the step that scores word-by-word substitution, or None if the text has no dictionary for it."""
     if not isinstance(settings, embedded.EmbeddedSettings) or settings.target == "trees":
         return None
-    return SCORE(f"score {pair} words", SUBSTITUTE(f"substitute {pair} words", corpus), corpus)
+    test_set = next(iter(text.test_sets.values()))
+    return SCORE(f"score {text.pair} words", SUBSTITUTE(f"substitute {text.pair} words", test_set), test_set)

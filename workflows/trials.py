@@ -51,7 +51,7 @@ def trials_of(
             training = stages.TRAIN(f"train {text.name} {name}", text.dataset, settings)
             trial_decoding = decoding.model_copy(update={"workers": settings.workers})
             evaluation = stages.evaluated(
-                text, name, training, LAST_CHECKPOINT, trial_decoding, split=table3.SPLIT, with_dev_scores=dev_scores
+                text, name, training, LAST_CHECKPOINT, trial_decoding, on_dev=True, with_dev_scores=dev_scores
             )
             trials.append(RowTrial(name, row, replace(evaluation, model=row.name)))  # the table gives the seed itself
     return trials
@@ -91,4 +91,4 @@ def train_rows(
     if not all(step.is_made(store) for of_trial in results.values() for step in of_trial):
         work = {t.name: count_parameters(t.row.training.model) * t.row.training.updates for t in trials}
         results = {name: results[name] for name in sorted(work, key=work.__getitem__, reverse=True)}
-    return run_grid(results, store, watchers, address, inputs=[text.corpus, text.dataset], layout=base)
+    return run_grid(results, store, watchers, address, inputs=[text.dev, text.dataset], layout=base)

@@ -37,7 +37,7 @@ from pipeline.attention.figures import (
 )
 from pipeline.attention.recording import AttentionWeights, recording
 from pipeline.attention.translated import Pieces, by_word, pieces
-from pipeline.corpora.embedded import EmbeddedSettings, held_out
+from pipeline.corpora.embedded import GeneratedText, held_out
 from pipeline.corpora.grammar import Derivation
 from pipeline.corpora.grammar.references import Span, anaphora, text_of, verb_objects
 from pipeline.errors import UserError
@@ -64,9 +64,7 @@ class _Case(NamedTuple):
         return hits_X
 
 
-def measure(
-    context: Context, checkpoint: Checkpoint, corpus: EmbeddedSettings, settings: RelationSettings
-) -> Relations:
+def measure(context: Context, checkpoint: Checkpoint, corpus: GeneratedText, settings: RelationSettings) -> Relations:
     """Writes the shares of each relation, computed in float32 on `context.device`.
 
     Raises UserError where the corpus is of trees, which have no pronouns to translate.

@@ -30,8 +30,8 @@ from pipeline.corpora.amount import Amount
 from pipeline.errors import UserError
 from pipeline.settings import Settings
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Corpus
-from pipeline.text.aligned import content_sha256, write_corpus
+from pipeline.store.artifacts import Corpus, EvaluationSet
+from pipeline.text.aligned import content_sha256, copy_corpus, copy_set
 from pipeline.text.lines import read_lines
 from pipeline.text.word_spaces import have_word_spaces
 
@@ -39,13 +39,11 @@ from pipeline.text.word_spaces import have_word_spaces
 def _not_a_split(name: str) -> str:
     if name in ("train", "dev"):
         raise ValueError("a test set cannot be named train or dev")
-    if name == "symbols.txt":
-        raise ValueError("a corpus has a file of that name; choose another")
     return name
 
 
 def _not_ours(name: str) -> str:
-    # Files such as `corpus.json` lie beside the folders of test sets, `decoding.json` beside `<test set>.<language>`.
+    # Files such as `evaluation_set.json` and `decoding.json` lie beside `<test set>.<language>`.
     if name == "json" or name.endswith(".json"):
         raise ValueError("files that end in json are the project's own; choose another name")
     return name
@@ -77,6 +75,22 @@ class FilePair(Settings):
     def sha256(self) -> list[str]:
         """Returns the sha256 of both files. Raises UserError if one cannot be read."""
         return [content_sha256(self.source), content_sha256(self.target)]
+
+
+class FilesText(Settings):
+    """The files of training text or of an evaluation set."""
+
+    name: str
+    languages: tuple[str, str]
+    files: tuple[FilePair, ...]
+
+    def identity(self) -> dict[str, Any]:
+        """Depends on the content of the files, not on their paths. Raises UserError if one cannot be read."""
+        return {
+            "name": self.name,
+            "languages": list(self.languages),
+            "files": [sides.sha256() for sides in self.files],
+        }
 
 
 class FilesSettings(Settings):
@@ -127,15 +141,11 @@ class FilesSettings(Settings):
         sources, targets = [sides.source for sides in self.train], [sides.target for sides in self.train]
         return have_word_spaces(sources) and have_word_spaces(targets)
 
-    def identity(self) -> dict[str, Any]:
-        """Depends on the content of the files, not on their paths. Raises UserError if one cannot be read."""
-        return {
-            "source": self.source,
-            "target": self.target,
-            "train": [sides.sha256() for sides in self.train],
-            "dev": self.dev.sha256(),
-            "test": [[name, *sides.sha256()] for name, sides in self.test.items()],
-        }
+    def texts(self) -> list[FilesText]:
+        """Returns the files of training text, of the dev set and of each test set, the main one first."""
+        languages = self.source, self.target
+        files = {"train": self.train, "dev": (self.dev,), **{name: (sides,) for name, sides in self.test.items()}}
+        return [FilesText(name=name, languages=languages, files=pairs) for name, pairs in files.items()]
 
 
 def amount(settings: FilesSettings) -> Amount:
@@ -143,11 +153,15 @@ def amount(settings: FilesSettings) -> Amount:
     return Amount()
 
 
-def read(context: Context, settings: FilesSettings) -> Corpus:
-    """Reads the splits train, dev and the test sets in the given order.
+def read(context: Context, settings: FilesText) -> Corpus:
+    """Reads training text.
 
-    Raises UserError if a file is missing, empty or not UTF-8, or if two sides differ in length.
+    Raises UserError if a file is missing or not UTF-8, if two sides differ in length, or if all files are empty.
     """
-    splits = {"train": settings.train, "dev": (settings.dev,), **{name: (s,) for name, s in settings.test.items()}}
-    files = {name: [(sides.source, sides.target) for sides in pairs] for name, pairs in splits.items()}
-    return write_corpus(context, (settings.source, settings.target), files)
+    return copy_corpus(context, settings.languages, [(sides.source, sides.target) for sides in settings.files])
+
+
+def read_set(context: Context, settings: FilesText) -> EvaluationSet:
+    """Reads an evaluation set. Raises UserError where `read` does."""
+    (sides,) = settings.files
+    return copy_set(context, settings.name, settings.languages, sides.source, sides.target)

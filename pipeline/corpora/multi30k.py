@@ -6,6 +6,8 @@ It is the first stage of profile `multi30k`; `--data DIR` takes the files from a
 import logging
 import tempfile
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -15,8 +17,8 @@ from pipeline.corpora.download import fetch
 from pipeline.errors import UserError
 from pipeline.settings import AbsolutePath, Settings, not_in_fingerprint
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Corpus
-from pipeline.text.aligned import content_sha256, write_corpus
+from pipeline.store.artifacts import Corpus, EvaluationSet
+from pipeline.text.aligned import content_sha256, copy_corpus, copy_set
 
 log = logging.getLogger(__name__)
 
@@ -43,9 +45,25 @@ class Multi30kSettings(Settings):
     base_url: str = not_in_fingerprint(REPOSITORY)
     """Address of the published files. Their hashes are checked, so a mirror changes nothing."""
 
+    def texts(self) -> "list[Multi30kText]":
+        """Returns train, dev, test_2016_flickr, then other test sets by name. Raises UserError if one is missing."""
+        return [Multi30kText(name=name, files=files, source=self) for name, files in _splits(self).items()]
+
+
+class Multi30kText(Settings):
+    """The two files of training text or of an evaluation set."""
+
+    name: str
+    files: tuple[str, str]
+    source: Multi30kSettings
+
     def identity(self) -> dict[str, Any]:
         """Depends on the content of the files, not on their paths. Raises UserError if one is missing."""
-        return {"target": self.target, "files": {name: _sha256(self, names) for name, names in _splits(self).items()}}
+        if data := self.source.data:
+            sha256 = [content_sha256(data / name) for name in self.files]
+        else:
+            sha256 = [published()[name][1] for name in self.files]
+        return {"name": self.name, "target": self.source.target, "files": sha256}
 
 
 def amount(settings: Multi30kSettings) -> Amount:
@@ -55,30 +73,37 @@ def amount(settings: Multi30kSettings) -> Amount:
     return Amount(TRAIN_PAIRS, TRAIN_PAIRS * PAIR_BYTES, {} if settings.data else downloads)
 
 
-def read(context: Context, settings: Multi30kSettings) -> Corpus:
-    """Reads the splits train, dev, test_2016_flickr, then the other test sets by name.
+def read(context: Context, settings: Multi30kText) -> Corpus:
+    """Reads training text.
 
     Raises UserError if a file is missing or damaged, a download is not the published file, or the sides differ in
     length.
     """
-    splits = _splits(settings)
-    names = [name for sides in splits.values() for name in sides]
+    with _files(context, settings) as files:
+        return copy_corpus(context, (SOURCE, settings.source.target), [files])
+
+
+def read_set(context: Context, settings: Multi30kText) -> EvaluationSet:
+    """Reads an evaluation set. Raises UserError where `read` does."""
+    with _files(context, settings) as files:
+        return copy_set(context, settings.name, (SOURCE, settings.source.target), *files)
+
+
+@contextmanager
+def _files(context: Context, settings: Multi30kText) -> Iterator[tuple[Path, Path]]:
+    """Provides both files; those that are downloaded are removed at the end."""
     with tempfile.TemporaryDirectory(dir=context.folder, prefix=".download") as downloads:
-        folder = settings.data or Path(downloads)
-        if settings.data is None:
-            _download(names, folder, settings.base_url)
-        else:
-            _warn_of_edits([folder / name for name in names])
-        files = {split: [(folder / source, folder / target)] for split, (source, target) in splits.items()}
-        return write_corpus(context, (SOURCE, settings.target), files)
-
-
-def _download(names: list[str], folder: Path, base_url: str) -> None:
-    for name in names:
-        size_bytes, sha256 = published()[name]
-        url = base_url.rstrip("/") + "/" + name
-        advice = "check the network, or pass --data DIR with the Multi30k files"
-        fetch([url], folder / name, size_bytes=size_bytes, checksum=f"sha256:{sha256}", advice=advice)
+        folder = settings.source.data or Path(downloads)
+        for name in settings.files:
+            if settings.source.data is None:
+                size_bytes, sha256 = published()[name]
+                url = settings.source.base_url.rstrip("/") + "/" + name
+                advice = "check the network, or pass --data DIR with the Multi30k files"
+                fetch([url], folder / name, size_bytes=size_bytes, checksum=f"sha256:{sha256}", advice=advice)
+            elif name in published() and content_sha256(folder / name) != published()[name][1]:
+                log.warning("%s is not the published file (its sha256 differs); using it as it is", folder / name)
+        source, target = (folder / name for name in settings.files)
+        yield source, target
 
 
 def _splits(settings: Multi30kSettings) -> dict[str, tuple[str, str]]:
@@ -106,15 +131,3 @@ def _names(folder: Path) -> set[str]:
 def _present_name(plain: str, present: set[str]) -> str | None:
     """Prefers the unpacked file to the packed one, since it is the one that a user edits."""
     return next((name for name in (plain, plain + ".gz") if name in present), None)
-
-
-def _sha256(settings: Multi30kSettings, names: tuple[str, str]) -> list[str]:
-    if settings.data is None:
-        return [published()[name][1] for name in names]
-    return [content_sha256(settings.data / name) for name in names]
-
-
-def _warn_of_edits(paths: list[Path]) -> None:
-    for path in paths:
-        if path.name in published() and content_sha256(path) != published()[path.name][1]:
-            log.warning("%s is not the published file (its sha256 differs); using it as it is", path)

@@ -11,10 +11,10 @@ Pitfalls that are avoided here:
 - Duplicates are kept, as in the paper; blank lines too, until `pipeline.text.cleaning` sees both sides.
 """
 
-import shutil
 import tempfile
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -26,8 +26,8 @@ from pipeline.corpora.archives import Archive, Checksum, Origin, extract, report
 from pipeline.errors import UserError
 from pipeline.settings import AbsolutePath, Count, Settings, not_in_fingerprint
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Corpus
-from pipeline.text.aligned import SHARD_PAIRS, move_shards, write_shards
+from pipeline.store.artifacts import Corpus, EvaluationSet
+from pipeline.text.aligned import SHARD_PAIRS, CorpusWriter, write_set, write_shards
 from pipeline.text.lines import Errors, read_pairs
 
 STATMT = "https://www.statmt.org/"
@@ -57,7 +57,7 @@ def official_archives(target: Wmt14Target) -> dict[str, Archive]:
     return archives
 
 
-class EvaluationSet(Settings):
+class PublishedSet(Settings):
     """An evaluation set that sacreBLEU defines."""
 
     name: str
@@ -67,18 +67,10 @@ class EvaluationSet(Settings):
     """Checksum of its archive; None for sacreBLEU's md5."""
 
 
-class Wmt14Settings(Settings):
+class Wmt14Source(Settings):
     """The language pair, and where its archives come from."""
 
     target: Wmt14Target = "de"
-    archives: dict[str, Archive] = Field(
-        default_factory=lambda fields: official_archives(fields["target"]), min_length=1
-    )
-    """The training data. A checksum identifies an archive, so its location has no part in the stage's identity."""
-    invalid: Literal["error", "drop"] = "error"
-    """For training pairs that are not UTF-8; with `drop`, cleaning drops and counts them."""
-    dev: EvaluationSet = EvaluationSet(name="wmt13", pairs=3000)
-    test: EvaluationSet = EvaluationSet(name="wmt14/full", pairs=3003)
     data: AbsolutePath | None = not_in_fingerprint(None)
     """Folder with the archives, either flat or with the server's folders; None to download them."""
     base_url: str = not_in_fingerprint(STATMT)
@@ -88,6 +80,48 @@ class Wmt14Settings(Settings):
     downloads: AbsolutePath | None = not_in_fingerprint(None)
     """Folder where downloads are kept, 2 GB for EN-DE and 5 GB more for EN-FR; None for `downloads` in the store, which
     is on the disk chosen for large files and visible to every node of a cluster."""
+
+    def origin(self, context: Context) -> Origin:
+        """Returns where a stage finds the archives."""
+        return Origin(
+            servers=(self.base_url, *self.mirrors),
+            data=self.data,
+            downloads=self.downloads or context.folder.parent / "downloads",
+        )
+
+
+class Wmt14Text(Wmt14Source):
+    """The archives of the training text."""
+
+    archives: dict[str, Archive] = Field(
+        default_factory=lambda fields: official_archives(fields["target"]), min_length=1
+    )
+    """A checksum identifies an archive, so its location has no part in the stage's identity."""
+    invalid: Literal["error", "drop"] = "error"
+    """For pairs that are not UTF-8; with `drop`, cleaning drops and counts them."""
+
+
+class Wmt14Set(Wmt14Source):
+    """The dev set or the test set."""
+
+    name: str
+    published: PublishedSet
+
+
+class Wmt14Settings(Wmt14Text):
+    """The training data and the evaluation sets."""
+
+    dev: PublishedSet = PublishedSet(name="wmt13", pairs=3000)
+    test: PublishedSet = PublishedSet(name="wmt14/full", pairs=3003)
+
+    def texts(self) -> tuple[Wmt14Text, Wmt14Set, Wmt14Set]:
+        """Returns the settings of training text, dev set and test set."""
+        source = {name: getattr(self, name) for name in Wmt14Source.model_fields}
+        return (
+            Wmt14Text(**source, archives=self.archives, invalid=self.invalid),
+            Wmt14Set(**source, name="dev", published=self.dev),
+            Wmt14Set(**source, name=TEST_SET, published=self.test),
+        )
 
 
 def amount(settings: Wmt14Settings) -> Amount:
@@ -104,92 +138,73 @@ def amount(settings: Wmt14Settings) -> Amount:
     )
 
 
-@dataclass(frozen=True)
-class Part:
-    """An archive and the split it becomes part of."""
+def read(context: Context, settings: Wmt14Text) -> Corpus:
+    """Reads the training text, archive after archive, with one call of `context.map` per archive.
 
-    split: str
-    archive: Archive
-    evaluation: EvaluationSet | None = None
-    collection: str = ""
-    """Name of the archive in the settings; empty for evaluation sets."""
-
-
-def read(context: Context, settings: Wmt14Settings) -> Corpus:
-    """Reads the splits train (archive after archive), dev and newstest2014, one call of `context.map` per archive.
-
-    The report is {"read": pairs of each split, "archives": {path: {"split", "pairs", "bytes", "sha256"}}}. Raises
-    UserError, naming archive and member, if one cannot be obtained, is not the published one, or has sides of different
-    length.
+    The report is {"read": pairs, "archives": {path: {"pairs", "bytes", "sha256"}}}. Raises UserError, naming archive
+    and member, if one cannot be obtained, is not the published one, or has sides of different length.
     """
-    corpus, languages = Corpus(context.folder), (SOURCE, settings.target)
-    origin = Origin(
-        servers=(settings.base_url, *settings.mirrors),
-        data=settings.data,
-        downloads=settings.downloads or context.folder.parent / "downloads",
-    )
-    parts = _parts(settings)
-    archives = [part.archive for part in parts]
+    origin, languages = settings.origin(context), (SOURCE, settings.target)
+    archives = list(settings.archives.values())
     origin.check(archives)
-    errors = "surrogateescape" if settings.invalid == "drop" else "strict"
-    calls = [(part, languages, origin, str(corpus.parts / f"{i:02d}"), errors) for i, part in enumerate(parts)]
+    writer = CorpusWriter(context, languages)
+    errors: Errors = "surrogateescape" if settings.invalid == "drop" else "strict"
+    calls = [(name, (archive, languages, origin, errors)) for name, archive in settings.archives.items()]
     with report_downloads(context, archives, origin):
-        reports = list(context.map(read_part, calls))
-    splits: dict[str, list[int]] = {"train": [], "dev": [], TEST_SET: []}
-    collections: list[str] = []
-    described = {}
-    for (part, _, _, folder, _), report in zip(calls, reports, strict=True):
-        sizes = report.pop("shards")
-        move_shards(Corpus(Path(folder)), corpus, part.split, languages, sizes, splits[part.split])
-        if part.split == "train":
-            collections += [part.collection] * len(sizes)
-        described[part.archive.path] = {"split": part.split, "pairs": sum(sizes), **report}
-    shutil.rmtree(corpus.parts)
-    read_pairs_of = {split: sum(sizes) for split, sizes in splits.items()}
-    corpus.describe(languages, splits, {"read": read_pairs_of, "archives": described}, collections)
-    return corpus
+        reports = list(writer.add(_read_archive, calls))
+    described = {archive.path: report for archive, report in zip(archives, reports, strict=True)}
+    return writer.finish({"read": writer.pairs, "archives": described})
 
 
-def read_part(part: Part, languages: tuple[str, str], origin: Origin, folder: str, errors: Errors) -> dict[str, Any]:
-    """Reads an archive into the shards of a split of the corpus in `folder`; `errors` is for training text.
+def _read_archive(
+    part: Corpus, archive: Archive, languages: tuple[str, str], origin: Origin, errors: Errors
+) -> tuple[list[int], dict[str, Any]]:
+    with tempfile.TemporaryDirectory(dir=part.folder.parent, prefix=".members") as folder:
+        members = extract(archive, origin, Path(folder))
+        with _naming(archive, folder, f"""drop such pairs: --set 'corpora.{"-".join(languages)}.invalid="drop"'"""):
+            pairs = read_pairs(members.source, members.target, errors)
+            shards = write_shards(part, languages, pairs, SHARD_PAIRS)
+    _check(archive, sum(shards))
+    return shards, {"pairs": sum(shards), "bytes": members.archive_bytes, "sha256": members.archive_sha256}
 
-    Returns {"shards": pairs in each, "bytes": size of the archive, "sha256": hash of the archive}.
-    """
-    archive, corpus = part.archive, Corpus(Path(folder))
-    shutil.rmtree(corpus.folder, ignore_errors=True)  # left by an attempt that was killed
-    corpus.folder.mkdir(parents=True)
-    with tempfile.TemporaryDirectory(dir=corpus.folder, prefix=".members") as members_folder:
-        members = extract(archive, origin, Path(members_folder))
-        files = members.source, members.target
-        strictness: Errors = "strict" if part.evaluation else errors
-        if part.evaluation:
-            from pipeline.corpora.evaluation_sets import as_text
 
-            files = as_text(part.evaluation.name, "-".join(languages), *files)
-        try:
-            shards = write_shards(corpus, part.split, languages, read_pairs(*files, strictness), SHARD_PAIRS)
-        except UserError as error:  # the files it names will be gone
-            dropping = f"""drop such pairs: --set 'corpora.{"-".join(languages)}.invalid="drop"'"""
-            message = str(error).replace(f"{members_folder}/", f"{archive.name}, member ")
-            raise UserError(message.replace("convert the file", dropping)) from None
-    pairs, expected = sum(shards), part.evaluation.pairs if part.evaluation else None
+def read_set(context: Context, settings: Wmt14Set) -> EvaluationSet:
+    """Reads an evaluation set; its report is {"archive", "bytes", "sha256"}. Raises UserError where `read` does."""
+    from pipeline.corpora.evaluation_sets import archive_of, as_text  # sacreBLEU is slow to import
+
+    languages, published = (SOURCE, settings.target), settings.published
+    pair = "-".join(languages)
+    archive = archive_of(published.name, pair)
+    if published.checksum:
+        archive = archive.model_copy(update={"checksum": published.checksum})
+    origin = settings.origin(context)
+    origin.check([archive])
+    with tempfile.TemporaryDirectory(dir=context.folder, prefix=".members") as folder:
+        with report_downloads(context, [archive], origin):
+            members = extract(archive, origin, Path(folder))
+        report = {"archive": archive.path, "bytes": members.archive_bytes, "sha256": members.archive_sha256}
+        with _naming(archive, folder):
+            files = as_text(published.name, pair, members.source, members.target)
+            text = write_set(context, settings.name, languages, read_pairs(*files), report)
+    _check(archive, text.load().sentences, published.pairs)
+    return text
+
+
+@contextmanager
+def _naming(archive: Archive, folder: str, remedy: str = "get the official archive") -> Iterator[None]:
+    """Names archive and member in an error, since the files below `folder` will be gone, and what to do."""
+    try:
+        yield
+    except UserError as error:
+        message = str(error).replace(f"{folder}/", f"{archive.name}, member ")
+        raise UserError(message.replace("convert the file", remedy)) from None
+
+
+def _check(archive: Archive, pairs: int, expected: int | None = None) -> None:
+    """Raises UserError if an archive had no lines, or not the expected number of them."""
     if not pairs or expected not in (None, pairs):
         raise UserError(
             f"{archive.name}: {archive.source} and its translation have {pairs} lines"
             + (f" instead of {expected}" if expected else "")
             + "; get the official archive"
         )
-    return {"shards": shards, "bytes": members.archive_bytes, "sha256": members.archive_sha256}
-
-
-def _parts(settings: Wmt14Settings) -> list[Part]:
-    """Lists evaluation sets first: they are small, so network problems show at once."""
-    from pipeline.corpora.evaluation_sets import archive_of  # sacreBLEU imports slowly, and profiles do not need it
-
-    parts = []
-    for split, evaluation in (("dev", settings.dev), (TEST_SET, settings.test)):
-        archive = archive_of(evaluation.name, f"{SOURCE}-{settings.target}")
-        if evaluation.checksum:
-            archive = archive.model_copy(update={"checksum": evaluation.checksum})
-        parts.append(Part(split, archive, evaluation))
-    return [*parts, *(Part("train", archive, collection=name) for name, archive in settings.archives.items())]

@@ -1,4 +1,4 @@
-"""Translates the test sets, or other splits, by Ray actors that each hold the model once (§6.1).
+"""Translates an evaluation set by Ray actors that each hold the model once (§6.1).
 
 Each free actor gets the next chunk of sentences, so that a slow or late actor delays nothing. Every chunk fills its
 actor, and there are no more actors than chunks, however large the cluster. Several actors share a GPU if its memory
@@ -11,12 +11,11 @@ Only the actors import torch, not the stage that waits for them.
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeAlias
 
 import ray
 from ray.exceptions import RayTaskError
@@ -26,8 +25,8 @@ from pipeline.environment import worker_environment
 from pipeline.errors import UserError
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Checkpoint, Corpus, CTranslate2Model, Hypotheses
-from pipeline.store.figures import DecodedTestSet, DecodingFigures
+from pipeline.store.artifacts import Checkpoint, CTranslate2Model, EvaluationSet, Hypotheses
+from pipeline.store.figures import DecodingFigures
 from pipeline.store.scratch import Scratch
 from pipeline.text.lines import read_lines, write_lines
 from pipeline.training.on_ray import may_grow
@@ -59,12 +58,19 @@ PATIENCE_S = 60
 """Seconds without a result after which a warning says what is being waited for."""
 
 
-class Chunk(NamedTuple):
-    """A run of consecutive sentences of one test set."""
+class Choice(Protocol):
+    """An artifact that says how to search."""
 
-    test_set: str
+    @property
+    def search(self) -> DecodingSettings:
+        """The chosen search."""
+
+
+class Chunk(NamedTuple):
+    """A run of consecutive sentences."""
+
     first: int
-    lines: list[str]
+    lines: Sequence[str]
 
 
 class Translated(NamedTuple):
@@ -120,45 +126,38 @@ class DecodingWorker:
 def decode(
     context: Context,
     model: Model,
-    corpus: Corpus,
+    text: EvaluationSet,
     settings: DecodingSettings,
-    splits: Sequence[str] | None = None,
+    choice: Choice | None = None,
     translators: "Translators | None" = None,
 ) -> Hypotheses:
-    """Translates `splits` of a corpus, by default its test sets: writes `<split>.<language>`, one sentence a line.
+    """Translates an evaluation set: writes `<name>.<target language>`, one sentence a line.
 
-    `translators` serve several searches or models; without them, some are started, and stopped at the end.
-    Raises UserError where the model cannot be loaded, the corpus has no test set, `settings.device` asks for a GPU
-    and the cluster has none, or the cluster's nodes do not all compute in the same dtype.
+    With a `choice`, the beam, length penalty and greatest length are the chosen ones. `translators` serve several
+    searches or models; without them, some are started, and stopped at the end. Raises UserError where the model cannot
+    be loaded, `settings.device` asks for a GPU and the cluster has none, or the cluster's nodes do not all compute in
+    one dtype.
     """
-    splits = corpus.test_sets if splits is None else splits
-    if not splits:
-        raise UserError(f"{corpus.folder} has no test set, only {', '.join(corpus.splits)}; nothing to decode")
-    sources = {
-        name: list(chain.from_iterable(read_lines(shard.source) for shard in corpus.shards(name))) for name in splits
-    }
-    texts = {name: [""] * len(lines) for name, lines in sources.items()}
-    seconds, tokens = dict.fromkeys(sources, 0.0), dict.fromkeys(sources, 0)
-    total = sum(len(lines) for lines in sources.values())
-    done, dtypes = 0, set()
+    settings = settings.searching_like(choice.search) if choice else settings
+    sources = list(read_lines(text.source))
+    texts, done = [""] * len(sources), 0
+    seconds, tokens, dtypes = 0.0, 0, set()
     with nullcontext(translators) if translators else Translators(context, model, settings) as translating:
         for chunk, translated in translating.translated(model, sources, settings):
-            texts[chunk.test_set][chunk.first : chunk.first + len(chunk.lines)] = translated.texts
-            tokens[chunk.test_set] += translated.n_tokens
-            seconds[chunk.test_set] += translated.seconds
+            texts[chunk.first : chunk.first + len(chunk.lines)] = translated.texts
+            tokens += translated.n_tokens
+            seconds += translated.seconds
             dtypes.add(translated.dtype)
             done += len(chunk.lines)
-            context.progress(done, total, "sentences")
+            context.progress(done, len(sources), "sentences")
     if len(dtypes) > 1:
         names = " and ".join(sorted(dtypes))
         raise UserError(f"the cluster's nodes computed in {names}; set decoding.dtype to one of them")
     hypotheses = Hypotheses(context.folder)
-    language = corpus.languages[1]
-    test_sets: dict[str, DecodedTestSet] = {}
-    for name, lines in texts.items():
-        write_lines(context.folder / f"{name}.{language}", lines)
-        test_sets[name] = DecodedTestSet(sentences=len(lines), seconds=seconds[name], tokens=tokens[name])
-    hypotheses.write(DecodingFigures(test_sets=test_sets, settings=settings, dtype="".join(dtypes)))
+    write_lines(hypotheses.path(text), texts)
+    hypotheses.write(
+        DecodingFigures(sentences=len(texts), seconds=seconds, tokens=tokens, settings=settings, dtype="".join(dtypes))
+    )
     return hypotheses
 
 
@@ -226,21 +225,17 @@ def _actors(settings: DecodingSettings, model: Model) -> Actors:
     return Actors("cpu", settings.workers or max(1, n_cpus // settings.threads))
 
 
-def chunks(sources: Mapping[str, list[str]], beam_size: int, device: str, workers: int) -> list[Chunk]:
-    """Cuts the sentences of some test sets into chunks that each occupy a worker fully (`FULL_ROWS`).
+def chunks(sources: Sequence[str], beam_size: int, device: str, workers: int) -> list[Chunk]:
+    """Cuts the sentences into chunks that each occupy a worker fully (`FULL_ROWS`).
 
     There are CHUNKS_PER_WORKER for each worker, more where these would be long, and fewer where sentences are few.
     """
-    total = sum(len(lines) for lines in sources.values())
+    total = len(sources)
     rounds = max(CHUNKS_PER_WORKER, -(-total // (CHUNK_SENTENCES * workers)))
     n_chunks = max(1, min(rounds * workers, total * beam_size // FULL_ROWS[device]))
     n_chunks -= n_chunks % workers if n_chunks > workers else 0  # the last round occupies all workers, too
     size = max(1, -(-total // n_chunks))
-    return [
-        Chunk(name, first, lines[first : first + size])
-        for name, lines in sources.items()
-        for first in range(0, len(lines), size)
-    ]
+    return [Chunk(first, sources[first : first + size]) for first in range(0, total, size)]
 
 
 class Translators:
@@ -273,9 +268,9 @@ class Translators:
             ray.kill(actor)
 
     def translated(
-        self, model: Model, sources: Mapping[str, list[str]], settings: DecodingSettings
+        self, model: Model, sources: Sequence[str], settings: DecodingSettings
     ) -> Iterator[tuple[Chunk, Translated]]:
-        """Yields each chunk of some test sets with the model's translations by `settings`' search, as they arrive."""
+        """Yields each chunk of the sentences with the model's translations by `settings`' search, as they arrive."""
         waiting = chunks(sources, settings.beam_size, self._layout.device, self._layout.workers)[::-1]
         unfinished = len(waiting)
         while len(self._actors) < min(self._layout.workers, len(waiting)):

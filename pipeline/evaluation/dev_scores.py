@@ -1,6 +1,6 @@
 """Scores each checkpoint that a run kept on the dev set, unaveraged: how BLEU, or a parser's F1, grows.
 
-measured = measure(Context(folder), run, corpus, DecodingSettings())
+measured = measure(Context(folder), run, dev, DecodingSettings())
 """
 
 from collections.abc import Mapping
@@ -12,13 +12,11 @@ from pipeline.evaluation.parses import rebuild_parses
 from pipeline.evaluation.tree_scores import score_parses
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Context, JsonArtifact
-from pipeline.store.artifacts import Checkpoint, Corpus, CTranslate2Model, TrainingRun
+from pipeline.store.artifacts import Checkpoint, CTranslate2Model, EvaluationSet, TrainingRun
 from pipeline.store.figures import Figures
 
 if TYPE_CHECKING:
     from pipeline.evaluation.decoding import Translators
-
-DEV = "dev"
 
 
 class DevScoresFigures(Figures):
@@ -39,7 +37,7 @@ class DevScores(JsonArtifact[DevScoresFigures]):
         return f"{name} " + ", ".join(f"{score:.2f} after {update:,}" for update, score in scores.items())
 
 
-def measure(context: Context, run: TrainingRun, corpus: Corpus, settings: DecodingSettings) -> DevScores:
+def measure(context: Context, run: TrainingRun, dev: EvaluationSet, settings: DecodingSettings) -> DevScores:
     """Decodes and scores the dev set with every checkpoint that `run` kept, one after another, by the same actors.
 
     Raises UserError where a checkpoint cannot be decoded or scored.
@@ -50,7 +48,7 @@ def measure(context: Context, run: TrainingRun, corpus: Corpus, settings: Decodi
     updates = sorted(set(run.load().checkpoints))
     with Translators(context, run.checkpoint(updates[0]), settings) as translators:
         for done, update in enumerate(updates, start=1):
-            scores = scores_of(context, run.checkpoint(update), corpus, settings, translators)
+            scores = scores_of(context, run.checkpoint(update), dev, settings, translators)
             for name, score in scores.items():
                 series.setdefault(name, {})[update] = score
             context.progress(done, len(updates), "checkpoints")
@@ -62,7 +60,7 @@ def measure(context: Context, run: TrainingRun, corpus: Corpus, settings: Decodi
 def scores_of(
     context: Context,
     model: Checkpoint | CTranslate2Model,
-    corpus: Corpus,
+    dev: EvaluationSet,
     settings: DecodingSettings,
     translators: "Translators",
 ) -> dict[str, float]:
@@ -73,10 +71,9 @@ def scores_of(
     from pipeline.evaluation import decoding, scoring
 
     with TemporaryDirectory(dir=context.folder) as decoded, TemporaryDirectory(dir=context.folder) as scored:
-        hypotheses = decoding.decode(Context(Path(decoded)), model, corpus, settings, [DEV], translators)
+        hypotheses = decoding.decode(Context(Path(decoded)), model, dev, settings, translators=translators)
         within = Context(Path(scored))
-        if corpus.symbols:
-            parses = rebuild_parses(within, hypotheses, corpus, [DEV])
-            return {"dev_f1": score_parses(within, parses).load().splits[DEV].total.f1}
-        bleu = scoring.score(within, hypotheses, corpus, [DEV]).load().test_sets[DEV]
+        if dev.gold_trees.exists():
+            return {"dev_f1": score_parses(within, rebuild_parses(within, hypotheses, dev)).load().total.f1}
+        bleu = scoring.score(within, hypotheses, dev).load()
     return {f"dev_{name}": score for name, score in bleu.defined.items()}

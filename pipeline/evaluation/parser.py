@@ -24,7 +24,7 @@ def settings_of(checkpoint_folder: Path) -> DecodingSettings:
     """Returns the search that was chosen for a parser on the dev set; the paper's where none was chosen."""
     if not (checkpoint_folder / CHOICE_FILE).exists():
         return PARSING
-    return DecodingSettings(**ChosenParser(checkpoint_folder).choice.settings.model_dump())
+    return DecodingSettings(**ChosenParser(checkpoint_folder).search.model_dump())
 
 
 class Parser(Translator):

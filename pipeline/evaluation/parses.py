@@ -1,7 +1,7 @@
-"""Makes trees of the symbols that a parser wrote for a split (§6.3), and right-branching trees to compare them with.
+"""Builds trees from the symbols that a parser wrote for an evaluation set (§6.3), and right-branching trees to compare.
 
-    parses = rebuild_parses(Context(folder), hypotheses, corpus, ["test"])
-    parses.trees("test")[0]
+    parses = rebuild_parses(Context(folder), hypotheses, test_set)
+    parses.trees[0]
 
 The paper's parser writes no part-of-speech tags, but scoring leaves out punctuation by its tag. So the trees here carry
 the tags of the gold trees, whatever a parser writes, and tagging accuracy says nothing.
@@ -9,9 +9,11 @@ the tags of the gold trees, whatever a parser writes, and tagging accuracy says 
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.errors import UserError
@@ -27,20 +29,22 @@ from pipeline.parsing.trees import (
     words_of,
 )
 from pipeline.store.artifact import Context, JsonArtifact
-from pipeline.store.artifacts import Corpus, Hypotheses
+from pipeline.store.artifacts import Corpus, EvaluationSet, Hypotheses
 from pipeline.store.figures import Figures
 from pipeline.text.lines import read_lines, read_pairs, write_lines
 
 if TYPE_CHECKING:
     from nltk.tree import Tree
 
+log = logging.getLogger(__name__)
+
 LABELLED_TREES = 10_000
 FINAL_TAGS = (".", "''")
 """Tags of a mark at the end of a sentence."""
 
 
-class ParsedSplit(Figures):
-    """What was corrected in the output for one split."""
+class ParsesFigures(Figures):
+    """`parses.json`: what was corrected in the output."""
 
     sentences: int
     repaired: int
@@ -49,14 +53,8 @@ class ParsedSplit(Figures):
     """Repairs by kind (pipeline.parsing.linearisation.Repair), most frequent first."""
 
 
-class ParsesFigures(Figures):
-    """`parses.json`."""
-
-    splits: Mapping[str, ParsedSplit]
-
-
 class Parses(JsonArtifact[ParsesFigures]):
-    """Trees of the sentences of some splits, and the gold ones: `<split>.trees`, `<split>.gold` and `parses.json`.
+    """Trees of the sentences of an evaluation set, and the gold ones: `parsed.trees`, `gold.trees` and `parses.json`.
 
     Both have one bracketed tree a line, as EVALB reads them.
     """
@@ -66,74 +64,81 @@ class Parses(JsonArtifact[ParsesFigures]):
     @property
     def summary(self) -> str:
         """How many trees had to be repaired."""
-        splits = self.load().splits.items()
-        return "; ".join(f"{name}: {parsed.repaired:,} of {parsed.sentences:,} repaired" for name, parsed in splits)
+        parsed = self.load()
+        return f"{parsed.repaired:,} of {parsed.sentences:,} repaired"
 
-    def trees(self, split: str) -> list[Tree]:
-        """Returns the trees of a split. Raises UserError where the file is missing or no trees."""
-        return [placed.tree for placed in read_trees(self.folder / f"{split}.trees")]
+    @property
+    def trees_path(self) -> Path:
+        """The file of the trees."""
+        return self.folder / "parsed.trees"
 
-    def gold(self, split: str) -> list[Tree]:
-        """Returns the gold trees of a split. Raises UserError where the file is missing or no trees."""
-        return [placed.tree for placed in read_trees(self.folder / f"{split}.gold")]
+    @property
+    def gold_path(self) -> Path:
+        """The file of the gold trees."""
+        return self.folder / "gold.trees"
+
+    @property
+    def trees(self) -> list[Tree]:
+        """The trees. Raises UserError where the file is missing or no trees."""
+        return _trees(self.trees_path)
+
+    @property
+    def gold(self) -> list[Tree]:
+        """The gold trees. Raises UserError where the file is missing or no trees."""
+        return _trees(self.gold_path)
+
+    def write_trees(self, trees: Iterable[Tree], gold: Iterable[Tree]) -> None:
+        """Writes both files."""
+        write_lines(self.trees_path, map(bracketed, trees))
+        write_lines(self.gold_path, map(bracketed, gold))
 
 
-def read_gold(corpus: Corpus, split: str) -> list[Tree]:
-    """Returns the gold trees of a split other than train. Raises UserError if there are none."""
-    return [placed.tree for placed in read_trees(corpus.gold_trees(split))]
-
-
-def rebuild_parses(context: Context, hypotheses: Hypotheses, corpus: Corpus, splits: Sequence[str]) -> Parses:
+def rebuild_parses(context: Context, hypotheses: Hypotheses, text: EvaluationSet) -> Parses:
     """Writes a tree for each line of symbols in `hypotheses`, over the words and with the tags of the gold tree.
 
-    Raises UserError where a split has more or fewer lines than gold trees.
+    Raises UserError where there are more or fewer lines than gold trees.
     """
-    parses, figures = Parses(context.folder), {}
-    for split in splits:
-        path = hypotheses.folder / f"{split}.{corpus.languages[1]}"
-        outputs, gold_trees = list(read_lines(path)), read_gold(corpus, split)
-        if len(outputs) != len(gold_trees):
-            raise UserError(
-                f"{path} has {len(outputs)} lines, but there are {len(gold_trees)} gold trees; decode again"
-            )
-        repairs: Counter[Repair] = Counter()
-        repaired, lines = 0, []
-        for output, tree in zip(outputs, gold_trees, strict=True):
-            rebuilt = rebuild(output.split(), words_of(tree))
-            repairs += rebuilt.repairs
-            repaired += bool(rebuilt.repairs)
-            lines.append(bracketed(with_tags_of(rebuilt.tree, tree)))
-        write_lines(context.folder / f"{split}.trees", lines)
-        write_lines(context.folder / f"{split}.gold", map(bracketed, gold_trees))
-        by_kind = {kind.value: number for kind, number in repairs.most_common()}
-        figures[split] = ParsedSplit(sentences=len(lines), repaired=repaired, repairs=by_kind)
-    parses.write(ParsesFigures(splits=figures))
+    path = hypotheses.path(text)
+    outputs, gold_trees = list(read_lines(path)), _trees(text.gold_trees)
+    if len(outputs) != len(gold_trees):
+        raise UserError(f"{path} has {len(outputs)} lines, but there are {len(gold_trees)} gold trees; decode again")
+    rebuilt = [rebuild(output.split(), words_of(tree)) for output, tree in zip(outputs, gold_trees, strict=True)]
+    repairs = sum((each.repairs for each in rebuilt), Counter[Repair]())
+    parses = Parses(context.folder)
+    trees = (with_tags_of(each.tree, gold) for each, gold in zip(rebuilt, gold_trees, strict=True))
+    parses.write_trees(trees, gold_trees)
+    by_kind = {kind.value: number for kind, number in repairs.most_common()}
+    repaired = sum(bool(each.repairs) for each in rebuilt)
+    parses.write(ParsesFigures(sentences=len(rebuilt), repaired=repaired, repairs=by_kind))
     return parses
 
 
-def right_branching(context: Context, corpus: Corpus, splits: Sequence[str]) -> Parses:
-    """Writes right-branching trees for the sentences of `splits`: a baseline that a parser must beat.
+def right_branching(context: Context, corpus: Corpus, text: EvaluationSet) -> Parses:
+    """Writes right-branching trees for the sentences of an evaluation set: a baseline that a parser must beat.
 
     Each word but the last two begins a constituent that reaches to the end of the sentence, or to its final
     punctuation. The root has the most frequent label of the roots of LABELLED_TREES training trees, and the others that
-    of the constituents that end where their sentence does.
+    of the constituents that end where their sentence does. Warns of symbols that no parser can learn to write, since
+    the training trees in `corpus` do not have them.
     """
     root, inner = _usual_labels(islice(_training_trees(corpus), LABELLED_TREES))
-    figures = {}
-    for split in splits:
-        gold_trees = read_gold(corpus, split)
-        write_lines(context.folder / f"{split}.gold", map(bracketed, gold_trees))
-        write_lines(
-            context.folder / f"{split}.trees", (bracketed(_branching(tree, root, inner)) for tree in gold_trees)
-        )
-        figures[split] = ParsedSplit(sentences=len(gold_trees), repaired=0, repairs={})
-    parses = Parses(context.folder)
-    parses.write(ParsesFigures(splits=figures))
+    known = set(corpus.symbols)
+    for number, line in enumerate(read_lines(text.references), start=1):
+        for symbol in sorted(set(line.split()) - known):
+            log.warning("%s, line %d: no training tree has the symbol %s", text.references, number, symbol)
+            known.add(symbol)
+    parses, gold_trees = Parses(context.folder), _trees(text.gold_trees)
+    parses.write_trees((_branching(tree, root, inner) for tree in gold_trees), gold_trees)
+    parses.write(ParsesFigures(sentences=len(gold_trees), repaired=0, repairs={}))
     return parses
 
 
+def _trees(path: Path) -> list[Tree]:
+    return [placed.tree for placed in read_trees(path)]
+
+
 def _training_trees(corpus: Corpus) -> Iterator[Tree]:
-    for shard in corpus.shards("train"):
+    for shard in corpus.shards:
         for words, symbols in read_pairs(shard.source, shard.target):
             yield rebuild(symbols.split(), words.split()).tree
 

@@ -22,9 +22,8 @@ from sacremoses.corpus import NonbreakingPrefixes
 from pipeline.errors import UserError
 from pipeline.evaluation.bleu_tokenizers import CHARACTERS, DEFAULT, tokenizer_of
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Corpus, Hypotheses, Scores
+from pipeline.store.artifacts import EvaluationSet, Hypotheses, Scores
 from pipeline.store.figures import BleuScores, ScoringFigures
-from pipeline.text.aligned import read_references
 from pipeline.text.lines import read_lines
 from pipeline.text.word_spaces import has_word_spaces
 
@@ -128,21 +127,17 @@ def score_texts(hypotheses: Sequence[str], references: Sequence[str], language: 
     )
 
 
-def score(context: Context, hypotheses: Hypotheses, corpus: Corpus, splits: Sequence[str] | None = None) -> Scores:
-    """Writes the scores of the translations of `splits` of `corpus`, by default its test sets.
+def score(context: Context, hypotheses: Hypotheses, text: EvaluationSet) -> Scores:
+    """Writes the scores of the translations of an evaluation set.
 
-    Raises UserError where a split has no translation or one with another number of lines.
+    Raises UserError where it has no translation or one with another number of lines.
     """
-    language, test_sets = corpus.languages[1], {}
-    splits = corpus.test_sets if splits is None else splits
-    for done, name in enumerate(splits, start=1):
-        path = hypotheses.folder / f"{name}.{language}"
-        translations, references = list(read_lines(path)), read_references(corpus, name)
-        try:
-            test_sets[name] = score_texts(translations, references, language)
-        except UserError as error:
-            raise UserError(f"{path} and test set {name} of {corpus.folder}: {error}") from None
-        context.progress(done, len(splits), "test sets")
+    described, path = text.load(), hypotheses.path(text)
+    translations, references = list(read_lines(path)), list(read_lines(text.references))
+    try:
+        bleu = score_texts(translations, references, described.target)
+    except UserError as error:
+        raise UserError(f"{path} and {text.references}: {error}") from None
     scores = Scores(context.folder)
-    scores.write(ScoringFigures(test_sets=test_sets, language=language))
+    scores.write(ScoringFigures(**dict(bleu), name=described.name, language=described.target))
     return scores

@@ -1,21 +1,20 @@
-"""Chooses a search on the dev set and decodes with it: by BLEU for translators (§6.1), by F1 for parsers (§6.3).
+"""Chooses a search on the dev set: by BLEU for translators (§6.1), by F1 for parsers (§6.3).
 
-choice = choose(Context(folder), checkpoint, corpus, DecodingSettings(), beam_sizes=[1, 4], length_penalties=[0, 0.6])
-hypotheses = decode_chosen(Context(other), checkpoint, corpus, DecodingSettings(), choice)
-parser = choose_parser(Context(third), candidates, trees, PARSING, beam_sizes=[1, 4, 21])
-hypotheses = parse_chosen(Context(fourth), parser, trees, PARSING, ["test"])
+choice = choose(Context(folder), checkpoint, dev, DecodingSettings(), beam_sizes=[1, 4], length_penalties=[0, 0.6])
+hypotheses = decode(Context(other), checkpoint, test_set, DecodingSettings(), choice)
+parser = choose_parser(Context(third), candidates, dev_trees, PARSING, beam_sizes=[1, 4, 21])
+hypotheses = decode(Context(fourth), parser, test_trees, PARSING, parser)
 """
 
 import shutil
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-from pipeline.errors import UserError
-from pipeline.evaluation.dev_scores import DEV, scores_of
+from pipeline.evaluation.dev_scores import scores_of
 from pipeline.evaluation.tree_scores import ScoredTrees
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import MANIFEST, Context, JsonArtifact
-from pipeline.store.artifacts import CHOICE_FILE, Checkpoint, ChosenParser, Corpus, CTranslate2Model, Hypotheses
+from pipeline.store.artifacts import CHOICE_FILE, Checkpoint, ChosenParser, CTranslate2Model, EvaluationSet
 from pipeline.store.figures import ChoiceFigures, Figures
 
 
@@ -57,6 +56,11 @@ class DecodingChoice(JsonArtifact[DecodingChoiceFigures]):
     figures_file = "decoding_choice.json"
 
     @property
+    def search(self) -> DecodingSettings:
+        """The settings with the chosen search."""
+        return self.load().settings
+
+    @property
     def summary(self) -> str:
         """The chosen search and its score."""
         best = self.load().best
@@ -67,7 +71,7 @@ class DecodingChoice(JsonArtifact[DecodingChoiceFigures]):
 def choose(
     context: Context,
     model: Checkpoint | CTranslate2Model,
-    corpus: Corpus,
+    dev: EvaluationSet,
     settings: DecodingSettings,
     beam_sizes: Sequence[int],
     length_penalties: Sequence[float],
@@ -76,14 +80,12 @@ def choose(
 
     That is paper BLEU or, where it is not defined, sacreBLEU. The search by `settings` is always among them. Of several
     that are equally good it is chosen if it is one of them, or else the one with the smallest beam, then with the
-    smallest penalty. Raises UserError where the dev set is of trees, or cannot be decoded or scored.
+    smallest penalty. Raises UserError where the dev set cannot be decoded or scored.
     """
-    if corpus.symbols:
-        raise UserError(f"{corpus.folder} has trees; a parser's search is chosen by workflows.reproduce_table4")
     default = settings.beam_size, settings.length_penalty
     grid = sorted({default, *product(beam_sizes, length_penalties)})
     searches = [{"beam_size": beam_size, "length_penalty": length_penalty} for beam_size, length_penalty in grid]
-    searched = _scores(context, model, corpus, [settings.model_copy(update=search) for search in searches], "searches")
+    searched = _scores(context, model, dev, [settings.model_copy(update=search) for search in searches], "searches")
     scores = [SearchScores(**search, **bleu) for search, bleu in zip(searches, searched, strict=True)]
 
     def preference(search: SearchScores) -> tuple[float, bool]:
@@ -99,21 +101,21 @@ def choose(
 def choose_parser(
     context: Context,
     candidates: Sequence[tuple[str, Checkpoint, ScoredTrees]],
-    corpus: Corpus,
+    dev: EvaluationSet,
     settings: DecodingSettings,
     beam_sizes: Sequence[int],
 ) -> ChosenParser:
     """Copies the candidate with the best F1 on the dev set, the first of several; then chooses its beam likewise.
 
     A candidate is its name, its checkpoint and its scores on the dev set. `settings` are the search that the candidates
-    were scored with; the dev set of `corpus` is decoded again with each other beam. Raises UserError where it cannot be
+    were scored with; `dev` is decoded again with each other beam. Raises UserError where it cannot be
     decoded or scored.
     """
-    f1 = {name: scores.load().splits[DEV].total.f1 for name, _, scores in candidates}
+    f1 = {name: scores.load().total.f1 for name, _, scores in candidates}
     best, checkpoint, _ = max(candidates, key=lambda candidate: f1[candidate[0]])
     others = sorted({*beam_sizes} - {settings.beam_size})
     searches = [settings.model_copy(update={"beam_size": beam_size}) for beam_size in others]
-    scores = _scores(context, checkpoint, corpus, searches, "beams")
+    scores = _scores(context, checkpoint, dev, searches, "beams")
     beams = {settings.beam_size: f1[best]}
     beams |= {beam_size: score["dev_f1"] for beam_size, score in zip(others, scores, strict=True)}
     chosen_beam = max(sorted(beams), key=lambda beam_size: beams[beam_size])
@@ -127,41 +129,18 @@ def choose_parser(
     return parser
 
 
-def decode_chosen(
-    context: Context,
-    model: Checkpoint | CTranslate2Model,
-    corpus: Corpus,
-    settings: DecodingSettings,
-    choice: DecodingChoice,
-    splits: Sequence[str] | None = None,
-) -> Hypotheses:
-    """Decodes `splits`, by default the test sets, by `settings`, but with the chosen beam and length penalty."""
-    from pipeline.evaluation.decoding import decode  # Ray is slow to import, and declaring the stage does not need it
-
-    return decode(context, model, corpus, settings.searching_like(choice.load().settings), splits)
-
-
-def parse_chosen(
-    context: Context, parser: ChosenParser, corpus: Corpus, settings: DecodingSettings, splits: Sequence[str]
-) -> Hypotheses:
-    """Decodes `splits` by `settings`, but with the beam, length penalty and greatest length that were chosen."""
-    from pipeline.evaluation.decoding import decode  # Ray is slow to import, and declaring the stage does not need it
-
-    return decode(context, parser, corpus, settings.searching_like(parser.choice.settings), splits)
-
-
 def _scores(
     context: Context,
     model: Checkpoint | CTranslate2Model,
-    corpus: Corpus,
+    dev: EvaluationSet,
     searches: Sequence[DecodingSettings],
     unit: str,
 ) -> Iterator[dict[str, float]]:
     """Yields the scores of the dev set for each search, all by the same actors; reports the progress."""
-    from pipeline.evaluation.decoding import Translators  # likewise
+    from pipeline.evaluation.decoding import Translators  # Ray is slow to import, and the artifact does not need it
 
     if searches:
         with Translators(context, model, searches[0]) as translators:
             for done, search in enumerate(searches, start=1):
-                yield scores_of(context, model, corpus, search, translators)
+                yield scores_of(context, model, dev, search, translators)
                 context.progress(done, len(searches), unit)

@@ -1,6 +1,6 @@
 """Scores the trees of a parser as EVALB does with COLLINS.prm (§6.3): Table 4's F1, and F1 by the sentences' length.
 
-scores = score_parses(Context(folder), parses).load().splits["test"].total.f1
+f1 = score_parses(Context(folder), parses).load().total.f1
 """
 
 import math
@@ -30,7 +30,7 @@ class BracketScores(Figures):
 
 
 class TreeScores(Figures):
-    """The scores of a split."""
+    """`tree_scores.json`."""
 
     total: BracketScores
     short: BracketScores
@@ -39,35 +39,28 @@ class TreeScores(Figures):
     """By the number of words, punctuation included, e.g. "11-20"; groups without a sentence are left out."""
 
 
-class TreeScoringFigures(Figures):
-    """`tree_scores.json`."""
-
-    splits: Mapping[str, TreeScores]
-
-
-class ScoredTrees(JsonArtifact[TreeScoringFigures]):
-    """`tree_scores.json`: EVALB's figures of each split."""
+class ScoredTrees(JsonArtifact[TreeScores]):
+    """`tree_scores.json`: EVALB's figures of an evaluation set."""
 
     figures_file = "tree_scores.json"
 
     @property
     def summary(self) -> str:
-        """F1 of each split."""
-        return "; ".join(f"{name}: F1 {scores.total.f1:.2f}" for name, scores in self.load().splits.items())
+        """F1."""
+        return f"F1 {self.load().total.f1:.2f}"
 
 
 def score_parses(context: Context, parses: Parses) -> ScoredTrees:
-    """Writes the scores of each split's trees against the gold ones. Raises UserError as `score_trees` does."""
-    splits = {}
-    for split in parses.load().splits:
-        scores = score_trees(parses.folder / f"{split}.gold", parses.folder / f"{split}.trees")
-        if not scores.sentences:
-            raise UserError(f"{parses.folder / split}.gold holds no tree; there is nothing to score")
-        splits[split] = TreeScores(
+    """Writes the scores of the trees against the gold ones. Raises UserError as `score_trees` does."""
+    scores = score_trees(parses.gold_path, parses.trees_path)
+    if not scores.sentences:
+        raise UserError(f"{parses.gold_path} holds no tree; there is nothing to score")
+    scored = ScoredTrees(context.folder)
+    scored.write(
+        TreeScores(
             total=_figures(scores.total), short=_figures(scores.total_short), by_length=_by_length(scores.sentences)
         )
-    scored = ScoredTrees(context.folder)
-    scored.write(TreeScoringFigures(splits=splits))
+    )
     return scored
 
 

@@ -1,4 +1,4 @@
-"""Reads a treebank as a corpus: words as source, linearised trees as target (§6.3), with the gold trees for scoring.
+"""Reads a treebank as text: words as source, linearised trees as target (§6.3), with the gold trees for scoring.
 
 Automatically parsed trees (`silver`) follow the training split of the treebank: the paper's semi-supervised setting.
 They are streamed, however many there are, and their labels must be those of the treebank's own training trees. Trees
@@ -6,25 +6,25 @@ that are made of the treebank's own constituents (`pipeline.parsing.recombinatio
 """
 
 import hashlib
-import logging
-import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any, NamedTuple, TextIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import UserError
 from pipeline.parsing.layouts import SPLITS, Selection, files_of, splits_of
 from pipeline.parsing.linearisation import WORD_SYMBOL, linearise, one_word, tag_of
 from pipeline.parsing.recombination import Recombination, RecombinationSettings
-from pipeline.parsing.trees import PlacedTree, bracketed, cleaned, words_of
+from pipeline.parsing.trees import bracketed, cleaned, words_of
 from pipeline.settings import AbsolutePath, Settings
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Corpus
-from pipeline.text.aligned import SHARD_PAIRS, content_sha256, move_shards, write_shards
+from pipeline.store.artifacts import Corpus, EvaluationSet
+from pipeline.text.aligned import SHARD_PAIRS, CorpusWriter, content_sha256, write_set, write_shards
 from pipeline.text.lines import write_lines
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from nltk.tree import Tree
 
 LANGUAGES = ("en", "trees")
 GOLD_COLLECTION, RECOMBINED_COLLECTION = "treebank", "recombined"
@@ -44,6 +44,11 @@ class TreebankSettings(Settings):
     recombination: RecombinationSettings | None = None
     """Further training trees, made of the treebank's constituents."""
 
+    def texts(self) -> "tuple[TreebankSettings, TreebankSet, TreebankSet]":
+        """Returns the settings of training text, dev set and test set."""
+        dev, test = (TreebankSet(name=name, treebank=self.treebank, write_tags=self.write_tags) for name in SPLITS[1:])
+        return self, dev, test
+
     def identity(self) -> dict[str, Any]:
         """Depends on the content of the files, not on their folders. Raises UserError if one cannot be read."""
         digest = hashlib.sha256()
@@ -58,88 +63,47 @@ class TreebankSettings(Settings):
         return identity | ({"recombination": self.recombination.identity()} if self.recombination else {})
 
 
-class PartReport(NamedTuple):
-    """What was read into one part of the corpus."""
+class TreebankSet(Settings):
+    """The dev set or the test set of a treebank."""
 
-    shards: list[int]
-    """Pairs of each shard."""
-    words: int
-    without_words: int
-    """Trees left out because they hold no word."""
-    places: dict[str, str]
-    """The symbols that occur, each with the file and line of the first tree that has it."""
+    name: str
+    treebank: AbsolutePath
+    write_tags: bool = False
 
-
-class Part(NamedTuple):
-    """What one call of `read_part` reads, into a folder of its own."""
-
-    folder: Corpus
-    split: str
-    trees: Sequence[Selection | Recombination]
-    collection: str
-    with_tags: bool
-    known: frozenset[str] | None = None
-    """The symbols that may occur; None for any."""
+    def identity(self) -> dict[str, Any]:
+        """Depends on the content of the files, as that of TreebankSettings."""
+        return {"name": self.name, **TreebankSettings(treebank=self.treebank, write_tags=self.write_tags).identity()}
 
 
 def read(context: Context, settings: TreebankSettings) -> Corpus:
-    """Reads train, with silver and recombined trees after the gold ones, dev and test; `context.map` calls per part.
+    """Reads training trees: gold ones, then silver and recombined ones, with a call of `context.map` for each part.
 
-    Besides the pairs, the folder holds `symbols.txt`, the symbols of the gold training trees, and the gold trees of dev
-    and test. The report is {"read", "words", "without_words": numbers of pairs, words and trees left out, in each
-    split, "silver": pairs, "recombined": pairs, where trees are, "unseen_symbols": those of dev and test that no
-    training tree has}. Raises UserError if the treebank has no known layout or a tree is wrong, or if a silver tree has
-    a label that no gold training tree has.
+    The symbols are those of the gold trees. The report is {"read": pairs, "without_words": trees left out}. Raises
+    UserError if the treebank has no known layout or a tree is wrong, or if a silver tree has a label that no gold tree
+    has.
     """
-    corpus = Corpus(context.folder)
-    selections = splits_of(settings.treebank)
-    gold = [
-        Part(Corpus(corpus.parts / split), split, selections[split], GOLD_COLLECTION, settings.write_tags)
-        for split in SPLITS
-    ]
-    more = list(_more_sources(settings, selections["train"]))
-    reports: list[PartReport] = []
+    selections, writer = splits_of(settings.treebank)["train"], CorpusWriter(context, LANGUAGES)
+    more = list(_more_sources(settings, selections))
+    ((without_words, symbols),) = writer.add(_read_part, [(GOLD_COLLECTION, (selections, settings.write_tags, None))])
+    if not writer.pairs:
+        raise _no_tree(settings.treebank, "train")
+    known = frozenset([WORD_SYMBOL, *symbols])
+    calls = [(name, ([source], settings.write_tags, known)) for name, source in more]
+    for done, (left_out, _) in enumerate(writer.add(_read_part, calls), start=1):
+        without_words += left_out
+        context.progress(done, len(more), "parts")
+    return writer.finish({"read": writer.pairs, "without_words": without_words}, known)
 
-    def read_parts(parts: Sequence[Part]) -> None:
-        for report in context.map(read_part, [(part,) for part in parts]):
-            reports.append(report)
-            context.progress(len(reports), len(gold) + len(more), "parts")
 
-    read_parts(gold)
-    known = frozenset([WORD_SYMBOL, *reports[0].places])
-    parts = gold + [
-        Part(Corpus(corpus.parts / f"more-{i:05d}"), "train", [source], collection, settings.write_tags, known)
-        for i, (collection, source) in enumerate(more)
-    ]
-    read_parts(parts[len(gold) :])
-    splits: dict[str, list[int]] = {split: [] for split in SPLITS}
-    counts = {name: dict.fromkeys(SPLITS, 0) for name in ("read", "words", "without_words")}
-    collections: list[str] = []
-    unseen: dict[str, list[str]] = {}
-    for part, report in zip(parts, reports, strict=True):
-        split = part.split
-        move_shards(part.folder, corpus, split, LANGUAGES, report.shards, splits[split])
-        counts["read"][split] += sum(report.shards)
-        counts["words"][split] += report.words
-        counts["without_words"][split] += report.without_words
-        if split == "train":
-            collections += [part.collection] * len(report.shards)
-            continue
-        part.folder.gold_trees(split).rename(corpus.gold_trees(split))
-        unseen[split] = sorted(report.places.keys() - known)
-        for symbol in unseen[split]:
-            log.warning("%s: no training tree has the symbol %s", report.places[symbol], symbol)
-    for split, pairs in counts["read"].items():
-        if not pairs:
-            raise UserError(f"{settings.treebank} has no tree with a word for {split!r}; give a larger treebank")
-    shutil.rmtree(corpus.parts)
-    write_lines(corpus.symbols_path, sorted(known))
-    n_silver = len(gold) + len(settings.silver)
-    described = {**counts, "silver": _pairs(reports[len(gold) : n_silver]), "unseen_symbols": unseen}
-    if settings.recombination:
-        described["recombined"] = _pairs(reports[n_silver:])
-    corpus.describe(LANGUAGES, splits, described, collections)
-    return corpus
+def read_set(context: Context, settings: TreebankSet) -> EvaluationSet:
+    """Reads the dev set or the test set, with its gold trees. Raises UserError where `read` does."""
+    trees = list(_words_and_trees(splits_of(settings.treebank)[settings.name], Counter()))
+    pairs = ((_line(words), " ".join(linearise(tree, settings.write_tags))) for words, tree, _ in trees)
+    text = write_set(context, settings.name, LANGUAGES, pairs)
+    if not trees:
+        raise _no_tree(settings.treebank, settings.name)
+    write_lines(text.gold_trees, (bracketed(tree) for _, tree, _ in trees))
+    return text
 
 
 def _more_sources(
@@ -154,43 +118,49 @@ def _more_sources(
             yield RECOMBINED_COLLECTION, Recombination(train, recombination, part, trees)
 
 
-def _pairs(reports: Sequence[PartReport]) -> int:
-    return sum(sum(report.shards) for report in reports)
+def _read_part(
+    part: Corpus, sources: Sequence[Selection | Recombination], with_tags: bool, known: frozenset[str] | None
+) -> tuple[list[int], tuple[int, set[str]]]:
+    """Returns, besides the pairs of each shard, the number of trees without a word and the symbols of the others.
 
-
-def read_part(part: Part) -> PartReport:
-    """Reads trees into shards of a split, and the gold trees of dev and test into a file of their own.
-
-    Raises UserError, with file and line, for a symbol that is not among the known ones.
+    Raises UserError, with file and line, for a symbol that is not among the known ones, if any are given.
     """
-    folder, split = part.folder, part.split
-    shutil.rmtree(folder.folder, ignore_errors=True)  # left by an attempt that was killed
-    folder.folder.mkdir(parents=True)
     counts: Counter[str] = Counter()
-    places: dict[str, str] = {}
+    seen: set[str] = set()
 
-    def pairs(gold: TextIO) -> Iterator[tuple[str, str]]:
-        for placed in chain.from_iterable(source.read() for source in part.trees):
-            tree = cleaned(placed.tree)
-            if tree is None:
-                counts["without_words"] += 1
-                continue
-            words, symbols = words_of(tree), linearise(tree, part.with_tags)
-            if new := set(symbols) - places.keys():
-                if part.known is not None and new - part.known:
-                    raise _unknown(placed, min(new - part.known))
-                places.update(dict.fromkeys(new, placed.place))
-            counts["words"] += len(words)
-            if split != "train":
-                gold.write(bracketed(tree) + "\n")
-            yield " ".join(map(one_word, words)), " ".join(symbols)
+    def pairs() -> Iterator[tuple[str, str]]:
+        for words, tree, place in _words_and_trees(sources, counts):
+            symbols = linearise(tree, with_tags)
+            if new := set(symbols) - seen:
+                if known is not None and new - known:
+                    raise _unknown(place, min(new - known))
+                seen.update(new)
+            yield _line(words), " ".join(symbols)
 
-    with folder.gold_trees(split).open("w", encoding="utf-8", newline="\n") as gold:
-        shards = write_shards(folder, split, LANGUAGES, pairs(gold), SHARD_PAIRS)
-    return PartReport(shards, counts["words"], counts["without_words"], places)
+    return write_shards(part, LANGUAGES, pairs(), SHARD_PAIRS), (counts["without_words"], seen)
 
 
-def _unknown(placed: PlacedTree, symbol: str) -> UserError:
+def _words_and_trees(
+    sources: Sequence[Selection | Recombination], counts: Counter[str]
+) -> Iterator[tuple[list[str], "Tree", str]]:
+    """Yields the words of each tree that has any, the tree and its place; counts the others."""
+    for placed in chain.from_iterable(source.read() for source in sources):
+        tree = cleaned(placed.tree)
+        if tree is None:
+            counts["without_words"] += 1
+        else:
+            yield words_of(tree), tree, placed.place
+
+
+def _line(words: Sequence[str]) -> str:
+    return " ".join(map(one_word, words))
+
+
+def _no_tree(treebank: Path, split: str) -> UserError:
+    return UserError(f"{treebank} has no tree with a word for {split!r}; give a larger treebank")
+
+
+def _unknown(place: str, symbol: str) -> UserError:
     tag = tag_of(symbol)
     what = f"tag {tag!r}" if tag else f"label {symbol[1:]!r}"
-    return UserError(f"{placed.place}: no training tree of the treebank has the {what}")
+    return UserError(f"{place}: no training tree of the treebank has the {what}")

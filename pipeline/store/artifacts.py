@@ -1,10 +1,12 @@
 """The typed artifacts that flow from stage to stage. Each can be opened by hand: text, Arrow, safetensors, JSON.
 
-Corpus -> Vocabulary -> EncodedDataset -> TrainingRun -> Checkpoint -> Hypotheses -> Scores
+    Corpus -> Vocabulary -> EncodedDataset -> TrainingRun -> Checkpoint      # training text and the dev set
+    Checkpoint, EvaluationSet -> Hypotheses -> Scores                        # for each test set
+
+What is trained does not depend on test sets: another one trains nothing again.
 """
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,8 +16,17 @@ from pydantic import BeforeValidator, TypeAdapter
 
 from model.config import TransformerConfig
 from pipeline.errors import UserError
+from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Artifact, JsonArtifact
-from pipeline.store.figures import AveragingFigures, ChoiceFigures, DecodingFigures, ScoringFigures, TrainingFigures
+from pipeline.store.figures import (
+    AveragingFigures,
+    ChoiceFigures,
+    CorpusFigures,
+    DecodingFigures,
+    EvaluationSetFigures,
+    ScoringFigures,
+    TrainingFigures,
+)
 
 ALL = "all"
 """The name of the collection if there is only one."""
@@ -35,103 +46,83 @@ class Shard:
     target: Path
     pairs: int
     collection: str = ALL
-    """The collection its pairs come from, e.g. "europarl-v7"; known for training shards only."""
+    """The collection its pairs come from, e.g. "europarl-v7"."""
 
 
 @dataclass(frozen=True)
-class Corpus(Artifact):
-    """Aligned UTF-8 text: `corpus.json` and `<split>/<number>.<language>`.
-
-    corpus.json: {"source": "en", "target": "de", "splits": {"train": [pairs in shard 0, ...], "dev": [...], ...},
-    "collections": [collection of training shard 0, ...], "report": {...}}. Splits other than `train` and `dev` are test
-    sets; the first of them is the main one. Where the target side is of linearised trees, `symbols.txt` lists their
-    symbols, and `<split>.gold.trees` holds the trees themselves of dev and test, one a line.
-    """
+class Corpus(JsonArtifact[CorpusFigures]):
+    """Training text, aligned, in UTF-8: `<number>.<language>`, and `corpus.json`."""
 
     figures_file = "corpus.json"
 
     @property
     def languages(self) -> tuple[str, str]:
         """The source and target languages, e.g. ("en", "de")."""
-        described = self.read_json("corpus.json")
-        return described["source"], described["target"]
-
-    @property
-    def splits(self) -> list[str]:
-        """The names of the splits, in order."""
-        return list(self.read_json("corpus.json")["splits"])
+        described = self.load()
+        return described.source, described.target
 
     @property
     def summary(self) -> str:
         """The number of training pairs, and how many were dropped for each reason."""
-        described = self.read_json("corpus.json")
-        dropped = {reason: pairs for reason, pairs in described["report"].get("dropped", {}).items() if pairs}
-        reasons = (
-            f", dropped {', '.join(f'{pairs:,} {reason}' for reason, pairs in dropped.items())}" if dropped else ""
-        )
-        return f"{sum(described['splits']['train']):,} training pairs{reasons}"
+        dropped = {reason: pairs for reason, pairs in self.load().report.get("dropped", {}).items() if pairs}
+        reasons = ", ".join(f"{pairs:,} {reason}" for reason, pairs in dropped.items())
+        return f"{self.pairs:,} training pairs" + (f", dropped {reasons}" if reasons else "")
 
     @property
-    def test_sets(self) -> list[str]:
-        """The names of the test sets, the main one first."""
-        return [name for name in self.splits if name not in ("train", "dev")]
-
-    def shards(self, split: str) -> list[Shard]:
-        """Returns the aligned files of a split. Raises UserError if there is no such split."""
-        described = self.read_json("corpus.json")
-        if split not in described["splits"]:
-            raise UserError(f"{self.folder} has no split {split!r}; it has {', '.join(described['splits'])}")
-        source, target, sizes = described["source"], described["target"], described["splits"][split]
-        collections = described["collections"] if split == "train" else [ALL] * len(sizes)
+    def shards(self) -> list[Shard]:
+        """The aligned files, in order."""
+        described = self.load()
         return [
-            Shard(self.shard_path(split, i, source), self.shard_path(split, i, target), pairs, collection)
-            for i, (pairs, collection) in enumerate(zip(sizes, collections, strict=True))
+            Shard(self.shard_path(i, described.source), self.shard_path(i, described.target), pairs, collection)
+            for i, (pairs, collection) in enumerate(zip(described.shards, described.collections, strict=True))
         ]
 
-    def shard_path(self, split: str, number: int, language: str) -> Path:
+    @property
+    def pairs(self) -> int:
+        """The number of training pairs."""
+        return sum(self.load().shards)
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The symbols of linearised trees, sorted; none if the target side is text."""
+        return self.load().symbols
+
+    def shard_path(self, number: int, language: str) -> Path:
         """Returns the path of one language's side of a shard."""
-        return self.folder / split / f"{number:05d}.{language}"
+        return self.folder / f"{number:05d}.{language}"
+
+
+@dataclass(frozen=True)
+class EvaluationSet(JsonArtifact[EvaluationSetFigures]):
+    """The dev set or a test set: `<name>.<source language>`, its references `<name>.<target language>`, aligned, and
+    `evaluation_set.json`.
+
+    Where the references are linearised trees, `gold.trees` holds the bracketed trees, with tags, one a line.
+    """
+
+    figures_file = "evaluation_set.json"
 
     @property
-    def parts(self) -> Path:
-        """A folder for shards on their way into the corpus, named as no split can be; its user removes it."""
-        return self.folder / ".parts"
+    def summary(self) -> str:
+        """The number of sentences."""
+        return f"{self.load().sentences:,} sentences"
 
     @property
-    def symbols_path(self) -> Path:
-        """The file of the symbols that the target side consists of; there is none if it is text."""
-        return self.folder / "symbols.txt"
+    def source(self) -> Path:
+        """The file of the sentences."""
+        described = self.load()
+        return self.folder / f"{described.name}.{described.source}"
 
     @property
-    def symbols(self) -> list[str]:
-        """The symbols that linearised trees consist of, sorted; none if the target side is text."""
-        return self.symbols_path.read_text(encoding="utf-8").split() if self.symbols_path.exists() else []
+    def references(self) -> Path:
+        """The file of their references."""
+        described = self.load()
+        return self.folder / f"{described.name}.{described.target}"
 
-    def gold_trees(self, split: str) -> Path:
-        """Returns the path of the bracketed trees of dev or a test set, tags included, in the order of its pairs."""
-        return self.folder / f"{split}.gold.trees"
-
-    def describe(
-        self,
-        languages: tuple[str, str],
-        splits: dict[str, list[int]],
-        report: dict[str, Any],
-        collections: Sequence[str] | None = None,
-    ) -> None:
-        """Writes corpus.json: the number of pairs in each shard of each split, and a report on how they were made.
-
-        `collections` names the collection of each training shard; None means that there is only one.
-        """
-        self.write_json(
-            "corpus.json",
-            {
-                "source": languages[0],
-                "target": languages[1],
-                "splits": splits,
-                "collections": [ALL] * len(splits.get("train", [])) if collections is None else list(collections),
-                "report": report,
-            },
-        )
+    @property
+    def gold_trees(self) -> Path:
+        """The file of the bracketed trees; there is none if the references are text."""
+        return self.folder / "gold.trees"
 
 
 @dataclass(frozen=True)
@@ -239,6 +230,11 @@ class ChosenParser(Checkpoint):
     """The checkpoint of the candidate that was chosen, and `parsing.json`."""
 
     @property
+    def search(self) -> DecodingSettings:
+        """The chosen search."""
+        return self.choice.settings
+
+    @property
     def choice(self) -> ChoiceFigures:
         """What was chosen, and from what. Raises UserError where `parsing.json` is missing or broken."""
         return self.read(CHOICE_FILE, TypeAdapter(ChoiceFigures))
@@ -253,18 +249,22 @@ class ChosenParser(Checkpoint):
 
 @dataclass(frozen=True)
 class Hypotheses(JsonArtifact[DecodingFigures]):
-    """Translations of the test sets, one sentence a line: `<test set>.<language>`, and `decoding.json`."""
+    """What a model made of an evaluation set, one sentence a line: `<name>.<target language>`, and `decoding.json`."""
 
     figures_file = "decoding.json"
+
+    def path(self, text: EvaluationSet) -> Path:
+        """Returns the file of the hypotheses for the sentences of `text`."""
+        return self.folder / text.references.name
 
 
 @dataclass(frozen=True)
 class Scores(JsonArtifact[ScoringFigures]):
-    """`scores.json`: for each test set both BLEU scores with their signatures."""
+    """`scores.json`: both BLEU scores of an evaluation set, with their signatures."""
 
     figures_file = "scores.json"
 
     @property
     def summary(self) -> str:
-        """Both scores of each test set."""
-        return "; ".join(f"{name}: {scores.text}" for name, scores in self.load().test_sets.items())
+        """Both scores."""
+        return self.load().text

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
@@ -131,20 +132,44 @@ class AveragingFigures(Figures):
     updates: tuple[int, ...]
 
 
-class DecodedTestSet(Figures):
-    """The translation of one test set."""
+class CorpusFigures(Figures):
+    """`corpus.json`."""
+
+    source: str
+    """The language of the sentences, e.g. "en"."""
+    target: str
+    shards: tuple[int, ...]
+    """The pairs in each shard."""
+    collections: tuple[str, ...]
+    """The collection of each shard."""
+    symbols: tuple[str, ...] = ()
+    """The symbols of linearised trees, where the target side consists of them, sorted."""
+    report: Mapping[str, Any] = {}
+    """How the text was made."""
+
+
+class EvaluationSetFigures(Figures):
+    """`evaluation_set.json`."""
+
+    name: str
+    """E.g. "dev" or "newstest2014"."""
+    source: str
+    """The language of the sentences."""
+    target: str
+    """The language of the references."""
+    sentences: int
+    report: Mapping[str, Any] = {}
+    """How they were made."""
+
+
+class DecodingFigures(Figures):
+    """`decoding.json` of a model's hypotheses; those by word-by-word substitution have fewer figures."""
 
     sentences: int
     seconds: float
     """Summed over workers, without loading the model."""
     tokens: int
     """Tokens decoded, END_ID counted."""
-
-
-class DecodingFigures(Figures):
-    """`decoding.json` of a model's translations; those by word-by-word substitution have fewer figures."""
-
-    test_sets: Mapping[str, DecodedTestSet]
     settings: DecodingSettings
     dtype: str
     """The dtype that the model computed in, e.g. "bfloat16"."""
@@ -198,9 +223,10 @@ class BleuScores(Figures):
         return f"paper BLEU {paper_bleu}, sacreBLEU {self.sacrebleu:.2f}"
 
 
-class ScoringFigures(Figures):
-    """`scores.json`: the scores of each test set, the main one first."""
+class ScoringFigures(BleuScores):
+    """`scores.json`."""
 
-    test_sets: Mapping[str, BleuScores]
+    name: str
+    """The evaluation set."""
     language: str
     """The target language, which decides how paper BLEU tokenizes."""

@@ -1,88 +1,139 @@
-"""Copies parallel text into a corpus of aligned shards of bounded size, line by line and checked; reads it back."""
+"""Writes training text as a corpus of shards of bounded size, and evaluation sets, line by line and checked.
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+writer = CorpusWriter(context, ("en", "de"))
+for report in writer.add(read_part, [("europarl-v7", (path,))]):    # one call of `context.map` a part
+    ...
+corpus = writer.finish({"read": writer.pairs})
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
 from shutil import rmtree
+from types import MappingProxyType
+from typing import Any
 
 from pipeline.errors import UserError
 from pipeline.store.artifact import Context, file_sha256
-from pipeline.store.artifacts import Corpus
-from pipeline.text.lines import read_lines, read_pairs, write_pairs
+from pipeline.store.artifacts import Corpus, EvaluationSet
+from pipeline.store.figures import CorpusFigures, EvaluationSetFigures
+from pipeline.text.lines import read_pairs, write_pairs
 
 SHARD_PAIRS = 100_000
 """Pairs per shard, the unit that later stages hold in memory at once."""
 
 
-def write_corpus(
-    context: Context, languages: tuple[str, str], files: Mapping[str, Sequence[tuple[Path, Path]]]
-) -> Corpus:
-    """Copies the (source, target) files of each split, one after the other, into a corpus.
+class CorpusWriter:
+    """A corpus in the making, part after part: each part is written by one call, on whatever node there is room."""
 
-    `context.map` makes one call per pair of files. A training shard comes from one source file and takes its collection
-    name from it: the shortest end of the path that tells the file from the others. Blank lines are kept. Raises
-    UserError if two sides differ in length, a line is not UTF-8 or a split is empty.
-    """
-    corpus = Corpus(context.folder)
-    splits: dict[str, list[int]] = {split: [] for split in files}
-    collections: list[str] = []
-    pairs_of_files = [(split, sides) for split in files for sides in files[split]]
-    calls = [
-        (Corpus(corpus.parts / f"{i:05d}"), split, languages, *sides) for i, (split, sides) in enumerate(pairs_of_files)
-    ]
-    names = _names([source for source, _ in files["train"]])
-    for done, (call, sizes) in enumerate(zip(calls, context.map(read_files, calls), strict=True), start=1):
-        part, split, _, source, _ = call
-        move_shards(part, corpus, split, languages, sizes, splits[split])
-        if split == "train":
-            collections += [names[source]] * len(sizes)
-        context.progress(done, len(calls), "files")
-    rmtree(corpus.parts)
-    for split, sizes in splits.items():
-        if not sizes:
-            source, target = files[split][0]
-            raise UserError(f"{source} and {target} are empty: {split!r} needs at least one pair")
-    read = {split: sum(sizes) for split, sizes in splits.items()}
-    corpus.describe(languages, splits, {"read": read}, collections)
-    return corpus
+    def __init__(self, context: Context, languages: tuple[str, str]) -> None:
+        self._context, self._languages = context, languages
+        self._corpus, self._parts = Corpus(context.folder), context.folder / ".parts"
+        self._shards: list[int] = []
+        self._collections: list[str] = []
 
+    @property
+    def pairs(self) -> int:
+        """The pairs so far."""
+        return sum(self._shards)
 
-def read_files(part: Corpus, split: str, languages: tuple[str, str], source: Path, target: Path) -> list[int]:
-    """Copies two aligned files into shards of a split of `part`; returns the number of pairs in each shard."""
-    rmtree(part.folder, ignore_errors=True)  # left by an attempt that was killed
-    return write_shards(part, split, languages, read_pairs(source, target), SHARD_PAIRS)
+    def add(
+        self, write: Callable[..., tuple[list[int], Any]], calls: Sequence[tuple[str, Sequence[Any]]]
+    ) -> Iterator[Any]:
+        """Appends the shards that each call writes, in order; yields what the call returns besides, as they arrive.
+
+        A call is the name of a collection and arguments. `write(part, *arguments)` writes the shards of `part` by
+        `write_shards`, and returns the number of pairs in each, and something more.
+        """
+        parts = [Corpus(self._parts / f"{i:05d}") for i in range(len(calls))]
+        arguments = [(part, *given) for part, (_, given) in zip(parts, calls, strict=True)]
+        self._parts.mkdir(exist_ok=True)
+        written = self._context.map(write, arguments)
+        for part, (collection, _), (shards, report) in zip(parts, calls, written, strict=True):
+            for number in range(len(shards)):
+                for language in self._languages:
+                    path = self._corpus.shard_path(len(self._shards) + number, language)
+                    part.shard_path(number, language).rename(path)
+            self._shards += shards
+            self._collections += [collection] * len(shards)
+            yield report
+
+    def finish(self, report: Mapping[str, Any], symbols: Iterable[str] = ()) -> Corpus:
+        """Writes `corpus.json` and returns the corpus."""
+        rmtree(self._parts, ignore_errors=True)
+        source, target = self._languages
+        described = {"source": source, "target": target, "shards": self._shards, "collections": self._collections}
+        self._corpus.write(CorpusFigures(**described, symbols=sorted(symbols), report=report))
+        return self._corpus
 
 
 def write_shards(
-    corpus: Corpus, split: str, languages: tuple[str, str], pairs: Iterable[tuple[str, str]], shard_pairs: int
+    corpus: Corpus, languages: tuple[str, str], pairs: Iterable[tuple[str, str]], shard_pairs: int
 ) -> list[int]:
-    """Writes a split in shards of at most `shard_pairs`; returns the number of pairs in each shard."""
+    """Writes the shards of a corpus, of at most `shard_pairs`, anew; returns the number of pairs in each."""
+    rmtree(corpus.folder, ignore_errors=True)  # left by an attempt that was killed
+    corpus.folder.mkdir(parents=True)
     sizes: list[int] = []
-    (corpus.folder / split).mkdir(parents=True, exist_ok=True)
     for block in _blocks(iter(pairs), shard_pairs):
-        source, target = (corpus.shard_path(split, len(sizes), language) for language in languages)
+        source, target = (corpus.shard_path(len(sizes), language) for language in languages)
         sizes.append(write_pairs(source, target, block))
     return sizes
 
 
-def move_shards(
-    part: Corpus, corpus: Corpus, split: str, languages: tuple[str, str], sizes: Sequence[int], present: list[int]
-) -> None:
-    """Appends the shards of a split of `part`, of `sizes` pairs, to the split in `corpus`.
+def copy_corpus(context: Context, languages: tuple[str, str], files: Sequence[tuple[Path, Path]]) -> Corpus:
+    """Copies (source, target) files, one after the other, into a corpus, with one call of `context.map` per pair.
 
-    `present` lists the sizes of the shards that `corpus` has; the new ones are added to it.
+    A shard comes from one source file and takes its collection name from it: the shortest end of the path that tells
+    the file from the others. Blank lines are kept. Raises UserError if two sides differ in length, a line is not UTF-8
+    or all files are empty.
     """
-    (corpus.folder / split).mkdir(parents=True, exist_ok=True)
-    for number in range(len(sizes)):
-        for language in languages:
-            part.shard_path(split, number, language).rename(corpus.shard_path(split, len(present) + number, language))
-    present += sizes
+    writer, names = CorpusWriter(context, languages), _names([source for source, _ in files])
+    calls = [(names[source], (languages, source, target)) for source, target in files]
+    for done, _ in enumerate(writer.add(_copy_shards, calls), start=1):
+        context.progress(done, len(files), "files")
+    if not writer.pairs:
+        raise _empty(*files[0])
+    return writer.finish({"read": writer.pairs})
 
 
-def read_references(corpus: Corpus, split: str) -> list[str]:
-    """Returns the target side of a split, all shards in order."""
-    return [line for shard in corpus.shards(split) for line in read_lines(shard.target)]
+def _copy_shards(part: Corpus, languages: tuple[str, str], source: Path, target: Path) -> tuple[list[int], None]:
+    return write_shards(part, languages, read_pairs(source, target), SHARD_PAIRS), None
+
+
+def copy_set(context: Context, name: str, languages: tuple[str, str], source: Path, target: Path) -> EvaluationSet:
+    """Copies two aligned files into an evaluation set.
+
+    Raises UserError if the sides differ in length, a line is not UTF-8 or the files are empty.
+    """
+    text = write_set(context, name, languages, read_pairs(source, target))
+    if not text.load().sentences:
+        raise _empty(source, target)
+    return text
+
+
+def write_set(
+    context: Context,
+    name: str,
+    languages: tuple[str, str],
+    pairs: Iterable[tuple[str, str]],
+    report: Mapping[str, Any] = MappingProxyType({}),
+) -> EvaluationSet:
+    """Writes an evaluation set. It keeps every line, blank ones too, but for a "\\r" before the line end."""
+    text = EvaluationSet(context.folder)
+    source_path, target_path = (context.folder / f"{name}.{language}" for language in languages)
+    kept = ((source.removesuffix("\r"), target.removesuffix("\r")) for source, target in pairs)
+    sentences = write_pairs(source_path, target_path, kept)
+    text.write(
+        EvaluationSetFigures(
+            name=name, source=languages[0], target=languages[1], sentences=sentences, report=dict(report)
+        )
+    )
+    return text
+
+
+def _empty(source: Path, target: Path) -> UserError:
+    return UserError(f"{source} and {target} are empty; at least one pair is needed")
 
 
 def content_sha256(path: Path) -> str:

@@ -1,13 +1,11 @@
 """Drops training pairs that teach nothing: blank or overlong sides, and sides of very different length (§5.1).
 
-WMT14's archives need this. Dev and test sets keep every line, or references would no longer match; they only lose a
-"\\r" before the line end. Training lines are `normalised`. What a corpus of trees has besides its pairs (`Corpus`) is
-copied.
+WMT14's archives need this. Lines are `normalised`. Evaluation sets are not cleaned: they keep every line, as scores
+need it.
 
 Lengths are counted in words. If either side is written without spaces between them, both are counted in characters.
 """
 
-import shutil
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +14,7 @@ from pipeline.errors import UserError
 from pipeline.settings import CleaningSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, Shard
-from pipeline.text.aligned import move_shards, write_shards
+from pipeline.text.aligned import CorpusWriter, write_shards
 from pipeline.text.lines import is_utf8, normalised, read_pairs
 from pipeline.text.word_spaces import sides_with_word_spaces
 
@@ -26,70 +24,51 @@ CHARACTERS_PER_WORD = 5
 
 
 def clean(context: Context, corpus: Corpus, settings: CleaningSettings) -> Corpus:
-    """Filters the training pairs of a corpus, with one call of `context.map` per shard.
+    """Filters the pairs of a corpus, with one call of `context.map` per shard.
 
-    The report is {"read", "kept", "dropped": {reason: pairs}, "carriage_returns": lines of all splits that ended in
-    one, "collections": {name: {"read", "kept", "dropped"}}}. Each shard holds pairs of one collection. Raises UserError
-    if no training pair is kept.
+    The report is {"read", "kept", "dropped": {reason: pairs}, "carriage_returns": lines that ended in one,
+    "collections": {name: {"read", "kept", "dropped"}}}. Each shard holds pairs of one collection. Raises UserError if
+    no pair is kept.
     """
-    cleaned = Corpus(context.folder)
-    languages = corpus.languages
-    shards = corpus.shards("train")
-    splits: dict[str, list[int]] = {split: [] for split in corpus.splits}
+    shards, in_words = corpus.shards, all(sides_with_word_spaces(corpus))
     counts_of: dict[str, Counter[str]] = {shard.collection: Counter() for shard in shards}
-    collections: list[str] = []
-    in_words = all(sides_with_word_spaces(corpus))
-    calls = [
-        (shard, Corpus(cleaned.parts / f"{i:05d}"), languages, settings, in_words) for i, shard in enumerate(shards)
-    ]
-    read, done = sum(shard.pairs for shard in shards), 0
-    for (shard, part, *_), (sizes, counted) in zip(calls, context.map(clean_shard, calls), strict=True):
-        move_shards(part, cleaned, "train", languages, sizes, splits["train"])
-        collections += [shard.collection] * len(sizes)
-        counts_of[shard.collection] += counted + Counter(read=shard.pairs, kept=sum(sizes))
+    writer = CorpusWriter(context, corpus.languages)
+    calls = [(shard.collection, (shard, corpus.languages, settings, in_words)) for shard in shards]
+    read, done = corpus.pairs, 0
+    for shard, counted in zip(shards, writer.add(clean_shard, calls), strict=True):
+        counts_of[shard.collection] += counted
         done += shard.pairs
         context.progress(done, read, "pairs")
-    shutil.rmtree(cleaned.parts, ignore_errors=True)
-    train = _report(sum(counts_of.values(), Counter()))
-    if not train["kept"]:
-        dropped = ", ".join(f"{pairs} {reason}" for reason, pairs in train["dropped"].items())
+    total = sum(counts_of.values(), Counter[str]())
+    report = _report(total)
+    if not report["kept"]:
+        dropped = ", ".join(f"{pairs} {reason}" for reason, pairs in report["dropped"].items())
         raise UserError(
             f"cleaning drops all {read:,} training pairs ({dropped}); "
             "check that the two sides are the right files, or raise max_words or max_ratio"
         )
-    held_out: Counter[str] = Counter()
-    for split in corpus.splits:
-        if split != "train":
-            pairs = _without_carriage_returns(corpus.shards(split), held_out)
-            splits[split] = write_shards(cleaned, split, languages, pairs, settings.shard_pairs)
-    for path in (corpus.symbols_path, *(corpus.gold_trees(split) for split in corpus.splits)):
-        if path.exists():
-            shutil.copyfile(path, cleaned.folder / path.name)
-    report = {
-        **train,
-        "carriage_returns": sum(counted["carriage_returns"] for counted in (held_out, *counts_of.values())),
-        "collections": {name: _report(counted) for name, counted in counts_of.items()},
-    }
-    cleaned.describe(languages, splits, report, collections)
-    return cleaned
+    report["carriage_returns"] = total["carriage_returns"]
+    report["collections"] = {name: _report(counted) for name, counted in counts_of.items()}
+    return writer.finish(report, corpus.symbols)
 
 
 def clean_shard(
-    shard: Shard, part: Corpus, languages: tuple[str, str], settings: CleaningSettings, in_words: bool
+    part: Corpus, shard: Shard, languages: tuple[str, str], settings: CleaningSettings, in_words: bool
 ) -> tuple[list[int], Counter[str]]:
-    """Filters a training shard into split `train` of `part`; returns the sizes of the new shards and the counts."""
-    shutil.rmtree(part.folder, ignore_errors=True)  # left by an attempt that was killed
-    counts: Counter[str] = Counter()
+    """Filters a shard into the shards of `part`; returns their sizes and the counts."""
+    counts: Counter[str] = Counter(read=shard.pairs)
 
     def kept() -> Iterator[tuple[str, str]]:
-        for source, target in _without_carriage_returns([shard], counts):
+        for source, target in read_pairs(shard.source, shard.target, "surrogateescape"):
+            counts["carriage_returns"] += source.endswith("\r") + target.endswith("\r")
             pair = normalised(source), normalised(target)
             if reason := reason_to_drop(*pair, settings, in_words=in_words):
                 counts[reason] += 1
             else:
+                counts["kept"] += 1
                 yield pair
 
-    return write_shards(part, "train", languages, kept(), settings.shard_pairs), counts
+    return write_shards(part, languages, kept(), settings.shard_pairs), counts
 
 
 def reason_to_drop(source: str, target: str, settings: CleaningSettings, *, in_words: bool = True) -> str | None:
@@ -115,11 +94,3 @@ def _report(counts: Counter[str]) -> dict[str, Any]:
         "kept": counts["kept"],
         "dropped": {reason: counts[reason] for reason in REASONS},
     }
-
-
-def _without_carriage_returns(shards: list[Shard], counts: Counter[str]) -> Iterator[tuple[str, str]]:
-    """Yields the pairs of some shards without Windows line ends, which it counts."""
-    for shard in shards:
-        for source, target in read_pairs(shard.source, shard.target, "surrogateescape"):
-            counts["carriage_returns"] += source.endswith("\r") + target.endswith("\r")
-            yield source.removesuffix("\r"), target.removesuffix("\r")

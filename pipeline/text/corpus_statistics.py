@@ -124,7 +124,7 @@ def measure(
     from pipeline.text.encoding import shard_lengths
 
     encoded = dataset.read_json("dataset.json")
-    cleaned = corpus.read_json("corpus.json")["report"]["collections"]
+    cleaned = corpus.load().report["collections"]
     every = -(-sum(shard["pairs"] for shard in encoded["splits"]["train"]) // PLANNED_PAIRS)
     histograms = [np.zeros(1, np.int64), np.zeros(1, np.int64)]
     sampled: list[list[NDArray[np.int32]]] = [[], []]

@@ -2,7 +2,7 @@
 
 Each `<split>/<number>.arrow` has two columns, `source` and `target`: lists of token ids that end in END_ID. The rows of
 a training shard are sorted into buckets by the longer side of the pair, one record batch per bucket, so that the pairs
-of a micro-batch, whose lengths are similar, lie close together. Other splits keep their order in a single record batch.
+of a micro-batch, whose lengths are similar, lie close together. The dev split keeps its order in a single record batch.
 
 Shape suffixes: B sentences, S source positions, T target positions, L either.
 """
@@ -11,9 +11,11 @@ import hashlib
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +27,7 @@ from model.config import BEGIN_ID, END_ID, PAD_ID, UNKNOWN_ID
 from pipeline.errors import UserError
 from pipeline.settings import LONGEST_TOKENS, EncodingSettings
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Corpus, EncodedDataset, Shard, Vocabulary
+from pipeline.store.artifacts import Corpus, EncodedDataset, EvaluationSet, Shard, Vocabulary
 from pipeline.text.lines import read_pairs
 from pipeline.text.segmentation import segmenter
 from pipeline.text.vocabulary import load
@@ -34,14 +36,16 @@ if TYPE_CHECKING:  # torch is slow to import, and only `EncodedSplit.batch` need
     from torch import Tensor
 
 SIDES = ("source", "target")
-MAX_BATCH_TOKENS = np.iinfo(np.int32).max
-"""Most token ids of one side in a record batch: Arrow counts them in 32 bits."""
+MAX_SHARD_TOKENS = np.iinfo(np.int32).max
+"""Most token ids of one side of a shard: Arrow counts them in 32 bits."""
 BLOCK_PAIRS = 4096
 """Pairs held as Python strings at one time, before they become arrays of ids."""
 
 
-def encode(context: Context, corpus: Corpus, vocabulary: Vocabulary, settings: EncodingSettings) -> EncodedDataset:
-    """Encodes every split, with one call of `context.map` per shard, and adds a copy of `joint.model`.
+def encode(
+    context: Context, corpus: Corpus, dev: EvaluationSet, vocabulary: Vocabulary, settings: EncodingSettings
+) -> EncodedDataset:
+    """Encodes the splits train and dev, with one call of `context.map` per shard, and adds a copy of `joint.model`.
 
     dataset.json is {"vocabulary_size", "languages", "splits": {name: [{"pairs", "source_tokens", "target_tokens",
     "unknown"}, ...]}, "left_out", "collections": {name: these figures and "left_out"}}. Token counts include END_ID,
@@ -49,14 +53,15 @@ def encode(context: Context, corpus: Corpus, vocabulary: Vocabulary, settings: E
     Raises UserError if no training pair is short enough.
     """
     dataset = EncodedDataset(context.folder)
+    shards_of = {"train": corpus.shards, "dev": [_shard_of(dev)]}
     calls = []
-    for split in corpus.splits:
+    for split, shards in shards_of.items():
         (dataset.folder / split).mkdir()
         limit = settings.max_tokens if split == "train" else None
-        for i, shard in enumerate(corpus.shards(split)):
+        for i, shard in enumerate(shards):
             calls.append((shard, vocabulary.path, dataset.folder / split / f"{i:05d}.arrow", limit))
-    splits: dict[str, list[dict[str, int]]] = {split: [] for split in corpus.splits}
-    collections: dict[str, Counter[str]] = {shard.collection: Counter() for shard in corpus.shards("train")}
+    splits: dict[str, list[dict[str, int]]] = {split: [] for split in shards_of}
+    collections: dict[str, Counter[str]] = {shard.collection: Counter() for shard in corpus.shards}
     done, total = 0, sum(shard.pairs for shard, *_ in calls)
     for (shard, _, path, _), counts in zip(calls, context.map(encode_shard, calls), strict=True):
         split = path.parent.name
@@ -80,35 +85,70 @@ def encode(context: Context, corpus: Corpus, vocabulary: Vocabulary, settings: E
     return dataset
 
 
+@contextmanager
+def encoded_set(context: Context, text: EvaluationSet, model: Path) -> Iterator["EncodedSplit"]:
+    """Provides the token ids of an evaluation set, as they are in a dataset of the same vocabulary.
+
+    Raises UserError where no pair is short enough to be computed.
+    """
+    with TemporaryDirectory(dir=context.folder) as folder:
+        dataset, name = EncodedDataset(Path(folder)), text.load().name
+        (dataset.folder / name).mkdir()
+        counts = encode_shard(_shard_of(text), model, dataset.folder / name / "00000.arrow", None)
+        dataset.write_json("dataset.json", {"splits": {name: [counts]}})
+        split = EncodedSplit.open(dataset, name)
+        if not len(split.computed_rows):
+            raise UserError(f"{text.source} has no pair of at most {LONGEST_TOKENS} tokens; add shorter text")
+        yield split
+
+
+def _shard_of(text: EvaluationSet) -> Shard:
+    return Shard(text.source, text.references, text.load().sentences)
+
+
 def encode_shard(shard: Shard, model: Path, path: Path, max_tokens: int | None) -> dict[str, int]:
     """Encodes one shard; with `max_tokens` None every pair is kept, in order. Returns what `write_shard` returns."""
     segment = segmenter(model)
-    blocks: list[tuple[Ragged, ...]] = []
+    blocks: list[list[tuple[NDArray[Any], NDArray[np.int64]]]] = []
     pairs = read_pairs(shard.source, shard.target)
     while block := list(islice(pairs, BLOCK_PAIRS)):
-        sides = zip(*block, strict=True)
-        blocks.append(tuple(Ragged(*segment(lines)) for lines in sides))
-    source, target = (Ragged.concatenate(parts) for parts in zip(*blocks, strict=True))
+        blocks.append([segment(lines) for lines in zip(*block, strict=True)])
+    source, target = (id_lists(*map(np.concatenate, zip(*side, strict=True))) for side in zip(*blocks, strict=True))
     return write_shard(path, source, target, max_tokens)
 
 
-def write_shard(path: Path, source: "Ragged", target: "Ragged", max_tokens: int | None) -> dict[str, int]:
+def id_lists(ids: NDArray[Any], lengths: NDArray[np.integer]) -> pa.ListArray:
+    """Returns sentences of these lengths as an Arrow array. Raises UserError if it would hold too many ids."""
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    if offsets[-1] > MAX_SHARD_TOKENS:
+        raise UserError(
+            f"a shard has {offsets[-1]} token ids, and {MAX_SHARD_TOKENS} is the limit; lower cleaning.shard_pairs"
+        )
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(ids))
+
+
+def write_shard(path: Path, source: pa.ListArray, target: pa.ListArray, max_tokens: int | None) -> dict[str, int]:
     """Writes pairs of token ids, bucketed up to `max_tokens` or, if that is None, all of them in order.
 
-    Returns the shard's figures in dataset.json and `left_out`.
+    There is a record batch for each bucket. Returns the shard's figures in dataset.json and `left_out`.
     """
-    longer = np.maximum(source.lengths, target.lengths)
+    longer = np.maximum(*(np.diff(side.offsets.to_numpy()) for side in (source, target)))
     bounds = bucket_bounds(max_tokens) if max_tokens else [int(longer.max())]
     bucket = np.searchsorted(bounds, longer)  # a pair beyond the last bound is in no bucket
     rows = [np.flatnonzero(bucket == i) for i in range(len(bounds))]
-    kept = [side.take(np.concatenate(rows)) for side in (source, target)]
+    kept = [side.take(pa.array(np.concatenate(rows))) for side in (source, target)]
     edges = np.cumsum([0, *map(len, rows)]).tolist()
-    _write(path, kept, edges)
+    schema = pa.schema([pa.field(name, side.type, nullable=False) for name, side in zip(SIDES, kept, strict=True)])
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as writer:
+        for begin, end in pairwise(edges):
+            batch = [side.slice(begin, end - begin) for side in kept]
+            writer.write_batch(pa.record_batch(batch, schema=schema))
+    ids = [side.flatten().to_numpy() for side in kept]
     return {
         "pairs": edges[-1],
-        "source_tokens": len(kept[0].values),
-        "target_tokens": len(kept[1].values),
-        "unknown": sum(int((side.values == UNKNOWN_ID).sum()) for side in kept),
+        "source_tokens": len(ids[0]),
+        "target_tokens": len(ids[1]),
+        "unknown": sum(int((side == UNKNOWN_ID).sum()) for side in ids),
         "left_out": len(longer) - edges[-1],
     }
 
@@ -232,46 +272,6 @@ class _Mapped:
         is_real_BL = np.arange(ids_BL.shape[1]) < lengths_B[:, None]
         ids_BL[is_real_BL] = np.concatenate([self.values[chunk][begin:end] for chunk, begin, end in places])
         return torch.from_numpy(ids_BL)
-
-
-class Ragged:
-    """Rows of different length: row i is `values[offsets[i]:offsets[i + 1]]`."""
-
-    def __init__(self, values: NDArray[Any], lengths: NDArray[np.integer]) -> None:
-        self.values, self.lengths = values, lengths
-        self.offsets = np.concatenate([[0], np.cumsum(lengths)])
-
-    @classmethod
-    def concatenate(cls, parts: Sequence["Ragged"]) -> "Ragged":
-        """Joins the rows of the parts, one part after the other."""
-        return cls(np.concatenate([p.values for p in parts]), np.concatenate([p.lengths for p in parts]))
-
-    def take(self, rows: NDArray[np.integer]) -> "Ragged":
-        """Copies the given rows, in the given order."""
-        lengths = self.lengths[rows]
-        shifts = self.offsets[rows] - np.concatenate([[0], np.cumsum(lengths)[:-1]])
-        return Ragged(self.values[np.arange(lengths.sum()) + np.repeat(shifts, lengths)], lengths)
-
-    def arrow(self, begin: int, end: int) -> pa.ListArray:
-        """Returns rows `begin` to `end` as an Arrow list array. Raises UserError if they hold too many ids for one."""
-        first, last = self.offsets[begin], self.offsets[end]
-        if last - first > MAX_BATCH_TOKENS:
-            raise UserError(
-                f"{last - first} token ids of a shard belong together, and {MAX_BATCH_TOKENS} is the limit; "
-                "lower cleaning.shard_pairs"
-            )
-        offsets = (self.offsets[begin : end + 1] - first).astype(np.int32)
-        return pa.ListArray.from_arrays(pa.array(offsets), pa.array(self.values[first:last]))
-
-
-def _write(path: Path, sides: Sequence[Ragged], edges: list[int]) -> None:
-    """Writes one record batch for the rows between each two consecutive edges."""
-    value_type = pa.from_numpy_dtype(sides[0].values.dtype)
-    fields = [pa.field(name, pa.list_(value_type), nullable=False) for name in SIDES]
-    schema = pa.schema(fields)
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as writer:
-        for begin, end in pairwise(edges):
-            writer.write_batch(pa.record_batch([side.arrow(begin, end) for side in sides], schema=schema))
 
 
 def _open(path: Path, pairs: int) -> list[pa.RecordBatch]:

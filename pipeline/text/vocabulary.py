@@ -39,7 +39,7 @@ KEPT_LINES = 200_000
 
 
 def learn(context: Context, corpus: Corpus, settings: VocabularySettings) -> Vocabulary:
-    """Trains exactly `settings.size` pieces on the training split; the same corpus gives the same bytes.
+    """Trains exactly `settings.size` pieces on a corpus; the same one gives the same bytes.
 
     Words are counted with one call of `context.map` per shard. vocabulary.json is {"size", "sampled_pairs",
     "train_pairs", "words": distinct words, or parts of lines between spaces, that it was learned from}. Raises
@@ -82,9 +82,8 @@ def learn(context: Context, corpus: Corpus, settings: VocabularySettings) -> Voc
         raise _wrong_size(settings.size, f"allows {len(processor)} pieces")
     pieces = (f"{processor.id_to_piece(i)}\t{processor.get_score(i):g}" for i in range(len(processor)))
     write_lines(vocabulary.folder / "joint.vocab", pieces)
-    train_pairs = sum(shard.pairs for shard in corpus.shards("train"))
-    sampled_pairs = min(train_pairs, settings.sample_pairs)
-    figures = {"size": settings.size, "sampled_pairs": sampled_pairs, "train_pairs": train_pairs, "words": len(words)}
+    sampled_pairs = min(corpus.pairs, settings.sample_pairs)
+    figures = {"size": settings.size, "sampled_pairs": sampled_pairs, "train_pairs": corpus.pairs, "words": len(words)}
     vocabulary.write_json("vocabulary.json", figures)
     return vocabulary
 
@@ -130,8 +129,7 @@ def _count(context: Context, corpus: Corpus, at_most_pairs: int) -> list[tuple[s
     The parts of `KEPT_LINES` lines of sides without spaces between words follow, each counted as often as if all
     sampled lines had been read.
     """
-    shards = corpus.shards("train")
-    pairs = sum(shard.pairs for shard in shards)
+    shards, pairs = corpus.shards, corpus.pairs
     sample_pairs = min(pairs, at_most_pairs)
     line_every = -(-sample_pairs // KEPT_LINES)
     rows_before = accumulate((shard.pairs for shard in shards), initial=0)

@@ -51,6 +51,6 @@ def have_word_spaces(paths: Iterable[Path]) -> bool:
 
 
 def sides_with_word_spaces(corpus: Corpus) -> tuple[bool, bool]:
-    """Returns `has_word_spaces` of the source side and of the target side, by the first lines of training shards."""
-    shards = corpus.shards("train")
-    return have_word_spaces(shard.source for shard in shards), have_word_spaces(shard.target for shard in shards)
+    """Returns `has_word_spaces` of the source side and of the target side, by the first lines of its shards."""
+    sides = [shard.source for shard in corpus.shards], [shard.target for shard in corpus.shards]
+    return have_word_spaces(sides[0]), have_word_spaces(sides[1])

@@ -1,5 +1,6 @@
 """What the tests of training, averaging, perplexity, translation and decoding share."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -7,13 +8,13 @@ import torch
 
 from pipeline.settings import EncodingSettings
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Checkpoint, Corpus, EncodedDataset
+from pipeline.store.artifacts import Checkpoint, Corpus, EncodedDataset, EvaluationSet
 from pipeline.text.batching import plan_epoch
 from pipeline.text.encoding import EncodedSplit, encode
 from pipeline.text.vocabulary import learn
 from pipeline.training.checkpoints import CheckpointWriter
-from tests.support.parallel_text import corpus_of, text_pairs
-from tests.support.tiny_checkpoint import make_checkpoint, make_corpus
+from tests.support.parallel_text import corpus_of, set_of, text_pairs
+from tests.support.tiny_checkpoint import make_checkpoint, make_corpus, make_set
 from tests.support.tiny_text import every_character
 from tests.support.tiny_training import EPOCH_UPDATES, PIECES, TINY, free_port, train_in_processes, work
 
@@ -27,8 +28,14 @@ def here(tmp_path: Path) -> Context:
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Corpus:
-    """A few sentences in three splits (tiny_checkpoint)."""
+    """A few sentences (tiny_checkpoint)."""
     return make_corpus(tmp_path / "corpus")
+
+
+@pytest.fixture
+def first_set(tmp_path: Path) -> EvaluationSet:
+    """Seven lines, of which two are blank (tiny_checkpoint)."""
+    return make_set(tmp_path / "first")
 
 
 @pytest.fixture
@@ -44,12 +51,28 @@ def dataset(tmp_path_factory: pytest.TempPathFactory, parallel_text: Path) -> En
     for name in ("vocabulary", "encoded"):
         (folder / name).mkdir()
     train, dev = (text_pairs(parallel_text, f"multi30k/{name}", n) for name, n in (("train", 600), ("val", 60)))
-    corpus = corpus_of(folder / "corpus", {"train": train, "dev": dev}, shard_pairs=250)
+    corpus = corpus_of(folder / "corpus", train, shard_pairs=250)
     vocabulary = learn(Context(folder / "vocabulary"), corpus, every_character(PIECES))
-    encoded = encode(Context(folder / "encoded"), corpus, vocabulary, EncodingSettings(max_tokens=60))
+    dev_set = set_of(folder / "dev", dev)
+    encoded = encode(Context(folder / "encoded"), corpus, dev_set, vocabulary, EncodingSettings(max_tokens=60))
     lengths = EncodedSplit.open(encoded, "train")
     assert len(plan_epoch(lengths.source_lengths, lengths.target_lengths, TINY, epoch=0)) == EPOCH_UPDATES
     return encoded
+
+
+@pytest.fixture(scope="session")
+def dev_set(dataset: EncodedDataset) -> EvaluationSet:
+    """The text of the dev split of `dataset`."""
+    return EvaluationSet(dataset.folder.with_name("dev"))
+
+
+@pytest.fixture(scope="session")
+def trained(one_worker: Path, dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    """The last checkpoint of `one_worker`, with its vocabulary."""
+    folder = tmp_path_factory.mktemp("trained") / "checkpoint"
+    shutil.copytree(one_worker / "checkpoints" / f"{TINY.updates:08d}", folder)
+    shutil.copyfile(dataset.folder / "joint.model", folder / "joint.model")
+    return Checkpoint(folder)
 
 
 @pytest.fixture(scope="session")

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.settings import DecodingSettings
-from pipeline.store.artifacts import Checkpoint, Corpus, EncodedDataset
+from pipeline.store.artifacts import Checkpoint, EncodedDataset
 from tests.support import logical_gpus
+from tests.support.tiny_checkpoint import make_set
 from tests.support.tiny_training import metrics, weights, with_fields
 
 TABLE_3 = """
@@ -63,16 +64,22 @@ def test_decoding_and_a_training_share_two_gpus(
     dataset: EncodedDataset,
     one_worker: Path,
     checkpoint: Checkpoint,
-    corpus: Corpus,
     tmp_path: Path,
 ) -> None:
     """Four actors want half a GPU each, and a training has one: two do all the work, and the training goes on."""
     decoding = DecodingSettings(max_extra_tokens=5, workers=4)
-    arguments = dataset, with_fields(workers=1, device="gpu"), checkpoint, corpus, decoding, tmp_path
+    arguments = (
+        dataset,
+        with_fields(workers=1, device="gpu"),
+        checkpoint,
+        make_set(tmp_path / "second", "second"),
+        decoding,
+        tmp_path,
+    )
     run, hypotheses, (worker,) = cluster.submit(logical_gpus.decoded_beside, *arguments).result()
     assert (worker.rank, worker.n_workers) == (0, 1)
     assert [worker.visible] == worker.gpus  # the other GPU is not there for it
-    assert sum(test_set.sentences for test_set in hypotheses.load().test_sets.values()) == 49
+    assert hypotheses.load().sentences == 42
     assert weights(run.folder) == weights(one_worker)
 
 

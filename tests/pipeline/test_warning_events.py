@@ -16,6 +16,7 @@ from pipeline.store.figures import AveragingFigures
 from pipeline.store.store import Store
 from pipeline.training.checkpoints import CheckpointWriter
 from pipeline.training.workers import Workers
+from tests.support.parallel_text import set_of
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint
 from tests.support.tiny_stages import Words, abridge, quote_warnings
 from tests.support.tiny_training import train_as, with_fields
@@ -69,9 +70,9 @@ def test_actors_that_decode(corpus: Corpus, tmp_path: Path) -> None:
     checkpoint = make_checkpoint(tmp_path / "learned", corpus, positions="learned", max_positions=40)
     checkpoint.write(AveragingFigures(updates=(1,)))
     line = " ".join(sentence for sentence in SENTENCES if sentence.strip())
-    corpus.shard_path("first", 0, "en").write_text(line + "\n")
-    inputs = published(checkpoint, tmp_path / "model"), published(corpus, tmp_path / "text")
-    step = Step("decode", stages.DECODE, (*inputs, DecodingSettings(max_extra_tokens=5), ["first"]))
+    text = set_of(tmp_path / "test", [(line, line)])
+    inputs = published(checkpoint, tmp_path / "model"), published(text, tmp_path / "text")
+    step = Step("decode", stages.DECODE, (*inputs, DecodingSettings(max_extra_tokens=5)))
     hypotheses, shown = made(step, Store(tmp_path))
     (warning,) = shown
     assert re.fullmatch(r"a line of \d+ tokens is translated in \d+ parts: Two dogs run over .*\.\.\.", warning)

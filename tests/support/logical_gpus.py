@@ -27,7 +27,7 @@ from pipeline.hardware import LOGICAL_GPUS
 from pipeline.ray_private import loopback_only
 from pipeline.settings import DecodingSettings, TrainingSettings
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Checkpoint, Corpus, EncodedDataset, Hypotheses, TrainingRun
+from pipeline.store.artifacts import Checkpoint, EncodedDataset, EvaluationSet, Hypotheses, TrainingRun
 from pipeline.store.scratch import Scratch
 from pipeline.training.on_ray import train
 from workflows.engine.cluster import ON_HEAD, set_local_variables
@@ -161,7 +161,7 @@ def decoded_beside(
     dataset: EncodedDataset,
     settings: TrainingSettings,
     checkpoint: Checkpoint,
-    corpus: Corpus,
+    text: EvaluationSet,
     decoding: DecodingSettings,
     folder: Path,
 ) -> tuple[TrainingRun, Hypotheses, list[Placed]]:
@@ -169,7 +169,7 @@ def decoded_beside(
     reference, scratch = training(dataset, settings, folder / "run", partial(_hold, folder / "decoded"))
     until((folder / "held").exists, "the training did not begin")
     (folder / "hypotheses").mkdir()
-    hypotheses = decode(Context(folder / "hypotheses"), checkpoint, corpus, decoding)
+    hypotheses = decode(Context(folder / "hypotheses"), checkpoint, text, decoding)
     assert ray.available_resources().get("GPU", 0) <= 1, "the training holds its GPU"
     (folder / "decoded").touch()
     run: TrainingRun = ray.get(reference, timeout=PATIENCE_S)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.corpora.wmt14 import EvaluationSet, Wmt14Target, official_archives
+from pipeline.corpora.wmt14 import PublishedSet, Wmt14Target, official_archives
 
 Pairs = Sequence[tuple[str, str]]
 
@@ -75,8 +75,8 @@ def settings_of(folder: Path, target: Wmt14Target, dev_pairs: int, test_pairs: i
     return {
         "target": target,
         "archives": archives,
-        "dev": EvaluationSet(name="wmt13", pairs=dev_pairs, checksum=checksum(folder / "wmt13/test.tgz")),
-        "test": EvaluationSet(name="wmt14/full", pairs=test_pairs, checksum=checksum(folder / "wmt14/test-full.tgz")),
+        "dev": PublishedSet(name="wmt13", pairs=dev_pairs, checksum=checksum(folder / "wmt13/test.tgz")),
+        "test": PublishedSet(name="wmt14/full", pairs=test_pairs, checksum=checksum(folder / "wmt14/test-full.tgz")),
     }
 
 

@@ -1,15 +1,17 @@
 """Parallel text for the tests: corpora of it and, where AIAYN_DATA is unset, the embedded grammar's in its folders."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from random import Random
+from typing import Any
 
-from pipeline.corpora.embedded import EmbeddedSettings, generate
+from pipeline.corpora.embedded import EmbeddedSettings, generate, generate_set
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Corpus
-from pipeline.text.aligned import write_shards
-from pipeline.text.lines import read_lines, write_lines
+from pipeline.store.artifacts import ALL, Corpus, EvaluationSet
+from pipeline.store.figures import CorpusFigures
+from pipeline.text.aligned import write_set, write_shards
+from pipeline.text.lines import read_lines, read_pairs, write_lines
 
 FILES = {
     "train": {"multi30k/train": (2000, 3), "europarl_sample/train": (4500, 6)},
@@ -23,22 +25,28 @@ def write_parallel_text(folder: Path) -> Path:
     """English and German files: lines of one sentence to several, mostly short ones, and no sentence in two splits."""
     wanted = {split: sum(pairs * (most + 1) // 2 for pairs, most in files.values()) for split, files in FILES.items()}
     sizes = {f"{split}_pairs": sentences for split, sentences in wanted.items()}
+    settings = EmbeddedSettings.model_validate(sizes)
     (folder / "sentences").mkdir(parents=True)
-    corpus = generate(Context(folder / "sentences"), EmbeddedSettings.model_validate(sizes))
     for split, files in FILES.items():
-        for language in ("en", "de"):
-            sentences, random = _sentences(corpus, split, language), Random(split)  # alike for both languages
+        pairs_here = [*_sentences(folder / "sentences", settings, split)]
+        for side, language in enumerate(("en", "de")):
+            sentences, random = iter(pairs_here), Random(split)  # alike for both languages
             for name, (pairs, most) in files.items():
                 path = folder / f"{name}.{language}.gz"
                 path.parent.mkdir(exist_ok=True)
                 lengths = [min(random.randint(1, most), random.randint(1, most)) for _ in range(pairs)]
-                write_lines(path, (" ".join(islice(sentences, length)) for length in lengths))
+                write_lines(path, (" ".join(pair[side] for pair in islice(sentences, length)) for length in lengths))
     return folder
 
 
-def _sentences(corpus: Corpus, split: str, language: str) -> Iterator[str]:
-    for shard in corpus.shards(split):
-        yield from read_lines(shard.source if language == "en" else shard.target)
+def _sentences(folder: Path, settings: EmbeddedSettings, split: Any) -> Iterator[tuple[str, str]]:
+    if split == "train":
+        (folder / split).mkdir()
+        for shard in generate(Context(folder / split), settings.text(split)).shards:
+            yield from read_pairs(shard.source, shard.target)
+    else:
+        text = generate_set(Context(folder), settings.text(split))
+        yield from read_pairs(text.source, text.references)
 
 
 def text_pairs(parallel_text: Path, name: str, n: int) -> list[tuple[str, str]]:
@@ -49,13 +57,28 @@ def text_pairs(parallel_text: Path, name: str, n: int) -> list[tuple[str, str]]:
 
 def corpus_of(
     folder: Path,
-    splits: Mapping[str, Iterable[tuple[str, str]]],
+    pairs: Iterable[tuple[str, str]],
     languages: tuple[str, str] = ("en", "de"),
     shard_pairs: int = 1000,
-    collections: Sequence[str] | None = None,
+    **described: Any,
 ) -> Corpus:
-    """A corpus of pairs by split, in shards of at most `shard_pairs`; `collections` are those of training shards."""
+    """Training text in shards of at most `shard_pairs`; `described` are figures of it."""
     corpus = Corpus(folder)
-    sizes = {split: write_shards(corpus, split, languages, pairs, shard_pairs) for split, pairs in splits.items()}
-    corpus.describe(languages, sizes, {}, collections)
+    folder.mkdir(parents=True, exist_ok=True)
+    shards = write_shards(corpus, languages, pairs, shard_pairs)
+    figures = {"source": languages[0], "target": languages[1], "shards": shards, "collections": [ALL] * len(shards)}
+    corpus.write(CorpusFigures(**figures | described))
     return corpus
+
+
+def set_of(
+    folder: Path, pairs: Iterable[tuple[str, str]], name: str = "dev", languages: tuple[str, str] = ("en", "de")
+) -> EvaluationSet:
+    """An evaluation set of pairs of lines."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return write_set(Context(folder), name, languages, pairs)
+
+
+def pairs_of(corpus: Corpus) -> list[tuple[str, str]]:
+    """The pairs of all shards."""
+    return [pair for shard in corpus.shards for pair in read_pairs(shard.source, shard.target)]

@@ -11,8 +11,9 @@ from model.config import TransformerConfig
 from model.transformer import Transformer
 from pipeline.settings import VocabularySettings
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Checkpoint, Corpus
+from pipeline.store.artifacts import Checkpoint, Corpus, EvaluationSet
 from pipeline.text import vocabulary
+from tests.support.parallel_text import corpus_of, set_of
 
 SENTENCES = [
     "Two dogs run over the grass .",
@@ -25,22 +26,15 @@ SENTENCES = [
 ]
 
 
-def write_split(corpus: Corpus, split: str, lines: list[str]) -> None:
-    (corpus.folder / split).mkdir()
-    for language in ("en", "de"):
-        text = "".join(line + "\n" for line in lines)
-        corpus.shard_path(split, 0, language).write_text(text, encoding="utf-8", newline="\n")
-
-
 def make_corpus(folder: Path) -> Corpus:
-    """Makes a training split and two test sets of seven and forty-two lines, of which two in seven are blank."""
-    corpus = Corpus(folder)
-    corpus.folder.mkdir()
-    splits = {"train": [s for s in SENTENCES if s.strip()], "first": SENTENCES, "second": SENTENCES[::-1] * 6}
-    for split, lines in splits.items():
-        write_split(corpus, split, lines)
-    corpus.describe(("en", "de"), {split: [len(lines)] for split, lines in splits.items()}, {})
-    return corpus
+    """Training text of the sentences that are not blank, alike on both sides."""
+    return corpus_of(folder, [(sentence, sentence) for sentence in SENTENCES if sentence.strip()])
+
+
+def make_set(folder: Path, name: str = "first") -> EvaluationSet:
+    """A test set of seven lines, of which two are blank; "second" has them six times, in another order."""
+    lines = SENTENCES if name == "first" else SENTENCES[::-1] * 6
+    return set_of(folder, zip(lines, lines, strict=True), name)
 
 
 def make_checkpoint(

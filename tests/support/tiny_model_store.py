@@ -1,13 +1,12 @@
 """A store with one trained model, as its stages would leave it, without training."""
 
-import json
 from pathlib import Path
 
 from pipeline.corpora import embedded
 from pipeline.corpora.embedded import EmbeddedSettings
 from pipeline.settings import CleaningSettings, EncodingSettings, VocabularySettings
 from pipeline.store.artifact import Artifact, Context, publish
-from pipeline.store.artifacts import Checkpoint, Corpus, EncodedDataset, Vocabulary
+from pipeline.store.artifacts import Checkpoint, Corpus, EncodedDataset, EvaluationSet, Vocabulary
 from pipeline.store.store import Store
 from pipeline.text import cleaning, encoding, vocabulary
 from tests.support.tiny_checkpoint import make_checkpoint
@@ -37,8 +36,14 @@ def publish_model(store: Store) -> Checkpoint:
         "embedded.generate",
         "generate en-de",
         [],
-        lambda folder: embedded.generate(Context(folder), CORPUS),
-        [json.loads(CORPUS.model_dump_json())],
+        lambda folder: embedded.generate(Context(folder), CORPUS.text("train")),
+        [CORPUS.text("train").model_dump(mode="json")],
+    )
+    dev = put(
+        "evaluation_set.generate",
+        "generate en-de dev",
+        [],
+        lambda folder: embedded.generate_set(Context(folder), CORPUS.text("dev")),
     )
     clean = put(
         "cleaning.clean",
@@ -56,9 +61,13 @@ def publish_model(store: Store) -> Checkpoint:
     dataset = put(
         "encoding.encode",
         "encode en-de",
-        fingerprints(clean, learned),
+        fingerprints(clean, dev, learned),
         lambda folder: encoding.encode(
-            Context(folder), Corpus(clean.folder), Vocabulary(learned.folder), EncodingSettings()
+            Context(folder),
+            Corpus(clean.folder),
+            EvaluationSet(dev.folder),
+            Vocabulary(learned.folder),
+            EncodingSettings(),
         ),
     )
     training = put("training.train", "train en-de base", fingerprints(dataset), lambda folder: Artifact(folder))

@@ -3,20 +3,28 @@
 from pathlib import Path
 from typing import Any
 
-from pipeline.corpora.embedded import EmbeddedSettings, generate
+from pipeline.corpora.embedded import EmbeddedSettings, SplitName, generate, generate_set
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Checkpoint, Corpus
+from pipeline.store.artifacts import Checkpoint, Corpus, EvaluationSet
 from pipeline.store.figures import AveragingFigures
 from tests.support.tiny_checkpoint import make_checkpoint
 
 SENTENCES = ["The man hears the black dog .", "", "We went into the ( old ) city ."]
 
 
+SETTINGS = EmbeddedSettings(target="trees", train_pairs=300, dev_pairs=12, test_pairs=12)
+
+
 def make_trees(folder: Path) -> Corpus:
-    """Makes generated trees with gold ones beside the symbols, in `folder`/trees."""
+    """Makes generated trees to train on, in `folder`/trees."""
     (folder / "trees").mkdir(parents=True)
-    settings = EmbeddedSettings(target="trees", train_pairs=300, dev_pairs=12, test_pairs=12)
-    return generate(Context(folder / "trees"), settings)
+    return generate(Context(folder / "trees"), SETTINGS.text("train"))
+
+
+def make_tree_set(folder: Path, name: SplitName = "test") -> EvaluationSet:
+    """Makes generated trees with gold ones beside the symbols, in `folder`/`name`."""
+    (folder / name).mkdir(parents=True)
+    return generate_set(Context(folder / name), SETTINGS.text(name))
 
 
 def make_parser(folder: Path, corpus: Corpus, **more: Any) -> Checkpoint:

@@ -9,7 +9,7 @@ from pipeline.store.artifacts import Corpus, EncodedDataset, Vocabulary
 from pipeline.text.cleaning import clean
 from pipeline.text.encoding import encode
 from pipeline.text.vocabulary import learn
-from tests.support.parallel_text import corpus_of, text_pairs
+from tests.support.parallel_text import corpus_of, set_of, text_pairs
 
 FLICKR_PAIRS, SAMPLED_PAIRS, PIECES, MAX_TOKENS = 400, 100, 400, 80
 NOISE = [
@@ -42,11 +42,9 @@ def prepare_text(folder: Path, parallel_text: Path) -> PreparedText:
         return [(source, target) for source, target in read if source.strip() and target.strip()]
 
     flickr = [("A sun: 日 .", "Eine Sonne: 日 ."), *pairs("multi30k/train", FLICKR_PAIRS - 1)]
-    splits = {
-        "train": [*flickr, *NOISE, *pairs("europarl_sample/train", 100)],
-        "dev": [("日", ""), *pairs("multi30k/val", 30)],
-    }
-    text = corpus_of(folder / "text", splits, shard_pairs=FLICKR_PAIRS, collections=["flickr", "europarl"])
+    train = [*flickr, *NOISE, *pairs("europarl_sample/train", 100)]
+    text = corpus_of(folder / "text", train, shard_pairs=FLICKR_PAIRS, collections=["flickr", "europarl"])
+    dev = set_of(folder / "dev", [("日", ""), *pairs("multi30k/val", 30)])
 
     def context(name: str) -> Context:
         (folder / name).mkdir()
@@ -54,5 +52,5 @@ def prepare_text(folder: Path, parallel_text: Path) -> PreparedText:
 
     corpus = clean(context("corpus"), text, CleaningSettings())
     vocabulary = learn(context("vocabulary"), corpus, every_character(PIECES, sample_pairs=SAMPLED_PAIRS))
-    dataset = encode(context("dataset"), corpus, vocabulary, EncodingSettings(max_tokens=MAX_TOKENS))
+    dataset = encode(context("dataset"), corpus, dev, vocabulary, EncodingSettings(max_tokens=MAX_TOKENS))
     return PreparedText(corpus, vocabulary, dataset)

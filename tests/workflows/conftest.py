@@ -13,9 +13,10 @@ from pipeline.evaluation import costs, scoring
 from pipeline.evaluation.perplexity import Perplexity, PerplexityFigures
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Checkpoint, Corpus, Hypotheses, TrainingRun
-from pipeline.store.figures import AveragingFigures, DecodedTestSet, DecodingFigures
+from pipeline.store.artifacts import Checkpoint, Hypotheses, TrainingRun
+from pipeline.store.figures import AveragingFigures, DecodingFigures
 from pipeline.text.lines import write_lines
+from tests.support.parallel_text import corpus_of, set_of
 from tests.support.tiny_figures import CONFIG, TRAINING, trained_on
 from workflows.paper import TABLE_3
 from workflows.tables.measurements import Translation
@@ -32,7 +33,6 @@ TRANSLATED = [
     "Ein gut-bekannter Mann liest zwei <b>Bücher</b>.",
     "Sie schläft und träumt.",
 ]
-SPLITS = ("train", "dev", "test_a", "test_b")
 
 
 @pytest.fixture
@@ -64,12 +64,10 @@ def cell(tmp_path: Path) -> Callable[..., Translation]:
         translated: Sequence[str] = TRANSLATED,
     ) -> Translation:
         languages, place, averaged = (pair[:2], pair[3:]), (pair, f"{model}-{seed}"), [400] if split else [300, 400]
-        corpus = Corpus(folder(*place, "corpus"))
-        for name in SPLITS:
-            (corpus.folder / name).mkdir()
-            for language, lines in zip(languages, (ENGLISH, references), strict=True):
-                write_lines(corpus.shard_path(name, 0, language), lines)
-        corpus.describe((languages[0], languages[1]), {name: [3] for name in SPLITS}, {})
+        pairs = list(zip(ENGLISH, references, strict=True))
+        corpus = corpus_of(folder(*place, "corpus"), pairs, languages)
+        names = [split] if split else ["test_a", "test_b"]
+        test_sets = [set_of(folder(*place, name), pairs, name, languages) for name in names]
 
         run = TrainingRun(folder(*place, "run"))
         settings = TRAINING.settings.model_copy(update={"model": config, "seed": seed})
@@ -87,11 +85,13 @@ def cell(tmp_path: Path) -> Callable[..., Translation]:
         checkpoint.write_json("model.json", config.__dict__)
         checkpoint.write(AveragingFigures(updates=averaged))
         hypotheses = Hypotheses(folder(*place, "hypotheses"))
-        scored = [split] if split else corpus.test_sets
-        for name in scored:
-            write_lines(hypotheses.folder / f"{name}.{languages[1]}", translated)
-        decoded = {name: DecodedTestSet(sentences=3, seconds=0.5, tokens=20) for name in scored}
-        hypotheses.write(DecodingFigures(test_sets=decoded, settings=DecodingSettings(), dtype="float32"))
+        hypotheses.write(
+            DecodingFigures(sentences=3, seconds=0.5, tokens=20, settings=DecodingSettings(), dtype="float32")
+        )
+        scores = []
+        for name, text in zip(names, test_sets, strict=True):
+            write_lines(hypotheses.path(text), translated)
+            scores.append(scoring.score(Context(folder(*place, f"scores {name}")), hypotheses, text))
         perplexity = Perplexity(folder(*place, "perplexity"))
         perplexity.write(PerplexityFigures(dev_nll=math.log(dev_perplexity), dev_perplexity=dev_perplexity, tokens=60))
         return Translation(
@@ -101,11 +101,12 @@ def cell(tmp_path: Path) -> Callable[..., Translation]:
             corpus,
             run,
             checkpoint,
+            test_sets[0],
             hypotheses,
             perplexity,
             costs.count(Context(folder(*place, "cost")), run),
-            scores=scoring.score(Context(folder(*place, "scores")), hypotheses, corpus, scored),
-            split=split,
+            scores[0],
+            tuple(scores[1:]),
         )
 
     return build

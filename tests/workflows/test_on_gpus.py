@@ -39,9 +39,9 @@ def test_any_number_of_gpus_ends_in_the_same_weights(device: str, tmp_path: Path
             run = stages.TRAIN("train", text.dataset, recipe.model_copy(update={**settings, "workers": workers}))
             checkpoint = stages.AVERAGE("average", run, AveragingSettings(last=1))
             decoding = DecodingSettings(workers=2 * workers, device=on)
-            hypotheses = stages.DECODE("decode", checkpoint, text.corpus, decoding)
+            hypotheses = stages.DECODE("decode", checkpoint, text.test_sets["test"], decoding)
             store = Store(tmp_path / str(workers))  # in one store, the second run would be the first
             runner.run([hypotheses], store)
             weights.add((run.published(store).folder / f"checkpoints/{UPDATES:08d}/model.safetensors").read_bytes())
-            assert hypotheses.published(store).load().test_sets["test"].sentences == 100
+            assert hypotheses.published(store).load().sentences == 100
     assert len(weights) == 1

@@ -7,19 +7,22 @@ from pathlib import Path
 import pytest
 
 from model.flops import count_parameters
-from pipeline.corpora.files import FilesSettings, read
+from pipeline.corpora.files import FilesSettings
 from pipeline.errors import UserError
 from pipeline.evaluation.scoring import score
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Hypotheses
+from pipeline.store.artifact import Artifact, Context, publish
+from pipeline.store.artifacts import Corpus, EncodedDataset, EvaluationSet, Hypotheses
 from pipeline.store.store import Store
 from pipeline.text.cleaning import clean
 from pipeline.text.encoding import encode
 from pipeline.text.lines import write_lines
 from pipeline.text.vocabulary import learn, load
+from tests.support.read_text import read_text
 from tests.support.tiny_dag import run_table
 from tests.support.unspaced_text import ENGLISH, TEXTS
+from workflows import reproduce_table2, stages
 from workflows.cli.prepared import PROFILE, record, recorded
+from workflows.engine.dag import Step, in_order, to_run
 from workflows.profiles.loading import load_profile
 from workflows.profiles.own_text import SIZES, own_profile
 from workflows.profiles.parsing import load_parsing_profile
@@ -101,6 +104,47 @@ def test_a_named_profile_decides_as_before(tmp_path: Path) -> None:
         load_profile("own")
     with pytest.raises(UserError, match="--data has no meaning for profile own, which --files names"):
         load_profile(files=[toml], data=tmp_path)
+
+
+def _steps(toml: Path) -> list[Step[Artifact]]:
+    """The steps of Table 2's base on own text, with BLEU over time and a search chosen on the dev set."""
+    profile = load_profile(files=[toml])
+    (pair,) = profile.corpora
+    (cell,) = reproduce_table2.cells_of(profile, [pair], ["base"], dev_scores=True, choose_decoding=True)
+    return in_order([*cell.results, stages.prepared(profile, pair).report])
+
+
+def test_another_test_set_trains_nothing_again(tmp_path: Path) -> None:
+    """Only it is read, translated and scored; a changed one likewise. Neither is known to the steps up to the model."""
+    toml, store = _describe(tmp_path, 5), Store(tmp_path / "runs")
+    for step in _steps(toml):
+        publish(store.folder(step.name), lambda folder: Artifact(folder), {"fingerprint": step.fingerprint})
+    assert not to_run(_steps(toml), store)
+    described = toml.read_text()
+    toml.write_text(described + 'test.b = {source = "test.en.gz", target = "dev.cs"}\n')
+    assert {step.label for step in to_run(_steps(toml), store)} == {
+        "read en-cs b",
+        "decode en-cs base b",
+        "score en-cs base b",
+    }
+    toml.write_text(described)
+    (tmp_path / "test.cs").write_bytes(b"\xe5\n")
+    assert {step.label for step in to_run(_steps(toml), store)} == {
+        "read en-cs a",
+        "decode en-cs base",
+        "score en-cs base",
+    }
+
+
+def test_decoding_and_scoring_read_no_training_text(tmp_path: Path) -> None:
+    """Nor token ids: besides the model, or what it wrote, an evaluation set, which is made from its own files alone."""
+    kinds = {"decoding", "scoring", "perplexity", "decoding_choice", "dev_scores"}
+    evaluated = [step for step in _steps(_describe(tmp_path, 5)) if step.stage.name.partition(".")[0] in kinds]
+    assert len(evaluated) == len(kinds)
+    for step in evaluated:
+        assert not {Corpus, EncodedDataset} & {needed.stage.makes for needed in step.inputs}
+        (text,) = [needed for needed in step.inputs if needed.stage.makes is EvaluationSet]
+        assert text.inputs == []
 
 
 def test_two_descriptions_of_one_language_pair_are_refused(tmp_path: Path) -> None:
@@ -205,11 +249,14 @@ def test_text_without_spaces_between_words_goes_all_the_way(tmp_path: Path, lang
 
     settings = profile.corpora[f"en-{language}"]
     assert isinstance(settings, FilesSettings)
-    corpus = clean(context("clean"), read(context("read"), settings), profile.cleaning)
+    text = read_text(tmp_path / "text", settings)
+    corpus = clean(context("clean"), text.corpus, profile.cleaning)
     assert corpus.read_json("corpus.json")["report"]["kept"] == len(ENGLISH)
     vocabulary = learn(context("vocabulary"), corpus, profile.vocabulary)
-    dataset = encode(context("dataset"), corpus, vocabulary, profile.encoding).read_json("dataset.json")
-    assert dataset["left_out"] == sum(shard["unknown"] for split in dataset["splits"].values() for shard in split) == 0
+    dataset = encode(context("dataset"), corpus, text.sets["dev"], vocabulary, profile.encoding)
+    described = dataset.read_json("dataset.json")
+    assert described["left_out"] == 0
+    assert not any(shard["unknown"] for split in described["splits"].values() for shard in split)
 
     processor, hypotheses = load(vocabulary.path), Hypotheses(tmp_path / "hypotheses")
     hypotheses.folder.mkdir()
@@ -217,7 +264,7 @@ def test_text_without_spaces_between_words_goes_all_the_way(tmp_path: Path, lang
     scores = {}
     for name, lines in (("right", spelled), ("nearly", [spelled[0][:-3], *spelled[1:]]), ("wrong", spelled[::-1])):
         write_lines(hypotheses.folder / f"test.{language}", lines)
-        scores[name] = score(context(name), hypotheses, corpus).load().test_sets["test"]
+        scores[name] = score(context(name), hypotheses, text.sets["test"]).load()
     assert scores["right"].sacrebleu == pytest.approx(100)
     assert 80 < scores["nearly"].sacrebleu < 100
     assert 0 < scores["wrong"].sacrebleu < 20

@@ -93,10 +93,10 @@ def test_both_rows_then_again_then_another_beam(
 
     (parses,) = [
         path.parent
-        for path in (tmp_path / "runs" / "store").glob("parses-*/test.trees")
+        for path in (tmp_path / "runs" / "store").glob("parses-*/parsed.trees")
         if json.loads((path.parent / "manifest.json").read_text())["label"] == "rebuild supervised test free"
     ]
-    assert len(list(read_lines(parses / "test.trees"))) == 12
+    assert len(list(read_lines(parses / "parsed.trees"))) == 12
 
     client = MlflowClient(default_uri(tmp_path / "runs"))
     (experiment,) = [experiment for experiment in client.search_experiments() if experiment.name == "table4"]

@@ -58,7 +58,7 @@ def test_an_interrupted_download_goes_on(parallel_text: Path, tmp_path: Path) ->
     official(parallel_text, tmp_path / "official", train_pairs=1500)
     with serving(tmp_path / "official") as server:
         fields = settings_of(tmp_path / "official", "de", DEV_PAIRS, TEST_PAIRS) | {"base_url": server.url}
-        step = stages.corpus("en-de", Wmt14Settings(**fields))
+        step, _ = stages.text_of("en-de", Wmt14Settings(**fields))
         server.pause_s = 0.3
         with pytest.raises(KeyboardInterrupt):
             run([step], Store(tmp_path), [Interrupting()])
@@ -69,7 +69,7 @@ def test_an_interrupted_download_goes_on(parallel_text: Path, tmp_path: Path) ->
         (corpus,) = run([step], Store(tmp_path))
         assert any(asked for _, asked in server.asked)
     assert isinstance(corpus, Corpus)
-    assert [shard.pairs for shard in corpus.shards("train")] == [1500, 1500, 1500]
+    assert [shard.pairs for shard in corpus.shards] == [1500, 1500, 1500]
     assert not list((tmp_path / "store" / "downloads").rglob("*.part"))
 
 
@@ -107,7 +107,7 @@ def test_from_archives_to_a_measured_cell(
     (folder,) = (tmp_path / "runs" / "store").glob("wmt14-*")
     manifest = json.loads((folder / "manifest.json").read_text())
     figures = manifest["figures"]
-    assert figures["splits"] == {"train": [300, 300, 300], "dev": [DEV_PAIRS], "newstest2014": [TEST_PAIRS]}
-    hashes = [archive.checksum for archive in (*expected["archives"].values(), expected["dev"], expected["test"])]
+    assert figures["shards"] == [300, 300, 300]
+    hashes = [archive.checksum for archive in expected["archives"].values()]
     assert {"sha256:" + archive["sha256"] for archive in figures["report"]["archives"].values()} == set(hashes)
-    assert next(read_lines(folder / "train" / "00000.de")) == "Wiederaufnahme der Sitzungsperiode"
+    assert next(read_lines(folder / "00000.de")) == "Wiederaufnahme der Sitzungsperiode"

@@ -47,7 +47,7 @@ class Trials:
     def train(self, store: Store, address: str | None, watchers: Sequence[Watcher]) -> Mapping[str, str]:
         """Trains and measures with Ray Tune; returns why some failed, by name. Raises UserError if none succeeds."""
         results = {trial.name: [to_step(trial.measured), *trial.evaluation.results] for trial in self.trials}
-        inputs = [self.text.corpus, self.text.dataset]
+        inputs = [self.text.dev, self.text.dataset]
         return run_grid(results, store, watchers, address, inputs=inputs, layout=self.layout)
 
 
@@ -60,10 +60,10 @@ def averaging(profile: Profile, pair: str, model: str) -> Trials:
     for seed in _seeds(profile, recipe.training):
         name = f"{AVERAGING} {model} seed {seed}"
         training = stages.TRAIN(f"train {name}", text.dataset, recipe.training.model_copy(update={"seed": seed}))
-        last = stages.evaluated(text, name, training, LAST_CHECKPOINT, decoding, split="dev")
+        last = stages.evaluated(text, name, training, LAST_CHECKPOINT, decoding, on_dev=True)
         average = stages.AVERAGE(f"average {name}", training, recipe.averaging)
         grid = profile.choice.beam_sizes, profile.choice.length_penalties
-        choice = stages.CHOOSE_DECODING(f"choose {name}", average, text.corpus, decoding, *grid)
+        choice = stages.CHOOSE_DECODING(f"choose {name}", average, text.dev, decoding, *grid)
         trials.append(Trial(AVERAGING, name, replace(last, model=model), choice))
     return Trials(text, recipe.training, trials)
 
@@ -89,7 +89,7 @@ def extrapolation(profile: Profile, pair: str) -> Trials:
         of_row = trials_of(text, rows(profile.grid, row), n_seeds, profile.decoding)
         for trial in of_row:
             name = f"{kind} {trial.name}"
-            measured = LENGTH_PERPLEXITY(f"lengths {name}", trial.evaluation.checkpoint, of_short.dataset, longest)
+            measured = LENGTH_PERPLEXITY(f"lengths {name}", trial.evaluation.checkpoint, text.dev, longest)
             trials.append(Trial(kind, name, trial.evaluation, measured))
     return Trials(of_short, profile.grid.training, trials)
 

@@ -125,7 +125,8 @@ def prepare(
     overrides: SetOption = None,
     address: AddressOption = None,
 ) -> None:
-    """Convert text to token ids; write OUT/text, OUT/corpus (cleaned), OUT/vocabulary, OUT/dataset and OUT/report."""
+    """Convert text to token ids; write OUT/text, OUT/corpus (cleaned), OUT/evaluation, OUT/vocabulary, OUT/dataset and
+    OUT/report."""
     chosen = load_profile(profile, data=data, files=[files] if files else [], config=config, overrides=overrides or [])
     pair = next(iter(chosen.corpora)) if pair is None else pair
     if pair not in chosen.corpora:
@@ -134,12 +135,14 @@ def prepare(
     console.print(chosen.in_force(changes_typed(config, overrides)), highlight=False, soft_wrap=True)
     folder = out.absolute()
 
-    text = replace(stages.corpus(pair, chosen.corpora[pair]), out=folder / "text")
+    text, sets = stages.text_of(pair, chosen.corpora[pair])
+    text = replace(text, out=folder / "text")
+    sets = {name: replace(step, out=folder / "evaluation" / name) for name, step in sets.items()}
     corpus = replace(stages.CLEAN("clean", text, chosen.cleaning), out=folder / "corpus")
     vocabulary = replace(stages.LEARN_VOCABULARY("vocabulary", corpus, chosen.vocabulary), out=folder / "vocabulary")
-    dataset = replace(stages.ENCODE("encode", corpus, vocabulary, chosen.encoding), out=folder / "dataset")
+    dataset = replace(stages.ENCODE("encode", corpus, sets["dev"], vocabulary, chosen.encoding), out=folder / "dataset")
     report = replace(stages.report("report", chosen, corpus, vocabulary, dataset), out=folder / "report")
-    _, reported = run([dataset, report], Store(folder), [View(console)], address)
+    _, reported, *_ = run([dataset, report, *sets.values()], Store(folder), [View(console)], address)
     record(folder, chosen)
     console.print(f"token ids: {out / 'dataset'}", highlight=False, soft_wrap=True)
     console.print(f"report: {out / 'report'}: {reported.summary}", highlight=False, soft_wrap=True)

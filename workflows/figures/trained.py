@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.corpora.embedded import EmbeddedSettings, held_out
+from pipeline.corpora.embedded import GeneratedText, held_out
 from pipeline.corpora.grammar.references import anaphora
 from pipeline.errors import UserError
 from pipeline.store.artifact import MANIFEST
-from pipeline.store.artifacts import Checkpoint, Corpus, EncodedDataset
+from pipeline.store.artifacts import Checkpoint, EncodedDataset, EvaluationSet
 from pipeline.store.store import Store
+from pipeline.text.lines import read_lines
 from workflows.engine.dag import behind, inputs_of
 from workflows.names import named_folder, store_beside
 
@@ -43,8 +44,8 @@ class ExaminedModel:
     name: str
     checkpoint: Checkpoint
     dataset: EncodedDataset | None = None
-    corpus: Corpus | None = None
-    generated: EmbeddedSettings | None = None
+    dev: EvaluationSet | None = None
+    generated: GeneratedText | None = None
     """The settings of its text, if that is the embedded corpus of translations."""
 
     def sentences(self) -> tuple[str, ...]:
@@ -54,8 +55,8 @@ class ExaminedModel:
         """
         if self.generated:
             return _with_pronouns(self.generated)
-        if self.corpus and self.corpus.languages[0] != "en":
-            first = self.corpus.shards("dev")[0].source.read_text(encoding="utf-8").split("\n")
+        if self.dev and self.dev.load().source != "en":
+            first = list(read_lines(self.dev.source))
             return tuple(line for line in first if 40 <= len(line) <= 160)[:N_DEV] or tuple(first[:1])
         return tuple(sentence for sentence, _ in PRINTED_FIGURES.values())
 
@@ -88,16 +89,16 @@ def _of_folder(folder: Path, store: Store) -> ExaminedModel:
         stage = artifact.manifest["stage"]
         if stage == "encoding.encode":
             known.setdefault("dataset", EncodedDataset(artifact.folder))
-        elif stage == "cleaning.clean":
-            known.setdefault("corpus", Corpus(artifact.folder))
+        elif stage.startswith("evaluation_set."):
+            known.setdefault("dev", EvaluationSet(artifact.folder))
         elif stage == "embedded.generate":
-            settings = EmbeddedSettings(**artifact.manifest["settings"][0])
+            settings = GeneratedText(**artifact.manifest["settings"][0])
             known.setdefault("generated", None if settings.target == "trees" else settings)
     # A model is called as in the tables, `en-de base`, or like its folder.
     return ExaminedModel(str(manifest.get("label", "")).partition(" ")[2] or folder.name, checkpoint, **known)
 
 
-def _with_pronouns(generated: EmbeddedSettings) -> tuple[str, ...]:
+def _with_pronouns(generated: GeneratedText) -> tuple[str, ...]:
     """Returns unseen sentences with a pronoun at least six words after its antecedent."""
     texts: list[str] = []
     target = "fr" if generated.target == "fr" else "de"

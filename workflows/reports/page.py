@@ -146,8 +146,7 @@ def settings(model: TrainedModel) -> dict[str, str]:
     def named(names: Mapping[str, str], values: object) -> str:
         return ", ".join(f"{short} {getattr(values, name)}" for name, short in names.items())
 
-    decoded = model.decoding.test_sets.get(model.test_set)
-    rate = f", {decoded.sentences / decoded.seconds:.3g} sentences/s" if decoded and decoded.seconds else ""
+    rate = f", {model.decoding.sentences / seconds:.3g} sentences/s" if (seconds := model.decoding.seconds) else ""
     return {
         "data": f"{model.data or 'unnamed data'}: {rounded(model.train_pairs)} training pairs",
         "vocabulary": f"{rounded(model.config.vocabulary_size)} joint pieces",

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, ClassVar, Self
 
 from model.config import TransformerConfig
@@ -14,10 +14,9 @@ from pipeline.evaluation.perplexity import Perplexity, PerplexityFigures
 from pipeline.evaluation.search_choice import DecodingChoice
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import MANIFEST
-from pipeline.store.artifacts import METRICS, Checkpoint, Corpus, Hypotheses, Scores, TrainingRun
-from pipeline.store.figures import BleuScores, DecodingFigures, TrainingFigures
+from pipeline.store.artifacts import METRICS, Checkpoint, Corpus, EvaluationSet, Hypotheses, Scores, TrainingRun
+from pipeline.store.figures import DecodingFigures, ScoringFigures, TrainingFigures
 from pipeline.store.store import Store
-from pipeline.text.aligned import read_references
 from pipeline.text.lines import read_lines
 from workflows.engine.dag import Ref, Step, resolved, to_artifact
 
@@ -42,6 +41,8 @@ class TrainedModel:
     corpus: Ref[Corpus]
     training: Ref[TrainingRun]
     checkpoint: Ref[Checkpoint]
+    evaluation_set: Ref[EvaluationSet]
+    """What the scores in the table are of: the main test set, or the dev set."""
     hypotheses: Ref[Hypotheses]
     perplexity: Ref[Perplexity]
     cost: Ref[Cost]
@@ -54,8 +55,9 @@ class TrainedModel:
     @property
     def steps(self) -> tuple[Step[Any], ...]:
         """All its steps."""
-        values = (getattr(self, field.name) for field in fields(self))
-        return tuple(value for value in values if isinstance(value, Step))
+        values = [getattr(self, field.name) for field in fields(self)]
+        parts = chain.from_iterable(value if isinstance(value, tuple) else (value,) for value in values)
+        return tuple(part for part in parts if isinstance(part, Step))
 
     @property
     def results(self) -> tuple[Step[Any], ...]:
@@ -75,18 +77,18 @@ class TrainedModel:
 
     @property
     def test_set(self) -> str:
-        """The test set whose scores stand in the table: the main one, or the dev set."""
-        raise NotImplementedError
+        """The name of the evaluation set whose scores stand in the table."""
+        return to_artifact(self.evaluation_set).load().name
 
     @property
     def sentences(self) -> int:
-        """The sentences of the test set."""
-        return self.decoding.test_sets[self.test_set].sentences
+        """The number of its sentences."""
+        return to_artifact(self.evaluation_set).load().sentences
 
     @cached_property
     def train_pairs(self) -> int:
         """The pairs of the training data."""
-        return sum(shard.pairs for shard in to_artifact(self.corpus).shards("train"))
+        return to_artifact(self.corpus).pairs
 
     @cached_property
     def run(self) -> TrainingFigures:
@@ -134,7 +136,7 @@ class TrainedModel:
 
     @cached_property
     def decoding(self) -> DecodingFigures:
-        """How the test sets were decoded."""
+        """How the evaluation set was decoded."""
         return to_artifact(self.hypotheses).load()
 
     def final_figures(self) -> dict[str, float]:
@@ -176,37 +178,28 @@ class Translation(TrainedModel):
     """A trained translator (Tables 2 and 3)."""
 
     scores: Ref[Scores]
+    other_scores: tuple[Ref[Scores], ...] = ()
+    """Those of the other test sets."""
     word_by_word: Ref[Scores] | None = None
-    """Scores of word-by-word substitution on the same test sets, if there are any."""
-    split: str = ""
-    """What the scores of the table are of; empty: the main test set."""
+    """Scores of word-by-word substitution on the same test set, if there are any."""
     decoding_choice: Ref[DecodingChoice] | None = None
     """The search that was chosen on the dev set, where asked for."""
 
-    @property
-    def test_set(self) -> str:
-        """The main test set, unless a split is named."""
-        return self.split or to_artifact(self.corpus).test_sets[0]
-
     @cached_property
-    def bleu(self) -> Mapping[str, BleuScores]:
+    def bleu(self) -> Mapping[str, ScoringFigures]:
         """The scores by test set."""
-        return to_artifact(self.scores).load().test_sets
+        loaded = [to_artifact(scores).load() for scores in (self.scores, *self.other_scores)]
+        return {scores.name: scores for scores in loaded}
 
     @property
-    def main_bleu(self) -> BleuScores:
+    def main_bleu(self) -> ScoringFigures:
         """The scores that stand in the table."""
-        return self.bleu[self.test_set]
+        return next(iter(self.bleu.values()))
 
     @property
-    def baseline(self) -> BleuScores | None:
+    def baseline(self) -> ScoringFigures | None:
         """The scores of word-by-word substitution on the same test set, if there are any."""
-        return to_artifact(self.word_by_word).load().test_sets[self.test_set] if self.word_by_word else None
-
-    @property
-    def sentences(self) -> int:
-        """The sentences that were scored."""
-        return self.main_bleu.sentences
+        return to_artifact(self.word_by_word).load() if self.word_by_word else None
 
     def final_figures(self) -> dict[str, float]:
         """Returns the figures of every model, and both scores of each test set."""
@@ -222,10 +215,9 @@ class Translation(TrainedModel):
     @property
     def samples(self) -> tuple[Sample, ...]:
         """Translations at even distances over the test set."""
-        corpus, split = to_artifact(self.corpus), self.test_set
-        sources = [line for shard in corpus.shards(split) for line in read_lines(shard.source)]
-        translations = read_lines(to_artifact(self.hypotheses).folder / f"{split}.{corpus.languages[1]}")
-        triples = zip(sources, read_references(corpus, split), translations, strict=False)
+        text = to_artifact(self.evaluation_set)
+        sources, translations = list(read_lines(text.source)), read_lines(to_artifact(self.hypotheses).path(text))
+        triples = zip(sources, read_lines(text.references), translations, strict=False)
         distance = max(1, len(sources) // N_SAMPLES)
         return tuple(Sample(*triple) for triple in islice(triples, 0, distance * N_SAMPLES, distance))
 

@@ -8,8 +8,7 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from pipeline.evaluation.dev_scores import DEV
-from pipeline.evaluation.parses import ParsedSplit, Parses
+from pipeline.evaluation.parses import Parses, ParsesFigures
 from pipeline.evaluation.tree_scores import BracketScores, ScoredTrees, TreeScores
 from pipeline.parsing.linearisation import tagged
 from pipeline.parsing.treebank import RECOMBINED_COLLECTION
@@ -39,7 +38,6 @@ class CandidateParser(TrainedModel):
     scores: Ref[ScoredTrees]
 
     command = "parse"
-    test_set = DEV
 
     @property
     def label(self) -> str:
@@ -49,7 +47,7 @@ class CandidateParser(TrainedModel):
     @cached_property
     def recombined_trees(self) -> int:
         """Those of the training pairs that are made of the treebank's constituents."""
-        shards = to_artifact(self.corpus).shards("train")
+        shards = to_artifact(self.corpus).shards
         return sum(shard.pairs for shard in shards if shard.collection == RECOMBINED_COLLECTION)
 
     @property
@@ -60,25 +58,25 @@ class CandidateParser(TrainedModel):
     @cached_property
     def total(self) -> BracketScores:
         """The scores of all sentences of the dev set."""
-        return to_artifact(self.scores).load().splits[DEV].total
+        return to_artifact(self.scores).load().total
 
     def final_figures(self) -> dict[str, float]:
         """Returns the figures of every model, and those of the dev set's trees."""
         names = ("f1", "recall", "precision", "complete_match")
-        return {**super().final_figures(), **{f"{name}.{DEV}": getattr(self.total, name) for name in names}}
+        return {**super().final_figures(), **{f"{name}.{self.test_set}": getattr(self.total, name) for name in names}}
 
     def score_texts(self) -> dict[str, str]:
         """Returns F1 on the dev set in words."""
-        total, parsed = self.total, to_artifact(self.parses).load().splits[DEV]
+        total, parsed = self.total, to_artifact(self.parses).load()
         return {
-            f"F1, {DEV}": f"{total.f1:.2f} (recall {total.recall:.2f}, precision {total.precision:.2f}), "
+            f"F1, {self.test_set}": f"{total.f1:.2f} (recall {total.recall:.2f}, precision {total.precision:.2f}), "
             f"{parsed.repaired:,} of {parsed.sentences:,} trees repaired"
         }
 
     def samples_text(self) -> str:
         """Returns the first trees of the dev set beside the gold ones."""
         parses = to_artifact(self.parses)
-        pairs = islice(zip(parses.gold(DEV), parses.trees(DEV), strict=True), N_SAMPLES)
+        pairs = islice(zip(parses.gold, parses.trees, strict=True), N_SAMPLES)
         return "\n\n".join(f"gold:  {bracketed(gold)}\nparse: {bracketed(tree)}" for gold, tree in pairs)
 
 
@@ -93,19 +91,17 @@ class SearchedTrees:
     @property
     def measured(self) -> TreeScores:
         """The scores of the test set."""
-        (scores,) = to_artifact(self.scores).load().splits.values()
-        return scores
+        return to_artifact(self.scores).load()
 
     @property
-    def parsed(self) -> ParsedSplit:
+    def parsed(self) -> ParsesFigures:
         """How many outputs were repaired."""
-        (parsed,) = to_artifact(self.parses).load().splits.values()
-        return parsed
+        return to_artifact(self.parses).load()
 
     @property
     def sentences_s(self) -> float:
         """Sentences a second, of one worker."""
-        (decoded,) = to_artifact(self.hypotheses).load().test_sets.values()
+        decoded = to_artifact(self.hypotheses).load()
         return decoded.sentences / decoded.seconds if decoded.seconds else 0.0
 
 
@@ -118,7 +114,6 @@ class ParserRow:
 
     training: ParserTraining
     data: str
-    split: str
     candidates: tuple[CandidateParser, ...]
     """Those that have results."""
     failures: Mapping[str, str]
@@ -143,19 +138,19 @@ class ParserRow:
     @property
     def baseline_scores(self) -> TreeScores:
         """The scores of right-branching trees."""
-        return to_artifact(self.baseline).load().splits[self.split]
+        return to_artifact(self.baseline).load()
 
     @property
     def drawn(self) -> tuple[tuple[Tree, Tree], ...]:
         """Gold trees of the test set and the parser's, at even distances among those short enough to be drawn."""
-        return _drawn(to_artifact(self.free.parses), self.split) if self.free else ()
+        return _drawn(to_artifact(self.free.parses)) if self.free else ()
 
 
-def _drawn(parses: Parses, split: str) -> tuple[tuple[Tree, Tree], ...]:
+def _drawn(parses: Parses) -> tuple[tuple[Tree, Tree], ...]:
     """Takes short trees at even distances, those with a mistake before those without."""
     pairs = [
         (gold, tree)
-        for gold, tree in zip(parses.gold(split), parses.trees(split), strict=True)
+        for gold, tree in zip(parses.gold, parses.trees, strict=True)
         if 6 <= len(gold.leaves()) <= MAX_DRAWN_WORDS
     ]
     wrong = [pair for pair in pairs if bracketed(pair[0]) != bracketed(pair[1])]

@@ -6,7 +6,7 @@ from typing import Any
 
 from pipeline.settings import Settings, flatten
 from pipeline.store.artifact import Artifact
-from pipeline.store.artifacts import Corpus, Vocabulary
+from pipeline.store.artifacts import Corpus, EvaluationSet, Vocabulary
 from pipeline.store.store import Store
 from workflows.engine.dag import Step, in_order, to_step
 from workflows.tables.measurements import TrainedModel
@@ -17,7 +17,7 @@ def settings_of(model: TrainedModel) -> dict[str, Any]:
     """Returns the settings of each step behind a model, e.g. {"corpus": {...}, "cleaning": {"max_words": 250, ...}}.
 
     They are those that the steps run with, so that no others can be reported. `corpus` are those of the step that
-    provides the text, with its name.
+    provides the training text, with its name; `evaluation_set.dev` and so on are those of evaluation sets.
     """
     settings_by_kind: dict[str, Any] = {}
     for step in in_order(model.results):
@@ -25,7 +25,10 @@ def settings_of(model: TrainedModel) -> dict[str, Any]:
         for argument in step.arguments:
             if isinstance(argument, Settings):
                 settings = argument.model_dump(mode="json")
-                settings_by_kind |= {kind: settings} if step.inputs else {"corpus": {"name": kind, **settings}}
+                if step.stage.makes is EvaluationSet:
+                    kind = f"{kind}.{settings['name']}"
+                is_text = step.stage.makes is Corpus and not step.inputs
+                settings_by_kind |= {"corpus": {**settings, "name": kind}} if is_text else {kind: settings}
     return settings_by_kind
 
 

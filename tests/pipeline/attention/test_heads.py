@@ -1,6 +1,8 @@
 """The table of heads: known attention gives known figures, and a head switched off is worth what it is worth."""
 
 import math
+import shutil
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +18,12 @@ from pipeline.evaluation import perplexity
 from pipeline.evaluation.translation import load_model
 from pipeline.settings import EncodingSettings
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Checkpoint, EncodedDataset, Vocabulary
+from pipeline.store.artifacts import Checkpoint, EncodedDataset, EvaluationSet, Vocabulary
 from pipeline.text import encoding
 from pipeline.text.encoding import EncodedSplit
 from pipeline.training.checkpoints import write_weights
-from tests.support.tiny_checkpoint import make_checkpoint, make_corpus, write_split
+from tests.support.parallel_text import set_of
+from tests.support.tiny_checkpoint import make_checkpoint, make_corpus
 
 
 @pytest.fixture(scope="module")
@@ -30,14 +33,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkpoint, EncodedD
     corpus = make_corpus(folder / "corpus")
     checkpoint = make_checkpoint(folder / "model", corpus)
     lines = ["Two dogs run over the grass .", "A dog .", "The window is red ."] * 5
-    write_split(corpus, "dev", lines[:14])
-    corpus.shard_path("dev", 0, "de").write_text("\n".join(lines[1:15]) + "\n")
-    corpus.describe(("en", "de"), {"train": [5], "dev": [14]}, {})
+    dev = set_of(folder / "dev", pairwise(lines))
     (folder / "vocabulary").mkdir()
     vocabulary = Vocabulary(folder / "vocabulary")
     vocabulary.path.write_bytes((checkpoint.folder / "joint.model").read_bytes())
     (folder / "dataset").mkdir()
-    dataset = encoding.encode(Context(folder / "dataset"), corpus, vocabulary, EncodingSettings())
+    dataset = encoding.encode(Context(folder / "dataset"), corpus, dev, vocabulary, EncodingSettings())
     return checkpoint, dataset
 
 
@@ -66,10 +67,11 @@ def test_figures_of_known_attention() -> None:
 def test_without_a_head_is_without_its_output(made: tuple[Checkpoint, EncodedDataset], tmp_path: Path) -> None:
     """The perplexity is that of a model in which the head's part of W_O is 0."""
     checkpoint, dataset = made
+    dev = EvaluationSet(dataset.folder.with_name("dev"))
 
     def measured(checkpoint: Checkpoint, name: str) -> float:
         (tmp_path / name).mkdir()
-        return perplexity.measure(Context(tmp_path / name), checkpoint, dataset).load().dev_perplexity
+        return perplexity.measure(Context(tmp_path / name), checkpoint, dev).load().dev_perplexity
 
     figures = examined(made, tmp_path / "heads")
     assert figures.perplexity == pytest.approx(measured(checkpoint, "all"), rel=1e-5)
@@ -79,6 +81,7 @@ def test_without_a_head_is_without_its_output(made: tuple[Checkpoint, EncodedDat
             attentions(model, kind)[0].w_o.weight[:, 8:] = 0  # the second of two heads, d_v 8
         folder = tmp_path / kind
         folder.mkdir()
+        shutil.copyfile(checkpoint.folder / "joint.model", folder / "joint.model")
         write_weights(folder, model.state_dict(), Checkpoint(checkpoint.folder).read_json("model.json"))
         head = figures.heads[2 * number + 1]
         assert head.perplexity_without == pytest.approx(measured(Checkpoint(folder), f"{kind}-perplexity"), rel=1e-5)

@@ -13,7 +13,7 @@ from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint
 from tests.support.tiny_checkpoint import make_checkpoint
 
-CORPUS = EmbeddedSettings(target="de", train_pairs=60, dev_pairs=5, test_pairs=5)
+CORPUS = EmbeddedSettings(target="de", train_pairs=60).text("train")
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ import pytest
 from pipeline.corpora import embedded
 from pipeline.corpora.embedded import EmbeddedSettings
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Corpus
 
 
 @pytest.mark.parametrize("target", ["de", "fr"])
@@ -15,7 +14,7 @@ def test_generated_text_has_the_forecast_size(target: embedded.EmbeddedTarget, t
     """The size of 1 500 pairs is within 2 % of the forecast; the size of trees is not forecast."""
     settings = EmbeddedSettings(target=target, train_pairs=1500, dev_pairs=1, test_pairs=1)
     forecast = embedded.amount(settings)
-    (shard,) = Corpus(embedded.generate(Context(tmp_path), settings).folder).shards("train")
+    (shard,) = embedded.generate(Context(tmp_path), settings.text("train")).shards
     assert forecast.train_pairs == shard.pairs
     assert forecast.text_bytes == pytest.approx(shard.source.stat().st_size + shard.target.stat().st_size, rel=0.02)
     assert embedded.amount(EmbeddedSettings(target="trees")).text_bytes is None

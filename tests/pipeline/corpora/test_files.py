@@ -2,17 +2,17 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pipeline.corpora.files import FilesSettings, read
+from pipeline.corpora.files import FilesSettings
 from pipeline.errors import UserError
-from pipeline.settings import CleaningSettings
 from pipeline.store.artifact import Context
 from pipeline.text import aligned
-from pipeline.text.aligned import read_references
-from pipeline.text.cleaning import clean
 from pipeline.text.lines import read_lines, write_lines
+from tests.support.read_text import read_text
+from tests.support.tiny_text import NOISE
 
 TOML = """\
 source = "en"
@@ -50,47 +50,62 @@ def folder(tmp_path: Path, parallel_text: Path) -> Path:
 def test_a_test_set_has_any_name(name: str, folder: Path, here: Context) -> None:
     """Its files are published whatever the stage calls its own folders while it works."""
     (folder / "corpus.toml").write_text(TOML.replace("[test.a]", f'[test."{name}"]'))
-    corpus = read(here, FilesSettings.load(folder / "corpus.toml"))
-    cleaned_in = here.folder.with_name("cleaned")
-    cleaned_in.mkdir()
-    for copied in (corpus, clean(Context(cleaned_in), corpus, CleaningSettings())):
-        assert copied.test_sets == ["second", name]
-        assert len(read_references(copied, name)) == 20
+    text = read_text(here.folder, FilesSettings.load(folder / "corpus.toml"))
+    assert [*text.sets] == ["dev", "second", name]
+    assert len(text.pairs(name)) == 20
 
 
 def test_text_is_copied_aligned_into_shards(folder: Path, here: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     """Training files follow each other, each in its own shards; blank dev lines stay, test sets keep their order."""
     monkeypatch.setattr(aligned, "SHARD_PAIRS", 100)
-    corpus = read(here, FilesSettings.load(folder / "corpus.toml"))
-    assert corpus.splits == ["train", "dev", "second", "a"]
-    assert corpus.test_sets == ["second", "a"]
-    assert [(shard.pairs, shard.collection) for shard in corpus.shards("train")] == [
+    text = read_text(here.folder, FilesSettings.load(folder / "corpus.toml"))
+    assert [*text.sets] == ["dev", "second", "a"]
+    assert [(shard.pairs, shard.collection) for shard in text.corpus.shards] == [
         (100, "train.en.gz"),
         (100, "train.en.gz"),
         (50, "train.en.gz"),
         (20, "more.en"),
     ]
-    assert sorted(path.name for path in here.folder.iterdir()) == ["a", "corpus.json", "dev", "second", "train"]
-    for side, language in (("source", "en"), ("target", "de")):
-        copied = [line for shard in corpus.shards("train") for line in read_lines(getattr(shard, side))]
-        assert copied == [
+    for side, language in enumerate(("en", "de")):
+        assert [pair[side] for pair in text.pairs()] == [
             *read_lines(folder / f"train.{language}.gz"),
             *read_lines(folder / f"more.{language}"),
         ]
-    assert list(read_lines(corpus.shards("dev")[0].source)) == list(read_lines(folder / "dev.en"))
+    assert list(read_lines(text.sets["dev"].source)) == list(read_lines(folder / "dev.en"))
+
+
+def test_evaluation_sets_keep_every_line(folder: Path, here: Context) -> None:
+    """Blank, overlong and lopsided pairs stay byte for byte, except for Windows line ends. An empty one is an error."""
+    odd = [*NOISE, (" x\u2028y\r", "z\r")]
+    for side, language in enumerate(("en", "de")):
+        write_lines(folder / f"dev.{language}", [pair[side] for pair in odd])
+    text = read_text(here.folder, FilesSettings.load(folder / "corpus.toml"))
+    assert text.pairs("dev") == text.pairs("second") == [*NOISE, (" x\u2028y", "z")]
+    for language in ("en", "de"):
+        write_lines(folder / f"dev.{language}", [])
+    with pytest.raises(UserError, match=r"dev.en and .*dev.de are empty; at least one pair is needed"):
+        read_text(here.folder / "empty", FilesSettings.load(folder / "corpus.toml"))
 
 
 def test_identity_follows_content_not_path(folder: Path, tmp_path: Path) -> None:
-    """Moved files keep their fingerprint; a changed byte or another order of test sets changes it."""
-    original = FilesSettings.load(folder / "corpus.toml").identity()
+    """Moved files keep their fingerprint; a changed byte changes that of the texts that have it, the order of test sets
+    none."""
+
+    def identities(folder: Path) -> list[dict[str, Any]]:
+        settings = FilesSettings.load(folder / "corpus.toml")
+        return [text.identity() for text in settings.texts()]
+
+    original = identities(folder)
     moved = Path(shutil.copytree(folder, tmp_path / "moved"))
-    assert FilesSettings.load(moved / "corpus.toml").identity() == original
+    assert identities(moved) == original
     first, second, third = TOML.partition("[test.second]")[0], TOML.partition("[test.second]")[2], "[test.second]"
     head, _, tail = second.partition("[test.a]")
     (moved / "corpus.toml").write_text(f"{first}[test.a]{tail}{third}{head}")
-    assert FilesSettings.load(moved / "corpus.toml").identity() != original
+    train, dev, second_set, set_a = original
+    assert identities(moved) == [train, dev, set_a, second_set]
     (folder / "more.de").write_bytes((folder / "more.de").read_bytes().replace(b"e", b"x", 1))
-    assert FilesSettings.load(folder / "corpus.toml").identity() != original
+    changed = identities(folder)
+    assert [one == other for one, other in zip(changed, original, strict=True)] == [False, True, True, False]
 
 
 @pytest.mark.parametrize(

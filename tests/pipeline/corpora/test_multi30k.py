@@ -5,6 +5,7 @@ import logging
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from pipeline.errors import UserError
 from pipeline.store.artifact import Context
 from pipeline.text.lines import read_lines, write_lines
 from tests.support.range_server import serving
+from tests.support.read_text import read_text
 
 
 @pytest.fixture
@@ -28,26 +30,28 @@ def served(tmp_path: Path, data: Path) -> Iterator[tuple[Path, str]]:
 @pytest.mark.parametrize("target", ["de", "fr"])
 def test_the_folder_becomes_a_corpus(here: Context, data: Path, target: str) -> None:
     """Sizes are the published ones, the main test set comes first and the text is copied unchanged."""
-    corpus = read(here, Multi30kSettings(target=target, data=data / "multi30k"))
-    assert corpus.languages == ("en", target)
-    assert {split: sum(s.pairs for s in corpus.shards(split)) for split in corpus.splits} == {
-        "train": 29000,
-        "dev": 1014,
-        "test_2016_flickr": 1000,
-    }
+    text = read_text(here.folder, Multi30kSettings(target=target, data=data / "multi30k"))
+    assert text.corpus.languages == ("en", target)
+    assert text.corpus.pairs == 29000
+    sentences = {name: held_out.load().sentences for name, held_out in text.sets.items()}
+    assert sentences == {"dev": 1014, "test_2016_flickr": 1000}
     original = gzip.decompress((data / "multi30k" / f"val.{target}.gz").read_bytes())
-    assert corpus.shards("dev")[0].target.read_bytes() == original
+    assert text.sets["dev"].references.read_bytes() == original
 
 
 def test_identity_follows_content_not_path(tmp_path: Path, data: Path) -> None:
     """A copy elsewhere has the same fingerprint, an edited line another; languages differ."""
     copy = tmp_path / "copy"
     shutil.copytree(data / "multi30k", copy, copy_function=shutil.copyfile)
-    original = Multi30kSettings(data=data / "multi30k").identity()
-    assert Multi30kSettings(data=copy).identity() == original
-    assert Multi30kSettings(target="fr", data=copy).identity() != original
+
+    def identities(folder: Path, **fields: Any) -> dict[str, Any]:
+        return {text.name: text.identity() for text in Multi30kSettings(data=folder, **fields).texts()}
+
+    original = identities(data / "multi30k")
+    assert identities(copy) == original
+    assert not any(identity in original.values() for identity in identities(copy, target="fr").values())
     write_lines(copy / "val.en.gz", ["edited", *list(read_lines(copy / "val.en.gz"))[1:]])
-    assert Multi30kSettings(data=copy).identity() != original
+    assert {name for name, identity in identities(copy).items() if identity != original[name]} == {"dev"}
 
 
 def test_edited_files_and_more_test_sets_are_used(
@@ -60,9 +64,9 @@ def test_edited_files_and_more_test_sets_are_used(
     for name in ("test_b.en", "test_b.de", "test_a.en", "test_a.de", "test_half.en"):
         write_lines(folder / name, ["a sentence"])
     with caplog.at_level(logging.WARNING):
-        corpus = read(here, Multi30kSettings(data=folder))
-    assert corpus.splits == ["train", "dev", "test_2016_flickr", "test_a", "test_b"]
-    assert next(read_lines(corpus.shards("dev")[0].source)) == "edited"
+        text = read_text(here.folder, Multi30kSettings(data=folder))
+    assert [*text.sets] == ["dev", "test_2016_flickr", "test_a", "test_b"]
+    assert text.pairs("dev")[0][0] == "edited"
     assert [record.args[0].name for record in caplog.records] == ["val.en.gz"]
 
 
@@ -72,9 +76,9 @@ def test_download_checks_and_reads(here: Context, served: tuple[Path, str], monk
     for name in list(published()):  # the 2017 files are not among the tests' data
         if not (folder / name).exists():
             monkeypatch.delitem(published(), name)
-    corpus = read(here, Multi30kSettings(base_url=url))
-    assert list(read_lines(corpus.shards("train")[0].source)) == list(read_lines(folder / "train.en.gz"))
-    assert sorted(path.name for path in here.folder.iterdir()) == ["corpus.json", "dev", "test_2016_flickr", "train"]
+    text = read_text(here.folder, Multi30kSettings(base_url=url))
+    assert [source for source, _ in text.pairs()] == list(read_lines(folder / "train.en.gz"))
+    assert sorted(path.name for path in text.corpus.folder.iterdir()) == ["00000.de", "00000.en", "corpus.json"]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +96,7 @@ def test_missing_files_are_named(tmp_path: Path, parallel_text: Path, remove: st
     for path in folder.glob(remove):
         path.unlink()
     with pytest.raises(UserError, match=message):
-        Multi30kSettings(data=folder).identity()
+        Multi30kSettings(data=folder).texts()
 
 
 def test_a_tampered_download_is_refused(here: Context, served: tuple[Path, str]) -> None:
@@ -102,5 +106,5 @@ def test_a_tampered_download_is_refused(here: Context, served: tuple[Path, str])
     content[5000] ^= 1
     (folder / "train.en.gz").write_bytes(content)
     with pytest.raises(UserError, match=r"train.en.gz: it is not the file expected"):
-        read(here, Multi30kSettings(base_url=url))
+        read(here, Multi30kSettings(base_url=url).texts()[0])
     assert list(here.folder.iterdir()) == []

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from pipeline.corpora import archives
-from pipeline.corpora.wmt14 import EvaluationSet, Wmt14Settings, official_archives, read
+from pipeline.corpora.wmt14 import PublishedSet, Wmt14Settings, official_archives, read, read_set
 from pipeline.errors import UserError
 from pipeline.settings import CleaningSettings
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Corpus
 from pipeline.text.cleaning import clean
-from pipeline.text.lines import read_lines
 from tests.support.official_archives import Pairs, checksum, settings_of, write_archive, write_official
+from tests.support.parallel_text import pairs_of
 from tests.support.range_server import RangeServer, serving
+from tests.support.read_text import read_text
 
 NAMES = {
     "europarl-v7": "wmt13/training-parallel-europarl-v7.tgz",
@@ -69,12 +69,6 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archives, "fetch", partial(archives.fetch, pause_s=0.001, retries=1))
 
 
-def lines(corpus: Corpus, split: str) -> list[tuple[str, str]]:
-    """Reads the pairs of a split."""
-    shards = corpus.shards(split)
-    return [pair for s in shards for pair in zip(read_lines(s.source), read_lines(s.target), strict=True)]
-
-
 def test_the_official_archives_are_the_published_ones() -> None:
     """The settings hold names, sizes and hashes; English-French has two more archives, without a hash."""
     german, french = official_archives("de"), official_archives("fr")
@@ -102,23 +96,26 @@ def test_download_becomes_a_corpus(
     here: Context, settings: Callable[..., Wmt14Settings], server: RangeServer, official: Path
 ) -> None:
     """Archives are read in order with lines unchanged; dev and test are the text that sacreBLEU makes."""
-    corpus = read(here, settings())
-    assert corpus.languages == ("en", "de")
-    assert corpus.splits == ["train", "dev", "newstest2014"]
-    assert lines(corpus, "train") == [pair for name in official_archives("de") for pair in TRAIN[name]]
-    assert lines(corpus, "dev") == DEV
-    assert lines(corpus, "newstest2014") == TEST
-    report = corpus.read_json("corpus.json")["report"]
-    assert report["read"] == {"train": 90, "dev": 7, "newstest2014": 9}
-    assert [shard.collection for shard in corpus.shards("train")] == list(official_archives("de"))
+    text = read_text(here.folder, settings())
+    assert text.corpus.languages == ("en", "de")
+    assert text.pairs() == [pair for name in official_archives("de") for pair in TRAIN[name]]
+    assert {name: text.pairs(name) for name in text.sets} == {"dev": DEV, "newstest2014": TEST}
+    report = text.corpus.read_json("corpus.json")["report"]
+    assert report["read"] == 90
+    assert [shard.collection for shard in text.corpus.shards] == list(official_archives("de"))
     path = NAMES["commoncrawl"]
     assert report["archives"][path] == {
-        "split": "train",
         "pairs": 30,
         "bytes": (official / path).stat().st_size,
         "sha256": checksum(official / path).removeprefix("sha256:"),
     }
-    assert sorted(p.name for p in here.folder.iterdir()) == ["corpus.json", "dev", "newstest2014", "train"]
+    of_test = text.sets["newstest2014"]
+    assert of_test.load().report == {
+        "archive": "wmt14/test-full.tgz",
+        "bytes": (official / "wmt14/test-full.tgz").stat().st_size,
+        "sha256": checksum(official / "wmt14/test-full.tgz").removeprefix("sha256:"),
+    }
+    assert {p.suffix for part in (text.corpus, of_test) for p in part.folder.iterdir()} == {".json", ".en", ".de"}
     assert len(server.asked) == 5
 
 
@@ -126,16 +123,16 @@ def test_a_finished_download_is_not_repeated(
     here: Context, settings: Callable[..., Wmt14Settings], server: RangeServer, tmp_path: Path
 ) -> None:
     """A second reading finds all archives in the store; a changed one is noticed and fetched again."""
-    read(here, settings())
+    read(here, settings().texts()[0])
     downloaded = here.folder.parent / "downloads" / NAMES["commoncrawl"]
     content = bytearray(downloaded.read_bytes())
     content[100] ^= 1
     downloaded.write_bytes(content)
     (here.folder.parent / "again").mkdir()
     server.asked.clear()
-    corpus = read(Context(here.folder.parent / "again"), settings())
+    corpus = read(Context(here.folder.parent / "again"), settings().texts()[0])
     assert [path for path, _ in server.asked] == ["/" + NAMES["commoncrawl"]]
-    assert sum(s.pairs for s in corpus.shards("train")) == 90
+    assert sum(s.pairs for s in corpus.shards) == 90
 
 
 def test_too_small_a_disk_is_reported_before_any_download(
@@ -146,7 +143,7 @@ def test_too_small_a_disk_is_reported_before_any_download(
     huge = expecting.archives["commoncrawl"].model_copy(update={"size_bytes": 1 << 60})
     archives_of = {**expecting.archives, "commoncrawl": huge}
     with pytest.raises(UserError, match=r"the archives need \d+.\d GB more and the disk of .*downloads has .* GB free"):
-        read(here, expecting.model_copy(update={"archives": archives_of}))
+        read(here, expecting.texts()[0].model_copy(update={"archives": archives_of}))
     assert server.asked == []
 
 
@@ -159,8 +156,8 @@ def test_archives_on_disk_are_used(
     if flat:
         for path in list(official.glob("*/*")):
             path.rename(official / path.name)
-    corpus = read(here, expecting)
-    assert sum(s.pairs for s in corpus.shards("train")) == 90
+    corpus = read(here, expecting.texts()[0])
+    assert sum(s.pairs for s in corpus.shards) == 90
     assert server.asked == []
     assert not (here.folder.parent / "downloads").exists()
 
@@ -175,7 +172,7 @@ def test_a_hash_that_is_not_published_is_kept_and_required_later(
     here: Context, settings: Callable[..., Wmt14Settings], official: Path
 ) -> None:
     """The hash is in the report and beside the download; another file of that name is refused, also with --data."""
-    expecting = _unpublished(settings(), "commoncrawl")
+    expecting = _unpublished(settings(), "commoncrawl").texts()[0]
     sha256 = checksum(official / NAMES["commoncrawl"]).removeprefix("sha256:")
     report = read(here, expecting).read_json("corpus.json")["report"]
     assert report["archives"][NAMES["commoncrawl"]]["sha256"] == sha256
@@ -188,7 +185,7 @@ def test_a_hash_that_is_not_published_is_kept_and_required_later(
     ):
         read(here, expecting)
     with pytest.raises(UserError, match=rf"not the published archive .*{sha256}.*its publisher has changed it, remove"):
-        read(here, _unpublished(settings(data=official), "commoncrawl"))
+        read(here, _unpublished(settings(data=official), "commoncrawl").texts()[0])
 
 
 def test_pairs_that_are_not_utf8_end_the_stage_or_are_dropped(tmp_path: Path) -> None:
@@ -206,13 +203,14 @@ def test_pairs_that_are_not_utf8_end_the_stage_or_are_dropped(tmp_path: Path) ->
     with pytest.raises(
         UserError, match=r"commoncrawl\.tgz, member .*\.en, line 31: not UTF-8 .*drop such pairs: --set"
     ) as refused:
-        read(contexts[0], settings)
+        read(contexts[0], settings.texts()[0])
     assert """--set 'corpora.en-de.invalid="drop"'""" in str(refused.value)
-    corpus = read(contexts[1], settings.model_copy(update={"invalid": "drop"}))
-    report = clean(contexts[2], corpus, CleaningSettings()).read_json("corpus.json")["report"]
+    corpus = read(contexts[1], settings.model_copy(update={"invalid": "drop"}).texts()[0])
+    cleaned = clean(contexts[2], corpus, CleaningSettings())
+    report = cleaned.load().report
     assert report["dropped"]["invalid"] == report["collections"]["commoncrawl"]["dropped"]["invalid"] == 2
     assert report["collections"]["commoncrawl"]["read"] == 33
-    kept = lines(Corpus(tmp_path / "clean"), "train")
+    kept = pairs_of(cleaned)
     assert ("one", "eins") in kept
     assert not any("tea" in source or "caf" in source for source, _ in kept)
 
@@ -221,15 +219,22 @@ def test_a_test_set_of_another_length_is_refused(here: Context, settings: Callab
     """`wmt14` instead of `wmt14/full` would have 2737 sentences and give other scores."""
     shorter = settings().test.model_copy(update={"pairs": 3003})
     with pytest.raises(UserError, match=r"test-full.tgz: .* have 9 lines instead of 3003; get the official archive"):
-        read(here, settings(test=shorter))
+        read_set(here, settings(test=shorter).texts()[2])
 
 
 def test_identity_follows_the_archives_not_their_location(
     settings: Callable[..., Wmt14Settings], tmp_path: Path
 ) -> None:
-    """A hash, the pair and the test set are part of it; servers, mirrors and folders are not."""
-    identity = json.dumps(settings().identity())
+    """A hash is part of that of its own text; servers, mirrors and folders are not."""
+
+    def identities(settings: Wmt14Settings) -> list[str]:
+        return [json.dumps(text.identity()) for text in settings.texts()]
+
+    original = identities(settings())
     elsewhere = settings(data=tmp_path, base_url="http://other/", mirrors=("http://m/",), downloads=tmp_path)
-    assert json.dumps(elsewhere.identity()) == identity
-    assert json.dumps(_unpublished(settings(), "commoncrawl").identity()) != identity
-    assert json.dumps(settings(test=EvaluationSet(name="wmt14", pairs=2737)).identity()) != identity
+    assert identities(elsewhere) == original
+    for changed, expected in (
+        (_unpublished(settings(), "commoncrawl"), [False, True, True]),
+        (settings(test=PublishedSet(name="wmt14", pairs=2737)), [True, True, False]),
+    ):
+        assert [one == other for one, other in zip(identities(changed), original, strict=True)] == expected

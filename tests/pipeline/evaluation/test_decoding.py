@@ -17,10 +17,10 @@ from pipeline.evaluation.translation import Translator
 from pipeline.export.ctranslate2 import export
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Checkpoint, Corpus
+from pipeline.store.artifacts import Checkpoint, EvaluationSet
 from pipeline.text.lines import read_lines
 from tests.support.ray_workers import workers_alive
-from tests.support.tiny_checkpoint import SENTENCES
+from tests.support.tiny_checkpoint import SENTENCES, make_set
 
 FAST = DecodingSettings(max_extra_tokens=5)
 
@@ -31,9 +31,11 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoding, "FULL_ROWS", {"cpu": 20})
 
 
-def run(checkpoint: Checkpoint, corpus: Corpus, folder: Path, settings: DecodingSettings, emit: Any = None) -> Path:
+def run(
+    checkpoint: Checkpoint, text: EvaluationSet, folder: Path, settings: DecodingSettings, emit: Any = print
+) -> Path:
     folder.mkdir()
-    decoding.decode(Context(folder, emit or (lambda event: None)), checkpoint, corpus, settings)
+    decoding.decode(Context(folder, emit), checkpoint, text, settings)
     return folder
 
 
@@ -44,30 +46,28 @@ def _wait_for_no_worker() -> None:
     assert not workers_alive("DecodingWorker")
 
 
-def test_stage_writes_every_test_set_in_order(
-    ray_cluster: None, checkpoint: Checkpoint, corpus: Corpus, tmp_path: Path, small_chunks: None
+def test_stage_writes_every_line_in_order(
+    ray_cluster: None, checkpoint: Checkpoint, tmp_path: Path, small_chunks: None
 ) -> None:
     """Two actors write what one Translator gives, decoding.json has the counts, and the actors are gone afterwards."""
     events: list[dict[str, Any]] = []
     settings = FAST.model_copy(update={"workers": 2})
-    folder = run(checkpoint, corpus, tmp_path / "out", settings, events.append)
+    folder = run(checkpoint, make_set(tmp_path / "second", "second"), tmp_path / "out", settings, events.append)
     translator = Translator(checkpoint.folder, FAST, "cpu")
     written = json.loads((folder / "decoding.json").read_text())
     assert written["dtype"] == str(translator.dtype).removeprefix("torch.")
-    described = written["test_sets"]
-    for name, lines in (("first", SENTENCES), ("second", SENTENCES[::-1] * 6)):
-        expected = translator.translations(lines)
-        assert list(read_lines(folder / f"{name}.de")) == [translation.text for translation in expected]
-        assert described[name]["sentences"] == len(lines)
-        assert described[name]["tokens"] == sum(translation.n_tokens for translation in expected)
-        assert described[name]["seconds"] > 0
-    assert events[-1] == {"done": 49, "total": 49, "unit": "sentences"}
+    expected = translator.translations(SENTENCES[::-1] * 6)
+    assert list(read_lines(folder / "second.de")) == [translation.text for translation in expected]
+    assert written["sentences"] == 42
+    assert written["tokens"] == sum(translation.n_tokens for translation in expected)
+    assert written["seconds"] > 0
+    assert events[-1] == {"done": 42, "total": 42, "unit": "sentences"}
     assert len(events) > 2
     _wait_for_no_worker()
 
 
 def test_actors_search_in_several_ways(
-    ray_cluster: None, checkpoint: Checkpoint, corpus: Corpus, tmp_path: Path
+    ray_cluster: None, checkpoint: Checkpoint, first_set: EvaluationSet, tmp_path: Path
 ) -> None:
     """The same actors write by each search what a translator does by that search alone."""
     _wait_for_no_worker()
@@ -77,7 +77,7 @@ def test_actors_search_in_several_ways(
             settings = FAST.model_copy(update={"beam_size": beam_size, "max_extra_tokens": 5 * beam_size})
             folder = tmp_path / str(beam_size)
             folder.mkdir()
-            decoding.decode(Context(folder), checkpoint, corpus, settings, ["first"], translators)
+            decoding.decode(Context(folder), checkpoint, first_set, settings, translators=translators)
             expected = Translator(checkpoint.folder, settings).translate(SENTENCES)
             assert list(read_lines(folder / "first.de")) == expected
             processes.append(workers_alive("DecodingWorker"))
@@ -86,7 +86,7 @@ def test_actors_search_in_several_ways(
 
 
 def test_an_exported_model_is_decoded_by_ctranslate2(
-    ray_cluster: None, checkpoint: Checkpoint, corpus: Corpus, tmp_path: Path, small_chunks: None
+    ray_cluster: None, checkpoint: Checkpoint, first_set: EvaluationSet, tmp_path: Path, small_chunks: None
 ) -> None:
     """Two actors write what one CTranslate2Translator gives; decoding.json says in what it was computed."""
     pytest.importorskip("ctranslate2")
@@ -94,14 +94,14 @@ def test_an_exported_model_is_decoded_by_ctranslate2(
     exported = export(Context(tmp_path / "exported"), checkpoint)
     settings = DecodingSettings(max_extra_tokens=5, workers=2, engine="ctranslate2", dtype="int8")
     (tmp_path / "out").mkdir()
-    hypotheses = decoding.decode(Context(tmp_path / "out"), exported, corpus, settings, ["first"])
+    hypotheses = decoding.decode(Context(tmp_path / "out"), exported, first_set, settings)
     expected = CTranslate2Translator(exported.folder, settings).translate(SENTENCES)
     assert list(read_lines(tmp_path / "out" / "first.de")) == expected
     assert hypotheses.load().computed_in == "int8 by CTranslate2"
 
 
 def test_killed_actor_loses_nothing(
-    ray_cluster: None, checkpoint: Checkpoint, corpus: Corpus, tmp_path: Path, small_chunks: None
+    ray_cluster: None, checkpoint: Checkpoint, tmp_path: Path, small_chunks: None
 ) -> None:
     """Killing the actor after the first chunk changes no line of the result."""
     settings = FAST.model_copy(update={"workers": 1})
@@ -113,7 +113,7 @@ def test_killed_actor_loses_nothing(
             for pid in killed:
                 os.kill(pid, signal.SIGKILL)
 
-    folder = run(checkpoint, corpus, tmp_path / "out", settings, kill)
+    folder = run(checkpoint, make_set(tmp_path / "second", "second"), tmp_path / "out", settings, kill)
     assert killed
     assert list(read_lines(folder / "second.de")) == Translator(checkpoint.folder, FAST).translate(SENTENCES[::-1] * 6)
 
@@ -132,7 +132,7 @@ def test_killed_actor_loses_nothing(
 def test_many_processors_start_few_actors(device: str, workers: int, n_actors: int, n_chunks: int) -> None:
     """3,003 sentences, as in newstest2014: every chunk occupies its actor, and the actors finish together."""
     lines = [f"sentence {i}" for i in range(3003)]
-    cut = decoding.chunks({"newstest2014": lines}, 4, device, workers)
+    cut = decoding.chunks(lines, 4, device, workers)
     sizes = [len(chunk.lines) for chunk in cut]
     print(f"{workers:,} on {device}: {min(workers, len(cut))} actors, {len(cut)} chunks of {sizes[0]} sentences")
     assert (min(workers, len(cut)), len(cut)) == (n_actors, n_chunks)
@@ -144,10 +144,10 @@ def test_many_processors_start_few_actors(device: str, workers: int, n_actors: i
 
 def test_few_sentences_are_one_chunk() -> None:
     """A wide beam occupies an actor with fewer."""
-    few = {"test": ["One .", "Two ."]}
-    assert decoding.chunks(few, 4, "cpu", 8) == [("test", 0, few["test"])]
-    assert decoding.chunks({"test": []}, 4, "cpu", 8) == []
-    many = {"test": ["One ."] * 120}
+    few = ["One .", "Two ."]
+    assert decoding.chunks(few, 4, "cpu", 8) == [(0, few)]
+    assert decoding.chunks([], 4, "cpu", 8) == []
+    many = ["One ."] * 120
     assert [len(decoding.chunks(many, beam_size, "cpu", 64)) for beam_size in (4, 21)] == [3, 18]
 
 

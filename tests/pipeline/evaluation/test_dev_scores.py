@@ -9,9 +9,9 @@ import pytest
 from pipeline.evaluation import averaging, decoding, dev_scores, scoring
 from pipeline.settings import AveragingSettings, DecodingSettings
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Corpus, EncodedDataset, TrainingRun
+from pipeline.store.artifacts import EncodedDataset, EvaluationSet, TrainingRun
 from pipeline.store.store import Store
-from tests.support.parallel_text import corpus_of
+from tests.support.parallel_text import set_of
 from tests.support.ray_workers import workers_alive
 from tests.support.s3_server import S3Server
 from tests.support.tiny_figures import TRAINING
@@ -30,9 +30,9 @@ def run(one_worker: Path, dataset: EncodedDataset, tmp_path: Path) -> TrainingRu
 
 
 @pytest.fixture
-def text(tmp_path: Path) -> Corpus:
+def text(tmp_path: Path) -> EvaluationSet:
     """A dev set of three sentences."""
-    return corpus_of(tmp_path / "text", {"dev": [(line, line) for line in LINES]})
+    return set_of(tmp_path / "text", [(line, line) for line in LINES])
 
 
 def _folder(path: Path) -> Context:
@@ -41,7 +41,7 @@ def _folder(path: Path) -> Context:
 
 
 @pytest.mark.usefixtures("ray_cluster")
-def test_every_kept_checkpoint_is_scored(run: TrainingRun, text: Corpus, tmp_path: Path) -> None:
+def test_every_kept_checkpoint_is_scored(run: TrainingRun, text: EvaluationSet, tmp_path: Path) -> None:
     """Both updates have scores, the last those of its checkpoint decoded and scored by the stages themselves."""
     events: list[dict[str, object]] = []
     out = tmp_path / "out"
@@ -59,8 +59,8 @@ def test_every_kept_checkpoint_is_scored(run: TrainingRun, text: Corpus, tmp_pat
         "dev_sacrebleu": [6, 9],
     }
     last = averaging.average(_folder(tmp_path / "last"), run, AveragingSettings(last=1))
-    hypotheses = decoding.decode(_folder(tmp_path / "hypotheses"), last, text, SETTINGS, ["dev"])
-    scores = scoring.score(_folder(tmp_path / "scores"), hypotheses, text, ["dev"]).load().test_sets["dev"]
+    hypotheses = decoding.decode(_folder(tmp_path / "hypotheses"), last, text, SETTINGS)
+    scores = scoring.score(_folder(tmp_path / "scores"), hypotheses, text).load()
     assert (series["dev_paper_bleu"][9], series["dev_sacrebleu"][9]) == (scores.paper_bleu, scores.sacrebleu)
     assert [path.name for path in out.iterdir()] == ["dev_scores.json"]  # neither weights nor translations
     assert events[-1] == {"done": 2, "total": 2, "unit": "checkpoints"}
@@ -70,7 +70,7 @@ def test_every_kept_checkpoint_is_scored(run: TrainingRun, text: Corpus, tmp_pat
 
 @pytest.mark.usefixtures("ray_cluster")
 def test_actors_of_another_machine_decode_from_a_bucket(
-    run: TrainingRun, text: Corpus, at_s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: TrainingRun, text: EvaluationSet, at_s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A machine that shares no disk with the stage's fetches the run, and its scores are those of a shared disk."""
     expected = dev_scores.measure(_folder(tmp_path / "shared"), run, text, SETTINGS).load()

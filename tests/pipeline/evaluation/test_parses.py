@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.evaluation.parses import Parses, read_gold, rebuild_parses, right_branching
+from pipeline.evaluation.parses import Parses, rebuild_parses, right_branching
 from pipeline.evaluation.tree_scores import score_parses
 from pipeline.parsing.linearisation import linearise
-from pipeline.parsing.trees import bracketed, parse
+from pipeline.parsing.trees import bracketed, parse, read_trees
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Corpus, Hypotheses
+from pipeline.store.artifacts import EvaluationSet, Hypotheses
 from pipeline.text.lines import write_lines
-from tests.support.parallel_text import corpus_of
-from tests.support.tiny_parser import make_trees
+from tests.support.parallel_text import corpus_of, set_of
+from tests.support.tiny_parser import make_tree_set
 
 GOLD = [
     "(S (NP (DT The) (NN man)) (VP (VBZ hears) (NP (DT the) (NN dog))) (. .))",
@@ -20,12 +20,15 @@ GOLD = [
 ]
 
 
-def treebank(folder: Path, trees: list[str]) -> Corpus:
-    """A corpus with the same trees as training and test set."""
-    pairs = [(" ".join(tree.leaves()), " ".join(linearise(tree))) for tree in map(parse, trees)]
-    corpus = corpus_of(folder / "gold", {"train": pairs, "test": pairs}, ("en", "trees"))
-    write_lines(corpus.gold_trees("test"), trees)
-    return corpus
+def pairs_of(trees: list[str]) -> list[tuple[str, str]]:
+    return [(" ".join(tree.leaves()), " ".join(linearise(tree))) for tree in map(parse, trees)]
+
+
+def treebank(folder: Path, trees: list[str]) -> EvaluationSet:
+    """A test set of these trees."""
+    text = set_of(folder / "gold", pairs_of(trees), "test", ("en", "trees"))
+    write_lines(text.gold_trees, trees)
+    return text
 
 
 def context(folder: Path) -> Context:
@@ -37,17 +40,16 @@ def rebuilt(folder: Path, trees: list[str], outputs: list[str]) -> Parses:
     hypotheses = Hypotheses(folder / "hypotheses")
     hypotheses.folder.mkdir()
     write_lines(hypotheses.folder / "test.trees", outputs)
-    return rebuild_parses(context(folder / "parses"), hypotheses, treebank(folder, trees), ["test"])
+    return rebuild_parses(context(folder / "parses"), hypotheses, treebank(folder, trees))
 
 
 def test_correct_symbols_give_the_gold_trees_and_full_marks(tmp_path: Path) -> None:
     """Gold trees, linearised and rebuilt with the gold tags, are the gold trees: F1 100, nothing repaired."""
-    corpus = make_trees(tmp_path)
-    gold = read_gold(corpus, "test")
+    gold = [placed.tree for placed in read_trees(make_tree_set(tmp_path).gold_trees)]
     parses = rebuilt(tmp_path, [bracketed(tree) for tree in gold], [" ".join(linearise(tree)) for tree in gold])
-    assert parses.trees("test") == gold == parses.gold("test")
-    assert parses.load().splits["test"].repaired == 0
-    scores = score_parses(context(tmp_path / "scores"), parses).load().splits["test"]
+    assert parses.trees == gold == parses.gold
+    assert parses.load().repaired == 0
+    scores = score_parses(context(tmp_path / "scores"), parses).load()
     assert (scores.total.f1, scores.total.complete_match, scores.total.valid) == (100, 100, 12)
     assert sum(group.sentences for group in scores.by_length.values()) == 12
     assert {group.f1 for group in scores.by_length.values()} == {100}
@@ -56,25 +58,30 @@ def test_correct_symbols_give_the_gold_trees_and_full_marks(tmp_path: Path) -> N
 def test_repairs_are_counted_and_errors_cost(tmp_path: Path) -> None:
     """Of two outputs one lacks a closing bracket and a word; its tree is over all words, and the score falls."""
     parses = rebuilt(tmp_path, GOLD, ["(S (NP XX XX )NP (VP XX (NP XX", "(S (NP XX )NP (VP XX )VP XX )S"])
-    figures = parses.load().splits["test"]
+    figures = parses.load()
     assert (figures.sentences, figures.repaired) == (2, 1)
     assert figures.repairs == {"unclosed": 3, "missing word": 2}
-    first, second = parses.trees("test")
+    first, second = parses.trees
     assert bracketed(second) == GOLD[1]
     assert first.leaves() == ["The", "man", "hears", "the", "dog", "."]
     assert [tag for _, tag in first.pos()] == ["DT", "NN", "VBZ", "DT", "NN", "."]
-    scores = score_parses(context(tmp_path / "scores"), parses).load().splits["test"].total
+    scores = score_parses(context(tmp_path / "scores"), parses).load().total
     assert scores.valid == 2
     # Gold 4 + 3 brackets; found are S and the first NP of the first, and all of the second.
     assert scores.recall == pytest.approx(100 * 5 / 7)
 
 
-def test_right_branching_trees(tmp_path: Path) -> None:
-    """The first word is the root's; the others open constituents up to the final mark, which is the root's too."""
-    parses = right_branching(context(tmp_path / "parses"), treebank(tmp_path, GOLD), ["test"])
-    first, second = map(bracketed, parses.trees("test"))
+def test_right_branching_trees(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The first word is the root's; the others open constituents up to the final mark, which is the root's too. A
+    symbol of the test set that training does not have is named once."""
+    known = {symbol for _, symbols in pairs_of(GOLD) for symbol in symbols.split()} - {")NP"}
+    corpus = corpus_of(tmp_path / "train", pairs_of(GOLD), ("en", "trees"), symbols=known)
+    parses = right_branching(context(tmp_path / "parses"), corpus, treebank(tmp_path, GOLD))
+    (warning,) = caplog.messages
+    assert warning.endswith("test.trees, line 1: no training tree has the symbol )NP")
+    first, second = map(bracketed, parses.trees)
     # VP ends at the end of both sentences, NP of one
     assert first == "(S (DT The) (VP (NN man) (VP (VBZ hears) (VP (DT the) (NN dog)))) (. .))"
     assert second == "(S (PRP We) (VBD slept) (. .))"
-    scores = score_parses(context(tmp_path / "scores"), parses).load().splits["test"].total
+    scores = score_parses(context(tmp_path / "scores"), parses).load().total
     assert (scores.valid, 0 < scores.f1 < 100) == (2, True)

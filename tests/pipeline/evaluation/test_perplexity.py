@@ -1,7 +1,6 @@
-"""pipeline.evaluation.perplexity: it is exp of the plain NLL of the dev split."""
+"""pipeline.evaluation.perplexity: it is exp of the plain NLL of the dev set."""
 
 import math
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -14,41 +13,38 @@ from model.config import PAD_ID
 from pipeline.errors import UserError
 from pipeline.evaluation.perplexity import measure
 from pipeline.evaluation.translation import load_model
+from pipeline.settings import LONGEST_TOKENS
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Checkpoint, EncodedDataset
+from pipeline.store.artifacts import Checkpoint, EncodedDataset, EvaluationSet
 from pipeline.text.encoding import EncodedSplit
 from pipeline.training.validation import split_sums
 from tests.support.batches import hidden_of
-from tests.support.tiny_training import TINY, metrics
-
-
-@pytest.fixture
-def checkpoint(one_worker: Path) -> Checkpoint:
-    """The last checkpoint of a training."""
-    return Checkpoint(one_worker / "checkpoints" / f"{TINY.updates:08d}")
+from tests.support.parallel_text import set_of
+from tests.support.tiny_training import metrics
 
 
 def test_perplexity_is_that_of_torch_sentence_by_sentence(
-    checkpoint: Checkpoint, dataset: EncodedDataset, one_worker: Path, tmp_path: Path
+    trained: Checkpoint, dataset: EncodedDataset, dev_set: EvaluationSet, one_worker: Path, tmp_path: Path
 ) -> None:
     """It equals F.cross_entropy over unpadded sentences, and what training itself logged at its end."""
-    figures = measure(Context(tmp_path), checkpoint, dataset).load()
-    model, split = load_model(checkpoint.folder), EncodedSplit.open(dataset, "dev")
+    figures = measure(Context(tmp_path), trained, dev_set).load()
+    model, split = load_model(trained.folder), EncodedSplit.open(dataset, "dev")
     nll = 0.0
     with torch.no_grad():
         for row in range(len(split)):
             source_BS, target_BT = split.batch(np.array([row]))
             logits_TV = model.logits(hidden_of(model, source_BS, shift_right(target_BT)))[0]
             nll += float(F.cross_entropy(logits_TV, target_BT[0], ignore_index=PAD_ID, reduction="sum"))
+    assert [path.name for path in tmp_path.iterdir()] == ["perplexity.json"]
     assert figures.tokens == split.target_lengths.sum()
     assert figures.dev_nll == pytest.approx(nll / figures.tokens, rel=1e-5)
     assert figures.dev_perplexity == pytest.approx(math.exp(figures.dev_nll))
     assert figures.dev_nll == pytest.approx(metrics(one_worker)[-1]["dev_nll"], rel=1e-5)
 
 
-def test_sums_are_the_workers_together(checkpoint: Checkpoint, dataset: EncodedDataset) -> None:
+def test_sums_are_the_workers_together(trained: Checkpoint, dataset: EncodedDataset) -> None:
     """With three workers, every batch is measured once; smoothing changes the loss and not the NLL."""
-    model, split = load_model(checkpoint.folder).train(), EncodedSplit.open(dataset, "dev")
+    model, split = load_model(trained.folder).train(), EncodedSplit.open(dataset, "dev")
     whole = split_sums(model, split, smoothing=0.1)
     parts = torch.stack([split_sums(model, split, 0.1, rank, 3) for rank in range(3)])
     torch.testing.assert_close(parts.sum(0), whole)
@@ -58,9 +54,8 @@ def test_sums_are_the_workers_together(checkpoint: Checkpoint, dataset: EncodedD
     assert model.training
 
 
-def test_other_vocabulary_is_refused(checkpoint: Checkpoint, dataset: EncodedDataset, tmp_path: Path) -> None:
-    """The perplexity of a checkpoint with another vocabulary would be meaningless."""
-    other = EncodedDataset(shutil.copytree(dataset.folder, tmp_path / "other"))
-    other.write_json("dataset.json", {**other.read_json("dataset.json"), "vocabulary_size": 900})
-    with pytest.raises(UserError, match=r"vocabulary_size = 800, .* 900 pieces"):
-        measure(Context(tmp_path), checkpoint, other)
+def test_a_dev_set_of_overlong_pairs_is_refused(trained: Checkpoint, tmp_path: Path) -> None:
+    """No model computes them."""
+    text = set_of(tmp_path / "dev", [("dog " * LONGEST_TOKENS, "Hund")])
+    with pytest.raises(UserError, match=rf"dev\.en has no pair of at most {LONGEST_TOKENS} tokens; add shorter text"):
+        measure(Context(tmp_path), trained, text)

@@ -21,8 +21,10 @@ from pipeline.evaluation.scoring import (
     split_compounds,
 )
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Corpus, Hypotheses
+from pipeline.store.artifacts import Hypotheses
+from pipeline.store.figures import ScoringFigures
 from pipeline.text.lines import read_lines, write_lines
+from tests.support.parallel_text import set_of
 
 
 @pytest.mark.parametrize(
@@ -148,26 +150,21 @@ def test_unequal_line_counts_are_reported(scorer: Callable[[list[str], list[str]
         scorer([], [], "de")
 
 
-def test_stage_scores_every_test_set(tmp_path: Path) -> None:
-    """Both scores of each test set span its shards, and lines that only str.splitlines would cut stay whole."""
-    corpus, hypotheses = Corpus(tmp_path / "corpus"), Hypotheses(tmp_path / "hypotheses")
+def test_stage_scores_a_test_set(tmp_path: Path) -> None:
+    """Lines that only str.splitlines would cut stay whole."""
     lines = ["Ein Mann\u2028 geht nach Hause.", "Sie\x85 schläft heute lange.", "Wir gehen jetzt los."]
-    for split, shards in {"flickr": [lines[:2], lines[2:]], "coco": [lines]}.items():
-        (corpus.folder / split).mkdir(parents=True)
-        for i, shard in enumerate(shards):
-            write_lines(corpus.shard_path(split, i, "de"), shard)
-    corpus.describe(("en", "de"), {"train": [1], "dev": [1], "flickr": [2, 1], "coco": [3]}, {})
+    text = set_of(tmp_path / "text", zip("abc", lines, strict=True), "coco")
+    hypotheses = Hypotheses(tmp_path / "hypotheses")
     hypotheses.folder.mkdir()
-    write_lines(hypotheses.folder / "flickr.de", lines)
-    write_lines(hypotheses.folder / "coco.de", lines[::-1])
     (tmp_path / "scores").mkdir()
-    scores = scoring.score(Context(tmp_path / "scores"), hypotheses, corpus).load()
-    assert scores.language == "de"
-    assert list(scores.test_sets) == ["flickr", "coco"]
-    assert scores.test_sets["flickr"].paper_bleu == pytest.approx(100)
-    assert scores.test_sets["flickr"].sentences == 3
-    assert scores.test_sets["coco"].sacrebleu < 50
 
-    write_lines(hypotheses.folder / "coco.de", lines[:2])
+    def scores_of(written: list[str]) -> ScoringFigures:
+        write_lines(hypotheses.folder / "coco.de", written)
+        return scoring.score(Context(tmp_path / "scores"), hypotheses, text).load()
+
+    scores = scores_of(lines)
+    assert (scores.name, scores.language, scores.sentences) == ("coco", "de", 3)
+    assert scores.paper_bleu == pytest.approx(100)
+    assert scores_of(lines[::-1]).sacrebleu < 50
     with pytest.raises(UserError, match=r"coco.*2 hypotheses but 3 references"):
-        scoring.score(Context(tmp_path / "scores"), hypotheses, corpus)
+        scores_of(lines[:2])

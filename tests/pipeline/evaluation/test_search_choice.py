@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file, save_file
 
-from pipeline.errors import UserError
-from pipeline.evaluation import search_choice
+from pipeline.evaluation import decoding, search_choice
 from pipeline.evaluation.scoring import score_texts
 from pipeline.evaluation.translation import Translator
 from pipeline.settings import DecodingSettings
@@ -17,7 +16,7 @@ from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, Corpus
 from pipeline.store.scratch import Scratch
 from pipeline.text.lines import read_lines
-from tests.support.parallel_text import corpus_of
+from tests.support.parallel_text import set_of
 from tests.support.ray_workers import workers_alive
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint
 
@@ -50,14 +49,6 @@ def _context(folder: Path, emit: Callable[[Any], None] = lambda event: None) -> 
     return Context(folder, emit, shared=AnotherNode(folder))
 
 
-def test_trees_are_refused(tmp_path: Path) -> None:
-    """They have no BLEU."""
-    trees = corpus_of(tmp_path / "trees", {"dev": [("Go .", "(S XX .)")]})
-    trees.symbols_path.write_text("(S\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"trees has trees; a parser's search is chosen by workflows\.reproduce_table4"):
-        search_choice.choose(Context(tmp_path), Checkpoint(tmp_path), trees, DecodingSettings(), [1], [0.6])
-
-
 @pytest.mark.usefixtures("ray_cluster")
 def test_the_best_of_searches_made_one_by_one(corpus: Corpus, tmp_path: Path) -> None:
     """The references are what beam 2 writes with α 0.6 or 1. So it is chosen, with the smaller α unless the settings
@@ -68,7 +59,7 @@ def test_the_best_of_searches_made_one_by_one(corpus: Corpus, tmp_path: Path) ->
     written = [Translator(here, _search(*search)).translate(sources) for search in searches]
     assert written[0] == written[1] != written[2]
     pairs = list(zip(sources, written[0], strict=True))
-    text: Corpus = corpus_of(tmp_path / "text", {"dev": pairs, "test": pairs})
+    text = set_of(tmp_path / "text", pairs, "test")
     model = Checkpoint(tmp_path / "model")
 
     workers: list[list[int]] = []
@@ -89,6 +80,6 @@ def test_the_best_of_searches_made_one_by_one(corpus: Corpus, tmp_path: Path) ->
     assert other.load().settings == _search(2, 1.0)
 
     settings = _search(3, 0.6).model_copy(update={"batch_tokens": 50})
-    hypotheses = search_choice.decode_chosen(_context(tmp_path / "decoded"), model, text, settings, other)
+    hypotheses = decoding.decode(_context(tmp_path / "decoded"), model, text, settings, other)
     assert list(read_lines(hypotheses.folder / "test.de")) == written[1]
     assert hypotheses.load().settings == _search(2, 1.0).model_copy(update={"batch_tokens": 50})

@@ -107,7 +107,7 @@ def test_n_best_of_an_overlong_line_join_those_of_its_parts(
 @pytest.mark.parametrize("language", ["zh", "ja", "th"])
 def test_parts_are_joined_as_their_language_is_written(tmp_path: Path, language: str) -> None:
     """By a space, or by nothing where no spaces separate words."""
-    text = corpus_of(tmp_path / "corpus", {"train": zip(ENGLISH, TEXTS[language], strict=True)}, ("en", language))
+    text = corpus_of(tmp_path / "corpus", zip(ENGLISH, TEXTS[language], strict=True), ("en", language))
     translator = Translator(make_checkpoint(tmp_path / "learned", text, pieces=400).folder, FAST, "cpu")
     for lines, separator in ((ENGLISH[:2], " "), (TEXTS[language][:2], "")):
         outputs = [Hypothesis(tokens[:-1], 0.0, 0.0) for tokens in encode_lines(translator._vocabulary, lines)]

@@ -8,13 +8,13 @@ import pytest
 from pipeline.errors import UserError
 from pipeline.parsing.layouts import SPLITS, splits_of
 from pipeline.parsing.recombination import RecombinationSettings
-from pipeline.parsing.treebank import TreebankSettings, read
+from pipeline.parsing.treebank import TreebankSettings
 from pipeline.settings import CleaningSettings
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Corpus
 from pipeline.text.cleaning import clean
 from pipeline.text.lines import read_lines, write_lines
 from pipeline.text.vocabulary import SPACE_SIGN
+from tests.support.read_text import Text, read_text
 
 TREE = "( (S (NP-SBJ (NN {}) (-NONE- *)) (VP (VBZ is) (ADJP-PRD (JJ red))) (. .)) )"
 SILVER = "(S1 (S (NP (NN silver{})) (VP (VBZ is) (NP (NN new)))))"
@@ -35,14 +35,14 @@ def wsj(tmp_path: Path) -> Path:
     return folder
 
 
-def lines(corpus: Corpus, split: str, side: str = "source") -> list[str]:
+def lines(text: Text, split: str, side: int = 0) -> list[str]:
     """One side of a split."""
-    return [line for shard in corpus.shards(split) for line in read_lines(getattr(shard, side))]
+    return [pair[side] for pair in text.pairs(split)]
 
 
-def names(corpus: Corpus, split: str) -> list[str]:
+def names(text: Text, split: str) -> list[str]:
     """The first word of each sentence."""
-    return [line.split()[0] for line in lines(corpus, split)]
+    return [line.split()[0] for line in lines(text, split)]
 
 
 @pytest.mark.parametrize("above", ["", "..", "../.."])
@@ -52,25 +52,19 @@ def test_sections_of_the_wall_street_journal(wsj: Path, above: str, here: Contex
         (tmp_path / "ldc" / "parsed").mkdir(parents=True)
         wsj.parent.rename(tmp_path / "ldc" / "parsed" / "mrg")
         wsj = tmp_path / "ldc"
-    corpus = read(here, TreebankSettings(treebank=wsj.parent if above == ".." else wsj))
-    assert names(corpus, "train") == [f"s{n}{name}" for n in range(2, 22) for name in "abb"]
-    assert (names(corpus, "dev"), names(corpus, "test")) == (["s22a", "s22b", "s22b"], ["s23a", "s23b", "s23b"])
-    assert corpus.languages == ("en", "trees")
-    assert corpus.test_sets == ["test"]
-    assert lines(corpus, "dev")[0] == "s22a is red ."
-    assert lines(corpus, "dev", "target")[0] == "(S (NP XX )NP (VP XX (ADJP XX )ADJP )VP XX )S"
-    assert next(read_lines(corpus.gold_trees("test"))) == "(S (NP (NN s23a)) (VP (VBZ is) (ADJP (JJ red))) (. .))"
-    assert corpus.symbols == ["(ADJP", "(NP", "(S", "(VP", ")ADJP", ")NP", ")S", ")VP", "XX"]
-    report = corpus.read_json("corpus.json")["report"]
-    assert report == {
-        "read": {"train": 60, "dev": 3, "test": 3},
-        "words": {"train": 240, "dev": 12, "test": 12},
-        "without_words": {"train": 1, "dev": 0, "test": 0},
-        "silver": 0,
-        "unseen_symbols": {"dev": [], "test": []},
-    }
-    files = sorted(path.name for path in here.folder.iterdir())
-    assert files == ["corpus.json", "dev", "dev.gold.trees", "symbols.txt", "test", "test.gold.trees", "train"]
+    text = read_text(here.folder, TreebankSettings(treebank=wsj.parent if above == ".." else wsj))
+    assert names(text, "train") == [f"s{n}{name}" for n in range(2, 22) for name in "abb"]
+    assert (names(text, "dev"), names(text, "test")) == (["s22a", "s22b", "s22b"], ["s23a", "s23b", "s23b"])
+    assert text.corpus.languages == ("en", "trees")
+    assert lines(text, "dev")[0] == "s22a is red ."
+    assert lines(text, "dev", 1)[0] == "(S (NP XX )NP (VP XX (ADJP XX )ADJP )VP XX )S"
+    assert next(read_lines(text.sets["test"].gold_trees)) == "(S (NP (NN s23a)) (VP (VBZ is) (ADJP (JJ red))) (. .))"
+    assert text.corpus.symbols == ("(ADJP", "(NP", "(S", "(VP", ")ADJP", ")NP", ")S", ")VP", "XX")
+    report = text.corpus.read_json("corpus.json")["report"]
+    assert report == {"read": 60, "without_words": 1}
+    files = [sorted(path.name for path in part.folder.iterdir()) for part in (text.corpus, text.sets["test"])]
+    assert files[0] == ["00000.en", "00000.trees", "corpus.json"]
+    assert files[1] == ["evaluation_set.json", "gold.trees", "test.en", "test.trees"]
 
 
 def test_a_folder_with_a_table_is_split_between_texts(tmp_path: Path, here: Context) -> None:
@@ -82,8 +76,8 @@ def test_a_folder_with_a_table_is_split_between_texts(tmp_path: Path, here: Cont
     write_lines(folder / "b.mrg.gz", trees[3:19])
     write_lines(folder / "c.mrg", trees[19:])
     write_lines(folder / "files.tsv", [f"text{i}\t{size}" for i, size in enumerate([4, 3, 8, 2, 1, 1, 1])])
-    corpus = read(here, TreebankSettings(treebank=folder))
-    assert [names(corpus, split) for split in SPLITS] == [
+    text = read_text(here.folder, TreebankSettings(treebank=folder))
+    assert [names(text, split) for split in SPLITS] == [
         [f"t{i}" for i in range(17)],
         ["t17"],
         ["t18", "t19"],
@@ -99,13 +93,12 @@ def test_a_folder_with_a_table_is_split_between_texts(tmp_path: Path, here: Cont
 def test_a_file_is_split_by_position(tmp_path: Path, here: Context) -> None:
     """80, 10 and 10 percent; the same from a packed file, and too few trees are an error."""
     write_lines(tmp_path / "all.gz", [" ".join(TREE.format(f"t{i}") for i in (n, n + 1)) for n in range(0, 50, 2)])
-    corpus = read(here, TreebankSettings(treebank=tmp_path / "all.gz"))
-    assert [len(names(corpus, split)) for split in SPLITS] == [40, 5, 5]
-    assert names(corpus, "dev") == [f"t{i}" for i in range(40, 45)]
+    text = read_text(here.folder, TreebankSettings(treebank=tmp_path / "all.gz"))
+    assert [len(names(text, split)) for split in SPLITS] == [40, 5, 5]
+    assert names(text, "dev") == [f"t{i}" for i in range(40, 45)]
     write_lines(tmp_path / "few", [TREE.format("t")])
-    (tmp_path / "few_stage").mkdir()
     with pytest.raises(UserError, match=r"few has no tree with a word for 'dev'; give a larger treebank"):
-        read(Context(tmp_path / "few_stage"), TreebankSettings(treebank=tmp_path / "few"))
+        read_text(tmp_path / "few_text", TreebankSettings(treebank=tmp_path / "few"))
 
 
 @pytest.mark.parametrize("sign", ["\u2028", "\x85", "\x1f", "\u00a0", "\u2581"])
@@ -113,14 +106,14 @@ def test_a_word_with_a_space_inside_stays_one_word(tmp_path: Path, here: Context
     """Neither cleaning nor the vocabulary cuts it: as many words as symbols for them. The gold trees keep it."""
     file = tmp_path / "trees.mrg"
     write_lines(file, [TREE.format(f"a{sign}b{sign}{i}") for i in range(20)])
-    corpus = read(here, TreebankSettings(treebank=file))
+    text = read_text(here.folder, TreebankSettings(treebank=file))
     (tmp_path / "clean").mkdir()
-    cleaned = clean(Context(tmp_path / "clean"), corpus, CleaningSettings())
+    text = text._replace(corpus=clean(Context(tmp_path / "clean"), text.corpus, CleaningSettings()))
     for split in SPLITS:
-        for words in lines(cleaned, split):
+        for words in lines(text, split):
             assert words.replace(SPACE_SIGN, " ").split()[1:] == ["is", "red", "."]
-        assert {symbols.split().count("XX") for symbols in lines(cleaned, split, "target")} == {4}
-    assert f"(NN a{sign}b{sign}" in next(read_lines(cleaned.gold_trees("test")))
+        assert {symbols.split().count("XX") for symbols in lines(text, split, 1)} == {4}
+    assert f"(NN a{sign}b{sign}" in next(read_lines(text.sets["test"].gold_trees))
 
 
 def test_silver_trees_follow_the_gold_ones(wsj: Path, tmp_path: Path, here: Context) -> None:
@@ -128,17 +121,14 @@ def test_silver_trees_follow_the_gold_ones(wsj: Path, tmp_path: Path, here: Cont
     write_lines(tmp_path / "one.gz", [SILVER.format(i) for i in range(7)])
     (tmp_path / "two").write_text(SILVER.format(7).replace(" ", "\n"))
     settings = TreebankSettings(treebank=wsj, silver=(tmp_path / "one.gz", tmp_path / "two"))
-    corpus = read(here, settings)
-    assert names(corpus, "train")[60:] == [f"silver{i}" for i in range(8)]
-    assert lines(corpus, "train", "target")[-1] == "(S (NP XX )NP (VP XX (NP XX )NP )VP )S"
-    assert [(shard.pairs, shard.collection) for shard in corpus.shards("train")] == [
+    text = read_text(here.folder, settings)
+    assert names(text, "train")[60:] == [f"silver{i}" for i in range(8)]
+    assert lines(text, "train", 1)[-1] == "(S (NP XX )NP (VP XX (NP XX )NP )VP )S"
+    assert [(shard.pairs, shard.collection) for shard in text.corpus.shards] == [
         (60, "treebank"),
         (7, "one.gz"),
         (1, "two"),
     ]
-    report = corpus.read_json("corpus.json")["report"]
-    assert (report["read"], report["silver"]) == ({"train": 68, "dev": 3, "test": 3}, 8)
-    assert report["words"]["train"] == 240 + 8 * 3
 
 
 def test_tags_and_recombined_trees(wsj: Path, tmp_path: Path, here: Context) -> None:
@@ -148,25 +138,23 @@ def test_tags_and_recombined_trees(wsj: Path, tmp_path: Path, here: Context) -> 
     settings = TreebankSettings(
         treebank=wsj, silver=(tmp_path / "silver",), write_tags=True, recombination=recombination
     )
-    corpus = read(here, settings)
-    assert lines(corpus, "dev", "target")[0] == "(S (NP XX/NN )NP (VP XX/VBZ (ADJP XX/JJ )ADJP )VP XX/. )S"
-    assert corpus.symbols == sorted(
+    text = read_text(here.folder, settings)
+    assert lines(text, "dev", 1)[0] == "(S (NP XX/NN )NP (VP XX/VBZ (ADJP XX/JJ )ADJP )VP XX/. )S"
+    assert [*text.corpus.symbols] == sorted(
         ["XX", "XX/NN", "XX/VBZ", "XX/JJ", "XX/.", *(b + x for b in "()" for x in ("S", "NP", "VP", "ADJP"))]
     )
-    assert [(shard.pairs, shard.collection) for shard in corpus.shards("train")] == [
+    assert [(shard.pairs, shard.collection) for shard in text.corpus.shards] == [
         (60, "treebank"),
         (1, "silver"),
         (11, "recombined"),
     ]
-    report = corpus.read_json("corpus.json")["report"]
-    assert (report["read"], report["silver"], report["recombined"]) == ({"train": 72, "dev": 3, "test": 3}, 1, 11)
-    gold = set(lines(corpus, "train")[:60])
-    assert not gold & {line for split in ("dev", "test") for line in lines(corpus, split)}
-    held_out = {line.split()[0] for split in ("dev", "test") for line in lines(corpus, split)}
-    assert not held_out & {word for line in lines(corpus, "train") for word in line.split()}
+    gold = set(lines(text, "train")[:60])
+    assert not gold & {line for split in ("dev", "test") for line in lines(text, split)}
+    held_out = {line.split()[0] for split in ("dev", "test") for line in lines(text, split)}
+    assert not held_out & {word for line in lines(text, "train") for word in line.split()}
     write_lines(tmp_path / "silver", [SILVER.format(0).replace("NN", "NNS")])
     with pytest.raises(UserError, match=r"silver, line 1: no training tree of the treebank has the tag 'NNS'"):
-        read(here, settings)
+        read_text(tmp_path / "other", settings)
 
 
 def test_a_wrong_tree_names_its_file_and_line(wsj: Path, here: Context) -> None:
@@ -174,7 +162,7 @@ def test_a_wrong_tree_names_its_file_and_line(wsj: Path, here: Context) -> None:
     path = wsj / "07" / "wsj_0701.mrg"
     path.write_text(path.read_text() + "(S (NP a b))\n")
     with pytest.raises(UserError, match=r"07/wsj_0701.mrg, line 13: the word 'b' is not alone in its bracket"):
-        read(here, TreebankSettings(treebank=wsj))
+        read_text(here.folder, TreebankSettings(treebank=wsj))
 
 
 def test_identity_is_of_content(wsj: Path, tmp_path: Path) -> None:

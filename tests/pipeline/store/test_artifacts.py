@@ -108,10 +108,10 @@ def test_a_failed_stage_leaves_nothing_unless_it_resumes(tmp_path: Path) -> None
 def test_the_wrong_kind_of_folder_and_invalid_json_are_reported_in_one_line(tmp_path: Path) -> None:
     """Opening a folder that is not a corpus names the file and what is wrong with it."""
     with pytest.raises(UserError, match=r"corpus.json is missing: .* is not a Corpus"):
-        _ = Corpus(tmp_path).splits
+        _ = Corpus(tmp_path).pairs
     (tmp_path / "corpus.json").write_text("{")
     with pytest.raises(UserError, match="not valid JSON"):
-        _ = Corpus(tmp_path).splits
+        _ = Corpus(tmp_path).pairs
 
 
 def test_a_killed_stage_is_not_published(tmp_path: Path) -> None:

@@ -10,10 +10,8 @@ import pytest
 
 from pipeline.settings import CleaningSettings
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Corpus
 from pipeline.text.cleaning import clean, reason_to_drop
-from pipeline.text.lines import read_pairs
-from tests.support.parallel_text import corpus_of, text_pairs
+from tests.support.parallel_text import corpus_of, pairs_of, text_pairs
 from tests.support.tiny_text import NOISE
 from tests.support.unspaced_text import ENGLISH, TEXTS
 
@@ -22,11 +20,6 @@ def map_processes(function: Callable[..., Any], calls: Iterable[Sequence[Any]]) 
     """Like `map_here`, in two other processes."""
     with ProcessPoolExecutor(2) as pool:
         yield from pool.map(function, *zip(*calls, strict=True))
-
-
-def pairs_of(corpus: Corpus, split: str) -> list[tuple[str, str]]:
-    """Reads all pairs of a split."""
-    return [pair for shard in corpus.shards(split) for pair in read_pairs(shard.source, shard.target)]
 
 
 @pytest.fixture
@@ -38,10 +31,9 @@ def europarl(parallel_text: Path) -> list[tuple[str, str]]:
 
 def test_bad_pairs_are_dropped_and_counted(here: Context, tmp_path: Path, europarl: list[tuple[str, str]]) -> None:
     """Exactly the four bad pairs added to real text are dropped, where other processes clean the shards."""
-    splits = {"train": europarl[:30] + NOISE + europarl[30:], "dev": europarl[:5], "news": europarl[:5]}
-    corpus = corpus_of(tmp_path / "corpus", splits, shard_pairs=50)
+    corpus = corpus_of(tmp_path / "corpus", europarl[:30] + NOISE + europarl[30:], shard_pairs=50)
     cleaned = clean(replace(here, map=map_processes), corpus, CleaningSettings(shard_pairs=20))
-    assert pairs_of(cleaned, "train") == [(source.strip(), target.strip()) for source, target in europarl]
+    assert pairs_of(cleaned) == [(source.strip(), target.strip()) for source, target in europarl]
     assert cleaned.read_json("corpus.json")["report"] == {
         "read": len(europarl) + 4,
         "kept": len(europarl),
@@ -55,26 +47,15 @@ def test_bad_pairs_are_dropped_and_counted(here: Context, tmp_path: Path, europa
             }
         },
     }
-    assert max(shard.pairs for shard in cleaned.shards("train")) == 20
-    assert sorted(path.name for path in cleaned.folder.iterdir()) == ["corpus.json", "dev", "news", "train"]
-
-
-def test_dev_and_test_keep_every_line(here: Context, tmp_path: Path) -> None:
-    """Blank, overlong and lopsided pairs stay byte for byte, except for Windows line ends."""
-    held_out = [*NOISE, (" x\u2028y\r", "z\r")]
-    splits = {"train": [("a", "b")], "dev": held_out, "news": held_out}
-    corpus = corpus_of(tmp_path / "corpus", splits, shard_pairs=3)
-    cleaned = clean(here, corpus, CleaningSettings())
-    for split in ("dev", "news"):
-        assert pairs_of(cleaned, split) == [*NOISE, (" x\u2028y", "z")]
-    assert cleaned.read_json("corpus.json")["report"]["carriage_returns"] == 4
+    assert max(shard.pairs for shard in cleaned.shards) == 20
+    assert {path.suffix for path in cleaned.folder.iterdir()} == {".json", ".en", ".de"}
 
 
 def test_separators_inside_training_lines_become_spaces(here: Context, tmp_path: Path) -> None:
     """No other program can split the lines again; the French no-break space stays."""
-    corpus = corpus_of(tmp_path / "corpus", {"train": [("a\u2028b\x85\tc\r", "Quoi\u00a0? \x0c\x1c oui\r")]})
+    corpus = corpus_of(tmp_path / "corpus", [("a\u2028b\x85\tc\r", "Quoi\u00a0? \x0c\x1c oui\r")])
     cleaned = clean(here, corpus, CleaningSettings())
-    assert pairs_of(cleaned, "train") == [("a b c", "Quoi\u00a0?   oui")]
+    assert pairs_of(cleaned) == [("a b c", "Quoi\u00a0?   oui")]
     assert cleaned.read_json("corpus.json")["report"]["carriage_returns"] == 2
 
 
@@ -100,10 +81,10 @@ def test_where_no_spaces_separate_words_characters_are_counted(here: Context, tm
     pairs = list(zip(ENGLISH, TEXTS[language], strict=True))
     there = [*pairs, (" ".join(ENGLISH), TEXTS[language][4]), (ENGLISH[4], "".join(TEXTS[language]))]
     for name, read in (("there", there), ("back", [(target, source) for source, target in there])):
-        corpus = corpus_of(tmp_path / name, {"train": read}, ("en", language))
+        corpus = corpus_of(tmp_path / name, read, ("en", language))
         (tmp_path / f"clean {name}").mkdir()
         cleaned = clean(Context(tmp_path / f"clean {name}"), corpus, CleaningSettings())
-        assert pairs_of(cleaned, "train") == read[: len(pairs)]
+        assert pairs_of(cleaned) == read[: len(pairs)]
         assert cleaned.read_json("corpus.json")["report"]["dropped"] == {
             "blank": 0,
             "too_long": 0,

@@ -34,7 +34,7 @@ def cleaned(text: PreparedText) -> dict[str, list[Ids]]:
     """Token ids of all cleaned training pairs by collection, taken directly from sentencepiece."""
     processor = load(text.vocabulary.path)
     ids_of: dict[str, list[Ids]] = {}
-    for shard in text.corpus.shards("train"):
+    for shard in text.corpus.shards:
         for source, target in read_pairs(shard.source, shard.target):
             ids = ([*processor.encode(source), END_ID], [*processor.encode(target), END_ID])
             ids_of.setdefault(shard.collection, []).append(ids)

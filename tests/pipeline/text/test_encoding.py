@@ -15,12 +15,12 @@ from model.config import BEGIN_ID, END_ID, PAD_ID, UNKNOWN_ID
 from pipeline.errors import UserError
 from pipeline.settings import EncodingSettings, VocabularySettings
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Corpus, EncodedDataset, Vocabulary
-from pipeline.text.encoding import EncodedSplit, Ragged, decode_ids, encode
+from pipeline.store.artifacts import Corpus, EncodedDataset, EvaluationSet, Vocabulary
+from pipeline.text.encoding import EncodedSplit, decode_ids, encode, id_lists
 from pipeline.text.lines import read_pairs
 from pipeline.text.segmentation import encode_lines
 from pipeline.text.vocabulary import learn, load
-from tests.support.parallel_text import corpus_of, text_pairs
+from tests.support.parallel_text import corpus_of, pairs_of, set_of, text_pairs
 from tests.support.tiny_text import every_character
 
 
@@ -28,6 +28,7 @@ class Prepared(NamedTuple):
     """The artifacts that the tests inspect."""
 
     corpus: Corpus
+    dev: EvaluationSet
     vocabulary: Vocabulary
     dataset: EncodedDataset
     train: EncodedSplit
@@ -43,10 +44,11 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, parallel_text: Path) -> P
     for name in ("vocabulary", "dataset"):
         (folder / name).mkdir()
     train, dev = text_pairs(parallel_text, "multi30k/train", 1500), text_pairs(parallel_text, "multi30k/val", 99)
-    corpus = corpus_of(folder / "corpus", {"train": train, "dev": [("", "日"), *dev]}, shard_pairs=600)
+    corpus = corpus_of(folder / "corpus", train, shard_pairs=600)
+    dev_set = set_of(folder / "dev", [("", "日"), *dev])
     vocabulary = learn(Context(folder / "vocabulary"), corpus, every_character(800))
-    dataset = encode(Context(folder / "dataset"), corpus, vocabulary, EncodingSettings(max_tokens=MAX_TOKENS))
-    return Prepared(corpus, vocabulary, dataset, EncodedSplit.open(dataset, "train"))
+    dataset = encode(Context(folder / "dataset"), corpus, dev_set, vocabulary, EncodingSettings(max_tokens=MAX_TOKENS))
+    return Prepared(corpus, dev_set, vocabulary, dataset, EncodedSplit.open(dataset, "train"))
 
 
 def rows_of(split: EncodedSplit) -> list[tuple[list[int], list[int]]]:
@@ -57,7 +59,7 @@ def rows_of(split: EncodedSplit) -> list[tuple[list[int], list[int]]]:
 def expected(prepared: Prepared, split: str) -> list[tuple[list[int], list[int]]]:
     """Returns the ids of every pair of the text, taken directly from sentencepiece."""
     processor = load(prepared.vocabulary.path)
-    pairs = [pair for shard in prepared.corpus.shards(split) for pair in read_pairs(shard.source, shard.target)]
+    pairs = pairs_of(prepared.corpus) if split == "train" else read_pairs(prepared.dev.source, prepared.dev.references)
     return [tuple([*processor.encode(side), END_ID] for side in pair) for pair in pairs]
 
 
@@ -112,10 +114,9 @@ def test_batch_is_plain_padding(
 
 
 def test_more_ids_than_arrow_counts_are_refused(tmp_path: Path) -> None:
-    """The offsets of a record batch have 32 bits; beyond, they would begin again."""
-    rows = Ragged(np.zeros(0, np.uint16), np.array([2**30, 2**30]))
-    with pytest.raises(UserError, match=r"2147483648 token ids of a shard .* lower cleaning\.shard_pairs"):
-        rows.arrow(0, 2)
+    """The offsets of an array have 32 bits; beyond, they would begin again."""
+    with pytest.raises(UserError, match=r"a shard has 2147483648 token ids.* lower cleaning\.shard_pairs"):
+        id_lists(np.zeros(0, np.uint16), np.array([2**30, 2**30]))
 
 
 def test_damage_is_reported_in_one_line(prepared: Prepared, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def model(
 ) -> Path:
     """A vocabulary of that text, without bytes or with them."""
     folder = tmp_path_factory.mktemp("vocabulary")
-    corpus = corpus_of(folder / "corpus", {"train": pairs})
+    corpus = corpus_of(folder / "corpus", pairs)
     settings = VocabularySettings(size=2000) if request.param else every_character(2000)
     return learn(Context(folder), corpus, settings).path
 

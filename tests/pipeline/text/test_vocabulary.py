@@ -27,7 +27,7 @@ IDS = (PAD_ID, UNKNOWN_ID, BEGIN_ID, END_ID)
 def corpus(tmp_path_factory: pytest.TempPathFactory, parallel_text: Path) -> Corpus:
     """2000 pairs of Multi30k in three shards."""
     pairs = text_pairs(parallel_text, "multi30k/train", 2000)
-    return corpus_of(tmp_path_factory.mktemp("corpus"), {"train": pairs}, shard_pairs=800)
+    return corpus_of(tmp_path_factory.mktemp("corpus"), pairs, shard_pairs=800)
 
 
 def learn_in(folder: Path, corpus: Corpus, **settings: Any) -> Vocabulary:
@@ -40,7 +40,7 @@ def learn_in(folder: Path, corpus: Corpus, **settings: Any) -> Vocabulary:
 
 def words_of(corpus: Corpus) -> Counter[str]:
     """Counts what stands between spaces in the training split."""
-    sides = [side for shard in corpus.shards("train") for side in (shard.source, shard.target)]
+    sides = [side for shard in corpus.shards for side in (shard.source, shard.target)]
     return Counter(word for side in sides for line in read_lines(side) for word in line.split(" ") if word)
 
 
@@ -67,7 +67,7 @@ def test_the_same_corpus_gives_the_same_bytes(tmp_path: Path, corpus: Corpus) ->
     processor = load(first.path)
     assert len(processor) == 1000
     assert len(list(read_lines(first.folder / "joint.vocab"))) == 1000
-    sides = [side for shard in corpus.shards("train") for side in (shard.source, shard.target)]
+    sides = [side for shard in corpus.shards for side in (shard.source, shard.target)]
     words = {word for side in sides for line in read_lines(side) for word in line.split()}
     figures = {"size": 1000, "sampled_pairs": 2000, "train_pairs": 2000, "words": len(words)}
     assert first.read_json("vocabulary.json") == figures
@@ -81,9 +81,7 @@ def test_the_same_corpus_gives_the_same_bytes(tmp_path: Path, corpus: Corpus) ->
 
 def test_pieces_are_those_of_whole_lines(tmp_path: Path, corpus: Corpus) -> None:
     """Counting words first changes nothing: sentencepiece trained on the lines themselves learns the same pieces."""
-    lines = [
-        line for shard in corpus.shards("train") for pair in read_pairs(shard.source, shard.target) for line in pair
-    ]
+    lines = [line for shard in corpus.shards for pair in read_pairs(shard.source, shard.target) for line in pair]
     # sentencepiece leaves out lines with tabs
     of_lines = SentencePieceProcessor(
         model_proto=trained_on((line for line in lines if "\t" not in line), vocab_size=1500, character_coverage=1.0)
@@ -143,8 +141,7 @@ def test_symbols_of_trees_are_pieces(tmp_path: Path, byte_fallback: bool) -> Non
     """Each is one piece and comes back as it was; words that look like symbols, or begin with one, are not changed."""
     symbols = ["(NP", "(S", "(SBAR", ")NP", ")S", ")SBAR", "XX"]
     pairs = [("XX dogs XXL -LRB- (Sx", "(S (NP XX XX )NP (SBAR XX )SBAR XX XX )S")] * 9
-    corpus = corpus_of(tmp_path / "corpus", {"train": pairs}, ("en", "trees"))
-    corpus.symbols_path.write_text("\n".join(symbols) + "\n")
+    corpus = corpus_of(tmp_path / "corpus", pairs, ("en", "trees"), symbols=symbols)
     with pytest.raises(UserError, match=r"needs at least \d+ pieces") as caught:
         learn_in(tmp_path / "small", corpus, size=12, byte_fallback=byte_fallback)
     smallest = int(str(caught.value).split("at least ")[1].split()[0])
@@ -167,7 +164,7 @@ def test_symbols_of_trees_are_pieces(tmp_path: Path, byte_fallback: bool) -> Non
 def test_where_no_spaces_separate_words_pieces_are_those_of_lines(tmp_path: Path, language: str) -> None:
     """Sentencepiece learns the same pieces from the lines themselves; they spell every line, some by whole words."""
     pairs = list(zip(ENGLISH, TEXTS[language], strict=True))
-    corpus = corpus_of(tmp_path / "corpus", {"train": pairs}, ("en", language), shard_pairs=10)
+    corpus = corpus_of(tmp_path / "corpus", pairs, ("en", language), shard_pairs=10)
     of_lines = SentencePieceProcessor(
         model_proto=trained_on((line for pair in pairs for line in pair), vocab_size=500, character_coverage=1)
     )
@@ -181,7 +178,7 @@ def test_lines_are_sampled_evenly_and_keep_their_weight(tmp_path: Path, monkeypa
     """Of a side without spaces between words every third line is read and counts three times, the other side whole."""
     monkeypatch.setattr(vocabulary, "KEPT_LINES", 8)
     pairs = list(zip(CHINESE, ENGLISH, strict=True))
-    corpus = corpus_of(tmp_path / "corpus", {"train": pairs}, ("zh", "en"), shard_pairs=10)
+    corpus = corpus_of(tmp_path / "corpus", pairs, ("zh", "en"), shard_pairs=10)
     learned = Counter(dict(vocabulary._count(Context(tmp_path), corpus, 1000)))
     assert {part: number for part, number in learned.items() if part in CHINESE} == dict.fromkeys(CHINESE[2::3], 3)
     words = Counter(word for line in ENGLISH for word in line.split())

@@ -14,14 +14,14 @@ from pipeline.errors import UserError
 from pipeline.evaluation import length_perplexity, perplexity
 from pipeline.settings import LONGEST_TOKENS, EncodingSettings
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Checkpoint, EncodedDataset, Vocabulary
+from pipeline.store.artifacts import Checkpoint, EncodedDataset, EvaluationSet, Vocabulary
 from pipeline.text.encoding import EncodedSplit, encode
 from pipeline.training import devices, loop
 from pipeline.training.loop import Training
 from pipeline.training.workers import Workers
 from pipeline.warning_events import emitting_warnings
 from tests.support import packed_kernels
-from tests.support.parallel_text import corpus_of, text_pairs
+from tests.support.parallel_text import corpus_of, set_of, text_pairs
 from tests.support.tiny_training import TINY, curve, with_fields
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -38,12 +38,16 @@ def encoded(dataset: EncodedDataset, parallel_text: Path, tmp_path_factory: pyte
         folder = tmp_path_factory.mktemp("long")
         train, dev = (text_pairs(parallel_text, f"multi30k/{name}", n) for name, n in (("train", 600), ("val", others)))
         dev[30:30] = [(" ".join(["dog"] * n), "Hund") for n in words]
-        corpus = corpus_of(folder / "corpus", {"train": train, "dev": dev}, shard_pairs=250)
+        corpus = corpus_of(folder / "corpus", train, shard_pairs=250)
         (folder / "vocabulary").mkdir()
         Vocabulary(folder / "vocabulary").path.write_bytes((dataset.folder / "joint.model").read_bytes())
         (folder / "encoded").mkdir()
         return encode(
-            Context(folder / "encoded"), corpus, Vocabulary(folder / "vocabulary"), EncodingSettings(max_tokens=60)
+            Context(folder / "encoded"),
+            corpus,
+            set_of(folder / "dev", dev),
+            Vocabulary(folder / "vocabulary"),
+            EncodingSettings(max_tokens=60),
         )
 
     return encoded
@@ -63,9 +67,10 @@ def test_training_leaves_overlong_dev_pairs_out(encoded: Any, dataset: EncodedDa
     assert warning.startswith("1 of 61 dev pairs have a side of more than 1024 tokens")
 
 
-def test_evaluation_leaves_them_out_too(encoded: Any, one_worker: Path, tmp_path: Path) -> None:
+def test_evaluation_leaves_them_out_too(encoded: Any, trained: Checkpoint, tmp_path: Path) -> None:
     """Perplexity, by length too, and the table of heads are measured on the same pairs."""
-    checkpoint, long = Checkpoint(one_worker / "checkpoints" / f"{TINY.updates:08d}"), encoded(LONG, TOO_LONG)
+    long = encoded(LONG, TOO_LONG)
+    dev = EvaluationSet(long.folder.with_name("dev"))
     split = EncodedSplit.open(long, "dev")
     rows = split.computed_rows
     assert len(rows) == len(split) - 1 == 61
@@ -73,11 +78,11 @@ def test_evaluation_leaves_them_out_too(encoded: Any, one_worker: Path, tmp_path
     contexts = [Context(tmp_path / name) for name in ("whole", "by length", "heads")]
     for context in contexts:
         context.folder.mkdir()
-    assert perplexity.measure(contexts[0], checkpoint, long).load().tokens == split.target_lengths[rows].sum()
-    ranges = length_perplexity.measure(contexts[1], checkpoint, long, longest_trained=60).load().ranges
+    assert perplexity.measure(contexts[0], trained, dev).load().tokens == split.target_lengths[rows].sum()
+    ranges = length_perplexity.measure(contexts[1], trained, dev, longest_trained=60).load().ranges
     assert sum(part.pairs for part in ranges) == 61
     assert ranges[-1].up_to_tokens == split.source_lengths[rows].max()
-    assert examine(contexts[2], checkpoint, long, HeadSettings(sample_pairs=100)).load().pairs == 61
+    assert examine(contexts[2], trained, long, HeadSettings(sample_pairs=100)).load().pairs == 61
 
 
 def test_a_dev_set_of_overlong_pairs_is_refused(encoded: Any, tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ def test_text_to_score(
     """prepare, train, average, translate and score work on folders alone, and each output can be read."""
     main.prepare(out=tmp_path / "prepared", files=toml, overrides=TINY)
     assert json.loads((tmp_path / "prepared/corpus/corpus.json").read_text())["report"]["kept"] == 600
+    assert len((tmp_path / "prepared/evaluation/own/own.de").read_text().splitlines()) == 50
     printed = capfd.readouterr().out
     report = json.loads((tmp_path / "prepared/report/corpus_report.json").read_text())
     assert [one["name"] for one in report["collections"]] == ["train.en.gz"]

@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from pipeline.store.artifacts import Corpus
+from tests.support.parallel_text import corpus_of
 from tests.support.tiny_stages import Words, WriteSettings, write
 from workflows.engine import progress
 from workflows.engine.dag import Stage
@@ -34,9 +35,8 @@ def _show(watcher: View, corpus: Corpus) -> None:
 @pytest.fixture
 def corpus(tmp_path: Path) -> Corpus:
     """A described corpus from which cleaning dropped some pairs."""
-    corpus = Corpus(tmp_path)
-    corpus.describe(("en", "de"), {"train": [5000, 4000]}, {"dropped": {"blank": 2000, "too_long": 0, "ratio": 1}})
-    return corpus
+    report = {"dropped": {"blank": 2000, "too_long": 0, "ratio": 1}}
+    return corpus_of(tmp_path, [], shards=[5000, 4000], collections=["all"] * 2, report=report)
 
 
 def test_without_a_terminal_each_event_is_one_line(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 
 from pipeline.corpora.embedded import hash_of, split_of
-from pipeline.store.artifacts import Checkpoint, Corpus
+from pipeline.store.artifacts import Checkpoint
 from pipeline.store.store import Store
+from tests.support.parallel_text import set_of
 from tests.support.tiny_model_store import CORPUS
 from workflows.figures.trained import PRINTED_FIGURES, ExaminedModel, at, newest
 
@@ -19,11 +20,15 @@ def test_a_model_is_found_with_its_lineage(store: Store, checkpoint: Checkpoint)
     for model in models:
         assert model == models[0]
     model = models[0]
-    assert (model.name, model.checkpoint.folder, model.generated) == ("en-de base", checkpoint.folder, CORPUS)
+    assert (model.name, model.checkpoint.folder, model.generated) == (
+        "en-de base",
+        checkpoint.folder,
+        CORPUS.text("train"),
+    )
     assert model.dataset is not None
     assert model.dataset.folder.name.startswith("encoding-")
-    assert model.corpus is not None
-    assert model.corpus.languages == ("en", "de")
+    assert model.dev is not None
+    assert model.dev.load().sentences == CORPUS.dev_pairs
 
 
 def test_the_newest_is_a_model_of_table_2(tmp_path: Path) -> None:
@@ -56,9 +61,6 @@ def test_what_a_model_translates_where_nothing_is_given(store: Store, tmp_path: 
         PRINTED_FIGURES[3][0],
         PRINTED_FIGURES[4][0],
     )
-    corpus = Corpus(tmp_path / "corpus")
-    (corpus.folder / "dev").mkdir(parents=True)
     line = "Der alte Mann geht langsam durch den großen Wald."
-    corpus.shard_path("dev", 0, "de").write_text(f"Kurz.\n{line}\n", encoding="utf-8")
-    corpus.describe(("de", "en"), {"dev": [2]}, {})
-    assert ExaminedModel("m", Checkpoint(tmp_path), corpus=corpus).sentences() == (line,)
+    dev = set_of(tmp_path / "dev", [("Kurz.", "Short."), (line, "The old man walks.")], languages=("de", "en"))
+    assert ExaminedModel("m", Checkpoint(tmp_path), dev=dev).sentences() == (line,)

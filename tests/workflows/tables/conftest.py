@@ -6,15 +6,14 @@ from pathlib import Path
 import pytest
 
 from model.config import TransformerConfig
-from pipeline.evaluation.parses import Parses, read_gold, rebuild_parses, right_branching
+from pipeline.evaluation.parses import Parses, rebuild_parses, right_branching
 from pipeline.evaluation.tree_scores import ScoredTrees, score_parses
-from pipeline.parsing.linearisation import linearise
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import CHOICE_FILE, ChosenParser, Corpus, Hypotheses
-from pipeline.store.figures import DecodedTestSet, DecodingFigures
-from pipeline.text.lines import write_lines
-from tests.support.tiny_parser import make_trees
+from pipeline.store.artifacts import CHOICE_FILE, ChosenParser, EvaluationSet, Hypotheses
+from pipeline.store.figures import DecodingFigures
+from pipeline.text.lines import read_lines, write_lines
+from tests.support.tiny_parser import make_tree_set, make_trees
 from workflows.tables.measurements import Translation
 from workflows.tables.parser_measurements import CandidateParser, ParserRow, SearchedTrees
 
@@ -30,14 +29,16 @@ def parser_row(cell: Callable[..., Translation], tmp_path: Path) -> Callable[...
         path.mkdir(parents=True)
         return path
 
-    def parsed(gold: Corpus, split: str, name: str, cut: int) -> tuple[Hypotheses, Parses, ScoredTrees]:
+    def parsed(gold: EvaluationSet, name: str, cut: int) -> tuple[Hypotheses, Parses, ScoredTrees]:
+        split = gold.load().name
         hypotheses = Hypotheses(folder(name, split, "hypotheses"))
-        symbols = [linearise(tree) for tree in read_gold(gold, split)]
+        symbols = [line.split() for line in read_lines(gold.references)]
         lines = [" ".join(written[: -cut or None] if i % 3 == 0 else written) for i, written in enumerate(symbols)]
-        write_lines(hypotheses.folder / f"{split}.trees", lines)
-        decoded = {split: DecodedTestSet(sentences=len(lines), seconds=2.0, tokens=99)}
-        hypotheses.write(DecodingFigures(test_sets=decoded, settings=SEARCH, dtype="float32"))
-        parses = rebuild_parses(Context(folder(name, split, "parses")), hypotheses, gold, [split])
+        write_lines(hypotheses.path(gold), lines)
+        hypotheses.write(
+            DecodingFigures(sentences=len(lines), seconds=2.0, tokens=99, settings=SEARCH, dtype="float32")
+        )
+        parses = rebuild_parses(Context(folder(name, split, "parses")), hypotheses, gold)
         return hypotheses, parses, score_parses(Context(folder(name, split, "scores")), parses)
 
     def build(
@@ -45,20 +46,22 @@ def parser_row(cell: Callable[..., Translation], tmp_path: Path) -> Callable[...
         data: str = "generated trees",
         of_attention: tuple[float, float] = (0.0, 0.0),
     ) -> ParserRow:
-        gold = make_trees(tmp_path / training)
+        corpus = make_trees(tmp_path / training)
+        dev, test = (make_tree_set(tmp_path / training, name) for name in ("dev", "test"))  # type: ignore[arg-type]
         candidates = []
         for (name, cut), attention_dropout in zip((("dropout 0", 2), ("dropout 0.1", 6)), of_attention, strict=True):
             config = TransformerConfig(vocabulary_size=800, n_layers=2, attention_dropout=attention_dropout)
             trained = cell("en-trees", f"{training} {name}", config=config)
-            hypotheses, parses, scores = parsed(gold, "dev", f"{training} {name}", cut)
+            hypotheses, parses, scores = parsed(dev, f"{training} {name}", cut)
             candidates.append(
                 CandidateParser(
                     "en-trees",
                     name,
                     data,
-                    corpus=gold,
+                    corpus=corpus,
                     training=trained.training,
                     checkpoint=trained.checkpoint,
+                    evaluation_set=dev,
                     hypotheses=hypotheses,
                     perplexity=trained.perplexity,
                     cost=trained.cost,
@@ -67,19 +70,18 @@ def parser_row(cell: Callable[..., Translation], tmp_path: Path) -> Callable[...
                 )
             )
         parser = ChosenParser(folder(training, "parser"))
-        f1 = {parser.model: parser.scores.load().splits["dev"].total.f1 for parser in candidates}
+        f1 = {parser.model: parser.scores.load().total.f1 for parser in candidates}
         choice = {"model": "dropout 0", "models": f1, "beams": {1: 50.0, 4: f1["dropout 0"]}}
         parser.write_json(CHOICE_FILE, {**choice, "settings": SEARCH.model_dump()})
-        baseline = right_branching(Context(folder(training, "right")), gold, ["test"])
+        baseline = right_branching(Context(folder(training, "right")), corpus, test)
         return ParserRow(
             training,  # type: ignore[arg-type]
             data,
-            "test",
             tuple(candidates),
             {"dropout 0.3": "the loss is not finite"},
             score_parses(Context(folder(training, "right scores")), baseline),
             parser,
-            SearchedTrees(*parsed(gold, "test", f"{training} test", 7)),
+            SearchedTrees(*parsed(test, f"{training} test", 7)),
         )
 
     return build

@@ -60,9 +60,7 @@ def copied(artifact: A) -> A:
 
 def of_pairs(cell: Translation, pairs: int) -> Translation:
     """Returns the cell as trained on so many pairs."""
-    corpus = copied(to_artifact(cell.corpus))
-    corpus.describe(("en", "de"), {"train": [pairs], "dev": [3], "newstest2014": [3003]}, {})
-    return replace(cell, corpus=corpus)
+    return changed(cell, "corpus", shards=(pairs,))
 
 
 def with_model(cell: Translation, **fields: Any) -> Translation:
@@ -74,9 +72,10 @@ def with_model(cell: Translation, **fields: Any) -> Translation:
 
 def scored(cell: Translation, **sentences: int) -> Translation:
     """Returns the cell with the same scores of other test sets, which have so many sentences; the first is its own."""
-    scores = cell.main_bleu
-    sets = {name: scores.model_copy(update={"sentences": n}) for name, n in sentences.items()}
-    return replace(changed(cell, "scores", test_sets=sets), split=next(iter(sets)))
+    sets = [changed(cell, "scores", name=name, sentences=n).scores for name, n in sentences.items()]
+    name, n_sentences = next(iter(sentences.items()))
+    main = changed(cell, "evaluation_set", name=name, sentences=n_sentences)
+    return replace(main, scores=sets[0], other_scores=tuple(sets[1:]))
 
 
 def test_a_training_like_the_paper_s_differs_in_its_time_alone(printed: Translation) -> None:

@@ -17,8 +17,8 @@ Cell = Callable[..., Translation]
 def test_ten_samples_at_even_distances(cell: Cell, lines: int, taken: list[int]) -> None:
     """The first sentence is one; each has the source, the reference and the translation of the same line."""
     inputs = cell("en-de", "base")
-    for language in ("en", "de"):
-        write_lines(inputs.corpus.shard_path("test_a", 0, language), [f"{language} {i}" for i in range(lines)])
+    for path in (inputs.evaluation_set.source, inputs.evaluation_set.references):
+        write_lines(path, [f"{path.suffix[1:]} {i}" for i in range(lines)])
     write_lines(inputs.hypotheses.folder / "test_a.de", [f"ours {i}" for i in range(lines)])
     samples = inputs.samples
     assert [(sample.source, sample.reference, sample.hypothesis) for sample in samples] == [

@@ -22,7 +22,7 @@ def bleu_of(inputs: RowTrainings) -> list[float]:
     scores = []
     for training in inputs.trainings:
         assert training.scores is not None
-        scores.append(training.scores.load().test_sets["dev"].paper_bleu)
+        scores.append(training.scores.load().paper_bleu)
     return scores
 
 

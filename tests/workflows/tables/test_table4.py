@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 from nltk.tree import Tree
 
-from pipeline.evaluation.tree_scores import TreeScoringFigures
 from pipeline.parsing.trees import drawn
 from workflows.paper import TABLE_4
 from workflows.reports.table4 import said, scores
@@ -24,7 +23,7 @@ def test_printed_rows_stand_above_measured_ones(parser_row: Row) -> None:
     assert (right.name, right.training) == ("right-branching trees, generated trees", "none")
     assert (parser.name, parser.training) == ("Transformer (2 layers), generated trees", "generated trees only")
     assert inputs.free is not None
-    measured = inputs.free.scores.load().splits["test"]
+    measured = inputs.free.scores.load()
     for name in ("f1", "recall", "precision", "complete_match", "sentences", "valid"):
         assert getattr(parser, name) == getattr(measured.total, name)
     assert [(row.sentences, row.f1) for row in table.lengths] == [
@@ -55,9 +54,9 @@ def test_f1_is_of_all_sentences_and_that_of_short_ones_beside_it(parser_row: Row
     inputs = parser_row()
     assert inputs.free is not None
     scored = inputs.free.scores
-    split = scored.load().splits["test"]
+    split = scored.load()
     short, total = split.short.model_copy(update={"f1": 12.5}), split.total.model_copy(update={"f1": 34.25})
-    scored.write(TreeScoringFigures(splits={"test": split.model_copy(update={"short": short, "total": total})}))
+    scored.write(split.model_copy(update={"short": short, "total": total}))
     table = table4.compute([inputs])
     assert table.rows[13].texts()[2:4] == ["34.25", "12.50"]
     assert table.searches[0].f1 == 34.25
@@ -69,7 +68,7 @@ def test_f1_is_of_all_sentences_and_that_of_short_ones_beside_it(parser_row: Row
 def test_a_row_whose_trainings_all_failed_says_so(parser_row: Row) -> None:
     """No figure, and the reason of each."""
     made = parser_row()
-    failed = ParserRow(made.training, made.data, "test", (), made.failures, made.baseline, None, None)
+    failed = ParserRow(made.training, made.data, (), made.failures, made.baseline, None, None)
     table = table4.compute([failed])
     (line,) = [row for row in table.rows if row.state == "failed"]
     assert (line.f1, line.texts()[2]) == (None, "failed")

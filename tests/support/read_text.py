@@ -1,0 +1,39 @@
+"""All of a text, read by the functions of its stages in this process, without a store."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pipeline.settings import Settings
+from pipeline.store.artifact import Artifact, Context
+from pipeline.store.artifacts import Corpus, EvaluationSet
+from pipeline.text.lines import read_pairs
+from tests.support.parallel_text import pairs_of
+from workflows import stages
+from workflows.engine.dag import Step
+
+
+class Text(NamedTuple):
+    """Training text, and the dev set and the test sets by name."""
+
+    corpus: Corpus
+    sets: dict[str, EvaluationSet]
+
+    def pairs(self, name: str = "train") -> list[tuple[str, str]]:
+        """The pairs of training, or of an evaluation set."""
+        return pairs_of(self.corpus) if name == "train" else pairs_of_set(self.sets[name])
+
+
+def read_text(folder: Path, settings: Settings) -> Text:
+    """Reads the parts of a text into folders of their own, below `folder`."""
+
+    def made(step: Step[Artifact], name: str) -> Any:
+        (folder / name).mkdir(parents=True)
+        return step.stage.function(Context(folder / name), *step.arguments)
+
+    corpus, sets = stages.text_of("text", settings)
+    return Text(made(corpus, "train"), {name: made(step, name) for name, step in sets.items()})
+
+
+def pairs_of_set(text: EvaluationSet) -> list[tuple[str, str]]:
+    """The sentences of an evaluation set with their references."""
+    return list(read_pairs(text.source, text.references))
