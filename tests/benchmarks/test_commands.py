@@ -23,7 +23,6 @@ from model.training_step import TrainingStep
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import load_model
 from pipeline.settings import DecodingSettings, TrainingSettings
-from pipeline.store.artifact import ignore
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.text.lines import write_lines
 from pipeline.text.segmentation import encode_lines
@@ -178,7 +177,6 @@ def test_a_form_that_fails_leaves_the_others_measured(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(gpu, "measure_form", measure)
     monkeypatch.setattr(gpu, "largest_micro_batch", lambda *_: 400)
-    monkeypatch.setattr(gpu.logging, "disable", ignore)
     rows = gpu.rows("minute", gpu.measure_forms("base", 8, "cpu", True, tmp_path / "minute"))
     assert [row.split(" | ")[1] for row in rows] == [*gpu.FORMS]
     assert rows[0] == "| minute | auto | 12,346 |  |  |  |  |  |  |  |  | False |  |"
