@@ -91,7 +91,7 @@ def test_a_report_shows_each_text() -> None:
     assert len(drawings(html)) == 2
     reader = Reader(html)
     assert ["europarl-v7", "2,000", "1,900", "60", "0", "30", "0", "10", "0.02 %"] in reader.rows
-    assert ["all", "3,000", "2,900", "60", "0", "30", "10", "0.02 %"] in reader.rows
+    assert ["all", "3,000", "2,900", "60", "0", "30", "0", "10", "0.02 %"] in reader.rows
     assert "<b>web" not in html
     assert "Training text" in reader.text
     assert "EN-FR, two collections" in reader.text
