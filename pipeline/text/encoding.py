@@ -130,7 +130,7 @@ def id_lists(ids: NDArray[Any], lengths: NDArray[np.integer]) -> pa.ListArray:
 def write_shard(path: Path, source: pa.ListArray, target: pa.ListArray, max_tokens: int | None) -> dict[str, int]:
     """Writes pairs of token ids, bucketed up to `max_tokens` or, if that is None, all of them in order.
 
-    There is a record batch for each bucket. Returns the shard's figures in dataset.json and `left_out`.
+    There is a record batch for each bucket that has pairs. Returns the shard's figures in dataset.json and `left_out`.
     """
     longer = np.maximum(*(np.diff(side.offsets.to_numpy()) for side in (source, target)))
     bounds = bucket_bounds(max_tokens) if max_tokens else [int(longer.max())]
@@ -141,8 +141,9 @@ def write_shard(path: Path, source: pa.ListArray, target: pa.ListArray, max_toke
     schema = pa.schema([pa.field(name, side.type, nullable=False) for name, side in zip(SIDES, kept, strict=True)])
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as writer:
         for begin, end in pairwise(edges):
-            batch = [side.slice(begin, end - begin) for side in kept]
-            writer.write_batch(pa.record_batch(batch, schema=schema))
+            if begin < end:  # of an empty slice, Arrow writes the offsets of all rows
+                batch = [side.slice(begin, end - begin) for side in kept]
+                writer.write_batch(pa.record_batch(batch, schema=schema))
     ids = [side.flatten().to_numpy() for side in kept]
     return {
         "pairs": edges[-1],

@@ -16,7 +16,7 @@ from pipeline.errors import UserError
 from pipeline.settings import EncodingSettings, VocabularySettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EncodedDataset, EvaluationSet, Vocabulary
-from pipeline.text.encoding import EncodedSplit, decode_ids, encode, id_lists
+from pipeline.text.encoding import EncodedSplit, decode_ids, encode, id_lists, write_shard
 from pipeline.text.lines import read_pairs
 from pipeline.text.segmentation import encode_lines
 from pipeline.text.vocabulary import learn, load
@@ -111,6 +111,13 @@ def test_batch_is_plain_padding(
         longest = max(map(len, ids), default=0)
         assert side.tolist() == [sentence + [PAD_ID] * (longest - len(sentence)) for sentence in ids]
         assert lengths[rows].tolist() == [len(sentence) for sentence in ids]
+
+
+def test_buckets_without_a_pair_take_no_space(tmp_path: Path) -> None:
+    """A file has its ids, of two bytes, its offsets, of four, and little else."""
+    side = id_lists(np.ones(5000, np.uint16), np.full(1000, 5))
+    write_shard(tmp_path / "shard.arrow", side, side, 256)
+    assert (tmp_path / "shard.arrow").stat().st_size < 2 * (2 * 5000 + 4 * 1001) + 2000
 
 
 def test_more_ids_than_arrow_counts_are_refused(tmp_path: Path) -> None:
