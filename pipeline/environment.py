@@ -1,6 +1,7 @@
 """The CPUs and the environment variables of processes that compute. It imports nothing that is slow to import."""
 
 import os
+from pathlib import Path
 
 KEEP_MEMORY = {"MALLOC_ARENA_MAX": "1", "MALLOC_TRIM_THRESHOLD_": "2000000000", "MALLOC_MMAP_THRESHOLD_": "1000000000"}
 """Environment variables for processes that compute, with which glibc keeps freed memory for the next update.
@@ -19,6 +20,12 @@ slower alone; 3 000 lies between (docs/results/2026-11-23_xeon-icelake-2-cores-f
 def usable_cpus() -> int:
     """Returns the number of CPUs that this process may use; where the system does not say (macOS), all there are."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def cache_folder() -> Path:
+    """Returns the folder of this machine for what may be deleted at any time: `$AIAYN_CACHE`, or `~/.cache/aiayn`."""
+    default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "aiayn")
+    return Path(os.environ.get("AIAYN_CACHE") or default).absolute()
 
 
 def worker_environment() -> dict[str, str]:

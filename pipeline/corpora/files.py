@@ -31,6 +31,7 @@ from pipeline.errors import UserError
 from pipeline.settings import Settings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EvaluationSet
+from pipeline.store.remembered import remembered
 from pipeline.text.aligned import content_sha256, copy_corpus, copy_set
 from pipeline.text.lines import read_lines
 from pipeline.text.word_spaces import have_word_spaces
@@ -133,8 +134,11 @@ class FilesSettings(Settings):
         return settings
 
     def count_train_pairs(self) -> int:
-        """Returns the number of training pairs. Raises UserError if a file cannot be read."""
-        return sum(1 for sides in self.train for _ in read_lines(sides.source, "surrogateescape"))
+        """Returns the number of training pairs, `remembered`. Raises UserError if a file cannot be read."""
+        try:
+            return sum(remembered(sides.source, "lines", _count_lines) for sides in self.train)
+        except OSError as error:
+            raise UserError(f"cannot read {error.filename}: {error.strerror}; check the path") from None
 
     def has_word_spaces(self) -> bool:
         """Whether spaces separate the words of both languages, by the first training lines. Raises UserError."""
@@ -146,6 +150,10 @@ class FilesSettings(Settings):
         languages = self.source, self.target
         files = {"train": self.train, "dev": (self.dev,), **{name: (sides,) for name, sides in self.test.items()}}
         return [FilesText(name=name, languages=languages, files=pairs) for name, pairs in files.items()]
+
+
+def _count_lines(path: Path) -> int:
+    return sum(1 for _ in read_lines(path, "surrogateescape"))
 
 
 def amount(settings: FilesSettings) -> Amount:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import unquote
 
+from pipeline.environment import cache_folder
 from pipeline.errors import UserError
 from pipeline.store.artifact import MANIFEST, Artifact, Made, making_folder, publish, set_aside
 from pipeline.store.bucket import SCHEMES, Bucket
@@ -68,9 +69,7 @@ class Store:
         uri = text.rstrip("/")
         service = os.environ.get("AWS_ENDPOINT_URL", "")
         digest = hashlib.sha256(f"{service} {uri}".encode()).hexdigest()[:8]
-        default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "aiayn")
-        cache = Path(os.environ.get("AIAYN_CACHE") or default).absolute()
-        return cls(cache / f"{re.sub(r'[^A-Za-z0-9.]+', '-', uri)}-{digest}", uri)
+        return cls(cache_folder() / f"{re.sub(r'[^A-Za-z0-9.]+', '-', uri)}-{digest}", uri)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles a bucket's store as its URI, since the folder differs by machine."""

@@ -7,7 +7,6 @@ corpus = writer.finish({"read": writer.pairs})
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
 from shutil import rmtree
@@ -18,6 +17,7 @@ from pipeline.errors import UserError
 from pipeline.store.artifact import Context, file_sha256
 from pipeline.store.artifacts import Corpus, EvaluationSet
 from pipeline.store.figures import CorpusFigures, EvaluationSetFigures
+from pipeline.store.remembered import remembered
 from pipeline.text.lines import read_pairs, write_pairs
 
 SHARD_PAIRS = 100_000
@@ -137,18 +137,11 @@ def _empty(source: Path, target: Path) -> UserError:
 
 
 def content_sha256(path: Path) -> str:
-    """Returns a file's sha256, cached while its size and modification time stay the same. Raises UserError."""
+    """Returns a file's sha256, `remembered`. Raises UserError if it cannot be read."""
     try:
-        status = path.stat()
-        return _sha256_at(path, status.st_size, status.st_mtime_ns)
+        return remembered(path, "sha256", file_sha256)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}; check the path") from None
-
-
-@lru_cache(maxsize=4096)
-def _sha256_at(path: Path, size_bytes: int, changed_ns: int) -> str:
-    """Hashes the file; the other arguments only key the cache."""
-    return file_sha256(path)
 
 
 def _names(paths: Iterable[Path]) -> dict[Path, str]:

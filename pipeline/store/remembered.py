@@ -1,0 +1,72 @@
+"""Remembers facts about a file, such as its hash, while its stat stays the same: reading gigabytes takes minutes.
+
+lines = remembered(Path("train.en.gz"), "lines", count_lines)
+
+Facts about large files outlive the process, in `files/` of the cache folder, one JSON file for each fact. A file is new
+if its size, inode, device, or time of modification or of change (ctime) is. A file that changed in the last seconds is
+read again, since the clock of its file system may be too coarse to show another change.
+"""
+
+import hashlib
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pipeline.environment import cache_folder
+
+Value = TypeVar("Value", int, str)
+
+LARGE_BYTES = 1 << 20
+"""Facts about smaller files are only remembered by this process."""
+SETTLED_S = 3.0
+"""Seconds since a file's last change after which it is remembered; FAT's clock ticks every two."""
+_known: dict[tuple[Path, str], tuple[list[int], Any]] = {}
+"""The stamp and the value of each fact, by path and name."""
+
+
+def remembered(path: Path, fact: str, compute: Callable[[Path], Value]) -> Value:
+    """Returns `compute(path)`, or what it was for the unchanged file. Raises OSError where the file has no stat."""
+    path = path.absolute()
+    stamp = _stamp(path)
+    stamped, value = _known.get((path, fact)) or _read(path, fact)
+    if stamped != stamp or value is None:
+        value = compute(path)
+        last_change_s = max(path.stat().st_mtime, path.stat().st_ctime)
+        if _stamp(path) != stamp or time.time() - last_change_s < SETTLED_S:
+            return value
+        if stamp[0] >= LARGE_BYTES:
+            _write(path, fact, {"stamp": stamp, "value": value})
+    _known[path, fact] = stamp, value
+    return value
+
+
+def _record(path: Path, fact: str) -> Path:
+    key = hashlib.sha256(f"{fact} {path}".encode(errors="surrogateescape")).hexdigest()[:32]
+    return cache_folder() / "files" / f"{key}.json"
+
+
+def _read(path: Path, fact: str) -> tuple[list[int], Any]:
+    try:
+        known = json.loads(_record(path, fact).read_text(encoding="utf-8"))
+        return known["stamp"], known["value"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return [], None
+
+
+def _write(path: Path, fact: str, known: dict[str, Any]) -> None:
+    record = _record(path, fact)
+    with suppress(OSError):  # a full or read-only disk costs only time
+        record.parent.mkdir(parents=True, exist_ok=True)
+        aside = record.with_name(f".{record.name}-{secrets.token_hex(4)}")
+        aside.write_text(json.dumps(known), encoding="utf-8")
+        os.replace(aside, record)
+
+
+def _stamp(path: Path) -> list[int]:
+    status = path.stat()
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev]
