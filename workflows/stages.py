@@ -42,7 +42,7 @@ READERS: Mapping[type[Settings], tuple[str, Callable[..., Corpus], Callable[...,
 SUBSTITUTE = Stage("embedded.substitute", embedded.substitute, Hypotheses)
 CLEAN = Stage("cleaning.clean", cleaning.clean, Corpus, cpus=0)
 LEARN_VOCABULARY = Stage("vocabulary.learn", Imported("pipeline.text.vocabulary:learn"), Vocabulary)
-ENCODE = Stage("encoding.encode", Imported("pipeline.text.encoding:encode"), EncodedDataset, cpus=0)
+ENCODE = Stage("encoding.encode", Imported("pipeline.text.encoding:encode"), EncodedDataset, version=2, cpus=0)
 REPORT = Stage("corpus_report.report_corpus", report_corpus, CorpusReport, cpus=0)
 """The report reserves no CPU, so that no training waits for it."""
 TRAIN = Stage(

@@ -95,8 +95,8 @@ def _sample(dataset: EncodedDataset, at_most_pairs: int, device: str) -> list[_S
         raise UserError(f"{dataset.folder} has no dev pair of at most {LONGEST_TOKENS} tokens; add shorter dev text")
     places = np.linspace(0, len(computed) - 1, min(at_most_pairs, len(computed)))
     rows = computed[np.unique(places.round().astype(np.int64))]
-    rows = rows[by_length(split.source_lengths[rows], split.target_lengths[rows], BATCH_TOKENS)]
-    bounds = cut(split.source_lengths[rows], split.target_lengths[rows], BATCH_TOKENS)
+    rows = by_length(split.source_lengths, split.target_lengths, rows, BATCH_TOKENS)
+    bounds = cut(*split.lengths_of(rows), BATCH_TOKENS)
     samples = []
     for first, end in pairwise(bounds):
         source_BS, target_BT = (tokens.to(device) for tokens in split.batch(rows[first:end]))

@@ -164,8 +164,8 @@ class Training:
         self.state = workers.from_first(self.state)
         self.negotiated = negotiate(workers, settings, self.state, folder / RECOVERY)
         self.state.dtype = dtype_name(self.negotiated.dtype)
-        with workers.agreed():
-            self.updates = Updates(self.split, settings, workers, self.negotiated.dtype, self.negotiated.packed)
+        epoch = self.state.target_tokens // max(self.split.target_tokens, 1)  # each trains on every target token once
+        self.updates = Updates(self.split, settings, workers, self.negotiated.dtype, self.negotiated.packed, epoch)
         torch.manual_seed(settings.seed)
         master = make(settings.model).to(workers.device)
         master.reserve_positions(longest)
@@ -198,9 +198,7 @@ class Training:
                 f"{self.dev.dataset.folder} has no dev pair of at most {LONGEST_TOKENS} tokens, but training is "
                 "validated on them; add dev text, or split its lines"
             )
-        sides = [self.split.source_lengths, self.split.target_lengths]
-        sides += [self.dev.source_lengths[dev], self.dev.target_lengths[dev]]
-        longest = max(int(side.max()) for side in sides if len(side))
+        longest = max(self.split.longest_tokens, *(int(side.max()) for side in self.dev.lengths_of(dev)))
         if model.positions == "learned" and longest > model.max_positions:
             raise UserError(
                 f"a sentence has {longest} tokens, but learned positions end at max_positions = {model.max_positions}; "
@@ -222,7 +220,7 @@ class Training:
 
     def run(self) -> TrainingFigures:
         """Trains to the end; returns run.json."""
-        with self.writer, closing(self.profiler):
+        with self.writer, closing(self.profiler), closing(self.updates):
             if self.workers.rank == 0 and self.state.update == self.settings.updates:  # a kill came just before
                 self.writer.prune(1)
             self.train()
@@ -397,7 +395,7 @@ class Training:
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
-            source_tokens, target_tokens = split.source_lengths[rows].max(), split.target_lengths[rows].max()
+            source_tokens, target_tokens = (side.max() for side in split.lengths_of(rows))
             raise UserError(
                 f"the largest {name}, {len(rows)} pairs of {source_tokens} and {target_tokens} tokens, does not fit "
                 f"into the memory of {self.workers.device}; {remedy}"

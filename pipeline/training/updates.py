@@ -1,7 +1,7 @@
 """The updates of a run in order, which one thread reads and lays out while earlier ones are computed.
 
-Another thread plans the next epoch while this one is trained on, because a plan takes 2 s for 4.5 M pairs, and 29 s for
-WMT14's 36 M of English and French.
+Another thread plans the next epoch while this one is trained on, because a plan takes seconds for WMT14's pairs. The
+workers of one node share each plan (`pipeline.training.plans`).
 
 Shapes: B pairs, S source positions, T target positions.
 """
@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 
 from model.batch import Batch, PackedSize
 from model.flops import training_flop
+from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
 from pipeline.text.batching import EpochPlan, plan_epoch
 from pipeline.text.encoding import EncodedSplit
+from pipeline.training.plans import shared_plan
 from pipeline.training.workers import Workers
 
 AHEAD_UPDATES = 2
@@ -51,7 +53,8 @@ class Update(NamedTuple):
 class Updates:
     """Reads the updates of a split; micro-batch i of each is read only by rank i % size.
 
-    Raises UserError if the plan misses the token budget (`pipeline.text.batching`).
+    All ranks build one. Raises UserError at every rank if the plan misses the token budget (`pipeline.text.batching`),
+    cannot be shared (`pipeline.training.plans`), or is not the same on all nodes.
     """
 
     def __init__(
@@ -61,16 +64,25 @@ class Updates:
         workers: Workers,
         dtype: torch.dtype,
         packed: bool = False,
+        epoch: int = 0,
     ) -> None:
-        """`dtype` is that of the matrix products. Batches are packed or, by default, padded (`model.batch`)."""
+        """`dtype` is that of the matrix products. Batches are packed or, by default, padded (`model.batch`).
+
+        `epoch` is the epoch in which the run goes on: no earlier one is planned.
+        """
         self.split, self.settings, self.workers, self.dtype = split, settings, workers, dtype
         self._planner = ThreadPoolExecutor(max_workers=1)
-        self._plans = {0: self._planner.submit(self._plan_of, 0)}
+        self._plans = {epoch: self._planner.submit(self._plan_of, epoch)}
         """By epoch: the one that was last asked for, and the next."""
-        plan = self._plans[0].result()
+        with workers.agreed():
+            plan = self._plans[epoch].result()
+        if len(set(workers.gathered(plan.sha256()))) > 1:
+            raise UserError(
+                f"the nodes plan epoch {epoch} differently; install the same versions of aiayn and numpy on all of them"
+            )
         self.in_epoch = len(plan)
         """Number of updates in an epoch, the same in every epoch."""
-        self.largest = plan.largest
+        self.largest = [rows.copy() for rows in plan.largest]  # a view would keep this plan mapped
         self.packed_size = packed_size(plan) if packed else None
 
     def between(self, first: int, last: int) -> Iterator[Update]:
@@ -87,6 +99,11 @@ class Updates:
                     yield waiting.popleft().result()
             finally:
                 reader.shutdown(cancel_futures=True)
+
+    def close(self) -> None:
+        """Lets go of the plans, without waiting for one that is being computed."""
+        self._planner.shutdown(wait=False, cancel_futures=True)
+        self._plans.clear()
 
     def batch(self, rows: NDArray[np.int64]) -> Batch:
         """Reads pairs into a batch on the host, in memory from which a GPU copies without the host's waiting."""
@@ -112,7 +129,7 @@ class Updates:
             for number in range(self.workers.rank, len(parts), self.workers.size)
         ]
         rows = np.concatenate(parts)
-        flop = training_flop(self.settings.model, self.split.source_lengths[rows], self.split.target_lengths[rows])
+        flop = training_flop(self.settings.model, *self.split.lengths_of(rows))
         padded_tokens = int(plan.computed_tokens[position])
         return Update(
             mine,
@@ -124,6 +141,8 @@ class Updates:
         )
 
     def _plan_of(self, epoch: int) -> EpochPlan:
+        if self.workers.size > 1:
+            return shared_plan(self.split, self.settings, epoch)
         return plan_epoch(self.split.source_lengths, self.split.target_lengths, self.settings, epoch)
 
 

@@ -21,8 +21,8 @@ def batches(split: EncodedSplit, of_rows: NDArray[np.int64] | None = None) -> li
     chosen = split.computed_rows if of_rows is None else np.intersect1d(split.computed_rows, of_rows)
     if not len(chosen):
         return []
-    order = chosen[by_length(split.source_lengths[chosen], split.target_lengths[chosen], BATCH_TOKENS)]
-    bounds = cut(split.source_lengths[order], split.target_lengths[order], BATCH_TOKENS)
+    order = by_length(split.source_lengths, split.target_lengths, chosen, BATCH_TOKENS)
+    bounds = cut(*split.lengths_of(order), BATCH_TOKENS)
     return np.split(order, bounds[1:-1])
 
 
@@ -30,8 +30,7 @@ def largest_batch(split: EncodedSplit) -> NDArray[np.int64]:
     """Returns the batch that needs the most memory: the most pairs of a query and a key in attention."""
 
     def attended(rows: NDArray[np.int64]) -> int:
-        longest = max(split.source_lengths[rows].max(), split.target_lengths[rows].max())
-        return len(rows) * int(longest) ** 2
+        return len(rows) * max(int(side.max()) for side in split.lengths_of(rows)) ** 2
 
     return max(batches(split), key=attended)
 

@@ -245,7 +245,7 @@ def _lengths_of(corpus: Settings) -> str:
 def _micro_batches(lengths: str, limit_tokens: int) -> tuple[int, float]:
     """Returns into how many micro-batches the drawn pairs are cut, and the empty blocks of attention in each."""
     source, target = drawn(lengths)
-    rows = by_length(source, target, limit_tokens)
+    rows = by_length(source, target, np.arange(len(source)), limit_tokens)
     bounds = micro_batch_bounds(source[rows], target[rows], limit_tokens)
     size = PackedSize.of(limit_tokens, int(np.diff(bounds).max()), int(max(source.max(), target.max())))
     needed = float((-(-source // KERNEL_BLOCK)).sum()) / (len(bounds) - 1)

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
-from pipeline.text.batching import FEW_PAIRS, EpochPlan, cut, micro_batch_bounds, plan_epoch
+from pipeline.text import batching
+from pipeline.text.batching import BAND_RUNS, FEW_PAIRS, EpochPlan, by_length, cut, micro_batch_bounds, plan_epoch
 
 Lengths = NDArray[np.int32]
 
@@ -63,6 +64,34 @@ def test_cut_is_greedy(lengths: list[tuple[int, int]], limit: int) -> None:
         assert longer <= limit or end == begin + 1
         if end < len(lengths):
             assert max(source[begin : end + 1].sum(), target[begin : end + 1].sum()) > limit
+
+
+@settings(max_examples=50)
+@given(
+    lengths=st.lists(st.tuples(st.integers(1, 40), st.integers(1, 9)), min_size=1, max_size=60),
+    limit=st.integers(1, 30),
+    block=st.integers(1, 20),
+)
+def test_blocks_change_nothing(lengths: list[tuple[int, int]], limit: int, block: int) -> None:
+    """However many pairs are handled at a time, rows are sorted by (band, source up or down, target), and cut alike."""
+    source, target = np.array(lengths, np.int32).T
+    rows = np.random.default_rng(len(lengths)).permutation(len(lengths)).astype(np.int32)
+    band_of, band, held_tokens = {}, 0, 0
+    for length in range(int(target.max()) + 1):
+        band_of[length] = band
+        held_tokens += sum(max(pair) for pair in lengths if pair[1] == length)
+        if held_tokens >= BAND_RUNS * limit:
+            band, held_tokens = band + 1, 0
+
+    def key(row: int) -> tuple[int, int, int]:
+        band = band_of[lengths[row][1]]
+        return band, lengths[row][0] * (1 if band % 2 else -1), lengths[row][1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        whole = cut(source, target, limit)
+        patch.setattr(batching, "BLOCK_PAIRS", block)
+        assert by_length(source, target, rows, limit).tolist() == sorted(rows.tolist(), key=key)
+        assert cut(source, target, limit).tolist() == whole.tolist()
 
 
 def test_micro_batches_with_the_most_pairs_are_split() -> None:

@@ -1,6 +1,9 @@
 """What is read ahead: the plan of the next epoch is there before its first update, and changes no batch."""
 
+import tempfile
 from itertools import chain
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,13 +12,27 @@ import torch
 from model.batch import KERNEL_BLOCK
 from model.flops import training_flop
 from pipeline.corpora.lengths import LENGTHS, draw_lengths
+from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import EncodedDataset
-from pipeline.text.batching import plan_epoch
+from pipeline.text.batching import EpochPlan, plan_epoch
 from pipeline.text.encoding import EncodedSplit
+from pipeline.training import updates as updates_module
+from pipeline.training.checkpoints import list_folders
+from pipeline.training.loop import Training
 from pipeline.training.updates import AHEAD_UPDATES, Updates, packed_size
 from pipeline.training.workers import Workers
-from tests.support.tiny_training import EPOCH_UPDATES, TINY
+from tests.support.tiny_training import EPOCH_UPDATES, TINY, with_fields
+
+
+class OneOfTwo(Workers):
+    """A worker that finds the other one to be like itself, or to plan differently."""
+
+    differs = False
+
+    def gathered(self, value: Any) -> list[Any]:
+        """The values of both."""
+        return [value, "another plan" if self.differs and value else value]
 
 
 def test_the_next_epoch_is_planned_during_this_one(dataset: EncodedDataset) -> None:
@@ -46,7 +63,7 @@ def test_every_worker_knows_the_size_of_a_whole_update(dataset: EncodedDataset) 
     split, two = EncodedSplit.open(dataset, "train"), TINY.model_copy(update={"micro_batches": 2})
     plan = plan_epoch(split.source_lengths, split.target_lengths, two, epoch=0)
     for rank in (0, 1):
-        (update,) = Updates(split, two, Workers(rank, 2), torch.float32).between(0, 1)
+        (update,) = Updates(split, two, OneOfTwo(rank, 2), torch.float32).between(0, 1)
         assert [micro_batch.number for micro_batch in update.mine] == [rank]
         lengths = [(split.source_lengths[rows], split.target_lengths[rows]) for rows in plan[0]]
         assert update.flop == sum(training_flop(two.model, *of_rows) for of_rows in lengths)
@@ -61,6 +78,58 @@ def test_a_part_of_an_epoch_is_read_without_another_plan(dataset: EncodedDataset
     assert len(list(updates.between(0, 3))) == 3
     assert len(list(updates.between(3, EPOCH_UPDATES))) == EPOCH_UPDATES - 3
     assert updates._plans == {0: planned}
+
+
+def test_nodes_that_plan_differently_do_not_train(dataset: EncodedDataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each would leave out some pairs and repeat others."""
+    monkeypatch.setattr(OneOfTwo, "differs", True)
+    with pytest.raises(UserError, match="the nodes plan epoch 0 differently; install the same versions"):
+        Updates(EncodedSplit.open(dataset, "train"), TINY, OneOfTwo(0, 2), torch.float32)
+
+
+def test_closing_lets_go_of_shared_plans(
+    dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the largest micro-batches nor what was read keep a plan on the disk."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    updates = Updates(EncodedSplit.open(dataset, "train"), TINY, OneOfTwo(0, 2), torch.float32)
+    reading = updates.between(0, 2 * EPOCH_UPDATES)
+    update = next(reading)
+    updates._plans[1].result()
+    assert len([*tmp_path.glob("aiayn-plans-*/*")]) == 2
+    reading.close()
+    updates.close()
+    assert [*tmp_path.glob("aiayn-plans-*/*")] == []
+    assert update.mine
+    assert updates.largest
+
+
+@pytest.mark.usefixtures("one_thread", "many_recoveries")
+@pytest.mark.parametrize("done", [3 * EPOCH_UPDATES, 3 * EPOCH_UPDATES + 1, 4 * EPOCH_UPDATES - 1])
+def test_a_run_that_goes_on_in_epoch_3_plans_no_earlier_one(
+    dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: int
+) -> None:
+    """After its first update too, and with its last one before it; then the next one is planned."""
+    settings = with_fields(updates=5 * EPOCH_UPDATES, validation_updates=100, checkpoint_updates=done)
+    training = Training(Workers(), dataset, settings, tmp_path)
+    with training.writer:
+        training.train(done)
+    assert list_folders(tmp_path / "recovery")[-1].name == f"{done:08d}"
+    planned = []
+
+    def recorded(*arguments: Any) -> EpochPlan:
+        planned.append(arguments[3])
+        return plan_epoch(*arguments)
+
+    monkeypatch.setattr(updates_module, "plan_epoch", recorded)
+    resumed = Training(Workers(), dataset, settings, tmp_path)
+    assert resumed.state.update == done
+    assert planned == [3]
+    with resumed.writer:
+        resumed.train(4 * EPOCH_UPDATES)
+        assert planned == [3]
+        resumed.train(4 * EPOCH_UPDATES + 1)
+    assert planned == [3, 4]
 
 
 @pytest.mark.parametrize("longest", [None, 256])
