@@ -132,14 +132,14 @@ def train_candidates(
 ) -> Mapping[str, str]:
     """Prepares the trees, then trains and measures all candidates with Ray Tune; returns why some failed, by name.
 
-    Raises UserError if none succeeds.
+    Trees of test sets are read first: a wrong one is found before the trainings. Raises UserError if none succeeds.
     """
     return run_grid(
         {candidate.model: candidate.results for grid in grids for candidate in grid.candidates},
         store,
         watchers,
         address,
-        inputs=[step for grid in grids for step in (grid.text.dev, grid.text.dataset)],
+        inputs=[step for grid in grids for step in (grid.text.dev, grid.test_set, grid.text.dataset)],
         layout=grids[0].profile.recipes["parser"].training,
     )
 

@@ -31,14 +31,14 @@ from workflows.profiles.profile import Profile, SearchGrid
 from workflows.reports.corpus import CorpusReport, report_corpus
 from workflows.tables.measurements import Translation
 
-READERS: Mapping[type[Settings], tuple[str, Callable[..., Corpus], Callable[..., EvaluationSet]]] = {
-    embedded.EmbeddedSettings: ("embedded.generate", embedded.generate, embedded.generate_set),
-    multi30k.Multi30kSettings: ("multi30k.read", multi30k.read, multi30k.read_set),
-    wmt14.Wmt14Settings: ("wmt14.read", wmt14.read, wmt14.read_set),
-    files.FilesSettings: ("files.read", files.read, files.read_set),
-    treebank.TreebankSettings: ("treebank.read", treebank.read, treebank.read_set),
+READERS: Mapping[type[Settings], tuple[str, int, Callable[..., Corpus], Callable[..., EvaluationSet]]] = {
+    embedded.EmbeddedSettings: ("embedded.generate", 1, embedded.generate, embedded.generate_set),
+    multi30k.Multi30kSettings: ("multi30k.read", 1, multi30k.read, multi30k.read_set),
+    wmt14.Wmt14Settings: ("wmt14.read", 1, wmt14.read, wmt14.read_set),
+    files.FilesSettings: ("files.read", 1, files.read, files.read_set),
+    treebank.TreebankSettings: ("treebank.read", 2, treebank.read, treebank.read_set),
 }
-"""By the settings of a text, the name of the stage that reads it, and what reads training text and evaluation sets."""
+"""By the settings of a text: name and version of its stage, and what reads training text and evaluation sets."""
 SUBSTITUTE = Stage("embedded.substitute", embedded.substitute, Hypotheses)
 CLEAN = Stage("cleaning.clean", cleaning.clean, Corpus, cpus=0)
 LEARN_VOCABULARY = Stage("vocabulary.learn", Imported("pipeline.text.vocabulary:learn"), Vocabulary)
@@ -157,12 +157,12 @@ def evaluated(
 def text_of(name: str, settings: Any) -> tuple[Step[Corpus], dict[str, Step[EvaluationSet]]]:
     """Returns the steps that provide a text: training text, and the dev set and the test sets by name, the main one
     first. None of them depends on another."""
-    stage_name, read, read_set = READERS[type(settings)]
+    stage_name, version, read, read_set = READERS[type(settings)]
     label = f"{stage_name.partition('.')[2]} {name}"
     train, *sets = settings.texts()
-    of_sets = Stage(f"evaluation_set.{stage_name}", read_set, EvaluationSet, cpus=0)
+    of_sets = Stage(f"evaluation_set.{stage_name}", read_set, EvaluationSet, version, cpus=0)
     steps = {each.name: of_sets(f"{label} {each.name}", each) for each in sets}
-    return Stage(stage_name, read, Corpus, cpus=0)(label, train), steps
+    return Stage(stage_name, read, Corpus, version, cpus=0)(label, train), steps
 
 
 def word_by_word(text: Prepared, settings: Settings) -> Step[Scores] | None:

@@ -5,9 +5,9 @@
     test_set = generate_set(Context(other), settings.text("test"))
 
 A hash of the English sentence decides its split, so that no sentence of dev or test is ever in training, whatever the
-sizes, and nothing has to be remembered: a million pairs stream through bounded memory. Every shard draws from its own
-range of derivations, so shards can be made anywhere and in any order. Training sentences may repeat (one in 160 among
-24 000, one in 60 among 100 000); dev and test sentences do not.
+sizes, and nothing has to be remembered: a million training pairs stream through bounded memory. Every shard draws from
+its own range of derivations, so shards can be made anywhere and in any order. Training sentences may repeat (one in 160
+among 24 000, one in 60 among 100 000); dev and test sentences do not.
 
 With target "trees" both are like those of a treebank (`pipeline.parsing.treebank`): words, linearised trees, their
 symbols, and gold trees of dev and test.

@@ -55,8 +55,10 @@ def _absolute(path: Path, info: ValidationInfo) -> Path:
     return Path((info.context or {}).get("folder", ""), os.path.expanduser(path)).absolute()
 
 
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"), AfterValidator(_not_ours)]
-"""A name that becomes part of a file name."""
+Name = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9_])?$"), AfterValidator(_not_ours)
+]
+"""A name that becomes part of a file name, where `workflows.names.file_name` keeps no sign at its end."""
 File = Annotated[Path, AfterValidator(_absolute)]
 """A path relative to the TOML file, made absolute when read, since the stage may run in another working directory."""
 

@@ -56,7 +56,7 @@ def measure(context: Context, checkpoint: Checkpoint, dev: EvaluationSet, longes
     from pipeline.text.encoding import encoded_set
 
     model, ranges = load_model(checkpoint.folder, context.device), []
-    with encoded_set(context, dev, checkpoint.folder / "joint.model") as split:
+    with encoded_set(context, dev, checkpoint.vocabulary) as split:
         computed = split.computed_rows
         longer_side = np.maximum(split.source_lengths, split.target_lengths)[computed]
         ends = [0, *(int(end * longest_trained) for end in RANGE_ENDS)]

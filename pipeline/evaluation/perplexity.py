@@ -44,7 +44,7 @@ def measure(context: Context, checkpoint: Checkpoint, dev: EvaluationSet) -> Per
     from pipeline.text.encoding import encoded_set
 
     perplexity = Perplexity(context.folder)
-    with encoded_set(context, dev, checkpoint.folder / "joint.model") as split:
+    with encoded_set(context, dev, checkpoint.vocabulary) as split:
         perplexity.write(of_pairs(load_model(checkpoint.folder, context.device), split))
     return perplexity
 

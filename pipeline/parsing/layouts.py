@@ -9,7 +9,7 @@
 
 import logging
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, islice
 from pathlib import Path
 from typing import NamedTuple
@@ -43,17 +43,12 @@ class Selection(NamedTuple):
 def splits_of(treebank: Path) -> dict[str, list[Selection]]:
     """Returns the trees of each split. Raises UserError if the treebank has none of the known layouts."""
     files = files_of(treebank)
-    if SECTIONS["test"][0] in {Path(name).parent.name for name in files}:
-        by_section: dict[str, list[Selection]] = {}
-        for name, path in files.items():
-            by_section.setdefault(Path(name).parent.name, []).append(Selection(path))
-        missing = [section for sections in SECTIONS.values() for section in sections if section not in by_section]
+    present = _sections_of(files)
+    if present:
+        missing = [section for sections in SECTIONS.values() for section in sections if section not in present]
         if missing:
             log.warning("%s has no section %s; the paper's treebank has", treebank, ", ".join(missing))
-        return {
-            split: [file for section in sections for file in by_section.get(section, [])]
-            for split, sections in SECTIONS.items()
-        }
+        return {split: [Selection(path) for path in files_behind(treebank, split).values()] for split in SPLITS}
     paths = [path for name, path in files.items() if name != FILES_TABLE]
     trees = [sum(1 for _ in read_trees(path)) for path in paths]
     texts = _texts(files[FILES_TABLE]) if FILES_TABLE in files else [1] * sum(trees)
@@ -86,6 +81,22 @@ def files_of(treebank: Path) -> dict[str, Path]:
         f"{treebank} is no treebank: it needs to be a file of bracketed trees, or a folder with {FILES_TABLE} and .mrg "
         "files, or with the sections 00 to 24 of the Wall Street Journal (21, 22 and 23 at least)"
     )
+
+
+def files_behind(treebank: Path, split: str) -> dict[str, Path]:
+    """Returns the files that decide what a split holds, by their names in `files_of`: those of its own sections.
+
+    Without sections they are all files, since their trees are counted to split them. Raises UserError as `files_of`.
+    """
+    files = files_of(treebank)
+    if not _sections_of(files):
+        return files
+    return {name: path for name, path in files.items() if Path(name).parent.name in SECTIONS[split]}
+
+
+def _sections_of(files: Iterable[str]) -> set[str]:
+    """Returns the sections that files are in; there are none in the other layouts."""
+    return {Path(name).parent.name for name in files} - {""}
 
 
 def _bracketed_files(folder: Path) -> dict[str, Path]:

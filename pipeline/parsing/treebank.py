@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import UserError
-from pipeline.parsing.layouts import SPLITS, Selection, files_of, splits_of
+from pipeline.parsing.layouts import SPLITS, Selection, files_behind, splits_of
 from pipeline.parsing.linearisation import WORD_SYMBOL, linearise, one_word, tag_of
 from pipeline.parsing.recombination import Recombination, RecombinationSettings
 from pipeline.parsing.trees import bracketed, cleaned, words_of
@@ -50,16 +50,12 @@ class TreebankSettings(Settings):
         return self, dev, test
 
     def identity(self) -> dict[str, Any]:
-        """Depends on the content of the files, not on their folders. Raises UserError if one cannot be read."""
-        digest = hashlib.sha256()
-        for name, path in files_of(self.treebank).items():
-            digest.update(f"{name} {content_sha256(path)}\n".encode())
-        identity: dict[str, Any] = {
-            "treebank": digest.hexdigest(),
-            "silver": [content_sha256(path) for path in self.silver],
-        }
-        if self.write_tags:
-            identity["write_tags"] = True
+        """Depends on the content of the files, not on their folders. Raises UserError if one cannot be read.
+
+        Files of dev and test sections do not count.
+        """
+        silver = [content_sha256(path) for path in self.silver]
+        identity = {**_identity(self.treebank, "train", self.write_tags), "silver": silver}
         return identity | ({"recombination": self.recombination.identity()} if self.recombination else {})
 
 
@@ -71,8 +67,16 @@ class TreebankSet(Settings):
     write_tags: bool = False
 
     def identity(self) -> dict[str, Any]:
-        """Depends on the content of the files, as that of TreebankSettings."""
-        return {"name": self.name, **TreebankSettings(treebank=self.treebank, write_tags=self.write_tags).identity()}
+        """Depends on the content of the files that the set is in, as that of TreebankSettings."""
+        return {"name": self.name, **_identity(self.treebank, self.name, self.write_tags)}
+
+
+def _identity(treebank: Path, split: str, write_tags: bool) -> dict[str, Any]:
+    """Returns what a split's trees and their symbols depend on. Raises UserError if a file cannot be read."""
+    digest = hashlib.sha256()
+    for name, path in files_behind(treebank, split).items():
+        digest.update(f"{name} {content_sha256(path)}\n".encode())
+    return {"treebank": digest.hexdigest(), **({"write_tags": True} if write_tags else {})}
 
 
 def read(context: Context, settings: TreebankSettings) -> Corpus:
@@ -96,10 +100,14 @@ def read(context: Context, settings: TreebankSettings) -> Corpus:
 
 
 def read_set(context: Context, settings: TreebankSet) -> EvaluationSet:
-    """Reads the dev set or the test set, with its gold trees. Raises UserError where `read` does."""
-    trees = list(_words_and_trees(splits_of(settings.treebank)[settings.name], Counter()))
+    """Reads the dev set or the test set, with its gold trees. The report is {"without_words": trees left out}.
+
+    Raises UserError where `read` does.
+    """
+    counts = Counter(without_words=0)
+    trees = list(_words_and_trees(splits_of(settings.treebank)[settings.name], counts))
     pairs = ((_line(words), " ".join(linearise(tree, settings.write_tags))) for words, tree, _ in trees)
-    text = write_set(context, settings.name, LANGUAGES, pairs)
+    text = write_set(context, settings.name, LANGUAGES, pairs, report=counts)
     if not trees:
         raise _no_tree(settings.treebank, settings.name)
     write_lines(text.gold_trees, (bracketed(tree) for _, tree, _ in trees))

@@ -7,7 +7,9 @@ ones with `python tests/workflows/test_fingerprints.py > tests/workflows/fingerp
 import json
 import re
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from pipeline.parsing.treebank import TreebankSettings
 from workflows import stages
 from workflows.engine.dag import in_order, to_step
 from workflows.profiles.translation import PROFILES
@@ -19,7 +21,10 @@ PINNED = Path(__file__).with_name("fingerprints.json")
 
 
 def fingerprints() -> dict[str, dict[str, str]]:
-    """By profile and label: of all steps of Table 2 but the table itself, and of the trainings of Table 3."""
+    """By profile and label: of all steps of Table 2 but the table itself, and of the trainings of Table 3.
+
+    Last are those of a treebank's texts.
+    """
     found: dict[str, dict[str, str]] = {}
     for name, profile in PROFILES.items():
         cells = cells_of(profile, list(profile.corpora), list(profile.recipes))
@@ -32,6 +37,12 @@ def fingerprints() -> dict[str, dict[str, str]]:
             **{step.label: step.name for step in in_order(table.inputs)},
             **{f"{training.label} (Table 3)": training.fingerprint for training in trainings},
         }
+    with TemporaryDirectory() as folder:
+        for section in ("21", "22", "23"):
+            (Path(folder) / section).mkdir()
+            (Path(folder) / section / "wsj.mrg").write_text(f"(S (NP (NN s{section})) (VP (VBZ is)))\n")
+        corpus, sets = stages.text_of("treebank", TreebankSettings(treebank=Path(folder)))
+        found["treebank"] = {step.label: step.name for step in (corpus, *sets.values())}
     return found
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from mlflow.tracking import MlflowClient
 
+from pipeline.errors import UserError
 from pipeline.text.lines import read_lines
 from tests.support.wsj_folder import make_silver, make_wsj
 from workflows import reproduce_table4
@@ -146,3 +147,14 @@ def test_the_paper_s_settings_are_chosen_for_its_treebank(tmp_path: Path, capsys
     ):
         assert step in output
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_wrong_tree_of_the_test_set_is_found_before_anything_is_trained(tmp_path: Path) -> None:
+    """Not after the days that the trainings take."""
+    treebank = make_wsj(tmp_path / "wsj")
+    (wrong,) = (treebank / "23").iterdir()
+    wrong.write_text("(S (NP a b))\n")
+    with pytest.raises(UserError, match=r"23/wsj_2301.mrg, line 1: the word 'b' is not alone in its bracket"):
+        reproduce_table4.main(treebank=treebank, profile="treebank", overrides=TINY, store=tmp_path / "runs")
+    assert not [name for name in _made(tmp_path / "runs") if name.startswith(("training", ".making-training"))]

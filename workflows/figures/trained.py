@@ -91,8 +91,8 @@ def _of_folder(folder: Path, store: Store) -> ExaminedModel:
             known.setdefault("dataset", EncodedDataset(artifact.folder))
         elif stage.startswith("evaluation_set."):
             known.setdefault("dev", EvaluationSet(artifact.folder))
-        elif stage == "embedded.generate":
-            settings = GeneratedText(**artifact.manifest["settings"][0])
+        elif stage == "embedded.generate" and "name" in (fields := artifact.manifest["settings"][0]):
+            settings = GeneratedText(**fields)  # earlier versions had one text of all splits, which has no name
             known.setdefault("generated", None if settings.target == "trees" else settings)
     # A model is called as in the tables, `en-de base`, or like its folder.
     return ExaminedModel(str(manifest.get("label", "")).partition(" ")[2] or folder.name, checkpoint, **known)

@@ -46,7 +46,7 @@ def folder(tmp_path: Path, parallel_text: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", ["parts", "wip", "manifest", "a.txt"])
+@pytest.mark.parametrize("name", ["parts", "wip", "manifest", "a.txt", "b", "c_"])
 def test_a_test_set_has_any_name(name: str, folder: Path, here: Context) -> None:
     """Its files are published whatever the stage calls its own folders while it works."""
     (folder / "corpus.toml").write_text(TOML.replace("[test.a]", f'[test."{name}"]'))
@@ -115,6 +115,7 @@ def test_identity_follows_content_not_path(folder: Path, tmp_path: Path) -> None
         (HEAD + SPLITS, r"corpus.toml: test: Field required"),
         (HEAD + SPLITS + TEST.replace("[test.t]", "[test.train]"), r"a test set cannot be named train or dev"),
         (HEAD + SPLITS + TEST.replace("[test.t]", '[test."corpus.json"]'), r"files that end in json are the project's"),
+        *((HEAD + SPLITS + TEST.replace("[test.t]", f'[test."t{end}"]'), "should match pattern") for end in ".-"),
         (HEAD.replace('"de"', '"json"') + SPLITS + TEST, r"target: .*files that end in json are the project's own"),
         (HEAD.replace("de", "en") + SPLITS + TEST, r"source and target are both 'en'"),
         (HEAD + SPLITS.replace("more.de", "nothing.de") + TEST, r"names .*nothing.de, which is not a file"),

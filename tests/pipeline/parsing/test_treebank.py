@@ -22,14 +22,14 @@ SILVER = "(S1 (S (NP (NN silver{})) (VP (VBZ is) (NP (NN new)))))"
 
 @pytest.fixture
 def wsj(tmp_path: Path) -> Path:
-    """All 25 sections, two files each, some packed, in pretty print or on one line; one tree holds no word."""
+    """All 25 sections, two files each, some packed, in pretty print or on one line; two trees hold no word."""
     folder = tmp_path / "ptb" / "wsj"
     for section in range(25):
         below = folder / f"{section:02d}"
         below.mkdir(parents=True)
         first, second = (TREE.format(f"s{section}{name}") for name in "ab")
         (below / f"wsj_{section:02d}01.mrg").write_text("\n" + first.replace(" (", "\n    (") + "\n\n")
-        empty = "( (S (NP (-NONE- *)))) " if section == 3 else ""
+        empty = "( (S (NP (-NONE- *)))) " if section in (3, 23) else ""
         (below / f"wsj_{section:02d}02.mrg.gz").write_bytes(gzip.compress(f"{empty}{second} {second}\n".encode()))
         (below / "README").write_text("not a tree")
     return folder
@@ -62,6 +62,7 @@ def test_sections_of_the_wall_street_journal(wsj: Path, above: str, here: Contex
     assert text.corpus.symbols == ("(ADJP", "(NP", "(S", "(VP", ")ADJP", ")NP", ")S", ")VP", "XX")
     report = text.corpus.read_json("corpus.json")["report"]
     assert report == {"read": 60, "without_words": 1}
+    assert [text.sets[name].load().report["without_words"] for name in ("dev", "test")] == [0, 1]
     files = [sorted(path.name for path in part.folder.iterdir()) for part in (text.corpus, text.sets["test"])]
     assert files[0] == ["00000.en", "00000.trees", "corpus.json"]
     assert files[1] == ["evaluation_set.json", "gold.trees", "test.en", "test.trees"]
@@ -172,7 +173,7 @@ def test_identity_is_of_content(wsj: Path, tmp_path: Path) -> None:
     assert TreebankSettings(treebank=moved).identity() == first
     write_lines(tmp_path / "silver", [SILVER.format(0)])
     others = [TreebankSettings(treebank=moved, silver=(tmp_path / "silver",)).identity()]
-    (moved / "24").rename(moved / "25")
+    (moved / "20").rename(moved / "25")
     others.append(TreebankSettings(treebank=moved).identity())
     path = moved / "07" / "wsj_0701.mrg"
     path.write_text(path.read_text() + TREE.format("more"))
@@ -185,3 +186,22 @@ def test_identity_is_of_content(wsj: Path, tmp_path: Path) -> None:
     assert len({str(identity) for identity in [first, *others]}) == 7
     with pytest.raises(UserError, match="none is no treebank"):
         TreebankSettings(treebank=tmp_path / "none").identity()
+
+
+def test_a_section_changes_only_the_text_that_it_is_in(wsj: Path, tmp_path: Path) -> None:
+    """So that a corrected test set retrains nothing. In a single file, cut by counting its trees, all texts change."""
+
+    def identities(treebank: Path) -> list[str]:
+        return [str(text.identity()) for text in TreebankSettings(treebank=treebank).texts()]
+
+    def changed(treebank: Path, path: Path) -> list[bool]:
+        before = identities(treebank)
+        path.write_text(path.read_text() + TREE.format("more"))
+        return [one != other for one, other in zip(before, identities(treebank), strict=True)]
+
+    assert changed(wsj, wsj / "24" / "wsj_2401.mrg") == [False, False, False]
+    assert changed(wsj, wsj / "23" / "wsj_2301.mrg") == [False, False, True]
+    assert changed(wsj, wsj / "22" / "wsj_2201.mrg") == [False, True, False]
+    assert changed(wsj, wsj / "02" / "wsj_0201.mrg") == [True, False, False]
+    write_lines(tmp_path / "single", [TREE.format(f"t{i}") for i in range(20)])
+    assert changed(tmp_path / "single", tmp_path / "single") == [True, True, True]

@@ -1,6 +1,7 @@
 """A trained model is models with what the store knows of it."""
 
 import json
+import shutil
 from pathlib import Path
 
 from pipeline.corpora.embedded import hash_of, split_of
@@ -29,6 +30,18 @@ def test_a_model_is_found_with_its_lineage(store: Store, checkpoint: Checkpoint)
     assert model.dataset.folder.name.startswith("encoding-")
     assert model.dev is not None
     assert model.dev.load().sentences == CORPUS.dev_pairs
+
+
+def test_text_of_an_earlier_version_is_not_known(store: Store, checkpoint: Checkpoint, tmp_path: Path) -> None:
+    """Its settings were those of all splits at once: the model is found without them."""
+    copied = Store(Path(shutil.copytree(store.root, tmp_path / "runs", symlinks=True)))
+    (manifest,) = copied.artifacts.glob("embedded-*/manifest.json")
+    earlier = {"settings": [CORPUS.model_dump(mode="json")]}
+    manifest.chmod(0o644)
+    manifest.write_text(json.dumps(json.loads(manifest.read_text(encoding="utf-8")) | earlier))
+    model = at(copied.folder(checkpoint.folder.name), copied)
+    assert model.generated is None
+    assert model.dataset is not None
 
 
 def test_the_newest_is_a_model_of_table_2(tmp_path: Path) -> None:
