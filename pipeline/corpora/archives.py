@@ -13,6 +13,7 @@ import tarfile
 import threading
 import zlib
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -124,7 +125,8 @@ def extract(archive: Archive, origin: Origin, folder: Path) -> Members:
 def report_downloads(context: Context, archives: Sequence[Archive], origin: Origin) -> Iterator[None]:
     """Reports megabytes downloaded as the stage's progress while the body runs.
 
-    The figures come from the sizes of the files, so downloads by other processes and commands count too.
+    The figures come from the sizes of the files, so downloads by other processes and commands count too. Raises
+    LockLostError, once the body has ended, where another process has taken over the stage meanwhile.
     """
     ended = threading.Event()
 
@@ -139,15 +141,14 @@ def report_downloads(context: Context, archives: Sequence[Archive], origin: Orig
                 )
                 context.progress(sum(have_bytes) / 1e6, total_bytes / 1e6, "MB")
 
-    thread = threading.Thread(target=watch, daemon=True)
-    if origin.data is None:
-        thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        if origin.data is None:
-            thread.join()
+    with ThreadPoolExecutor(max_workers=1) as watcher:
+        watching = watcher.submit(watch) if origin.data is None else None
+        try:
+            yield
+        finally:
+            ended.set()
+    if watching:
+        watching.result()
 
 
 def _obtain(archive: Archive, origin: Origin, checksum: str | None) -> Path:

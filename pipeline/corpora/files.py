@@ -138,7 +138,7 @@ class FilesSettings(Settings):
     def count_train_pairs(self) -> int:
         """Returns the number of training pairs, `remembered`. Raises UserError if a file cannot be read."""
         try:
-            return sum(remembered(sides.source, "lines", _count_lines) for sides in self.train)
+            return sum(remembered(sides.source, "lines-1", _count_lines, int) for sides in self.train)
         except OSError as error:
             raise UserError(f"cannot read {error.filename}: {error.strerror}; check the path") from None
 

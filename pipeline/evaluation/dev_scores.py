@@ -71,7 +71,8 @@ def scores_of(
     from pipeline.evaluation import decoding, scoring
 
     with TemporaryDirectory(dir=context.folder) as decoded, TemporaryDirectory(dir=context.folder) as scored:
-        hypotheses = decoding.decode(Context(Path(decoded)), model, dev, settings, translators=translators)
+        silent = Context(Path(decoded), shared=context.shared)  # which ends it if the stage's lock is lost
+        hypotheses = decoding.decode(silent, model, dev, settings, translators=translators)
         within = Context(Path(scored))
         if dev.gold_trees.exists():
             return {"dev_f1": score_parses(within, rebuild_parses(within, hypotheses, dev)).load().total.f1}

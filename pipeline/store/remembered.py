@@ -1,6 +1,6 @@
 """Remembers facts about a file, such as its hash, while its stat stays the same: reading gigabytes takes minutes.
 
-lines = remembered(Path("train.en.gz"), "lines", count_lines)
+lines = remembered(Path("train.en.gz"), "lines-1", count_lines, int)
 
 Facts about large files outlive the process, in `files/` of the cache folder, one JSON file for each fact. A file is new
 if its size, inode, device, or time of modification or of change (ctime) is. A file that changed in the last seconds is
@@ -29,12 +29,16 @@ _known: dict[tuple[Path, str], tuple[list[int], Any]] = {}
 """The stamp and the value of each fact, by path and name."""
 
 
-def remembered(path: Path, fact: str, compute: Callable[[Path], Value]) -> Value:
-    """Returns `compute(path)`, or what it was for the unchanged file. Raises OSError where the file has no stat."""
+def remembered(path: Path, fact: str, compute: Callable[[Path], Value], kind: type[Value]) -> Value:
+    """Returns `compute(path)`, or what it was for the unchanged file. Raises OSError where the file has no stat.
+
+    The name of the `fact` must change whenever `compute` does, as other versions of this package read it too. `kind` is
+    the type of the value.
+    """
     path = path.absolute()
     stamp = _stamp(path)
     stamped, value = _known.get((path, fact)) or _read(path, fact)
-    if stamped != stamp or value is None:
+    if stamped != stamp or type(value) is not kind:
         value = compute(path)
         last_change_s = max(path.stat().st_mtime, path.stat().st_ctime)
         if _stamp(path) != stamp or time.time() - last_change_s < SETTLED_S:
@@ -54,13 +58,13 @@ def _read(path: Path, fact: str) -> tuple[list[int], Any]:
     try:
         known = json.loads(_record(path, fact).read_text(encoding="utf-8"))
         return known["stamp"], known["value"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError):  # the last where the user has no home
         return [], None
 
 
 def _write(path: Path, fact: str, known: dict[str, Any]) -> None:
-    record = _record(path, fact)
-    with suppress(OSError):  # a full or read-only disk costs only time
+    with suppress(OSError, RuntimeError):  # a full or read-only disk, or a user without a home, costs only time
+        record = _record(path, fact)
         record.parent.mkdir(parents=True, exist_ok=True)
         aside = record.with_name(f".{record.name}-{secrets.token_hex(4)}")
         aside.write_text(json.dumps(known), encoding="utf-8")

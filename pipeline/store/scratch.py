@@ -14,6 +14,7 @@ other's: `check` raises LockLostError, and nothing is written or removed.
 from __future__ import annotations
 
 import logging
+import math
 import operator
 import os
 import secrets
@@ -23,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from pipeline.errors import BucketError, UserError
 
@@ -89,9 +90,14 @@ class Scratch:
     """None: all nodes share the disk, so there is nothing to carry."""
     is_ours: Callable[[], bool] | None = field(default=None, kw_only=True)
     """Whether the stage still holds the artifact's lock; picklable. None: no other process can take it."""
-    _checked_s: float = field(default=0.0, kw_only=True)
+    _checked_s: float = field(default=-math.inf, kw_only=True)
+    """Time of the last check by this machine's clock."""
     _owed: list[str] = field(default_factory=list, kw_only=True)
     """What could not be kept yet."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leaves out the time of the last check, which is that of another clock on another machine."""
+        return {**self.__dict__, "_checked_s": -math.inf}
 
     def check(self, every_s: float = 0.0) -> None:
         """Raises LockLostError if another process has taken over; asks at most once in `every_s` seconds.

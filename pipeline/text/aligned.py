@@ -139,7 +139,7 @@ def _empty(source: Path, target: Path) -> UserError:
 def content_sha256(path: Path) -> str:
     """Returns a file's sha256, `remembered`. Raises UserError if it cannot be read."""
     try:
-        return remembered(path, "sha256", file_sha256)
+        return remembered(path, "sha256", file_sha256, str)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}; check the path") from None
 

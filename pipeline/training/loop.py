@@ -126,8 +126,9 @@ class Training:
 
     Every method raises UserError at every rank if the settings do not fit the dataset, a device cannot compute in the
     dtype that the run began in, an update does not fit into memory, the disk is full, or a loss or gradient is not
-    finite. Any other error is raised by the rank that has it, and the others may be waiting for that rank: the caller
-    must end their processes (Ray Train's controller, `torch.multiprocessing.start_processes`).
+    finite. Any other error, and that of a disk too full for the plan of a later epoch, is raised by the rank that has
+    it, and the others may be waiting for that rank: the caller must end their processes (Ray Train's controller,
+    `torch.multiprocessing.start_processes`).
     """
 
     def __init__(

@@ -46,7 +46,8 @@ def shared_plan(split: EncodedSplit, settings: TrainingSettings, epoch: int) -> 
     except OSError as error:
         raise UserError(
             f"the plan of epoch {epoch}, {5 * len(split) / 1e6:.0f} MB, cannot be shared in {folder.parent} ({error}); "
-            "free space there, or set TMPDIR to another folder on this machine"
+            "free space there, or set TMPDIR to another folder on this machine, before `ray start` if the cluster runs "
+            "already"
         ) from error
 
 

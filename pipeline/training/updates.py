@@ -53,8 +53,9 @@ class Update(NamedTuple):
 class Updates:
     """Reads the updates of a split; micro-batch i of each is read only by rank i % size.
 
-    All ranks build one. Raises UserError at every rank if the plan misses the token budget (`pipeline.text.batching`),
-    cannot be shared (`pipeline.training.plans`), or is not the same on all nodes.
+    All ranks build one. Raises UserError at every rank if the first plan misses the token budget
+    (`pipeline.text.batching`), cannot be shared (`pipeline.training.plans`), or is not the same on all nodes. If a
+    later one cannot be shared, `between` raises at the ranks of that node alone.
     """
 
     def __init__(

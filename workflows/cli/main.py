@@ -125,8 +125,8 @@ def prepare(
     overrides: SetOption = None,
     address: AddressOption = None,
 ) -> None:
-    """Convert text to token ids; write OUT/text, OUT/corpus (cleaned), OUT/evaluation, OUT/vocabulary, OUT/dataset and
-    OUT/report."""
+    """Convert text to token ids; write OUT/text, OUT/corpus (cleaned), OUT/evaluation-SET, OUT/vocabulary, OUT/dataset
+    and OUT/report; downloads are kept in OUT/downloads."""
     chosen = load_profile(profile, data=data, files=[files] if files else [], config=config, overrides=overrides or [])
     pair = next(iter(chosen.corpora)) if pair is None else pair
     if pair not in chosen.corpora:
@@ -137,7 +137,7 @@ def prepare(
 
     text, sets = stages.text_of(pair, chosen.corpora[pair])
     text = replace(text, out=folder / "text")
-    sets = {name: replace(step, out=folder / "evaluation" / name) for name, step in sets.items()}
+    sets = {name: replace(step, out=folder / f"evaluation-{name}") for name, step in sets.items()}
     corpus = replace(stages.CLEAN("clean", text, chosen.cleaning), out=folder / "corpus")
     vocabulary = replace(stages.LEARN_VOCABULARY("vocabulary", corpus, chosen.vocabulary), out=folder / "vocabulary")
     dataset = replace(stages.ENCODE("encode", corpus, sets["dev"], vocabulary, chosen.encoding), out=folder / "dataset")

@@ -12,6 +12,7 @@ from pipeline.corpora import archives
 from pipeline.corpora.archives import Archive, Members, Origin, extract, report_downloads
 from pipeline.errors import UserError
 from pipeline.store.artifact import Context
+from pipeline.store.scratch import LockLostError, Scratch
 from tests.support.official_archives import checksum, text, write_archive
 
 SIDES = {"in/a.en": b"one\n", "in/a.de": b"eins\n"}
@@ -80,6 +81,22 @@ def test_a_file_that_is_no_complete_archive_is_reported(data: Path, known: bool)
         (data / name).write_bytes((data / name).read_bytes()[:5000])
         with pytest.raises(UserError, match=rf"{name} is damaged \(.*end"):
             taken(data, name, known=known)
+
+
+def test_a_stage_that_has_lost_its_lock_ends_after_its_download(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that error, which the watching thread met; an error of the download itself comes first."""
+    monkeypatch.setattr(archives, "POLL_S", 0.05)
+    lost = Context(tmp_path, shared=Scratch(tmp_path, is_ours=lambda: False))
+    archive, origin = Archive(path="x.tgz", source="a", target="b"), Origin((), None, tmp_path)
+    with (
+        pytest.raises(LockLostError, match=r"^another command has taken over"),
+        report_downloads(lost, [archive], origin),
+    ):
+        pass
+    with pytest.raises(UserError, match=r"^no server$"), report_downloads(lost, [archive], origin):
+        raise UserError("no server")
 
 
 def test_progress_goes_on_after_an_error_of_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

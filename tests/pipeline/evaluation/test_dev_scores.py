@@ -2,6 +2,7 @@
 
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from pipeline.evaluation import averaging, decoding, dev_scores, scoring
 from pipeline.settings import AveragingSettings, DecodingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import EncodedDataset, EvaluationSet, TrainingRun
+from pipeline.store.scratch import LockLostError, Scratch
 from pipeline.store.store import Store
 from tests.support.parallel_text import set_of
 from tests.support.ray_workers import workers_alive
@@ -66,6 +68,15 @@ def test_every_kept_checkpoint_is_scored(run: TrainingRun, text: EvaluationSet, 
     assert events[-1] == {"done": 2, "total": 2, "unit": "checkpoints"}
     assert "after 9" in measured.summary
     assert len(set(map(tuple, workers))) == 1  # one actor for both
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_lost_lock_ends_the_decoding(run: TrainingRun, text: EvaluationSet, tmp_path: Path) -> None:
+    """In the midst of a checkpoint's dev set, not only after it."""
+    context, checkpoint = _folder(tmp_path / "out"), run.checkpoint(6)
+    lost = replace(context, shared=Scratch(context.folder, is_ours=partial(bool, 0)))
+    with decoding.Translators(context, checkpoint, SETTINGS) as translators, pytest.raises(LockLostError):
+        dev_scores.scores_of(lost, checkpoint, text, SETTINGS, translators)
 
 
 @pytest.mark.usefixtures("ray_cluster")

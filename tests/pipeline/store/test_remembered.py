@@ -1,5 +1,6 @@
 """pipeline.store.remembered: a large file is read once, and again after any change that its stat shows."""
 
+import json
 import os
 import shutil
 import time
@@ -27,7 +28,7 @@ def _hash(path: Path, reads: list[Path], another_process: bool = True) -> str:
 
     if another_process:
         module._known.clear()
-    value = remembered(path, "sha256", compute)
+    value = remembered(path, "sha256", compute, str)
     assert value == file_sha256(path)
     return value
 
@@ -43,9 +44,31 @@ def test_a_large_file_is_read_once(reads: list[Path], tmp_path: Path) -> None:
         _hash(small, reads, another_process=False)
     assert reads == [large, small, small, small]
     (record,) = (tmp_path / "cache" / "files").iterdir()
-    record.write_text("{")
+    known = json.loads(record.read_text())
+    for broken in ("{", json.dumps({**known, "value": [known["value"]]})):
+        record.write_text(broken)
+        _hash(large, reads)
+    assert reads[4:] == [large, large]
+
+
+def test_without_a_home_nothing_is_remembered(
+    reads: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container whose user has no entry in passwd: each process reads the file again, and none fails."""
+    for name in ("AIAYN_CACHE", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+    def no_entry(uid: int) -> None:
+        raise KeyError(uid)
+
+    monkeypatch.setattr("pwd.getpwuid", no_entry)
+    with pytest.raises(RuntimeError):
+        Path.home()
+    large = tmp_path / "large"
+    large.write_bytes(b"1" * LARGE_BYTES)
     _hash(large, reads)
-    assert reads[4:] == [large]
+    _hash(large, reads)
+    assert reads == [large, large]
 
 
 def test_a_change_within_the_same_second_and_size_is_noticed(reads: list[Path], tmp_path: Path) -> None:

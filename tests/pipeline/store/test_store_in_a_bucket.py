@@ -5,6 +5,7 @@ import os
 import pickle
 import signal
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from pipeline.store import store as store_module
 from pipeline.store.artifact import Artifact
 from pipeline.store.bucket import Bucket
 from pipeline.store.locks import Owner
-from pipeline.store.scratch import LockLostError
+from pipeline.store.scratch import LockLostError, Scratch
 from pipeline.store.store import Store
 from tests.support.s3_server import FaultyProxy, S3Server
 
@@ -94,6 +95,18 @@ def test_a_damaged_artifact_is_continued_from_what_is_intact(store: Store, elsew
     assert store.bucket.sizes_bytes("store/words-1") == {}
     (copy,) = elsewhere.artifacts.glob(".aside-words-1-*")
     assert Artifact(copy).damage() is None
+
+
+def test_a_node_that_has_just_started_checks_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though the clock of the node that pickled the folder, and had just checked, is hours ahead of its own."""
+    monkeypatch.setattr("time.monotonic", lambda: 9000.0)
+    scratch = Scratch(Path("training-1"), is_ours=partial(bool, 1))
+    scratch.check(every_s=5)
+    scratch.is_ours = partial(bool, 0)
+    scratch.check(every_s=5)
+    monkeypatch.setattr("time.monotonic", lambda: 2.0)
+    with pytest.raises(LockLostError):
+        pickle.loads(pickle.dumps(scratch)).check(every_s=5)
 
 
 def test_who_has_lost_the_lock_neither_keeps_nor_removes(store: Store, elsewhere: Store) -> None:

@@ -10,7 +10,9 @@ import pytest
 
 from pipeline.corpora import grammar
 from pipeline.errors import UserError
+from pipeline.store.artifact import Artifact
 from workflows.cli import main
+from workflows.engine.dag import Step, in_order
 
 TINY = [
     "vocabulary.size=300",
@@ -41,6 +43,21 @@ def toml(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def test_downloads_are_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the training text and both evaluation sets, which keep them beside their own folders."""
+    prepared: list[Step[Artifact]] = []
+
+    def plan(steps: list[Step[Artifact]], *_: object) -> list[Artifact]:
+        prepared.extend(in_order(steps))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(main, "run", plan)
+    with pytest.raises(KeyboardInterrupt):
+        main.prepare(out=tmp_path / "prepared", profile="wmt14")
+    assert len(prepared) == 7
+    assert {step.out.parent for step in prepared if step.out} == {tmp_path / "prepared"}
+
+
 @pytest.mark.usefixtures("ray_cluster")
 def test_text_to_score(
     toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
@@ -48,7 +65,7 @@ def test_text_to_score(
     """prepare, train, average, translate and score work on folders alone, and each output can be read."""
     main.prepare(out=tmp_path / "prepared", files=toml, overrides=TINY)
     assert json.loads((tmp_path / "prepared/corpus/corpus.json").read_text())["report"]["kept"] == 600
-    assert len((tmp_path / "prepared/evaluation/own/own.de").read_text().splitlines()) == 50
+    assert len((tmp_path / "prepared/evaluation-own/own.de").read_text().splitlines()) == 50
     printed = capfd.readouterr().out
     report = json.loads((tmp_path / "prepared/report/corpus_report.json").read_text())
     assert [one["name"] for one in report["collections"]] == ["train.en.gz"]
