@@ -81,6 +81,7 @@ class OurLoop(TrainingLoop):
         super().__init__(settings)
         folder.mkdir()
         self.training = Training(Workers(device=self.device), dataset, settings, folder)
+        self.training.writer.writes_recovery = False  # else the first update begins to write a checkpoint
         self.dtype, self.state = self.training.negotiated.dtype, self.training.state
 
     def machine(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """A micro-batch's forward and backward pass as a CUDA graph: the host launches one graph instead of some 600 kernels.
 
-    captured = Captured(compute, batch, model)     # records compute(batch)
-    captured(other)                                # the same kernels on another batch of the same shapes
+    captured = Captured(compute, batch)     # records compute(batch)
+    captured(other)                         # the same kernels on another batch of the same shapes
 
 A graph reads and writes the addresses that it was recorded with, so a batch is copied into buffers that stay in place.
 Random numbers follow `torch.manual_seed` as they do without a graph: a replay first sets the seed and offset that its
@@ -36,7 +36,7 @@ class Buffers:
         return self._tensors[-1]
 
     def fill(self, batch: Batch) -> None:
-        """Copies a batch, from pinned memory without waiting. Raises ValueError if a shape or a limit differs."""
+        """Copies a batch, from pinned memory without waiting. Raises ValueError if a shape differs."""
         tensors = iter(self._tensors)
 
         def fill_next(tensor: Tensor) -> Tensor:

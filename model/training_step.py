@@ -151,7 +151,7 @@ class TrainingStep:
         return torch.compiler.set_stance("force_eager") if self.compiled else nullcontext()
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Runs the forward pass: loss and nll (`model.loss`)."""
+        """Returns loss and nll (`model.loss`). With autograd on, adds the vocabulary's gradient to `sums`, too."""
         hidden_ND, weight_VD = self.model(batch.source, batch.inputs), self.model.embedding.weight
         return smoothed_cross_entropy(
             hidden_ND, weight_VD, batch.targets_N, self.config.label_smoothing, self._embedding_gradient_VD
@@ -193,6 +193,7 @@ class TrainingStep:
             self._captured = captured
         finally:
             self.discard()
+            self._drop_lower_gradients()  # a recording that failed may have left some
 
     def _add(self, batch: Batch) -> None:
         loss, nll = self.loss(batch)
@@ -204,13 +205,17 @@ class TrainingStep:
     def _add_lower_gradients(self) -> None:
         """Adds the gradients of the lower type to their sum in float32, as bfloat16 has only 8 bits of mantissa."""
         lower = [cast("Tensor", parameter.grad) for parameter in self._parameters]
-        if self.gradient_P.device.type == "cpu":  # which starts an operation for nothing, but copies slowly
+        if self.gradient_P.device.type == "cpu":  # where an operation starts at no cost, and a copy is slow
             for gradient, added in zip(self._gradients, lower, strict=True):
                 gradient.add_(added)
         else:
             self.gradient_P.add_(torch.cat([gradient.flatten() for gradient in lower]))
-        for parameter in self._parameters:
-            parameter.grad = None
+        self._drop_lower_gradients()
+
+    def _drop_lower_gradients(self) -> None:
+        if self.model is not self.master:
+            for parameter in self._parameters:
+                parameter.grad = None
 
     def discard(self) -> None:
         """Sets the sums to zero."""

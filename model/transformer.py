@@ -221,7 +221,8 @@ def _attention_dropout(config: TransformerConfig) -> Dropout | None:
 def _look_up(table_XD: Tensor, ids_N: Tensor) -> Tensor:
     """Looks up rows of a table that may be trained: x_ND."""
     # For few indices, CUDA's kernel of the gradient has a race (github.com/pytorch/pytorch issues 187687, 199569).
-    missing = MIN_CUDA_IDS - len(ids_N) if ids_N.device.type == "cuda" and table_XD.requires_grad else 0
+    is_trained = table_XD.requires_grad and torch.is_grad_enabled()
+    missing = MIN_CUDA_IDS - len(ids_N) if is_trained and ids_N.device.type == "cuda" else 0
     if missing <= 0:
         return F.embedding(ids_N, table_XD)
     return F.embedding(F.pad(ids_N, (0, missing), value=PAD_ID), table_XD)[: len(ids_N)]

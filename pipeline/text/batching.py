@@ -119,9 +119,8 @@ def plan_epoch(source_lengths: Integers, target_lengths: Integers, settings: Tra
     starts = bounds[:-1]
     dealt = random.permutation(len(starts))
 
-    sums = [
-        np.add.reduceat(side, starts, dtype=side.dtype) for side in (source, target)
-    ]  # an int64 would copy the side
+    # In the type of the lengths, as any other would copy them all.
+    sums = [np.add.reduceat(side, starts, dtype=side.dtype) for side in (source, target)]
     real_tokens = np.stack(sums, axis=1).astype(np.int64)
     longest = np.stack((np.maximum.reduceat(source, starts), np.maximum.reduceat(target, starts)), axis=1)
     padded_tokens = longest.astype(np.int64) * np.diff(bounds)[:, None]
@@ -165,9 +164,8 @@ def by_length(source_lengths: Integers, target_lengths: Integers, rows: Integers
         held_tokens += added_tokens
         if held_tokens >= BAND_RUNS * limit_tokens:
             band, held_tokens = band + 1, 0.0
-    keys = np.empty(
-        len(rows), np.int64
-    )  # below 2**30 for lengths of at most LONGEST_TOKENS; the place makes each unique
+    # Of two parts: the order, below 2^30 for lengths of at most LONGEST_TOKENS, and the place, which makes it stable.
+    keys = np.empty(len(rows), np.int64)
     for block in blocks:
         source, target = source_lengths[rows[block]], target_lengths[rows[block]]
         band_of_row = band_of_length[target]

@@ -89,12 +89,15 @@ class CheckpointWriter:
         self._beside: list[Future[None]] = []
         self._copies: Tensors = {}
         self._recovery_began_s = self._recovery_took_s = 0.0
+        self.writes_recovery = True
+        """Whether checkpoints for recovery are written while the run goes on; a benchmark does without."""
 
     @property
     def recovery_is_due(self) -> bool:
         """Whether a checkpoint for recovery would take no more than its share of the time, and wait for no other."""
-        is_idle = self._writing is None or self._writing.done()
-        return is_idle and self._recovery_took_s < RECOVERY_SHARE * (time.monotonic() - self._recovery_began_s)
+        if not self.writes_recovery or not (self._writing is None or self._writing.done()):
+            return False
+        return self._recovery_took_s < RECOVERY_SHARE * (time.monotonic() - self._recovery_began_s)
 
     def begin(self, step: TrainingStep, state: TrainingState, *, kept: bool, recovery: bool, end: bool = False) -> None:
         """Takes a copy that later updates do not change, and starts writing it to one folder or both.

@@ -61,7 +61,7 @@ PROGRESS_S = 1.0
 PREEMPTION_S = 5.0
 """Time between two questions to Ray Train whether a machine is about to go; each waits for all workers."""
 COLLECT_UPDATES = 500
-"""Updates between two garbage collections, for all workers at once."""
+"""Updates between two garbage collections, for all workers at once; validation and kept checkpoints bring others."""
 CHECK_S = 5.0
 """Minimum time between two checks that no other process has taken over the run."""
 Listener = Callable[[dict[str, Any]], None]
@@ -256,14 +256,14 @@ class Training:
         """Computes the updates up to `last`."""
         state = self.state
         self.shown_s = resumed_s = time.monotonic()
-        logged_tokens, logged_s = state.target_tokens, state.train_s
+        logged, logged_tokens, logged_s = state.update, state.target_tokens, state.train_s
         for update in self.updates.between(state.update, last):
             resumed_s += self.profiler.begin(state.update + 1)
             self._update(update)
             resumed_s += self.profiler.end(state.update)
-            if state.update % COLLECT_UPDATES == 0:
-                gc.collect()
             schedule, shows = self._schedule(last), self._shows_progress()
+            if state.update % COLLECT_UPDATES == 0 or schedule.validation or schedule.kept:
+                gc.collect()
             if not (any(schedule) or shows):
                 continue
             line = self._read_back()
@@ -276,10 +276,11 @@ class Training:
                 self._show(line)
             if schedule.metrics:
                 self._log(line)
-                logged_tokens, logged_s = state.target_tokens, state.train_s
+                update_s = (state.train_s - logged_s) / (state.update - logged)
+                logged, logged_tokens, logged_s = state.update, state.target_tokens, state.train_s
             if schedule.validation:
                 self._validate()
-            preempted = schedule.metrics and self._newly_preempted(line["target_tokens"] / line["tokens_s"])
+            preempted = schedule.metrics and self._newly_preempted(update_s)
             if any(schedule) or self._broken_update() is None:
                 self._save(schedule, preempted)
             resumed_s = time.monotonic()

@@ -1,11 +1,13 @@
 """CUDA graphs, as far as they can be tested without a GPU: buffers in place, the check, and a step that has none."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 import torch
 from torch import Tensor
 
+from model import training_step
 from model.batch import Batch, PackedSize
 from model.capture import TOLERANCE, Buffers, same
 from model.config import OptimizerConfig, TransformerConfig
@@ -107,6 +109,22 @@ def test_a_device_without_graphs_goes_on_without(device: str) -> None:
         step.apply(1, n_tokens=28)
     for mine, theirs in zip(tried.master.parameters(), untried.master.parameters(), strict=True):
         assert torch.equal(mine, theirs)
+
+
+def test_a_recording_that_fails_after_the_backward_pass_leaves_no_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its kernels have not run on a GPU, so what autograd keeps is no gradient of any batch."""
+
+    def fail_late(_: Callable[[Batch], None], batch: Batch) -> None:
+        tried.loss(batch)[0].backward()
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    tried, untried = new_step(), new_step()
+    monkeypatch.setattr(training_step, "Captured", fail_late)
+    with pytest.raises(RuntimeError, match="capturing"):
+        tried.capture([batch_of(9), batch_of(1)])
+    for step in (tried, untried):
+        step.accumulate(batch_of(7), seed=3)
+    assert torch.equal(tried.sums, untried.sums)
 
 
 @pytest.mark.gpu
