@@ -48,9 +48,14 @@ def not_in_fingerprint(default: Any, **constraints: Any) -> Any:
 MAX_WORKERS = 10_000
 
 
-def _number_of_workers(value: Any) -> int | tuple[int, int]:
+def _bounds(value: Any) -> list[int]:
+    """Reads a number or a range of two, such as "2:8" or (2, 8); -1 stands for what is no number."""
     bounds = value if isinstance(value, list | tuple) else str(value).split(":")
-    match [int(bound) if str(bound).isdecimal() else -1 for bound in bounds]:
+    return [int(bound) if str(bound).isdecimal() else -1 for bound in bounds]
+
+
+def _number_of_workers(value: Any) -> int | tuple[int, int]:
+    match _bounds(value):
         case [number] if 0 <= number <= MAX_WORKERS:
             return number
         case [fewest, most] if 1 <= fewest <= most <= MAX_WORKERS:
@@ -71,8 +76,7 @@ MAX_PROFILED = 20
 def _profiled_updates(value: Any) -> tuple[int, int] | None:
     if value is None or value == "":
         return None
-    bounds = value if isinstance(value, list | tuple) else str(value).split(":")
-    match [int(bound) if str(bound).isdecimal() else -1 for bound in bounds]:
+    match _bounds(value):
         case [first, last] if 1 <= first <= last < first + MAX_PROFILED:
             return first, last
     raise ValueError(f"{value} is not a range of at most {MAX_PROFILED} updates; write 100:110 for updates 100 to 110")

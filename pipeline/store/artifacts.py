@@ -138,7 +138,7 @@ class Vocabulary(Artifact):
     @property
     def path(self) -> Path:
         """The sentencepiece model."""
-        return self.folder / "joint.model"
+        return self.folder / VOCABULARY_FILE
 
 
 @dataclass(frozen=True)
