@@ -43,7 +43,12 @@ KINDS = {
 """The folder of a run in which the artifacts of a stage have their names, by the stage's name up to its dot."""
 OTHERS = "others"
 """That of all other stages."""
-MADE_BY = {"model.safetensors": "models", "run.json": "trainings", "dataset.json": "datasets"}
+MADE_BY = {
+    "model.safetensors": "models",
+    "run.json": "trainings",
+    "dataset.json": "datasets",
+    "evaluation_set.json": "evaluation-sets",
+}
 """The same by the file that marks what a folder holds."""
 
 logger = logging.getLogger(__name__)
@@ -82,7 +87,7 @@ def begin_run(store: Store, workflow: str, profile: str, table: Step[Artifact]) 
     place = store.root / workflow / file_name(profile)
     try:
         with guarded(store.root / ".locks"):
-            numbers = [int(run.name) for run in _folders(place) if run.name.isdigit()]
+            numbers = [int(run.name) for run in place.glob("*") if run.name.isdigit()]
             known = [n for n in numbers if os.path.basename(_target(place / str(n) / TABLE)) == table.name]
             run = place / str(known[0] if known else 1 + max(numbers, default=0))
             _name_steps(store, run, table)
@@ -196,11 +201,6 @@ def _in_stores(path: Path) -> Iterator[tuple[Path, Path]]:
     for root in path.parents:
         if (root / STORE).is_dir():
             yield root, path.relative_to(root)
-
-
-def _folders(folder: Path) -> list[Path]:
-    there = folder.iterdir() if folder.is_dir() else ()
-    return sorted(entry for entry in there if entry.is_dir() and not entry.is_symlink())
 
 
 def _entries(folder: Path) -> list[str]:

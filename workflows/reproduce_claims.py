@@ -183,7 +183,7 @@ def _examined(profile: Profile, pair: str, model: str) -> Examined:
     """Returns what is examined of a model's heads."""
     text, corpus = stages.prepared(profile, pair), profile.for_pair(pair).corpora[pair]
     (cell,) = reproduce_table2.cells_of(profile, [pair], [model])
-    heads = stages.EXAMINE_HEADS(f"heads {pair} {model}", cell.checkpoint, text.dataset, HeadSettings())
+    heads = stages.EXAMINE_HEADS(f"heads {pair} {model}", cell.checkpoint, text.dev, HeadSettings())
     relations = None
     if isinstance(corpus, EmbeddedSettings):
         relations = stages.MEASURE_RELATIONS(

@@ -36,7 +36,7 @@ class HeadSettings(Settings):
     """How much text the heads are examined on."""
 
     sample_pairs: int = Field(80, ge=1)
-    """Pairs of the dev split, spread evenly over it."""
+    """Pairs of the dev set, spread evenly over it."""
 
 
 class HeadFigures(Figures):

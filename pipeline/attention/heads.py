@@ -1,6 +1,6 @@
-"""Examines all heads of a model on a sample of the dev split: where they look, and what they are worth.
+"""Examines all heads of a model on a sample of the dev set: where they look, and what they are worth.
 
-    examine(Context(folder), checkpoint, dataset, HeadSettings()).load().heads[0].perplexity_change
+    examine(Context(folder), checkpoint, dev, HeadSettings()).load().heads[0].perplexity_change
 
 The decoder is given the reference, so position i of the target writes token i and reads token i - 1.
 
@@ -22,13 +22,11 @@ from model.loss import perplexity_of, smoothed_cross_entropy
 from model.transformer import Transformer
 from pipeline.attention.figures import KINDS, HeadFigures, Heads, HeadSettings, HeadsFigures, Kind
 from pipeline.attention.recording import attentions, heads_off, recording
-from pipeline.errors import UserError
 from pipeline.evaluation.translation import load_model
-from pipeline.settings import LONGEST_TOKENS
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Checkpoint, EncodedDataset
+from pipeline.store.artifacts import Checkpoint, EvaluationSet
 from pipeline.text.batching import by_length, cut
-from pipeline.text.encoding import EncodedSplit
+from pipeline.text.encoding import EncodedSplit, encoded_set
 
 BATCH_TOKENS = 2048
 """Limit on the tokens of either side in one batch; weights are recorded of a batch at a time."""
@@ -49,14 +47,14 @@ class _Sample(NamedTuple):
         return shift_right(self.target_BT) == BEGIN_ID if kind == "decoder" else self.source_BS == END_ID
 
 
-def examine(context: Context, checkpoint: Checkpoint, dataset: EncodedDataset, settings: HeadSettings) -> Heads:
+def examine(context: Context, checkpoint: Checkpoint, dev: EvaluationSet, settings: HeadSettings) -> Heads:
     """Writes the table of heads, computed in float32 on `context.device`.
 
-    Raises UserError where the dev split is empty, or where checkpoint and dataset have different vocabularies.
+    Raises UserError where no dev pair is short enough to be computed.
     """
     model = load_model(checkpoint.folder, context.device)
-    dataset.check_vocabulary(model.config.vocabulary_size)
-    samples = _sample(dataset, settings.sample_pairs, context.device)
+    with encoded_set(context, dev, checkpoint.vocabulary) as split:
+        samples = _sample(split, settings.sample_pairs, context.device)
     total = sum(len(attentions(model, kind)) * model.config.n_heads for kind in KINDS)
     with torch.inference_mode():
         encoded = [model.encode(sample.batch.source) for sample in samples]
@@ -88,11 +86,8 @@ def examine(context: Context, checkpoint: Checkpoint, dataset: EncodedDataset, s
     return heads
 
 
-def _sample(dataset: EncodedDataset, at_most_pairs: int, device: str) -> list[_Sample]:
-    split = EncodedSplit.open(dataset, "dev")
+def _sample(split: EncodedSplit, at_most_pairs: int, device: str) -> list[_Sample]:
     computed = split.computed_rows
-    if not len(computed):
-        raise UserError(f"{dataset.folder} has no dev pair of at most {LONGEST_TOKENS} tokens; add shorter dev text")
     places = np.linspace(0, len(computed) - 1, min(at_most_pairs, len(computed)))
     rows = computed[np.unique(places.round().astype(np.int64))]
     rows = by_length(split.source_lengths, split.target_lengths, rows, BATCH_TOKENS)

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.attention.figures import Heads
+from pipeline.store.artifact import publish
 from pipeline.store.store import Store
 from tests.support.command_line import CommandLine
 from tests.support.html_reader import Reader
+from tests.support.parallel_text import set_of
 from tests.support.tiny_model_store import publish_model
 from workflows.figures.drawing import AttentionFigures
 
@@ -97,11 +100,17 @@ def test_figures_are_drawn_once(runs: Path, command_line: CommandLine) -> None:
 
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_sentence_of_ones_own_is_drawn_in_a_folder(runs: Path, tmp_path: Path, command_line: CommandLine) -> None:
-    """`aiayn figures --out --sentence` writes all files; the page holds the sentence with its translation."""
+    """`aiayn figures --out --sentence` writes all files; the page holds the sentence with its translation.
+
+    Heads are examined on the evaluation set that is named.
+    """
     out, sentence = tmp_path / "figures", "Anna sings."
-    options = ["--store", str(runs), "--out", str(out), "--sentence", sentence]
+    pairs = [("The lamp is old.", "Die Lampe ist alt."), ("Anna sings.", "Anna singt.")]
+    dev = publish(tmp_path / "dev", lambda folder: set_of(folder, pairs), {})
+    options = ["--store", str(runs), "--out", str(out), "--sentence", sentence, "--dev", str(dev.folder)]
     drawn = command_line.here("workflows.cli", "figures", *options)
     assert drawn.returncode == 0, drawn.stderr
     assert {path.name for path in out.iterdir()} == FILES
     (data,) = re.findall(r'id="data">(.*?)</script>', (out / "attention.html").read_text(encoding="utf-8"))
     assert [figure["sentence"] for figure in json.loads(data)["sentences"]] == [sentence]
+    assert Heads(out).load().pairs == 2

@@ -34,9 +34,9 @@ def figures(
             "[default: the paper's in its sentences, else computed]"
         ),
     ] = None,
-    dataset: Annotated[
+    dev: Annotated[
         Path | None,
-        typer.Option(help="Token ids whose dev split heads are examined on.  [default: the model's, in the store]"),
+        typer.Option(help="Evaluation set that heads are examined on.  [default: the model's dev set, in the store]"),
     ] = None,
     store: StoreOption = "runs",
     address: AddressOption = None,
@@ -50,7 +50,7 @@ def figures(
         layer=layer,
         heads=heads,
         words=word,
-        dataset=dataset,
+        dev=dev,
         out=out,
         address=address,
     )

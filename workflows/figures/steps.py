@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pipeline.attention.figures import HeadSettings, RelationSettings
 from pipeline.errors import UserError
-from pipeline.store.artifacts import EncodedDataset
+from pipeline.store.artifacts import EvaluationSet
 from pipeline.store.store import Store
 from workflows.engine.dag import Stage, Step
 from workflows.engine.runner import Watcher, run
@@ -29,7 +29,7 @@ def draw(
     layer: int | None = None,
     heads: str | None = None,
     words: list[str] | None = None,
-    dataset: Path | None = None,
+    dev: Path | None = None,
     out: Path | None = None,
     address: str | None = None,
 ) -> AttentionFigures:
@@ -41,8 +41,8 @@ def draw(
         raise UserError(f"--word {' --word '.join(words or ())}: name the word of Figure 3, then that of Figure 4")
     in_store = Store.at(store).checked()
     model = trained.at(folder, in_store) if folder else trained.newest(in_store)
-    if dataset:
-        model = replace(model, dataset=EncodedDataset(named_folder("prepare", dataset, "dataset.json")))
+    if dev:
+        model = replace(model, dev=EvaluationSet(named_folder("prepare", dev, "evaluation_set.json")))
     settings = FigureSettings(
         name=model.name,
         sentences=tuple(sentences or model.sentences()),
@@ -69,10 +69,10 @@ def numbers(text: str) -> tuple[int, ...]:
 
 
 def figure_step(model: ExaminedModel, settings: FigureSettings) -> Step[AttentionFigures]:
-    """Returns the step that draws; heads are examined on the model's dev split, relations on generated text."""
+    """Returns the step that draws; heads are examined on the model's dev set, relations on generated text."""
     examined = measured = None
-    if model.dataset:
-        examined = EXAMINE_HEADS(f"heads {model.name}", model.checkpoint, model.dataset, HeadSettings())
+    if model.dev:
+        examined = EXAMINE_HEADS(f"heads {model.name}", model.checkpoint, model.dev, HeadSettings())
     if model.generated:
         measured = MEASURE_RELATIONS(f"relations {model.name}", model.checkpoint, model.generated, RelationSettings())
     return DRAW(f"figures {model.name}", model.checkpoint, examined, measured, settings)

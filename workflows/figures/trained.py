@@ -1,4 +1,4 @@
-"""Finds a trained model and what the store knows of it: its dev split, its text and its training.
+"""Finds a trained model and what the store knows of it: its dev set and its text.
 
 newest(store), at(Path("model"), store)
 """
@@ -12,7 +12,7 @@ from pipeline.corpora.embedded import GeneratedText, held_out
 from pipeline.corpora.grammar.references import anaphora
 from pipeline.errors import UserError
 from pipeline.store.artifact import MANIFEST
-from pipeline.store.artifacts import Checkpoint, EncodedDataset, EvaluationSet
+from pipeline.store.artifacts import Checkpoint, EvaluationSet
 from pipeline.store.store import Store
 from pipeline.text.lines import read_lines
 from workflows.engine.dag import behind, inputs_of
@@ -43,7 +43,6 @@ class ExaminedModel:
 
     name: str
     checkpoint: Checkpoint
-    dataset: EncodedDataset | None = None
     dev: EvaluationSet | None = None
     generated: GeneratedText | None = None
     """The settings of its text, if that is the embedded corpus of translations."""
@@ -87,9 +86,7 @@ def _of_folder(folder: Path, store: Store) -> ExaminedModel:
     manifest, known = checkpoint.manifest, dict[str, Any]()
     for artifact in behind(store, inputs_of(manifest)):
         stage = artifact.manifest["stage"]
-        if stage == "encoding.encode":
-            known.setdefault("dataset", EncodedDataset(artifact.folder))
-        elif stage.startswith("evaluation_set."):
+        if stage.startswith("evaluation_set."):
             known.setdefault("dev", EvaluationSet(artifact.folder))
         elif stage == "embedded.generate" and "name" in (fields := artifact.manifest["settings"][0]):
             settings = GeneratedText(**fields)  # earlier versions had one text of all splits, which has no name

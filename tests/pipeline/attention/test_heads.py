@@ -16,33 +16,24 @@ from pipeline.attention.heads import _figures, examine
 from pipeline.attention.recording import attentions, recording
 from pipeline.evaluation import perplexity
 from pipeline.evaluation.translation import load_model
-from pipeline.settings import EncodingSettings
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Checkpoint, EncodedDataset, EvaluationSet, Vocabulary
-from pipeline.text import encoding
-from pipeline.text.encoding import EncodedSplit
+from pipeline.store.artifacts import Checkpoint, EvaluationSet
+from pipeline.text.encoding import encoded_set
 from pipeline.training.checkpoints import write_weights
 from tests.support.parallel_text import set_of
 from tests.support.tiny_checkpoint import make_checkpoint, make_corpus
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkpoint, EncodedDataset]:
-    """A checkpoint of random weights, and a dev split of fourteen pairs of unequal lengths in its vocabulary."""
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkpoint, EvaluationSet]:
+    """A checkpoint of random weights, and a dev set of fourteen pairs of unequal lengths."""
     folder = tmp_path_factory.mktemp("heads")
-    corpus = make_corpus(folder / "corpus")
-    checkpoint = make_checkpoint(folder / "model", corpus)
+    checkpoint = make_checkpoint(folder / "model", make_corpus(folder / "corpus"))
     lines = ["Two dogs run over the grass .", "A dog .", "The window is red ."] * 5
-    dev = set_of(folder / "dev", pairwise(lines))
-    (folder / "vocabulary").mkdir()
-    vocabulary = Vocabulary(folder / "vocabulary")
-    vocabulary.path.write_bytes((checkpoint.folder / "joint.model").read_bytes())
-    (folder / "dataset").mkdir()
-    dataset = encoding.encode(Context(folder / "dataset"), corpus, dev, vocabulary, EncodingSettings())
-    return checkpoint, dataset
+    return checkpoint, set_of(folder / "dev", pairwise(lines))
 
 
-def examined(made: tuple[Checkpoint, EncodedDataset], folder: Path, **settings: int) -> HeadsFigures:
+def examined(made: tuple[Checkpoint, EvaluationSet], folder: Path, **settings: int) -> HeadsFigures:
     folder.mkdir(exist_ok=True)
     return examine(Context(folder), *made, HeadSettings(**settings)).load()
 
@@ -64,10 +55,9 @@ def test_figures_of_known_attention() -> None:
     assert end == pytest.approx([0, 0, 0, 1 / 5, 1 / 5, 1])
 
 
-def test_without_a_head_is_without_its_output(made: tuple[Checkpoint, EncodedDataset], tmp_path: Path) -> None:
+def test_without_a_head_is_without_its_output(made: tuple[Checkpoint, EvaluationSet], tmp_path: Path) -> None:
     """The perplexity is that of a model in which the head's part of W_O is 0."""
-    checkpoint, dataset = made
-    dev = EvaluationSet(dataset.folder.with_name("dev"))
+    checkpoint, dev = made
 
     def measured(checkpoint: Checkpoint, name: str) -> float:
         (tmp_path / name).mkdir()
@@ -88,15 +78,16 @@ def test_without_a_head_is_without_its_output(made: tuple[Checkpoint, EncodedDat
         assert head.perplexity_change == head.perplexity_without - figures.perplexity
 
 
-def test_figures_are_means_over_an_even_sample(made: tuple[Checkpoint, EncodedDataset], tmp_path: Path) -> None:
+def test_figures_are_means_over_an_even_sample(made: tuple[Checkpoint, EvaluationSet], tmp_path: Path) -> None:
     """Five pairs from the first to the last, fed one by one: each head's means over all queries are in its own row."""
-    checkpoint, dataset = made
-    heads = examine(Context(tmp_path), checkpoint, dataset, HeadSettings(sample_pairs=5))
-    model, split = load_model(checkpoint.folder), EncodedSplit.open(dataset, "dev")
+    checkpoint, dev = made
+    heads = examine(Context(tmp_path), checkpoint, dev, HeadSettings(sample_pairs=5))
+    model = load_model(checkpoint.folder)
     queries: dict[tuple[str, int, int], list[tuple[float, ...]]] = {}
     n_tokens = 0
-    for row in (0, 3, 6, 10, 13):
-        source_BS, target_BT = split.batch(np.array([row]))
+    with encoded_set(Context(tmp_path), dev, checkpoint.vocabulary) as split:
+        sampled = [split.batch(np.array([row])) for row in (0, 3, 6, 10, 13)]
+    for source_BS, target_BT in sampled:
         n_tokens += target_BT.numel()
         batch = Batch.padded(source_BS, target_BT, torch.float32)
         with torch.no_grad(), recording(model) as weights:

@@ -82,7 +82,7 @@ def test_evaluation_leaves_them_out_too(encoded: Any, trained: Checkpoint, tmp_p
     ranges = length_perplexity.measure(contexts[1], trained, dev, longest_trained=60).load().ranges
     assert sum(part.pairs for part in ranges) == 61
     assert ranges[-1].up_to_tokens == split.source_lengths[rows].max()
-    assert examine(contexts[2], trained, long, HeadSettings(sample_pairs=100)).load().pairs == 61
+    assert examine(contexts[2], trained, dev, HeadSettings(sample_pairs=100)).load().pairs == 61
 
 
 def test_a_dev_set_of_overlong_pairs_is_refused(encoded: Any, tmp_path: Path) -> None:
