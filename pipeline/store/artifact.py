@@ -10,18 +10,20 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, Generic, TypeVar, get_args, get_origin
 
 from pydantic import TypeAdapter, ValidationError
 
 from pipeline.errors import UserError
-from pipeline.store.scratch import CHECK_S, MAKING, MANIFEST, LockLostError, Scratch, aside_of
+from pipeline.store.hashes import file_sha256
+from pipeline.store.scratch import CHECK_S, MAKING, MANIFEST, LockLostError, Scratch, Written, aside_of
 
 Result = TypeVar("Result")
 
@@ -60,11 +62,25 @@ class Context:
     """Device of torch's that is reserved for the stage."""
     warnings: Sequence[str] = ()
     """The warnings of all stages behind a table, each with the labels of its stages; empty for other stages."""
+    added: dict[str, Written] = field(default_factory=dict)
+    """The files that tasks have written, by their names in the artifact (`add`)."""
 
     @property
     def scratch(self) -> Scratch:
         """The folder for processes on whatever nodes."""
         return self.shared or Scratch(self.folder)
+
+    def add(self, written: Written, name: str | None = None) -> None:
+        """Makes a file that a task wrote (`Scratch.writing`) part of the artifact, with the `name` if one is given.
+
+        Where the nodes share no disk, the file is only in the bucket; it gets its name when the artifact is published.
+        """
+        name = name or written.name
+        if self.scratch.store is None and name != written.name:
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(self.folder / written.name, path)
+        self.added[name] = written
 
     def progress(self, done: float, total: float, unit: str, **more: Any) -> None:
         """Reports how far the stage has got. Raises LockLostError where another process has taken over (`check`)."""
@@ -79,6 +95,9 @@ class Artifact:
     folder: Path
     figures_file: ClassVar[str | None] = None
     """The JSON file whose content goes into the manifest as the stage's figures."""
+    outline: ClassVar[tuple[str, ...] | None] = None
+    """The files, as patterns (`fnmatch`), that a step gets of an input before it starts; None: all of them. Whoever
+    opens another one calls `Scratch.on_this_node`."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "folder", Path(self.folder))
@@ -195,12 +214,6 @@ def _adapter_of(content: Any) -> TypeAdapter[Any]:
     return TypeAdapter(content)
 
 
-def file_sha256(path: Path) -> str:
-    """Returns the hexadecimal sha256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _canonical_sha256(manifest: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
@@ -240,15 +253,16 @@ def publish(
     ours: Callable[[], bool] = lambda: True,
     deliver: Callable[[Path], None] | None = None,
     flush: bool = False,
+    added: Mapping[str, Written] = MappingProxyType({}),
 ) -> Made:
     """Publishes an artifact: calls `make` with a folder to write to, then renames that folder to `target`.
 
-    `manifest.json` is `manifest` plus times, the artifact's figures, the sha256 of each file and its own. The folder to
-    write to is `<parent>/.making-<name>`. Unless `resume` is set, it is removed first if an interrupted call left one,
-    and again after an error. Once `ours()` is false, somebody else has begun to make `target`, and nothing is published
-    or removed. `deliver` gets the finished folder just before it is renamed. `flush` waits until all is on the disk, so
-    that not even a power failure leaves a part. Raises LockLostError where `ours()` is false, and UserError if `target`
-    exists or the disk is full.
+    `manifest.json` is `manifest` plus times, the artifact's figures, the sha256 of each file and its own; the files
+    `added` (`Context.add`) are not read for it. The folder to write to is `<parent>/.making-<name>`. Unless `resume` is
+    set, it is removed first if an interrupted call left one, and again after an error. Once `ours()` is false, somebody
+    else has begun to make `target`, and nothing is published or removed. `deliver` gets the finished folder just before
+    it is renamed. `flush` waits until all is on the disk, so that not even a power failure leaves a part. Raises
+    LockLostError where `ours()` is false, and UserError if `target` exists or the disk is full.
     """
     if target.exists():
         raise UserError(f"{target} exists already; move it elsewhere or choose another folder")
@@ -260,15 +274,26 @@ def publish(
         try:
             making.mkdir(parents=True, exist_ok=True)
             artifact = make(making)
-            files = sorted(path for path in making.rglob("*") if path.is_file() and path != making / MANIFEST)
+            for folder, _, _ in os.walk(making, topdown=False):
+                with suppress(OSError):  # all but the empty ones, which `Context.add` has left
+                    os.rmdir(folder)
+            files = {
+                path.relative_to(making).as_posix(): path
+                for path in sorted(making.rglob("*"))
+                if path.is_file() and path != making / MANIFEST
+            }
             complete = {
                 **manifest,
                 "started": datetime.fromtimestamp(started, UTC).isoformat(timespec="seconds"),
                 "seconds": round(time.time() - started, 3),
                 "figures": artifact.read_json(artifact.figures_file) if artifact.figures_file else {},
                 "files": {
-                    path.relative_to(making).as_posix(): {"bytes": path.stat().st_size, "sha256": file_sha256(path)}
-                    for path in files
+                    **{
+                        name: {"bytes": path.stat().st_size, "sha256": file_sha256(path)}
+                        for name, path in files.items()
+                        if name not in added
+                    },
+                    **{name: {"bytes": each.size_bytes, "sha256": each.sha256} for name, each in added.items()},
                 },
             }
             complete = json.loads(json.dumps(complete))  # the values that readers will get
@@ -277,7 +302,7 @@ def publish(
                 raise LockLostError.of(target)
             if deliver:
                 deliver(making)
-            for path in (*files, making / MANIFEST, making) if flush else ():
+            for path in (*files.values(), making / MANIFEST, making) if flush else ():
                 _flush(path)
             os.rename(making, target)
             if flush:

@@ -14,7 +14,7 @@ from pathlib import Path
 from pipeline.errors import UserError
 from pipeline.store.artifact import MANIFEST, Artifact
 from pipeline.store.bucket import Bucket
-from pipeline.store.scratch import MAKING, aside_of
+from pipeline.store.scratch import MAKING, Written, aside_of
 
 PUBLISHED = "published.json"
 
@@ -41,15 +41,22 @@ class BucketArtifacts:
         stored = self.bucket.read(f"store/{name}/{PUBLISHED}")
         return Published(**json.loads(stored.data)) if stored else None
 
-    def upload(self, name: str, folder: Path) -> None:
-        """Publishes the files of a finished artifact. Raises UserError if another process was faster."""
+    def upload(self, name: str, added: Mapping[str, Written], folder: Path) -> None:
+        """Publishes the files of a finished artifact: those in the folder, and those that tasks have `added`.
+
+        Raises UserError if another process was faster.
+        """
         manifest = Artifact(folder).manifest
         sizes_bytes = {file: described["bytes"] for file, described in manifest["files"].items()}
         published = Published(secrets.token_hex(8), manifest["sha256"], sizes_bytes)
         place = f"store/{name}/{published.attempt}"
-        files = {f"{place}/{file}": folder / file for file in [*sizes_bytes, MANIFEST]}
+        files = [f"{place}/{file}" for file in [*sizes_bytes, MANIFEST]]
+        here = [*(file for file in sizes_bytes if file not in added), MANIFEST]
         try:
-            self.bucket.upload(files)
+            self.bucket.copy(
+                {f"store/{MAKING}{name}/{written.name}": f"{place}/{file}" for file, written in added.items()}
+            )
+            self.bucket.upload({f"{place}/{file}": folder / file for file in here})
         except BaseException:
             self.bucket.remove(files)  # not published, so no process reads them
             raise

@@ -1,6 +1,10 @@
 """The build folder of an artifact, as seen by the processes that build it, on any node.
 
-with scratch.opened() as folder:        # in any of the processes
+with scratch.writing("train/00000.arrow") as writing:   # in a task, on any node
+    ...                                                 # write the file writing.paths[0]
+return writing.written                                  # its hash, for Context.add in the stage
+
+with scratch.opened() as folder:        # in a process that goes on for hours
     ...                                 # write folder/checkpoints/00000050
     scratch.keep("checkpoints/00000050")
 scratch.collect()                       # in the stage, once they are done
@@ -21,12 +25,13 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from pipeline.errors import BucketError, UserError
+from pipeline.store.hashes import file_sha256
 
 if TYPE_CHECKING:  # so that a served model needs no client of object stores
     from pipeline.store.bucket import Bucket
@@ -55,6 +60,26 @@ class LockLostError(UserError):
         )
 
 
+@dataclass(frozen=True)
+class Written:
+    """A file of an artifact, as hashed by the process that wrote it."""
+
+    name: str
+    """Where it was written, relative to the build folder."""
+    size_bytes: int
+    sha256: str
+
+
+@dataclass
+class Writing:
+    """Files that are being written."""
+
+    paths: list[Path]
+    """Their paths on this node."""
+    written: list[Written] = field(default_factory=list)
+    """The same files, once they are complete."""
+
+
 def aside_of(folder: Path) -> Path:
     """Returns an unused name beside a folder, for it or parts of it to be set aside."""
     return folder.with_name(f"{ASIDE}{folder.name.removeprefix(MAKING)}-{secrets.token_hex(4)}")
@@ -76,6 +101,9 @@ class Copies(Protocol):
 
     def in_use(self, folder: Path) -> AbstractContextManager[None]:
         """Keeps other commands on this machine from deleting a folder while the body uses it."""
+
+    def workspace(self, kind: str) -> AbstractContextManager[Path]:
+        """Yields the path of a folder for this process alone, which is removed after the body."""
 
 
 @dataclass
@@ -182,6 +210,27 @@ class Scratch:
             if not (kept and manifest.is_file() and manifest.read_bytes() == kept.data):
                 shutil.rmtree(artifact)
         self._pull(bucket, operator.ne)
+
+    @contextmanager
+    def writing(self, *names: str) -> Iterator[Writing]:
+        """Provides paths on this node for files of the build folder, which are hashed after the body.
+
+        Where the nodes share no disk, they are then in the bucket, and no longer on this node. Files of these names
+        that an earlier attempt wrote are replaced. Raises LockLostError (`check`), before the body and after it.
+        """
+        self.check()
+        with nullcontext(self.folder) if self.store is None else self.store.workspace("writing") as folder:
+            writing = Writing([folder / name for name in names])
+            for path in writing.paths:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.unlink(missing_ok=True)  # an earlier attempt that is not dead writes to its own file, then
+            yield writing
+            self.check()
+            for name, path in zip(names, writing.paths, strict=True):
+                writing.written.append(Written(name, path.stat().st_size, file_sha256(path)))
+            if self.store:
+                paths = dict(zip(names, writing.paths, strict=True))
+                self.store.bucket.upload({f"{self._place}/{name}": path for name, path in paths.items()})
 
     def on_this_node(self, folder: Path) -> Path:
         """Returns the folder on this node of an input of the stage, or of a part of one."""

@@ -16,11 +16,12 @@ import re
 import secrets
 import shutil
 import socket
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 from urllib.parse import unquote
 
@@ -31,7 +32,7 @@ from pipeline.store.bucket import SCHEMES, Bucket
 from pipeline.store.bucket_artifacts import BucketArtifacts, Published
 from pipeline.store.bucket_locks import BucketLock
 from pipeline.store.locks import FileLock, Lock
-from pipeline.store.scratch import Scratch
+from pipeline.store.scratch import Scratch, Written
 
 SMALL_BYTES = 100_000
 _seen: set[tuple[str, str]] = set()
@@ -188,19 +189,20 @@ class Store:
         *,
         resume: bool = False,
         ours: Callable[[], bool],
+        added: Mapping[str, Written] = MappingProxyType({}),
     ) -> Made:
         """Makes an artifact in its scratch folder and publishes it as a whole (`pipeline.store.artifact.publish`).
 
-        With `resume`, all files are flushed to the disk before this returns.
+        `added` has the files that tasks wrote (`Context.add`) by the time that `make` returns. With `resume`, all files
+        are flushed to the disk before this returns.
         """
         if self.remote and self.folder(name).exists():
             set_aside(self.folder(name))  # a copy, perhaps the last one, of what the bucket no longer has
         if not self.remote:
-            return publish(self.folder(name), make, manifest, resume, ours, flush=resume)
+            return publish(self.folder(name), make, manifest, resume, ours, flush=resume, added=added)
+        deliver = partial(self.remote.upload, name, added)
         with self.in_use(self.scratch(name)):
-            return publish(
-                self.folder(name), make, manifest, resume, ours, partial(self.remote.upload, name), flush=resume
-            )
+            return publish(self.folder(name), make, manifest, resume, ours, deliver, resume, added)
 
     def damage(self, name: str) -> str | None:
         """Returns what is wrong with the files of a published artifact, None if nothing is; reads those of a folder."""

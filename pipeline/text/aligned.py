@@ -14,9 +14,10 @@ from types import MappingProxyType
 from typing import Any
 
 from pipeline.errors import UserError
-from pipeline.store.artifact import Context, file_sha256
+from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EvaluationSet
 from pipeline.store.figures import CorpusFigures, EvaluationSetFigures
+from pipeline.store.hashes import file_sha256
 from pipeline.store.remembered import remembered
 from pipeline.text.lines import read_pairs, write_pairs
 

@@ -77,7 +77,7 @@ def with_peak_memory(function: Callable[..., Any], *arguments: Any) -> tuple[Any
 def on_gpu(gpus: float, function: Callable[..., Any], context: Context, *arguments: Any) -> tuple[Any, int]:
     """Runs a stage's function in a process that has a share of a GPU; returns what `with_peak_memory` does.
 
-    The caller's CPUs are free for other tasks meanwhile. The stage's `Context.map` works within the process.
+    The caller's CPUs are free meanwhile. The stage's `Context.map` works within the process; it adds no files.
     """
     # By default a task of a caller in a placement group would run in that group too.
     task = ray.remote(num_cpus=0, num_gpus=gpus, scheduling_strategy="DEFAULT")(emitting_warnings)

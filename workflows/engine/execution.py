@@ -20,6 +20,7 @@ from pipeline.environment import worker_environment
 from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact, Context
 from pipeline.store.locks import Lock
+from pipeline.store.scratch import Written
 from pipeline.store.store import Store
 from pipeline.warning_events import emitting_warnings
 from workflows.engine.cluster import (
@@ -181,10 +182,8 @@ def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artif
     for needed in step.inputs:
         artifact = artifacts[needed.fingerprint]
         if damage := artifact.damage():
-            remedy = "move it elsewhere and run the same command again" if needed.out else "run the same command again"
-            raise UserError(
-                f"{artifact.folder}, an input of {step.label}, is damaged: {damage}; {remedy} to make it again"
-            )
+            remedy = f"{'move it elsewhere and ' if needed.out else ''}run the same command again to make it again"
+            raise UserError(f"{artifact.folder}, an input of {step.label}, is damaged: {damage}; {remedy}")
 
     def artifact_of(needed: Step[A], /) -> A:
         artifact: A = artifacts[needed.fingerprint]
@@ -201,11 +200,12 @@ def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artif
         "libraries": {name: version(name) for name in LIBRARIES},
     }
 
+    peaks_bytes, added = list[int](), dict[str, Written]()
+
     def make(folder: Path) -> Artifact:
-        peaks_bytes: list[int] = []
         shared = store.shared_scratch(step.name, lock)
         on_ray = partial(map_on_ray, peaks_bytes=peaks_bytes, here=not store.is_shared, emit=post, check=shared.check)
-        context = Context(folder, post, on_ray, shared=shared, warnings=warnings)
+        context = Context(folder, post, on_ray, shared=shared, warnings=warnings, added=added)
         if ray.get_gpu_ids():  # reserved for the whole step
             artifact, stage_bytes = with_gpu(step.stage.function, context, *arguments)
         elif 0 < step.stage.gpus <= ray.cluster_resources().get("GPU", 0):
@@ -218,7 +218,7 @@ def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artif
         manifest["warnings"] = ray.get(post.board.warnings.remote(step.fingerprint))
         return artifact
 
-    return store.publish(step.name, make, manifest, resume=step.stage.resumes, ours=lock.is_ours)
+    return store.publish(step.name, make, manifest, resume=step.stage.resumes, ours=lock.is_ours, added=added)
 
 
 def _warnings(steps: Iterable[Step[Artifact]], store: Store) -> list[str]:

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +12,10 @@ from typing import Any
 import pytest
 
 from pipeline.errors import UserError
-from pipeline.store.artifact import MANIFEST, Artifact, file_sha256, making_folder, publish
+from pipeline.store.artifact import MANIFEST, Artifact, Context, making_folder, publish
 from pipeline.store.artifacts import Corpus
+from pipeline.store.hashes import file_sha256
+from pipeline.store.scratch import Written
 
 
 def _write(folder: Path) -> Artifact:
@@ -86,6 +89,37 @@ def test_a_process_that_lost_its_lock_publishes_and_removes_nothing(tmp_path: Pa
         publish(tmp_path / "a", _write, {}, ours=lambda: False)
     assert not (tmp_path / "a").exists()
     assert (making_folder(tmp_path / "a") / "part" / "text.txt").exists()
+
+
+def test_files_of_tasks_are_published_with_the_hashes_that_they_had_there(tmp_path: Path) -> None:
+    """Under the names that the stage gives them; an attempt before left one of the files, and another process has it
+    open; the folders in which tasks wrote are not part of the artifact."""
+    written: dict[str, Written] = {}
+
+    def make(folder: Path) -> Artifact:
+        context = Context(folder, added=written)
+        (folder / "parts").mkdir()
+        with (folder / "parts" / "1").open("w") as dead:
+            with pickle.loads(pickle.dumps(context.scratch)).writing("parts/1", "train/2") as writing:
+                for path in writing.paths:
+                    path.write_text(path.name)
+            dead.write("late")
+        first, second = writing.written
+        assert (first, second) == (Written("parts/1", 1, first.sha256), Written("train/2", 1, second.sha256))
+        context.add(first, "00001.de")
+        context.add(second)
+        return _write(folder)
+
+    files = publish(tmp_path / "a", make, {}, added=written).manifest["files"]
+    assert {name: (tmp_path / "a" / name).read_text() for name in files} == {
+        "00001.de": "1",
+        "train/2": "2",
+        "part/text.txt": "ja\n",
+    }
+    assert {name: described["sha256"] for name, described in files.items()} == {
+        name: file_sha256(tmp_path / "a" / name) for name in files
+    }
+    assert not (tmp_path / "a" / "parts").exists()
 
 
 def test_a_failed_stage_leaves_nothing_unless_it_resumes(tmp_path: Path) -> None:

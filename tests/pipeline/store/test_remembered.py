@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.store import remembered as module
-from pipeline.store.artifact import file_sha256
+from pipeline.store.hashes import file_sha256
 from pipeline.store.remembered import LARGE_BYTES, remembered
 
 

@@ -5,6 +5,7 @@ import os
 import pickle
 import signal
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -13,10 +14,10 @@ import pytest
 from pipeline.errors import BucketError, UserError
 from pipeline.store import bucket as bucket_module
 from pipeline.store import store as store_module
-from pipeline.store.artifact import Artifact
+from pipeline.store.artifact import Artifact, Context
 from pipeline.store.bucket import Bucket
 from pipeline.store.locks import Owner
-from pipeline.store.scratch import LockLostError, Scratch
+from pipeline.store.scratch import LockLostError, Scratch, Written
 from pipeline.store.store import Store
 from tests.support.s3_server import FaultyProxy, S3Server
 
@@ -261,6 +262,52 @@ def test_checkpoints_travel_between_machines(
     stage.folder.rename(tmp_path / "elsewhere")
     _publish(store, "training-1")
     assert store.bucket.sizes_bytes("store/.making-training-1") == {}
+
+
+def _write_parts(scratch: Scratch, number: int) -> list[Written]:
+    """As a task of a map does on a machine of its own."""
+    with scratch.writing(f"parts/{number}.en", f"parts/{number}.de") as writing:
+        for path in writing.paths:
+            path.write_text(path.name)
+    assert not any(path.exists() for path in writing.paths)
+    return writing.written
+
+
+def test_what_tasks_write_on_other_machines_is_published(store: Store, elsewhere: Store) -> None:
+    """Under the names that the stage gives, though its own machine never has the files; a task that is repeated
+    overwrites what it wrote, and nothing of an earlier attempt or of parts stays in the bucket."""
+    written: dict[str, Written] = {}
+    store.bucket.write("store/.making-words-1/parts/0.en", b"of an earlier attempt")
+
+    def make(folder: Path) -> Artifact:
+        context = Context(folder, shared=store.shared_scratch("words-1"), added=written)
+        task = pickle.loads(pickle.dumps(context.scratch))
+        task.store = elsewhere
+        for number in (1, 0, 1):
+            for each, language in zip(_write_parts(task, number), ("en", "de"), strict=True):
+                context.add(each, f"{number:05d}.{language}")
+        assert [*folder.iterdir()] == []
+        return _write(folder)
+
+    published = store.publish("words-1", make, {}, ours=lambda: True, added=written)
+    assert sorted(published.manifest["files"])[:4] == ["00000.de", "00000.en", "00001.de", "00001.en"]
+    assert store.damage("words-1") is None
+    assert store.bucket.sizes_bytes("store/.making-words-1") == {}
+    for at in (store, elsewhere):
+        fetched = Artifact(at.fetch("words-1"))
+        assert fetched.damage() is None
+        assert (fetched.folder / "00001.en").read_text() == "1.en"
+    assert not [*elsewhere.artifacts.glob(".writing-*")]
+
+
+def test_a_task_whose_lock_is_lost_writes_nothing(store: Store) -> None:
+    """Neither when it begins nor when it has written: the objects are another command's by now."""
+    for answers, begins in ((iter([False]), False), (iter([True, False]), True)):
+        scratch, began = replace(store.shared_scratch("words-1"), is_ours=lambda answers=answers: next(answers)), False
+        with pytest.raises(LockLostError), scratch.writing("text.txt") as writing:
+            began = bool(writing.paths[0].write_text("ours"))
+        assert began == begins
+    assert store.bucket.sizes_bytes("store") == {}
 
 
 def test_what_could_not_be_kept_is_kept_later(
