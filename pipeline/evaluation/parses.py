@@ -14,14 +14,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pipeline.errors import UserError
 from pipeline.parsing.linearisation import Repair, rebuild
 from pipeline.parsing.trees import (
+    Tree,
     bracketed,
-    is_preterminal,
-    new_tree,
     preterminals,
     read_trees,
     walk,
@@ -32,9 +30,6 @@ from pipeline.store.artifact import Context, JsonArtifact
 from pipeline.store.artifacts import Corpus, EvaluationSet, Hypotheses
 from pipeline.store.figures import Figures
 from pipeline.text.lines import read_lines, read_pairs, write_lines
-
-if TYPE_CHECKING:
-    from nltk.tree import Tree
 
 log = logging.getLogger(__name__)
 
@@ -148,20 +143,20 @@ def _usual_labels(trees: Iterable[Tree]) -> tuple[str, str]:
     roots: Counter[str] = Counter()
     inner: Counter[str] = Counter()
     for tree in trees:
-        roots[tree.label()] += 1
+        roots[tree.label] += 1
         last = len(words_of(tree)) - _has_final_mark(tree)
         n_words = 0
         for node, entering in walk(tree):
-            if is_preterminal(node):
+            if node.word:
                 n_words += 1
             elif not entering and node is not tree and n_words == last:
-                inner[node.label()] += 1
+                inner[node.label] += 1
     return roots.most_common(1)[0][0], (inner or roots).most_common(1)[0][0]
 
 
 def _has_final_mark(tree: Tree) -> bool:
     *before, last = preterminals(tree)
-    return bool(before) and last.label() in FINAL_TAGS
+    return bool(before) and last.label in FINAL_TAGS
 
 
 def _branching(tree: Tree, root: str, inner: str) -> Tree:
@@ -170,5 +165,5 @@ def _branching(tree: Tree, root: str, inner: str) -> Tree:
     final = [leaves.pop()] if _has_final_mark(tree) else []
     node = leaves.pop()
     for leaf in reversed(leaves[1:]):
-        node = new_tree(inner, [leaf, node])
-    return new_tree(root, [*leaves[:1], node, *final])
+        node = Tree(inner, [leaf, node])
+    return Tree(root, [*leaves[:1], node, *final])

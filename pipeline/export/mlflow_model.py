@@ -23,7 +23,7 @@ from pipeline.store.artifacts import Checkpoint
 from pipeline.text.vocabulary import load
 
 LIBRARIES = ("numpy", "pyarrow", "pydantic", "safetensors", "sentencepiece", "torch")
-"""Packages that translation needs besides MLflow; parsing needs nltk, too."""
+"""Packages that translation needs besides MLflow."""
 
 
 def _is_parser(checkpoint_folder: Path) -> bool:
@@ -75,15 +75,13 @@ def save(folder: Path, checkpoint: Checkpoint, description: Any) -> None:
     from mlflow.models import ModelSignature
     from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema
 
-    is_parser = _is_parser(checkpoint.folder)
-    defaults = PARSING if is_parser else DecodingSettings()
+    defaults = PARSING if _is_parser(checkpoint.folder) else DecodingSettings()
     params = [
         ParamSpec("beam_size", "long", defaults.beam_size),
         ParamSpec("length_penalty", "double", defaults.length_penalty),
         ParamSpec("max_extra_tokens", "long", defaults.max_extra_tokens),
     ]
     lines = Schema([ColSpec("string")])
-    libraries = (*LIBRARIES, "nltk") if is_parser else LIBRARIES
     root = Path(__file__).parents[2]
     pyfunc.save_model(
         folder,
@@ -93,5 +91,5 @@ def save(folder: Path, checkpoint: Checkpoint, description: Any) -> None:
         mlflow_model=description,
         signature=ModelSignature(lines, lines, ParamSchema(params)),
         input_example=["Two dogs run ."],
-        pip_requirements=[f"{name}=={version(name).partition('+')[0]}" for name in libraries],  # PyPI has no "+cpu"
+        pip_requirements=[f"{name}=={version(name).partition('+')[0]}" for name in LIBRARIES],  # PyPI has no "+cpu"
     )

@@ -16,11 +16,10 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from pipeline.parsing.trees import TOP, is_preterminal, new_tree, walk
+from pipeline.parsing.trees import TOP, Tree, walk
 from pipeline.text.vocabulary import SPACE_SIGN
 
 if TYPE_CHECKING:
-    from nltk.tree import Tree
     from sentencepiece import SentencePieceProcessor
 
 WORD_SYMBOL = "XX"
@@ -100,10 +99,10 @@ def linearise(tree: Tree, with_tags: bool = False) -> list[str]:
     """Returns the symbols of a cleaned tree: "(S", "XX", ")S"; with tags "(S", "XX/NNP", ")S"."""
     symbols = []
     for node, entering in walk(tree):
-        if is_preterminal(node):
-            symbols.append(tagged(node.label()) if with_tags else WORD_SYMBOL)
+        if node.word:
+            symbols.append(tagged(node.label) if with_tags else WORD_SYMBOL)
         else:
-            symbols.append(f"({node.label()}" if entering else f"){node.label()}")
+            symbols.append(f"({node.label}" if entering else f"){node.label}")
     return symbols
 
 
@@ -119,11 +118,14 @@ def rebuild(symbols: Sequence[str], words: Sequence[str]) -> Rebuilt:
     open_labels: Counter[str] = Counter()
     used = 0
 
+    def add(node: Tree) -> None:
+        (open_nodes[-1].children if open_nodes else roots).append(node)
+
     def close() -> None:
         node = open_nodes.pop()
-        open_labels[node.label()] -= 1
-        if node:
-            (open_nodes[-1] if open_nodes else roots).append(node)
+        open_labels[node.label] -= 1
+        if node.children:
+            add(node)
         else:
             repairs[Repair.EMPTY_CONSTITUENT] += 1
 
@@ -131,21 +133,21 @@ def rebuild(symbols: Sequence[str], words: Sequence[str]) -> Rebuilt:
         bracket, tag = BRACKET.fullmatch(symbol), tag_of(symbol)
         if tag is not None:
             if used < len(words):
-                (open_nodes[-1] if open_nodes else roots).append(_preterminal(words[used], tag))
+                add(_preterminal(words[used], tag))
                 used += 1
             else:
                 repairs[Repair.SURPLUS_WORD] += 1
         elif bracket is None:
             repairs[Repair.UNKNOWN_SYMBOL] += 1
         elif bracket[1] == "(":
-            open_nodes.append(new_tree(bracket[2], []))
+            open_nodes.append(Tree(bracket[2]))
             open_labels[bracket[2]] += 1
         elif not open_labels[bracket[2]]:
             repairs[Repair.STRAY_CLOSING] += 1
         else:
-            if open_nodes[-1].label() != bracket[2]:
+            if open_nodes[-1].label != bracket[2]:
                 repairs[Repair.MISMATCHED_CLOSING] += 1
-                while open_nodes[-1].label() != bracket[2]:
+                while open_nodes[-1].label != bracket[2]:
                     close()
             close()
     while open_nodes:
@@ -154,13 +156,13 @@ def rebuild(symbols: Sequence[str], words: Sequence[str]) -> Rebuilt:
     repairs[Repair.SEVERAL_ROOTS] += len(roots) > 1
     repairs[Repair.MISSING_WORD] += len(words) - used
     missing = [_preterminal(word) for word in words[used:]]
-    if len(roots) == 1 and not (missing and is_preterminal(roots[0])):
+    if len(roots) == 1 and not (missing and roots[0].word):
         root = roots[0]
-        root.extend(missing)
+        root.children += missing
     else:
-        root = new_tree(TOP, [*roots, *missing])
+        root = Tree(TOP, [*roots, *missing])
     return Rebuilt(root, +repairs)
 
 
 def _preterminal(word: str, tag: str = WORD_SYMBOL) -> Tree:
-    return new_tree(PUNCTUATION_TAGS.get(word, tag) or word, [word])
+    return Tree(PUNCTUATION_TAGS.get(word, tag) or word, word=word)

@@ -16,16 +16,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from pydantic import Field
 
 from pipeline.parsing.layouts import Selection
-from pipeline.parsing.trees import PlacedTree, cleaned, is_preterminal, new_tree, walk, words_of
+from pipeline.parsing.trees import PlacedTree, Tree, cleaned, walk, words_of
 from pipeline.settings import Count, Seed, Settings
-
-if TYPE_CHECKING:
-    from nltk.tree import Tree
 
 MAX_WORDS = 50
 """Longer trees, to which nested substitutions may grow, are not kept."""
@@ -90,12 +86,12 @@ class _Constituents:
         for node, entering in walk(tree):
             if not entering:
                 continue
-            if is_preterminal(node):
-                self._words[node.label()].append(node[0])
+            if node.word:
+                self._words[node.label].append(node.word)
                 continue
-            for child in node:
-                if not is_preterminal(child):
-                    self._constituents[child.label(), node.label()].append(child)
+            for child in node.children:
+                if not child.word:
+                    self._constituents[child.label, node.label].append(child)
             if node is not tree and MIN_WORDS_OF_CONSTITUENT <= len(words_of(node)) <= MAX_WORDS_OF_CONSTITUENT:
                 self.small.append(node)
 
@@ -105,17 +101,17 @@ class _Constituents:
         pending: list[tuple[Tree, str, bool]] = [(tree, _ROOT, True)]
         while pending:
             node, parent, entering = pending.pop()
-            if is_preterminal(node):
-                tag, word = node.label(), node[0]
+            if node.word:
                 replaced = draw.random() < settings.replaced_words
-                done[-1].append(new_tree(tag, [draw.choice(self._words[tag]) if replaced else word]))
+                word = draw.choice(self._words[node.label]) if replaced else node.word
+                done[-1].append(Tree(node.label, word=word))
             elif entering:
                 if parent != _ROOT and draw.random() < settings.replaced_constituents:
-                    node = draw.choice(self._constituents[node.label(), parent])
+                    node = draw.choice(self._constituents[node.label, parent])
                 done.append([])
                 pending.append((node, parent, False))
-                pending.extend((child, node.label(), True) for child in reversed(node))
+                pending += [(child, node.label, True) for child in reversed(node.children)]
             else:
                 children = done.pop()
-                done[-1].append(new_tree(node.label(), children))
+                done[-1].append(Tree(node.label, children))
         return done[0][0]

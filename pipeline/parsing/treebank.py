@@ -10,21 +10,18 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pipeline.errors import UserError
 from pipeline.parsing.layouts import SPLITS, Selection, files_behind, splits_of
 from pipeline.parsing.linearisation import WORD_SYMBOL, linearise, one_word, tag_of
 from pipeline.parsing.recombination import Recombination, RecombinationSettings
-from pipeline.parsing.trees import bracketed, cleaned, words_of
+from pipeline.parsing.trees import Tree, bracketed, cleaned, words_of
 from pipeline.settings import AbsolutePath, Settings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EvaluationSet
 from pipeline.text.aligned import SHARD_PAIRS, CorpusWriter, content_sha256, write_set, write_shards
 from pipeline.text.lines import write_lines
-
-if TYPE_CHECKING:
-    from nltk.tree import Tree
 
 LANGUAGES = ("en", "trees")
 GOLD_COLLECTION, RECOMBINED_COLLECTION = "treebank", "recombined"
@@ -150,7 +147,7 @@ def _read_part(
 
 def _words_and_trees(
     sources: Sequence[Selection | Recombination], counts: Counter[str]
-) -> Iterator[tuple[list[str], "Tree", str]]:
+) -> Iterator[tuple[list[str], Tree, str]]:
     """Yields the words of each tree that has any, the tree and its place; counts the others."""
     for placed in chain.from_iterable(source.read() for source in sources):
         tree = cleaned(placed.tree)

@@ -3,22 +3,20 @@
     for placed in read_trees(Path("wsj_0001.mrg")):
         tree = cleaned(placed.tree)    # (S (NP (NNP Ms.) (NNP Haag)) (VP (VBZ plays) (NP (NNP Elianti))) (. .))
 
-A tree is nltk's `Tree`. Its leaves are words, and the parent of a word, its preterminal, has no other child. nltk's own
-methods recurse, so a tree of a thousand levels would exhaust Python's stack; the functions here do not.
+No function recurses, since a tree of a thousand levels would exhaust Python's stack.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from pipeline.errors import UserError
 from pipeline.text.lines import read_lines
-
-if TYPE_CHECKING:
-    from nltk.tree import Tree
 
 OUTER_LABELS = frozenset(["", "TOP", "ROOT", "S1"])
 """Labels of the bracket around a whole tree, which stands for no constituent."""
@@ -27,15 +25,18 @@ TOP = "TOP"
 TRACE_TAG = "-NONE-"
 MAX_TREE_TOKENS = 1 << 16
 """Most brackets, labels and words of a tree: beyond that a bracket was not closed, and memory would not be bounded."""
-_TOKEN = re.compile(r"[()]|[^()\s]+", re.ASCII)
+_TOKEN = re.compile(r"\(([^()\s]+)\s+([^()\s]+)\s*\)|([()]|[^()\s]+)", re.ASCII)
+"""A word in a bracket with its tag, or else a bracket, label or word."""
 _FUNCTION = re.compile("[-=]")
 
 
-def new_tree(label: str, children: Sequence[Tree | str]) -> Tree:
-    """Makes a node. Nothing else here makes one: nltk imports slowly, and who reads no trees does without."""
-    from nltk.tree import Tree
+@dataclass(slots=True)
+class Tree:
+    """A constituent, which has children, or a preterminal, which has a word; its label is the word's tag."""
 
-    return Tree(label, children)
+    label: str
+    children: list[Tree] = field(default_factory=list)
+    word: str = ""
 
 
 class PlacedTree(NamedTuple):
@@ -73,37 +74,38 @@ def trees_in(lines: Iterable[str], name: str) -> Iterator[PlacedTree]:
         return UserError(f"{name}, line {number}: {problem}; correct the tree")
 
     for number, line in enumerate(lines, 1):
-        for token in _TOKEN.findall(line):
-            n_tokens += 1
+        for tag, word, token in _TOKEN.findall(line):
+            n_tokens += 4 if word else 1
             label_missing, label_expected = label_expected, token == "("
             if n_tokens > MAX_TREE_TOKENS:
                 raise wrong(f"the bracket opened in line {first_line} is not closed within {MAX_TREE_TOKENS} tokens")
-            if token == "(":
+            if word or token == "(":
                 if label_missing and len(open_nodes) > 1:
                     raise wrong("a bracket inside a tree has no label")
                 if not open_nodes:
                     first_line, n_tokens = number, 1
-                elif open_nodes[-1] and isinstance(open_nodes[-1][0], str):
-                    raise wrong(f"a constituent stands beside the word {open_nodes[-1][0]!r}")
-                open_nodes.append(new_tree("", []))
-            elif token == ")":
+                elif open_nodes[-1].word:
+                    raise wrong(f"a constituent stands beside the word {open_nodes[-1].word!r}")
+                open_nodes.append(Tree(tag, word=word))
+            elif token != ")":
+                if label_missing:
+                    open_nodes[-1].label = token
+                elif not open_nodes:
+                    raise wrong(f"{token!r} stands outside a tree")
+                elif open_nodes[-1].word or open_nodes[-1].children:
+                    raise wrong(f"the word {token!r} is not alone in its bracket")
+                else:
+                    open_nodes[-1].word = token
+            if word or token == ")":
                 if not open_nodes:
                     raise wrong("a closing bracket has no opening one")
                 node = open_nodes.pop()
-                if not node:
-                    raise wrong(f"({node.label()}) holds neither a word nor a constituent")
+                if not node.word and not node.children:
+                    raise wrong(f"({node.label}) holds neither a word nor a constituent")
                 if open_nodes:
-                    open_nodes[-1].append(node)
+                    open_nodes[-1].children.append(node)
                 else:
                     yield PlacedTree(node, name, first_line)
-            elif label_missing:
-                open_nodes[-1].set_label(token)
-            elif not open_nodes:
-                raise wrong(f"{token!r} stands outside a tree")
-            elif open_nodes[-1]:
-                raise wrong(f"the word {token!r} is not alone in its bracket")
-            else:
-                open_nodes[-1].append(token)
     if open_nodes:
         raise wrong(f"the bracket opened in line {first_line} is not closed")
 
@@ -116,32 +118,28 @@ def parse(text: str) -> Tree:
     return trees[0]
 
 
-def is_preterminal(node: Tree) -> bool:
-    """Tells the parent of a word from a constituent."""
-    return len(node) == 1 and isinstance(node[0], str)
-
-
 def walk(tree: Tree) -> Iterator[tuple[Tree, bool]]:
     """Yields, from left to right, each node with True and each constituent with False once its children are done."""
     pending = [(tree, True)]
     while pending:
         node, entering = pending.pop()
         yield node, entering
-        if entering and not is_preterminal(node):
+        if entering and not node.word:
             pending.append((node, False))
-            pending.extend((child, True) for child in reversed(node))
+            pending += [(child, True) for child in reversed(node.children)]
 
 
 def preterminals(tree: Tree) -> Iterator[Tree]:
     """Yields the parents of the words, from left to right."""
-    return (node for node, _ in walk(tree) if is_preterminal(node))
+    return (node for node, _ in walk(tree) if node.word)
 
 
 def words_of(tree: Tree) -> list[str]:
     """Returns the words, from left to right."""
-    return [node[0] for node in preterminals(tree)]
+    return [node.word for node in preterminals(tree)]
 
 
+@lru_cache(1 << 16)
 def without_functions(label: str) -> str:
     """Cuts a label at its first "-" or "=", unless it begins with one: NP for NP-SBJ-1, -LRB- for -LRB-."""
     return _FUNCTION.split(label, maxsplit=1)[0] or label
@@ -154,16 +152,16 @@ def cleaned(tree: Tree) -> Tree | None:
     """
     done: list[list[Tree]] = [[]]
     for node, entering in walk(tree):
-        if is_preterminal(node):
-            if node.label() != TRACE_TAG:
-                done[-1].append(new_tree(without_functions(node.label()), [node[0]]))
+        if node.word:
+            if node.label != TRACE_TAG:
+                done[-1].append(Tree(without_functions(node.label), word=node.word))
         elif entering:
             done.append([])
         elif children := done.pop():
-            if node is not tree or node.label() not in OUTER_LABELS:
-                children = [new_tree(without_functions(node.label()), children)]
+            if node is not tree or node.label not in OUTER_LABELS:
+                children = [Tree(without_functions(node.label), children)]
             elif len(children) > 1:
-                children = [new_tree(TOP, children)]
+                children = [Tree(TOP, children)]
             done[-1] += children
     return done[0][0] if done[0] else None
 
@@ -172,10 +170,10 @@ def bracketed(tree: Tree) -> str:
     """Writes a tree on one line, so that `read_trees` reads the same tree: (S (NP (NNP Ms.) (NNP Haag)) (VP ...))."""
     parts = []
     for node, entering in walk(tree):
-        if is_preterminal(node):
-            parts.append(f" ({node.label()} {node[0]})")
+        if node.word:
+            parts.append(f" ({node.label} {node.word})")
         else:
-            parts.append(f" ({node.label()}" if entering else ")")
+            parts.append(f" ({node.label}" if entering else ")")
     return "".join(parts).removeprefix(" ")
 
 
@@ -185,15 +183,17 @@ def with_tags_of(tree: Tree, tagged: Tree) -> Tree:
         raise ValueError(f"the words of {bracketed(tree)} are not those of {bracketed(tagged)}")
     copy = parse(bracketed(tree))
     for node, other in zip(preterminals(copy), preterminals(tagged), strict=True):
-        node.set_label(other.label())
+        node.label = other.label
     return copy
 
 
 def drawn(tree: Tree) -> str:
-    """Draws a tree in box-drawing characters, words at the bottom; in brackets where it is too deep for that."""
-    from nltk.tree.prettyprinter import TreePrettyPrinter
-
-    try:
-        return str(TreePrettyPrinter(tree).text(unicodelines=True)).rstrip()
-    except RecursionError:
-        return bracketed(tree)
+    """Draws a tree in box-drawing characters, a node a line, a word beside its tag."""
+    lines, pending = [], [(tree, "", "")]
+    while pending:
+        node, before, before_children = pending.pop()
+        lines.append(f"{before}{node.label} {node.word}".rstrip())
+        for child in reversed(node.children):
+            branch, beside = ("└─ ", "   ") if child is node.children[-1] else ("├─ ", "│  ")
+            pending.append((child, before_children + branch, before_children + beside))
+    return "\n".join(lines)

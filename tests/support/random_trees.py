@@ -1,7 +1,8 @@
 """Random trees as hypothesis draws them: unary chains, punctuation, and labels that contain each other."""
 
 from hypothesis import strategies as st
-from nltk.tree import Tree
+
+from pipeline.parsing.trees import Tree
 
 LABELS = ("S", "SBAR", "NP", "NX", "VP", "PP", "ADVP", "PRT", "X", "XX", "PRT|ADVP")
 TAGS = ("NN", "NNP", "VB", "DT", "PRP$", ",", ".", ":", "``", "''", "-LRB-", "$")
@@ -10,7 +11,7 @@ WORDS = ("a", "dog", "XX", "X", ",", ".", "--", "``", "'", "-LRB-", "1\\/2", "é
 
 def trees(labels: tuple[str, ...] = LABELS) -> st.SearchStrategy[Tree]:
     """Constituents over tagged words; one in many is a word alone."""
-    tagged = st.builds(lambda tag, word: Tree(tag, [word]), st.sampled_from(TAGS), st.sampled_from(WORDS))
+    tagged = st.builds(lambda tag, word: Tree(tag, word=word), st.sampled_from(TAGS), st.sampled_from(WORDS))
     return st.recursive(
         tagged,
         lambda below: st.builds(Tree, st.sampled_from(labels), st.lists(below, min_size=1, max_size=4)),

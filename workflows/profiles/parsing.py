@@ -57,7 +57,7 @@ class Choice(Settings):
 class ParsingProfile(Profile):
     """All settings that Table 4 is made from; its only recipe is `parser`."""
 
-    # Not in the base class: nltk, which treebanks need, imports slowly, and the other tables do without.
+    # Not the base class's: only trees can be parsed.
     corpora: dict[str, EmbeddedSettings | TreebankSettings]  # type: ignore[assignment]
     # Not the base class's: of a parser, the training is chosen too, but no length penalty (§6.3).
     choice: Choice = Choice()  # type: ignore[assignment]

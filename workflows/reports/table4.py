@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 
 from markupsafe import Markup
-from nltk.tree import Tree
 
-from pipeline.parsing.trees import drawn
+from pipeline.parsing.trees import Tree, drawn
 from pipeline.store.artifact import Context
 from pipeline.text.corpus_statistics import CorpusStatistics
 from workflows import paper

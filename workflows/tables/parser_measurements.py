@@ -6,21 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from pipeline.evaluation.parses import Parses, ParsesFigures
 from pipeline.evaluation.tree_scores import BracketScores, ScoredTrees, TreeScores
 from pipeline.parsing.linearisation import tagged
 from pipeline.parsing.treebank import RECOMBINED_COLLECTION
-from pipeline.parsing.trees import bracketed
+from pipeline.parsing.trees import Tree, bracketed, words_of
 from pipeline.store.artifacts import ChosenParser, Hypotheses
 from pipeline.store.figures import ChoiceFigures
 from workflows.engine.dag import Ref, to_artifact
 from workflows.paper import ParserTraining
 from workflows.tables.measurements import N_SAMPLES, TrainedModel
-
-if TYPE_CHECKING:
-    from nltk.tree import Tree
 
 WSJ = "WSJ"
 """The data of a profile whose trees are those of the paper."""
@@ -151,7 +147,7 @@ def _drawn(parses: Parses) -> tuple[tuple[Tree, Tree], ...]:
     pairs = [
         (gold, tree)
         for gold, tree in zip(parses.gold, parses.trees, strict=True)
-        if 6 <= len(gold.leaves()) <= MAX_DRAWN_WORDS
+        if 6 <= len(words_of(gold)) <= MAX_DRAWN_WORDS
     ]
     wrong = [pair for pair in pairs if bracketed(pair[0]) != bracketed(pair[1])]
     right = [pair for pair in pairs if bracketed(pair[0]) == bracketed(pair[1])]

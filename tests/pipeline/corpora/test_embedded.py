@@ -3,10 +3,9 @@
 import subprocess
 import sys
 
-from nltk import Tree
-
 from pipeline.corpora.embedded import SPLITS, EmbeddedSettings, generate, hash_of, split_of
 from pipeline.parsing.linearisation import linearise
+from pipeline.parsing.trees import parse, words_of
 from pipeline.store.artifact import Context
 from pipeline.text.lines import read_lines
 from tests.support.read_text import read_text
@@ -64,9 +63,9 @@ def test_all_targets_share_their_sentences(tmp_path):
     }
     german, french, trees = (corpora[target].pairs("test") for target in ("de", "fr", "trees"))
     assert [source for source, _ in german] == [source for source, _ in french]
-    gold = [Tree.fromstring(tree) for tree in read_lines(corpora["trees"].sets["test"].gold_trees)]
+    gold = [parse(tree) for tree in read_lines(corpora["trees"].sets["test"].gold_trees)]
     for (source, symbols), tree in zip(trees, gold, strict=True):
-        assert tree.leaves() == source.split(" ")
+        assert words_of(tree) == source.split(" ")
         assert linearise(tree) == symbols.split(" ")
     assert german != french
     for (source, _), (tokens, _) in zip(german, trees, strict=True):

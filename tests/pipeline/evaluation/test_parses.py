@@ -7,7 +7,7 @@ import pytest
 from pipeline.evaluation.parses import Parses, rebuild_parses, right_branching
 from pipeline.evaluation.tree_scores import score_parses
 from pipeline.parsing.linearisation import linearise
-from pipeline.parsing.trees import bracketed, parse, read_trees
+from pipeline.parsing.trees import bracketed, parse, preterminals, read_trees, words_of
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import EvaluationSet, Hypotheses
 from pipeline.text.lines import write_lines
@@ -21,7 +21,7 @@ GOLD = [
 
 
 def pairs_of(trees: list[str]) -> list[tuple[str, str]]:
-    return [(" ".join(tree.leaves()), " ".join(linearise(tree))) for tree in map(parse, trees)]
+    return [(" ".join(words_of(tree)), " ".join(linearise(tree))) for tree in map(parse, trees)]
 
 
 def treebank(folder: Path, trees: list[str]) -> EvaluationSet:
@@ -63,8 +63,8 @@ def test_repairs_are_counted_and_errors_cost(tmp_path: Path) -> None:
     assert figures.repairs == {"unclosed": 3, "missing word": 2}
     first, second = parses.trees
     assert bracketed(second) == GOLD[1]
-    assert first.leaves() == ["The", "man", "hears", "the", "dog", "."]
-    assert [tag for _, tag in first.pos()] == ["DT", "NN", "VBZ", "DT", "NN", "."]
+    assert words_of(first) == ["The", "man", "hears", "the", "dog", "."]
+    assert [node.label for node in preterminals(first)] == ["DT", "NN", "VBZ", "DT", "NN", "."]
     scores = score_parses(context(tmp_path / "scores"), parses).load().total
     assert scores.valid == 2
     # Gold 4 + 3 brackets; found are S and the first NP of the first, and all of the second.

@@ -5,7 +5,6 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nltk.tree import Tree
 
 from pipeline.parsing.linearisation import (
     PUNCTUATION_TAGS,
@@ -14,7 +13,7 @@ from pipeline.parsing.linearisation import (
     rebuild,
     tag_of,
 )
-from pipeline.parsing.trees import bracketed, preterminals, with_tags_of, words_of
+from pipeline.parsing.trees import Tree, bracketed, parse, preterminals, with_tags_of, words_of
 from tests.support.random_trees import LABELS, trees
 
 SENTENCE = "(S (NP (NNP Ms.) (NNP Haag)) (VP (VBZ plays) (NP (NNP Elianti))) (. .))"
@@ -25,17 +24,17 @@ OUTPUTS = [*(bracket + label for label in LABELS for bracket in "()"), "XX", "XX
 def test_round_trip_with_tags(tree: Tree) -> None:
     """With tags nothing is lost but those of punctuation, which its word tells."""
     symbols = linearise(tree, with_tags=True)
-    rebuilt = rebuild(symbols, tree.leaves())
+    rebuilt = rebuild(symbols, words_of(tree))
     assert not rebuilt.repairs
     for written, gold in zip(preterminals(rebuilt.tree), preterminals(tree), strict=True):
-        assert written == gold or gold[0] in PUNCTUATION_TAGS
+        assert written == gold or gold.word in PUNCTUATION_TAGS
     assert with_tags_of(rebuilt.tree, tree) == tree
-    assert [tag for symbol in symbols if (tag := tag_of(symbol))] == [node.label() for node in preterminals(tree)]
+    assert [tag for symbol in symbols if (tag := tag_of(symbol))] == [node.label for node in preterminals(tree)]
 
 
 def test_the_symbols_of_a_sentence_with_tags() -> None:
     """A word's symbol names its tag; the parser's tree has the tags that it wrote, missing words XX."""
-    tree = Tree.fromstring(SENTENCE)
+    tree = parse(SENTENCE)
     symbols = ["(S", "(NP", "XX/NNP", "XX/NNP", ")NP", "(VP", "XX/VBZ", "(NP", "XX/NNP", ")NP", ")VP", "XX/.", ")S"]
     assert linearise(tree, with_tags=True) == symbols
     assert rebuild(symbols, words_of(tree)) == (tree, Counter())

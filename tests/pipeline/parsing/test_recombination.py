@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nltk.tree import Tree
 
 from pipeline.parsing.layouts import Selection
 from pipeline.parsing.recombination import MAX_WORDS, Recombination, RecombinationSettings
-from pipeline.parsing.trees import bracketed, cleaned, is_preterminal, walk, words_of
+from pipeline.parsing.trees import Tree, bracketed, cleaned, walk, words_of
 
 
 def edges(trees: Sequence[Tree]) -> Counter[tuple[str, ...]]:
@@ -18,15 +17,14 @@ def edges(trees: Sequence[Tree]) -> Counter[tuple[str, ...]]:
     counts: Counter[tuple[str, ...]] = Counter()
     for tree in trees:
         for node, entering in walk(tree):
-            if is_preterminal(node):
-                counts["word", node.label(), node[0]] += 1
+            if node.word:
+                counts["word", node.label, node.word] += 1
             elif entering:
-                counts["rule", node.label(), *(child.label() for child in node)] += 1
-                for child in node:
-                    if not is_preterminal(child):
-                        counts[
-                            "rule below", node.label(), child.label(), *(grandchild.label() for grandchild in child)
-                        ] += 1
+                counts["rule", node.label, *(child.label for child in node.children)] += 1
+                for child in node.children:
+                    if not child.word:
+                        grandchildren = (grandchild.label for grandchild in child.children)
+                        counts["rule below", node.label, child.label, *grandchildren] += 1
     return counts
 
 

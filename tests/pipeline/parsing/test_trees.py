@@ -1,18 +1,20 @@
 """pipeline.parsing.trees: reading any layout of brackets, cleaning as for EVALB, and errors with file and line."""
 
 import gzip
+import re
 from itertools import repeat
 from pathlib import Path
 
 import pytest
 from hypothesis import given
-from nltk.tree import Tree
 
 from pipeline.errors import UserError
 from pipeline.parsing.trees import (
     MAX_TREE_TOKENS,
+    Tree,
     bracketed,
     cleaned,
+    drawn,
     parse,
     read_trees,
     trees_in,
@@ -95,4 +97,20 @@ def test_writing_and_reading_are_inverse(tree: Tree) -> None:
     text = bracketed(tree)
     assert parse(text) == tree
     assert parse(text.replace(" ", "\n")) == tree
-    assert words_of(tree) == tree.leaves()
+    assert words_of(tree) == re.findall(r"([^()\s]+)\)", text)
+
+
+def test_trees_of_any_depth_are_drawn() -> None:
+    """A node a line, below its parent."""
+    tree = parse("(S (NP (DT the) (NN man)) (VP (VBZ runs)))")
+    assert drawn(tree).split("\n") == [
+        "S",
+        "├─ NP",
+        "│  ├─ DT the",
+        "│  └─ NN man",
+        "└─ VP",
+        "   └─ VBZ runs",
+    ]
+    for _ in range(3000):
+        tree = Tree("X", [tree])
+    assert drawn(tree).endswith("VBZ runs")

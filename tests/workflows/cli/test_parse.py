@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.evaluation.parser import Parser
-from pipeline.parsing.trees import bracketed, trees_in
+from pipeline.parsing.trees import bracketed, trees_in, words_of
 from pipeline.settings import PARSING
 from pipeline.store.artifacts import Checkpoint
 from tests.support.command_line import CommandLine
@@ -30,9 +30,9 @@ def test_each_line_gives_a_tree_over_its_words(checkpoint: Checkpoint, command_l
     first, blank, last, end = done.stdout.split("\n")
     assert blank == end == ""
     (tree,) = trees_in([first], "output")
-    assert tree.tree.leaves() == SENTENCES[0].split()
+    assert words_of(tree.tree) == SENTENCES[0].split()
     (tree,) = trees_in([last], "output")
-    assert tree.tree.leaves() == ["We", "went", "into", "the", "-LRB-", "old", "-RRB-", "city", "."]
+    assert words_of(tree.tree) == ["We", "went", "into", "the", "-LRB-", "old", "-RRB-", "city", "."]
     expected = Parser(checkpoint.folder, FAST).parse(SENTENCES)
     assert [first, last] == [bracketed(one.tree) for one in expected if one]
 
@@ -45,7 +45,7 @@ def test_a_part_of_a_word_is_no_sentence(checkpoint: Checkpoint, command_line: C
     )
     assert (done.returncode, done.stdout.count("\n")) == (0, 1), done.stderr
     (tree,) = trees_in([done.stdout.rstrip("\n")], "output")
-    assert tree.tree.leaves() == line.split()
+    assert words_of(tree.tree) == line.split()
 
 
 def test_a_tree_fits_into_learned_positions(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_a_tree_fits_into_learned_positions(tmp_path: Path) -> None:
     for n_words in range(1, 15):
         (parsed,) = Parser(parser.folder, settings).parse(["the " * n_words])
         assert parsed is not None
-        assert parsed.tree.leaves() == ["the"] * n_words
+        assert words_of(parsed.tree) == ["the"] * n_words
 
 
 def test_a_word_with_the_vocabulary_s_sign_for_a_space_is_one_word(checkpoint: Checkpoint) -> None:
@@ -63,7 +63,7 @@ def test_a_word_with_the_vocabulary_s_sign_for_a_space_is_one_word(checkpoint: C
     settings = FAST.model_copy(update={"well_formed": True})
     (parsed,) = Parser(checkpoint.folder, settings).parse(["The d\u2581o\u2581g \u2581 sleeps ."])
     assert parsed is not None
-    assert parsed.tree.leaves() == ["The", "d\u2581o\u2581g", "\u2581", "sleeps", "."]
+    assert words_of(parsed.tree) == ["The", "d\u2581o\u2581g", "\u2581", "sleeps", "."]
     assert not parsed.repairs
 
 

@@ -2,9 +2,6 @@
 
 from collections.abc import Callable
 
-from nltk.tree import Tree
-
-from pipeline.parsing.trees import drawn
 from workflows.paper import TABLE_4
 from workflows.reports.table4 import said, scores
 from workflows.tables import table4
@@ -73,14 +70,3 @@ def test_a_row_whose_trainings_all_failed_says_so(parser_row: Row) -> None:
     (line,) = [row for row in table.rows if row.state == "failed"]
     assert (line.f1, line.texts()[2]) == (None, "failed")
     assert "the loss is not finite" in line.reason
-
-
-def test_trees_of_any_depth_are_drawn() -> None:
-    """Words stand in one line at the bottom; a tree beyond Python's recursion is written in brackets."""
-    tree = Tree.fromstring("(S (NP (DT the) (NN man)) (VP (VBZ hears) (NP (DT a) (NN dog))))")
-    lines = drawn(tree).rstrip("\n").split("\n")
-    assert lines[0].strip() == "S"
-    assert lines[-1].split() == ["the", "man", "hears", "a", "dog"]
-    for _ in range(3000):
-        tree = Tree("X", [tree])
-    assert drawn(tree).startswith("(X (X (X")
