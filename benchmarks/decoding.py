@@ -1,19 +1,18 @@
-"""Benchmark of translation: our search, CTranslate2 and MarianMT's `generate` with the same model and sentences.
+"""Benchmark of translation: our search beside CTranslate2's, with the same model and sentences.
 
 python -m benchmarks.decoding MODEL --src test.en
 python -m benchmarks.decoding MODEL --src test.en.gz --ref test.de.gz --lang de --json
 
 Each contender (`translators`) runs in processes of one thread, one for each core, that split the sentences; on a GPU in
-a single one. It waits while another translates. A sample of the sentences warms it up and, for the peers, picks the
-fastest batch size. They are then timed in interleaved rounds; the clock covers text to text, but not loading the model.
+a single one. It waits while another translates. After a warm-up all are timed in interleaved rounds, from text to text.
 A ratio is the quotient of two medians over the rounds. On a machine with other load, `sentences_processor_s`, the
 sentences in a second of CPU time, varies less.
 
-All compute in the dtype that suits the machine and in float32, CTranslate2 also in int8 (on a GPU in float16, too). All
-have the paper's beam and length penalty, but the peers end their search otherwise and MarianMT defines the penalty
-differently, so BLEU and the number of outputs that equal ours in float32 are printed beside the rates.
+Both compute in the dtype that suits the machine and in float32, CTranslate2 also in int8 (on a GPU in float16, too).
+Both have the paper's beam and length penalty, but CTranslate2 ends its search otherwise, so BLEU and the number of
+outputs that equal ours in float32 are printed beside the rates.
 
-It needs neither Ray nor MLflow. Peers take part if they are installed: pip install -e '.[bench]'.
+It needs neither Ray nor MLflow. CTranslate2 takes part if it is installed: pip install -e '.[bench]'.
 """
 
 import os
@@ -27,17 +26,16 @@ from typing import Annotated, Any
 import typer
 
 from benchmarks.contenders import OURS, Contender, is_installed, print_result, processes, ratio
-from benchmarks.translators import CTranslate2, MarianGenerate, OurTranslator, Translator, Workload
+from benchmarks.translators import Translator
 from pipeline.errors import UserError
-from pipeline.settings import DecodingSettings
+from pipeline.settings import DecodingSettings, Engine
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint
 from pipeline.text.lines import read_lines, read_pairs
 from workflows.cli.console import help_text, run_app
 from workflows.names import named_folder
 
-CTRANSLATE2, MARIAN = "CTranslate2", "MarianMT"
-TRANSLATORS: dict[str, type[Translator]] = {OURS: OurTranslator, CTRANSLATE2: CTranslate2, MARIAN: MarianGenerate}
+CTRANSLATE2 = "CTranslate2"
 SAMPLE_SENTENCES = 300
 
 
@@ -59,30 +57,23 @@ def measure(
     types = list(dict.fromkeys([auto, "float32"]))
     wanted = [(OURS, dtype) for dtype in types]
     with tempfile.TemporaryDirectory(prefix="aiayn-bench-") as folder, processes():
-        workload = Workload(model, Path(folder) / "exported", settings, device)
+        engines: dict[str, tuple[Engine, Path]] = {OURS: ("torch", model), CTRANSLATE2: ("ctranslate2", Path(folder))}
         if is_installed("ctranslate2"):
             from pipeline.export.ctranslate2 import export
 
-            workload.exported_folder.mkdir()
-            export(Context(workload.exported_folder), Checkpoint(model))
+            export(Context(Path(folder)), Checkpoint(model))
             wanted += [(CTRANSLATE2, dtype) for dtype in (*types, *(["float16"] if on_gpu else []), "int8")]
-        if is_installed("transformers"):
-            wanted += [(MARIAN, dtype) for dtype in types]
-        batch_sizes: dict[Contender, int | None] = {}
+        contenders = []
         for name, dtype in wanted:
-            make = TRANSLATORS[name]
-            contender = Contender(name, dtype, make, workload, dtype, workers=1 if on_gpu else threads)
-            translate(contender, sample, make.BATCH_SIZES[0])
-            trials = [(translate(contender, sample, size), size) for size in make.BATCH_SIZES if not contender.failed]
-            sizes = [(done["seconds"], size) for done, size in trials if done]
-            batch_sizes[contender] = min(sizes, key=lambda timed: timed[0])[1] if sizes else None
+            (engine, of_engine), workers = engines[name], 1 if on_gpu else threads
+            changed = settings.model_copy(update={"engine": engine, "dtype": dtype})
+            contenders.append(Contender(name, dtype, Translator, of_engine, changed, device, workers=workers))
+            translate(contenders[-1], sample)
         for _ in range(rounds):
-            for contender, size in batch_sizes.items():
-                contender.rounds += filter(None, [translate(contender, lines, size)])
-        exact = [*batch_sizes][len(types) - 1].rounds[-1]["texts"]
-        summaries = [
-            summary_of(contender, size, exact, references, language) for contender, size in batch_sizes.items()
-        ]
+            for contender in contenders:
+                contender.rounds += filter(None, [translate(contender, lines)])
+        exact = contenders[len(types) - 1].rounds[-1]["texts"]
+        summaries = [summary_of(contender, exact, references, language) for contender in contenders]
     return {
         "device": "gpu" if on_gpu else "cpu",
         "device_name": device_name(device),
@@ -92,16 +83,16 @@ def measure(
         "beam_size": settings.beam_size,
         "length_penalty": settings.length_penalty,
         "rounds": rounds,
-        **results([*batch_sizes], summaries),
+        **results(contenders, summaries),
     }
 
 
-def translate(contender: Contender, lines: Sequence[str], batch_size: int | None) -> dict[str, Any] | None:
+def translate(contender: Contender, lines: Sequence[str]) -> dict[str, Any] | None:
     """Times the translation of lines, dealt to the processes longest first; returns None for a peer that has failed."""
     order, n = sorted(range(len(lines)), key=lambda i: -len(lines[i])), contender.workers
     shares = [order[first::n] for first in range(n)]
     started_s = time.perf_counter()
-    results = contender.call_each("timed", [([lines[i] for i in share], batch_size) for share in shares])
+    results = contender.call_each("timed", [([lines[i] for i in share],) for share in shares])
     seconds = time.perf_counter() - started_s
     if results is None:
         return None
@@ -117,15 +108,13 @@ def translate(contender: Contender, lines: Sequence[str], batch_size: int | None
     }
 
 
-def summary_of(
-    contender: Contender, batch_size: int | None, exact: Sequence[str], references: Sequence[str], language: str
-) -> dict[str, Any]:
+def summary_of(contender: Contender, exact: Sequence[str], references: Sequence[str], language: str) -> dict[str, Any]:
     """Returns what --json prints for a contender: rates, memory, and how its last round's outputs compare."""
     summary = contender.summary("sentences", "sentences_s")
     if contender.failed:
         return summary
     peaks = contender.call_each("peak_memory_gb", [()] * contender.workers) or []
-    summary |= {"workers": contender.workers, "threads": 1, "batch_size": batch_size}
+    summary |= {"workers": contender.workers, "threads": 1}
     summary["sentences_processor_s"] = median(done["sentences"] / done["processor_s"] for done in contender.rounds)
     summary |= {"tokens_s": median(contender.rates("tokens")), "peak_memory_gb": sum(peaks)}
     texts = contender.rounds[-1]["texts"]
@@ -141,23 +130,21 @@ def summary_of(
 def results(contenders: Sequence[Contender], summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Returns rates, ratios and scores; ours in the dtype that suits the machine comes first and has not failed."""
 
-    def fastest(name: str, *, int8: bool = False) -> tuple[list[float], float | None]:
-        """Returns the rates by round and the BLEU of the fastest contender of a name, in floating point or in int8."""
+    def fastest(*, int8: bool) -> tuple[list[float], float | None]:
+        """Returns the rates by round and the BLEU of CTranslate2's fastest type, in floating point or in int8."""
         known = [
             (contender.rates("sentences"), entry.get("sacrebleu"))
             for contender, entry in zip(contenders, summaries, strict=True)
-            if contender.name == name and (contender.dtype == "int8") == int8 and not contender.failed
+            if contender.name == CTRANSLATE2 and (contender.dtype == "int8") == int8 and not contender.failed
         ]
         return max(known, key=lambda measured: median(measured[0]), default=([], None))
 
     ours, by_ours = summaries[0], contenders[0].rates("sentences")
-    peer, peer_bleu = fastest(CTRANSLATE2)
-    peer_int8, _ = fastest(CTRANSLATE2, int8=True)
+    peer, peer_bleu = fastest(int8=False)
     return {
         **{key: ours[key] for key in ("sentences_s", "sentences_s_spread", "tokens_s")},
         **ratio("ratio_ctranslate2", by_ours, peer),
-        **ratio("ratio_ctranslate2_int8", by_ours, peer_int8),
-        **ratio("ratio_transformers", by_ours, fastest(MARIAN)[0]),
+        **ratio("ratio_ctranslate2_int8", by_ours, fastest(int8=True)[0]),
         "sacrebleu_ours": ours.get("sacrebleu"),
         "sacrebleu_ctranslate2": peer_bleu,
         "peak_memory_gb": ours["peak_memory_gb"],
@@ -177,7 +164,7 @@ def main(
     rounds: Annotated[int, typer.Option(min=1, help="Timed rounds per translator.")] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="Print the JSON object on one line.")] = False,
 ) -> None:
-    """Compares translation with CTranslate2 and MarianMT's generate, same weights, in sentences per second."""
+    """Compares translation with CTranslate2, same weights, in sentences per second."""
     if bool(ref) != bool(lang):
         raise UserError("--ref, the file of references, and --lang, their language (e.g. --lang de), go together")
     pairs = list(read_pairs(src, ref)) if ref else [(line, "") for line in read_lines(src)]

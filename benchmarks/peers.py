@@ -13,9 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from model.attention import SelfAttention
 from model.config import BEGIN_ID, END_ID, PAD_ID, TransformerConfig
-from model.transformer import Transformer, sinusoids
+from model.transformer import sinusoids
 
 
 class TorchTransformer(nn.Module):
@@ -96,8 +95,6 @@ class Marian(nn.Module):
                 pad_token_id=PAD_ID,
                 eos_token_id=END_ID,
                 decoder_start_token_id=BEGIN_ID,
-                forced_eos_token_id=END_ID,
-                use_cache=False,
                 attn_implementation="sdpa",
             )
         )
@@ -107,57 +104,3 @@ class Marian(nn.Module):
         output = self.marian(input_ids=source_BS, attention_mask=source_BS != PAD_ID, decoder_input_ids=inputs_BT)
         logits_BTV: Tensor = output.logits
         return logits_BTV
-
-
-@torch.no_grad()
-def copy_weights(ours: Transformer, peer: Marian) -> None:
-    """Copies our weights into MarianMT and zeroes the biases that the paper's model lacks: both then compute the same.
-
-    MarianMT's sinusoids put all sines first, so our dimensions are reordered to match. Raises ValueError unless
-    n_heads · d_k = n_heads · d_v = d_model, which MarianMT requires.
-    """
-    config = ours.config
-    if not config.n_heads * config.d_k == config.n_heads * config.d_v == config.d_model:
-        raise ValueError(f"MarianMT needs d_k = d_v = d_model / n_heads, not {config.d_k} and {config.d_v}")
-    order = torch.cat((torch.arange(0, config.d_model, 2), torch.arange(1, config.d_model, 2)))
-
-    def linear(weight: Tensor, theirs: nn.Linear, bias: Tensor | None, sides: str) -> None:
-        rows = weight[order] if "out" in sides else weight
-        theirs.weight.copy_(rows[:, order] if "in" in sides else rows)
-        if bias is not None:
-            theirs.bias.copy_(bias[order] if "out" in sides else bias)
-        else:
-            theirs.bias.zero_()
-
-    def norm(mine: Any, theirs: Any) -> None:
-        theirs.weight.copy_(mine.weight[order])
-        theirs.bias.copy_(mine.bias[order])
-
-    def attention(mine: Any, theirs: Any) -> None:
-        weights = [mine.w_qkv.weight] if isinstance(mine, SelfAttention) else [mine.w_q.weight, mine.w_kv.weight]
-        queries, keys, values = torch.cat(weights).chunk(3)
-        linear(queries, theirs.q_proj, None, "in")
-        linear(keys, theirs.k_proj, None, "in")
-        linear(values, theirs.v_proj, None, "in")
-        linear(mine.w_o.weight, theirs.out_proj, None, "out")
-
-    def feed_forward(mine: Any, theirs: Any) -> None:
-        linear(mine.feed_forward.w_1.weight, theirs.fc1, mine.feed_forward.w_1.bias, "in")
-        linear(mine.feed_forward.w_2.weight, theirs.fc2, mine.feed_forward.w_2.bias, "out")
-        norm(mine.feed_forward_norm, theirs.final_layer_norm)
-
-    model = peer.marian.model
-    model.shared.weight.copy_(ours.embedding.weight[:, order])  # serves as both embeddings and the projection
-    if ours.positions is not None:
-        for side in (model.encoder, model.decoder):
-            side.embed_positions.weight.copy_(ours.positions.weight[:, order])
-    for mine, theirs in zip(ours.encoder, model.encoder.layers, strict=True):
-        attention(mine.attention, theirs.self_attn)
-        norm(mine.attention_norm, theirs.self_attn_layer_norm)
-        feed_forward(mine, theirs)
-    for mine, theirs in zip(ours.decoder, model.decoder.layers, strict=True):
-        attention(mine.self_attention, theirs.self_attn)
-        norm(mine.self_attention_norm, theirs.self_attn_layer_norm)
-        attention(mine.cross_attention, theirs.encoder_attn)
-        norm(mine.cross_attention_norm, theirs.encoder_attn_layer_norm)
-        feed_forward(mine, theirs)

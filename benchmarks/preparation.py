@@ -1,36 +1,32 @@
-"""Benchmark of preparation at full size: raw text to token ids through the DAG on Ray, against sentencepiece alone.
+"""Benchmark of preparation at full size: archives like WMT14's to token ids through the DAG on Ray.
 
-python -m benchmarks.preparation                        # 200,000 pairs
-python -m benchmarks.preparation --pairs 4500000        # as many as WMT14's English-German
+python -m benchmarks.preparation                                              # 200,000 pairs of English and German
+python -m benchmarks.preparation --pair en-fr --pairs 40800000 --folder DIR   # as many as WMT14's English-French
 
-`benchmarks.synthetic` generates the text, with WMT14's lengths and alphabets. The benchmark times the stages of profile
-`wmt14` as a workflow runs them: read, clean, vocabulary, encode. Temporary files take some 1.2 kB a pair; TMPDIR says
-where.
+`benchmarks.official_archives` writes the archives. The benchmark times the stages of profile `wmt14` as a workflow runs
+them, from reading to the report, and beside them sentencepiece alone. Temporary files take some 1.1 kB a pair. --folder
+keeps them, for the same command again or another one: --config DIR/archives/wmt14.toml --store DIR.
 """
 
 import tempfile
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from benchmarks.contenders import print_result
-from pipeline.corpora.files import FilePair, FilesSettings
 from pipeline.store.artifacts import Shard
 from workflows.cli.console import help_text, run_app
-from workflows.profiles.translation import WMT14
 
-PAIR = "en-de"
-PAIRS_PER_FILE = 250_000
-HELD_OUT_PAIRS = 1000
 BARE_SHARDS = 4
 """Shards that each core encodes with sentencepiece alone."""
 
 
-def measure(pairs: int, vocabulary_size: int) -> dict[str, Any]:
-    """Runs the benchmark and returns what --json prints."""
-    from benchmarks.synthetic import write_text
+def measure(folder: Path, pair: str, pairs: int, vocabulary_size: int | None) -> dict[str, Any]:
+    """Runs the benchmark and returns what --json prints; archives and artifacts that `folder` has are not made anew."""
+    from benchmarks.official_archives import CONFIG, write_archives
+    from benchmarks.usage import Usage
     from pipeline.environment import usable_cpus
     from pipeline.hardware import device_name
     from pipeline.store.store import Store
@@ -38,30 +34,31 @@ def measure(pairs: int, vocabulary_size: int) -> dict[str, Any]:
     from workflows.engine import runner
     from workflows.engine.cluster import cluster, map_on_ray
     from workflows.engine.dag import in_order
+    from workflows.profiles.loading import load_profile
 
-    cores = usable_cpus()
-    with tempfile.TemporaryDirectory(prefix="aiayn-") as folder, cluster(None):
-        calls, files = _files(Path(folder) / "text", pairs)
-        for _ in map_on_ray(write_text, calls):
-            pass
-        started_s = time.perf_counter()
-        vocabulary = WMT14.vocabulary.model_copy(update={"size": vocabulary_size})
-        profile = WMT14.model_copy(update={"corpora": {PAIR: files}, "pairs": {}, "vocabulary": vocabulary})
-        text, store = stages.prepared(profile, PAIR), Store(Path(folder))
-        (dataset,) = runner.run([text.dataset], store, [])
+    cores, archives = usable_cpus(), folder / "archives"
+    with cluster(None):
+        if not (config := archives / CONFIG).exists():
+            write_archives(archives, pair.removeprefix("en-"), pairs)
+        sizes = [f"pairs.{pair}.vocabulary.size={vocabulary_size}"] if vocabulary_size else []
+        text = stages.prepared(load_profile(config=config, overrides=sizes), pair)
+        store, usage, started_s = Store(folder), Usage(folder), time.perf_counter()
+        targets = [text.dataset, text.report, *text.test_sets.values()]
+        runner.run(targets, store, [usage])
         seconds = time.perf_counter() - started_s
+        model = text.dataset.published(store).folder / "joint.model"
         shards = text.corpus.published(store).shards[: BARE_SHARDS * cores]
-        alone = [*map_on_ray(bare_encoding, [(shard, dataset.folder / "joint.model") for shard in shards])]
-        bare_pairs_s = cores * sum(done["pairs"] for done in alone) / sum(done["seconds"] for done in alone)
-        rates = {}
-        for step in in_order([text.dataset]):
-            manifest = step.published(store).manifest
-            rates[step.stage.name.split(".")[-1]] = {
-                "seconds": manifest["seconds"],
-                "pairs_s": pairs / manifest["seconds"],
-                "peak_task_memory_gb": manifest["peak_task_memory_bytes"] / 1e9,
-            }
-        disk_bytes = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
+        alone = [*map_on_ray(bare_encoding_s, [(shard, model) for shard in shards])]
+        bare_pairs_s = cores * sum(shard.pairs for shard in shards) / sum(alone)
+    rates = {}
+    for step in in_order(targets):
+        manifest = step.published(store).manifest
+        rates[step.label] = {
+            "seconds": manifest["seconds"],
+            "pairs_s": pairs / manifest["seconds"],
+            "cpu_s": usage.cpu_s.get(step.label),
+            "peak_task_memory_gb": manifest["peak_task_memory_bytes"] / 1e9,
+        }
     return {
         "pairs": pairs,
         "cores": cores,
@@ -71,12 +68,11 @@ def measure(pairs: int, vocabulary_size: int) -> dict[str, Any]:
         "pairs_s": pairs / seconds,
         "sentencepiece_pairs_s": bare_pairs_s,
         "ratio_sentencepiece": pairs / seconds / bare_pairs_s,
-        "peak_task_memory_gb": max(rate["peak_task_memory_gb"] for rate in rates.values()),
-        "disk_gb": disk_bytes / 1e9,
+        **usage.summary(),
     }
 
 
-def bare_encoding(shard: Shard, model: Path) -> dict[str, float]:
+def bare_encoding_s(shard: Shard, model: Path) -> float:
     """Times sentencepiece encoding the pairs of a shard already in memory: no files, no arrays, no buckets."""
     from pipeline.text.lines import read_lines
     from pipeline.text.vocabulary import load
@@ -86,19 +82,7 @@ def bare_encoding(shard: Shard, model: Path) -> dict[str, float]:
     started_s = time.perf_counter()
     for lines in sides:
         processor.encode(lines, add_eos=True, num_threads=1)
-    return {"pairs": shard.pairs, "seconds": time.perf_counter() - started_s}
-
-
-def _files(folder: Path, pairs: int) -> tuple[list[tuple[Any, ...]], FilesSettings]:
-    """Returns the calls of `write_text` that write all splits, and the settings that read them."""
-    folder.mkdir()
-    sizes = [min(PAIRS_PER_FILE, pairs - begin) for begin in range(0, pairs, PAIRS_PER_FILE)]
-    names = [*(f"train{number:03d}" for number in range(len(sizes))), "dev", "test"]
-    files = [FilePair(source=folder / f"{name}.en", target=folder / f"{name}.de") for name in names]
-    sizes += [HELD_OUT_PAIRS] * 2
-    calls = [(file.source, file.target, size, seed) for seed, (file, size) in enumerate(zip(files, sizes, strict=True))]
-    *train, dev, test = files
-    return calls, FilesSettings(source="en", target="de", train=tuple(train), dev=dev, test={"test": test})
+    return time.perf_counter() - started_s
 
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -107,11 +91,14 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 @app.command(help=help_text(__doc__))
 def main(
     pairs: Annotated[int, typer.Option(min=1000, help="Sentence pairs to generate and prepare.")] = 200_000,
-    vocabulary_size: Annotated[int, typer.Option(min=8, help="Pieces in the vocabulary.")] = WMT14.vocabulary.size,
+    pair: Annotated[Literal["en-de", "en-fr"], typer.Option(help="Language pair.")] = "en-de",
+    folder: Annotated[Path | None, typer.Option(help="Folder to keep.  [default: a temporary one]")] = None,
+    vocabulary_size: Annotated[int | None, typer.Option(min=8, help="Pieces.  [default: the profile's]")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the JSON object on one line.")] = False,
 ) -> None:
-    """Measures preparation of WMT14-like text (pairs per second, memory, disk) against sentencepiece alone."""
-    print_result(measure(pairs, vocabulary_size), as_json)
+    """Measures preparation of WMT14-like text (speed, CPU time, memory, disk) against sentencepiece alone."""
+    with tempfile.TemporaryDirectory(prefix="aiayn-") as temporary:
+        print_result(measure((folder or Path(temporary)).absolute(), pair, pairs, vocabulary_size), as_json)
 
 
 if __name__ == "__main__":

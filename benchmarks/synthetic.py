@@ -1,14 +1,13 @@
 """Generates what benchmarks work on: encoded datasets with lengths of real text, and raw text like WMT14's.
 
     dataset = write_dataset(folder, LENGTHS["multi30k"], vocabulary_size=8_000)
-    write_text(Path("train.en"), Path("train.de"), pairs=100_000, seed=1)
+    for english, german in blocks("de", pairs=100_000, seed=1): ...
 
 The ids of a dataset are log-uniform: the r-th most frequent of V has probability log(1 + 1/r) / log V, Zipf's law. Raw
 text has WMT14's lengths, alphabets and word frequencies, because the cost of preparation depends on the number of
-characters and words and on how often words repeat, and hardly on what the text means. Words per line, the shares of the
-most frequent words, and word lengths were measured on the first 20,000 pairs of Europarl v7, part of WMT14's training
-data, and the 3,000 of newstest2013. There are half as many distinct words again as in Europarl, because WMT14 also has
-text from the web.
+characters and words and on how often words repeat, not on what the text means. Words per line, the shares of the most
+frequent words, and word lengths were measured on the first 20,000 pairs of Europarl v7 and on newstest2013; for French
+on newstest2013 only, in proportion to its English. Distinct words are half as many again, as there is text of the web.
 """
 
 import math
@@ -29,7 +28,6 @@ from pipeline.corpora.lengths import PairLengths, draw_lengths
 from pipeline.settings import EncodingSettings
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.text.encoding import id_lists, write_shard
-from pipeline.text.lines import write_pairs
 from pipeline.text.segmentation import id_type
 
 MAX_TOKENS = EncodingSettings().max_tokens
@@ -66,20 +64,29 @@ ENGLISH = Language(
     capital_every=9,
     shares=(0.070, 0.257, 0.499, 0.735, 0.960, 0.993),
 )
-GERMAN = Language(
-    onsets=(*"bdfghklmnrstwz", "sch", "v"),
-    vowels=(*"aeiu", "ei", "ie", "ü", "ä"),
-    codas=("", *"nrstl", "ch", "ng", "ß", "ten"),
-    longer_from_rank=(200, 6_000, 90_000),
-    capital_every=3,
-    shares=(0.039, 0.185, 0.433, 0.667, 0.910, 0.985),
-)
-WORDS = PairLengths(
-    source=(0.7, 2.9, 6.0, 13.6, 21.6, 32.2, 54.0, 75.6, 105.9),
-    target=(0.7, 2.9, 5.7, 12.5, 19.9, 29.9, 50.3, 71.1, 102.1),
-    correlation=0.951,
-    pairs=4_500_000,
-)
+TARGETS = {
+    "de": Language(
+        onsets=(*"bdfghklmnrstwz", "sch", "v"),
+        vowels=(*"aeiu", "ei", "ie", "ü", "ä"),
+        codas=("", *"nrstl", "ch", "ng", "ß", "ten"),
+        longer_from_rank=(200, 6_000, 90_000),
+        capital_every=3,
+        shares=(0.039, 0.185, 0.433, 0.667, 0.910, 0.985),
+    ),
+    "fr": Language(
+        onsets=(*"bcdfglmnprstv", "ch", "qu", "j"),
+        vowels=(*"aeiou", "ai", "ou", "é"),
+        codas=("", *"nrstlx", "nt", "es", "ion"),
+        longer_from_rank=(300, 12_000, 200_000),
+        capital_every=9,
+        shares=(0.063, 0.241, 0.502, 0.721, 0.945, 0.990),
+    ),
+}
+_ENGLISH_WORDS = (0.7, 2.9, 6.0, 13.6, 21.6, 32.2, 54.0, 75.6, 105.9)
+WORDS = {
+    "de": PairLengths(_ENGLISH_WORDS, (0.7, 2.9, 5.7, 12.5, 19.9, 29.9, 50.3, 71.1, 102.1), 0.951, 4_500_000),
+    "fr": PairLengths(_ENGLISH_WORDS, (0.7, 3.2, 6.4, 14.8, 23.4, 35.8, 59.2, 83.5, 115.0), 0.955, 40_800_000),
+}
 """Words per line, separated by spaces."""
 COMMA_EVERY = 15
 
@@ -119,17 +126,12 @@ def spell(rank: int, language: Language) -> str:
     return word.capitalize() if rank % language.capital_every == 0 else word
 
 
-def write_text(source: Path, target: Path, pairs: int, seed: int) -> int:
-    """Writes two aligned files; the same seed writes the same bytes. Returns the number of pairs."""
+def blocks(target: str, pairs: int, seed: int) -> Iterator[tuple[list[str], list[str]]]:
+    """Yields English lines and their translations, BLOCK_PAIRS at a time; the same seed gives the same text."""
     random = np.random.default_rng(seed)
-
-    def blocks() -> Iterator[tuple[str, str]]:
-        for begin in range(0, pairs, BLOCK_PAIRS):
-            lengths = draw_lengths(WORDS, min(BLOCK_PAIRS, pairs - begin), random)
-            sides = [_lines(side, language, random) for side, language in zip(lengths, (ENGLISH, GERMAN), strict=True)]
-            yield from zip(*sides, strict=True)
-
-    return write_pairs(source, target, blocks())
+    for begin in range(0, pairs, BLOCK_PAIRS):
+        source, translation = draw_lengths(WORDS[target], min(BLOCK_PAIRS, pairs - begin), random)
+        yield _lines(source, ENGLISH, random), _lines(translation, TARGETS[target], random)
 
 
 def _lines(lengths: NDArray[np.int64], language: Language, random: np.random.Generator) -> list[str]:
@@ -137,8 +139,8 @@ def _lines(lengths: NDArray[np.int64], language: Language, random: np.random.Gen
     n_words = int(lengths.sum())
     rank_bounds = [1, *(10**i + 1 for i in range(len(language.shares))), DIFFERENT_WORDS]
     log_ranks = np.interp(random.random(n_words), [0, *language.shares, 1], np.log(rank_bounds))
-    ranks = np.exp(log_ranks).astype(np.int64)
-    words = [spell(rank, language) for rank in ranks.tolist()]
+    ranks, places = np.unique(np.exp(log_ranks).astype(np.int32), return_inverse=True)
+    words = np.array([spell(rank, language) for rank in ranks.tolist()], object)[places].tolist()
     for i in np.unique(random.integers(0, n_words, n_words // COMMA_EVERY)).tolist():
         words[i] += ","
     ends = np.cumsum(lengths).tolist()
