@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Generic, TypeVar, get_args, get_origin
 from pydantic import TypeAdapter, ValidationError
 
 from pipeline.errors import UserError
-from pipeline.store.hashes import file_sha256
+from pipeline.store.hashes import VERIFIED, file_sha256, known_hashes, remember, stamp
 from pipeline.store.scratch import CHECK_S, MAKING, MANIFEST, LockLostError, Scratch, Written, aside_of
 
 Result = TypeVar("Result")
@@ -142,34 +142,41 @@ class Artifact:
         manifest: dict[str, Any] = self.read_json(MANIFEST)
         return manifest
 
-    def damage(self) -> str | None:
-        """Returns what is wrong with the files of a published artifact, None if nothing is; reads all of them.
+    def damage(self, *, again: bool = False) -> str | None:
+        """Returns what is wrong with the files of a published artifact, None if nothing is.
 
-        Files that are not listed in the manifest are ignored. A file that cannot be read is not damaged: raises
-        UserError, since it may be readable again in a moment.
+        Reads the files that are not remembered as intact (`pipeline.store.hashes`), and remembers those that are. With
+        `again`, it reads all of them and remembers nothing. Files that are not listed in the manifest are ignored. A
+        file that cannot be read is not damaged: raises UserError, since it may be readable again in a moment.
         """
+        return next((damage for _, damage in self.damages(again=again)), None)
+
+    def damages(self, files: Iterable[str] | None = None, *, again: bool = False) -> Iterator[tuple[str, str]]:
+        """Yields the damaged ones of these files, by default of all in the manifest, with what `damage` says."""
+        listed, found = dict[str, Any](), dict[str, list[Any]]()
+        known = {} if again else known_hashes(self.folder)
+
+        def wrong(name: str) -> str | None:
+            path, published = self.folder / name, listed[name]
+            hashed = [*stamp(path), published["sha256"]]
+            if hashed[0] != published["bytes"]:
+                return f"{name} has {hashed[0]} bytes, not the {published['bytes']} listed in {MANIFEST}"
+            if known.get(name) == hashed:
+                return None
+            if file_sha256(path) != published["sha256"]:
+                return f"{name} does not match its sha256 in {MANIFEST}"
+            found[name] = hashed
+            return None
+
         try:
-            manifest = json.loads((self.folder / MANIFEST).read_text(encoding="utf-8"))
-            if manifest.pop("sha256", None) != _canonical_sha256(manifest):
-                return f"{MANIFEST} does not match its own sha256"
-            for name, published in manifest["files"].items():
-                path = self.folder / name
-                if path.stat().st_size != published["bytes"]:
-                    return f"{name} has {path.stat().st_size} bytes, not the {published['bytes']} listed in {MANIFEST}"
-                if file_sha256(path) != published["sha256"]:
-                    return f"{name} does not match its sha256 in {MANIFEST}"
-        except FileNotFoundError as error:
-            return f"{Path(error.filename).relative_to(self.folder)} is missing"
-        except (IsADirectoryError, NotADirectoryError) as error:
-            return f"{Path(error.filename).relative_to(self.folder)} is not a file"
-        except OSError as error:
-            raise UserError(
-                f"{error.filename or self.folder} cannot be read ({error.strerror}); restore access to it and run the "
-                "same command again"
-            ) from None
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            return f"{MANIFEST} is broken: {error}"
-        return None
+            if damage := _damage(MANIFEST, lambda _: listed.update(read_manifest(self.folder)["files"])):
+                yield MANIFEST, damage
+            for name in listed if files is None else files:
+                if damage := _damage(name, wrong):
+                    yield name, damage
+        finally:
+            if not again:
+                remember(self.folder, found)
 
     def check(self) -> None:
         """Raises UserError if the artifact is damaged; one without a manifest cannot be checked."""
@@ -214,6 +221,31 @@ def _adapter_of(content: Any) -> TypeAdapter[Any]:
     return TypeAdapter(content)
 
 
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Returns the manifest of an artifact. Raises ValueError if it does not match its own sha256, and OSError."""
+    manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    if manifest["sha256"] != _canonical_sha256({key: value for key, value in manifest.items() if key != "sha256"}):
+        raise ValueError("it does not match its own sha256")
+    return manifest
+
+
+def _damage(name: str, wrong: Callable[[str], str | None]) -> str | None:
+    """Returns what `wrong` returns about a file, or why the file cannot be the published one. Raises UserError."""
+    try:
+        return wrong(name)
+    except FileNotFoundError:
+        return f"{name} is missing"
+    except (IsADirectoryError, NotADirectoryError):
+        return f"{name} is not a file"
+    except OSError as error:
+        raise UserError(
+            f"{error.filename or name} cannot be read ({error.strerror}); restore access to it and run the same "
+            "command again"
+        ) from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return f"{MANIFEST} is broken: {error}"
+
+
 def _canonical_sha256(manifest: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
@@ -254,6 +286,7 @@ def publish(
     deliver: Callable[[Path], None] | None = None,
     flush: bool = False,
     added: Mapping[str, Written] = MappingProxyType({}),
+    remembers: bool = False,
 ) -> Made:
     """Publishes an artifact: calls `make` with a folder to write to, then renames that folder to `target`.
 
@@ -261,8 +294,9 @@ def publish(
     `added` (`Context.add`) are not read for it. The folder to write to is `<parent>/.making-<name>`. Unless `resume` is
     set, it is removed first if an interrupted call left one, and again after an error. Once `ours()` is false, somebody
     else has begun to make `target`, and nothing is published or removed. `deliver` gets the finished folder just before
-    it is renamed. `flush` waits until all is on the disk, so that not even a power failure leaves a part. Raises
-    LockLostError where `ours()` is false, and UserError if `target` exists or the disk is full.
+    it is renamed. `flush` waits until all is on the disk, so that not even a power failure leaves a part. If it
+    `remembers`, the next `Artifact.damage` reads no file. Raises LockLostError where `ours()` is false, and UserError
+    if `target` exists or the disk is full.
     """
     if target.exists():
         raise UserError(f"{target} exists already; move it elsewhere or choose another folder")
@@ -280,7 +314,11 @@ def publish(
             files = {
                 path.relative_to(making).as_posix(): path
                 for path in sorted(making.rglob("*"))
-                if path.is_file() and path != making / MANIFEST
+                if path.is_file() and path != making / MANIFEST and VERIFIED not in path.parts
+            }
+            hashed = {
+                name: [*stamp(path), added[name].sha256 if name in added else file_sha256(path)]
+                for name, path in files.items()
             }
             complete = {
                 **manifest,
@@ -288,12 +326,8 @@ def publish(
                 "seconds": round(time.time() - started, 3),
                 "figures": artifact.read_json(artifact.figures_file) if artifact.figures_file else {},
                 "files": {
-                    **{
-                        name: {"bytes": path.stat().st_size, "sha256": file_sha256(path)}
-                        for name, path in files.items()
-                        if name not in added
-                    },
                     **{name: {"bytes": each.size_bytes, "sha256": each.sha256} for name, each in added.items()},
+                    **{name: {"bytes": each[0], "sha256": each[-1]} for name, each in hashed.items()},
                 },
             }
             complete = json.loads(json.dumps(complete))  # the values that readers will get
@@ -307,6 +341,8 @@ def publish(
             os.rename(making, target)
             if flush:
                 _flush(target.parent)
+            if remembers:
+                remember(target, hashed)
         except BaseException:
             if not resume and ours():
                 shutil.rmtree(making, ignore_errors=True)

@@ -3,7 +3,7 @@
 lines = remembered(Path("train.en.gz"), "lines-1", count_lines, int)
 
 Facts about large files outlive the process, in `files/` of the cache folder, one JSON file for each fact. A file is new
-if its size, inode, device, or time of modification or of change (ctime) is. A file that changed in the last seconds is
+if its `stamp` is. A file that changed in the last seconds is
 read again, since the clock of its file system may be too coarse to show another change.
 """
 
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pipeline.environment import cache_folder
+from pipeline.store.hashes import stamp
 
 Value = TypeVar("Value", int, str)
 
@@ -36,16 +37,16 @@ def remembered(path: Path, fact: str, compute: Callable[[Path], Value], kind: ty
     the type of the value.
     """
     path = path.absolute()
-    stamp = _stamp(path)
+    before = stamp(path)
     stamped, value = _known.get((path, fact)) or _read(path, fact)
-    if stamped != stamp or type(value) is not kind:
+    if stamped != before or type(value) is not kind:
         value = compute(path)
         last_change_s = max(path.stat().st_mtime, path.stat().st_ctime)
-        if _stamp(path) != stamp or time.time() - last_change_s < SETTLED_S:
+        if stamp(path) != before or time.time() - last_change_s < SETTLED_S:
             return value
-        if stamp[0] >= LARGE_BYTES:
-            _write(path, fact, {"stamp": stamp, "value": value})
-    _known[path, fact] = stamp, value
+        if before[0] >= LARGE_BYTES:
+            _write(path, fact, {"stamp": before, "value": value})
+    _known[path, fact] = before, value
     return value
 
 
@@ -69,8 +70,3 @@ def _write(path: Path, fact: str, known: dict[str, Any]) -> None:
         aside = record.with_name(f".{record.name}-{secrets.token_hex(4)}")
         aside.write_text(json.dumps(known), encoding="utf-8")
         os.replace(aside, record)
-
-
-def _stamp(path: Path) -> list[int]:
-    status = path.stat()
-    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev]

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from pipeline.errors import UserError
 from pipeline.store.artifact import MANIFEST
+from pipeline.store.hashes import VERIFIED, record_of
 from pipeline.store.locks import Owner, guarded, holder
 from pipeline.store.scratch import ASIDE, MAKING
 from pipeline.store.store import Store
@@ -47,8 +48,9 @@ def half_made(store: Store) -> list[str]:
 
     `lock_name` returns whose lock their maker holds.
     """
+    others = (".locks", VERIFIED)
     return [
-        name for name in _folders(store) if name.startswith(".") and name != ".locks" and not name.startswith(HIDDEN)
+        name for name in _folders(store) if name.startswith(".") and name not in others and not name.startswith(HIDDEN)
     ]
 
 
@@ -85,6 +87,7 @@ def hide(store: Store, names: Iterable[str]) -> list[Path]:
         hidden = folder if name.startswith(HIDDEN) else folder.with_name(f"{HIDDEN}{name}-{secrets.token_hex(4)}")
         try:
             os.rename(folder, hidden)
+            record_of(folder).unlink(missing_ok=True)
         except OSError as error:
             raise UserError(f"{folder} cannot be renamed ({error.strerror})") from None
         moved.append(hidden)

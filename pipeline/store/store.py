@@ -199,10 +199,10 @@ class Store:
         if self.remote and self.folder(name).exists():
             set_aside(self.folder(name))  # a copy, perhaps the last one, of what the bucket no longer has
         if not self.remote:
-            return publish(self.folder(name), make, manifest, resume, ours, flush=resume, added=added)
+            return publish(self.folder(name), make, manifest, resume, ours, None, resume, added, remembers=True)
         deliver = partial(self.remote.upload, name, added)
         with self.in_use(self.scratch(name)):
-            return publish(self.folder(name), make, manifest, resume, ours, deliver, resume, added)
+            return publish(self.folder(name), make, manifest, resume, ours, deliver, resume, added, remembers=True)
 
     def damage(self, name: str) -> str | None:
         """Returns what is wrong with the files of a published artifact, None if nothing is; reads those of a folder."""

@@ -213,7 +213,8 @@ def load_newest(folder: Path, identity: dict[str, Any], kept: Sequence[int]) -> 
     """
     for checkpoint in reversed(list_folders(folder / RECOVERY)):
         relied_on = [folder / KEPT / f"{update:08d}" for update in kept if update <= int(checkpoint.name)]
-        damages = ((path, Artifact(path).damage()) for path in (checkpoint, *relied_on))
+        # Read again at each start, which may follow a crash of the machine: all is read anyway, or lost if it is bad.
+        damages = ((path, Artifact(path).damage(again=True)) for path in (checkpoint, *relied_on))
         damaged = next(((path, damage) for path, damage in damages if damage), None)
         if damaged:
             log.warning("checkpoint %s is damaged (%s); skipping %s", *damaged, checkpoint)

@@ -238,8 +238,8 @@ def in_order(
 def to_run(targets: Iterable[Step[Artifact]], store: Store) -> dict[Step[Artifact], str]:
     """Returns the steps that must run to make `targets`, inputs first, and what is wrong with those that are damaged.
 
-    They are those that are needed and missing, whose text is empty, or damaged; each folder is read once. Raises
-    UserError if a folder passed directly to a single stage is damaged.
+    They are those that are needed and missing, whose text is empty, or damaged. Raises UserError if a folder passed
+    directly to a single stage is damaged.
     """
     damages: dict[str, str | None] = {}
 
