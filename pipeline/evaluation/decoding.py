@@ -118,7 +118,9 @@ class DecodingWorker:
             self._translator = None
             torch.set_num_threads(self._settings.threads)
             device = reserved_gpu(self._device) if self._device == "cuda" else self._device
-            self._translator = translator_of(self._scratch.on_this_node(folder), self._settings, device)
+            here = self._scratch.on_this_node(folder)
+            self._scratch.on_this_node(Checkpoint(folder).vocabulary)  # of a run's checkpoint, the run's
+            self._translator = translator_of(here, self._settings, device)
             self._folder = folder
         return self._translator
 

@@ -5,15 +5,23 @@ it is not there yet, which says which attempt counts. So nobody sees half an art
 only the first has published it. What a training keeps on its way is in `store/.making-<name>/`.
 """
 
+import hashlib
 import json
+import os
 import secrets
+import shutil
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 
 from pipeline.errors import UserError
-from pipeline.store.artifact import MANIFEST, Artifact
-from pipeline.store.bucket import Bucket
+from pipeline.store.artifact import MANIFEST, Artifact, read_manifest
+from pipeline.store.bucket import AT_ONCE, Bucket
+from pipeline.store.hashes import file_sha256, remember, stamp
+from pipeline.store.locks import FileLock
 from pipeline.store.scratch import MAKING, Written, aside_of
 
 PUBLISHED = "published.json"
@@ -66,10 +74,58 @@ class BucketArtifacts:
             raise UserError(f"{name} was published by another command meanwhile; run the same command again")
         self.bucket.remove_folder(f"store/{MAKING}{name}")
 
-    def download(self, name: str, published: Published, files: Iterable[str], folder: Path) -> None:
-        """Copies the manifest and files of an artifact to a folder."""
-        place = f"store/{name}/{published.attempt}"
-        self.bucket.download({f"{place}/{file}": folder / file for file in [MANIFEST, *files]})
+    def fetch(self, name: str, published: Published, parts: Iterable[str], folder: Path) -> None:
+        """Adds parts of an artifact to a copy, which may lack others: files, folders or patterns (`fnmatch`).
+
+        Files that the copy has are left alone unless they are damaged. Each other one is brought once, however many
+        processes of this machine ask for it, and has its name once it is checked. Raises UserError if one is damaged.
+        """
+        if not _is_copy(folder, published):
+            with FileLock(folder, f"fetch {name}") as lock:
+                lock.take_in_turn()
+                if not _is_copy(folder, published):
+                    self._begin_copy(name, published, folder)
+        copy, parts = Artifact(folder), [*parts]
+        listed = copy.manifest["files"]
+        wanted = [file for file in listed if any(_is_in(file, part) for part in parts)]
+
+        def bring(file: str) -> None:
+            digest = hashlib.sha256(file.encode()).hexdigest()[:16]
+            with FileLock(folder.with_name(f".fetching-{folder.name}-{digest}"), f"fetch {name}/{file}") as lock:
+                lock.take_in_turn()
+                if not any(copy.damages([file])):  # another process has brought it
+                    return
+                path = folder / file
+                aside = path.with_name(f".fetching-{path.name}")
+                self.bucket.download({f"store/{name}/{published.attempt}/{file}": aside})
+                if file_sha256(aside) != listed[file]["sha256"]:
+                    aside.unlink()
+                    raise self._damaged(name, published, f"{file} does not match its sha256 in {MANIFEST}")
+                os.replace(aside, path)
+
+        if missing := [file for file, _ in copy.damages(wanted)]:
+            with FileLock(folder, "a copy") as lock, ThreadPoolExecutor(AT_ONCE) as threads:
+                lock.take()  # unless another process has: `aiayn clean` lets a copy alone that is locked
+                list(threads.map(bring, missing))
+            remember(folder, {file: [*stamp(folder / file), listed[file]["sha256"]] for file in missing})
+
+    def _begin_copy(self, name: str, published: Published, folder: Path) -> None:
+        """Replaces a folder by one with nothing but the manifest."""
+        aside = folder.with_name(f".fetching-{folder.name}")
+        shutil.rmtree(aside, ignore_errors=True)  # left by a killed process
+        self.bucket.download({f"store/{name}/{published.attempt}/{MANIFEST}": aside / MANIFEST})
+        if not _is_copy(aside, published):
+            shutil.rmtree(aside)
+            raise self._damaged(name, published, f"{MANIFEST} is not the published one")
+        shutil.rmtree(folder, ignore_errors=True)  # what is not, or no longer, a copy
+        os.rename(aside, folder)
+
+    def _damaged(self, name: str, published: Published, damage: str) -> UserError:
+        place = f"{self.bucket.uri}/store/{name}"
+        return UserError(
+            f"{place}/{published.attempt} is damaged: {damage}; restore the object, or move {place}/{PUBLISHED} "
+            "elsewhere and run the same command again"
+        )
 
     def damage(self, name: str) -> str | None:
         """Returns what is missing of an artifact, or too short or long; the service checks its own objects."""
@@ -103,3 +159,14 @@ class BucketArtifacts:
         place = f"{name}/{published.attempt}" if published else f"{MAKING}{name}"
         stored = self.bucket.read(f"store/{place}/{file}")
         return stored.data.decode(errors="replace") if stored else None
+
+
+def _is_copy(folder: Path, published: Published) -> bool:
+    """Says whether a folder has the manifest of what was published, which tells its files."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        return bool(read_manifest(folder)["sha256"] == published.sha256)
+    return False
+
+
+def _is_in(file: str, part: str) -> bool:
+    return file == part or file.startswith(f"{part}/") or fnmatch(file, part)

@@ -96,8 +96,8 @@ class Copies(Protocol):
     def artifacts(self) -> Path:
         """The folder on this machine that holds the copies."""
 
-    def fetch(self, name: str) -> Path:
-        """Returns a folder on this machine with the files of a published artifact."""
+    def fetch(self, name: str, parts: Iterable[str] | None = None) -> Path:
+        """Returns a folder on this machine with files of a published artifact: all, or those that `parts` name."""
 
     def in_use(self, folder: Path) -> AbstractContextManager[None]:
         """Keeps other commands on this machine from deleting a folder while the body uses it."""
@@ -232,13 +232,13 @@ class Scratch:
                 paths = dict(zip(names, writing.paths, strict=True))
                 self.store.bucket.upload({f"{self._place}/{name}": path for name, path in paths.items()})
 
-    def on_this_node(self, folder: Path) -> Path:
-        """Returns the folder on this node of an input of the stage, or of a part of one."""
+    def on_this_node(self, path: Path) -> Path:
+        """Returns the path on this node of an input of the stage, or of a file or folder in one, and brings it here."""
         if self.store is None:
-            return folder
-        within = len(folder.parts) - folder.parts[::-1].index(self.store.artifacts.name)
-        name, *part = folder.parts[within:]
-        return self.store.fetch(name).joinpath(*part)
+            return path
+        within = len(path.parts) - path.parts[::-1].index(self.store.artifacts.name)
+        name, *part = path.parts[within:]
+        return self.store.fetch(name, ["/".join(part)] if part else None).joinpath(*part)
 
     @property
     def _place(self) -> str:

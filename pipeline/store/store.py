@@ -4,8 +4,8 @@
     store.find("cleaning-0123456789abcdef")         # its folder, or None if it is not published
 
 A store is a folder. Where the machines share no disk, it is one on each of them, in `$AIAYN_CACHE` (by default
-`~/.cache/aiayn`), and artifacts come from and go to a bucket (`pipeline.store.bucket_artifacts`). A copy is checked
-against its manifest before it is used, and fetched once a machine.
+`~/.cache/aiayn`), and artifacts come from and go to a bucket (`pipeline.store.bucket_artifacts`). A machine fetches
+of an artifact what its processes ask for, each file once, and checks it against the manifest.
 
 A name may also be an absolute path: single stages publish wherever their user says.
 """
@@ -29,16 +29,13 @@ from pipeline.environment import cache_folder
 from pipeline.errors import UserError
 from pipeline.store.artifact import MANIFEST, Artifact, Made, making_folder, publish, set_aside
 from pipeline.store.bucket import SCHEMES, Bucket
-from pipeline.store.bucket_artifacts import BucketArtifacts, Published
+from pipeline.store.bucket_artifacts import BucketArtifacts
 from pipeline.store.bucket_locks import BucketLock
 from pipeline.store.locks import FileLock, Lock
 from pipeline.store.scratch import Scratch, Written
 
-SMALL_BYTES = 100_000
 _seen: set[tuple[str, str]] = set()
 """The artifacts that this process has found published in buckets, by URI and name: they do not change."""
-_checked: set[tuple[str, str]] = set()
-"""The copies that this process has checked, by folder and manifest."""
 
 
 @dataclass(frozen=True)
@@ -134,45 +131,20 @@ class Store:
             _seen.add(key)
         return folder if key in _seen else None
 
-    def fetch(self, name: str) -> Path:
-        """Returns a folder on this machine with the files of a published artifact.
+    def fetch(self, name: str, parts: Iterable[str] | None = None) -> Path:
+        """Returns a folder on this machine with the files of a published artifact, or only with these parts of it.
 
-        Raises UserError if the artifact is gone from the bucket, or damaged there.
+        A part is a file, a folder or a pattern (`fnmatch`); the folder may have more. Raises UserError if the artifact
+        is gone from the bucket, or what is fetched is damaged there.
         """
         folder = self.folder(name)
-        if not self.remote:
-            return folder
-        published = self.remote.published(name)
-        if published is None:
-            _seen.discard((self.uri, name))
-            raise UserError(f"{self.uri}/store/{name} is no longer there; run the same command again")
-        if self._is_copy(folder, published):
-            return folder
-        with FileLock(folder, f"fetch {name}") as lock:
-            lock.take_in_turn()
-            if not self._is_copy(folder, published):
-                aside = self._download(name, published, published.files)
-                if damage := Artifact(aside).damage():
-                    shutil.rmtree(aside)
-                    place = f"{self.uri}/store/{name}"
-                    raise UserError(
-                        f"{place}/{published.attempt} is damaged: {damage}; restore the object, or move "
-                        f"{place}/published.json elsewhere and run the same command again"
-                    )
-                shutil.rmtree(folder, ignore_errors=True)  # what is not, or no longer, a copy
-                os.rename(aside, folder)
+        if self.remote:
+            published = self.remote.published(name)
+            if published is None:
+                _seen.discard((self.uri, name))
+                raise UserError(f"{self.uri}/store/{name} is no longer there; run the same command again")
+            self.remote.fetch(name, published, ["*"] if parts is None else parts, folder)
         return folder
-
-    def outline(self, name: str) -> None:
-        """Brings what tells of a published artifact, its manifest and its small files, to this machine."""
-        folder, published = self.folder(name), self.remote.published(name) if self.remote else None
-        if published is None or folder.exists():
-            return
-        with FileLock(folder, f"outline {name}") as lock:
-            lock.take_in_turn()
-            if not folder.exists():
-                small = [file for file, size in published.files.items() if size <= SMALL_BYTES]
-                os.rename(self._download(name, published, small), folder)
 
     def has(self, name: str) -> bool:
         """Returns whether all files of a published artifact are on this machine."""
@@ -268,21 +240,3 @@ class Store:
         with FileLock(folder, "a copy") as lock:
             lock.take()  # unless another process here has
             yield
-
-    def _download(self, name: str, published: Published, files: Iterable[str]) -> Path:
-        """Copies the manifest and files of an artifact to a folder aside, which it returns."""
-        aside = self.folder(f".fetching-{name}")
-        shutil.rmtree(aside, ignore_errors=True)  # left by a killed process
-        BucketArtifacts(self.bucket).download(name, published, files, aside)
-        return aside
-
-    def _is_copy(self, folder: Path, published: Published) -> bool:
-        """Says whether a folder holds what was published, intact."""
-        checked = (str(folder), published.sha256)
-        if checked in _checked and (folder / MANIFEST).is_file():
-            return True
-        artifact = Artifact(folder)
-        if not (folder / MANIFEST).is_file() or artifact.damage() or artifact.manifest["sha256"] != published.sha256:
-            return False
-        _checked.add(checked)
-        return True

@@ -130,8 +130,8 @@ class Step(Generic[A_co]):
                     yield f"{name} {value} (here {now[name]})"
 
     def published(self, store: Store) -> A_co:
-        """Returns the artifact of a step that has already run."""
-        return self.stage.makes(store.fetch(self.name))
+        """Returns the artifact of a step that has already run, with the files of its `outline` on this machine."""
+        return self.stage.makes(store.fetch(self.name, self.stage.makes.outline))
 
     def damage(self, store: Store) -> str | None:
         """Returns what is wrong with the files of the published artifact (`Store.damage`).

@@ -177,13 +177,12 @@ def _is_intact(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> 
 
 def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artifact:
     step.check_artifacts()
+    for needed in step.inputs:
+        if damage := store.damage(needed.name):
+            remedy = f"{'move it elsewhere and ' if needed.out else ''}run the same command again to make it again"
+            raise UserError(f"{store.folder(needed.name)}, an input of {step.label}, is damaged: {damage}; {remedy}")
     artifacts: dict[str, Any] = {needed.fingerprint: needed.published(store) for needed in step.inputs}
     warnings = _warnings(in_order(step.inputs), store) if step.stage.follows_source else []
-    for needed in step.inputs:
-        artifact = artifacts[needed.fingerprint]
-        if damage := artifact.damage():
-            remedy = f"{'move it elsewhere and ' if needed.out else ''}run the same command again to make it again"
-            raise UserError(f"{artifact.folder}, an input of {step.label}, is damaged: {damage}; {remedy}")
 
     def artifact_of(needed: Step[A], /) -> A:
         artifact: A = artifacts[needed.fingerprint]
@@ -225,9 +224,8 @@ def _warnings(steps: Iterable[Step[Artifact]], store: Store) -> list[str]:
     """Lists the warnings of all that a table is made from, with its steps; brings the manifests to this machine."""
     labels: dict[str, list[str]] = {}
     for step in steps:
-        store.outline(step.name)
         with suppress(UserError):  # what the table does not need may be gone
-            for warning in Artifact(store.folder(step.name)).manifest.get("warnings", []):
+            for warning in Artifact(store.fetch(step.name, ())).manifest.get("warnings", []):
                 labels.setdefault(warning, []).append(step.label)
     return [f"{', '.join(of_steps)}: {warning}" for warning, of_steps in labels.items()]
 

@@ -218,6 +218,7 @@ class MlflowWatcher(Watcher):
         """
         run, tracker, tags = self._runs[name], self._tracker, self._tags(self._workflow.models[name])
         model = self._workflow.models[name].published(self._store)
+        self._store.fetch(to_step(self._workflow.models[name].checkpoint).name)  # with the weights
         training = to_artifact(model.training)
 
         def send() -> None:

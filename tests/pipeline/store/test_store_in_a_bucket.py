@@ -4,7 +4,10 @@ import multiprocessing
 import os
 import pickle
 import signal
+import threading
 import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +16,6 @@ import pytest
 
 from pipeline.errors import BucketError, UserError
 from pipeline.store import bucket as bucket_module
-from pipeline.store import store as store_module
 from pipeline.store.artifact import Artifact, Context
 from pipeline.store.bucket import Bucket
 from pipeline.store.locks import Owner
@@ -146,17 +148,63 @@ def test_files_stay_where_nobody_knows_whether_they_are_published(
     assert Artifact(elsewhere.fetch("words-1")).damage() is None
 
 
-def test_an_outline_has_the_manifest_and_small_files(store: Store, elsewhere: Store) -> None:
-    """It is not taken for a copy, which replaces it."""
+def test_only_what_is_asked_for_is_fetched(
+    store: Store, elsewhere: Store, at_s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The manifest, a file, a folder or a pattern, each once; what is there is not asked for again."""
     published = _publish(store)
-    elsewhere.outline("words-1")
-    outlined = Artifact(elsewhere.folder("words-1"))
-    assert outlined.manifest == published.manifest
-    assert (outlined.folder / "text.txt").read_text() == "a"
-    assert not (outlined.folder / "checkpoints").exists()
+    copy = elsewhere.folder("words-1")
+    scratch = replace(elsewhere.shared_scratch("other-1"), store=elsewhere)
+    asked: list[str] = []
+    download = Bucket.download
+
+    def recording(bucket: Bucket, files: Mapping[str, Path]) -> None:
+        asked.extend(name.partition("/words-1/")[2].partition("/")[2] for name in files)
+        download(bucket, files)
+
+    monkeypatch.setattr(Bucket, "download", recording)
+    for parts, now in (((), {"manifest.json"}), (["text.txt", "none"], {"text.txt"}), (["*.txt"], set())):
+        asked.clear()
+        assert elsewhere.fetch("words-1", parts) == copy
+        assert {*asked} == now
+    assert Artifact(copy).manifest == published.manifest
     assert not elsewhere.has("words-1")
-    assert Artifact(elsewhere.fetch("words-1")).damage() is None
+    for path in (copy / "checkpoints" / "weights", copy / "checkpoints", copy):
+        assert scratch.on_this_node(path) == path
+    assert asked == ["checkpoints/weights"]
+    assert Artifact(copy).damage() is None
     assert elsewhere.has("words-1")
+    assert scratch.on_this_node(published.folder / "text.txt") == copy / "text.txt"
+
+
+def test_tasks_of_one_machine_bring_a_file_once_and_do_not_wait_for_others(
+    store: Store, elsewhere: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While one waits for the weights, another gets the text; a third, who wants all, takes the first one's weights."""
+    _publish(store)
+    asked: list[str] = []
+    begun, goes_on, download = threading.Event(), threading.Event(), Bucket.download
+
+    def slow(bucket: Bucket, files: Mapping[str, Path]) -> None:
+        (name,) = files
+        asked.append(name.rpartition("/")[2])
+        if asked[-1] == "weights":
+            begun.set()
+            assert goes_on.wait(60)
+        download(bucket, files)
+
+    monkeypatch.setattr(Bucket, "download", slow)
+    with ThreadPoolExecutor() as threads:
+        first = threads.submit(elsewhere.fetch, "words-1", ["checkpoints"])
+        assert begun.wait(60)
+        third = threads.submit(elsewhere.fetch, "words-1")
+        assert (elsewhere.fetch("words-1", ["text.txt"]) / "text.txt").read_text() == "a"
+        assert not (elsewhere.folder("words-1") / "checkpoints" / "weights").exists()
+        goes_on.set()
+        first.result()
+        third.result()
+    assert asked == ["manifest.json", "weights", "text.txt"]
+    assert Artifact(elsewhere.folder("words-1")).damage() is None
 
 
 def test_a_damaged_copy_is_fetched_again(store: Store, elsewhere: Store) -> None:
@@ -165,7 +213,6 @@ def test_a_damaged_copy_is_fetched_again(store: Store, elsewhere: Store) -> None
     weights = elsewhere.fetch("words-1") / "checkpoints" / "weights"
     published = weights.read_bytes()
     weights.write_bytes(b"damaged")
-    store_module._checked.clear()  # as in the next process
     assert (elsewhere.fetch("words-1") / "checkpoints" / "weights").read_bytes() == published
     assert elsewhere.damage("words-1") is None
 
