@@ -118,7 +118,7 @@ def finish_run(store: Store, run: Path, table: Step[Artifact], artifact: Artifac
 def _name_steps(store: Store, run: Path, table: Step[Artifact]) -> None:
     """Names the steps behind a table; of a bucket's, those that are on this machine."""
     for name, step in named_steps(table).items():
-        if store.is_shared or store.has(step.name):
+        if store.has(step.name):
             _link(run / name, store.folder(step.name))
 
 

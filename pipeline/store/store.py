@@ -32,7 +32,7 @@ from pipeline.store.bucket import SCHEMES, Bucket
 from pipeline.store.bucket_artifacts import BucketArtifacts
 from pipeline.store.bucket_locks import BucketLock
 from pipeline.store.locks import FileLock, Lock
-from pipeline.store.scratch import Scratch, Written
+from pipeline.store.scratch import MAKING, Scratch, Written
 
 _seen: set[tuple[str, str]] = set()
 """The artifacts that this process has found published in buckets, by URI and name: they do not change."""
@@ -81,10 +81,23 @@ class Store:
             raise UserError(f"--store {self.root} is a file; name a folder")
         return self
 
+    def as_folder(self) -> Self:
+        """Returns itself. Raises UserError if it is in a bucket, of which there are only copies here."""
+        if self.uri:
+            raise UserError(
+                f"--store {self.uri}: only folders can be cleaned; this machine's copies are in {self.root}"
+            )
+        return self
+
     @property
-    def is_shared(self) -> bool:
-        """Whether the folders are the same on all nodes."""
-        return not self.uri
+    def exists(self) -> bool:
+        """Whether anything can have been stored here."""
+        return bool(self.uri) or self.root.is_dir()
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether each node has a folder of its own."""
+        return bool(self.uri)
 
     @property
     def shown(self) -> str:
@@ -147,8 +160,10 @@ class Store:
         return folder
 
     def has(self, name: str) -> bool:
-        """Returns whether all files of a published artifact are on this machine."""
+        """Returns whether the folder of an artifact has, or will have once it is published, all its files."""
         artifact = Artifact(self.folder(name))
+        if not self.remote:
+            return True
         if not (artifact.folder / MANIFEST).is_file():
             return False
         return all((artifact.folder / file).is_file() for file in artifact.manifest["files"])
@@ -168,13 +183,16 @@ class Store:
         `added` has the files that tasks wrote (`Context.add`) by the time that `make` returns. With `resume`, all files
         are flushed to the disk before this returns.
         """
-        if self.remote and self.folder(name).exists():
-            set_aside(self.folder(name))  # a copy, perhaps the last one, of what the bucket no longer has
+        folder = self.folder(name)
         if not self.remote:
-            return publish(self.folder(name), make, manifest, resume, ours, None, resume, added, remembers=True)
+            return publish(folder, make, manifest, resume, ours, None, resume, added, remembers=True)
+        if folder.exists():
+            set_aside(folder)  # a copy, perhaps the last one, of what the bucket no longer has
+        if not resume:
+            self.bucket.remove_folder(f"store/{MAKING}{name}")  # left by a killed process
         deliver = partial(self.remote.upload, name, added)
         with self.in_use(self.scratch(name)):
-            return publish(self.folder(name), make, manifest, resume, ours, deliver, resume, added, remembers=True)
+            return publish(folder, make, manifest, resume, ours, deliver, resume, added, remembers=True)
 
     def damage(self, name: str) -> str | None:
         """Returns what is wrong with the files of a published artifact, None if nothing is; reads those of a folder."""

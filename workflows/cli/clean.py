@@ -115,9 +115,7 @@ def clean_store(
     To give up a run, remove its folder first, e.g. `rm -r runs/table2/embedded/1`. MLflow's database and its model
     files (mlartifacts) are left alone.
     """
-    where = Store.at(store).checked()
-    if not where.is_shared:
-        raise UserError(f"--store {store}: only folders can be cleaned; this machine's copies are in {where.root}")
+    where = Store.at(store).as_folder().checked()
     shown = plan(where)
     sizes_bytes = {folder.name: size_bytes(where.folder(folder.name)) for folder in shown}
     if not shown:

@@ -109,7 +109,7 @@ class Comparison:
 def runs_at(uri: str) -> list[Run]:
     """Returns the runs in the store that `--store` names (`runs_in`). Raises UserError if there is no such folder."""
     store = Store.at(uri).checked()
-    if store.is_shared and not store.root.is_dir():
+    if not store.exists:
         raise UserError(f"--store {uri}: there is no such folder; python -m workflows.reproduce_table2 makes a table")
     return runs_in(store)
 

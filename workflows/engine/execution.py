@@ -203,7 +203,7 @@ def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artif
 
     def make(folder: Path) -> Artifact:
         shared = store.shared_scratch(step.name, lock)
-        on_ray = partial(map_on_ray, peaks_bytes=peaks_bytes, here=not store.is_shared, emit=post, check=shared.check)
+        on_ray = partial(map_on_ray, peaks_bytes=peaks_bytes, here=store.is_apart, emit=post, check=shared.check)
         context = Context(folder, post, on_ray, shared=shared, warnings=warnings, added=added)
         if ray.get_gpu_ids():  # reserved for the whole step
             artifact, stage_bytes = with_gpu(step.stage.function, context, *arguments)
@@ -276,7 +276,7 @@ def _placement(step: Step[Artifact], store: Store) -> dict[str, Any]:
         options["runtime_env"] = {"env_vars": worker_environment()}
     if step.stage.resumes:  # a training, whose controller (Ray Train's) runs where this task does
         options["resources"] = ON_HEAD
-    if not store.is_shared:
+    if store.is_apart:
         if step.stage.gpus <= ray.cluster_resources().get("GPU", 0):
             options["num_gpus"] = step.stage.gpus
         if not step.inputs:

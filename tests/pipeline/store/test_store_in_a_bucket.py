@@ -321,12 +321,13 @@ def _write_parts(scratch: Scratch, number: int) -> list[Written]:
 
 
 def test_what_tasks_write_on_other_machines_is_published(store: Store, elsewhere: Store) -> None:
-    """Under the names that the stage gives, though its own machine never has the files; a task that is repeated
-    overwrites what it wrote, and nothing of an earlier attempt or of parts stays in the bucket."""
+    """Under the names that the stage gives, though its own machine never has the files. What an earlier attempt left
+    goes first; a task that is repeated overwrites what it wrote; and no part stays in the bucket."""
     written: dict[str, Written] = {}
     store.bucket.write("store/.making-words-1/parts/0.en", b"of an earlier attempt")
 
     def make(folder: Path) -> Artifact:
+        assert store.bucket.sizes_bytes("store/.making-words-1") == {}
         context = Context(folder, shared=store.shared_scratch("words-1"), added=written)
         task = pickle.loads(pickle.dumps(context.scratch))
         task.store = elsewhere
