@@ -18,18 +18,7 @@ from pipeline.store.figures import Figures
 Kind = Literal["encoder", "decoder", "cross"]
 """The encoder's self-attention, the decoder's, and the decoder's attention to the encoder's output (§3.2.3)."""
 KINDS: tuple[Kind, ...] = get_args(Kind)
-RelationName = Literal[
-    "pronoun to antecedent",
-    "target pronoun to source antecedent",
-    "target pronoun to its antecedent",
-    "verb to distant object",
-]
-KIND_OF: dict[RelationName, Kind] = {
-    "pronoun to antecedent": "encoder",
-    "target pronoun to source antecedent": "cross",
-    "target pronoun to its antecedent": "decoder",
-    "verb to distant object": "encoder",
-}
+RelationName = Literal["pronoun to antecedent", "verb to distant object"]
 
 
 class HeadSettings(Settings):
@@ -114,10 +103,9 @@ class HeadShare(Figures):
 
 
 class RelationFigures(Figures):
-    """One relation, and the heads of the attention that could join its words."""
+    """One relation, and the heads of the encoder's self-attention, which could join its words."""
 
     relation: RelationName
-    kind: Kind
     cases: int
     chance: float
     """The mean of one divided by the number of words that could be attended to."""

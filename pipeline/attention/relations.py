@@ -1,4 +1,4 @@
-"""Which heads join words that belong together: pronoun and antecedent, verb and distant object (paper, appendix).
+"""Which encoder heads join words that belong together: pronoun and antecedent, verb and distant object (appendix).
 
     measure(Context(folder), checkpoint, embedded_settings, RelationSettings()).load().relations
 
@@ -8,13 +8,12 @@ where the word that a head attends to most is the right one. Beside it stand cha
 and the best fixed offset ("three words to the left"). Head and offset are chosen on every other case, and their shares
 are those of the rest.
 
-Shapes: H heads, L query length, M key length.
+Shapes: X heads, layer by layer; L pieces, W words, M words that are attended to; C cases.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -22,25 +21,21 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest
 from sentencepiece import SentencePieceProcessor
 
-from model.batch import Batch
-from model.config import BEGIN_ID
+from model.batch import Rows
 from model.transformer import Transformer
 from pipeline.attention.figures import (
-    KIND_OF,
     HeadShare,
-    Kind,
     RelationFigures,
     RelationName,
     Relations,
     RelationSettings,
     RelationsFigures,
 )
-from pipeline.attention.recording import AttentionWeights, recording
+from pipeline.attention.recording import recording
 from pipeline.attention.translated import Pieces, by_word, pieces
 from pipeline.corpora.embedded import GeneratedText, held_out
 from pipeline.corpora.grammar import Derivation
-from pipeline.corpora.grammar.references import Span, anaphora, text_of, verb_objects
-from pipeline.errors import UserError
+from pipeline.corpora.grammar.references import Span, anaphora, verb_objects
 from pipeline.evaluation.translation import load_checkpoint
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint
@@ -50,12 +45,11 @@ CONFIDENCE = 0.95
 
 
 class _Case(NamedTuple):
-    """Two words of one sentence pair, by their numbers, with the heads' attention from the first to all words."""
+    """Two words of a sentence, by their numbers, with the heads' attention from the first to all words but ⟨end⟩."""
 
     query: int
     key: int
     attention_XM: NDArray[np.float32]
-    """One row a head, layer by layer; ⟨begin⟩ and ⟨end⟩ are left out."""
 
     @property
     def hits(self) -> NDArray[np.bool_]:
@@ -65,25 +59,20 @@ class _Case(NamedTuple):
 
 
 def measure(context: Context, checkpoint: Checkpoint, corpus: GeneratedText, settings: RelationSettings) -> Relations:
-    """Writes the shares of each relation, computed in float32 on `context.device`.
-
-    Raises UserError where the corpus is of trees, which have no pronouns to translate.
-    """
-    if corpus.target == "trees":
-        raise UserError("the corpus is of trees; relations are measured on translations")
+    """Writes the shares of each relation, computed in float32 on `context.device`."""
     model, vocabulary = load_checkpoint(checkpoint.folder, context.device)
-    cases_by_relation: dict[RelationName, list[_Case]] = {name: [] for name in KIND_OF}
+    cases_by_relation: dict[RelationName, list[_Case]] = {name: [] for name in get_args(RelationName)}
     for derivation in held_out(corpus.seed, "test"):
         wanted = [name for name, cases in cases_by_relation.items() if len(cases) < settings.cases]
         if not wanted:
             break
-        pairs = [pair for pair in _pairs(derivation, corpus.target) if pair[0] in wanted]
+        pairs = [pair for pair in _pairs(derivation) if pair[0] in wanted]
         if pairs:
-            attended = _Attended.of(model, vocabulary, derivation, corpus.target, context.device)
-            for name, query, key in pairs:
-                case = attended.case(KIND_OF[name], query, key)
-                if case:
-                    cases_by_relation[name].append(case)
+            side, attention_XWW = _attention(model, vocabulary, derivation.english)
+            for name, *spans in pairs:
+                query, key = (_word(vocabulary, derivation.english, side, span) for span in spans)
+                if query is not None and key is not None:
+                    cases_by_relation[name].append(_Case(query, key, attention_XWW[:, query, :-1]))
             context.progress(
                 sum(map(len, cases_by_relation.values())), len(cases_by_relation) * settings.cases, "cases"
             )
@@ -95,81 +84,33 @@ def measure(context: Context, checkpoint: Checkpoint, corpus: GeneratedText, set
     return relations
 
 
-def _pairs(derivation: Derivation, target: Literal["de", "fr"]) -> Iterator[tuple[RelationName, Span, Span]]:
-    """Yields the related words of a sentence pair, each time the one that should attend first."""
-    if pair := anaphora(derivation, target):
-        yield "pronoun to antecedent", pair.source_pronoun, pair.source_antecedent
-        if pair.target_pronoun:
-            yield "target pronoun to source antecedent", pair.target_pronoun, pair.source_antecedent
-            yield "target pronoun to its antecedent", pair.target_pronoun, pair.target_antecedent
-    for verb, noun in verb_objects(derivation):
-        yield "verb to distant object", verb, noun
+def _pairs(derivation: Derivation) -> Iterator[tuple[RelationName, Span, Span]]:
+    """Yields the related words of a sentence, each time the one that should attend first."""
+    if pair := anaphora(derivation):
+        yield "pronoun to antecedent", *pair
+    for pair in verb_objects(derivation):
+        yield "verb to distant object", *pair
 
 
-@dataclass(frozen=True)
-class _Attended:
-    """A sentence pair with its weights, the decoder being given the translation."""
+def _attention(
+    model: Transformer, vocabulary: SentencePieceProcessor, sentence: str
+) -> tuple[Pieces, NDArray[np.float32]]:
+    """Returns the pieces of a sentence, and the encoder's attention between its words: (X, W, W)."""
+    (ids,) = encode_lines(vocabulary, [sentence])
+    rows = Rows.padded(torch.tensor([ids], device=model.embedding.weight.device), torch.float32)
+    with torch.inference_mode(), recording(model) as weights:
+        model.encode(rows)
+    side = pieces(vocabulary, ids)
+    weights_XLL = torch.cat([weights_BHLL[0] for weights_BHLL in weights.encoder]).cpu().numpy()
+    return side, by_word(weights_XLL, side, side)
 
-    texts: dict[Kind, tuple[str, str]]
-    sides: dict[Kind, tuple[Pieces, Pieces]]
-    ends: dict[str, list[int]]
-    """Where each piece of a text ends, in bytes of UTF-8."""
-    weights: AttentionWeights
 
-    @classmethod
-    def of(
-        cls,
-        model: Transformer,
-        vocabulary: SentencePieceProcessor,
-        derivation: Derivation,
-        target: Literal["de", "fr"],
-        device: str,
-    ) -> "_Attended":
-        texts = derivation.english, text_of(derivation, target)
-        source, output = encode_lines(vocabulary, texts)
-        batch = Batch.padded(torch.tensor([source]), torch.tensor([output]), model.embedding.weight.dtype).to(device)
-        with torch.inference_mode(), recording(model) as weights:
-            model(batch.source, batch.inputs)
-        read = pieces(vocabulary, [BEGIN_ID, *output[:-1]])
-        english, written = (pieces(vocabulary, ids) for ids in (source, output))
-        ends = {text: [piece.end for piece in vocabulary.encode(text, return_type="proto").pieces] for text in texts}
-        return cls(
-            {"encoder": (texts[0], texts[0]), "decoder": (texts[1], texts[1]), "cross": (texts[1], texts[0])},
-            {"encoder": (english, english), "decoder": (written, read), "cross": (written, english)},
-            ends,
-            weights,
-        )
-
-    def case(self, kind: Kind, query: Span, key: Span) -> _Case | None:
-        """Returns the attention between two words; None if one shares its pieces with punctuation."""
-        (query_text, key_text), (queries, keys) = self.texts[kind], self.sides[kind]
-        from_word, to_word = (
-            self._word(query_text, queries, query, 0),
-            self._word(key_text, keys, key, kind == "decoder"),
-        )
-        if from_word is None or to_word is None:
-            return None
-        # A word is written in several steps; the first decides which word it will be.
-        first, end = queries.words[from_word]
-        rows = slice(first, end if kind == "encoder" else first + 1)
-        weights_XLM = (
-            torch.cat([recorded[0] for recorded in getattr(self.weights, kind)])[:, rows].float().cpu().numpy()
-        )
-        one_word = Pieces(queries.texts[rows], ((0, rows.stop - first),), ())
-        attention_XM = by_word(weights_XLM, one_word, keys)[:, 0]
-        # The decoder has read no more than the words before.
-        seen = from_word + 1 if kind == "decoder" else len(keys.words) - 1
-        skipped = int(kind == "decoder")
-        return _Case(from_word, to_word - skipped, attention_XM[:, skipped:seen])
-
-    def _word(self, text: str, side: Pieces, span: Span, skipped: int) -> int | None:
-        """Returns the number of the word that ends where `span` does; `skipped` pieces stand before the text."""
-        end_bytes = len(text[: span.end].encode())
-        ends = self.ends[text]
-        for number, (_, end) in enumerate(side.words):
-            if skipped < end <= len(ends) + skipped and ends[end - 1 - skipped] == end_bytes:
-                return number
-        return None
+def _word(vocabulary: SentencePieceProcessor, sentence: str, side: Pieces, span: Span) -> int | None:
+    """Returns the number of the word that ends where `span` does; None if it shares its pieces with punctuation."""
+    ends_bytes = [piece.end for piece in vocabulary.encode(sentence, return_type="proto").pieces]
+    wanted = len(sentence[: span.end].encode())
+    words = enumerate(side.words[:-1])  # without ⟨end⟩
+    return next((number for number, (_, end) in words if ends_bytes[end - 1] == wanted), None)
 
 
 def _figures(relation: RelationName, cases: Sequence[_Case], n_heads: int) -> RelationFigures:
@@ -183,7 +124,6 @@ def _figures(relation: RelationName, cases: Sequence[_Case], n_heads: int) -> Re
     interval = binomtest(n_hits, n_rest).proportion_ci(CONFIDENCE, method="wilson")
     return RelationFigures(
         relation=relation,
-        kind=KIND_OF[relation],
         cases=len(cases),
         chance=float(np.mean([1 / case.attention_XM.shape[1] for case in cases])),
         offset=offset,

@@ -58,7 +58,6 @@ def render(
         figures={caption: base64.b64encode(path.read_bytes()).decode() for caption, path in figures.items()},
         heads=heads,
         relations=relations,
-        kinds=KIND_NAMES,
     )
 
 

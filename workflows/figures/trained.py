@@ -98,11 +98,11 @@ def _of_folder(folder: Path, store: Store) -> ExaminedModel:
 def _with_pronouns(generated: GeneratedText) -> tuple[str, ...]:
     """Returns unseen sentences with a pronoun at least six words after its antecedent."""
     texts: list[str] = []
-    target = "fr" if generated.target == "fr" else "de"
     for derivation in held_out(generated.seed, "test"):
-        pronoun = anaphora(derivation, target)  # type: ignore[arg-type]
-        if pronoun and derivation.english.count(" ", pronoun.source_antecedent.end, pronoun.source_pronoun.begin) >= 6:
-            texts.append(derivation.english)
+        if pair := anaphora(derivation):
+            pronoun, antecedent = pair
+            if derivation.english.count(" ", antecedent.end, pronoun.begin) >= 6:
+                texts.append(derivation.english)
         if len(texts) == N_GENERATED:
             break
     return tuple(texts)

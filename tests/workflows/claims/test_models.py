@@ -174,7 +174,6 @@ def test_other_trees_are_not_compared() -> None:
 
 RELATION = RelationFigures(
     relation="pronoun to antecedent",
-    kind="encoder",
     cases=300,
     chance=0.1,
     offset=-3,
