@@ -23,7 +23,6 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from pipeline.complexity.figures import Counts, CountsArtifact, LayerCounts, SizeCounts
-from pipeline.complexity.layer_types.flop import forward_flop, projected_flop
 from pipeline.complexity.layer_types.modules import Recurrent, make, make_projected
 from pipeline.complexity.layer_types.sizes import LAYER_TYPES, LayerType
 from pipeline.complexity.settings import LayerSettings, PathSettings, SweepSettings
@@ -62,14 +61,11 @@ def _layer(layer_type: LayerType, settings: LayerSettings, sweep: SweepSettings,
     points = [(n, d, settings.sizes(d)) for n, d in sweep.points(layer_type)]
     projected: tuple[SizeCounts, ...] = ()
     if layer_type == "self-attention" or layer_type == "restricted self-attention":
-        projected = tuple(
-            _size(make_projected(layer_type, sizes), n, d, projected_flop(layer_type, sizes, n))
-            for n, d, sizes in points
-        )
+        projected = tuple(_size(make_projected(layer_type, sizes), n, d) for n, d, sizes in points)
     probe = make(layer_type, settings.sizes(paths.width))
     return LayerCounts(
         name=layer_type,
-        sizes=tuple(_size(make(layer_type, sizes), n, d, forward_flop(layer_type, sizes, n)) for n, d, sizes in points),
+        sizes=tuple(_size(make(layer_type, sizes), n, d) for n, d, sizes in points),
         projected=projected,
         sequential_operations={n: products_in_sequence(probe, n, paths.width) for n in paths.lengths},
         longest_path=path("dilated"),
@@ -77,10 +73,10 @@ def _layer(layer_type: LayerType, settings: LayerSettings, sweep: SweepSettings,
     )
 
 
-def _size(layer: nn.Module, length: int, width: int, formula_flop: int) -> SizeCounts:
+def _size(layer: nn.Module, length: int, width: int) -> SizeCounts:
     # A step at a time, computing is quicker than working out shapes.
     flop = counted_flop(layer, length, width, "cpu" if isinstance(layer, Recurrent) else "meta")
-    return SizeCounts(length=length, width=width, counted_flop=flop, formula_flop=formula_flop)
+    return SizeCounts(length=length, width=width, counted_flop=flop)
 
 
 def counted_flop(layer: nn.Module, length: int, width: int, device: str = "meta") -> int:

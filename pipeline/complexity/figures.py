@@ -10,13 +10,11 @@ from pipeline.store.figures import Figures
 
 
 class SizeCounts(Figures):
-    """FLOP of a forward pass over one sequence, at one size."""
+    """FLOP of a forward pass over one sequence, at one size, by torch's own counter."""
 
     length: int
     width: int
     counted_flop: int
-    """As torch's counter counts them."""
-    formula_flop: int
 
 
 class LayerCounts(Figures):

@@ -104,16 +104,13 @@ def _sweeps(
 ) -> list[LayerMeasurements]:
     """Measures every layer type at every size."""
     cases = [(layer_type, n, d) for layer_type in LAYER_TYPES for n, d in sweep.points(layer_type)]
-    timers, peaks_bytes = [], []
-    for done, (layer_type, n, d) in enumerate(cases):
-        context.progress(done, len(cases), "layers")
-        layer, x_BLD = make(layer_type, settings.sizes(d)).to(device), random_input(timing.batch, n, d, device)
-        # Memory first: libraries choose kernels and allocate in the first pass, which so is not timed.
-        peaks_bytes.append(peak_bytes(layer, x_BLD.requires_grad_()))
-        timers.append(Timer(layer, x_BLD, timing.least_s))
+    layers = [
+        (make(layer_type, settings.sizes(d)).to(device), random_input(timing.batch, n, d, device))
+        for layer_type, n, d in cases
+    ]
     sizes: dict[str, list[SizeMeasurements]] = {name: [] for name in LAYER_TYPES}
-    for (name, n, d), peak, times in zip(cases, peaks_bytes, in_rounds(context, timers, timing.rounds), strict=True):
-        forward_s, backward_s = zip(*times, strict=True)
+    for (name, n, d), (peak, rounds) in zip(cases, costs(context, layers, timing), strict=True):
+        forward_s, backward_s = zip(*rounds, strict=True)
         sizes[name].append(
             SizeMeasurements(length=n, width=d, forward_s=forward_s, backward_s=backward_s, peak_bytes=peak)
         )
@@ -204,13 +201,21 @@ class Timer:
         return times
 
 
-def in_rounds(context: Context, timers: Sequence[Timer], n_rounds: int) -> list[tuple[PassTimes, ...]]:
-    """Returns the times of each timer, one a round."""
+def costs(
+    context: Context, layers: Sequence[tuple[nn.Module, Tensor]], timing: TimingSettings
+) -> list[tuple[int, tuple[PassTimes, ...]]]:
+    """Measures layers, each with its input: peak bytes, and the times of each round."""
+    timers, peaks_bytes = [], []
+    for done, (layer, x) in enumerate(layers):
+        context.progress(done, len(layers), "layers")
+        # Memory first: libraries choose kernels and allocate in the first pass, which so is not timed.
+        peaks_bytes.append(peak_bytes(layer, x.requires_grad_()))
+        timers.append(Timer(layer, x, timing.least_s))
     rounds = []
-    for done in range(n_rounds):
-        context.progress(done, n_rounds, "rounds")
+    for done in range(timing.rounds):
+        context.progress(done, timing.rounds, "rounds")
         rounds.append([timer.time() for timer in timers])
-    return list(zip(*rounds, strict=True))
+    return list(zip(peaks_bytes, zip(*rounds, strict=True), strict=True))
 
 
 def peak_bytes(layer: nn.Module, x_BLD: Tensor) -> int:

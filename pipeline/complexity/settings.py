@@ -72,7 +72,7 @@ class PathSettings(Settings):
 
 
 class ArgumentSettings(Settings):
-    """The sizes at which it is counted and timed what the paper argues of layers in words (§3.2, §3.5, §4)."""
+    """Sizes at which the paper's verbal claims about layers are counted and timed (§3.2, §3.5, §4)."""
 
     length: Size = 512
     """n where k or the number of heads varies."""
@@ -102,15 +102,6 @@ class ArgumentSettings(Settings):
     """Values of d_k at which the attention functions of §3.2.1 are timed, in `attention_heads` heads."""
     attention_heads: Size = 8
     attention_length: Size = 256
-
-    @model_validator(mode="after")
-    def _valid(self) -> Self:
-        for kernel in (*self.kernels, *self.full_kernels, *self.path_kernels):
-            LayerSizes(self.width, kernel)
-        for divisor in (2, *self.heads):
-            if self.width % divisor:
-                raise ValueError(f"{divisor} does not divide a width of {self.width}")
-        return self
 
 
 class TimingSettings(Settings):

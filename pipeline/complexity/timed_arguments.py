@@ -14,16 +14,7 @@ from pipeline.complexity.figures import ArgumentTimes, CountedArguments, PassMea
 from pipeline.complexity.layer_types.attention_functions import make_function
 from pipeline.complexity.layer_types.modules import make, make_projected
 from pipeline.complexity.layer_types.sizes import ATTENTION_FUNCTIONS, LayerSizes
-from pipeline.complexity.measure import (
-    SEED,
-    Timer,
-    device_of,
-    in_rounds,
-    machine_of,
-    peak_bytes,
-    random_input,
-    threads_of,
-)
+from pipeline.complexity.measure import SEED, costs, device_of, machine_of, random_input, threads_of
 from pipeline.complexity.settings import ArgumentSettings, TimingSettings
 from pipeline.store.artifact import Context
 
@@ -56,18 +47,10 @@ def time_(
     torch.manual_seed(SEED)
     with threads_of(timing):
         cases = _cases(settings, timing.batch, device)
-        timers, peaks_bytes = [], []
-        for done, (layer, x) in enumerate(cases.values()):
-            context.progress(done, len(cases), "layers")
-            layer.to(device)
-            # Memory first, as in Table 1: libraries choose kernels and allocate in the first pass.
-            peaks_bytes.append(peak_bytes(layer, x.requires_grad_()))
-            timers.append(Timer(layer, x, timing.least_s))
+        layers = [(layer.to(device), x) for layer, x in cases.values()]
         sweeps: dict[str, dict[int, PassMeasurements]] = {}
-        for (sweep, value), peak, passes in zip(
-            cases, peaks_bytes, in_rounds(context, timers, timing.rounds), strict=True
-        ):
-            measured = PassMeasurements(rounds_s=tuple(map(sum, passes)), peak_bytes=peak)
+        for (sweep, value), (peak, rounds) in zip(cases, costs(context, layers, timing), strict=True):
+            measured = PassMeasurements(rounds_s=tuple(map(sum, rounds)), peak_bytes=peak)
             sweeps.setdefault(sweep, {})[value] = measured
         machine = machine_of(device, timing, started_s)
     artifact = TimedArguments(context.folder)

@@ -1,9 +1,15 @@
 """Measures a model's perplexity on the dev set: exp of the mean plain negative log-likelihood, not the smoothed loss.
 
 measure(Context(folder), checkpoint, dev).load().dev_perplexity
+measure_by_length(Context(other), checkpoint, dev, longest_trained=16).load().ranges
+
+§3.5 chose sinusoids over learned positions since they "may allow the model to extrapolate to sequence lengths longer
+than the ones encountered during training". A model that was trained on pairs of at most L tokens (`max_tokens`) is
+measured on longer ones too, up to LONGEST_TOKENS.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from pipeline.store.artifact import Context, JsonArtifact
@@ -16,6 +22,9 @@ if TYPE_CHECKING:
 
     from model.transformer import Transformer
     from pipeline.text.encoding import EncodedSplit
+
+RANGE_ENDS = (1 / 3, 2 / 3, 1, 1.25, 1.5, 2)
+"""The ends of ranges of lengths, as multiples of the longest trained on; a last range has whatever is longer still."""
 
 
 class PerplexityFigures(Figures):
@@ -35,6 +44,32 @@ class Perplexity(JsonArtifact[PerplexityFigures]):
     figures_file = "perplexity.json"
 
 
+class LengthRange(PerplexityFigures):
+    """The dev pairs whose longer side, END_ID counted, has more than `above_tokens` and at most `up_to_tokens`."""
+
+    above_tokens: int
+    up_to_tokens: int
+    pairs: int
+
+
+class LengthPerplexityFigures(Figures):
+    """`length_perplexity.json`: perplexity on the dev set, by the longer side of a pair, END_ID counted."""
+
+    longest_trained: int
+    """The longest side of a training pair, in tokens."""
+    longer: PerplexityFigures | None
+    """Of all pairs that are longer; None if none are."""
+    ranges: tuple[LengthRange, ...]
+    """The ranges that hold any pair, shortest first; together they hold the dev set."""
+
+
+@dataclass(frozen=True)
+class LengthPerplexity(JsonArtifact[LengthPerplexityFigures]):
+    """`length_perplexity.json`: the perplexity of a checkpoint by the length of sentences."""
+
+    figures_file = "length_perplexity.json"
+
+
 def measure(context: Context, checkpoint: Checkpoint, dev: EvaluationSet) -> Perplexity:
     """Writes the perplexity of a checkpoint on the dev set, computed in float32 on `context.device`.
 
@@ -45,11 +80,37 @@ def measure(context: Context, checkpoint: Checkpoint, dev: EvaluationSet) -> Per
 
     perplexity = Perplexity(context.folder)
     with encoded_set(context, dev, checkpoint.vocabulary) as split:
-        perplexity.write(of_pairs(load_model(checkpoint.folder, context.device), split))
+        perplexity.write(_of_pairs(load_model(checkpoint.folder, context.device), split))
     return perplexity
 
 
-def of_pairs(
+def measure_by_length(
+    context: Context, checkpoint: Checkpoint, dev: EvaluationSet, longest_trained: int
+) -> LengthPerplexity:
+    """Writes what `measure` does for each range of lengths."""
+    import numpy as np
+
+    from pipeline.evaluation.translation import load_model
+    from pipeline.text.encoding import encoded_set
+
+    model, ranges = load_model(checkpoint.folder, context.device), []
+    with encoded_set(context, dev, checkpoint.vocabulary) as split:
+        computed = split.computed_rows
+        longer_side = np.maximum(split.source_lengths, split.target_lengths)[computed]
+        ends = [0, *(int(end * longest_trained) for end in RANGE_ENDS)]
+        for above, up_to in pairwise([*ends, max(ends[-1], int(longer_side.max()))]):
+            rows = computed[(longer_side > above) & (longer_side <= up_to)]
+            if len(rows):
+                figures = dict(_of_pairs(model, split, rows))
+                ranges.append(LengthRange(**figures, above_tokens=above, up_to_tokens=up_to, pairs=len(rows)))
+        beyond = computed[longer_side > longest_trained]
+        longer = _of_pairs(model, split, beyond) if len(beyond) else None
+    artifact = LengthPerplexity(context.folder)
+    artifact.write(LengthPerplexityFigures(longest_trained=longest_trained, longer=longer, ranges=tuple(ranges)))
+    return artifact
+
+
+def _of_pairs(
     model: "Transformer", split: "EncodedSplit", of_rows: "NDArray[np.int64] | None" = None
 ) -> PerplexityFigures:
     """Returns the perplexity on the pairs of a split, or of some rows, that are short enough; there has to be one."""

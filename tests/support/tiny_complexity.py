@@ -12,9 +12,9 @@ from pipeline.complexity.figures import (
     SizeCounts,
     SizeMeasurements,
 )
-from pipeline.complexity.layer_types.flop import forward_flop, projected_flop
 from pipeline.complexity.layer_types.sizes import LAYER_TYPES, LayerType
 from pipeline.complexity.settings import LayerSettings, PathSettings, SweepSettings, TimingSettings
+from tests.support.layer_flop import forward_flop, projected_flop
 
 SETTINGS = LayerSettings(kernel=5, window=8, n_heads=2)
 SWEEP = SweepSettings(
@@ -32,8 +32,8 @@ EXPECTED: dict[LayerType, tuple[int, int]] = {
 def counts() -> Counts:
     """What the formulas say, with paths of one step for three positions and two for six."""
 
-    def size(flop: int, n: int, d: int, wrong: int = 0) -> SizeCounts:
-        return SizeCounts(length=n, width=d, counted_flop=flop + wrong, formula_flop=flop)
+    def size(flop: int, n: int, d: int) -> SizeCounts:
+        return SizeCounts(length=n, width=d, counted_flop=flop)
 
     def layer(name: LayerType) -> LayerCounts:
         points = SWEEP.points(name)

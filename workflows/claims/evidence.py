@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 from pipeline.attention.figures import Heads, Relations
 from pipeline.complexity.attention_training import AttentionTraining
 from pipeline.complexity.figures import CountedArguments, CountsArtifact, TimedArguments
-from pipeline.evaluation.length_perplexity import LengthPerplexity
+from pipeline.evaluation.perplexity import LengthPerplexity
 from pipeline.evaluation.search_choice import DecodingChoice
 from pipeline.store.artifact import Artifact
 from pipeline.store.artifacts import Checkpoint, EncodedDataset

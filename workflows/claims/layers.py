@@ -10,7 +10,7 @@ from pipeline.complexity.attention_training import AttentionTrainingFigures
 from pipeline.complexity.exponents import fit
 from pipeline.complexity.figures import ArgumentCounts, ArgumentTimes, Counts, PassMeasurements
 from pipeline.complexity.layer_types.sizes import AttentionFunction
-from pipeline.evaluation.length_perplexity import LengthPerplexityFigures
+from pipeline.evaluation.perplexity import LengthPerplexityFigures
 from workflows.claims.judged import Difference, Judged, verdict
 from workflows.quantities import percent
 from workflows.tables.table1 import TOLERANCE, VARIABLES, Layer, Table1

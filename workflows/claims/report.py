@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from pipeline.complexity.attention_training import AttentionTrainingFigures
 from pipeline.complexity.figures import ArgumentTimes
-from pipeline.evaluation.length_perplexity import LengthPerplexityFigures
+from pipeline.evaluation.perplexity import LengthPerplexityFigures
 from pipeline.store.artifact import Context
 from workflows.claims.evidence import Evidence
 from workflows.claims.layers import by_function, by_length

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from pipeline.evaluation.length_perplexity import LengthPerplexityFigures
+from pipeline.evaluation.perplexity import LengthPerplexityFigures
 from pipeline.store.artifact import JsonArtifact
 from pipeline.store.artifacts import EncodedDataset
 from workflows import paper

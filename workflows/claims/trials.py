@@ -11,8 +11,8 @@ from itertools import product
 from pipeline.complexity import attention_training
 from pipeline.complexity.attention_training import AttentionTraining
 from pipeline.complexity.layer_types.sizes import ATTENTION_FUNCTIONS
-from pipeline.evaluation import length_perplexity
-from pipeline.evaluation.length_perplexity import LengthPerplexity
+from pipeline.evaluation import perplexity
+from pipeline.evaluation.perplexity import LengthPerplexity
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Artifact
 from pipeline.store.store import Store
@@ -31,7 +31,7 @@ TRAIN_ATTENTION = Stage(
     "attention_training.train", attention_training.train, AttentionTraining, computes=True, resumes=True
 )
 LENGTH_PERPLEXITY = Stage(
-    "length_perplexity.measure", length_perplexity.measure, LengthPerplexity, version=2, gpus=1, computes=True
+    "length_perplexity.measure", perplexity.measure_by_length, LengthPerplexity, version=2, gpus=1, computes=True
 )
 AVERAGING = "averaging"
 

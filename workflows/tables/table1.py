@@ -79,8 +79,6 @@ class Layer:
     path_by_n: Mapping[int, int]
     contiguous_path_by_n: Mapping[int, int]
     """Through contiguous kernels, where `path_by_n` is through dilated ones; only of convolutions."""
-    formula_agrees: bool
-    """Whether torch's counter and the formula give the same FLOP of a forward pass, at every size."""
     over_n: list[Size]
     over_d: list[Size]
 
@@ -216,7 +214,6 @@ def _layer(
         sequential_by_n=counted.sequential_operations,
         path_by_n=counted.longest_path,
         contiguous_path_by_n=counted.longest_path_contiguous,
-        formula_agrees=all(size.counted_flop == size.formula_flop for size in (*counted.sizes, *counted.projected)),
         over_n=over_n,
         over_d=over_d,
     )
@@ -303,8 +300,6 @@ def _notes(counts: Counts, measured: Measurements, layers: Sequence[Layer]) -> l
         f"Measured on {measured.device_name}, {measured.threads} thread{'s' * (measured.threads > 1)}, "
         f"{measured.dtype}, torch {measured.torch_version}, in {duration(measured.seconds)}.",
     ]
-    if wrong := [layer.name for layer in layers if not layer.formula_agrees]:
-        notes.append(f"The formula and torch's counter disagree on a forward pass of: {', '.join(wrong)}.")
     far = [line for layer in layers for line in _far(layer)]
     if far:
         notes.append(f"More than {TOLERANCE} from the theory: {'; '.join(far)}.")

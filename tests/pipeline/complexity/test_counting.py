@@ -11,6 +11,7 @@ from pipeline.complexity.layer_types.modules import make
 from pipeline.complexity.layer_types.sizes import LAYER_TYPES, LayerType
 from pipeline.complexity.settings import LayerSettings, PathSettings, SweepSettings
 from pipeline.store.artifact import Context
+from tests.support.layer_flop import forward_flop, projected_flop
 
 SETTINGS = LayerSettings(kernel=5, window=6, n_heads=2)
 IN_SEQUENCE: dict[LayerType, tuple[int, int]] = {
@@ -64,7 +65,11 @@ def test_the_stage_counts_every_type_at_every_size(tmp_path: Path) -> None:
         widths = [6, 10, 12] if layer.name == "separable convolution" else [2, 8]  # 4 is in the sweep over n, too
         swept = [(8, 4), (16, 4), (32, 4), *((16, width) for width in widths)]
         assert [(size.length, size.width) for size in layer.sizes] == swept
-        assert all(size.counted_flop == size.formula_flop for size in (*layer.sizes, *layer.projected))
+        for size in layer.sizes:
+            assert size.counted_flop == forward_flop(layer.name, SETTINGS.sizes(size.width), size.length)
+        for size in layer.projected:
+            assert layer.name == "self-attention" or layer.name == "restricted self-attention"
+            assert size.counted_flop == projected_flop(layer.name, SETTINGS.sizes(size.width), size.length)
         assert bool(layer.projected) == ("attention" in layer.name)
         assert bool(layer.longest_path_contiguous) == ("convolution" in layer.name)
         assert layer.sequential_operations.keys() == layer.longest_path.keys() == {6}

@@ -9,9 +9,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from model.attention import attention
 from model.banded import outside
-from pipeline.complexity.layer_types.flop import forward_flop
 from pipeline.complexity.layer_types.modules import Convolutional, SeparableConvolution, make, make_projected
 from pipeline.complexity.layer_types.sizes import LAYER_TYPES, LayerSizes, LayerType, Projected
+from tests.support.layer_flop import forward_flop
 
 SIZES = LayerSizes(width=6, kernel=3, window=4, n_heads=2)
 

@@ -11,7 +11,7 @@ import torch._dynamo
 from pipeline.attention.figures import HeadSettings
 from pipeline.attention.heads import examine
 from pipeline.errors import UserError
-from pipeline.evaluation import length_perplexity, perplexity
+from pipeline.evaluation import perplexity
 from pipeline.settings import LONGEST_TOKENS, EncodingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, EncodedDataset, EvaluationSet, Vocabulary
@@ -79,7 +79,7 @@ def test_evaluation_leaves_them_out_too(encoded: Any, trained: Checkpoint, tmp_p
     for context in contexts:
         context.folder.mkdir()
     assert perplexity.measure(contexts[0], trained, dev).load().tokens == split.target_lengths[rows].sum()
-    ranges = length_perplexity.measure(contexts[1], trained, dev, longest_trained=60).load().ranges
+    ranges = perplexity.measure_by_length(contexts[1], trained, dev, longest_trained=60).load().ranges
     assert sum(part.pairs for part in ranges) == 61
     assert ranges[-1].up_to_tokens == split.source_lengths[rows].max()
     assert examine(contexts[2], trained, dev, HeadSettings(sample_pairs=100)).load().pairs == 61

@@ -19,8 +19,7 @@ from pipeline.complexity.figures import (
 )
 from pipeline.complexity.layer_types.sizes import AttentionFunction, LayerType
 from pipeline.complexity.settings import ArgumentSettings
-from pipeline.evaluation.length_perplexity import LengthPerplexityFigures, LengthRange
-from pipeline.evaluation.perplexity import PerplexityFigures
+from pipeline.evaluation.perplexity import LengthPerplexityFigures, LengthRange, PerplexityFigures
 from pipeline.store.artifact import Context
 from tests.support.html_reader import Reader
 from tests.support.tiny_complexity import counts, measurements, theory_s

@@ -49,14 +49,3 @@ def test_exponents_far_from_the_theory_are_named() -> None:
     """Each with its layer, quantity and what it should be."""
     table = compute(counts(), measurements(lambda name, n, d: theory_s(name, n, d) * (d if name == "recurrent" else 1)))
     assert "More than 0.15 from the theory: recurrent, time over d (3.00 instead of 2)." in table.notes
-
-
-def test_a_formula_that_torch_does_not_confirm_is_told() -> None:
-    """By the name of its layer."""
-    counted = counts()
-    wrong = counted.layers[1].sizes[0].model_copy(update={"formula_flop": 1})
-    layer = counted.layers[1].model_copy(update={"sizes": (wrong, *counted.layers[1].sizes[1:])})
-    layers = (counted.layers[0], layer, *counted.layers[2:])
-    table = compute(counted.model_copy(update={"layers": layers}), measurements(theory_s))
-    assert [row.formula_agrees for row in table.layers] == [True, False, True, True, True]
-    assert "The formula and torch's counter disagree on a forward pass of: recurrent." in table.notes
