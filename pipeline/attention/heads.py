@@ -8,7 +8,6 @@ Shapes: B batch, L query length, M key length, H heads.
 """
 
 import math
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -25,8 +24,8 @@ from pipeline.attention.recording import attentions, heads_off, recording
 from pipeline.evaluation.translation import load_model
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, EvaluationSet
-from pipeline.text.batching import by_length, cut
 from pipeline.text.encoding import EncodedSplit, encoded_set
+from pipeline.training.validation import batches
 
 BATCH_TOKENS = 2048
 """Limit on the tokens of either side in one batch; weights are recorded of a batch at a time."""
@@ -80,21 +79,18 @@ def examine(context: Context, checkpoint: Checkpoint, dev: EvaluationSet, settin
                         )
                     )
                     context.progress(len(figures), total, "heads")
-    heads = Heads(context.folder)
     pairs = sum(len(sample.source_BS) for sample in samples)
-    heads.write(HeadsFigures(heads=tuple(figures), perplexity=perplexity, pairs=pairs, tokens=n_tokens))
-    return heads
+    return Heads(context.folder).write(
+        HeadsFigures(heads=tuple(figures), perplexity=perplexity, pairs=pairs, tokens=n_tokens)
+    )
 
 
 def _sample(split: EncodedSplit, at_most_pairs: int, device: str) -> list[_Sample]:
     computed = split.computed_rows
     places = np.linspace(0, len(computed) - 1, min(at_most_pairs, len(computed)))
-    rows = computed[np.unique(places.round().astype(np.int64))]
-    rows = by_length(split.source_lengths, split.target_lengths, rows, BATCH_TOKENS)
-    bounds = cut(*split.lengths_of(rows), BATCH_TOKENS)
     samples = []
-    for first, end in pairwise(bounds):
-        source_BS, target_BT = (tokens.to(device) for tokens in split.batch(rows[first:end]))
+    for rows in batches(split, computed[np.unique(places.round().astype(np.int64))], BATCH_TOKENS):
+        source_BS, target_BT = (tokens.to(device) for tokens in split.batch(rows))
         samples.append(_Sample(source_BS, target_BT, Batch.padded(source_BS, target_BT, torch.float32)))
     return samples
 

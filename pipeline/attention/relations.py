@@ -76,12 +76,10 @@ def measure(context: Context, checkpoint: Checkpoint, corpus: GeneratedText, set
             context.progress(
                 sum(map(len, cases_by_relation.values())), len(cases_by_relation) * settings.cases, "cases"
             )
-    relations = Relations(context.folder)
     figures = tuple(
         _figures(name, cases[: settings.cases], model.config.n_heads) for name, cases in cases_by_relation.items()
     )
-    relations.write(RelationsFigures(relations=figures))
-    return relations
+    return Relations(context.folder).write(RelationsFigures(relations=figures))
 
 
 def _pairs(derivation: Derivation) -> Iterator[tuple[RelationName, Span, Span]]:

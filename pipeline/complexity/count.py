@@ -49,9 +49,9 @@ def count(context: Context, settings: LayerSettings, sweep: SweepSettings, paths
     for done, layer_type in enumerate(LAYER_TYPES):
         context.progress(done, len(LAYER_TYPES), "layer types")
         counted.append(_layer(layer_type, settings, sweep, paths))
-    artifact = CountsArtifact(context.folder)
-    artifact.write(Counts(layers=tuple(counted), settings=settings, sweep=sweep, paths=paths))
-    return artifact
+    return CountsArtifact(context.folder).write(
+        Counts(layers=tuple(counted), settings=settings, sweep=sweep, paths=paths)
+    )
 
 
 def _layer(layer_type: LayerType, settings: LayerSettings, sweep: SweepSettings, paths: PathSettings) -> LayerCounts:

@@ -48,9 +48,7 @@ def count(context: Context, settings: ArgumentSettings) -> CountedArguments:
         positions={offset: rotation_error(settings.positions, d, offset) for offset in settings.offsets},
         settings=settings,
     )
-    artifact = CountedArguments(context.folder)
-    artifact.write(counts)
-    return artifact
+    return CountedArguments(context.folder).write(counts)
 
 
 def full_kernel(length: int, width: int) -> FullKernelCounts:

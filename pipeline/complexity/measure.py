@@ -63,9 +63,9 @@ def measure(
             context.progress(done, len(compared), "crossovers")
             crossovers.append(_crossover(device, settings, timing, width, batch))
         machine = machine_of(device, timing, started_s)
-    artifact = MeasurementsArtifact(context.folder)
-    artifact.write(Measurements(layers=tuple(layers), crossovers=tuple(crossovers), **machine.model_dump()))
-    return artifact
+    return MeasurementsArtifact(context.folder).write(
+        Measurements(layers=tuple(layers), crossovers=tuple(crossovers), **machine.model_dump())
+    )
 
 
 def device_of(context: Context, timing: TimingSettings) -> str:

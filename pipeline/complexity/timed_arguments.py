@@ -53,8 +53,7 @@ def time_(
             measured = PassMeasurements(rounds_s=tuple(map(sum, rounds)), peak_bytes=peak)
             sweeps.setdefault(sweep, {})[value] = measured
         machine = machine_of(device, timing, started_s)
-    artifact = TimedArguments(context.folder)
-    artifact.write(
+    return TimedArguments(context.folder).write(
         ArgumentTimes(
             recurrent=sweeps["recurrent"][settings.width],
             kernels=sweeps["kernels"],
@@ -65,7 +64,6 @@ def time_(
             **machine.model_dump(),
         )
     )
-    return artifact
 
 
 def _cases(settings: ArgumentSettings, batch: int, device: str) -> Cases:

@@ -39,8 +39,7 @@ def average(context: Context, run: TrainingRun, settings: AveragingSettings) -> 
     checkpoint = Checkpoint(context.folder)
     write_weights(checkpoint.folder, weights, averaged[-1].read_json("model.json"))
     shutil.copyfile(averaged[-1].vocabulary, checkpoint.vocabulary)
-    checkpoint.write(AveragingFigures(updates=tuple(updates)))
-    return checkpoint
+    return checkpoint.write(AveragingFigures(updates=tuple(updates)))
 
 
 def mean_weights(checkpoints: Iterable[dict[str, Tensor]]) -> dict[str, Tensor]:

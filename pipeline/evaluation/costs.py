@@ -75,8 +75,7 @@ def count(context: Context, run: TrainingRun) -> Cost:
     known = [(time_s, rate) for time_s, each in used if (rate := sustained_flop_s(each.name, each.matmul_flop_s))]
     paper_way_flop = sum(time_s * flop_s for time_s, (flop_s, _) in known) if len(known) == len(used) else None
     source: RateSource = "measured" if any(source == "measured" for _, (_, source) in known) else "paper"
-    cost = Cost(context.folder)
-    cost.write(
+    return Cost(context.folder).write(
         CostFigures(
             paper_way_flop=paper_way_flop,
             counted_flop=figures.counted_flop,
@@ -88,4 +87,3 @@ def count(context: Context, run: TrainingRun) -> Cost:
             device_s=device_s,
         )
     )
-    return cost

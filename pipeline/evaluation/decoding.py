@@ -157,10 +157,9 @@ def decode(
         raise UserError(f"the cluster's nodes computed in {names}; set decoding.dtype to one of them")
     hypotheses = Hypotheses(context.folder)
     write_lines(hypotheses.path(text), texts)
-    hypotheses.write(
+    return hypotheses.write(
         DecodingFigures(sentences=len(texts), seconds=seconds, tokens=tokens, settings=settings, dtype="".join(dtypes))
     )
-    return hypotheses
 
 
 class Actors(NamedTuple):

@@ -52,9 +52,7 @@ def measure(context: Context, run: TrainingRun, dev: EvaluationSet, settings: De
             for name, score in scores.items():
                 series.setdefault(name, {})[update] = score
             context.progress(done, len(updates), "checkpoints")
-    measured = DevScores(context.folder)
-    measured.write(DevScoresFigures(series=series))
-    return measured
+    return DevScores(context.folder).write(DevScoresFigures(series=series))
 
 
 def scores_of(

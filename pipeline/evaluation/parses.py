@@ -104,8 +104,7 @@ def rebuild_parses(context: Context, hypotheses: Hypotheses, text: EvaluationSet
     parses.write_trees(trees, gold_trees)
     by_kind = {kind.value: number for kind, number in repairs.most_common()}
     repaired = sum(bool(each.repairs) for each in rebuilt)
-    parses.write(ParsesFigures(sentences=len(rebuilt), repaired=repaired, repairs=by_kind))
-    return parses
+    return parses.write(ParsesFigures(sentences=len(rebuilt), repaired=repaired, repairs=by_kind))
 
 
 def right_branching(context: Context, corpus: Corpus, text: EvaluationSet) -> Parses:
@@ -124,8 +123,7 @@ def right_branching(context: Context, corpus: Corpus, text: EvaluationSet) -> Pa
             known.add(symbol)
     parses, gold_trees = Parses(context.folder), _trees(text.gold_trees)
     parses.write_trees((_branching(tree, root, inner) for tree in gold_trees), gold_trees)
-    parses.write(ParsesFigures(sentences=len(gold_trees), repaired=0, repairs={}))
-    return parses
+    return parses.write(ParsesFigures(sentences=len(gold_trees), repaired=0, repairs={}))
 
 
 def _trees(path: Path) -> list[Tree]:

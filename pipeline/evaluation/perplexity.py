@@ -78,10 +78,9 @@ def measure(context: Context, checkpoint: Checkpoint, dev: EvaluationSet) -> Per
     from pipeline.evaluation.translation import load_model  # torch is slow to import, and the artifact does not need it
     from pipeline.text.encoding import encoded_set
 
-    perplexity = Perplexity(context.folder)
     with encoded_set(context, dev, checkpoint.vocabulary) as split:
-        perplexity.write(_of_pairs(load_model(checkpoint.folder, context.device), split))
-    return perplexity
+        measured = _of_pairs(load_model(checkpoint.folder, context.device), split)
+    return Perplexity(context.folder).write(measured)
 
 
 def measure_by_length(
@@ -105,9 +104,9 @@ def measure_by_length(
                 ranges.append(LengthRange(**figures, above_tokens=above, up_to_tokens=up_to, pairs=len(rows)))
         beyond = computed[longer_side > longest_trained]
         longer = _of_pairs(model, split, beyond) if len(beyond) else None
-    artifact = LengthPerplexity(context.folder)
-    artifact.write(LengthPerplexityFigures(longest_trained=longest_trained, longer=longer, ranges=tuple(ranges)))
-    return artifact
+    return LengthPerplexity(context.folder).write(
+        LengthPerplexityFigures(longest_trained=longest_trained, longer=longer, ranges=tuple(ranges))
+    )
 
 
 def _of_pairs(

@@ -138,6 +138,4 @@ def score(context: Context, hypotheses: Hypotheses, text: EvaluationSet) -> Scor
         bleu = score_texts(translations, references, described.target)
     except UserError as error:
         raise UserError(f"{path} and {text.references}: {error}") from None
-    scores = Scores(context.folder)
-    scores.write(ScoringFigures(**dict(bleu), name=described.name, language=described.target))
-    return scores
+    return Scores(context.folder).write(ScoringFigures(**dict(bleu), name=described.name, language=described.target))

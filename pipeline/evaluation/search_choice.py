@@ -93,9 +93,7 @@ def choose(
 
     best = max(scores, key=preference)
     chosen = settings.model_copy(update={"beam_size": best.beam_size, "length_penalty": best.length_penalty})
-    choice = DecodingChoice(context.folder)
-    choice.write(DecodingChoiceFigures(scores=tuple(scores), settings=chosen))
-    return choice
+    return DecodingChoice(context.folder).write(DecodingChoiceFigures(scores=tuple(scores), settings=chosen))
 
 
 def choose_parser(

@@ -55,13 +55,11 @@ def score_parses(context: Context, parses: Parses) -> ScoredTrees:
     scores = score_trees(parses.gold_path, parses.trees_path)
     if not scores.sentences:
         raise UserError(f"{parses.gold_path} holds no tree; there is nothing to score")
-    scored = ScoredTrees(context.folder)
-    scored.write(
+    return ScoredTrees(context.folder).write(
         TreeScores(
             total=_figures(scores.total), short=_figures(scores.total_short), by_length=_by_length(scores.sentences)
         )
     )
-    return scored
 
 
 def _by_length(sentences: Sequence[SentenceScore]) -> dict[str, BracketScores]:
@@ -76,11 +74,5 @@ def _by_length(sentences: Sequence[SentenceScore]) -> dict[str, BracketScores]:
 
 
 def _figures(total: Total) -> BracketScores:
-    return BracketScores(
-        sentences=total.sentences,
-        valid=total.valid,
-        recall=total.recall,
-        precision=total.precision,
-        f1=0.0 if math.isnan(total.f1) else total.f1,
-        complete_match=total.complete_match,
-    )
+    f1 = 0.0 if math.isnan(total.f1) else total.f1
+    return BracketScores.model_validate({**total._asdict(), "f1": f1}, extra="ignore")

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Generic, TypeVar, get_args, get_origin
+from typing import Any, ClassVar, Generic, Self, TypeVar, get_args, get_origin
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -204,9 +204,10 @@ class JsonArtifact(Artifact, Generic[Content]):
         """Returns the content of the figures file. Raises UserError where it is missing, broken or lacks a figure."""
         return self.read(self.figures_file, self._adapter())
 
-    def write(self, content: Content) -> None:
-        """Writes the figures file into the folder."""
+    def write(self, content: Content) -> Self:
+        """Writes the figures file into the folder; returns the artifact."""
         self.write_json(self.figures_file, self._adapter().dump_python(content, mode="json"))
+        return self
 
     @classmethod
     def _adapter(cls) -> TypeAdapter[Content]:

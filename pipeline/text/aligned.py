@@ -121,16 +121,14 @@ def write_set(
     report: Mapping[str, Any] = MappingProxyType({}),
 ) -> EvaluationSet:
     """Writes an evaluation set. It keeps every line, blank ones too, but for a "\\r" before the line end."""
-    text = EvaluationSet(context.folder)
     source_path, target_path = (context.folder / f"{name}.{language}" for language in languages)
     kept = ((source.removesuffix("\r"), target.removesuffix("\r")) for source, target in pairs)
     sentences = write_pairs(source_path, target_path, kept)
-    text.write(
+    return EvaluationSet(context.folder).write(
         EvaluationSetFigures(
             name=name, source=languages[0], target=languages[1], sentences=sentences, report=dict(report)
         )
     )
-    return text
 
 
 def _empty(source: Path, target: Path) -> UserError:

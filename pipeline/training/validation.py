@@ -16,13 +16,15 @@ BATCH_TOKENS = 4096
 """Limit on the tokens of either side in one forward pass; it changes the result by no more than rounding."""
 
 
-def batches(split: EncodedSplit, of_rows: NDArray[np.int64] | None = None) -> list[NDArray[np.int64]]:
+def batches(
+    split: EncodedSplit, of_rows: NDArray[np.int64] | None = None, limit_tokens: int = BATCH_TOKENS
+) -> list[NDArray[np.int64]]:
     """Cuts the rows of a split that models compute, or those among `of_rows`, into batches of similar lengths."""
     chosen = split.computed_rows if of_rows is None else np.intersect1d(split.computed_rows, of_rows)
     if not len(chosen):
         return []
-    order = by_length(split.source_lengths, split.target_lengths, chosen, BATCH_TOKENS)
-    bounds = cut(*split.lengths_of(order), BATCH_TOKENS)
+    order = by_length(split.source_lengths, split.target_lengths, chosen, limit_tokens)
+    bounds = cut(*split.lengths_of(order), limit_tokens)
     return np.split(order, bounds[1:-1])
 
 

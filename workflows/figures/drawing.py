@@ -137,10 +137,10 @@ def draw_figures(
     for folder, name in ((heads and heads.folder, "heads.json"), (relations and relations.folder, "relations.json")):
         if folder:
             shutil.copyfile(folder / name, context.folder / name)
-    artifact = AttentionFigures(context.folder)
     translations = {sentence.sentence: sentence.translation for sentence in sentences}
-    artifact.write(DrawnFigures(model=settings.name, figures=tuple(drawn), translations=translations))
-    return artifact
+    return AttentionFigures(context.folder).write(
+        DrawnFigures(model=settings.name, figures=tuple(drawn), translations=translations)
+    )
 
 
 def _sentence_for(number: FigureNumber, attended: Sequence[Attended], wanted: Wanted) -> Attended:
