@@ -40,12 +40,8 @@ from workflows.profiles.parsing import load_parsing_profile
 from workflows.profiles.profile import Profile
 from workflows.tables.measurements import TrainedModel
 
-COUNT_ARGUMENTS = Stage(
-    "counted_arguments.count", Imported("pipeline.complexity.counted_arguments:count"), CountedArguments
-)
-TIME_ARGUMENTS = Stage(
-    "timed_arguments.time", Imported("pipeline.complexity.timed_arguments:time_"), TimedArguments, gpus=1
-)
+COUNT_ARGUMENTS = Stage("counted_arguments.count", Imported("pipeline.complexity.arguments:count"), CountedArguments)
+TIME_ARGUMENTS = Stage("timed_arguments.time", Imported("pipeline.complexity.arguments:time_"), TimedArguments, gpus=1)
 JUDGE = Stage(
     "claims.judge", Imported("workflows.claims.report:judge"), ClaimsArtifact, computes=True, follows_source=True
 )

@@ -74,17 +74,17 @@ def _layer(layer_type: LayerType, settings: LayerSettings, sweep: SweepSettings,
 
 
 def _size(layer: nn.Module, length: int, width: int) -> SizeCounts:
-    # A step at a time, computing is quicker than working out shapes.
-    flop = counted_flop(layer, length, width, "cpu" if isinstance(layer, Recurrent) else "meta")
-    return SizeCounts(length=length, width=width, counted_flop=flop)
+    return SizeCounts(length=length, width=width, counted_flop=counted_flop(layer, length, width))
 
 
-def counted_flop(layer: nn.Module, length: int, width: int, device: str = "meta") -> int:
+def counted_flop(layer: nn.Module, length: int, width: int) -> int:
     """Returns the FLOP of a forward pass over one sequence, as torch counts them.
 
-    Nothing is computed on the device `meta`, where tensors have a shape alone. The backward pass is not counted: there
-    torch 2.13 takes a depthwise convolution for a full one, and counts k·n·d² instead of k·n·d.
+    The backward pass is not counted: there torch 2.13 takes a depthwise convolution for a full one, and counts k·n·d²
+    instead of k·n·d.
     """
+    # Nothing is computed on `meta`, where tensors have only a shape; for one step at a time, computing is quicker.
+    device = "cpu" if isinstance(layer, Recurrent) else "meta"
     x_BLD = torch.zeros(1, length, width, device=device)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         layer.to(device)(x_BLD)
